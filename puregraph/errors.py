@@ -1,0 +1,108 @@
+"""The exceptions of puregraph, and how one gains its place.
+
+    PuregraphError
+      GraphError (ValueError)        a graph cannot be built or run as it is linked
+      ShapeError (ValueError)        one or more nodes do not fit their inputs; `faults` lists them all
+      DtypeError (TypeError)         a value has another dtype than the graph computes in
+      FormulaError (ValueError)      a pointwise expression cannot be read or differentiated
+      AutoDiffException (RuntimeError)  no gradient rule, or no forward pass to differentiate
+      DeviceError (RuntimeError)     a device was asked for that is not there
+      DataError (ValueError)         a data set, batch or metric cannot be used as given
+      CheckpointError (OSError)      a file cannot be saved, or must not be loaded
+
+    GraphWarning (UserWarning)       something was left out of a graph on purpose
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class PuregraphError(Exception):
+    """The root of every error that puregraph raises itself."""
+
+
+class GraphError(PuregraphError, ValueError):
+    """A graph cannot be built or run as it is linked."""
+
+
+class DtypeError(PuregraphError, TypeError):
+    """A value has another dtype than the graph computes in."""
+
+
+class FormulaError(PuregraphError, ValueError):
+    """A pointwise expression cannot be read or differentiated."""
+
+
+class AutoDiffException(PuregraphError, RuntimeError):  # noqa: N818 - the name that DaceML's users know
+    """There is no gradient rule for a node, or no forward pass to differentiate."""
+
+
+class DeviceError(PuregraphError, RuntimeError):
+    """A device was asked for that is not there."""
+
+
+class DataError(PuregraphError, ValueError):
+    """A data set, a batch or a metric cannot be used as given."""
+
+
+class CheckpointError(PuregraphError, OSError):
+    """A file cannot be saved, or must not be loaded; the message names file, tensor and reason."""
+
+
+class GraphWarning(UserWarning):
+    """Something was left out of a graph on purpose."""
+
+
+class Fault(NamedTuple):
+    """One node that does not fit: where it is, what it wanted, what it was given, and what to try."""
+
+    wanted: str
+    given: str
+    hint: str = ""
+    path: str = ""
+    module: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        place = f"at '{self.path}' ({self.module}): " if self.path else f"{self.module}: " if self.module else ""
+        source = f" from {self.source}" if self.source else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{place}wanted {self.wanted}, got {self.given}{source}{hint}"
+
+
+class ShapeError(PuregraphError, ValueError):
+    """One or more nodes do not fit their inputs; `faults` lists every one of them."""
+
+    def __init__(self, *faults: Fault):
+        self.faults = faults
+        lines = [str(fault) for fault in faults]
+        if len(lines) > 1:
+            lines = [f"{len(lines)} nodes do not fit their inputs", *(f"  {line}" for line in lines)]
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.faults
+
+
+def need(condition: Any, wanted: Any, given: Any, hint: str = "") -> None:
+    """Raise a ShapeError unless `condition` holds; shapes are printed without quotes around symbols."""
+    if not condition:
+        raise ShapeError(Fault(show(wanted), show(given), hint))
+
+
+def show(value: Any) -> str:
+    """A shape, or several, as people write them: (N, 16, 4), not ('N', 16, 4)."""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(show, value)) + ("," if len(value) == 1 else "") + ")"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(show, value)) + "]"
+    return str(value)
+
+
+def addPlace(error: BaseException, place: str) -> None:
+    """Append the place where an exception of any type passed through, keeping its type and traceback."""
+    if hasattr(error, "add_note"):
+        error.add_note(place)
+    elif error.args and isinstance(error.args[0], str):  # Python 3.10 has no notes
+        error.args = (f"{error.args[0]}\n{place}", *error.args[1:])
