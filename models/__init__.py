@@ -1,0 +1,1 @@
+"""Known networks: each file holds functions that return a Graph, with its paper and parameter count."""

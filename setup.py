@@ -1,0 +1,57 @@
+"""How puregraph is built and installed; `models/` beside the package is installed as `puregraph.models`."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "puregraph/__init__.py").read_text(), re.M)[1]
+
+EXTRAS = {
+    "fast": ["numba>=0.59"],
+    "cuda12": ["cupy-cuda12x>=14"],
+    "cuda13": ["cupy-cuda13x>=14"],
+    "onnx": ["onnx>=1.16"],
+    "hf": ["safetensors>=0.4"],
+    "plot": ["matplotlib>=3.8"],
+    "tensorboard": ["tensorboardX>=2.6"],
+    "mpi": ["mpi4py>=4.0"],
+    "examples": ["matplotlib>=3.8", "scikit-learn>=1.4"],
+    "test": [
+        "hypothesis>=6.100",
+        "pytest>=8.2",
+        "pytest-timeout>=2.3",
+        "pytest-xdist>=3.6",
+        "scikit-learn>=1.4",
+    ],
+    "peers": ["torch==2.13.0"],
+    "lint": ["mypy==2.4.1", "ruff==0.17.5"],
+    "docs": ["furo", "myst-parser", "sphinx>=7"],
+}
+
+setup(
+    name="puregraph",
+    version=VERSION,
+    description="Networks as graphs that are checked, measured and compiled before the first batch",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.10",
+    packages=[*find_packages(include=["puregraph", "puregraph.*"]), "puregraph.models"],
+    package_dir={"puregraph.models": "models"},
+    package_data={"puregraph": ["py.typed"]},
+    install_requires=["h5py>=3.10", "numpy>=1.26", "rich>=13"],
+    extras_require=EXTRAS,
+    entry_points={"console_scripts": ["puregraph=puregraph.cli:main"]},
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "Operating System :: OS Independent",
+        "Programming Language :: Python :: 3 :: Only",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 15)),
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+    zip_safe=False,
+)
