@@ -1,0 +1,115 @@
+"""Kernel: a numpy function, reference and fallback in one, with its faster twins directly below it.
+
+    @kernel
+    def gather(x, index): ...
+
+    @gather.fast
+    def gather(x, index): ...  # on the CPU; returns NotImplemented where it does not apply
+
+    @gather.cuda
+    def gather(x, index): ...  # on CuPy arrays
+
+Each decorator gives the Kernel back, so one name serves all three.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from puregraph.device import isDeviceArray, toHost
+
+registry: dict[str, Kernel] = {}
+
+
+class Kernel:
+    """One operation: `reference` (numpy) and its `twins`, "fast" on the CPU, "cuda" on CuPy arrays."""
+
+    fastAllowed = True
+    __qualname__: str
+
+    def __init__(self, reference: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, reference)
+        self.reference = reference
+        self.twins: dict[str, Callable[..., Any]] = {}
+        self.name = f"{reference.__module__}.{reference.__qualname__}"
+        if registry.setdefault(self.name, self) is not self:
+            raise ValueError(f"there is a kernel {self.name} already; give this one another name")
+
+    def fast(self, twin: Callable[..., Any]) -> Kernel:
+        """Register the faster CPU twin; it returns NotImplemented for what it does not handle."""
+        return self.addTwin("fast", twin)
+
+    def cuda(self, twin: Callable[..., Any]) -> Kernel:
+        """Register the twin that works on CuPy arrays."""
+        return self.addTwin("cuda", twin)
+
+    def addTwin(self, kind: str, twin: Callable[..., Any]) -> Kernel:
+        if self.twins.setdefault(kind, twin) is not twin:
+            raise ValueError(f"kernel {self.name} has a twin {kind!r} already")
+        return self
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        if "cupy" in sys.modules and holdsDeviceArray((arguments, options)):
+            return self.twins.get("cuda", self.throughHost)(*arguments, **options)
+        if "fast" in self.twins and Kernel.fastAllowed:
+            result = self.twins["fast"](*arguments, **options)
+            if result is not NotImplemented:
+                return result
+        return self.reference(*arguments, **options)
+
+    def throughHost(self, *arguments: Any, **options: Any) -> Any:
+        """The reference on copies of the arguments; arrays among its results go to the GPU."""
+        arguments, options = eachLeaf(bringHome, (arguments, options))
+        return eachLeaf(sendBack, self.reference(*arguments, **options))
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # pickled and copied by reference, as functions are
+
+
+def kernel(reference: Callable[..., Any]) -> Kernel:
+    """Make a numpy function a Kernel; `@name.fast` and `@name.cuda` below it add its twins."""
+    return Kernel(reference)
+
+
+def useFast(wanted: bool) -> ExitStack:
+    """Allow fast CPU twins, or not, from now on; as `with useFast(False):` until the block ends."""
+    undo = ExitStack()
+    undo.callback(setattr, Kernel, "fastAllowed", Kernel.fastAllowed)
+    Kernel.fastAllowed = wanted
+    return undo
+
+
+def holdsDeviceArray(value: Any) -> bool:
+    """Whether a value, or anything inside its tuples, lists and dicts, is a CuPy array."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    return any(map(holdsDeviceArray, value)) if isinstance(value, (tuple, list)) else isDeviceArray(value)
+
+
+def eachLeaf(function: Callable[[Any], Any], value: Any) -> Any:
+    """The value with a function applied to all that its tuples, lists and dicts hold."""
+    if isinstance(value, dict):
+        return {key: eachLeaf(function, part) for key, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        parts = [eachLeaf(function, part) for part in value]
+        return tuple(parts) if isinstance(value, tuple) else parts
+    return function(value)
+
+
+def bringHome(leaf: Any) -> Any:
+    """A CuPy array as a numpy array; anything else unchanged."""
+    return toHost(leaf) if isDeviceArray(leaf) else leaf
+
+
+def sendBack(leaf: Any) -> Any:
+    """A numpy array or scalar as a CuPy array; anything else unchanged."""
+    return sys.modules["cupy"].asarray(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else leaf
