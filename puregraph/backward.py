@@ -1,0 +1,239 @@
+"""BackwardGraph: the backward pass as a graph, made ahead of time from a forward one. `Graph.backward` runs it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from puregraph.errors import PuregraphError, need, show
+from puregraph.graph import Graph, Input
+from puregraph.module import Module, checkGrads
+from puregraph.node import Edge, Node, asGrads
+from puregraph.param import Param
+from puregraph.rules import gradientRule
+from puregraph.steps import ABSENT, Step, Steps
+
+
+class Value(Input):
+    """y = x: a value of the forward pass, or a parameter, as an input of the backward graph.
+
+    Shapes    x any -> y the same
+    Source    the residuals of reverse-mode differentiation; Griewank, Walther 2008, ch. 3
+    """
+
+
+class Gradient(Module):
+    """dx = rule(dy, x, y): the gradient rule of one forward node, as a module of its own.
+
+    Takes the gradients of the node's outputs, its arguments and its outputs; gives the gradients of those arguments
+    that need one.
+
+    Shapes    dy, x, y any -> dx as x
+    Source    the vector-Jacobian product; Griewank, Walther 2008, ch. 3
+    """
+
+    def __init__(self, of: Module, needs: tuple[bool, ...], rule: str | None, present: list[bool], name: str | None = None):
+        super().__init__(name)
+        self.of, self.needed = of, needs
+        self.rule = gradientRule(of, needs, rule)
+        self.wanted = tuple(i for i, n in enumerate(needs) if n)
+        self.grads = len(of.outputNames)
+        self.present = None if all(present) else tuple(present)
+
+    @property
+    def outputNames(self) -> tuple[str, ...]:
+        names = self.of.inputSpec.names
+        count = len(self.needed) - len(self.of.ruleNames)
+        if self.of.inputSpec.variadic:
+            names = (*names[:-1], *(f"{names[-1]}{i}" for i in range(count - len(names) + 1)))
+        full = (*names[:count], *self.of.ruleNames)
+        return tuple(f"d{full[i]}" for i in self.wanted)
+
+    def complete(self, values: tuple) -> Any:
+        """The values with None in place of those that are absent."""
+        if self.present is None:
+            return values
+        left = iter(values)
+        return tuple([next(left) if there else None for there in self.present])
+
+    def dataShapeFrom(self, *shapes: Any) -> Any:
+        given = self.complete(shapes)[self.grads :]
+        found = [given[i] for i in self.wanted]
+        return found if len(found) > 1 else found[0]
+
+    def updateData(self, *values: Any) -> tuple:
+        values = self.complete(values)
+        grads, rest = values[: self.grads], values[self.grads :]
+        if all([g is None for g in grads]):
+            return (None,) * len(self.wanted)
+        found = asGrads(self.rule(grads[0] if self.grads == 1 else list(grads), *rest), len(self.needed), type(self.of).__name__)
+        for i in self.wanted:
+            if found[i] is not None and found[i].shape != rest[i].shape:
+                need(False, f"its gradient rule to give shape {show(tuple(rest[i].shape))} for argument {i}", tuple(found[i].shape))
+        return tuple([found[i] for i in self.wanted])
+
+    def flopsFrom(self, *shapes: Any) -> Any:
+        inputs = self.complete(shapes)[self.grads : self.grads + len(self.needed) - len(self.of.ruleNames)]
+        return self.of.flopsFrom(*inputs) * (sum(self.needed) if self.of.ruleNames else 1)
+
+    def __repr__(self) -> str:
+        return f"Gradient({self.of!r})"
+
+
+class Accumulate(Module):
+    """y = g1 + g2 + ...: the gradient of a value that several nodes read, in the order in which they ran.
+
+    Shapes    every g the same -> y the same
+    Source    the chain rule; Griewank, Walther 2008, ch. 3
+    """
+
+    def dataShapeFrom(self, *shapes: Any) -> Any:
+        return shapes[0]
+
+    def updateData(self, *grads: Any) -> Any:
+        first, *rest = [g for g in grads if g is not None] or [None]
+        if not rest:
+            return (first,)
+        total = first + rest[0]
+        for g in rest[1:]:
+            total += g
+        return total
+
+
+class BackwardGraph(Graph):
+    """The backward pass of a graph as a graph: Gradient nodes, and Accumulate where a value has several readers.
+
+    Its inputs are the gradients of the forward graph's outputs and the forward values that the rules take; its outputs
+    the gradients of the forward graph's inputs and of its parameters. It never touches the forward nodes' links.
+
+    Calling it with the gradient of the output gives the gradient of the input, from the forward graph's last pass.
+
+    Shapes    those of the forward graph's outputs -> those of its inputs
+    Source    AnalogVNN's BackwardGraph
+    Raises    AutoDiffException if a node has no gradient rule; PuregraphError when called before a forward pass
+    """
+
+    def __init__(self, graph: Graph, updGrad: bool = True, updParamGrads: bool = True, steps: Steps | None = None, name: str | None = None):
+        Module.__init__(self, name)
+        self.forwardGraph = graph
+        self.forwardSteps = steps or graph.steps()
+        self.version = 0
+        self.build(updGrad, updParamGrads)
+
+    def build(self, updGrad: bool, updParamGrads: bool) -> None:
+        flat = self.forwardSteps
+        stored = {number: getattr(module, name) for number, module, name in flat.params}
+        wanted = {number: module.train and updParamGrads for number, module, _ in flat.params}
+        requires = {number: updGrad for number in flat.inputs}
+        requires.update({n: wanted[n] and isinstance(p, Param) and p.trainable for n, p in stored.items()})
+        needs = {}
+        for step in flat.items:
+            needs[step] = needsOf(step, requires)
+            requires.update(dict.fromkeys(step.outs, any(needs[step])))
+
+        self.seeds = [named(Node(Input()), f"d:{flat.names[n]}") for n in flat.outputs]
+        self.values: dict[int, Node] = {}
+        contributions: dict[int, list[tuple[tuple[int, int], Edge]]] = defaultdict(list)
+        for place, (number, seed) in enumerate(zip(flat.outputs, self.seeds, strict=True)):
+            contributions[number].append(((len(flat.items), place), (seed, 0)))
+        for index in range(len(flat.items) - 1, -1, -1):
+            step = flat.items[index]
+            if any(needs[step]) and any(n in contributions for n in step.visible):
+                grads = [self.total(n, contributions) for n in step.visible]
+                node = self.gradientNode(step, needs[step], grads)
+                for slot, argument in enumerate(node.module.wanted):
+                    contributions[step.args[argument]].append(((index, argument), (node, slot)))
+
+        self.inputGrads = [self.total(n, contributions) if updGrad else None for n in flat.inputs]
+        self.paramGrads = [(p, self.total(n, contributions)) for n, p in stored.items() if requires[n]]
+        outputs = [e for e in (*self.inputGrads, *(e for _, e in self.paramGrads)) if e is not None]
+        used = set(reached(outputs))
+        self.numbers = [n for n, node in self.values.items() if node in used]
+        self.link([*self.seeds, *(self.values[n] for n in self.numbers)], outputs)
+
+    def warnLeftOut(self) -> None:
+        """A seed that leads to no gradient is no mistake: nothing that is wanted depends on that output."""
+
+    def total(self, number: int, contributions: dict[int, list]) -> Edge | None:
+        """The edge that carries the whole gradient of a value; None if none flows to it."""
+        found = [edge for _, edge in sorted(contributions[number], key=lambda c: c[0])] if number in contributions else []
+        if len(found) > 1:
+            found = [(named(Node(Accumulate(), found), f"sum:{self.forwardSteps.names[number]}"), 0)]
+            contributions[number] = [((0, 0), found[0])]
+        return found[0] if found else None
+
+    def gradientNode(self, step: Step, needs: tuple[bool, ...], grads: list[Edge | None]) -> Node:
+        sources = [*grads, *(self.value(n) for n in (*step.args, *step.outs))]
+        module = Gradient(step.module, needs, step.node.rule, [s is not None for s in sources])
+        return named(Node(module, [s for s in sources if s is not None]), f"grad:{step.path}")
+
+    def value(self, number: int) -> Edge | None:
+        """The edge of a forward value."""
+        if number == ABSENT:
+            return None
+        if number not in self.values:
+            self.values[number] = named(Node(Value()), self.forwardSteps.names[number])
+        return self.values[number], 0
+
+    def gradients(self, grads: list[Any], values: list[Any]) -> tuple[list[Any], dict[int, Any]]:
+        """The gradients of the inputs, and of each parameter by its id, from those of the outputs and a forward pass."""
+        steps = self.steps()
+        results = steps.run([*grads, *[values[n] for n in self.numbers]])
+        found = iter([results[n] for n in steps.outputs])
+        inputs = [None if edge is None else next(found) for edge in self.inputGrads]
+        inputs = [
+            g if g is not None and values[n].dtype.kind == "f" else None
+            for n, g in zip(self.forwardSteps.inputs, inputs, strict=True)
+        ]
+        params: dict[int, Any] = {}
+        for param, edge in self.paramGrads:
+            new = None if edge is None else next(found)
+            if new is not None:
+                params[id(param)] = params[id(param)] + new if id(param) in params else new
+        return inputs, params
+
+    def __call__(self, *gradient: Any, **keywords: Any) -> Any:
+        last = self.forwardGraph.last
+        if last is None or last.steps is not self.forwardSteps:
+            raise PuregraphError(f"{self.title()}: no forward pass has been performed yet: call the forward graph first")
+        outputs = [last.values[n] for n in last.steps.outputs]
+        given: Any = gradient[0] if len(gradient) == 1 else list(gradient) or None
+        inputs, _ = self.gradients(checkGrads(given, outputs, self.title()), last.values)
+        return inputs[0] if len(inputs) == 1 else inputs
+
+    def title(self) -> str:
+        return f"BackwardGraph of {self.forwardGraph.title()}"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{self.title()} is made from its forward graph: copy or pickle that, and make it again")
+
+
+def needsOf(step: Step, requires: dict[int, bool]) -> tuple[bool, ...]:
+    names, skipped = step.module.arguments, step.module.indices
+    return tuple(
+        [
+            requires.get(n, False) and not (skipped and i < step.inputs and names[min(i, len(names) - 1)] in skipped)
+            for i, n in enumerate(step.args)
+        ]
+    )
+
+
+def named(node: Node, name: str) -> Node:
+    """A node of a backward graph is named after the value it belongs to, dots and all."""
+    node.rename = name
+    return node
+
+
+def reached(edges: list[Edge]) -> list[Node]:
+    """All nodes that edges depend on."""
+    seen: dict[Node, None] = {}
+    stack = [node for node, _ in edges]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen[node] = None
+            stack.extend(link.node for link in node.bwds)
+    return list(seen)
+
+
+Graph.backwardType = BackwardGraph

@@ -1,0 +1,574 @@
+"""Graph: the nodes between given inputs and outputs, in a fixed order. It is itself a Module, so graphs nest."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from puregraph.errors import DataError, DtypeError, Fault, GraphError, GraphWarning, PuregraphError, ShapeError, need, show
+from puregraph.module import Inputs, Module, checkGrads, shapesOf
+from puregraph.node import Node, parents, postorder
+from puregraph.param import Param, State
+from puregraph.steps import ABSENT, Step, Steps
+
+
+class Input(Module):
+    """y = x: a named place where data enters a graph. Takes no time and no memory.
+
+    Shapes    x any -> y the same
+    Source    the placeholder of every define-by-graph system
+    """
+
+    views = True
+    reads = ()
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def updateData(self, x):
+        return x
+
+    def updateGrad(self, grad, x, y):
+        return grad
+
+    def flopsFrom(self, x):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+
+
+class Row(NamedTuple):
+    """What is known of one step ahead of time; `shapes` is None where a fault here or above leaves it unknown."""
+
+    step: Step
+    inshapes: list[Any]
+    shapes: list[Any] | None
+    fault: Fault | None
+
+
+class Graph(Module):
+    """The nodes between `inputs` and `outputs`, checked when it is built and run in a fixed order.
+
+    `inputs`    a Node without parents, or a list of them: their order is the order of the data
+    `outputs`   a Node, `(node, slot)`, or a list of those; a node inside may be an output
+
+    Shapes    those of its inputs -> those of its outputs
+    Source    PuzzleLib's Graph and Node
+    Raises    GraphError naming the nodes: a cycle, an output that no input reaches, an input with parents, a bad slot,
+              two nodes of one name. A branch that leads to no output is left out, with one GraphWarning.
+    """
+
+    hidden = ("values",)
+    data: Any = None
+    grad: Any = None
+    backwardType: Any = None  # BackwardGraph, which stands above this file, puts itself here
+    save: Callable[..., Any]  # `checkpoint` stands above this file and adds save and load
+    load: Callable[..., Any]
+
+    def __init__(self, inputs: Any, outputs: Any, name: str | None = None):
+        super().__init__(name)
+        self.version = 0
+        self.link(inputs, outputs)
+
+    # Building ---------------------------------------------------------------------------------------------------------
+
+    def link(self, inputs: Any, outputs: Any) -> None:
+        """Find the nodes between inputs and outputs, name them, and forget what was known of older ones."""
+        self.inputs: list[Node] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+        self.outputs = [e for o in asList(outputs) for e in edgesOf(o)]
+        for node in self.inputs:
+            if not isinstance(node, Node):
+                raise GraphError(f"an input of a graph must be a Node, got {type(node).__name__}; make one with Input().node()")
+            if node.bwds:
+                raise GraphError(f"input '{node}' ({node.label}) has parents: {', '.join(map(repr, map(str, parents(node))))}")
+        if len(set(self.inputs)) < len(self.inputs):
+            raise GraphError(f"an input is given twice: {', '.join(map(str, self.inputs))}")
+        self.nodes = postorder([node for node, _ in self.outputs], parents)
+        entered = set(self.inputs)
+        lost = [n for n in self.nodes if not n.bwds and n not in entered and n.module.arguments]
+        if lost:
+            raise GraphError(
+                f"the outputs need {', '.join(f'{str(n)!r} ({n.label})' for n in lost)}, which no input reaches: "
+                "add it to the graph's inputs, or give it parents"
+            )
+        self.paths = namesFor(self.nodes)
+        for node in self.nodes:
+            if node.bwds:
+                _ = node.sources  # every argument given once: a wrong count is named now, not in the first pass
+        self.warnLeftOut()
+        self.version += 1
+        self.cache: dict[int, tuple[tuple, Steps]] = {}
+        self.checked: dict[Any, Any] = {}
+        self.backwards: dict[Any, Any] = {}
+        self.surveyed: list[Any] | None = None
+        self.forget()
+
+    def warnLeftOut(self) -> None:
+        inside, ends = set(self.nodes), {node for node, _ in self.outputs}
+        out = [n for n in self.inputs if n not in inside]
+        out += [link.node for n in self.nodes if n not in ends for link in n.fwds if link.node not in inside]
+        if out:
+            names = ", ".join(f"'{n}' ({n.label})" for n in dict.fromkeys(out))
+            warnings.warn(f"left out, because no output of the graph needs it: {names}", GraphWarning, stacklevel=4)
+
+    def nested(self) -> tuple:
+        """What this graph's steps were made from: the versions of the graphs inside."""
+        return tuple(n.module.currentVersion() for n in self.nodes if isinstance(n.module, Graph))
+
+    def currentVersion(self) -> tuple:
+        return self.version, self.nested()
+
+    def steps(self, count: int | None = None) -> Steps:
+        """The graph unfolded, for `count` inputs (which matters where an input node takes any number)."""
+        sizes = self.inputCounts(count)
+        key, now = sum(sizes), self.nested()
+        if key not in self.cache or self.cache[key][0] != now:
+            self.checked.clear()
+            self.backwards.clear()
+            self.cache[key] = now, self.unfold(sizes)
+        return self.cache[key][1]
+
+    def unfold(self, sizes: list[int]) -> Steps:
+        flat = Steps()
+        value = {}
+        sizeOf = dict(zip(self.inputs, sizes, strict=True))
+        for node in self.inputs:
+            value[node] = flat.addInputs(self.paths.get(node, node.name), self.inputNames(node, sizeOf[node]))
+        for node, path in self.paths.items():
+            if node in sizeOf:
+                args = value[node] + (ABSENT,) * (len(node.module.arguments) - sizeOf[node])
+            else:
+                args = tuple(ABSENT if e is None else value[e[0]][e[1]] for e in node.sources)
+            if isinstance(node.module, Graph):
+                value[node] = flat.unfold(node.module.steps(len(args)), path, args)
+                flat.shown.append((node, value[node]))
+            elif isinstance(node.module, Input):
+                value[node] = args
+                flat.shown.append((node, args))
+            else:
+                value[node] = flat.add(path, node, args)
+        flat.outputs = [value[node][slot] for node, slot in self.outputs]
+        return flat
+
+    def inputNames(self, node: Node, count: int) -> list[str]:
+        """The names of the values that enter at an input node."""
+        path, names = self.paths.get(node, node.name), node.module.arguments
+        if isinstance(node.module, Input):
+            return [path]
+        return [f"{path}.{names[i] if i < len(names) else i}" for i in range(count)]
+
+    def inputCounts(self, count: int | None) -> list[int]:
+        """How many of `count` values each input node takes."""
+        specs = [n.module.inputSpec for n in self.inputs]
+        sizes = [len(s.names) - len(s.optional) for s in specs]
+        free = [i for i, s in enumerate(specs) if s.variadic]
+        if count is None or count == sum(sizes):
+            return sizes
+        if len(free) == 1 and count > sum(sizes):
+            sizes[free[0]] += count - sum(sizes)
+            return sizes
+        raise GraphError(f"{self.title()}: wanted {sum(sizes)} inputs ({', '.join(self.arguments)}), got {count}")
+
+    # As a Module ------------------------------------------------------------------------------------------------------
+
+    @property
+    def inputSpec(self) -> Inputs:
+        names, variadic = [], False
+        for node in self.inputs:
+            spec = node.module.inputSpec
+            variadic = variadic or spec.variadic
+            path = self.paths.get(node, node.name)
+            required = [n for n in spec.names if n not in spec.optional]
+            names += [path] if len(required) == 1 else [f"{path}.{n}" for n in required]
+        return Inputs(tuple(names), (), variadic)
+
+    @property
+    def indices(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(
+            name
+            for node in self.inputs
+            for name in [self.paths.get(node, node.name)]
+            if node.module.indices == node.module.arguments and node.module.indices
+        )
+
+    @property
+    def outputNames(self) -> tuple[str, ...]:
+        return tuple(
+            self.paths[n] if len(n.module.outputNames) == 1 else f"{self.paths[n]}.{n.module.outputNames[slot]}" for n, slot in self.outputs
+        )
+
+    @property
+    def ruleNames(self) -> tuple[str, ...]:
+        return tuple(self.params)
+
+    def ruleParams(self) -> list[Any]:
+        return list(self.params.values())
+
+    def modules(self) -> dict[str, Module]:
+        """Every module in use by the path of its first node."""
+        found: dict[int, tuple[str, Module]] = {}
+        for step in self.steps().items:
+            found.setdefault(id(step.module), (step.path, step.module))
+        return {path: module for path, module in found.values()}
+
+    @property
+    def params(self) -> dict[str, Param]:
+        """Every trainable array once, by path: `stem.conv.W`."""
+        return {path: p for path, p, owner in self.stored("params") if owner == path}
+
+    @property
+    def states(self) -> dict[str, State]:
+        """Every running statistic once, by path."""
+        return {path: s for path, s, owner in self.stored("states") if owner == path}
+
+    @property
+    def ties(self) -> dict[str, str]:
+        """Further names of arrays that are used in several places, and the path that each is stored under."""
+        return {path: owner for kind in ("params", "states") for path, _, owner in self.stored(kind) if owner != path}
+
+    def stored(self, kind: str) -> list[tuple[str, Any, str]]:
+        owners: dict[int, str] = {}
+        rows = []
+        for step in self.steps().items:
+            for name, array in getattr(step.module, kind).items():
+                path = f"{step.path}.{name}"
+                rows.append((path, array, owners.setdefault(id(array), path)))
+        return rows
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype that the graph computes in: its parameters'; None where it has none."""
+        return next((p.dtype for p in self.params.values()), None)
+
+    def updateData(self, *arguments: Any) -> tuple:
+        """The rule of a graph that is run as one node: outputs, then all values of the pass as a hidden output."""
+        inputs = [x for x in arguments[: len(arguments) - len(self.params)] if x is not None]
+        steps = self.steps(len(inputs))
+        values = steps.run(inputs)
+        return (*(values[n] for n in steps.outputs), Pass(steps, values))
+
+    def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
+        """The gradient rule of a graph that is run as one node: of its inputs, then of its parameters."""
+        last: Pass = values[-1]
+        params = list(self.params.values())
+        back = self.backwardGraph(any(needs[: len(needs) - len(params)]), any(needs[len(needs) - len(params) :]), last.steps)
+        inputs, found = back.gradients(grad if len(self.outputs) > 1 else [grad], last.values)
+        return (*inputs, *(found.get(id(p)) for p in params))
+
+    def gradShapeFrom(self, gradShape: Any, *shapes: Any) -> Any:
+        """The shapes of the inputs' gradients, after checking `gradShape`; ahead of any data.
+
+        Without `shapes` those of the last `dataShapeFrom` are meant.
+        """
+        given = shapesOf(shapes[0]) if len(shapes) == 1 else [s for shape in shapes for s in shapesOf(shape)]
+        if not shapes:
+            if self.surveyed is None:
+                raise GraphError(f"{self.title()}: gradShapeFrom needs the inputs' shapes: give them, or call dataShapeFrom first")
+            given = self.surveyed
+        wanted = self.dataShapeFrom(list(given))
+        need(gradShape == wanted, f"a gradient of shape {show(wanted)}", gradShape)
+        return given[0] if len(given) == 1 else given
+
+    def flopsFrom(self, *shapes: Any) -> Any:
+        return sum(row.step.module.flopsFrom(*row.inshapes) for row in self.survey(*shapes))
+
+    # Shapes -----------------------------------------------------------------------------------------------------------
+
+    def dataShapeFrom(self, *shapes: Any, onmodule: Callable | None = None) -> Any:
+        """The shape of the output (a list where there are several), ahead of any data.
+
+        `shapes` are the inputs' shapes, or one list of them; a dimension may be a symbol: `("N", 1, 28, 28)`.
+        `onmodule(module, inshape)` is called after each module's own rule.
+
+        Raises    ShapeError listing every faulty node, with what it wanted, what it was given, and from where
+        """
+        rows = self.survey(*shapes)
+        faults = [row.fault for row in rows if row.fault]
+        if faults:
+            raise ShapeError(*faults)
+        if onmodule is not None:
+            for row in rows:
+                onmodule(row.step.module, row.inshapes[0] if len(row.inshapes) == 1 else row.inshapes)
+        outs = self.outshapes
+        return outs[0] if len(outs) == 1 else outs
+
+    def survey(self, *shapes: Any) -> list[Row]:
+        """What every step takes and gives, with faults noted instead of raised."""
+        given = [s for shape in (shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes) for s in shapesOf(shape)]
+        steps = self.steps(len(given))
+        known: list[Any] = [None] * steps.count
+        unknown: set[int] = set()
+        for number, shape in zip(steps.inputs, given, strict=True):
+            known[number] = shape
+        rows = []
+        for step in steps.items:
+            numbers = step.args[: step.inputs]
+            inshapes = [known[n] for n in numbers]
+            fault, result = None, None
+            if unknown.isdisjoint(numbers):
+                try:
+                    result = step.module.dataShapeFrom(*inshapes)
+                except ShapeError as error:
+                    fault = self.placeFault(error.faults[0], step, steps)
+                except Exception as error:
+                    raise PuregraphError(f"at '{step.path}' ({step.label}): its shape rule failed on {show(inshapes)}: {error}") from error
+            if result is None:
+                unknown.update(step.outs)
+                rows.append(Row(step, inshapes, None, fault))
+                continue
+            outs = result if isinstance(result, list) else [result]
+            for number, shape in zip(step.visible, outs, strict=True):
+                known[number] = shape
+            rows.append(Row(step, inshapes, outs, None))
+        self.surveyed = given
+        self.outshapes = [known[n] for n in steps.outputs]
+        return rows
+
+    def placeFault(self, fault: Fault, step: Step, steps: Steps) -> Fault:
+        entered = set(steps.inputs)
+        sources = dict.fromkeys(
+            "the graph's input" if n in entered and steps.producer[n] == step.path else f"'{steps.producer[n]}'"
+            for n in step.args[: step.inputs]
+            if n
+        )
+        return fault._replace(
+            path=f"{step.path}.{fault.path}" if fault.path else step.path,
+            module=fault.module or step.label,
+            source=fault.source or ", ".join(sources),
+        )
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    def __call__(self, *data: Any, **keywords: Any) -> Any:
+        """Run on arrays (or one list of them), or make a Node when called on Nodes.
+
+        Raises    ShapeError, DtypeError, DataError before anything runs; an exception of a rule keeps its type and gains
+                  the node's path and the shapes
+        """
+        given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
+        if keywords or any(isinstance(x, Node) or isinstance(x, (list, tuple)) for x in given):
+            return super().__call__(*data, **keywords)
+        steps = self.steps(len(given))
+        self.checkData(given, steps)
+        values = steps.run(given)
+        self.last = Pass(steps, values)
+        self.data = values[steps.outputs[0]] if len(steps.outputs) == 1 else [values[n] for n in steps.outputs]
+        return self.data
+
+    def checkData(self, data: list[Any], steps: Steps) -> None:
+        """Check shapes and dtypes, once for every new combination of them."""
+        try:
+            key = tuple([(x.shape, x.dtype) for x in data])
+        except AttributeError:
+            wrong = next(x for x in data if not hasattr(x, "dtype"))
+            raise DataError(f"{self.title()}: wanted arrays, got {type(wrong).__name__}: {wrong!r:.80}") from None
+        if key in self.checked:
+            return
+        self.dataShapeFrom([tuple(x.shape) for x in data])
+        dtype = self.dtype
+        for number, x in zip(steps.inputs, data, strict=True):
+            if x.dtype.kind not in "fiub":
+                raise DtypeError(f"at '{steps.producer[number]}': wanted numbers, got dtype {x.dtype}")
+            if dtype is not None and x.dtype.kind == "f" and x.dtype != dtype:
+                raise DtypeError(
+                    f"at '{steps.producer[number]}': the graph computes in {dtype}, got {x.dtype}; "
+                    f"convert the data with .astype('{dtype}'), or the graph with .calcMode('{x.dtype}')"
+                )
+        if len(self.checked) > 256:
+            self.checked.clear()
+        self.checked[key] = True
+
+    def backward(
+        self, grad: Any = None, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0
+    ) -> None:
+        """Back-propagate through the last pass.
+
+        `grad` is the gradient of the output (a list where there are several, None for one that is not wanted); it may be
+        left out where the output is one number. The gradient of the inputs is then in `grad` (None without `updGrad`),
+        that of each parameter, scale * new + momentum * old, in its own `grad`. In `evalMode` parameters get none.
+
+        Raises    PuregraphError before a forward pass, ShapeError for a gradient of another shape than the output's
+        """
+        if self.last is None:
+            raise PuregraphError(f"{self.title()}: backward needs a forward pass first")
+        steps, values = self.last
+        outputs = [values[n] for n in steps.outputs]
+        grads = checkGrads(grad, outputs, self.title())
+        inputs, found = self.backwardGraph(updGrad, updParamGrads, steps).gradients(grads, values)
+        given = {id(g) for g in grads}
+        for param in self.params.values():
+            new = found.get(id(param))
+            if new is not None:
+                param.store(new, scale, momentum, alias=id(new) in given)
+                given.add(id(new))
+        inputs = [g.copy() if g is not None and id(g) in given else g for g in inputs]
+        self.grad = None if not updGrad else inputs[0] if len(inputs) == 1 else inputs
+
+    def backwardGraph(self, updGrad: bool = True, updParamGrads: bool = True, steps: Steps | None = None) -> Any:
+        """The backward pass of this graph as a graph: made once for each mode, and used by `backward`."""
+        steps = steps or self.steps()
+        wanted = tuple([step.module.train for step in steps.items])
+        frozen = tuple([getattr(getattr(m, n), "trainable", False) for _, m, n in steps.params])
+        key = (updGrad, updParamGrads, wanted, frozen, id(steps))
+        if key not in self.backwards:
+            self.backwards[key] = self.backwardType(self, updGrad, updParamGrads, steps)
+        return self.backwards[key]
+
+    def forget(self) -> None:
+        self.last: Any = None
+        self.data: Any = None
+        self.grad: Any = None
+
+    def reset(self) -> None:
+        """Forget the values of the last pass, here and on every node."""
+        self.forget()
+        for steps in [steps for _, steps in self.cache.values()]:
+            for node in [step.node for step in steps.items] + [node for node, _ in steps.shown]:
+                node.reset()
+
+    # Modes ------------------------------------------------------------------------------------------------------------
+
+    def trainMode(self) -> Any:
+        return self.mode(True)
+
+    def evalMode(self) -> Any:
+        return self.mode(False)
+
+    def mode(self, train: bool) -> Any:
+        self.train = train
+        for module in self.modules().values():
+            module.train = train
+        for node in self.nodes:
+            if isinstance(node.module, Graph):
+                node.module.mode(train)
+        return self
+
+    def calcMode(self, dtype: Any) -> Any:
+        super().calcMode(dtype)
+        self.checked.clear()
+        self.reset()
+        return self
+
+    # Looking ----------------------------------------------------------------------------------------------------------
+
+    def getNodeByName(self, name: str) -> Node:
+        """The node of a path such as `stem.conv`: its `data` and `grad` are those of the last pass.
+
+        Raises    GraphError listing names that come near
+        """
+        for node, path in self.paths.items():
+            if path == name:
+                return node
+        for step in self.steps().items:
+            if step.path == name:
+                return step.node
+        raise GraphError(f"{self.title()} has no node {name!r}; it has {', '.join(nearest(name, self.allNames()))}")
+
+    def allNames(self) -> list[str]:
+        return list(dict.fromkeys([*self.paths.values(), *(s.path for s in self.steps().items)]))
+
+    def __getitem__(self, key: Any) -> Any:
+        """A module by its path, or by its place in the order of execution."""
+        if isinstance(key, str):
+            return self.getNodeByName(key).module
+        return self.nodes[key].module
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def title(self) -> str:
+        return f"{type(self).__name__} '{self.name}'" if self.name else type(self).__name__
+
+    def __repr__(self) -> str:
+        return f"<{self.title()}: {len(self.nodes)} nodes, {', '.join(self.arguments)} -> {', '.join(self.outputNames)}>"
+
+    def __str__(self) -> str:
+        """One line a node: its path, its module, and where its inputs come from."""
+        steps = self.steps()
+        rows = [(s.path, repr(s.module), ", ".join(sourceNames(s, steps))) for s in steps.items]
+        wide = [max((len(r[i]) for r in rows), default=0) for i in (0, 1)]
+        return "\n".join([repr(self), *(f"  {p:{wide[0]}}  {m:{wide[1]}}  {'<- ' + f if f else ''}".rstrip() for p, m, f in rows)])
+
+    # Copies -----------------------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict:
+        kept = {k: v for k, v in vars(self).items() if k not in DERIVED}
+        return {**kept, "recipe": ((), {}), "alone": None}
+
+    def __setstate__(self, state: dict) -> None:
+        vars(self).update(state)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GraphWarning)
+            self.link(self.inputs, self.outputs)
+
+
+DERIVED = frozenset("nodes paths cache checked backwards surveyed outshapes last data grad".split())
+
+
+class Pass(NamedTuple):
+    """One forward pass: the steps that ran, and all their values."""
+
+    steps: Steps
+    values: list[Any]
+
+
+def asList(outputs: Any) -> list[Any]:
+    """Outputs as a list; `(node, slot)` is one output."""
+    if isinstance(outputs, tuple) and len(outputs) == 2 and not isinstance(outputs[1], (Node, tuple)):
+        return [outputs]
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
+def edgesOf(output: Any) -> list[tuple[Node, int]]:
+    """The edges of one output as a user gives it."""
+    node, slots = output if isinstance(output, tuple) and len(output) == 2 else (output, None)
+    if not isinstance(node, Node):
+        raise GraphError(f"an output of a graph must be a Node or (node, slot), got {type(node).__name__}")
+    found = node.slotsFrom(slots, node)
+    return [(node, slot) for slot in (range(len(node.module.outputNames)) if found is None else found)]
+
+
+def namesFor(nodes: list[Node]) -> dict[Node, str]:
+    """A name for each node: the given one, else by position (`relu`, `relu2`); never from a global counter.
+
+    Raises    GraphError if two nodes were given one name
+    """
+    given: dict[str, Node] = {}
+    paths: dict[Node, str | None] = {}
+    for node in nodes:
+        name = node.rename or node.module.name
+        other = given.get(name) if name else None
+        if other is not None and (other.module is not node.module or node.rename):
+            raise GraphError(f"two nodes are named '{name}': a {other.label} and a {node.label}; give one another name")
+        paths[node] = name if other is None else None
+        if name:
+            given.setdefault(name, node)
+    taken = set(given)
+    counts: dict[str, int] = {}
+    for node, name in paths.items():
+        if name is None:
+            base = node.module.name or node.label.lower()
+            count = counts.get(base, 1 if base in taken else 0)
+            while True:
+                count += 1
+                name = base if count == 1 else f"{base}{count}"
+                if name not in taken:
+                    break
+            counts[base] = count
+            taken.add(name)
+            paths[node] = name
+    return {node: str(name) for node, name in paths.items()}
+
+
+def sourceNames(step: Step, steps: Steps) -> list[str]:
+    return [steps.names[n] for n in step.args[: step.inputs] if n]
+
+
+def nearest(name: str, known: list[str], count: int = 6) -> list[str]:
+    """The names most like a mistaken one."""
+    import difflib  # only when something is wrong
+
+    return difflib.get_close_matches(name, known, count, 0.3) or known[:count]

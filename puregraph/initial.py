@@ -1,0 +1,131 @@
+"""Starting values of parameters, each with its source, and the seed that makes them repeat."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Start = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+
+
+class Seed:
+    """Where every random number of puregraph comes from: one entropy, and a count of the streams handed out."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.reset(None)
+
+    def reset(self, entropy: int | None) -> None:
+        self.entropy = np.random.SeedSequence(entropy).entropy
+        self.count = 0
+
+    def next(self) -> tuple[int, int]:
+        """The key of the next stream: streams of different keys are independent."""
+        with self.lock:
+            self.count += 1
+            return self.entropy, self.count
+
+
+SEED = Seed()
+
+
+def seed(number: int | None) -> None:
+    """Make every later construction repeat: the k-th parameter made after `seed(n)` starts the same each time."""
+    SEED.reset(number)
+
+
+def generator(key: tuple[int, int]) -> np.random.Generator:
+    """The random generator of one stream."""
+    entropy, stream = key
+    return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(stream,)))
+
+
+class Constant:
+    """Every element is `value`."""
+
+    def __init__(self, value: float):
+        self.value = value
+
+    def __call__(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return np.full(shape, self.value)
+
+
+class Normal:
+    """N(0, std^2)."""
+
+    def __init__(self, std: float):
+        self.std = std
+
+    def __call__(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return rng.normal(0.0, self.std, shape)
+
+
+class Uniform:
+    """U(-bound, bound)."""
+
+    def __init__(self, bound: float):
+        self.bound = bound
+
+    def __call__(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return rng.uniform(-self.bound, self.bound, shape)
+
+
+class Orthogonal:
+    """A matrix with orthonormal rows or columns, times `gain`; leading axes are flattened.
+
+    Source    Saxe, McClelland, Ganguli 2014, arXiv:1312.6120
+    """
+
+    def __init__(self, gain: float = 1.0):
+        self.gain = gain
+
+    def __call__(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        q, r = np.linalg.qr(rng.normal(size=(max(rows, columns), min(rows, columns))))
+        q = q * np.sign(np.diag(r))
+        return self.gain * (q if rows >= columns else q.T).reshape(shape)
+
+
+def start(value: Any) -> Start:
+    """Anything that says how to start as a function of (generator, shape): a name, a number or such a function."""
+    if callable(value):
+        return value
+    if value == "zeros":
+        return Constant(0.0)
+    if value == "ones":
+        return Constant(1.0)
+    if isinstance(value, (int, float)):
+        return Constant(float(value))
+    raise ValueError(f"starting values: wanted 'zeros', 'ones', a number or a function (rng, shape) -> array, got {value!r}")
+
+
+SCHEMES: dict[str, Callable[[float, float], Start]] = {  # from the fan f and wscale
+    "none": lambda f, w: Constant(0.0),
+    "xavier": lambda f, w: Normal(math.sqrt(1.0 / f)),  # LeCun et al. 1998, Efficient BackProp, eq. 16
+    "xavier_normal": lambda f, w: Normal(math.sqrt(1.0 / f)),
+    "xavier_uniform": lambda f, w: Uniform(math.sqrt(3.0 / f)),  # Glorot, Bengio 2010, with one fan
+    "he": lambda f, w: Normal(math.sqrt(2.0 / f)),  # He et al. 2015, arXiv:1502.01852, eq. 10
+    "gaussian": lambda f, w: Normal(w),
+    "uniform": lambda f, w: Uniform(w),
+    "orthogonal": lambda f, w: Orthogonal(w),
+}
+
+
+def weights(initscheme: Any, fanin: int, fanout: int, wscale: float = 1.0) -> Start:
+    """The starting values of a weight by the name of its scheme, or by (name, "in" | "out" | "avg") to choose the fan.
+
+    `None` is "xavier_uniform" with the fan of the inputs. A function (rng, shape) -> array is taken as it is.
+    """
+    if callable(initscheme):
+        return initscheme
+    name, fan = initscheme if isinstance(initscheme, (tuple, list)) else (initscheme or "xavier_uniform", "in")
+    fans = {"in": fanin, "out": fanout, "avg": (fanin + fanout) / 2}
+    if name not in SCHEMES or fan not in fans:
+        raise ValueError(
+            f"initscheme: wanted one of {', '.join(SCHEMES)}, alone or as (scheme, 'in' | 'out' | 'avg'), got {initscheme!r}"
+        )
+    return SCHEMES[name](max(fans[fan], 1), wscale)

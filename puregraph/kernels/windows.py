@@ -1,0 +1,50 @@
+"""Windows: sizes, strides and padding of a sliding window, one entry per spatial axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def perAxis(value: Any, rank: int) -> tuple[int, ...]:
+    """One integer per spatial axis: 3 -> (3, 3); a tuple stays as it is."""
+    return (int(value),) * rank if np.ndim(value) == 0 else tuple(map(int, value))
+
+
+def pairs(pad: Any, rank: int) -> tuple[tuple[int, int], ...]:
+    """(before, after) per spatial axis: 1 -> ((1, 1), (1, 1)), (1, 2) -> ((1, 1), (2, 2)); pairs stay as they are."""
+    sides = (pad,) * rank if np.ndim(pad) == 0 else tuple(pad)
+    return tuple((int(side), int(side)) if np.ndim(side) == 0 else (int(side[0]), int(side[1])) for side in sides)
+
+
+def counts(spatial: tuple[int, ...], size: Any, stride: Any, pad: Any, dilation: Any) -> tuple[int, ...]:
+    """How many windows fit along each axis: (length + before + after - dilation (size - 1) - 1) // stride + 1."""
+    return tuple(
+        max(0, (length + before + after - d * (k - 1) - 1) // s + 1)
+        for length, k, s, (before, after), d in zip(spatial, size, stride, pad, dilation, strict=True)
+    )
+
+
+def padded(x: np.ndarray, pad: Any, value: float = 0) -> np.ndarray:
+    """x with `value` around its last axes; a negative side is cut off; x itself where there is nothing to do.
+
+    Shapes    x (..., *spatial) -> (..., *(before + length + after))
+    """
+    if not any(side for both in pad for side in both):
+        return x
+    lead = x.ndim - len(pad)
+    shape = x.shape[:lead] + tuple(length + sum(both) for length, both in zip(x.shape[lead:], pad, strict=True))
+    y = np.full(shape, value, dtype=x.dtype)
+    y[inner(pad, shape[lead:])] = x[inner(opposite(pad), x.shape[lead:])]
+    return y
+
+
+def inner(pad: Any, spatial: tuple[int, ...]) -> tuple[Any, ...]:
+    """The index that cuts the positive sides of `pad` off an array whose last axes are `spatial`."""
+    return (..., *(slice(max(0, both[0]), n - max(0, both[1])) for both, n in zip(pad, spatial, strict=True)))
+
+
+def opposite(pad: Any) -> tuple[tuple[int, int], ...]:
+    """Cutting off what was added, and the other way round."""
+    return tuple((-before, -after) for before, after in pad)

@@ -1,0 +1,311 @@
+"""Module: parameters and rules. It holds no activations, so one Module may stand at many Nodes."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.errors import GraphError, PuregraphError, need
+from puregraph.node import Node, checkName
+from puregraph.param import Param, State
+from puregraph.shape import asShape, product
+
+Shape = tuple[Any, ...]
+
+
+class Inputs(NamedTuple):
+    """The inputs of a module: their names in order, which may be left out, and whether there may be any number."""
+
+    names: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    variadic: bool = False
+
+    def fill(self, data: Any, owner: Any) -> list[Any]:
+        """One value per input from what a caller gives: a value, or a list of them where there are several."""
+        several = self.variadic or len(self.names) != 1
+        given = list(data) if several and isinstance(data, (list, tuple)) else [data]
+        required = len(self.names) - len(self.optional)
+        if self.variadic or required <= len(given) <= len(self.names):
+            return given + [None] * (0 if self.variadic else len(self.names) - len(given))
+        raise GraphError(f"{owner}: wanted {len(self.names)} inputs ({', '.join(self.names)}), got {len(given)}")
+
+
+class Signature(NamedTuple):
+    """What `updateData` is written to take."""
+
+    names: tuple[str, ...]
+    optional: tuple[str, ...]
+    variadic: str | None
+    takesOut: bool
+
+
+@lru_cache(maxsize=None)
+def signature(rule: Any) -> Signature:
+    positional, optional, variadic = [], [], None
+    parameters = list(inspect.signature(rule).parameters.values())[1:]
+    for p in parameters:
+        if p.kind is p.VAR_POSITIONAL:
+            variadic = p.name
+        elif p.name != "out" and p.kind is p.POSITIONAL_OR_KEYWORD:
+            positional.append(p.name)
+            if p.default is not p.empty:
+                optional.append(p.name)
+    return Signature(tuple(positional), tuple(optional), variadic, any(p.name == "out" for p in parameters))
+
+
+class Module:
+    """Parameters and rules, all pure functions of their arguments.
+
+    A subclass writes `dataShapeFrom`, `updateData` and, unless its gradient comes from elsewhere, `updateGrad`.
+
+    `reads`     names of the arguments and outputs whose data the gradient rule reads; None: all of them. The shape and
+                dtype of any may always be asked.
+    `hidden`    names of hidden outputs, which `updateData` returns after the visible ones (a mask, pooling indices)
+    `indices`   names of the inputs that hold whole numbers (labels, token ids): they have no gradient
+    `views`     whether the output is the first input, or a view of it, and so takes no memory
+    `train`     the mode: `trainMode()` and `evalMode()` set it
+    """
+
+    reads: tuple[str, ...] | None = None
+    hidden: tuple[str, ...] = ()
+    indices: tuple[str, ...] = ()
+    views = False
+    train = True
+    updateGrad: Any = None
+    recipe: tuple[tuple, dict]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = super().__new__(cls)
+        self.recipe = (args, kwargs)
+        return self
+
+    def __init__(self, name: str | None = None):
+        checkName(name)
+        self.name = name
+        self.alone: Node | None = None
+
+    # Rules ------------------------------------------------------------------------------------------------------------
+
+    def dataShapeFrom(self, *shapes: Shape) -> Any:
+        """The shape of the output (a list where there are several) from those of the inputs.
+
+        Raises    ShapeError if they do not fit
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no shape rule: write dataShapeFrom(self, *shapes)")
+
+    def hiddenShapeFrom(self, *shapes: Shape) -> list[tuple[Shape, Any]]:
+        """Shape and dtype (None: the dtype computed in) of each hidden output."""
+        return [(shapes[0], None) for _ in self.hidden]
+
+    def updateData(self, *arguments: Any) -> Any:
+        """The output from the inputs and parameters; several, or hidden ones, as a tuple."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward rule: write updateData(self, *arguments)")
+
+    def gradShapeFrom(self, gradShape: Any, *shapes: Shape) -> Any:
+        """The shape of each input's gradient, which is the input's own, after checking the gradient that comes in.
+
+        Raises    ShapeError if `gradShape` is not the shape of the output
+        """
+        wanted = self.dataShapeFrom(*shapes)
+        need(gradShape == wanted, f"a gradient of shape {wanted}", gradShape)
+        return shapes[0] if len(shapes) == 1 else list(shapes)
+
+    def flopsFrom(self, *shapes: Shape) -> Any:
+        """Arithmetic operations of one forward pass; by default one per element of the output."""
+        out = self.dataShapeFrom(*shapes)
+        return sum(product(s) for s in out) if isinstance(out, list) else product(out)
+
+    # Inputs, outputs, parameters --------------------------------------------------------------------------------------
+
+    @property
+    def outputNames(self) -> tuple[str, ...]:
+        """The names of the visible outputs."""
+        return ("y",)
+
+    @property
+    def inputSpec(self) -> Inputs:
+        """The arguments of `updateData` that are not parameters."""
+        names, optional, variadic, _ = signature(type(self).updateData)
+        own = vars(self)
+        free = tuple(n for n in names if not isParameter(own, n))
+        if variadic is not None:
+            return Inputs((*free, variadic), (), True)
+        return Inputs(free, tuple(n for n in optional if n in free))
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return self.inputSpec.names
+
+    @property
+    def ruleNames(self) -> tuple[str, ...]:
+        """The names of the parameters and states, in the order in which `updateData` takes them."""
+        own = vars(self)
+        return tuple(n for n in signature(type(self).updateData).names if isParameter(own, n))
+
+    def ruleParams(self) -> list[Param | State | None]:
+        """The parameters and states that the rules take; None for one that was left out."""
+        return [getattr(self, name) for name in self.ruleNames]
+
+    def ruleValues(self) -> list[Any]:
+        return [None if p is None else p.data for p in self.ruleParams()]
+
+    @property
+    def params(self) -> dict[str, Param]:
+        """The trainable arrays by name."""
+        return {name: p for name, p in vars(self).items() if isinstance(p, Param)}
+
+    @property
+    def states(self) -> dict[str, State]:
+        """The running statistics by name."""
+        return {name: s for name, s in vars(self).items() if isinstance(s, State)}
+
+    def numOfParams(self) -> int:
+        """How many numbers are trained."""
+        return sum(p.size for p in self.params.values())
+
+    def paramSize(self) -> int:
+        """The bytes of the parameters."""
+        return sum(p.nbytes for p in self.params.values())
+
+    def needs(self, inputs: list[Any], updGrad: bool = True, updParamGrads: bool = True) -> tuple[bool, ...]:
+        """Which arguments of the rules get a gradient: one bool per input and parameter."""
+        names = self.inputSpec.names
+        free = [
+            updGrad and x is not None and names[min(i, len(names) - 1)] not in self.indices and isFloat(x) for i, x in enumerate(inputs)
+        ]
+        return (*free, *(updParamGrads and self.wants(p) for p in self.ruleParams()))
+
+    def wants(self, param: Param | State | None) -> bool:
+        """Whether a parameter is to get a gradient: in training mode, unless it is frozen."""
+        return self.train and isinstance(param, Param) and param.trainable
+
+    # Modes ------------------------------------------------------------------------------------------------------------
+
+    def trainMode(self) -> Any:
+        """Train from now on: statistics are updated, dropout drops, parameters get gradients."""
+        self.train = True
+        return self
+
+    def evalMode(self) -> Any:
+        """Evaluate from now on: nothing in the module changes; inputs still get gradients."""
+        self.train = False
+        return self
+
+    def calcMode(self, dtype: Any) -> Any:
+        """Compute in float16, float32 or float64: converts every parameter and floating state."""
+        dtype = np.dtype(dtype)
+        if dtype.kind != "f" or dtype.itemsize > 8:
+            raise PuregraphError(f"calcMode: wanted float16, float32 or float64, got {dtype}")
+        for stored in (*self.params.values(), *self.states.values()):
+            stored.calcMode(dtype)
+        return self
+
+    # Use --------------------------------------------------------------------------------------------------------------
+
+    def node(self, *parents: Any, name: str | None = None, rule: str | None = None, **keywords: Any) -> Node:
+        """A Node that uses this module; parents are Nodes, `(node, slots)` or lists of those, keywords name an input."""
+        return Node(self, list(parents) or None, name, rule, keywords)
+
+    def __call__(self, *data: Any, **keywords: Any) -> Any:
+        """Run on arrays, or make a Node when called on Nodes."""
+        if any(map(holdsNode, (*data, *keywords.values()))):
+            return self.node(*data, **keywords)
+        if keywords:
+            raise GraphError(f"{type(self).__name__}: arrays are given by position; {', '.join(keywords)} by name goes with Nodes")
+        self.alone = Node(self)
+        self.alone.updateData(list(data) if len(data) != 1 else data[0])
+        return self.alone.data
+
+    def backward(
+        self, grad: Any = None, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0
+    ) -> None:
+        """Back-propagate through the last call; the gradient of the inputs is then in `grad`, of a parameter in its own.
+
+        A parameter's gradient becomes scale * new + momentum * old. Without `grad`, the output must be one number.
+        """
+        if self.alone is None:
+            raise PuregraphError(f"{type(self).__name__}: backward needs a call first")
+        outputs = self.alone.data if isinstance(self.alone.data, list) else [self.alone.data]
+        grad = checkGrads(grad, outputs, type(self).__name__)
+        self.alone.updateGrad(grad if len(outputs) > 1 else grad[0], updParamGrads, updGrad, scale, momentum)
+
+    @property
+    def data(self) -> Any:
+        """The output of the last call on arrays."""
+        return self.alone.data if self.alone else None
+
+    @property
+    def grad(self) -> Any:
+        """The gradient of the inputs from the last `backward`."""
+        return self.alone.grad if self.alone else None
+
+    def reset(self) -> None:
+        """Forget the values of the last call."""
+        self.alone = None
+
+    def __getstate__(self) -> dict:
+        return {**vars(self), "alone": None}
+
+    def __repr__(self) -> str:
+        args, kwargs = self.recipe
+        given = [repr(a) for a in args] + [f"{k}={v!r}" for k, v in kwargs.items()]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    # Testing ----------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[Module, list[Shape]]]:
+        """Small constructions with input shapes, covering every option: what the generic harness runs."""
+        raise NotImplementedError(
+            f"{cls.__name__} has no examples: write a classmethod that yields (module, [input shapes]) for each of its options"
+        )
+
+    def sample(self, rng: np.random.Generator, *shapes: Shape) -> list[np.ndarray]:
+        """Inputs to test with: standard normals, and zeros and ones for `indices`."""
+        names = self.inputSpec.names
+        return [
+            rng.integers(0, 2, s) if names[min(i, len(names) - 1)] in self.indices else rng.standard_normal(s)
+            for i, s in enumerate(shapes)
+        ]
+
+
+def isParameter(own: dict[str, Any], name: str) -> bool:
+    return name in own and (own[name] is None or isinstance(own[name], (Param, State)))
+
+
+def isFloat(x: Any) -> bool:
+    return not hasattr(x, "dtype") or x.dtype.kind == "f"
+
+
+def holdsNode(value: Any) -> bool:
+    return isinstance(value, Node) or isinstance(value, (list, tuple)) and any(map(holdsNode, value))
+
+
+def checkGrads(grad: Any, outputs: list[Any], label: str) -> list[Any]:
+    """One gradient per output, of its shape and dtype; the gradient of a lone number may be left out, and is 1."""
+    if grad is None and len(outputs) == 1 and outputs[0].shape == ():
+        return [np.ones_like(outputs[0])]
+    grads = list(grad) if isinstance(grad, (list, tuple)) else [grad]
+    if grad is None or len(grads) != len(outputs):
+        count = "a gradient" if len(outputs) == 1 else f"a list of {len(outputs)} gradients"
+        raise GraphError(f"{label}: backward wanted {count}, got {'none' if grad is None else len(grads)}")
+    for g, y in zip(grads, outputs, strict=True):
+        if g is not None:
+            need(tuple(g.shape) == tuple(y.shape), f"a gradient of shape {tuple(y.shape)}", tuple(g.shape))
+    return grads
+
+
+def shapesOf(values: Any) -> list[Shape]:
+    """Shapes as a user gives them: one shape, or a list of them."""
+    many = isinstance(values, list) and all(isinstance(v, (tuple, list)) for v in values)
+    return [asShape(v) for v in values] if many else [asShape(values)]
+
+
+def sizeOf(shape: Shape) -> int:
+    return math.prod(shape)

@@ -1,0 +1,480 @@
+"""Node: one use of a Module in a graph. Its links are edges between an output of one node and an argument of another."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from puregraph.errors import GraphError, PuregraphError, ShapeError, addPlace, show
+from puregraph.rules import gradientRule
+
+
+class Link:
+    """One end of the edges between two nodes: unpacks as `(node, slots)`.
+
+    `slots` are the outputs of the parent that are carried, in order; `None` carries all of them. `argument` is the
+    name of the argument of the child that they go to, or `None` for the next free ones.
+    """
+
+    __slots__ = ("argument", "node", "slots")
+
+    def __init__(self, node: Node, slots: tuple[int, ...] | None = None, argument: str | None = None):
+        self.node, self.slots, self.argument = node, slots, argument
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.node, self.slots))
+
+    def __repr__(self) -> str:
+        argument = f", argument={self.argument!r}" if self.argument else ""
+        return f"Link({self.node}, {list(self.slots) if self.slots else None}{argument})"
+
+
+Edge = tuple["Node", int]  # a producer and one of its outputs
+
+
+class Node:
+    """One use of a Module in a graph, and the values of its last pass.
+
+    `bwds` are the links to its parents, `fwds` those to its children. `data` is the output of the last forward pass (a
+    list where there are several), `grad` the gradient with respect to its inputs (likewise).
+
+    `parents`   None, a Node, `(node, slots)`, or a list of those. Slots are an output's index or name, or a list.
+    `keywords`  parents for arguments given by name.
+    `rule`      the name of a registered gradient rule to use here in place of the module's own.
+    """
+
+    __slots__ = ("__weakref__", "bwds", "component", "data", "fwds", "grad", "module", "rename", "rule", "values")
+
+    def __init__(
+        self, mod: Any, parents: Any = None, name: str | None = None, rule: str | None = None, keywords: dict[str, Any] | None = None
+    ):
+        checkName(name)
+        self.module = mod
+        self.rename = name
+        self.rule = rule
+        self.fwds: list[Link] = []
+        self.bwds: list[Link] = []
+        self.component: Any = None
+        self.reset()
+        self.addBackwards(parents)
+        for argument, parent in (keywords or {}).items():
+            if argument not in mod.arguments:
+                raise GraphError(
+                    f"at '{self.name}' ({self.label}): no input is named {argument!r}; its inputs are {', '.join(mod.arguments)}"
+                )
+            self.addBackwards(parent, argument)
+
+    # Links ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The name given to this node, else to its module, else the module's type in lower case."""
+        return self.rename or self.module.name or self.label.lower()
+
+    @property
+    def label(self) -> str:
+        return type(self.module).__name__
+
+    def addBackwards(self, nodes: Any, argument: str | None = None) -> None:
+        """Link parents: each is noted in `bwds` here and in `fwds` there.
+
+        Raises    GraphError for anything that is not a Node, `(node, slots)` or a list of those, and for a slot that
+                  the parent does not have
+        """
+        if nodes is None:
+            return
+        if isinstance(nodes, list):
+            for node in nodes:
+                self.addBackwards(node, argument)
+            return
+        node, slots = nodes if isinstance(nodes, tuple) and len(nodes) == 2 else (nodes, None)
+        if not isinstance(node, Node):
+            raise GraphError(
+                f"at '{self.name}' ({self.label}): a parent must be a Node, (node, slots) or a list of those, got {kindOf(nodes)}"
+            )
+        slots = node.slotsFrom(slots, self)
+        self.bwds.append(Link(node, slots, argument))
+        node.fwds.append(Link(self, slots, argument))
+
+    def addForward(self, nodes: Any) -> None:
+        """Link children: the same edges as `child.addBackwards((self, slots))`."""
+        for child in nodes if isinstance(nodes, list) else [] if nodes is None else [nodes]:
+            node, slots = child if isinstance(child, tuple) and len(child) == 2 else (child, None)
+            if not isinstance(node, Node):
+                raise GraphError(
+                    f"at '{self.name}' ({self.label}): a child must be a Node, (node, slots) or a list of those, got {kindOf(child)}"
+                )
+            node.addBackwards(self if slots is None else (self, slots))
+
+    def slotsFrom(self, slots: Any, reader: Node) -> tuple[int, ...] | None:
+        """Slots by index or name, checked, as indices."""
+        if slots is None:
+            return None
+        names = self.module.outputNames
+        found = []
+        for slot in slots if isinstance(slots, (list, tuple)) else [slots]:
+            index = names.index(slot) if isinstance(slot, str) and slot in names else slot
+            if isinstance(index, (int, np.integer)) and not isinstance(index, bool) and 0 <= index < len(names):
+                found.append(int(index))
+            else:
+                hint = "; to give several parents, pass a list of them" if isinstance(slot, Node) else ""
+                raise GraphError(
+                    f"at '{reader.name}' ({reader.label}): '{self.name}' ({self.label}) has no output {slot!r}; "
+                    f"it has {len(names)}: {', '.join(f'{i} {n!r}' for i, n in enumerate(names))}{hint}"
+                )
+        return tuple(found)
+
+    @property
+    def sources(self) -> list[Edge | None]:
+        """The edge into each argument, in the order of the module's inputs; None for an optional one left out.
+
+        Raises    GraphError if an argument is given twice, or a required one not at all
+        """
+        positional: list[Edge | None] = []
+        named: dict[str, Edge] = {}
+        for link in self.bwds:
+            slots = range(len(link.node.module.outputNames)) if link.slots is None else link.slots
+            edges = [(link.node, slot) for slot in slots]
+            if link.argument is None:
+                positional += edges
+            elif link.argument in named or len(edges) != 1:
+                what = f"{len(edges)} values" if len(edges) != 1 else "two values"
+                raise GraphError(f"at '{self.name}' ({self.label}): input {link.argument!r} takes one value, got {what}")
+            else:
+                named[link.argument] = edges[0]
+        inputs = self.module.inputSpec
+        if inputs.variadic:
+            return positional
+        twice = [name for name in inputs.names[: len(positional)] if name in named]
+        rest = inputs.names[len(positional) :]
+        missing = [name for name in rest if name not in named and name not in inputs.optional]
+        if twice or missing or len(positional) > len(inputs.names):
+            got = f"got {len(positional)}" + (f" and {', '.join(named)} by name" if named else "")
+            raise GraphError(
+                f"at '{self.name}' ({self.label}): wanted {len(inputs.names)} inputs ({', '.join(inputs.names)}), {got}"
+                + (f"; {', '.join(twice)} is given twice" if twice else "")
+                + (f"; {', '.join(missing)} is missing" if missing else "")
+            )
+        return positional + [named.get(name) for name in rest]
+
+    # Forward ----------------------------------------------------------------------------------------------------------
+
+    def forward(self, data: Any = None) -> None:
+        """Run this node on `data` and every later node whose parents all have data."""
+
+        def visit(node: Node) -> None:
+            if node is self:
+                node.updateData(data)
+            elif all(link.node.data is not None for link in node.bwds):
+                node.updateData(None)
+
+        Node.traverseForward(self, visit)
+
+    def updateData(self, data: Any) -> None:
+        """Apply the module to `data` (a node with parents takes theirs) and keep the outputs in `data`.
+
+        Raises    ShapeError, with the place, if the shapes do not fit
+        """
+        if self.bwds:
+            given = [None if edge is None else edge[0].output(edge[1]) for edge in self.sources]
+        else:
+            given = self.module.inputSpec.fill(data, self)
+        shapes = [None if x is None else tuple(x.shape) for x in given]
+        try:
+            self.module.dataShapeFrom(*shapes)
+            arguments = given + self.module.ruleValues()
+            result = self.module.updateData(*arguments)
+        except ShapeError as error:
+            raise placed(error, self.name, self.label) from None
+        except Exception as error:
+            addPlace(error, f"at '{self.name}' ({self.label}): given {show(shapes)}")
+            raise
+        outputs = result if type(result) is tuple else (result,)
+        visible = outputs[: len(self.module.outputNames)]
+        self.values = (arguments, outputs)
+        self.data = visible[0] if len(visible) == 1 else list(visible)
+
+    def output(self, slot: int) -> Any:
+        """One output of the last forward pass."""
+        return self.data[slot] if isinstance(self.data, list) else self.data
+
+    def dataShapeFrom(self, inshapes: dict, shapes: dict, onmodule: Callable | None = None) -> None:
+        """Infer this node's output shape from `shapes` (of all nodes so far) or `inshapes` (of input nodes); no data needed.
+
+        Both map a node, or its name, to a shape (a list of shapes where there are several); the answer is put into
+        `shapes[self]`. `onmodule(module, inshape)` is called after the module's own rule.
+        """
+        if self.bwds:
+            given = []
+            for edge in self.sources:
+                shape = None if edge is None else lookup(shapes, edge[0])
+                given.append(shape[edge[1]] if isinstance(shape, list) else shape)
+        else:
+            inshape = lookup(inshapes, self)
+            given = list(inshape) if isinstance(inshape, list) else [inshape]
+        try:
+            shapes[self] = self.module.dataShapeFrom(*given)
+        except ShapeError as error:
+            raise placed(error, self.name, self.label) from None
+        if onmodule is not None:
+            onmodule(self.module, given[0] if len(given) == 1 else given)
+
+    # Backward ---------------------------------------------------------------------------------------------------------
+
+    def backward(
+        self, grad: Any = None, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0
+    ) -> None:
+        """Back-propagate from this node, the last of its branch, to its first nodes.
+
+        `scale`, `momentum`: each parameter's gradient becomes scale * new + momentum * old; a parameter that several
+        nodes use gets the sum of theirs.
+        """
+        branch: list[Node] = []
+        Node.traverseBackward(self, branch.append)
+        inside, seen = set(branch), set()
+        for node in branch:
+            out = grad if node is self and grad is not None else node.buildOutGrad(grad, inside)
+            params = [p for p in node.module.ruleParams() if p is not None]
+            again = any(id(p) in seen for p in params)
+            if again and not all(id(p) in seen for p in params):
+                raise PuregraphError(
+                    f"at '{node.name}' ({node.label}): shares only some of its parameters with another node; "
+                    "use Graph.backward, which adds them up one by one"
+                )
+            seen.update(id(p) for p in params)
+            node.updateGrad(out, updParamGrads, updGrad or bool(node.bwds), scale, 1.0 if again else momentum)
+
+    def updateGrad(self, grad: Any, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0) -> None:
+        """Compute the gradients of the module's parameters and inputs from that of its output.
+
+        Raises    PuregraphError if there was no forward pass
+        """
+        if self.values is None:
+            raise PuregraphError(f"at '{self.name}' ({self.label}): backward needs a forward pass first")
+        arguments, outputs = self.values
+        params = self.module.ruleParams()
+        count = len(arguments) - len(params)
+        self.grad = None
+        if grad is None or isinstance(grad, list) and all(g is None for g in grad):
+            return
+        needs = self.module.needs(arguments[:count], updGrad, updParamGrads)
+        if not any(needs):
+            return
+        try:
+            rule = gradientRule(self.module, needs, self.rule)
+            grads = asGrads(rule(grad, *arguments, *outputs), len(arguments), self.label)
+        except Exception as error:
+            addPlace(error, f"at '{self.name}' ({self.label}), backward")
+            raise
+        for param, new in zip(params, grads[count:], strict=True):
+            if new is not None:
+                param.store(new, scale, momentum, alias=new is grad)
+        if updGrad:
+            self.grad = grads[0] if count == 1 else list(grads[:count])
+
+    def buildOutGrad(self, grad: Any = None, inside: set[Node] | None = None) -> Any:
+        """The gradient of the output: the sum over its readers, or `grad` itself where there is none.
+
+        `inside` limits the readers to those nodes. A list where there are several outputs; None where no gradient comes.
+        """
+        readers = list(dict.fromkeys(link.node for link in self.fwds if inside is None or link.node in inside))
+        if not readers:
+            return grad
+        totals: list[Any] = [None] * len(self.module.outputNames)
+        for reader in readers:
+            for (node, slot), new in reader.routeInGrad(reader.grad):
+                if node is self and new is not None:
+                    totals[slot] = new if totals[slot] is None else totals[slot] + new
+        return totals[0] if len(totals) == 1 else totals
+
+    def routeInGrad(self, grad: Any) -> Any:
+        """Pairs of edge and gradient (or gradient shape), one per argument; `grad` itself for a node without parents."""
+        if not self.bwds:
+            return grad
+        sources = self.sources
+        several = isinstance(grad, list)
+        return [(e, grad[i] if several else grad) for i, e in enumerate(sources) if e is not None]
+
+    def gradShapeFrom(self, outshapes: Any, shapes: dict) -> None:
+        """Infer the shape of this node's `grad`, ahead of time, from the data shapes in `shapes` (see `dataShapeFrom`).
+
+        `outshapes` is the shape of the gradient that comes from outside, for a node that has no readers. The answer,
+        one shape or a list, is put into `shapes["grad", self]`.
+        """
+        given = [lookup(shapes, edge[0]) for edge in self.sources if edge is not None]
+        given = [s[e[1]] if isinstance(s, list) else s for s, e in zip(given, self.sources, strict=True) if e is not None]
+        if not self.bwds:
+            inshape = shapes["in", self] if ("in", self) in shapes else None
+            given = list(inshape) if isinstance(inshape, list) else [inshape]
+        shapes["grad", self] = self.module.gradShapeFrom(self.buildOutGradShape(outshapes, shapes), *given)
+
+    def buildOutGradShape(self, outshapes: Any, shapes: dict) -> Any:
+        """The shape of the output's gradient: its own data shape, or `outshapes` for a node that has no readers."""
+        return lookup(shapes, self) if self.fwds else outshapes
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Forget the values of the last pass."""
+        self.data: Any = None
+        self.grad: Any = None
+        self.values: Any = None
+
+    def clearTraverse(self) -> None:
+        """Nothing to do: a traversal keeps its state to itself, so none is ever left on a node."""
+
+    def __repr__(self) -> str:
+        return f"Node({self.name!r}, {self.label})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> Any:
+        component = Component.of(self)
+        return Component.pick, (component, component.indices[self])
+
+    # Traversal --------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def traverseForward(node: Node, func: Callable, *args: Any) -> None:
+        """Call `func(node, *args)` on every node reachable along `fwds`, each once, after its parents among them.
+
+        Raises    GraphError naming the cycle, before any call, if there is one
+        """
+        for visited in reversed(postorder([node], children)):
+            func(visited, *args)
+
+    @staticmethod
+    def traverseBackward(node: Node, func: Callable, *args: Any) -> None:
+        """Call `func(node, *args)` on every node reachable along `bwds`, each once, after its children among them.
+
+        Raises    GraphError naming the cycle, before any call, if there is one
+        """
+        for visited in reversed(postorder([node], parents)):
+            func(visited, *args)
+
+
+def children(node: Node) -> list[Node]:
+    return [link.node for link in node.fwds]
+
+
+def parents(node: Node) -> list[Node]:
+    return [link.node for link in node.bwds]
+
+
+def postorder(starts: list[Node], nexts: Callable[[Node], list[Node]]) -> list[Node]:
+    """Every node reachable from `starts`, each after all of its `nexts`, with an explicit stack and no marks on nodes."""
+    order: list[Node] = []
+    done: set[Node] = set()
+    opened: dict[Node, None] = {}
+    stack = [(node, False) for node in reversed(starts)]
+    while stack:
+        node, finished = stack.pop()
+        if finished:
+            del opened[node]
+            done.add(node)
+            order.append(node)
+        elif node in opened:
+            path = list(opened)
+            loop = path[path.index(node) :]
+            raise GraphError("these nodes form a cycle: " + " -> ".join(f"'{n}'" for n in [*loop, node]))
+        elif node not in done:
+            opened[node] = None
+            stack.append((node, True))
+            stack.extend((following, False) for following in reversed(nexts(node)))
+    return order
+
+
+class Component:
+    """All nodes that hang together, as flat tables: how nodes are copied and pickled at any depth without recursion."""
+
+    def __init__(self, nodes: list[Node]):
+        self.nodes = nodes
+        self.indices = {node: i for i, node in enumerate(nodes)}
+
+    @classmethod
+    def of(cls, node: Node) -> Component:
+        """The component of a node; the same object as long as somebody (a pickler's memo) holds it."""
+        known = node.component and node.component()
+        if known is not None:
+            return known
+        nodes, seen, stack = [], {node}, [node]
+        while stack:
+            nodes.append(stack.pop())
+            for link in (*nodes[-1].bwds, *nodes[-1].fwds):
+                if link.node not in seen:
+                    seen.add(link.node)
+                    stack.append(link.node)
+        component = cls(nodes)
+        for member in nodes:
+            member.component = weakref.ref(component)
+        return component
+
+    def pick(self, index: int) -> Node:
+        return self.nodes[index]
+
+    def __reduce__(self) -> Any:
+        index = self.indices
+        rows = [
+            (
+                node.module,
+                node.rename,
+                node.rule,
+                [(index[link.node], link.slots, link.argument) for link in node.bwds],
+                [(index[link.node], link.slots, link.argument) for link in node.fwds],
+            )
+            for node in self.nodes
+        ]
+        return Component.restore, (rows,)
+
+    @staticmethod
+    def restore(rows: list[tuple]) -> Component:
+        component = Component([Node(module, None, name, rule) for module, name, rule, _, _ in rows])
+        for node, (_, _, _, bwds, fwds) in zip(component.nodes, rows, strict=True):
+            node.bwds = [Link(component.nodes[i], slots, argument) for i, slots, argument in bwds]
+            node.fwds = [Link(component.nodes[i], slots, argument) for i, slots, argument in fwds]
+        return component
+
+
+def asGrads(result: Any, count: int, label: str) -> tuple:
+    """What a gradient rule returned, as one gradient per argument."""
+    grads = result if type(result) is tuple else (result,)
+    if len(grads) != count:
+        raise PuregraphError(
+            f"the gradient rule of {label} returned {len(grads)} gradients for {count} arguments; "
+            "return one per input and parameter, None where there is none"
+        )
+    return grads
+
+
+def placed(error: ShapeError, path: str, label: str, source: str = "") -> ShapeError:
+    """The same error, with the place of every fault that has none yet."""
+    return ShapeError(
+        *(
+            f._replace(
+                path=f"{path}.{f.path}" if f.path else path, module=f.module or label, source=f.source or source
+            )
+            for f in error.faults
+        )
+    )
+
+
+def lookup(table: dict, node: Node) -> Any:
+    found = table.get(node, table.get(node.name))
+    if found is None:
+        raise GraphError(f"no shape is known for '{node}': give it in the dictionary, or visit its parents first")
+    return found
+
+
+def kindOf(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(kindOf, value)) + ")"
+    return f"{type(value).__name__} {value!r}" if isinstance(value, (str, int, float)) else type(value).__name__
+
+
+def checkName(name: str | None) -> None:
+    if name is not None and (not isinstance(name, str) or not name or "." in name or "/" in name):
+        raise GraphError(f"a name must be a text without '.' and '/', got {name!r}: dots join the names of nested graphs")

@@ -1,0 +1,20 @@
+"""Parallel: modules side by side, each with its own input."""
+
+from __future__ import annotations
+
+from puregraph.node import Node
+from puregraph.sequential import ModuleList
+
+
+class Parallel(ModuleList):
+    """y_i = m_i(x_i): a list in, a list out; module i takes input i.
+
+    Shapes    x_i as module i takes it -> y_i as it gives it
+    Source    PuzzleLib's Parallel
+    Raises    GraphError if something else than Modules is given, or two of them have one name
+    """
+
+    def chain(self) -> None:
+        self.places = [Node(module) for module in self.items]
+        if self.places:
+            self.link(self.places, self.places)

@@ -1,0 +1,117 @@
+"""Sequential: modules one after another, with the habits of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from puregraph.errors import GraphError
+from puregraph.graph import Graph
+from puregraph.module import Module
+from puregraph.node import Node
+
+
+class ModuleList(Graph):
+    """A Graph that is built from a list of modules, and built again when the list is edited."""
+
+    def __init__(self, *modules: Any, name: str | None = None):
+        Module.__init__(self, name)
+        given = modules[0] if len(modules) == 1 and isinstance(modules[0], (list, tuple)) else modules
+        self.version = 0
+        self.items: list[Module] = []
+        self.edit(list(given))
+
+    def edit(self, items: list[Module]) -> None:
+        """Take these modules, or change nothing at all if they do not fit together."""
+        for module in items:
+            if not isinstance(module, Module):
+                raise GraphError(f"{self.title()}: wanted Modules, got {type(module).__name__}: {module!r:.60}")
+        before = self.items
+        self.items = items
+        try:
+            self.chain()
+        except Exception:
+            self.items = before
+            raise
+
+    def chain(self) -> None:
+        """Make the nodes that the list stands for."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how its modules hang together: write chain(self)")
+
+    def append(self, module: Module) -> Any:
+        self.edit([*self.items, module])
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Any:
+        self.edit([*self.items, *modules])
+        return self
+
+    def insert(self, index: int, module: Module) -> Any:
+        items = list(self.items)
+        items.insert(index, module)
+        self.edit(items)
+        return self
+
+    def pop(self, index: int = -1) -> Module:
+        items = list(self.items)
+        gone = items.pop(index)
+        self.edit(items)
+        return gone
+
+    def indexOf(self, key: Any) -> int:
+        if isinstance(key, str):
+            for index, node in enumerate(self.places):
+                if self.paths[node] == key:
+                    return index
+            raise GraphError(f"{self.title()} has no module {key!r}; it has {', '.join(self.paths[n] for n in self.places) or 'none'}")
+        return range(len(self.items))[key]
+
+    def __getitem__(self, key: Any) -> Any:
+        """A module by index or name (`"block.conv"` looks inside); a slice shares its modules."""
+        if isinstance(key, slice):
+            return type(self)(*self.items[key])
+        if isinstance(key, str) and "." in key:
+            return self.getNodeByName(key).module
+        return self.items[self.indexOf(key)]
+
+    def __setitem__(self, key: Any, module: Module) -> None:
+        items = list(self.items)
+        items[self.indexOf(key)] = module
+        self.edit(items)
+
+    def __delitem__(self, key: Any) -> None:
+        self.pop(self.indexOf(key))
+
+    def __iter__(self) -> Any:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getstate__(self) -> dict:
+        return {k: v for k, v in super().__getstate__().items() if k not in ("inputs", "outputs", "places")}
+
+    def __setstate__(self, state: dict) -> None:
+        vars(self).update(state)
+        self.chain()
+
+
+class Sequential(ModuleList):
+    """y = m_k(... m_2(m_1(x))): modules one after another.
+
+    `Sequential(Linear(3, 4), Relu())`, or one list of modules. `append extend insert pop del`, `[i]`, `["name"]` and
+    slices edit and read it like a list.
+
+    Shapes    those of the first module's inputs -> those of the last module's outputs
+    Source    PuzzleLib's and torch's Sequential
+    Raises    GraphError if something else than Modules is given, or two of them have one name
+    """
+
+    def chain(self) -> None:
+        self.places: list[Node] = []
+        for module in self.items:
+            self.places.append(Node(module, self.places[-1] if self.places else None))
+        if self.places:
+            self.link(self.places[0], self.places[-1])
+
+

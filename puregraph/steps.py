@@ -1,0 +1,137 @@
+"""Steps: a graph unfolded into one flat list of rule calls over numbered values. Everything that runs, runs this."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from puregraph.errors import ShapeError, addPlace, show
+from puregraph.node import Node, placed
+
+ABSENT = 0  # the number of the value that is always None: an optional input or parameter that was left out
+
+
+class Step:
+    """One call of a module's rule, over numbered values.
+
+    `args` are the numbers of its inputs (the first `inputs` of them) and parameters, `outs` those of its outputs, of
+    which other nodes may read the `visible` ones.
+    """
+
+    __slots__ = ("args", "call", "inputs", "module", "node", "outs", "path", "visible")
+
+    def __init__(self, path: str, node: Node, args: tuple[int, ...], outs: tuple[int, ...], inputs: int):
+        self.path, self.node, self.module = path, node, node.module
+        self.call = node.module.updateData
+        self.args, self.outs, self.inputs = args, outs, inputs
+        self.visible = outs[: len(outs) - len(node.module.hidden)]
+
+    @property
+    def label(self) -> str:
+        return type(self.module).__name__
+
+    def __repr__(self) -> str:
+        return f"Step({self.path!r}, {self.label}, {list(self.args)} -> {list(self.outs)})"
+
+
+class Steps:
+    """The flat list, and where its values come from.
+
+    `inputs`   the numbers of the graph's inputs, `outputs` those of its outputs
+    `params`   (number, module, name) of every parameter and state that a rule takes
+    `shown`    (node, numbers) of nodes that have no step of their own: inputs and nested graphs
+    `producer` the path of the node that makes a value, and `names` a name for every value
+    """
+
+    def __init__(self) -> None:
+        self.items: list[Step] = []
+        self.inputs: list[int] = []
+        self.outputs: list[int] = []
+        self.params: list[tuple[int, Any, str]] = []
+        self.shown: list[tuple[Node, tuple[int, ...]]] = []
+        self.producer: dict[int, str] = {}
+        self.names: dict[int, str] = {}
+        self.count = 1
+        self.numbers: dict[tuple[int, str], int] = {}
+
+    # Building ---------------------------------------------------------------------------------------------------------
+
+    def new(self, path: str, names: Sequence[str]) -> tuple[int, ...]:
+        """Numbers for new values."""
+        numbers = tuple(range(self.count, self.count + len(names)))
+        self.count += len(names)
+        self.producer.update(dict.fromkeys(numbers, path))
+        self.names.update(zip(numbers, names, strict=True))
+        return numbers
+
+    def addInputs(self, path: str, names: Sequence[str]) -> tuple[int, ...]:
+        numbers = self.new(path, names)
+        self.inputs += numbers
+        return numbers
+
+    def param(self, module: Any, name: str, path: str) -> int:
+        """The number of a module's parameter: the same at every node of the module."""
+        key = (id(module), name)
+        if key not in self.numbers:
+            (self.numbers[key],) = self.new(path, [f"{path}.{name}"])
+            self.params.append((self.numbers[key], module, name))
+        return self.numbers[key]
+
+    def add(self, path: str, node: Node, inputs: tuple[int, ...]) -> tuple[int, ...]:
+        """Append a call of the node's module; the numbers of its outputs."""
+        module = node.module
+        params = tuple(self.param(module, name, path) for name in module.ruleNames)
+        visible = module.outputNames
+        names = [path] if len(visible) == 1 else [f"{path}.{n}" for n in visible]
+        outs = self.new(path, [*names, *(f"{path}.{n}" for n in module.hidden)])
+        self.items.append(Step(path, node, inputs + params, outs, len(inputs)))
+        return outs
+
+    def unfold(self, inner: Steps, path: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
+        """Append all steps of a nested graph, under its path; the numbers of its outputs."""
+        moved = {ABSENT: ABSENT, **dict(zip(inner.inputs, inputs, strict=True))}
+        for node, numbers in inner.shown:
+            if all(n in moved for n in numbers):
+                self.shown.append((twin(node), tuple(moved[n] for n in numbers)))
+        for step in inner.items:
+            outs = self.add(f"{path}.{step.path}", twin(step.node), tuple(moved[n] for n in step.args[: step.inputs]))
+            moved.update(zip(step.outs, outs, strict=True))
+        return tuple(moved[n] for n in inner.outputs)
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    def run(self, data: list[Any]) -> list[Any]:
+        """Every value of one pass, by number. The state of a pass lives here and nowhere else."""
+        values: list[Any] = [None] * self.count
+        for number, x in zip(self.inputs, data, strict=True):
+            values[number] = x
+        for number, module, name in self.params:
+            param = getattr(module, name)
+            if param is not None:
+                values[number] = param.data
+        step = None
+        try:
+            for step in self.items:
+                result = step.call(*[values[i] for i in step.args])
+                if type(result) is tuple:
+                    for number, y in zip(step.outs, result, strict=True):
+                        values[number] = y
+                    visible = len(step.visible)
+                    step.node.data = result[0] if visible == 1 else list(result[:visible])
+                else:
+                    values[step.outs[0]] = result
+                    step.node.data = result
+        except ShapeError as error:
+            raise placed(error, step.path, step.label) from None
+        except Exception as error:
+            given = [getattr(values[i], "shape", None) for i in step.args]
+            addPlace(error, f"at '{step.path}' ({step.label}): given {show(given)}")
+            raise
+        for node, numbers in self.shown:
+            node.data = values[numbers[0]] if len(numbers) == 1 else [values[n] for n in numbers]
+        return values
+
+
+def twin(node: Node) -> Node:
+    """A node for one more use of the same module: what a nested graph's nodes become in the graph around it."""
+    return Node(node.module, None, node.rename, node.rule)
