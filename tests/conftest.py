@@ -1,0 +1,71 @@
+"""What every test gets: the devices to run on, a seed of its own, and one line about what was left out."""
+
+import importlib.util
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from puregraph import device as devices
+
+settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("suite")
+
+DEVICES = ["cpu", "cuda"] if devices.name() == "cuda" else ["cpu"]
+NOPEERS = "PyTorch is not installed"
+LEFTOUT = {
+    "peers": "comparisons with PyTorch were skipped: install the extra puregraph[peers]",
+    "gpu": f"tests that need a GPU were skipped: {devices.reason()}",
+}
+
+
+def pytest_addoption(parser):
+    if importlib.util.find_spec("pytest_timeout") is None:
+        parser.addini("timeout", "read by pytest-timeout, which is not installed")
+
+
+def pytest_report_header():
+    return f"puregraph: {devices.reason()}; {devices.threads()} threads"
+
+
+def pytest_collection_modifyitems(items):
+    hasTorch = importlib.util.find_spec("torch") is not None
+    for item in items:
+        if "peers" in item.keywords and not hasTorch:
+            item.add_marker(pytest.mark.skip(reason=NOPEERS))
+        if "gpu" in item.keywords and "cuda" not in DEVICES:
+            item.add_marker(pytest.mark.skip(reason=devices.reason()))
+
+
+def pytest_terminal_summary(terminalreporter):
+    skipped = terminalreporter.stats.get("skipped", [])
+    for marker, sentence in LEFTOUT.items():
+        count = sum(marker in report.keywords for report in skipped)
+        if count:
+            terminalreporter.write_line(f"{count} {sentence}")
+
+
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.gpu] * (name == "cuda")) for name in DEVICES])
+def device(request):
+    """The name of the device in use; a test that takes it runs once on each device to be tested."""
+    with devices.useDevice(request.param):
+        yield request.param
+
+
+@pytest.fixture
+def seed(request):
+    """A number that belongs to this test and stays the same from run to run."""
+    return zlib.crc32(request.node.nodeid.encode())
+
+
+@pytest.fixture(autouse=True)
+def seeded(seed):
+    """numpy's global random state starts the same for a test, whatever ran before it."""
+    np.random.seed(seed)
+
+
+@pytest.fixture
+def rng(seed):
+    """A generator of random numbers of the test's own."""
+    return np.random.default_rng(seed)

@@ -1,0 +1,67 @@
+"""Importing puregraph is light: it brings no optional package, and works where there is none."""
+
+import os
+import subprocess
+import sys
+
+from source import library
+
+OPTIONAL = [
+    "cupy",
+    "matplotlib",
+    "mpi4py",
+    "numba",
+    "onnx",
+    "pandas",
+    "safetensors",
+    "scipy",
+    "sklearn",
+    "tensorboardX",
+    "torch",
+]
+HEAVY = [*OPTIONAL, "rich.progress", "unittest", "multiprocessing", "asyncio"]
+BLOCKER = """
+import importlib.abc, sys
+class Blocker(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in OPTIONAL:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def run(code, folder=None, **variables):
+    """The standard output of Python code in a fresh process, with warnings as errors."""
+    environment = {key: value for key, value in os.environ.items() if key != "PUREGRAPH_DEVICE"} | variables
+    if folder:
+        environment["PYTHONPATH"] = os.pathsep.join([str(folder), environment.get("PYTHONPATH", "")])
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def explosive(folder):
+    """A CuPy that cannot be imported without being noticed."""
+    (folder / "cupy.py").write_text("raise SystemExit('cupy was imported')")
+    return folder
+
+
+def test_importing_brings_nothing_heavy():
+    assert run(f"import sys, puregraph; print([name for name in {HEAVY} if name in sys.modules])") == "[]"
+
+
+def test_importing_leaves_an_installed_cupy_alone(tmp_path):
+    assert run("import puregraph; print('light')", explosive(tmp_path)) == "light"
+
+
+def test_a_cpu_run_never_imports_cupy(tmp_path):
+    code = "from puregraph import device; print(device.name(), device.toDevice(device.toHost([1, 2])).sum())"
+    assert run(code, explosive(tmp_path), PUREGRAPH_DEVICE="cpu") == "cpu 3"
+
+
+def test_every_file_imports_where_no_extra_is_installed():
+    names = [source.name for source in library() if not source.name.endswith("__main__")]
+    code = f"OPTIONAL = {OPTIONAL}{BLOCKER}\nimport importlib\n"
+    code += f"for name in {names}: importlib.import_module(name)\nprint('complete')"
+    assert run(code) == "complete"

@@ -1,0 +1,103 @@
+"""Who may import whom: arrows only point down, imports inside functions included."""
+
+import ast
+
+import pytest
+from source import Source, imports, library, place
+
+LAYERS = """
+errors
+shape
+device
+special formula
+kernel
+kernels
+initial
+param
+rules
+node
+module
+steps
+pointwise
+function
+graph
+sequential parallel
+backward
+modules costs optimizers compile autodiff
+train onnx checkpoint blueprint footprint draw profile check
+puregraph
+cli __main__ models examples
+""".strip().splitlines()
+RANKS = {piece: rank for rank, layer in enumerate(LAYERS) for piece in layer.split()}
+SOURCES = list(library())
+NAMES = {source.name for source in SOURCES}
+FOLDERS = {
+    source.name.split(".")[1]
+    for source in SOURCES
+    if source.path.name == "__init__.py" and "." in source.name
+}
+
+
+def piece(name):
+    """The file or folder that a dotted name belongs to; `puregraph` is the package's own file."""
+    return name.split(".")[1] if "." in name else name
+
+
+def faults(source):
+    """The imports of a file that point up, or across from one folder to another."""
+    importer = piece(source.name)
+    for line, name in imports(source, NAMES):
+        imported = piece(name)
+        if RANKS[imported] > RANKS[importer]:
+            yield f"{place(source, line)}: {importer} imports {imported}, which stands above it"
+        if RANKS[imported] == RANKS[importer] and imported != importer and {imported, importer} <= FOLDERS:
+            yield f"{place(source, line)}: {importer} imports {imported}, which stands beside it"
+
+
+def test_every_file_and_folder_has_a_rank():
+    missing = sorted({piece(source.name) for source in SOURCES} - set(RANKS))
+    assert not missing, f"give {', '.join(missing)} a place in LAYERS"
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_imports_only_point_down(source):
+    found = list(faults(source))
+    assert not found, "\n".join(found)
+
+
+def test_no_file_imports_itself_through_others():
+    links = {source.name: [name for _, name in imports(source, NAMES)] for source in SOURCES}
+    finished = set()
+    for start in links:
+        path, walk = [], [(start, iter(links[start]))]
+        while walk:
+            name, rest = walk[-1]
+            if name not in path:
+                path.append(name)
+            following = next((other for other in rest if other in links and other not in finished), None)
+            assert following not in path, f"a cycle of imports: {' > '.join(path)} > {following}"
+            if following is None:
+                finished.add(path.pop())
+                walk.pop()
+            else:
+                walk.append((following, iter(links[following])))
+
+
+@pytest.mark.parametrize(
+    ("importer", "text", "words"),
+    [
+        ("puregraph.node", "from puregraph.graph import Graph", "graph, which stands above"),
+        ("puregraph.node", "def late():\n    from puregraph.graph import Graph", "node.py:2"),
+        ("puregraph.node", "from puregraph import device, graph", "graph, which stands above"),
+        ("puregraph.node", "from .graph import Graph", "graph, which stands above"),
+        ("puregraph.node", "import puregraph", "puregraph, which stands above"),
+        ("puregraph.node", "from puregraph import Graph", "puregraph, which stands above"),
+        ("puregraph.node", "from puregraph.errors import need\nimport numpy", None),
+        ("puregraph.node", "if TYPE_CHECKING:\n    from puregraph.graph import Graph", None),
+        ("puregraph.graph", "from puregraph.modules.linear import Linear", "modules, which stands above"),
+    ],
+)
+def test_the_rule_finds_what_it_should(importer, text, words):
+    path = SOURCES[0].path.parent / f"{piece(importer)}.py"
+    found = "\n".join(faults(Source(importer, path, ast.parse(text))))
+    assert (words in found) if words else not found
