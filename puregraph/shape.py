@@ -162,16 +162,14 @@ def least(factor: str | Floor) -> float:
 
 
 def pair(rule: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
-    """A binary operator and its reflected version."""
+    """A binary operator and its reflected version; "text" + dim and "%s" % dim stay what they are for any str."""
 
     def method(self: Dim, other: Any) -> Any:
         if isinstance(other, str) and not isinstance(other, Dim):
             raise TypeError(f"{other!r} is text; write Dim({other!r}) to calculate with it")
         return rule(self, other) if isinstance(other, (Dim, Integral)) else NotImplemented
 
-    def reflected(
-        self: Dim, other: Any
-    ) -> Any:  # "text" + dim and "%s" % dim stay what they are for every str
+    def reflected(self: Dim, other: Any) -> Any:
         return rule(other, self) if isinstance(other, Integral) else NotImplemented
 
     return method, reflected
@@ -342,8 +340,8 @@ def window(size: Size, kernel: int, stride: int = 1, pad: int = 0, dilation: int
 
 
 def transposed(
-    size: Any, kernel: int, stride: int = 1, pad: int = 0, dilation: int = 1, outpad: int = 0
-) -> Any:
+    size: Size, kernel: int, stride: int = 1, pad: int = 0, dilation: int = 1, outpad: int = 0
+) -> Size:
     """The length that a transposed convolution makes; `pad` counts both sides together.
 
     Formula: (size - 1) * stride - pad + dilation * (kernel - 1) + outpad + 1

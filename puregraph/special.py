@@ -45,11 +45,35 @@ def horner(x: Any, *coefficients: float) -> Any:
 
 # ---- erf, erfc: W. J. Cody, Rational Chebyshev approximations for the error function, Math. Comp. 23 (1969) -----------
 
-SMALL = (1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2, 3.77485237685302021e2, 3.20937758913846947e3)
-SMALL_BELOW = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3)
-MIDDLE = (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594, 6.61191906371416295e1, 2.98635138197400131e2)
+SMALL = (
+    1.85777706184603153e-1,
+    3.16112374387056560,
+    1.13864154151050156e2,
+    3.77485237685302021e2,
+    3.20937758913846947e3,
+)
+SMALL_BELOW = (
+    1.0,
+    2.36012909523441209e1,
+    2.44024637934444173e2,
+    1.28261652607737228e3,
+    2.84423683343917062e3,
+)
+MIDDLE = (
+    2.15311535474403846e-8,
+    5.64188496988670089e-1,
+    8.88314979438837594,
+    6.61191906371416295e1,
+    2.98635138197400131e2,
+)
 MIDDLE += (8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3, 1.23033935479799725e3)
-MIDDLE_BELOW = (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3)
+MIDDLE_BELOW = (
+    1.0,
+    1.57449261107098347e1,
+    1.17693950891312499e2,
+    5.37181101862009858e2,
+    1.62138957456669019e3,
+)
 MIDDLE_BELOW += (3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3)
 TAIL = (1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1, 1.25781726111229246e-1)
 TAIL += (1.60837851487422766e-2, 6.58749161529837803e-4)
@@ -89,7 +113,9 @@ def _erfcLarge(x):
         far = x[tail]
         z = 1.0 / (far * far)
         y[tail] = (1.0 / math.sqrt(math.pi) - z * horner(z, *TAIL) / horner(z, *TAIL_BELOW)) / far
-    near = np.trunc(np.minimum(x, 32.0) * 16.0) / 16.0  # exp(-x^2) in two exact steps keeps the relative accuracy
+    near = (
+        np.trunc(np.minimum(x, 32.0) * 16.0) / 16.0
+    )  # exp(-x^2) in two exact steps keeps the relative accuracy
     return np.exp(-near * near) * np.exp((near - x) * (near + x)) * y
 
 
@@ -121,7 +147,7 @@ def digamma(x):
         z = z + low
     w = 1.0 / (z * z)
     y = y + np.log(z) - 0.5 / z - w * horner(w, *(b / (2 * k) for k, b in _series()))
-    return np.where((x <= 0) & (x == np.rint(x)), np.nan, y)
+    return np.where((x < 0) & (x == np.rint(x)), np.nan, y)
 
 
 @special
@@ -157,7 +183,7 @@ CUDA = {
 __device__ static T digamma(T x) {{
   T y = 0;
   if (x <= 0) {{
-    if (x == rint(x)) return (T)NAN;
+    if (x < 0 && x == rint(x)) return (T)NAN;
     y = -(T){math.pi!r} / tan((T){math.pi!r} * (x - rint(x)));
     x = 1 - x;
   }}
@@ -182,3 +208,11 @@ __device__ static T modulo(T a, T b) {  // the sign of b, as Python and numpy ha
   return m != 0 ? ((m < 0) != (b < 0) ? m + b : m) : copysign((T)0, b);
 }""",
 }
+CUDA_LIMITS = """
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
+"""

@@ -16,65 +16,52 @@ Source    Cho and Brand 2017, Memory-efficient Convolution, arXiv:1706.06873
 
 from __future__ import annotations
 
-from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widened
-from puregraph.kernels.windows import counts, inner, padded, pairs, perAxis
+from puregraph.kernels.windows import Window, inner, padded, perAxis, window
 
 THIN = 64  # columns below which one row is not worth a matrix product of its own
+ADDING = 4  # how much slower it is to add up overlaps than to copy them
 
 
 class Layout(NamedTuple):
-    """How windows lie on a map: one entry per spatial axis, the rows first."""
+    """How a weight lies on a batch of maps; the rows are the first axis of its window."""
 
-    shape: tuple[int, ...]  # of the data: (n, c, *spatial)
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    pad: tuple[tuple[int, int], ...]
-    dilation: tuple[int, ...]
+    n: int
+    maps: int
     groups: int
-
-    @property
-    def rank(self) -> int:
-        """Spatial axes, the row axis in front included."""
-        return len(self.size)
-
-    @property
-    def count(self) -> tuple[int, ...]:
-        """Windows along each axis."""
-        return counts(self.shape[2:], self.size, self.stride, self.pad, self.dilation)
+    window: Window
 
     @property
     def depth(self) -> int:
-        """Terms of the sum behind one output value."""
-        return self.shape[1] // self.groups * prod(self.size)
+        """Terms of the sum behind one output value: the rows of the matrix that one output row is made of."""
+        return self.maps // self.groups * prod(self.window.size)
 
     @property
     def columns(self) -> int:
-        """Columns of the matrix product of one output row."""
-        return self.shape[0] * prod(self.count[1:])
+        """Values in one output row, over all samples: the columns of that matrix."""
+        return self.n * prod(self.window.count[1:])
 
     @property
     def unrolled(self) -> tuple[int, ...]:
-        """The shape of u: (groups, rows, channels, *taps, n, *places)."""
-        n, c, h = self.shape[:3]
-        return (self.groups, h + sum(self.pad[0]), c // self.groups, *self.size[1:], n, *self.count[1:])
+        """The shape of u: (groups, rows, maps, *taps, n, *places)."""
+        win = self.window
+        return (self.groups, win.full[0], self.maps // self.groups, *win.size[1:], self.n, *win.count[1:])
 
 
-def layout(shape: Any, size: Any, stride: Any, pad: Any, dilation: Any, groups: int) -> Layout:
+def layout(shape, size, stride, pad, dilation, groups):
     """The Layout of a call, with a row axis of length one in front where the rows cannot be used as they lie."""
-    rank = len(size)
-    stride, pad, dilation = perAxis(stride, rank), pairs(pad, rank), perAxis(dilation, rank)
-    lay = Layout(tuple(shape), tuple(size), stride, pad, dilation, groups)
-    if rank > 1 and dilation[0] == 1 and lay.shape[0] * prod(lay.count[1:]) >= THIN:
+    lay = Layout(shape[0], shape[1], groups, window(shape[2:], size, stride, pad, dilation))
+    if len(shape) > 3 and lay.window.dilation[0] == 1 and lay.columns >= THIN:
         return lay
-    return Layout((*shape[:2], 1, *shape[2:]), (1, *size), (1, *stride), ((0, 0), *pad), (1, *dilation), groups)
+    front = (1,), (1,), (1,), ((0, 0),), (1,)
+    return lay._replace(window=Window(*(one + each for one, each in zip(front, lay.window))))
 
 
 @kernel
@@ -82,16 +69,14 @@ def layout(shape: Any, size: Any, stride: Any, pad: Any, dilation: Any, groups: 
 def convolve(x, W, stride, pad, dilation, groups):
     """Cross-correlation: y[n, o, a] = sum over c, t of W[o, c, t] x[n, c, a stride + t dilation - before].
 
-    x counts as zero outside. One entry per spatial axis: stride, dilation, and pad as (before, after).
+    x counts as zero outside. One entry per spatial axis, or one number for all: stride, dilation, pad as (before, after).
 
     Shapes    x (n, c, *spatial), W (o, c / groups, *size) -> y (n, o, *count)
     Source    Dumoulin and Visin 2016, arXiv:1603.07285, chapter 2
     """
-    if isPoint(x.shape, W.shape[2:], stride, pad):
-        return point(x, W, groups)
     lay = layout(x.shape, W.shape[2:], stride, pad, dilation, groups)
-    y = correlate(x, W, lay)
-    return y.reshape(y.shape[:2] + lay.count[lay.rank - (x.ndim - 2) :])
+    y = point(x, W, groups) if isPoint(lay) else correlate(x, W, lay)
+    return y.reshape(lay.n, len(W), *lay.window.count[2 - x.ndim :])
 
 
 @kernel
@@ -99,19 +84,20 @@ def convolve(x, W, stride, pad, dilation, groups):
 def convolveData(grad, W, shape, stride, pad, dilation, groups):
     """The adjoint of `convolve` in x: dx[n, c, h] = sum over o, t, a of W[o, c, t] grad[n, o, a].
 
-    The sum runs over all t and a with h = a stride + t dilation - before.
+    The sum runs over all t and a with h = a stride + t dilation - before. It is a transposed convolution of grad, too.
 
     Shapes    grad (n, o, *count), W (o, c / groups, *size), shape (n, c, *spatial) -> dx of that shape
     Source    Dumoulin and Visin 2016, arXiv:1603.07285, chapter 4
     """
-    if isPoint(shape, W.shape[2:], stride, pad):
-        return point(grad, turned(W, groups), groups)
     lay = layout(shape, W.shape[2:], stride, pad, dilation, groups)
-    grad = grad.reshape(grad.shape[:2] + lay.count)
-    mirror = mirrored(lay, grad.shape)
-    if prod(lay.stride) == 1 and prod(mirror.unrolled) < 4 * prod(lay.unrolled):  # adding up is slower than copying
-        return correlate(grad, turned(W, groups), mirror).reshape(shape)
-    return spread(grad, W, lay).reshape(shape)
+    mirror = mirrored(lay, grad.shape[1])
+    if isPoint(lay):
+        dx = point(grad, turned(W, groups), groups)
+    elif prod(lay.window.stride) > 1 or prod(mirror.unrolled) > ADDING * prod(lay.unrolled):
+        dx = spread(grad, W, lay)
+    else:
+        dx = correlate(grad, turned(W, groups), mirror)
+    return dx.reshape(shape)
 
 
 @kernel
@@ -121,132 +107,123 @@ def convolveWeight(grad, x, size, stride, pad, dilation, groups):
 
     Shapes    grad (n, o, *count), x (n, c, *spatial) -> dW (o, c / groups, *size)
     """
+    size = perAxis(size, x.ndim - 2)
     lay = layout(x.shape, size, stride, pad, dilation, groups)
-    g, u = asRows(grad, lay), windows(unroll(x, lay), lay)
-    dW = np.zeros((groups, lay.depth, g.shape[2]), dtype=x.dtype)
+    g, u = asRows(grad, lay).swapaxes(-1, -2), windows(unroll(x, lay), lay)
+    dW = np.zeros((groups, lay.depth, g.shape[-1]), dtype=x.dtype)
     term = np.empty_like(dW)
-    for a in range(lay.count[0]):
-        dW += np.matmul(u[:, a], g[:, a].swapaxes(-1, -2), out=term)
-    return fromMatrix(dW.swapaxes(-1, -2), lay).reshape(grad.shape[1], x.shape[1] // groups, *perAxis(size, x.ndim - 2))
+    for a in range(lay.window.count[0]):
+        dW += np.matmul(u[:, a], g[:, a], out=term)
+    return fromMatrix(dW.swapaxes(-1, -2), lay).reshape(grad.shape[1], lay.maps // groups, *size)
 
 
-def isPoint(shape, size, stride, pad):
-    """Whether windows of size one read every place once: a matrix product over the channels, as they lie."""
-    rank = len(shape) - 2
-    plain = prod(size) == 1 and prod(perAxis(stride, rank)) == 1 and not any(map(sum, pairs(pad, rank)))
-    return plain and prod(shape[2:]) >= THIN
+def isPoint(lay):
+    """Whether windows of size one read each place once, so that the maps can be multiplied as they lie."""
+    win = lay.window
+    plain = prod(win.size) == prod(win.stride) == 1 and not any(map(any, win.pad))
+    return plain and prod(win.spatial) >= THIN
 
 
 def point(x, W, groups):
-    """y[n, o] = sum over c of W[o, c] x[n, c], for each group and place."""
-    n, c, *spatial = x.shape
-    x = np.ascontiguousarray(x).reshape(n, groups, c // groups, prod(spatial))
-    y = np.matmul(W.reshape(groups, W.shape[0] // groups, c // groups), x)
-    return y.reshape(n, W.shape[0], *spatial)
+    """y[n, o] = sum over c of W[o, c] x[n, c], at each place of each group."""
+    n, c = x.shape[:2]
+    x = np.ascontiguousarray(x).reshape(n, groups, c // groups, prod(x.shape[2:]))
+    return np.matmul(W.reshape(groups, len(W) // groups, c // groups), x)
 
 
 def correlate(x, W, lay):
-    """One matrix product per group and output row: y (n, o, *count)."""
+    """One matrix product per group and output row: y (n, groups, o, *count)."""
     rows = np.matmul(asMatrix(W, lay)[:, None], windows(unroll(x, lay), lay))
-    groups, oh, o = rows.shape[:3]
-    rows = rows.reshape(groups, oh, o, lay.shape[0], *lay.count[1:])
-    y = np.moveaxis(rows, (3, 0, 2), (0, 1, 2))
-    return np.ascontiguousarray(y).reshape(lay.shape[0], groups * o, *lay.count)
+    rows = rows.reshape(*rows.shape[:3], lay.n, *lay.window.count[1:])
+    return np.ascontiguousarray(np.moveaxis(rows, (3, 0, 2), (0, 1, 2)))
 
 
 def spread(grad, W, lay):
-    """The transpose of `correlate`: each gradient row adds to the rows its output row read, then taps fold onto places."""
+    """The transpose of `correlate`: a gradient row adds to the rows that its output row read; taps fold onto places."""
     g, V = asRows(grad, lay), asMatrix(W, lay).swapaxes(-1, -2)
     u = blank(lay, grad.dtype)
     u[...] = 0
-    term = np.empty((lay.groups, lay.depth, g.shape[-1]), dtype=grad.dtype)
-    for a in range(lay.count[0]):
-        rows = u[:, a * lay.stride[0] :][:, : lay.size[0]]
+    term = np.empty((lay.groups, lay.depth, lay.columns), dtype=grad.dtype)
+    for a in range(lay.window.count[0]):
+        rows = u[:, a * lay.window.stride[0] :][:, : lay.window.size[0]]
         rows += np.matmul(V, g[:, a], out=term).reshape(rows.shape)
     return fold(u, lay)
 
 
 def unroll(x, lay):
     """u[g, h, c, *taps, n, *places] = x[n, g c, h, *(places stride + taps dilation)], x padded."""
-    x = padded(x.reshape(lay.shape), lay.pad)
+    win = lay.window
+    x = padded(x.reshape(lay.n, lay.maps, *win.spatial), win.pad)
     ns, cs, hs, *rest = x.strides
-    taps = [step * d for step, d in zip(rest, lay.dilation[1:], strict=True)]
-    places = [step * s for step, s in zip(rest, lay.stride[1:], strict=True)]
-    strides = (cs * (lay.shape[1] // lay.groups), hs, cs, *taps, ns, *places)
+    taps = [step * d for step, d in zip(rest, win.dilation[1:])]
+    places = [step * s for step, s in zip(rest, win.stride[1:])]
     u = blank(lay, x.dtype)
+    strides = (cs * (lay.maps // lay.groups), hs, cs, *taps, ns, *places)
     np.copyto(u, as_strided(x, u.shape, strides, writeable=False))
     return u
 
 
+def fold(u, lay):
+    """The transpose of `unroll`: x (n, groups, c, *spatial), at each place the sum of what the taps have for it."""
+    rows = lay.window._replace(size=(1, *lay.window.size[1:]), stride=(1, *lay.window.stride[1:]))
+    x = np.zeros((lay.groups, rows.full[0], lay.maps // lay.groups, lay.n, *rows.full[1:]), dtype=u.dtype)
+    for tap in rows.taps:
+        x[(..., *rows.places(tap)[2:])] += u[(slice(None),) * 3 + tap[1:]]
+    return np.ascontiguousarray(np.moveaxis(x, (3, 0, 2, 1), (0, 1, 2, 3))[inner(rows.pad, rows.full)])
+
+
 def blank(lay, dtype):
     """Room for u."""
-    lead = lay.unrolled[: -lay.rank]
+    lead = lay.unrolled[: -len(lay.window.size)]
     return np.empty((*lead, pitch(lay, dtype.itemsize)), dtype=dtype)[..., : lay.columns].reshape(lay.unrolled)
 
 
 def pitch(lay, itemsize):
-    """Numbers from one row of columns to the next: where the rows would all fall into the same cache sets, a few more."""
+    """Numbers from one row of columns to the next: a few more where all rows would fall into the same cache sets."""
     return lay.columns + (64 // itemsize if lay.columns * itemsize % 512 == 0 else 0)
 
 
-def fold(u, lay):
-    """The transpose of `unroll`: x (n, c, *spatial), each place the sum of what the taps have for it."""
-    n, c, *spatial = lay.shape
-    full = tuple(length + sum(both) for length, both in zip(spatial, lay.pad, strict=True))
-    x = np.zeros((lay.groups, full[0], c // lay.groups, n, *full[1:]), dtype=u.dtype)
-    for taps in product(*map(range, lay.size[1:])):
-        places = tuple(
-            slice(t * d, t * d + s * (count - 1) + 1, s)
-            for t, d, s, count in zip(taps, lay.dilation[1:], lay.stride[1:], lay.count[1:], strict=True)
-        )
-        x[(..., *places)] += u[(slice(None),) * 3 + taps]
-    x = np.moveaxis(x, (3, 0, 2, 1), (0, 1, 2, 3))[inner(lay.pad, full)]
-    return np.ascontiguousarray(x).reshape(lay.shape)
-
-
 def windows(u, lay):
-    """The view (groups, output rows, depth, n places) of u, whose rows overlap."""
+    """The view (groups, output rows, depth, columns) of u, in which what one output row reads overlaps the next."""
     row = pitch(lay, u.itemsize) * u.itemsize
-    height = lay.depth // lay.size[0] * row
-    shape = (lay.groups, lay.count[0], lay.depth, lay.columns)
-    strides = (lay.unrolled[1] * height, lay.stride[0] * height, row, u.itemsize)
+    height = lay.depth // lay.window.size[0] * row
+    shape = (lay.groups, lay.window.count[0], lay.depth, lay.columns)
+    strides = (lay.unrolled[1] * height, lay.window.stride[0] * height, row, u.itemsize)
     return as_strided(u, shape, strides, writeable=False)
 
 
 def asRows(grad, lay):
-    """grad (n, o, *count) as (groups, output rows, o, n places)."""
-    n, o = grad.shape[:2]
-    rows = grad.reshape(n, lay.groups, o // lay.groups, *lay.count)
-    rows = np.moveaxis(rows, (1, 3, 2, 0), (0, 1, 2, 3))
-    return np.ascontiguousarray(rows).reshape(lay.groups, lay.count[0], o // lay.groups, lay.columns)
+    """grad (n, o, *count) as (groups, output rows, o, columns)."""
+    o, count = grad.shape[1] // lay.groups, lay.window.count
+    rows = np.moveaxis(grad.reshape(lay.n, lay.groups, o, *count), (1, 3, 2, 0), (0, 1, 2, 3))
+    return np.ascontiguousarray(rows).reshape(lay.groups, count[0], o, lay.columns)
 
 
 def asMatrix(W, lay):
-    """W (o, c, *size) as (groups, o, depth), in the order of u: rows, channels, taps."""
-    o, c = W.shape[:2]
-    W = W.reshape(lay.groups, o // lay.groups, c, *lay.size).swapaxes(2, 3)
-    return np.ascontiguousarray(W).reshape(lay.groups, o // lay.groups, lay.depth)
+    """W (o, c, *size) as (groups, o, depth), in the order of u: rows, maps, taps."""
+    o, c = len(W) // lay.groups, W.shape[1]
+    W = W.reshape(lay.groups, o, c, *lay.window.size).swapaxes(2, 3)
+    return np.ascontiguousarray(W).reshape(lay.groups, o, lay.depth)
 
 
 def fromMatrix(M, lay):
-    """The inverse of `asMatrix`: (groups, o, c, *size), contiguous."""
-    groups, o, depth = M.shape
-    M = M.reshape(groups, o, lay.size[0], lay.shape[1] // groups, *lay.size[1:])
+    """The inverse of `asMatrix`: (groups, o, c, *size)."""
+    M = M.reshape(*M.shape[:2], lay.window.size[0], lay.maps // lay.groups, *lay.window.size[1:])
     return np.ascontiguousarray(M.swapaxes(2, 3))
 
 
 def turned(W, groups):
-    """W (o, c, *size) with inputs and outputs exchanged within each group, and turned by half a turn: (groups c, o, *size)."""
+    """W (o, c, *size) with its maps in and out exchanged in each group, and turned by half a turn: (groups c, o, *size)."""
     o, c, *size = W.shape
     W = W.reshape(groups, o // groups, c, *size).swapaxes(1, 2).reshape(groups * c, o // groups, *size)
     return np.flip(W, tuple(range(2, W.ndim)))
 
 
-def mirrored(lay, shape):
-    """The Layout whose correlation with the turned weight undoes a Layout of stride one; `shape` is the gradient's."""
-    reach = tuple(d * (k - 1) for d, k in zip(lay.dilation, lay.size, strict=True))
+def mirrored(lay, maps):
+    """The Layout whose correlation of the gradient with the turned weight is the adjoint, where all strides are one."""
+    win = lay.window
     pad = tuple(
-        (r - before, length + before - count)
-        for r, (before, _), length, count in zip(reach, lay.pad, lay.shape[2:], lay.count, strict=True)
+        (d * (k - 1) - before, length + before - count)
+        for d, k, (before, _), length, count in zip(win.dilation, win.size, win.pad, win.spatial, win.count)
     )
-    return lay._replace(shape=shape, pad=pad)
+    return lay._replace(maps=maps, window=win._replace(spatial=win.count, stride=(1,) * len(pad), pad=pad))

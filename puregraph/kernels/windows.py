@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,12 +20,49 @@ def pairs(pad: Any, rank: int) -> tuple[tuple[int, int], ...]:
     return tuple((int(side), int(side)) if np.ndim(side) == 0 else (int(side[0]), int(side[1])) for side in sides)
 
 
-def counts(spatial: tuple[int, ...], size: Any, stride: Any, pad: Any, dilation: Any) -> tuple[int, ...]:
-    """How many windows fit along each axis: (length + before + after - dilation (size - 1) - 1) // stride + 1."""
-    return tuple(
-        max(0, (length + before + after - d * (k - 1) - 1) // s + 1)
-        for length, k, s, (before, after), d in zip(spatial, size, stride, pad, dilation, strict=True)
-    )
+class Window(NamedTuple):
+    """How windows lie on a map: one entry per spatial axis each."""
+
+    spatial: tuple[int, ...]  # the map, without its padding
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+
+    @property
+    def count(self) -> tuple[int, ...]:
+        """Windows along each axis: (length + before + after - dilation (size - 1) - 1) // stride + 1."""
+        return tuple(
+            max(0, (length + before + after - d * (k - 1) - 1) // s + 1)
+            for length, k, s, (before, after), d in zip(*self)
+        )
+
+    @property
+    def full(self) -> tuple[int, ...]:
+        """The map with its padding."""
+        return tuple(length + sum(both) for length, both in zip(self.spatial, self.pad))
+
+    @property
+    def taps(self) -> Iterator[tuple[int, ...]]:
+        """The positions in a window, in row-major order."""
+        return product(*map(range, self.size))
+
+    def places(self, tap: tuple[int, ...]) -> tuple[Any, ...]:
+        """The index, into padded maps, of what all windows have at one of their positions."""
+        return (
+            ...,
+            *(
+                slice(t * d, t * d + s * (count - 1) + 1 if count else t * d, s)
+                for t, d, s, count in zip(tap, self.dilation, self.stride, self.count)
+            ),
+        )
+
+
+def window(spatial: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Window:
+    """The Window of numbers that may be given once for all axes, or for each."""
+    rank = len(spatial)
+    each = perAxis(size, rank), perAxis(stride, rank), pairs(pad, rank), perAxis(dilation, rank)
+    return Window(tuple(spatial), *each)
 
 
 def padded(x: np.ndarray, pad: Any, value: float = 0) -> np.ndarray:
@@ -34,7 +73,7 @@ def padded(x: np.ndarray, pad: Any, value: float = 0) -> np.ndarray:
     if not any(side for both in pad for side in both):
         return x
     lead = x.ndim - len(pad)
-    shape = x.shape[:lead] + tuple(length + sum(both) for length, both in zip(x.shape[lead:], pad, strict=True))
+    shape = x.shape[:lead] + tuple(length + sum(both) for length, both in zip(x.shape[lead:], pad))
     y = np.full(shape, value, dtype=x.dtype)
     y[inner(pad, shape[lead:])] = x[inner(opposite(pad), x.shape[lead:])]
     return y
@@ -42,7 +81,7 @@ def padded(x: np.ndarray, pad: Any, value: float = 0) -> np.ndarray:
 
 def inner(pad: Any, spatial: tuple[int, ...]) -> tuple[Any, ...]:
     """The index that cuts the positive sides of `pad` off an array whose last axes are `spatial`."""
-    return (..., *(slice(max(0, both[0]), n - max(0, both[1])) for both, n in zip(pad, spatial, strict=True)))
+    return (..., *(slice(max(0, both[0]), n - max(0, both[1])) for both, n in zip(pad, spatial)))
 
 
 def opposite(pad: Any) -> tuple[tuple[int, int], ...]:

@@ -1,0 +1,147 @@
+"""Pooling: maximum and mean over windows of any rank, and their gradients."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from puregraph.kernel import kernel
+from puregraph.kernels.widen import widen, widened
+from puregraph.kernels.windows import inner, padded, window
+
+CHUNK = 1 << 17  # numbers worked on at a time, so that the copy made of each tap stays in the cache
+
+
+@kernel
+def maxPool(x, size, stride, pad, dilation=1):
+    """y[n, c, a] = max over t of x[n, c, a stride + t dilation - before], and where on its map it was found.
+
+    The first maximum wins, NaN is greater than any number, padding is never chosen: a window of nothing but padding
+    gives -inf and -1. One entry per spatial axis, or one number for all: size, stride, dilation, pad as (before, after).
+
+    Shapes    x (n, c, *spatial) -> y, indices (n, c, *count), indices being int32 and flat in *spatial
+    """
+    win = window(x.shape[2:], size, stride, pad, dilation)
+    shape = x.shape[:2] + win.count
+    maps = x.reshape(prod(x.shape[:2]), *win.spatial)
+    y = np.empty((len(maps), *win.count), dtype=x.dtype)
+    indices = np.empty(y.shape, dtype=np.int32)
+    step = max(1, CHUNK // max(1, prod(win.spatial)))
+    for i in range(0, len(maps), step):
+        y[i : i + step], indices[i : i + step] = peaks(widen(maps[i : i + step]), win)
+    return y.reshape(shape), indices.reshape(shape)
+
+
+def peaks(x, win):
+    """Maximum and its position on a few maps x (m, *spatial)."""
+    x = padded(x, win.pad, -np.inf)
+    values = [np.ascontiguousarray(x[win.places(tap)]) for tap in win.taps]
+    y = values[0].copy()
+    for value in values[1:]:
+        np.maximum(y, value, out=y)
+    tap = np.zeros(y.shape, dtype=np.min_scalar_type(len(values)))
+    missed = np.ones(y.shape, dtype=bool)
+    for miss in misses(values, y, win):
+        missed &= miss
+        tap += missed
+    indices = np.take(offsets(win), tap)
+    indices += corners(win)
+    return y, np.where(missed, np.int32(-1), indices) if missed.any() else indices
+
+
+def misses(values, y, win):
+    """For each position in the window, whether the windows found their maximum y elsewhere than there."""
+    hasNan, hasPad = np.isnan(y).any(), any(map(any, win.pad)) and np.isneginf(y).any()
+    outside = padded(np.zeros(win.spatial, dtype=bool), win.pad, True) if hasPad else None
+    for tap, value in zip(win.taps, values):
+        miss = value != y
+        if hasNan:
+            miss &= value == value
+        if hasPad:
+            miss |= outside[win.places(tap)]
+        yield miss
+
+
+def offsets(win):
+    """The flat distance of each position in a window from its first; one more, of any value, for "nowhere"."""
+    steps = [prod(win.spatial[axis + 1 :]) for axis in range(len(win.spatial))]
+    flat = [sum(t * d * step for t, d, step in zip(tap, win.dilation, steps)) for tap in win.taps]
+    return np.array([*flat, 0], dtype=np.int32)
+
+
+def corners(win):
+    """The flat position of the first place of each window, (*count); it may lie outside the map."""
+    flat = np.zeros((), dtype=np.int32)
+    for length, count, stride, (before, _) in zip(win.spatial, win.count, win.stride, win.pad):
+        flat = flat[..., None] * np.int32(length) + (np.arange(count, dtype=np.int32) * stride - before)
+    return flat
+
+
+@kernel
+@widened
+def maxPoolGrad(grad, indices, shape):
+    """dx[n, c, indices[n, c, a]] += grad[n, c, a], for all a in order; an index of -1 adds nothing.
+
+    Shapes    grad, indices (n, c, *count), shape (n, c, *spatial) -> dx of that shape
+    """
+    maps, size = prod(shape[:2]), prod(shape[2:])
+    dx = np.zeros((maps, size), dtype=grad.dtype)
+    grad, indices = (a.reshape(maps, prod(a.shape[2:])) for a in (grad, indices))
+    if indices.size and indices.min() < 0:
+        grad, indices = np.where(indices < 0, grad.dtype.type(0), grad), np.maximum(indices, 0)
+    step = max(1, CHUNK // max(1, size))
+    for i in range(0, maps, step):
+        few = indices[i : i + step]
+        flat = few + np.arange(len(few), dtype=np.intp)[:, None] * size
+        np.add.at(dx[i : i + step].reshape(-1), flat.reshape(-1), grad[i : i + step].reshape(-1))
+    return dx.reshape(shape)
+
+
+@kernel
+@widened
+def meanPool(x, size, stride, pad, includePad=True):
+    """y[n, c, a] = mean over t of x[n, c, a stride + t - before]; padding counts as zeros, or not at all.
+
+    Shapes    x (n, c, *spatial) -> y (n, c, *count)
+    """
+    win = window(x.shape[2:], size, stride, pad)
+    y = padded(x, win.pad)
+    for axis, (length, k, s) in enumerate(zip(win.count, win.size, win.stride), start=2):
+        y = sum(y[part] for part in parts(axis, length, k, s))
+    return np.ascontiguousarray(y / area(win, includePad, x.dtype))
+
+
+@kernel
+@widened
+def meanPoolGrad(grad, shape, size, stride, pad, includePad=True):
+    """The adjoint of `meanPool`: each place receives an equal share of the gradient of each window over it.
+
+    Shapes    grad (n, c, *count), shape (n, c, *spatial) -> dx of that shape
+    """
+    win = window(shape[2:], size, stride, pad)
+    dx = grad / area(win, includePad, grad.dtype)
+    for axis, (full, k, s) in enumerate(zip(win.full, win.size, win.stride), start=2):
+        share, length = dx, dx.shape[axis]
+        dx = np.zeros((*share.shape[:axis], full, *share.shape[axis + 1 :]), dtype=grad.dtype)
+        for part in parts(axis, length, k, s):
+            dx[part] += share
+    return np.ascontiguousarray(dx[inner(win.pad, win.full)])
+
+
+def parts(axis, count, size, stride):
+    """Along one axis: the index of what all windows have at each of their positions."""
+    stop = stride * (count - 1) + 1 if count else 0
+    return [(slice(None),) * axis + (slice(t, t + stop, stride),) for t in range(size)]
+
+
+def area(win, includePad, dtype):
+    """What the sum of each window is divided by: its size, or how much of it lies on the map (at least one)."""
+    if includePad:
+        return prod(win.size)
+    whole = np.ones((), dtype=dtype)
+    for length, k, s, (before, _), count in zip(*win[:4], win.count):
+        first = np.arange(count) * s - before
+        on = np.minimum(first + k, length) - np.maximum(first, 0)
+        whole = whole[..., None] * np.maximum(on, 1).astype(dtype)
+    return whole

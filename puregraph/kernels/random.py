@@ -1,0 +1,100 @@
+"""Random: numbers that are a function of a key and a counter, on any machine.
+
+The generator is Philox4x64-10. Its block b of four 64-bit words, w[4 b] to w[4 b + 3], is a function of the 128-bit key
+(key, 0) and of the 256-bit counter (b + 1, 0, counter, 0), low words first: numpy's Philox, which counts before it
+draws. `key` (which stream: a seed, a node) and `counter` (which draw: a step) are integers from 0 to 2^64 - 1; no two
+pairs share a block until 2^128 blocks are drawn.
+
+Bits become floats by exact arithmetic only (+ - * / sqrt and rounding, all correctly rounded in IEEE 754, never fused):
+what numpy, C or CUDA compute so is equal to the last bit.
+
+Source    Salmon, Moraes, Dror, Shaw 2011, Parallel Random Numbers: As Easy as 1, 2, 3
+"""
+
+from __future__ import annotations
+
+from math import factorial, pi, prod
+
+import numpy as np
+
+from puregraph.kernel import kernel
+
+CHUNK = 1 << 13  # numbers worked on at a time, so that the many short steps stay in the cache
+LN2 = 0.6931471805599453
+BITS = {2: 11, 4: 24, 8: 53}  # by the bytes of a float: the bits of its significand
+
+
+@kernel
+def uniform(shape, key, counter, dtype=np.float32):
+    """Numbers in [0, 1): u = (first p bits of a word) / 2^p, p being the significand's bits: 11, 24 or 53.
+
+    float64 takes a 64-bit word a number, number i being made of w[i]; float32 and float16 take half of one, number
+    2 i of the low half of w[i], 2 i + 1 of the high half. No number is rounded, so none is ever 1.
+    """
+    dtype = np.dtype(dtype)
+    halves = dtype.itemsize < 8
+    count = prod(shape)
+    drawn = words(key, counter, (count + 1) // 2 if halves else count)
+    drawn = drawn.astype("<u8", copy=False).view("<u4")[:count] if halves else drawn
+    bits = BITS[dtype.itemsize]
+    drawn >>= drawn.dtype.type(8 * drawn.itemsize - bits)
+    u = drawn.astype(dtype)
+    u *= dtype.type(2.0**-bits)
+    return u.reshape(shape)
+
+
+@kernel
+def normal(shape, key, counter, dtype=np.float32):
+    """Standard normal numbers, by pairs: sqrt(-2 ln u) (cos a, sin a), u in (0, 1], a an angle.
+
+    Numbers 2 i and 2 i + 1 are made in float64 of w[2 i] and w[2 i + 1], and then rounded to the dtype:
+    u = ((w[2 i] >> 11) + 1) / 2^53; v = (w[2 i + 1] >> 11) / 2^53 - 1/2; a = pi v; and the cosine changes its sign if
+    w[2 i + 1] is odd. Logarithm, sine and cosine are the series of `logarithm` and `circle`.
+
+    Source    Box and Muller 1958, A Note on the Generation of Random Normal Deviates
+    """
+    count = prod(shape)
+    drawn = words(key, counter, count + count % 2).reshape(-1, 2)
+    x = np.empty(drawn.shape, dtype=dtype)
+    for i in range(0, len(drawn), CHUNK):
+        x[i : i + CHUNK] = boxMuller(drawn[i : i + CHUNK])
+    return np.ascontiguousarray(x.reshape(-1)[:count]).reshape(shape)
+
+
+def words(key, counter, count):
+    """The first `count` words of a stream."""
+    return np.random.Philox(key=[int(key), 0], counter=[0, 0, int(counter), 0]).random_raw(count)
+
+
+def boxMuller(drawn):
+    """Pairs of normal numbers for pairs of words (m, 2)."""
+    radius = ((drawn[:, 0] >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+    radius = np.sqrt(-2.0 * logarithm(radius))
+    sine, cosine = circle(((drawn[:, 1] >> np.uint64(11)) * 2.0**-53 - 0.5) * pi)
+    cosine = np.where(drawn[:, 1] & np.uint64(1), -cosine, cosine)
+    return np.stack([radius * cosine, radius * sine], axis=1)
+
+
+def logarithm(u):
+    """ln u = e ln 2 + 2 s (1 + s^2/3 + s^4/5 + ... + s^22/23), u = m 2^e, sqrt(1/2) <= m < sqrt(2), s = (m - 1)/(m + 1)."""
+    m, e = np.frexp(u)
+    low = m < 0.7071067811865476
+    m, e = np.where(low, 2.0 * m, m), e - low
+    s = (m - 1.0) / (m + 1.0)
+    return e * LN2 + 2.0 * s * horner(s * s, [1.0 / (2 * k + 1) for k in range(12)])
+
+
+def circle(a):
+    """sin a = a - a^3/3! + ... - a^23/23! and cos a = 1 - a^2/2! + ... - a^22/22!, for |a| <= pi/2."""
+    sine = [(-1) ** k / factorial(2 * k + 1) for k in range(12)]
+    cosine = [(-1) ** k / factorial(2 * k) for k in range(12)]
+    return a * horner(a * a, sine), horner(a * a, cosine)
+
+
+def horner(z, terms):
+    """terms[0] + z (terms[1] + z (terms[2] + ...)), from the inside out."""
+    y = np.full_like(z, terms[-1])
+    for term in reversed(terms[:-1]):
+        y *= z
+        y += term
+    return y

@@ -1,0 +1,125 @@
+"""The functions and operators of the formula language, one row each: numpy, CUDA C, derivative."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph import special
+
+
+class Row(NamedTuple):
+    """What numpy and C call a function, and what the gradient g of its value y gives to its arguments a, b, c."""
+
+    numpy: Any  # a numpy function; or, for both languages at once, its definition as a formula of a, b, c
+    cuda: str | None
+    pulls: tuple[
+        str | None, ...
+    ]  # where(p, ..., 0) is a guard: nothing outside it can spoil the sum, not even 0 * inf
+
+
+def row(numpy: Any, cuda: str | None, *pulls: str | None) -> Row:
+    return Row(numpy, cuda, pulls)
+
+
+TABLE = {
+    "+": row(np.add, "{0} + {1}", "g", "g"),
+    "-": row(np.subtract, "{0} - {1}", "g", "-g"),
+    "*": row(np.multiply, "{0} * {1}", "g * b", "g * a"),
+    "/": row(np.divide, "{0} / {1}", "g / b", "-g * (y / b)"),
+    "%": row(np.remainder, "modulo({0}, {1})", "g", "-g * floor(a / b)"),
+    "neg": row(np.negative, "-{0}", "-g"),
+    "<": row(np.less, "{0} < {1}", "0", "0"),
+    "<=": row(np.less_equal, "{0} <= {1}", "0", "0"),
+    ">": row(np.greater, "{0} > {1}", "0", "0"),
+    ">=": row(np.greater_equal, "{0} >= {1}", "0", "0"),
+    "==": row(np.equal, "{0} == {1}", "0", "0"),
+    "!=": row(np.not_equal, "{0} != {1}", "0", "0"),
+    "and": row(np.logical_and, "{0} && {1}", "0", "0"),
+    "or": row(np.logical_or, "{0} || {1}", "0", "0"),
+    "not": row(np.logical_not, "!{0}", "0"),
+    "where": row(np.where, "{0} ? {1} : {2}", "0", "where(a, g, 0)", "where(a, 0, g)"),
+    # at a == 0 and at b == 0 as torch; the logarithm appears only where the exponent varies
+    "pow": row(
+        np.power,
+        "pow({0}, {1})",
+        "where(b == 0, 0, g * (b * a ** (b - 1)))",
+        "where(a == 0 and b >= 0, 0, g * (y * log(a)))",
+    ),
+    # as torch: ties share evenly, clip passes at both bounds, and relu, whose derivative at 0 is 0, is its own row
+    "maximum": row(
+        np.maximum,
+        "{0} > {1} || {0} != {0} ? {0} : {1}",
+        "where(a >= b, where(a == b, 0.5 * g, g), 0)",
+        "where(b >= a, where(a == b, 0.5 * g, g), 0)",
+    ),
+    "minimum": row(
+        np.minimum,
+        "{0} < {1} || {0} != {0} ? {0} : {1}",
+        "where(a <= b, where(a == b, 0.5 * g, g), 0)",
+        "where(b <= a, where(a == b, 0.5 * g, g), 0)",
+    ),
+    "clip": row(
+        "minimum(maximum(a, b), c)",
+        None,
+        "where(b <= a and a <= c, g, 0)",
+        "where(a < b and b < c, g, 0)",
+        "where(a > c or b > c, g, 0)",
+    ),
+    "relu": row("maximum(a, 0)", None, "where(a > 0, g, 0)"),
+    "abs": row(np.absolute, "fabs({0})", "g * sign(a)"),
+    "sign": row(np.sign, "{0} != {0} ? {0} : (T)(({0} > 0) - ({0} < 0))", "0"),
+    "floor": row(np.floor, "floor({0})", "0"),
+    "ceil": row(np.ceil, "ceil({0})", "0"),
+    "round": row(np.rint, "rint({0})", "0"),
+    "trunc": row(np.trunc, "trunc({0})", "0"),
+    "isnan": row(np.isnan, "isnan({0})", "0"),
+    "isfinite": row(np.isfinite, "isfinite({0})", "0"),
+    "square": row("a * a", None, "g * (2 * a)"),
+    "reciprocal": row("1 / a", None, "-g * (y * y)"),
+    "sqrt": row(np.sqrt, "sqrt({0})", "g / (2 * y)"),
+    "rsqrt": row("1 / sqrt(a)", None, "g * (-0.5 * y ** 3)"),
+    "cbrt": row(np.cbrt, "cbrt({0})", "g / (3 * (y * y))"),
+    "exp": row(np.exp, "exp({0})", "g * y"),
+    "expm1": row(np.expm1, "expm1({0})", "g * exp(a)"),
+    "log": row(np.log, "log({0})", "g / a"),
+    "log1p": row(np.log1p, "log1p({0})", "g / (1 + a)"),
+    "log2": row(np.log2, "log2({0})", "g / (a * log(2))"),
+    "log10": row(np.log10, "log10({0})", "g / (a * log(10))"),
+    "logaddexp": row(
+        "where(a == b, a + log(2), maximum(a, b) + log1p(exp(-abs(a - b))))",
+        None,
+        "g * where(a == b, 0.5, sigmoid(a - b))",
+        "g * where(a == b, 0.5, sigmoid(b - a))",
+    ),
+    "sigmoid": row("1 / (1 + exp(-a))", None, "g * (y * (1 - y))"),
+    "logsigmoid": row("minimum(a, 0) - log1p(exp(-abs(a)))", None, "g * sigmoid(-a)"),
+    "softplus": row("maximum(a, 0) + log1p(exp(-abs(a)))", None, "g * sigmoid(a)"),
+    "sin": row(np.sin, "sin({0})", "g * cos(a)"),
+    "cos": row(np.cos, "cos({0})", "-g * sin(a)"),
+    "tan": row(np.tan, "tan({0})", "g * (1 + y * y)"),
+    "sinh": row(np.sinh, "sinh({0})", "g * cosh(a)"),
+    "cosh": row(np.cosh, "cosh({0})", "g * sinh(a)"),
+    "tanh": row(np.tanh, "tanh({0})", "g * (1 - y * y)"),
+    "arcsin": row(np.arcsin, "asin({0})", "g / sqrt((1 - a) * (1 + a))"),
+    "arccos": row(np.arccos, "acos({0})", "-g / sqrt((1 - a) * (1 + a))"),
+    "arctan": row(np.arctan, "atan({0})", "g / (1 + a * a)"),
+    "arcsinh": row(np.arcsinh, "asinh({0})", "g / sqrt(1 + a * a)"),
+    "arccosh": row(np.arccosh, "acosh({0})", "g / sqrt((a - 1) * (a + 1))"),
+    "arctanh": row(np.arctanh, "atanh({0})", "g / ((1 - a) * (1 + a))"),
+    "atan2": row(np.arctan2, "atan2({0}, {1})", "g * (b / (a * a + b * b))", "-g * (a / (a * a + b * b))"),
+    "erf": row(special.erf, "erf({0})", "g * (2 / sqrt(pi) * exp(-a * a))"),
+    "erfc": row(special.erfc, "erfc({0})", "-g * (2 / sqrt(pi) * exp(-a * a))"),
+    "lgamma": row(special.lgamma, "lgamma({0})", "g * digamma(a)"),
+    "digamma": row(special.digamma, "digamma({0})", "g * trigamma(a)"),
+    "trigamma": row(special.trigamma, "trigamma({0})", None),
+}
+FUNCTIONS = sorted(name for name in TABLE if name.isidentifier() and name not in ("and", "or", "not", "neg"))
+CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf}
+LOGICAL = {"<", "<=", ">", ">=", "==", "!=", "and", "or", "not", "isnan", "isfinite"}  # these give bools
+ALLOWED = (
+    "a formula may have names, numbers, pi, e, inf, + - * / % **, comparisons, and, or, not, a if c else b, "
+    f"`name = formula;` before the result, and the functions {', '.join(FUNCTIONS)}"
+)
