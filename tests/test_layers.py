@@ -9,7 +9,11 @@ LAYERS = """
 errors
 shape
 device
-special formula
+special
+table
+terms
+evaluator
+formula
 kernel
 kernels
 initial

@@ -7,7 +7,8 @@ import pytest
 from source import ROOT, Source, library, place
 
 LOWERWORD = re.compile(r"[a-z][a-z0-9]*|__init__|__main__")
-FOREIGN = {  # names of PyTorch, autograd and AnalogVNN that users know, and of ast's visitors
+FOREIGN = {  # names that users of PyTorch, autograd and AnalogVNN know, and a hook of ast.NodeVisitor
+    "generic_visit",
     "mark_dirty",
     "mark_non_differentiable",
     "needs_input_grad",
