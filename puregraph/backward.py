@@ -6,7 +6,8 @@ from collections import defaultdict
 from typing import Any
 
 from puregraph.errors import PuregraphError, need, show
-from puregraph.graph import Graph, Input
+from puregraph.graph import Graph
+from puregraph.input import Input
 from puregraph.module import Module, checkGrads
 from puregraph.node import Edge, Node, asGrads
 from puregraph.param import Param
@@ -32,7 +33,9 @@ class Gradient(Module):
     Source    the vector-Jacobian product; Griewank, Walther 2008, ch. 3
     """
 
-    def __init__(self, of: Module, needs: tuple[bool, ...], rule: str | None, present: list[bool], name: str | None = None):
+    def __init__(
+        self, of: Module, needs: tuple[bool, ...], rule: str | None, present: list[bool], name: str | None = None
+    ):
         super().__init__(name)
         self.of, self.needed = of, needs
         self.rule = gradientRule(of, needs, rule)
@@ -64,12 +67,18 @@ class Gradient(Module):
     def updateData(self, *values: Any) -> tuple:
         values = self.complete(values)
         grads, rest = values[: self.grads], values[self.grads :]
-        if all([g is None for g in grads]):
+        if all(g is None for g in grads):
             return (None,) * len(self.wanted)
-        found = asGrads(self.rule(grads[0] if self.grads == 1 else list(grads), *rest), len(self.needed), type(self.of).__name__)
+        found = asGrads(
+            self.rule(grads[0] if self.grads == 1 else list(grads), *rest), len(self.needed), type(self.of).__name__
+        )
         for i in self.wanted:
             if found[i] is not None and found[i].shape != rest[i].shape:
-                need(False, f"its gradient rule to give shape {show(tuple(rest[i].shape))} for argument {i}", tuple(found[i].shape))
+                need(
+                    False,
+                    f"its gradient rule to give shape {show(tuple(rest[i].shape))} for argument {i}",
+                    tuple(found[i].shape),
+                )
         return tuple([found[i] for i in self.wanted])
 
     def flopsFrom(self, *shapes: Any) -> Any:
@@ -113,7 +122,14 @@ class BackwardGraph(Graph):
     Raises    AutoDiffException if a node has no gradient rule; PuregraphError when called before a forward pass
     """
 
-    def __init__(self, graph: Graph, updGrad: bool = True, updParamGrads: bool = True, steps: Steps | None = None, name: str | None = None):
+    def __init__(
+        self,
+        graph: Graph,
+        updGrad: bool = True,
+        updParamGrads: bool = True,
+        steps: Steps | None = None,
+        name: str | None = None,
+    ):
         Module.__init__(self, name)
         self.forwardGraph = graph
         self.forwardSteps = steps or graph.steps()
@@ -124,13 +140,16 @@ class BackwardGraph(Graph):
         flat = self.forwardSteps
         stored = {number: getattr(module, name) for number, module, name in flat.params}
         wanted = {number: module.train and updParamGrads for number, module, _ in flat.params}
-        requires = {number: updGrad for number in flat.inputs}
+        requires = dict.fromkeys(flat.inputs, updGrad)
         requires.update({n: wanted[n] and isinstance(p, Param) and p.trainable for n, p in stored.items()})
         needs = {}
         for step in flat.items:
             needs[step] = needsOf(step, requires)
             requires.update(dict.fromkeys(step.outs, any(needs[step])))
 
+        self.shown: list[tuple[Node, int, list[int], Node]] = []
+        places = {n: i for i, n in enumerate(flat.inputs)}
+        self.forwardInputs = [(node, places[ns[0]]) for node, ns in flat.shown if len(ns) == 1 and ns[0] in places]
         self.seeds = [named(Node(Input()), f"d:{flat.names[n]}") for n in flat.outputs]
         self.values: dict[int, Node] = {}
         contributions: dict[int, list[tuple[tuple[int, int], Edge]]] = defaultdict(list)
@@ -141,13 +160,16 @@ class BackwardGraph(Graph):
             if any(needs[step]) and any(n in contributions for n in step.visible):
                 grads = [self.total(n, contributions) for n in step.visible]
                 node = self.gradientNode(step, needs[step], grads)
+                self.shown.append((step.node, step.inputs, [i for i in node.module.wanted if i < step.inputs], node))
                 for slot, argument in enumerate(node.module.wanted):
                     contributions[step.args[argument]].append(((index, argument), (node, slot)))
 
+        reached = {node for node, _, _, _ in self.shown}
+        self.bare = [step.node for step in flat.items if step.node not in reached]
         self.inputGrads = [self.total(n, contributions) if updGrad else None for n in flat.inputs]
         self.paramGrads = [(p, self.total(n, contributions)) for n, p in stored.items() if requires[n]]
         outputs = [e for e in (*self.inputGrads, *(e for _, e in self.paramGrads)) if e is not None]
-        used = set(reached(outputs))
+        used = set(behind(outputs))
         self.numbers = [n for n, node in self.values.items() if node in used]
         self.link([*self.seeds, *(self.values[n] for n in self.numbers)], outputs)
 
@@ -156,7 +178,9 @@ class BackwardGraph(Graph):
 
     def total(self, number: int, contributions: dict[int, list]) -> Edge | None:
         """The edge that carries the whole gradient of a value; None if none flows to it."""
-        found = [edge for _, edge in sorted(contributions[number], key=lambda c: c[0])] if number in contributions else []
+        found = (
+            [edge for _, edge in sorted(contributions[number], key=lambda c: c[0])] if number in contributions else []
+        )
         if len(found) > 1:
             found = [(named(Node(Accumulate(), found), f"sum:{self.forwardSteps.names[number]}"), 0)]
             contributions[number] = [((0, 0), found[0])]
@@ -175,8 +199,8 @@ class BackwardGraph(Graph):
             self.values[number] = named(Node(Value()), self.forwardSteps.names[number])
         return self.values[number], 0
 
-    def gradients(self, grads: list[Any], values: list[Any]) -> tuple[list[Any], dict[int, Any]]:
-        """The gradients of the inputs, and of each parameter by its id, from those of the outputs and a forward pass."""
+    def gradients(self, grads: list[Any], values: list[Any]) -> tuple[list[Any], list[tuple[Param, Any]]]:
+        """The gradients of the inputs, and each parameter with its own, from those of the outputs and a forward pass."""
         steps = self.steps()
         results = steps.run([*grads, *[values[n] for n in self.numbers]])
         found = iter([results[n] for n in steps.outputs])
@@ -185,17 +209,34 @@ class BackwardGraph(Graph):
             g if g is not None and values[n].dtype.kind == "f" else None
             for n, g in zip(self.forwardSteps.inputs, inputs, strict=True)
         ]
-        params: dict[int, Any] = {}
+        params: dict[int, tuple[Param, Any]] = {}
         for param, edge in self.paramGrads:
             new = None if edge is None else next(found)
             if new is not None:
-                params[id(param)] = params[id(param)] + new if id(param) in params else new
-        return inputs, params
+                old = params.get(id(param))
+                params[id(param)] = param, new if old is None else old[1] + new
+        self.show(inputs)
+        return inputs, list(params.values())
+
+    def show(self, inputs: list[Any]) -> None:
+        """Give every forward node, in `grad`, the gradient of its inputs; None where there is none."""
+        for node in self.bare:
+            node.grad = None
+        for node, count, wanted, gradient in self.shown:
+            found = gradient.data if isinstance(gradient.data, list) else [gradient.data]
+            grads = [None] * count
+            for argument, g in zip(wanted, found, strict=False):  # inputs come first, parameters after them
+                grads[argument] = g
+            node.grad = grads[0] if count == 1 else grads
+        for node, number in self.forwardInputs:
+            node.grad = inputs[number]
 
     def __call__(self, *gradient: Any, **keywords: Any) -> Any:
         last = self.forwardGraph.last
         if last is None or last.steps is not self.forwardSteps:
-            raise PuregraphError(f"{self.title()}: no forward pass has been performed yet: call the forward graph first")
+            raise PuregraphError(
+                f"{self.title()}: no forward pass has been performed yet: call the forward graph first"
+            )
         outputs = [last.values[n] for n in last.steps.outputs]
         given: Any = gradient[0] if len(gradient) == 1 else list(gradient) or None
         inputs, _ = self.gradients(checkGrads(given, outputs, self.title()), last.values)
@@ -224,7 +265,7 @@ def named(node: Node, name: str) -> Node:
     return node
 
 
-def reached(edges: list[Edge]) -> list[Node]:
+def behind(edges: list[Edge]) -> list[Node]:
     """All nodes that edges depend on."""
     seen: dict[Node, None] = {}
     stack = [node for node, _ in edges]

@@ -1,16 +1,16 @@
 """The exceptions of puregraph, and how one gains its place.
 
-    PuregraphError
-      GraphError (ValueError)        a graph cannot be built or run as it is linked
-      ShapeError (ValueError)        one or more nodes do not fit their inputs; `faults` lists them all
-      DtypeError (TypeError)         a value has another dtype than the graph computes in
-      FormulaError (ValueError)      a pointwise expression cannot be read or differentiated
-      AutoDiffException (RuntimeError)  no gradient rule, or no forward pass to differentiate
-      DeviceError (RuntimeError)     a device was asked for that is not there
-      DataError (ValueError)         a data set, batch or metric cannot be used as given
-      CheckpointError (OSError)      a file cannot be saved, or must not be loaded
+PuregraphError
+  GraphError (ValueError)        a graph cannot be built or run as it is linked
+  ShapeError (ValueError)        one or more nodes do not fit their inputs; `faults` lists them all
+  DtypeError (TypeError)         a value has another dtype than the graph computes in
+  FormulaError (ValueError)      a pointwise expression cannot be read or differentiated
+  AutoDiffException (RuntimeError)  no gradient rule, or no forward pass to differentiate
+  DeviceError (RuntimeError)     a device was asked for that is not there
+  DataError (ValueError)         a data set, batch or metric cannot be used as given
+  CheckpointError (OSError)      a file cannot be saved, or must not be loaded
 
-    GraphWarning (UserWarning)       something was left out of a graph on purpose
+GraphWarning (UserWarning)       something was left out of a graph on purpose
 """
 
 from __future__ import annotations

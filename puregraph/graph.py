@@ -6,38 +6,22 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from puregraph.errors import DataError, DtypeError, Fault, GraphError, GraphWarning, PuregraphError, ShapeError, need, show
-from puregraph.module import Inputs, Module, checkGrads, shapesOf
+from puregraph.errors import (
+    DataError,
+    DtypeError,
+    Fault,
+    GraphError,
+    GraphWarning,
+    PuregraphError,
+    ShapeError,
+    need,
+    show,
+)
+from puregraph.input import Input
+from puregraph.module import Inputs, Module, checkGrads, holdsNode, shapesOf
 from puregraph.node import Node, parents, postorder
 from puregraph.param import Param, State
 from puregraph.steps import ABSENT, Step, Steps
-
-
-class Input(Module):
-    """y = x: a named place where data enters a graph. Takes no time and no memory.
-
-    Shapes    x any -> y the same
-    Source    the placeholder of every define-by-graph system
-    """
-
-    views = True
-    reads = ()
-
-    def dataShapeFrom(self, x):
-        return x
-
-    def updateData(self, x):
-        return x
-
-    def updateGrad(self, grad, x, y):
-        return grad
-
-    def flopsFrom(self, x):
-        return 0
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
 
 
 class Row(NamedTuple):
@@ -62,6 +46,7 @@ class Graph(Module):
     """
 
     hidden = ("values",)
+    last: Any = None  # the Pass that `backward` belongs to
     data: Any = None
     grad: Any = None
     backwardType: Any = None  # BackwardGraph, which stands above this file, puts itself here
@@ -81,9 +66,13 @@ class Graph(Module):
         self.outputs = [e for o in asList(outputs) for e in edgesOf(o)]
         for node in self.inputs:
             if not isinstance(node, Node):
-                raise GraphError(f"an input of a graph must be a Node, got {type(node).__name__}; make one with Input().node()")
+                raise GraphError(
+                    f"an input of a graph must be a Node, got {type(node).__name__}; make one with Input().node()"
+                )
             if node.bwds:
-                raise GraphError(f"input '{node}' ({node.label}) has parents: {', '.join(map(repr, map(str, parents(node))))}")
+                raise GraphError(
+                    f"input '{node}' ({node.label}) has parents: {', '.join(map(repr, map(str, parents(node))))}"
+                )
         if len(set(self.inputs)) < len(self.inputs):
             raise GraphError(f"an input is given twice: {', '.join(map(str, self.inputs))}")
         self.nodes = postorder([node for node, _ in self.outputs], parents)
@@ -197,7 +186,8 @@ class Graph(Module):
     @property
     def outputNames(self) -> tuple[str, ...]:
         return tuple(
-            self.paths[n] if len(n.module.outputNames) == 1 else f"{self.paths[n]}.{n.module.outputNames[slot]}" for n, slot in self.outputs
+            self.paths[n] if len(n.module.outputNames) == 1 else f"{self.paths[n]}.{n.module.outputNames[slot]}"
+            for n, slot in self.outputs
         )
 
     @property
@@ -212,7 +202,7 @@ class Graph(Module):
         found: dict[int, tuple[str, Module]] = {}
         for step in self.steps().items:
             found.setdefault(id(step.module), (step.path, step.module))
-        return {path: module for path, module in found.values()}
+        return dict(found.values())
 
     @property
     def params(self) -> dict[str, Param]:
@@ -254,9 +244,12 @@ class Graph(Module):
         """The gradient rule of a graph that is run as one node: of its inputs, then of its parameters."""
         last: Pass = values[-1]
         params = list(self.params.values())
-        back = self.backwardGraph(any(needs[: len(needs) - len(params)]), any(needs[len(needs) - len(params) :]), last.steps)
+        back = self.backwardGraph(
+            any(needs[: len(needs) - len(params)]), any(needs[len(needs) - len(params) :]), last.steps
+        )
         inputs, found = back.gradients(grad if len(self.outputs) > 1 else [grad], last.values)
-        return (*inputs, *(found.get(id(p)) for p in params))
+        new = {id(p): g for p, g in found}
+        return (*inputs, *(new.get(id(p)) for p in params))
 
     def gradShapeFrom(self, gradShape: Any, *shapes: Any) -> Any:
         """The shapes of the inputs' gradients, after checking `gradShape`; ahead of any data.
@@ -266,7 +259,9 @@ class Graph(Module):
         given = shapesOf(shapes[0]) if len(shapes) == 1 else [s for shape in shapes for s in shapesOf(shape)]
         if not shapes:
             if self.surveyed is None:
-                raise GraphError(f"{self.title()}: gradShapeFrom needs the inputs' shapes: give them, or call dataShapeFrom first")
+                raise GraphError(
+                    f"{self.title()}: gradShapeFrom needs the inputs' shapes: give them, or call dataShapeFrom first"
+                )
             given = self.surveyed
         wanted = self.dataShapeFrom(list(given))
         need(gradShape == wanted, f"a gradient of shape {show(wanted)}", gradShape)
@@ -297,7 +292,11 @@ class Graph(Module):
 
     def survey(self, *shapes: Any) -> list[Row]:
         """What every step takes and gives, with faults noted instead of raised."""
-        given = [s for shape in (shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes) for s in shapesOf(shape)]
+        given = [
+            s
+            for shape in (shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes)
+            for s in shapesOf(shape)
+        ]
         steps = self.steps(len(given))
         known: list[Any] = [None] * steps.count
         unknown: set[int] = set()
@@ -314,7 +313,9 @@ class Graph(Module):
                 except ShapeError as error:
                     fault = self.placeFault(error.faults[0], step, steps)
                 except Exception as error:
-                    raise PuregraphError(f"at '{step.path}' ({step.label}): its shape rule failed on {show(inshapes)}: {error}") from error
+                    raise PuregraphError(
+                        f"at '{step.path}' ({step.label}): its shape rule failed on {show(inshapes)}: {error}"
+                    ) from error
             if result is None:
                 unknown.update(step.outs)
                 rows.append(Row(step, inshapes, None, fault))
@@ -345,12 +346,13 @@ class Graph(Module):
     def __call__(self, *data: Any, **keywords: Any) -> Any:
         """Run on arrays (or one list of them), or make a Node when called on Nodes.
 
-        Raises    ShapeError, DtypeError, DataError before anything runs; an exception of a rule keeps its type and gains
-                  the node's path and the shapes
+        Raises    ShapeError, DtypeError, DataError before anything runs; an exception of a rule keeps its type and
+                  gains the node's path and the shapes
         """
         given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
-        if keywords or any(isinstance(x, Node) or isinstance(x, (list, tuple)) for x in given):
-            return super().__call__(*data, **keywords)
+        if keywords or any(map(holdsNode, given)):
+            return self.node(*data, **keywords)
+        self.last = None
         steps = self.steps(len(given))
         self.checkData(given, steps)
         values = steps.run(given)
@@ -382,13 +384,19 @@ class Graph(Module):
         self.checked[key] = True
 
     def backward(
-        self, grad: Any = None, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0
+        self,
+        grad: Any = None,
+        updParamGrads: bool = True,
+        updGrad: bool = True,
+        scale: float = 1.0,
+        momentum: float = 0.0,
     ) -> None:
         """Back-propagate through the last pass.
 
-        `grad` is the gradient of the output (a list where there are several, None for one that is not wanted); it may be
-        left out where the output is one number. The gradient of the inputs is then in `grad` (None without `updGrad`),
-        that of each parameter, scale * new + momentum * old, in its own `grad`. In `evalMode` parameters get none.
+        `grad` is the gradient of the output (a list where there are several, None for one that is not wanted); it may
+        be left out where the output is one number. The gradient of the inputs is then in `grad` (None without
+        `updGrad`), that of each parameter, scale * new + momentum * old, in its own `grad`. In `evalMode` parameters
+        get none.
 
         Raises    PuregraphError before a forward pass, ShapeError for a gradient of another shape than the output's
         """
@@ -397,13 +405,12 @@ class Graph(Module):
         steps, values = self.last
         outputs = [values[n] for n in steps.outputs]
         grads = checkGrads(grad, outputs, self.title())
-        inputs, found = self.backwardGraph(updGrad, updParamGrads, steps).gradients(grads, values)
+        back = self.backwardGraph(updGrad, updParamGrads, steps)
+        inputs, found = back.gradients(grads, values)
         given = {id(g) for g in grads}
-        for param in self.params.values():
-            new = found.get(id(param))
-            if new is not None:
-                param.store(new, scale, momentum, alias=id(new) in given)
-                given.add(id(new))
+        for param, new in found:
+            param.store(new, scale, momentum, alias=id(new) in given)
+            given.add(id(new))
         inputs = [g.copy() if g is not None and id(g) in given else g for g in inputs]
         self.grad = None if not updGrad else inputs[0] if len(inputs) == 1 else inputs
 
@@ -418,9 +425,7 @@ class Graph(Module):
         return self.backwards[key]
 
     def forget(self) -> None:
-        self.last: Any = None
-        self.data: Any = None
-        self.grad: Any = None
+        self.last = self.data = self.grad = None
 
     def reset(self) -> None:
         """Forget the values of the last pass, here and on every node."""
@@ -483,14 +488,18 @@ class Graph(Module):
         return f"{type(self).__name__} '{self.name}'" if self.name else type(self).__name__
 
     def __repr__(self) -> str:
-        return f"<{self.title()}: {len(self.nodes)} nodes, {', '.join(self.arguments)} -> {', '.join(self.outputNames)}>"
+        return (
+            f"<{self.title()}: {len(self.nodes)} nodes, {', '.join(self.arguments)} -> {', '.join(self.outputNames)}>"
+        )
 
     def __str__(self) -> str:
         """One line a node: its path, its module, and where its inputs come from."""
         steps = self.steps()
         rows = [(s.path, repr(s.module), ", ".join(sourceNames(s, steps))) for s in steps.items]
         wide = [max((len(r[i]) for r in rows), default=0) for i in (0, 1)]
-        return "\n".join([repr(self), *(f"  {p:{wide[0]}}  {m:{wide[1]}}  {'<- ' + f if f else ''}".rstrip() for p, m, f in rows)])
+        return "\n".join(
+            [repr(self), *(f"  {p:{wide[0]}}  {m:{wide[1]}}  {'<- ' + f if f else ''}".rstrip() for p, m, f in rows)]
+        )
 
     # Copies -----------------------------------------------------------------------------------------------------------
 

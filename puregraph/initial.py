@@ -20,7 +20,7 @@ class Seed:
         self.reset(None)
 
     def reset(self, entropy: int | None) -> None:
-        self.entropy = np.random.SeedSequence(entropy).entropy
+        self.entropy: Any = np.random.SeedSequence(entropy).entropy
         self.count = 0
 
     def next(self) -> tuple[int, int]:
@@ -100,7 +100,9 @@ def start(value: Any) -> Start:
         return Constant(1.0)
     if isinstance(value, (int, float)):
         return Constant(float(value))
-    raise ValueError(f"starting values: wanted 'zeros', 'ones', a number or a function (rng, shape) -> array, got {value!r}")
+    raise ValueError(
+        f"starting values: wanted 'zeros', 'ones', a number or a function (rng, shape) -> array, got {value!r}"
+    )
 
 
 SCHEMES: dict[str, Callable[[float, float], Start]] = {  # from the fan f and wscale
@@ -126,6 +128,7 @@ def weights(initscheme: Any, fanin: int, fanout: int, wscale: float = 1.0) -> St
     fans = {"in": fanin, "out": fanout, "avg": (fanin + fanout) / 2}
     if name not in SCHEMES or fan not in fans:
         raise ValueError(
-            f"initscheme: wanted one of {', '.join(SCHEMES)}, alone or as (scheme, 'in' | 'out' | 'avg'), got {initscheme!r}"
+            f"initscheme: wanted one of {', '.join(SCHEMES)}, alone or as (scheme, 'in' | 'out' | 'avg'), "
+            f"got {initscheme!r}"
         )
     return SCHEMES[name](max(fans[fan], 1), wscale)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +43,7 @@ class Signature(NamedTuple):
     takesOut: bool
 
 
-@lru_cache(maxsize=None)
+@cache
 def signature(rule: Any) -> Signature:
     positional, optional, variadic = [], [], None
     parameters = list(inspect.signature(rule).parameters.values())[1:]
@@ -91,18 +90,18 @@ class Module:
 
     # Rules ------------------------------------------------------------------------------------------------------------
 
-    def dataShapeFrom(self, *shapes: Shape) -> Any:
+    def dataShapeFrom(self, *shapes: Any, **options: Any) -> Any:
         """The shape of the output (a list where there are several) from those of the inputs.
 
         Raises    ShapeError if they do not fit
         """
         raise NotImplementedError(f"{type(self).__name__} has no shape rule: write dataShapeFrom(self, *shapes)")
 
-    def hiddenShapeFrom(self, *shapes: Shape) -> list[tuple[Shape, Any]]:
+    def hiddenShapeFrom(self, *shapes: Any, **options: Any) -> list[tuple[Shape, Any]]:
         """Shape and dtype (None: the dtype computed in) of each hidden output."""
         return [(shapes[0], None) for _ in self.hidden]
 
-    def updateData(self, *arguments: Any) -> Any:
+    def updateData(self, *arguments: Any, **options: Any) -> Any:
         """The output from the inputs and parameters; several, or hidden ones, as a tuple."""
         raise NotImplementedError(f"{type(self).__name__} has no forward rule: write updateData(self, *arguments)")
 
@@ -115,7 +114,7 @@ class Module:
         need(gradShape == wanted, f"a gradient of shape {wanted}", gradShape)
         return shapes[0] if len(shapes) == 1 else list(shapes)
 
-    def flopsFrom(self, *shapes: Shape) -> Any:
+    def flopsFrom(self, *shapes: Any, **options: Any) -> Any:
         """Arithmetic operations of one forward pass; by default one per element of the output."""
         out = self.dataShapeFrom(*shapes)
         return sum(product(s) for s in out) if isinstance(out, list) else product(out)
@@ -177,7 +176,8 @@ class Module:
         """Which arguments of the rules get a gradient: one bool per input and parameter."""
         names = self.inputSpec.names
         free = [
-            updGrad and x is not None and names[min(i, len(names) - 1)] not in self.indices and isFloat(x) for i, x in enumerate(inputs)
+            updGrad and x is not None and names[min(i, len(names) - 1)] not in self.indices and isFloat(x)
+            for i, x in enumerate(inputs)
         ]
         return (*free, *(updParamGrads and self.wants(p) for p in self.ruleParams()))
 
@@ -209,7 +209,7 @@ class Module:
     # Use --------------------------------------------------------------------------------------------------------------
 
     def node(self, *parents: Any, name: str | None = None, rule: str | None = None, **keywords: Any) -> Node:
-        """A Node that uses this module; parents are Nodes, `(node, slots)` or lists of those, keywords name an input."""
+        """A Node that uses this module; parents are Nodes, `(node, slots)` or lists of those, keywords name inputs."""
         return Node(self, list(parents) or None, name, rule, keywords)
 
     def __call__(self, *data: Any, **keywords: Any) -> Any:
@@ -217,15 +217,22 @@ class Module:
         if any(map(holdsNode, (*data, *keywords.values()))):
             return self.node(*data, **keywords)
         if keywords:
-            raise GraphError(f"{type(self).__name__}: arrays are given by position; {', '.join(keywords)} by name goes with Nodes")
+            raise GraphError(
+                f"{type(self).__name__}: arrays are given by position; {', '.join(keywords)} by name goes with Nodes"
+            )
         self.alone = Node(self)
         self.alone.updateData(list(data) if len(data) != 1 else data[0])
         return self.alone.data
 
     def backward(
-        self, grad: Any = None, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0
+        self,
+        grad: Any = None,
+        updParamGrads: bool = True,
+        updGrad: bool = True,
+        scale: float = 1.0,
+        momentum: float = 0.0,
     ) -> None:
-        """Back-propagate through the last call; the gradient of the inputs is then in `grad`, of a parameter in its own.
+        """Back-propagate the last call: the gradient of the inputs is then in `grad`, of a parameter in its own.
 
         A parameter's gradient becomes scale * new + momentum * old. Without `grad`, the output must be one number.
         """
@@ -263,7 +270,7 @@ class Module:
     def examples(cls) -> Iterator[tuple[Module, list[Shape]]]:
         """Small constructions with input shapes, covering every option: what the generic harness runs."""
         raise NotImplementedError(
-            f"{cls.__name__} has no examples: write a classmethod that yields (module, [input shapes]) for each of its options"
+            f"{cls.__name__} has no examples: write a classmethod that yields (module, [input shapes]) for each option"
         )
 
     def sample(self, rng: np.random.Generator, *shapes: Shape) -> list[np.ndarray]:
@@ -305,7 +312,3 @@ def shapesOf(values: Any) -> list[Shape]:
     """Shapes as a user gives them: one shape, or a list of them."""
     many = isinstance(values, list) and all(isinstance(v, (tuple, list)) for v in values)
     return [asShape(v) for v in values] if many else [asShape(values)]
-
-
-def sizeOf(shape: Shape) -> int:
-    return math.prod(shape)

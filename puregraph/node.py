@@ -1,4 +1,4 @@
-"""Node: one use of a Module in a graph. Its links are edges between an output of one node and an argument of another."""
+"""Node: one use of a Module in a graph. A link is an edge from an output of one node to an argument of another."""
 
 from __future__ import annotations
 
@@ -46,10 +46,28 @@ class Node:
     `rule`      the name of a registered gradient rule to use here in place of the module's own.
     """
 
-    __slots__ = ("__weakref__", "bwds", "component", "data", "fwds", "grad", "module", "rename", "rule", "values")
+    __slots__ = (
+        "__weakref__",
+        "bwds",
+        "component",
+        "data",
+        "fwds",
+        "grad",
+        "inshapes",
+        "module",
+        "rename",
+        "rule",
+        "shape",
+        "values",
+    )
 
     def __init__(
-        self, mod: Any, parents: Any = None, name: str | None = None, rule: str | None = None, keywords: dict[str, Any] | None = None
+        self,
+        mod: Any,
+        parents: Any = None,
+        name: str | None = None,
+        rule: str | None = None,
+        keywords: dict[str, Any] | None = None,
     ):
         checkName(name)
         self.module = mod
@@ -58,12 +76,17 @@ class Node:
         self.fwds: list[Link] = []
         self.bwds: list[Link] = []
         self.component: Any = None
-        self.reset()
+        self.data: Any = None
+        self.grad: Any = None
+        self.values: Any = None
+        self.inshapes: list[Any] = []
+        self.shape: Any = None
         self.addBackwards(parents)
         for argument, parent in (keywords or {}).items():
             if argument not in mod.arguments:
                 raise GraphError(
-                    f"at '{self.name}' ({self.label}): no input is named {argument!r}; its inputs are {', '.join(mod.arguments)}"
+                    f"at '{self.name}' ({self.label}): no input is named {argument!r}; "
+                    f"its inputs are {', '.join(mod.arguments)}"
                 )
             self.addBackwards(parent, argument)
 
@@ -93,7 +116,8 @@ class Node:
         node, slots = nodes if isinstance(nodes, tuple) and len(nodes) == 2 else (nodes, None)
         if not isinstance(node, Node):
             raise GraphError(
-                f"at '{self.name}' ({self.label}): a parent must be a Node, (node, slots) or a list of those, got {kindOf(nodes)}"
+                f"at '{self.name}' ({self.label}): a parent must be a Node, (node, slots) or a list of those, "
+                f"got {kindOf(nodes)}"
             )
         slots = node.slotsFrom(slots, self)
         self.bwds.append(Link(node, slots, argument))
@@ -105,7 +129,8 @@ class Node:
             node, slots = child if isinstance(child, tuple) and len(child) == 2 else (child, None)
             if not isinstance(node, Node):
                 raise GraphError(
-                    f"at '{self.name}' ({self.label}): a child must be a Node, (node, slots) or a list of those, got {kindOf(child)}"
+                    f"at '{self.name}' ({self.label}): a child must be a Node, (node, slots) or a list of those, "
+                    f"got {kindOf(child)}"
                 )
             node.addBackwards(self if slots is None else (self, slots))
 
@@ -142,7 +167,9 @@ class Node:
                 positional += edges
             elif link.argument in named or len(edges) != 1:
                 what = f"{len(edges)} values" if len(edges) != 1 else "two values"
-                raise GraphError(f"at '{self.name}' ({self.label}): input {link.argument!r} takes one value, got {what}")
+                raise GraphError(
+                    f"at '{self.name}' ({self.label}): input {link.argument!r} takes one value, got {what}"
+                )
             else:
                 named[link.argument] = edges[0]
         inputs = self.module.inputSpec
@@ -202,16 +229,13 @@ class Node:
         return self.data[slot] if isinstance(self.data, list) else self.data
 
     def dataShapeFrom(self, inshapes: dict, shapes: dict, onmodule: Callable | None = None) -> None:
-        """Infer this node's output shape from `shapes` (of all nodes so far) or `inshapes` (of input nodes); no data needed.
+        """Infer this node's output shape from `shapes` (of nodes so far) or `inshapes` (of input nodes); needs no data.
 
         Both map a node, or its name, to a shape (a list of shapes where there are several); the answer is put into
         `shapes[self]`. `onmodule(module, inshape)` is called after the module's own rule.
         """
         if self.bwds:
-            given = []
-            for edge in self.sources:
-                shape = None if edge is None else lookup(shapes, edge[0])
-                given.append(shape[edge[1]] if isinstance(shape, list) else shape)
+            given = [None if edge is None else slotOf(lookup(shapes, edge[0]), edge[1]) for edge in self.sources]
         else:
             inshape = lookup(inshapes, self)
             given = list(inshape) if isinstance(inshape, list) else [inshape]
@@ -219,13 +243,19 @@ class Node:
             shapes[self] = self.module.dataShapeFrom(*given)
         except ShapeError as error:
             raise placed(error, self.name, self.label) from None
+        self.inshapes, self.shape = given, shapes[self]
         if onmodule is not None:
             onmodule(self.module, given[0] if len(given) == 1 else given)
 
     # Backward ---------------------------------------------------------------------------------------------------------
 
     def backward(
-        self, grad: Any = None, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0
+        self,
+        grad: Any = None,
+        updParamGrads: bool = True,
+        updGrad: bool = True,
+        scale: float = 1.0,
+        momentum: float = 0.0,
     ) -> None:
         """Back-propagate from this node, the last of its branch, to its first nodes.
 
@@ -234,7 +264,8 @@ class Node:
         """
         branch: list[Node] = []
         Node.traverseBackward(self, branch.append)
-        inside, seen = set(branch), set()
+        inside = set(branch)
+        seen: set[int] = set()
         for node in branch:
             out = grad if node is self and grad is not None else node.buildOutGrad(grad, inside)
             params = [p for p in node.module.ruleParams() if p is not None]
@@ -247,7 +278,9 @@ class Node:
             seen.update(id(p) for p in params)
             node.updateGrad(out, updParamGrads, updGrad or bool(node.bwds), scale, 1.0 if again else momentum)
 
-    def updateGrad(self, grad: Any, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0) -> None:
+    def updateGrad(
+        self, grad: Any, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0
+    ) -> None:
         """Compute the gradients of the module's parameters and inputs from that of its output.
 
         Raises    PuregraphError if there was no forward pass
@@ -276,9 +309,9 @@ class Node:
             self.grad = grads[0] if count == 1 else list(grads[:count])
 
     def buildOutGrad(self, grad: Any = None, inside: set[Node] | None = None) -> Any:
-        """The gradient of the output: the sum over its readers, or `grad` itself where there is none.
+        """The gradient of the output (a list where there are several): the sum over its readers, or `grad` if none.
 
-        `inside` limits the readers to those nodes. A list where there are several outputs; None where no gradient comes.
+        `inside` limits the readers to those nodes.
         """
         readers = list(dict.fromkeys(link.node for link in self.fwds if inside is None or link.node in inside))
         if not readers:
@@ -291,7 +324,7 @@ class Node:
         return totals[0] if len(totals) == 1 else totals
 
     def routeInGrad(self, grad: Any) -> Any:
-        """Pairs of edge and gradient (or gradient shape), one per argument; `grad` itself for a node without parents."""
+        """Pairs of edge and gradient (or its shape), one per argument; `grad` itself for a node without parents."""
         if not self.bwds:
             return grad
         sources = self.sources
@@ -299,29 +332,28 @@ class Node:
         return [(e, grad[i] if several else grad) for i, e in enumerate(sources) if e is not None]
 
     def gradShapeFrom(self, outshapes: Any, shapes: dict) -> None:
-        """Infer the shape of this node's `grad`, ahead of time, from the data shapes in `shapes` (see `dataShapeFrom`).
+        """Infer the shape of this node's `grad`, after `dataShapeFrom`, into `shapes[self]`; no data needed.
 
-        `outshapes` is the shape of the gradient that comes from outside, for a node that has no readers. The answer,
-        one shape or a list, is put into `shapes["grad", self]`.
+        `outshapes` is the shape of the gradient that comes from outside, for a node without readers.
+
+        Raises    ShapeError if `outshapes` is not the shape of the output
         """
-        given = [lookup(shapes, edge[0]) for edge in self.sources if edge is not None]
-        given = [s[e[1]] if isinstance(s, list) else s for s, e in zip(given, self.sources, strict=True) if e is not None]
-        if not self.bwds:
-            inshape = shapes["in", self] if ("in", self) in shapes else None
-            given = list(inshape) if isinstance(inshape, list) else [inshape]
-        shapes["grad", self] = self.module.gradShapeFrom(self.buildOutGradShape(outshapes, shapes), *given)
+        if self.shape is None:
+            raise GraphError(f"at '{self.name}' ({self.label}): gradShapeFrom needs dataShapeFrom first")
+        try:
+            shapes[self] = self.module.gradShapeFrom(self.buildOutGradShape(outshapes, shapes), *self.inshapes)
+        except ShapeError as error:
+            raise placed(error, self.name, self.label) from None
 
     def buildOutGradShape(self, outshapes: Any, shapes: dict) -> Any:
-        """The shape of the output's gradient: its own data shape, or `outshapes` for a node that has no readers."""
-        return lookup(shapes, self) if self.fwds else outshapes
+        """The shape of the output's gradient: that of the output, or `outshapes` for a node without readers."""
+        return self.shape if self.fwds or outshapes is None else outshapes
 
     # State ------------------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Forget the values of the last pass."""
-        self.data: Any = None
-        self.grad: Any = None
-        self.values: Any = None
+        self.data = self.grad = self.values = None
 
     def clearTraverse(self) -> None:
         """Nothing to do: a traversal keeps its state to itself, so none is ever left on a node."""
@@ -366,7 +398,7 @@ def parents(node: Node) -> list[Node]:
 
 
 def postorder(starts: list[Node], nexts: Callable[[Node], list[Node]]) -> list[Node]:
-    """Every node reachable from `starts`, each after all of its `nexts`, with an explicit stack and no marks on nodes."""
+    """Every node reachable from `starts`, each after all of its `nexts`: an explicit stack, no marks on nodes."""
     order: list[Node] = []
     done: set[Node] = set()
     opened: dict[Node, None] = {}
@@ -389,7 +421,7 @@ def postorder(starts: list[Node], nexts: Callable[[Node], list[Node]]) -> list[N
 
 
 class Component:
-    """All nodes that hang together, as flat tables: how nodes are copied and pickled at any depth without recursion."""
+    """All nodes that hang together, as flat tables: how nodes are copied and pickled at any depth."""
 
     def __init__(self, nodes: list[Node]):
         self.nodes = nodes
@@ -454,9 +486,7 @@ def placed(error: ShapeError, path: str, label: str, source: str = "") -> ShapeE
     """The same error, with the place of every fault that has none yet."""
     return ShapeError(
         *(
-            f._replace(
-                path=f"{path}.{f.path}" if f.path else path, module=f.module or label, source=f.source or source
-            )
+            f._replace(path=f"{path}.{f.path}" if f.path else path, module=f.module or label, source=f.source or source)
             for f in error.faults
         )
     )
@@ -469,6 +499,11 @@ def lookup(table: dict, node: Node) -> Any:
     return found
 
 
+def slotOf(shape: Any, slot: int) -> Any:
+    """The shape of one output, where several are a list."""
+    return shape[slot] if isinstance(shape, list) else shape
+
+
 def kindOf(value: Any) -> str:
     if isinstance(value, tuple):
         return "(" + ", ".join(map(kindOf, value)) + ")"
@@ -477,4 +512,6 @@ def kindOf(value: Any) -> str:
 
 def checkName(name: str | None) -> None:
     if name is not None and (not isinstance(name, str) or not name or "." in name or "/" in name):
-        raise GraphError(f"a name must be a text without '.' and '/', got {name!r}: dots join the names of nested graphs")
+        raise GraphError(
+            f"a name must be a text without '.' and '/', got {name!r}: dots join the names of nested graphs"
+        )

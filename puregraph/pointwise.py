@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from puregraph.formula import Formula
@@ -86,17 +86,17 @@ class Pointwise(Module):
             yield cls(), [(2, 3)]
 
 
-@lru_cache(maxsize=None)
+@cache
 def reading(formula: Formula, names: tuple[str, ...]) -> Any:
     return formula.numpy(names)
 
 
-@lru_cache(maxsize=None)
+@cache
 def derivatives(formula: Formula, names: tuple[str, ...]) -> tuple[Formula, ...]:
     return tuple(formula.derivative(n) for n in names)
 
 
-@lru_cache(maxsize=None)
+@cache
 def pulls(formula: Formula, names: tuple[str, ...]) -> tuple[Any, ...]:
     """For each name, the numpy function (grad, *arguments) -> its gradient, before it is summed back."""
     grad = Formula("grad_")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from puregraph.errors import AutoDiffException
@@ -31,7 +31,9 @@ class Registered(NamedTuple):
 REGISTRY: dict[tuple[type, str | None], Registered] = {}
 
 
-def registerRule(moduleType: type, name: str | None = None, applies: Callable[[Any], bool] = lambda module: True) -> Callable:
+def registerRule(
+    moduleType: type, name: str | None = None, applies: Callable[[Any], bool] = lambda module: True
+) -> Callable:
     """Register a gradient rule for a type of module: for all its nodes, or under a name for those that ask for it.
 
     Raises    ValueError if a rule of that name is registered for that type already
@@ -40,7 +42,9 @@ def registerRule(moduleType: type, name: str | None = None, applies: Callable[[A
     def keep(rule: Rule) -> Rule:
         if (moduleType, name) in REGISTRY:
             label = f"named {name!r} " if name else ""
-            raise ValueError(f"a gradient rule {label}for {moduleType.__name__} is registered already: give this one another name")
+            raise ValueError(
+                f"a gradient rule {label}for {moduleType.__name__} is registered already: give this one another name"
+            )
         REGISTRY[moduleType, name] = Registered(rule, applies)
         return rule
 
@@ -56,7 +60,11 @@ def gradientRule(module: Any, needs: tuple[bool, ...], name: str | None = None) 
     registered = REGISTRY.get((type(module), name))
     if name is not None and (registered is None or not registered.applies(module)):
         known = sorted(n for t, n in REGISTRY if t is type(module) and n)
-        why = "it says that it cannot be applied here" if registered else f"known for {label}: {', '.join(known) or 'none'}"
+        why = (
+            "it says that it cannot be applied here"
+            if registered
+            else f"known for {label}: {', '.join(known) or 'none'}"
+        )
         raise AutoDiffException(f"no gradient rule named {name!r} for {label}: {why}")
     if registered is not None and registered.applies(module):
         return withNeeds(partial(registered.rule, module), registered.rule, needs)
@@ -76,6 +84,6 @@ def withNeeds(call: Rule, signed: Rule, needs: tuple[bool, ...]) -> Rule:
     return partial(call, needs=needs) if takesNeeds(getattr(signed, "__func__", signed)) else call
 
 
-@lru_cache(maxsize=None)
+@cache
 def takesNeeds(rule: Rule) -> bool:
     return "needs" in inspect.signature(rule).parameters

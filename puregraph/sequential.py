@@ -19,6 +19,7 @@ class ModuleList(Graph):
         given = modules[0] if len(modules) == 1 and isinstance(modules[0], (list, tuple)) else modules
         self.version = 0
         self.items: list[Module] = []
+        self.places: list[Node] = []
         self.edit(list(given))
 
     def edit(self, items: list[Module]) -> None:
@@ -36,7 +37,9 @@ class ModuleList(Graph):
 
     def chain(self) -> None:
         """Make the nodes that the list stands for."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how its modules hang together: write chain(self)")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say how its modules hang together: write chain(self)"
+        )
 
     def append(self, module: Module) -> Any:
         self.edit([*self.items, module])
@@ -63,7 +66,8 @@ class ModuleList(Graph):
             for index, node in enumerate(self.places):
                 if self.paths[node] == key:
                     return index
-            raise GraphError(f"{self.title()} has no module {key!r}; it has {', '.join(self.paths[n] for n in self.places) or 'none'}")
+            names = ", ".join(self.paths[n] for n in self.places)
+            raise GraphError(f"{self.title()} has no module {key!r}; it has {names or 'none'}")
         return range(len(self.items))[key]
 
     def __getitem__(self, key: Any) -> Any:
@@ -113,5 +117,3 @@ class Sequential(ModuleList):
             self.places.append(Node(module, self.places[-1] if self.places else None))
         if self.places:
             self.link(self.places[0], self.places[-1])
-
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from puregraph.errors import ShapeError, addPlace, show
+from puregraph.errors import GraphError, ShapeError, addPlace, show
 from puregraph.node import Node, placed
 
 ABSENT = 0  # the number of the value that is always None: an optional input or parameter that was left out
@@ -109,18 +109,18 @@ class Steps:
             param = getattr(module, name)
             if param is not None:
                 values[number] = param.data
-        step = None
+        step: Any = None
         try:
             for step in self.items:
                 result = step.call(*[values[i] for i in step.args])
-                if type(result) is tuple:
-                    for number, y in zip(step.outs, result, strict=True):
-                        values[number] = y
-                    visible = len(step.visible)
-                    step.node.data = result[0] if visible == 1 else list(result[:visible])
-                else:
-                    values[step.outs[0]] = result
-                    step.node.data = result
+                if type(result) is not tuple:
+                    result = (result,)
+                if len(result) != len(step.outs):
+                    raise GraphError(f"updateData gave {len(result)} outputs, its class names {len(step.outs)}")
+                for number, y in zip(step.outs, result, strict=True):
+                    values[number] = y
+                visible = len(step.visible)
+                step.node.data = result[0] if visible == 1 else list(result[:visible])
         except ShapeError as error:
             raise placed(error, step.path, step.label) from None
         except Exception as error:

@@ -1,0 +1,93 @@
+"""Depth costs nothing: everything walks with explicit stacks, so a recursion limit of 200 is plenty."""
+
+import subprocess
+import sys
+import textwrap
+
+
+def runLimited(body):
+    """Run a script with the recursion limit at 200; its output."""
+    head = """
+        import copy, gc, pickle, sys
+        import numpy as np
+        from puregraph.graph import Graph
+        from puregraph.input import Input
+        from puregraph.modules import Add, Identity
+        from puregraph.node import Node
+        sys.setrecursionlimit(200)
+        x = np.ones((2, 2))
+    """
+    script = textwrap.dedent(head) + textwrap.dedent(body)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_a_chain_of_100000_nodes_is_built_run_copied_and_freed():
+    out = runLimited("""
+        first = last = Input(name="x").node()
+        for _ in range(100_000):
+            last = Identity().node(last)
+        net = Graph(first, last)
+        assert net.dataShapeFrom(("N", 2)) == ("N", 2)
+        assert net(x).sum() == 4
+        net.backward(2 * x)
+        assert net.grad.tolist() == [[2, 2], [2, 2]]
+        seen = []
+        Node.traverseForward(first, seen.append)
+        Node.traverseBackward(last, seen.append)
+        assert len(seen) == 200_002
+        repr(net), repr(last), str(net)
+        twin = pickle.loads(pickle.dumps(net))
+        assert len(twin) == 100_001 and twin(x).sum() == 4
+        del twin
+        other = copy.deepcopy(net)
+        assert other(x).sum() == 4
+        del net, other, first, last, seen
+        gc.collect()
+        print("done")
+    """)
+    assert out == "done\n"
+
+
+def test_20000_residual_blocks_are_built_run_and_freed():
+    out = runLimited("""
+        first = last = Input(name="x").node()
+        for _ in range(20_000):
+            last = Add().node(Identity().node(last), last)
+        net = Graph(first, last)
+        net.calcMode("float64")
+        y = net(np.full((1, 1), 0.0))
+        net.backward(np.full((1, 1), 0.0))
+        assert net.grad.shape == (1, 1)
+        del net, first, last
+        gc.collect()
+        print("done")
+    """)
+    assert out == "done\n"
+
+
+def test_a_wide_join_of_5000_branches_costs_linear_time():
+    out = runLimited("""
+        first = Input(name="x").node()
+        net = Graph(first, Add().node(*[Identity().node(first) for _ in range(5_000)]))
+        assert net(x).tolist() == [[5000, 5000], [5000, 5000]]
+        net.backward(x)
+        assert net.grad.tolist() == [[5000, 5000], [5000, 5000]]
+        print("done")
+    """)
+    assert out == "done\n"
+
+
+def test_graphs_nest_50_deep():
+    out = runLimited("""
+        from puregraph.sequential import Sequential
+        net = Identity(name="core")
+        for level in range(50):
+            net = Sequential(net, Identity(), name="level")
+        assert net(x).sum() == 4 and len(net.steps().items) == 51
+        net.backward(x)
+        copy.deepcopy(net)(x)
+        print("done")
+    """)
+    assert out == "done\n"
