@@ -1,10 +1,10 @@
-"""A pointwise expression, written once as text and read as numpy, as CUDA C, as its derivative, and as text again.
+"""A pointwise expression, written once as text and read as numpy, CUDA C, its derivative, and text again.
 
 elu = Formula("where(x > 0, x, alpha * expm1(x))")
-elu(x=x, alpha=1.0)             an array
-elu.derivative("x")             Formula('where(x > 0, 1, alpha * exp(x))')
-elu.cuda()                      the body of a cupy.ElementwiseKernel
-elu.put(x="x + bias")           another formula in place of a name: this is fusion
+elu(x=x, alpha=1.0)           an array
+elu.derivative("x")           Formula('where(x > 0, 1, alpha * exp(x))')
+elu.cuda()                    the body of a cupy.ElementwiseKernel
+elu.put(x="x + bias")         another formula in place of a name: this is fusion
 """
 
 from __future__ import annotations
@@ -15,42 +15,28 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
-from operator import itemgetter
-from typing import Any
-
-import numpy as np
+from typing import Any, Union
 
 from puregraph import special
-from puregraph.errors import DtypeError, FormulaError
-from puregraph.terms import (
-    CONSTANTS,
-    LOGICAL,
-    TABLE,
-    TRUTHS,
-    ZERO,
-    Term,
-    leaf,
-    loose,
-    lower,
-    neat,
-    read,
-    rebuild,
-    shorten,
-    walk,
-)
+from puregraph.errors import FormulaError
+from puregraph.evaluator import Evaluator
+from puregraph.table import CONSTANTS, LOGICAL, TABLE
+from puregraph.terms import ZERO, Term, leaf, loose, lower, neat, read, rebuild, shorten, walk
+
+Part = Union[str, float, "Formula"]
 
 
 class Formula:
-    """A pointwise expression of named arrays, such as ``Formula("maximum(x, 0)")``; what it may contain is in `terms.TABLE`.
+    """A pointwise expression of named arrays; its functions and their derivatives are in `table.TABLE`.
 
-    Formulas are values: equal expressions are equal, and never change. Everything is computed in one float type, the promoted
-    type of the float arguments (float16 in float32, rounded once at the end); other arguments are converted to it.
-    Overflow and the like give inf and nan without warnings, as on a GPU.
+    Formulas are values: equal expressions are equal, and none ever changes. Results have the promoted type of
+    the float arguments (float16 is computed in float32 and rounded once); ints, bools and Python numbers are
+    converted to it. Overflow and the like give inf and nan without warnings, as on a GPU.
     """
 
     term: Term
 
-    def __new__(cls, text: str | float | Formula) -> Formula:
+    def __new__(cls, text: Part) -> Formula:
         return text if isinstance(text, Formula) else _formula(_term(text))
 
     @cached_property
@@ -60,41 +46,46 @@ class Formula:
 
     @cached_property
     def flops(self) -> int:
-        """Operations for one element, once each, as numpy or a fused kernel carries them out."""
+        """Operations for one element, each distinct one once, as numpy or a fused kernel carries them out."""
         return sum(bool(t.args) for t in walk(rebuild(self.term, {}, lower)))
 
     def __call__(self, *, out: Any = None, **arrays: Any) -> Any:
         names = self.names
-        if len(arrays) != len(names) or any(name not in arrays for name in names):
-            raise FormulaError(
-                f"{self} wants values for {', '.join(names)}; got {', '.join(arrays) or 'none'}"
-            )
-        return self.numpy()(*[arrays[name] for name in names], out=out)
+        if arrays.keys() != set(names):
+            raise FormulaError(f"{self} wants {', '.join(names) or 'no arrays'}; got {', '.join(arrays) or 'none'}")
+        return self._numpy(*[arrays[name] for name in names], out=out)
+
+    @cached_property
+    def _numpy(self) -> Callable[..., Any]:
+        return self.numpy()
 
     def numpy(self, names: Iterable[str] | None = None) -> Callable[..., Any]:
-        """A function of arrays in the order of `names`, with an optional `out`.
+        """A function of arrays in the order of `names` (default: `self.names`), with an optional `out`.
 
         A result that is just a variable is that array itself; one without variables is a 0-d number.
         """
-        return _function((self,), self.names if names is None else tuple(names), True)
+        return _function(self, self.names if names is None else tuple(names))
 
     def derivative(self, name: str) -> Formula:
         """The partial derivative by one variable, a Formula again."""
         return self.gradient([name])[name]
 
     def gradient(
-        self, names: Iterable[str] | None = None, seed: str | float | Formula = 1, output: str | None = None
+        self, names: Iterable[str] | None = None, seed: Part = 1, output: str | None = None
     ) -> dict[str, Formula]:
-        """The derivatives by several variables times `seed`, by one sweep back over shared subexpressions.
+        """The derivatives by several variables, times `seed`, in one sweep back over shared subexpressions.
 
-        With `output`, a name, the gradients read the formula's own value from that variable instead of computing it again.
-        Branches are differentiated branch by branch: what a condition discards cannot make the result nan.
-        Raises    FormulaError where a function has no derivative (trigamma)
+        With `output`, a name, they read the formula's own value from that variable, not computing it again.
+        Branches are differentiated one by one: what a condition discards cannot make the result nan.
+
+        Raises    FormulaError where a function has no derivative (trigamma), or `output` is taken
         """
         names = self.names if names is None else tuple(names)
+        if output in self.names:
+            raise FormulaError(f"{self} has a variable {output}; give its value another name")
         return dict(zip(names, _gradient(self, names, Formula(seed), output)))
 
-    def put(self, **parts: str | float | Formula) -> Formula:
+    def put(self, **parts: Part) -> Formula:
         """The formula with variables replaced, all at once, by other formulas, texts or numbers."""
         unknown = [name for name in parts if name not in self.names]
         if unknown:
@@ -104,7 +95,7 @@ class Formula:
         return _formula(rebuild(self.term, {leaf(name): _term(part) for name, part in parts.items()}, neat))
 
     def cuda(self, output: str = "y", T: str = "T") -> str:
-        """The body of a cupy.ElementwiseKernel that assigns `output`; `T` names the C type to compute in (float for float16)."""
+        """The body of a cupy.ElementwiseKernel that assigns `output`; `T` is the C type of all in between."""
         return cudaFrom([self], [output], T)
 
     def preamble(self, T: str = "T") -> str:
@@ -131,9 +122,22 @@ class Formula:
         return Formula, (self._text,)
 
 
-def numpyFrom(formulas: Sequence[Formula], names: Iterable[str]) -> Callable[..., tuple[Any, ...]]:
-    """One function of arrays for several formulas, which share their common subexpressions; `out` is a sequence."""
-    return _function(tuple(formulas), tuple(names), False)
+def numpyFrom(formulas: Sequence[Formula], names: Iterable[str]) -> Evaluator:
+    """One function of arrays for several formulas, sharing what they have in common; `out` is a sequence."""
+    return _evaluator(tuple([f.term for f in formulas]), tuple(names))
+
+
+_evaluator = lru_cache(maxsize=4096)(Evaluator)
+
+
+@lru_cache(maxsize=4096)
+def _function(formula: Formula, names: tuple[str, ...]) -> Callable[..., Any]:
+    evaluator = _evaluator((formula.term,), names)
+
+    def function(*arrays: Any, out: Any = None) -> Any:
+        return evaluator(*arrays, out=out if out is None else (out,))[0]
+
+    return function
 
 
 def cudaFrom(formulas: Sequence[Formula], outputs: Sequence[str], T: str = "T") -> str:
@@ -148,7 +152,7 @@ def cudaFrom(formulas: Sequence[Formula], outputs: Sequence[str], T: str = "T") 
         if t.op == "name":
             return (t.value if T == "T" else f"({T}){t.value}"), ATOM
         text = _c(t).replace("(T)", f"({T})").format(*[text for text, _ in args])
-        return (text if text[0].isalpha() else f"({text})"), ATOM
+        return (text if _c(t)[0].isalpha() else f"({text})"), ATOM
 
     def declare(name: str, t: Term, text: str) -> str:
         return f"const {'bool' if t.op in LOGICAL else T} {name} = {text};"
@@ -156,9 +160,7 @@ def cudaFrom(formulas: Sequence[Formula], outputs: Sequence[str], T: str = "T") 
     def mentions(t: Term) -> list[int]:
         return [_c(t).count(f"{{{i}}}") for i in range(len(t.args))]
 
-    kept = (
-        set(roots) if len(roots) > 1 else set()
-    )  # an output may be an input that a later result still reads
+    kept = set(roots) if len(roots) > 1 else set()  # an output may be an input that a later result reads
     lines, results = _spell(roots, phrase, declare, mentions, taken, kept)
     return "\n".join([*lines, *(f"{output} = {text};" for output, text in zip(outputs, results))])
 
@@ -180,7 +182,7 @@ def _formula(term: Term) -> Formula:
     return self
 
 
-def _term(part: str | float | Formula) -> Term:
+def _term(part: Part) -> Term:
     if isinstance(part, Formula):
         return part.term
     if isinstance(part, str):
@@ -191,15 +193,13 @@ def _term(part: str | float | Formula) -> Term:
     return leaf(value)
 
 
-# ---- the gradient: one sweep back, each term's adjoint being a value that counts only where its guard holds -----------
+# ---- the gradient: one sweep back, in which each adjoint is a value that counts where its guard holds ------
 
 Guard = Term | None  # None: everywhere
 
 
 @lru_cache(maxsize=4096)
-def _gradient(
-    formula: Formula, names: tuple[str, ...], seed: Formula, output: str | None
-) -> tuple[Formula, ...]:
+def _gradient(formula: Formula, names: tuple[str, ...], seed: Formula, output: str | None) -> tuple[Formula, ...]:
     wanted = [leaf(name) for name in names]
     order, leads = walk(formula.term), set(wanted)
     leads.update(t for t in order if any(a in leads for a in t.args))
@@ -242,7 +242,7 @@ def _opposite(p: Term) -> Term:
 
 
 def _merged(parts: list[tuple[Guard, Term]]) -> dict[Guard, Term]:
-    """The sum by guards; what flows through both branches of one condition flows through where(p, ..., ...)."""
+    """The sum by guards; what goes through both branches of one condition becomes where(p, ..., ...)."""
     total: dict[Guard, Term] = {}
     while parts:
         (guard, value), parts = parts[0], parts[1:]
@@ -277,17 +277,15 @@ def _joined(parts: list[tuple[Guard, Term]]) -> tuple[Guard, Term]:
     return guard, _total(total)
 
 
-# ---- writing: text and C, long expressions as several short ones -------------------------------------------------------
+# ---- writing: as text and as C, long expressions in several short ones -------------------------------------
 
 Phrase = tuple[str, int]  # a text, and how tightly it binds
 ATOM = 9
 LEVELS = {"or": 1, "and": 2, "not": 3, **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 4)}
 LEVELS |= {"+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "neg": 7, "pow": 8}
 C_NUMBERS = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
-SHORT, LINE = (
-    60,
-    25,
-)  # operations: a text up to SHORT is one expression; a longer one names what is shared or longer than LINE
+SHORT = 60  # a text of up to so many terms is one expression
+LINE = 25  # in a longer one, what is shared or longer than this gets a name
 
 
 def _c(t: Term) -> str:
@@ -302,7 +300,7 @@ def _spell(
     taken: set[str],
     kept: set[Term],
 ) -> tuple[list[str], list[str]]:
-    """The declarations of what gets a name of its own, because it is kept, mentioned again or long; and the results."""
+    """The declarations of what gets a name, because it is kept, mentioned again or long; and the results."""
     order = walk(*roots)
     count: Counter[Term] = Counter()
     for t in order:

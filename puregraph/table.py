@@ -11,13 +11,11 @@ from puregraph import special
 
 
 class Row(NamedTuple):
-    """What numpy and C call a function, and what the gradient g of its value y gives to its arguments a, b, c."""
+    """What numpy and C call a function, and what its value y passes of a gradient g to arguments a, b, c."""
 
     numpy: Any  # a numpy function; or, for both languages at once, its definition as a formula of a, b, c
     cuda: str | None
-    pulls: tuple[
-        str | None, ...
-    ]  # where(p, ..., 0) is a guard: nothing outside it can spoil the sum, not even 0 * inf
+    pulls: tuple[str | None, ...]  # where(p, ..., 0) is a guard: nothing outside it can spoil the sum, not even 0 * inf
 
 
 def row(numpy: Any, cuda: str | None, *pulls: str | None) -> Row:
@@ -48,7 +46,7 @@ TABLE = {
         "where(b == 0, 0, g * (b * a ** (b - 1)))",
         "where(a == 0 and b >= 0, 0, g * (y * log(a)))",
     ),
-    # as torch: ties share evenly, clip passes at both bounds, and relu, whose derivative at 0 is 0, is its own row
+    # as torch: ties share evenly, clip passes at both bounds; relu is its own row, with derivative 0 at 0
     "maximum": row(
         np.maximum,
         "{0} > {1} || {0} != {0} ? {0} : {1}",

@@ -1,6 +1,6 @@
 """The terms that a Formula is made of, and the ways to build one from others.
 
-Terms are hash-consed: equal subexpressions are one object, so each is computed once, and equality is identity.
+Terms are hash-consed: equal subexpressions are one object, so each is computed once and equality is identity.
 A term is put together from its parts by `term` (as written), `neat` (simplified where that is exact), `loose`
 (also without 0 * a and 0 + a: derivatives) or `lower` (only what numpy and C have).
 """
@@ -24,7 +24,7 @@ from puregraph.table import ALLOWED, CONSTANTS, FUNCTIONS, LOGICAL, TABLE
 
 
 class Term:
-    """An operation on terms; or a leaf, whose `value` is a name or a number. Only `term` and `leaf` make one."""
+    """An operation on terms, or a leaf: a name or number, its `value`. Only `term` and `leaf` make one."""
 
     __slots__ = ("__weakref__", "args", "op", "value")
     op: str
@@ -85,7 +85,7 @@ def rebuild(root: Term, known: dict[Term, Term], build: Build) -> Term:
     return done[root]
 
 
-# ---- reading -------------------------------------------------------------------------------------------------
+# ---- reading -----------------------------------------------------------------------------------------------
 
 SIGNS: dict[type, str] = {ast.USub: "neg", ast.Not: "not", ast.And: "and", ast.Or: "or"}
 SIGNS |= {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "pow"}
@@ -146,11 +146,12 @@ class _Reader(ast.NodeVisitor):
         return self.bound.get(name) or leaf(name)
 
     def visit_Constant(self, node: ast.Constant) -> Term:
-        if type(node.value) not in (int, float):
-            self.refuse(f"{node.value!r} is not a number")
-        if abs(node.value) > 2**1000 and node.value != math.inf:
-            self.refuse("a number is too large")
-        return leaf(node.value)
+        value = node.value
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            self.refuse(f"{value!r} is not a number")
+        if isinstance(value, int) and value > 2**1000:
+            self.refuse("an integer is too large")
+        return leaf(value)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Term:
         operand = self.visit(node.operand)
@@ -185,7 +186,7 @@ class _Reader(ast.NodeVisitor):
         return term(name, *[self.visit(argument) for argument in node.args])
 
 
-# ---- building ------------------------------------------------------------------------------------------------
+# ---- building ----------------------------------------------------------------------------------------------
 
 FOLD: dict[str, Callable[[Any, Any], Any]] = {"<": operator.lt, "<=": operator.le, "==": operator.eq}
 FOLD |= {">": operator.gt, ">=": operator.ge, "!=": operator.ne, "pow": math.pow}
@@ -259,7 +260,12 @@ def loose(op: str, *args: Term) -> Term:
     return neat(op, *args)
 
 
-TRUTHS = {"and": (True, True), "or": (True, True), "not": (True,), "where": (True, False, False)}  # others: none
+TRUTHS = {
+    "and": (True, True),
+    "or": (True, True),
+    "not": (True,),
+    "where": (True, False, False),
+}  # others: none
 
 
 def lower(op: str, *args: Term) -> Term:
