@@ -1,0 +1,10 @@
+"""Costs: Modules that compare a prediction with a target and give one number, the mean over what is compared."""
+
+from puregraph.costs.abs import Abs
+from puregraph.costs.bce import BCE
+from puregraph.costs.crossentropy import CrossEntropy
+from puregraph.costs.mse import MSE
+from puregraph.costs.pointwisecost import PointwiseCost
+from puregraph.costs.smoothl1 import SmoothL1
+
+__all__ = ["BCE", "MSE", "Abs", "CrossEntropy", "PointwiseCost", "SmoothL1"]

@@ -1,0 +1,30 @@
+"""BCE: binary cross-entropy of logits."""
+
+from puregraph.costs.pointwisecost import PointwiseCost
+
+
+class BCE(PointwiseCost):
+    """cost = mean of -(posWeight t ln p + (1 - t) ln(1 - p)), with p = sigmoid(x) of the logits x and t the target
+
+    Both logarithms are computed as softplus, so that nothing overflows or is lost for large logits. Targets are numbers
+    from 0 to 1 of any dtype; `posWeight` above 1 favours recall, below 1 precision.
+
+    Shapes    x and target of one shape -> a number
+    Source    Bishop 2006, Pattern Recognition and Machine Learning, eq. 4.90
+    Raises    ValueError for a negative posWeight; ShapeError for a target of another shape
+    """
+
+    formula = "posWeight * target * softplus(-x) + (1 - target) * softplus(x)"
+
+    def __init__(self, posWeight=1.0, name=None):
+        if not posWeight >= 0:
+            raise ValueError(f"BCE: wanted a posWeight of at least 0, got {posWeight}")
+        super().__init__(name, posWeight=posWeight)
+
+    def sample(self, rng, x, target):
+        return [rng.standard_normal(x), rng.random(target)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(4, 3), (4, 3)]
+        yield cls(posWeight=2.5), [(6, 1), (6, 1)]

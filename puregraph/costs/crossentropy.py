@@ -1,0 +1,115 @@
+"""CrossEntropy: softmax and negative log-likelihood in one, stable for any logits."""
+
+import numpy as np
+
+from puregraph.costs.labels import classIndex
+from puregraph.errors import need, show
+from puregraph.kernels.scatter import gather, putClass, takeClass
+from puregraph.kernels.widen import widen
+from puregraph.module import Module
+from puregraph.param import State
+from puregraph.shape import product
+
+
+class CrossEntropy(Module):
+    """cost = sum_i l_i / sum_i w[label_i],   l_i = -(1 - s) w[label_i] ln p[i, label_i] - s / c sum_k w_k ln p[i, k]
+
+    p = softmax(x) over the c classes, on axis 1; i runs over batch and spatial positions, those labelled `ignoreIndex`
+    left out (None: none is); w are the class `weights`, 1 by default; s is the `smoothing`, which gives that share of
+    each label to all classes alike. Where no position counts, cost and gradient are 0.
+
+    `ignoreIndex` is -1, which stands for "none" everywhere in puregraph; PyTorch's default is -100.
+    float16 is computed in float32. The probabilities are kept, so that the gradient takes no second softmax.
+
+    Shapes    x (n, c, *spatial), labels (n, *spatial) of whole numbers -> a number
+    Source    Bishop 2006, Pattern Recognition and Machine Learning, eq. 4.108; Szegedy et al. 2015, arXiv:1512.00567,
+              section 7 (smoothing)
+    Raises    ShapeError if labels do not fit x, or weights the classes; DataError naming a label that is no class
+    """
+
+    reads = ("weights", "p", "index")
+    hidden = ("p", "index")
+    indices = ("labels",)
+
+    def __init__(self, weights=None, ignoreIndex=-1, smoothing=0.0, name=None):
+        super().__init__(name)
+        if not 0.0 <= smoothing <= 1.0:
+            raise ValueError(f"CrossEntropy: wanted a smoothing from 0 to 1, got {smoothing}")
+        self.ignoreIndex, self.smoothing = ignoreIndex, smoothing
+        self.weights = None if weights is None else State((len(weights),), _Given(weights), np.float64)
+
+    def dataShapeFrom(self, x, labels):
+        need(len(x) >= 2, "(n, classes, ...)", x)
+        wanted = x[:1] + x[2:]
+        need(labels == wanted, f"labels of shape {show(wanted)}", labels, "a label for each position, not one-hot")
+        need(x[1] != 0, "at least one class", x)
+        if self.weights is not None:
+            need(x[1] == self.weights.size, f"{self.weights.size} classes, as many as weights", x)
+        return ()
+
+    def hiddenShapeFrom(self, x, labels):
+        return [(x, None), (labels, np.int64)]
+
+    def updateData(self, x, labels, weights):
+        index = classIndex(labels, x.shape[1], self.ignoreIndex)
+        z = widen(x)
+        z = z - z.max(axis=1, keepdims=True)
+        e = np.exp(z)
+        total = e.sum(axis=1, keepdims=True)
+        log = np.log(total)
+        share, smooth = self.shares(index, weights, z)
+        cost = (share * (log[:, 0] - takeClass(z, index))).sum()
+        if self.smoothing:
+            cost = (1 - self.smoothing) * cost + (smooth * (log - z)).sum()
+        return (cost / norm(share)).astype(x.dtype), (e / total).astype(x.dtype), index
+
+    def updateGrad(self, grad, x, labels, weights, y, p, index):
+        p = widen(p)
+        share, smooth = self.shares(index, weights, p)
+        target = putClass(share, index, x.shape[1])
+        if self.smoothing:
+            target = (1 - self.smoothing) * target + smooth
+        slope = p * target.sum(axis=1, keepdims=True) - target
+        return (slope * (widen(grad) / norm(share))).astype(x.dtype), None, None
+
+    def shares(self, index, weights, like):
+        """w[label] of each position, and s / c w for each of its classes; 0 where the position is ignored."""
+        counts = (index >= 0).astype(like.dtype)
+        each = self.smoothing / like.shape[1] * counts[:, None]
+        if weights is None:
+            return counts, each
+        weights = weights.astype(like.dtype)
+        return gather(weights, index), each * weights.reshape(-1, *(1,) * (like.ndim - 2))
+
+    def flopsFrom(self, x, labels):
+        return 5 * product(x)
+
+    def sample(self, rng, x, labels):
+        chosen = rng.integers(0, x[1], labels)
+        if self.ignoreIndex is not None:
+            chosen = np.where(rng.random(labels) < 0.2, self.ignoreIndex, chosen)
+        return [rng.standard_normal(x), chosen]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(4, 3), (4,)]
+        yield cls(ignoreIndex=None), [(2, 4, 3, 2), (2, 3, 2)]
+        yield cls(weights=(0.5, 2.0, 1.0), ignoreIndex=-100), [(5, 3, 2), (5, 2)]
+        yield cls(smoothing=0.1), [(4, 3), (4,)]
+        yield cls(weights=[1.0, 0.25], ignoreIndex=1, smoothing=0.3), [(6, 2, 2), (6, 2)]
+
+
+class _Given:
+    """Starting values that are given."""
+
+    def __init__(self, values):
+        self.values = tuple(values)
+
+    def __call__(self, rng, shape):
+        return np.array(self.values, np.float64)
+
+
+def norm(share):
+    """What the sum is divided by: the weights of all that counts, and 1 where nothing does."""
+    whole = share.sum()
+    return whole + (whole == 0)

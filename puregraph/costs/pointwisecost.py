@@ -1,0 +1,72 @@
+"""PointwiseCost: a cost whose one formula, of a prediction and its target, is value, gradient and documentation."""
+
+from functools import cache
+
+import numpy as np
+
+from puregraph.errors import need
+from puregraph.formula import Formula
+from puregraph.kernels.widen import widen
+from puregraph.module import Module
+from puregraph.shape import product
+
+NAMES = ("x", "target")
+
+
+class PointwiseCost(Module):
+    """cost = mean of formula(x, target); 0 where there is nothing to take the mean of.
+
+        class MSE(PointwiseCost):
+            formula = "(x - target) ** 2"
+
+    Other names in the formula are the constants given to `super().__init__`; `PointwiseCost(formula="...")` needs
+    no class at all. Targets may be whole numbers or bools; float targets get a gradient too. float16 is computed
+    and summed in float32.
+
+    Shapes    x and target of one shape -> a number; nothing broadcasts
+    Source    the gradient is the formula's derivative, over the number of elements
+    Raises    FormulaError for a formula that cannot be read; ShapeError for a target of another shape
+    """
+
+    reads = NAMES
+    formula = "(x - target) ** 2"
+
+    def __init__(self, name=None, formula=None, **constants):
+        super().__init__(name)
+        self.formula = Formula(formula or type(self).formula).put(**constants)
+        self.formula.numpy(NAMES)  # a name that is neither is an error now
+
+    def dataShapeFrom(self, x, target):
+        need(x == target, x, target, "the target has the shape of x, nothing broadcasts: reshape one")
+        return ()
+
+    def updateData(self, x, target):
+        terms = self.formula.numpy(NAMES)(widen(x), widen(target))
+        return (terms.sum() / max(x.size, 1)).astype(x.dtype)
+
+    def updateGrad(self, grad, x, target, y, needs):
+        share = np.broadcast_to(widen(grad) / max(x.size, 1), x.shape)
+        values = share, widen(x), widen(target)
+        gx, gt = slopes(self.formula)
+        return (
+            gx(*values).astype(x.dtype) if needs[0] else None,
+            gt(*values).astype(target.dtype) if needs[1] else None,
+        )
+
+    def flopsFrom(self, x, target):
+        return (self.formula.flops + 1) * product(x)
+
+    @classmethod
+    def examples(cls):
+        if cls is PointwiseCost:
+            yield cls(formula="log(cosh(scale * (x - target)))", scale=0.5), [(4, 3), (4, 3)]
+        else:
+            yield cls(), [(4, 3), (4, 3)]
+            yield cls(), [(2, 3, 2, 1), (2, 3, 2, 1)]
+
+
+@cache
+def slopes(formula):
+    """For x and target, the function (share, x, target) -> share times the formula's derivative."""
+    gradient = formula.gradient(NAMES, seed="share")
+    return [gradient[name].numpy(("share", *NAMES)) for name in NAMES]

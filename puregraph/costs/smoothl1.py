@@ -1,0 +1,27 @@
+"""SmoothL1: quadratic near the target, linear further away."""
+
+from puregraph.costs.pointwisecost import PointwiseCost
+
+
+class SmoothL1(PointwiseCost):
+    """cost = mean of d^2 / (2 beta) where |d| < beta, else of |d| - beta / 2, with d = x - target
+
+    `beta` is where the two meet; with 0 it is `Abs`.
+
+    Shapes    x and target of one shape -> a number
+    Source    Girshick 2015, arXiv:1504.08083, eq. 3 (beta 1); Huber 1964, Annals of Mathematical Statistics 35
+    Raises    ValueError for a negative beta; ShapeError for a target of another shape
+    """
+
+    formula = "d = x - target; where(abs(d) < beta, 0.5 * d * d / beta, abs(d) - 0.5 * beta)"
+
+    def __init__(self, beta=1.0, name=None):
+        if not beta >= 0:
+            raise ValueError(f"SmoothL1: wanted a beta of at least 0, got {beta}")
+        super().__init__(name, beta=beta)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(4, 3), (4, 3)]
+        yield cls(beta=0.3), [(2, 3, 2), (2, 3, 2)]
+        yield cls(beta=0), [(5,), (5,)]
