@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
-from puregraph.formula import Formula
+import numpy as np
+
+from puregraph.errors import FormulaError
+from puregraph.formula import Formula, numpyFrom
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.module import Inputs, Module
 from puregraph.param import Param, State
 from puregraph.shape import broadcast, product
+
+GRAD, OUTPUT = "_grad", "_y"  # the gradient of the output, and the output itself, in formulas of gradients
 
 
 class Pointwise(Module):
@@ -22,57 +27,64 @@ class Pointwise(Module):
                 super().__init__(name, alpha=alpha)
 
     Names in the formula are the constants given to `super().__init__`, parameters held by the module (an attribute that
-    is a Param), and otherwise inputs, in the order in which they appear. `Pointwise(formula="x * sigmoid(x)")` needs no
-    class at all.
+    is a Param), and otherwise inputs, in the order in which they appear, or of `inputs = ("x", "t")` on the class.
+    `Pointwise(formula="x * sigmoid(x)")` needs no class at all. At kinks the derivative is torch's.
 
     Shapes    any that broadcast -> their broadcast
     Source    the gradient is the formula's derivative, summed back over axes that were broadcast
-    Raises    FormulaError for a formula that cannot be read; ShapeError for shapes that do not broadcast
+    Raises    FormulaError for a formula that cannot be read, or that constants have made independent of an input;
+              ShapeError for shapes that do not broadcast
     """
 
     formula: Any = None
+    inputs: tuple[str, ...] = ()
 
     def __init__(self, name: str | None = None, formula: str | None = None, **constants: float):
         super().__init__(name)
-        self.formula = Formula(formula or type(self).formula).put(**constants)
+        general = Formula(formula or type(self).formula)
+        self.formula = general.put(**constants)
+        lost = [n for n in general.names if n not in constants and n not in self.formula.names]
+        if lost:
+            raise FormulaError(f"{general} with {constants} is {self.formula}, which has no {', '.join(lost)} left")
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """The names of the formula as rules take them: inputs, then parameters."""
+        names = self.inputs or self.formula.names
+        return tuple(sorted(names, key=self.holds))
+
+    def holds(self, name: str) -> bool:
+        return isinstance(vars(self).get(name), (Param, State))
 
     @property
     def inputSpec(self) -> Inputs:
-        own = vars(self)
-        return Inputs(tuple(n for n in self.formula.names if not isinstance(own.get(n), (Param, State))))
+        return Inputs(tuple(n for n in self.order if not self.holds(n)))
 
     @property
     def ruleNames(self) -> tuple[str, ...]:
-        own = vars(self)
-        return tuple(n for n in self.formula.names if isinstance(own.get(n), (Param, State)))
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """The names of the formula as rules take them: inputs, then parameters."""
-        return (*self.inputSpec.names, *self.ruleNames)
+        return tuple(n for n in self.order if self.holds(n))
 
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]
-        names = self.order
-        return tuple(n for n in names if any(n in d.names for d in derivatives(self.formula, names)))
+        used = {n for d in gradients(self.formula, self.order) for n in d.names}
+        return (*(n for n in self.order if n in used), *(self.outputNames if OUTPUT in used else ()))
+
+    @property
+    def views(self) -> bool:  # type: ignore[override]
+        """Whether the formula is an input itself, as `1 * x` is."""
+        return self.formula == Formula(self.order[0])
 
     def dataShapeFrom(self, *shapes: Any) -> Any:
         return broadcast(*shapes, *(p.shape for p in self.ruleParams() if p is not None))
 
     def updateData(self, *arguments: Any, out: Any = None) -> Any:
-        return reading(self.formula, self.order)(*arguments, out=out)
+        return self.formula.numpy(self.order)(*arguments, out=out)
 
     def derivative(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
-        """g * dy/dx for every argument x that needs it."""
-        *arguments, _ = values
-        names = self.order
-        rules = pulls(self.formula, names)
-        return tuple(
-            [
-                unbroadcast(rule(grad, *arguments), x.shape) if wanted else None
-                for rule, x, wanted in zip(rules, arguments, needs, strict=True)
-            ]
-        )
+        """grad * dy/dx for every argument x that needs it."""
+        *arguments, y = values
+        found = iter(pullback(self.formula, self.order, needs)(grad, *arguments, y))
+        return tuple([asGradient(next(found), grad, x.shape) if n else None for x, n in zip(arguments, needs)])
 
     def flopsFrom(self, *shapes: Any) -> Any:
         return self.formula.flops * product(self.dataShapeFrom(*shapes))
@@ -82,22 +94,27 @@ class Pointwise(Module):
         if cls is Pointwise:
             yield cls(formula="x * sigmoid(beta * x)", beta=1.5), [(2, 3)]
             yield cls(formula="a * b + a"), [(2, 3), (3,)]
+            yield cls(formula="exp(-x) * y - floor(x)"), [(2, 1), (2, 3)]
         else:
             yield cls(), [(2, 3)]
 
 
 @cache
-def reading(formula: Formula, names: tuple[str, ...]) -> Any:
-    return formula.numpy(names)
+def gradients(formula: Formula, names: tuple[str, ...]) -> tuple[Formula, ...]:
+    """grad * dy/dx for each name x, written with the output where that spares reading an input."""
+    plain = formula.gradient(names, GRAD)
+    lean = formula.gradient(names, GRAD, OUTPUT)
+    plainReads, leanReads = (len({n for d in each.values() for n in d.names}) for each in (plain, lean))
+    return tuple((lean if leanReads <= plainReads else plain).values())
 
 
 @cache
-def derivatives(formula: Formula, names: tuple[str, ...]) -> tuple[Formula, ...]:
-    return tuple(formula.derivative(n) for n in names)
+def pullback(formula: Formula, names: tuple[str, ...], needs: tuple[bool, ...]) -> Any:
+    """The numpy function (grad, *arguments, y) -> the gradients that are needed, before they are summed back."""
+    wanted = [d for d, needed in zip(gradients(formula, names), needs) if needed]
+    return numpyFrom(wanted, (GRAD, *names, OUTPUT))
 
 
-@cache
-def pulls(formula: Formula, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """For each name, the numpy function (grad, *arguments) -> its gradient, before it is summed back."""
-    grad = Formula("grad_")
-    return tuple((grad * d).numpy(("grad_", *names)) for d in derivatives(formula, names))
+def asGradient(found: Any, grad: Any, shape: Any) -> Any:
+    """What the formula of a gradient gave, in the shape of its argument: a derivative of 0 is a lone number."""
+    return unbroadcast(found, shape) if found.ndim == grad.ndim else np.zeros_like(grad, shape=shape)
