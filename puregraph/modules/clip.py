@@ -1,0 +1,24 @@
+"""Clip: kept within bounds."""
+
+from puregraph.pointwise import Pointwise
+
+
+class Clip(Pointwise):
+    """y = min(max(x, low), high); its derivative is 1 at both bounds. The defaults are ReLU6.
+
+    Shapes    x (any) -> y the same
+    Source    Krizhevsky 2010, Convolutional Deep Belief Networks on CIFAR-10, section 2; PuzzleLib's clip
+    Raises    ValueError if low is above high
+    """
+
+    formula = "clip(x, low, high)"
+
+    def __init__(self, low=0.0, high=6.0, name=None):
+        if not low <= high:
+            raise ValueError(f"Clip: wanted low <= high, got {low} and {high}")
+        super().__init__(name, low=low, high=high)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(low=-0.5, high=0.5), [(2, 3)]

@@ -1,0 +1,40 @@
+"""Flatten: the axes of a sample as one."""
+
+from puregraph.module import Module
+from puregraph.shape import normalAxis, product
+
+
+class Flatten(Module):
+    """y[n, i w + j] = x[n, i, j], w being the length of j: the axes from `start` on as one, in row-major order.
+
+    Shapes    x (n, ...) -> y (n, product of the rest)
+    Source    ONNX operator Flatten; PuzzleLib's Flatten
+    Raises    ShapeError if x has no axis `start`
+    """
+
+    reads = ()
+    views = True
+
+    def __init__(self, start=1, name=None):
+        super().__init__(name)
+        self.start = start
+
+    def dataShapeFrom(self, x):
+        start = normalAxis(self.start, len(x), "start")
+        return (*x[:start], product(x[start:]))
+
+    def updateData(self, x):
+        return x.reshape(self.dataShapeFrom(x.shape))
+
+    def updateGrad(self, grad, x, y):
+        return grad.reshape(x.shape)
+
+    def flopsFrom(self, x):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3, 4)]
+        yield cls(), [(2, 3)]
+        yield cls(start=0), [(2, 3)]
+        yield cls(start=-2), [(2, 3, 4, 5)]

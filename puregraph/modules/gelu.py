@@ -1,0 +1,24 @@
+"""Gelu: the input times the normal distribution function."""
+
+from puregraph.pointwise import Pointwise
+
+
+class Gelu(Pointwise):
+    """y = x P(X <= x) for standard normal X = x/2 erfc(-x / sqrt 2), or its approximation by a tanh.
+
+    `approximate`: y = x/2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), off by less than 0.0005.
+
+    Shapes    x (any) -> y the same
+    Source    Hendrycks, Gimpel 2016, arXiv:1606.08415, section 2
+    """
+
+    formula = "0.5 * x * erfc(-x / sqrt(2))"
+    approximation = "0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)))"
+
+    def __init__(self, approximate=False, name=None):
+        super().__init__(name, self.approximation if approximate else None)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(approximate=True), [(2, 3)]

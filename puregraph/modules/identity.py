@@ -1,0 +1,31 @@
+"""Identity: the input itself."""
+
+from puregraph.module import Module
+
+
+class Identity(Module):
+    """y = x
+
+    Shapes    x (any) -> y the same
+    Source    He, Zhang, Ren, Sun 2016, arXiv:1603.05027, eq. 2: the shortcut
+    """
+
+    reads = ()
+    views = True
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def updateData(self, x):
+        return x
+
+    def updateGrad(self, grad, x, y):
+        return grad
+
+    def flopsFrom(self, x):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(), [()]

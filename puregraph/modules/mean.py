@@ -1,0 +1,53 @@
+"""Mean: over one axis, several, or all."""
+
+import numpy as np
+
+from puregraph.errors import need
+from puregraph.kernels.widen import widened
+from puregraph.module import Module
+from puregraph.modules.sum import reduced
+from puregraph.shape import product
+
+
+class Mean(Module):
+    """y = 1/m sum of x over `axis`, m elements: a number, a tuple, or None for all; `keepdims` leaves length one.
+
+    Shapes    x (any) -> y without the axes, or of length one there
+    Source    the NumPy reference, numpy.mean; Lin, Chen, Yan 2014, arXiv:1312.4400, 3.2: global pooling
+    Raises    ShapeError if x has no such axis, one is named twice, or there is nothing to average
+    """
+
+    reads = ()
+
+    def __init__(self, axis=None, keepdims=False, name=None):
+        super().__init__(name)
+        self.axis = tuple(axis) if isinstance(axis, list) else axis
+        self.keepdims = keepdims
+
+    def dataShapeFrom(self, x):
+        y = reduced(x, self.axis, self.keepdims)
+        need(product(y) == 0 or product(x) != 0, "at least one element to average", x)
+        return y
+
+    def updateData(self, x):
+        return average(x, self.axis, self.keepdims)
+
+    def updateGrad(self, grad, x, y):
+        count = x.size // max(y.size, 1)
+        return np.broadcast_to((grad / count).reshape(reduced(x.shape, self.axis, True)), x.shape).copy()
+
+    def flopsFrom(self, x):
+        return product(x)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(axis=-1), [(2, 3)]
+        yield cls(axis=(2, 3)), [(2, 3, 2, 2)]
+        yield cls(axis=0, keepdims=True), [(2, 3)]
+
+
+@widened
+def average(x, axis, keepdims):
+    """The mean over the axes."""
+    return x.mean(axis=axis, keepdims=keepdims)

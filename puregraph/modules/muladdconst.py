@@ -1,0 +1,24 @@
+"""MulAddConst: scaled and shifted by constants."""
+
+from puregraph.pointwise import Pointwise
+
+
+class MulAddConst(Pointwise):
+    """y = a x + b
+
+    Shapes    x (any) -> y the same
+    Source    PuzzleLib's MulAddConst
+    Raises    FormulaError for a = 0 and b = 0
+    """
+
+    formula = "a * x + b"
+
+    def __init__(self, a=1.0, b=0.0, name=None):
+        super().__init__(name, a=a, b=b)
+
+    @classmethod
+    def examples(cls):
+        yield cls(2.0, -1.0), [(2, 3)]
+        yield cls(a=-0.5), [(2, 3)]
+        yield cls(b=3), [(2, 3)]
+        yield cls(), [(2, 3)]

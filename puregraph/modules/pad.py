@@ -1,0 +1,104 @@
+"""Pad: more elements before and after, along the last axes."""
+
+from numbers import Integral
+
+import numpy as np
+
+from puregraph.errors import need
+from puregraph.kernels.widen import widened
+from puregraph.module import Module
+
+MODES = ("constant", "reflect", "edge")
+
+
+class Pad(Module):
+    """y[before + i] = x[i] along each padded axis; around it `fillValue`, the mirror image, or the nearest element.
+
+    `pad` counts the elements on both sides of every axis after the second, (n, c, ...); or (left, right) of the last
+    axis, (up, down, left, right) of the last two, and so on; or one (before, after) per axis, for the last ones.
+    "reflect" mirrors at the outermost element, which is not repeated; "edge" repeats it.
+
+    Shapes    x (..., d) -> y (..., before + d + after)
+    Source    the NumPy reference, numpy.pad; PuzzleLib's Pad1D and Pad2D
+    Raises    ShapeError if x has too few axes, or one is too short to be mirrored
+    """
+
+    reads = ()
+
+    def __init__(self, pad, mode="constant", fillValue=0.0, name=None):
+        super().__init__(name)
+        if mode not in MODES:
+            raise ValueError(f"mode: wanted one of {', '.join(MODES)}, got {mode!r}")
+        self.pad = pairsOf(pad)
+        self.mode, self.fillValue = mode, fillValue
+
+    def widths(self, rank):
+        """(before, after) of every axis."""
+        if isinstance(self.pad, int):
+            return ((0, 0),) * 2 + ((self.pad, self.pad),) * (rank - 2)
+        return ((0, 0),) * (rank - len(self.pad)) + self.pad
+
+    def dataShapeFrom(self, x):
+        least = 3 if isinstance(self.pad, int) else len(self.pad)
+        need(len(x) >= least, f"at least {least} axes", x, "one number pads all axes after the second")
+        widths = self.widths(len(x))
+        for axis, (size, width) in enumerate(zip(x, widths)):
+            least = 0 if self.mode == "constant" or max(width) == 0 else max(width) + 1 if self.mode == "reflect" else 1
+            need(size >= least, f"at least {least} along axis {axis}, for {self.mode} padding of {width}", x)
+        return tuple(before + size + after for size, (before, after) in zip(x, widths))
+
+    def updateData(self, x):
+        widths = self.widths(x.ndim)
+        if self.mode != "constant":
+            return np.pad(x, widths, mode=self.mode)
+        y = np.full_like(x, self.fillValue, shape=self.dataShapeFrom(x.shape))
+        y[inside(widths, x.shape)] = x
+        return y
+
+    def updateGrad(self, grad, x, y):
+        widths = self.widths(x.ndim)
+        return grad[inside(widths, x.shape)] if self.mode == "constant" else fold(grad, widths, self.mode)
+
+    def flopsFrom(self, x):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls(1), [(1, 2, 3)]
+        yield cls((1, 2), fillValue=1.5), [(2, 3)]
+        yield cls((0, 1, 2, 0)), [(1, 2, 3, 2)]
+        yield cls(((1, 0), (0, 2), (1, 1)), fillValue=-1.0), [(2, 3, 1)]
+        yield cls(2, mode="reflect"), [(1, 2, 4, 3)]
+        yield cls((1, 2), mode="reflect"), [(2, 3)]
+        yield cls((2, 0, 1, 3), mode="edge"), [(2, 2, 1)]
+
+
+def pairsOf(pad):
+    """`pad` as a user gives it: one number, or (before, after) for each of the last axes."""
+    whole = isinstance(pad, Integral)
+    flat = [pad] if whole else [side for part in pad for side in (part if isinstance(part, (tuple, list)) else (part,))]
+    fits = all(isinstance(side, Integral) and side >= 0 for side in flat) and (whole or flat and len(flat) % 2 == 0)
+    need(fits, "a number of elements, or (before, after) for each of the last axes", pad, "Slice cuts elements off")
+    return int(pad) if whole else tuple((int(a), int(b)) for a, b in zip(flat[::2], flat[1::2]))
+
+
+def inside(widths, shape):
+    """The index of x in y."""
+    return tuple(slice(before, before + size) for (before, _), size in zip(widths, shape))
+
+
+@widened
+def fold(grad, widths, mode):
+    """The gradient with what lies outside added to the elements that it was copied from, axis by axis."""
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            lead, end = (slice(None),) * axis, grad.shape[axis] - after
+            left, right = grad[(*lead, slice(0, before))], grad[(*lead, slice(end, None))]
+            grad, last = grad[(*lead, slice(before, end))].copy(), end - before - 1
+            if mode == "edge":
+                grad[(*lead, slice(0, 1))] += left.sum(axis=axis, keepdims=True)
+                grad[(*lead, slice(last, None))] += right.sum(axis=axis, keepdims=True)
+            else:
+                grad[(*lead, slice(1, before + 1))] += np.flip(left, axis)
+                grad[(*lead, slice(last - after, last))] += np.flip(right, axis)
+    return grad

@@ -1,0 +1,72 @@
+"""Split: parts of the input along an axis, one output each."""
+
+from itertools import accumulate
+from numbers import Integral
+
+import numpy as np
+
+from puregraph.errors import need
+from puregraph.module import Module
+from puregraph.shape import normalAxis
+
+
+class Split(Module):
+    """y_0, y_1, ... = x cut along `axis`, which may count from the end.
+
+    `sections` are the sizes of the parts, or one number: how many parts of equal size.
+
+    Shapes    x (..., n0 + n1 + ..., ...) -> yi (..., ni, ...)
+    Source    ONNX operator Split; PuzzleLib's Split
+    Raises    ShapeError if the sizes do not add up to the axis, or it has no such number of equal parts
+    """
+
+    reads = ()
+
+    def __init__(self, axis, sections, name=None):
+        super().__init__(name)
+        given = sections if isinstance(sections, (tuple, list)) else (sections,)
+        whole = all(isinstance(size, Integral) and not isinstance(size, bool) and size >= 1 for size in given)
+        need(given and whole, "sections of at least 1, or one number of equal parts", sections)
+        self.axis = axis
+        self.sections = tuple(given) if given is sections else sections
+        self.count = len(given) if given is sections else sections
+
+    @property
+    def outputNames(self):
+        return tuple(map(str, range(self.count)))
+
+    def sizes(self, size):
+        """The sizes of the parts of an axis."""
+        if isinstance(self.sections, tuple):
+            wanted = f"an axis {self.axis} of {sum(self.sections)}, the sum of the sections {self.sections}"
+            need(size == sum(self.sections), wanted, size)
+            return self.sections
+        need(size % self.count == 0, f"an axis {self.axis} that is a multiple of {self.count}", size)
+        return (size // self.count,) * self.count
+
+    def dataShapeFrom(self, x):
+        axis = normalAxis(self.axis, len(x))
+        shapes = [(*x[:axis], size, *x[axis + 1 :]) for size in self.sizes(x[axis])]
+        return shapes if self.count > 1 else shapes[0]
+
+    def updateData(self, x):
+        axis = normalAxis(self.axis, x.ndim)
+        ends = list(accumulate(self.sizes(x.shape[axis])))
+        lead = (slice(None),) * axis
+        return tuple([x[(*lead, slice(*part))] for part in zip([0, *ends], ends)])
+
+    def updateGrad(self, grad, x, *ys):
+        grads = grad if self.count > 1 else [grad]
+        known = next(g for g in grads if g is not None)
+        parts = [np.zeros_like(known, shape=y.shape) if g is None else g for g, y in zip(grads, ys)]
+        return np.concatenate(parts, axis=self.axis)
+
+    def flopsFrom(self, x):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls(axis=1, sections=(2, 1, 3)), [(2, 6)]
+        yield cls(axis=-1, sections=2), [(2, 3, 4)]
+        yield cls(axis=0, sections=[3]), [(3, 2)]
+        yield cls(axis=0, sections=1), [(3, 2)]

@@ -1,0 +1,58 @@
+"""Sum: over one axis, several, or all."""
+
+import numpy as np
+
+from puregraph.errors import need
+from puregraph.kernels.widen import widened
+from puregraph.module import Module
+from puregraph.shape import normalAxis, product
+
+
+class Sum(Module):
+    """y = sum of x over `axis`: a number, a tuple, or None for all axes; `keepdims` leaves them with length one.
+
+    Shapes    x (any) -> y without the axes, or of length one there
+    Source    the NumPy reference, numpy.sum; PuzzleLib's Sum
+    Raises    ShapeError if x has no such axis, or one is named twice
+    """
+
+    reads = ()
+
+    def __init__(self, axis=None, keepdims=False, name=None):
+        super().__init__(name)
+        self.axis = tuple(axis) if isinstance(axis, list) else axis
+        self.keepdims = keepdims
+
+    def dataShapeFrom(self, x):
+        return reduced(x, self.axis, self.keepdims)
+
+    def updateData(self, x):
+        return total(x, self.axis, self.keepdims)
+
+    def updateGrad(self, grad, x, y):
+        return np.broadcast_to(grad.reshape(reduced(x.shape, self.axis, True)), x.shape).copy()
+
+    def flopsFrom(self, x):
+        return product(x)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(axis=1), [(2, 3)]
+        yield cls(axis=(0, -1), keepdims=True), [(2, 3, 4)]
+        yield cls(keepdims=True), [(2, 3)]
+        yield cls(axis=()), [(2, 3)]
+
+
+@widened
+def total(x, axis, keepdims):
+    """The sum over the axes."""
+    return x.sum(axis=axis, keepdims=keepdims)
+
+
+def reduced(shape, axis, keepdims):
+    """The shape without the axes, or of length one there."""
+    given = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = [normalAxis(a, len(shape)) for a in given]
+    need(len(set(axes)) == len(axes), "every axis at most once", axis)
+    return tuple(1 if i in axes else size for i, size in enumerate(shape) if keepdims or i not in axes)

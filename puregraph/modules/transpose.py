@@ -1,0 +1,47 @@
+"""Transpose: the axes in another order."""
+
+from puregraph.errors import need
+from puregraph.module import Module
+from puregraph.shape import normalAxis
+
+
+class Transpose(Module):
+    """y[i_axes[0], i_axes[1], ...] = x[i_0, i_1, ...]: axis k of y is axis `axes[k]` of x; without `axes`, reversed.
+
+    Shapes    x (d_0, d_1, ...) -> y (d_axes[0], d_axes[1], ...)
+    Source    ONNX operator Transpose; PuzzleLib's Transpose
+    Raises    ShapeError if `axes` does not name each axis of x once
+    """
+
+    reads = ()
+    views = True
+
+    def __init__(self, axes=None, name=None):
+        super().__init__(name)
+        self.axes = None if axes is None else tuple(normalAxis(axis, len(axes)) for axis in axes)
+        need(axes is None or len(set(self.axes)) == len(axes), "every axis once", tuple(axes or ()))
+
+    def order(self, rank):
+        """The axis of x that each axis of y is."""
+        return tuple(reversed(range(rank))) if self.axes is None else self.axes
+
+    def dataShapeFrom(self, x):
+        axes = self.order(len(x))
+        need(len(axes) == len(x), f"{len(axes)} axes", x, f"the axes are {axes}")
+        return tuple(x[axis] for axis in axes)
+
+    def updateData(self, x):
+        return x.transpose(self.order(x.ndim))
+
+    def updateGrad(self, grad, x, y):
+        axes = self.order(x.ndim)
+        return grad.transpose(sorted(range(len(axes)), key=axes.__getitem__))
+
+    def flopsFrom(self, x):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3, 4)]
+        yield cls((0, 2, 3, 1)), [(2, 3, 4, 5)]
+        yield cls((-1, 0, 1)), [(2, 3, 4)]
