@@ -1,15 +1,33 @@
 """Everything a network is built from: one file, one class, exported here."""
 
 from puregraph.modules.add import Add
+from puregraph.modules.avgpool1d import AvgPool1D
+from puregraph.modules.avgpool2d import AvgPool2D
+from puregraph.modules.avgpoolnd import AvgPoolNd
+from puregraph.modules.batchnorm import BatchNorm
 from puregraph.modules.clip import Clip
 from puregraph.modules.concat import Concat
+from puregraph.modules.conv1d import Conv1D
+from puregraph.modules.conv2d import Conv2D
+from puregraph.modules.conv3d import Conv3D
+from puregraph.modules.convnd import ConvNd
+from puregraph.modules.deconv2d import Deconv2D
+from puregraph.modules.deconvnd import DeconvNd
 from puregraph.modules.div import Div
+from puregraph.modules.dropout import Dropout
 from puregraph.modules.elu import Elu
+from puregraph.modules.embedder import Embedder
 from puregraph.modules.flatten import Flatten
 from puregraph.modules.gelu import Gelu
+from puregraph.modules.globalavgpool import GlobalAvgPool
 from puregraph.modules.identity import Identity
+from puregraph.modules.layernorm import LayerNorm
 from puregraph.modules.leakyrelu import LeakyRelu
 from puregraph.modules.linear import Linear
+from puregraph.modules.matmul import MatMul
+from puregraph.modules.maxpool1d import MaxPool1D
+from puregraph.modules.maxpool2d import MaxPool2D
+from puregraph.modules.maxpoolnd import MaxPoolNd
 from puregraph.modules.mean import Mean
 from puregraph.modules.mul import Mul
 from puregraph.modules.muladdconst import MulAddConst
@@ -19,6 +37,7 @@ from puregraph.modules.relu import Relu
 from puregraph.modules.reshape import Reshape
 from puregraph.modules.sigmoid import Sigmoid
 from puregraph.modules.slice import Slice
+from puregraph.modules.softmax import SoftMax
 from puregraph.modules.softplus import SoftPlus
 from puregraph.modules.split import Split
 from puregraph.modules.sub import Sub
@@ -29,15 +48,33 @@ from puregraph.modules.transpose import Transpose
 
 __all__ = [
     "Add",
+    "AvgPool1D",
+    "AvgPool2D",
+    "AvgPoolNd",
+    "BatchNorm",
     "Clip",
     "Concat",
+    "Conv1D",
+    "Conv2D",
+    "Conv3D",
+    "ConvNd",
+    "Deconv2D",
+    "DeconvNd",
     "Div",
+    "Dropout",
     "Elu",
+    "Embedder",
     "Flatten",
     "Gelu",
+    "GlobalAvgPool",
     "Identity",
+    "LayerNorm",
     "LeakyRelu",
     "Linear",
+    "MatMul",
+    "MaxPool1D",
+    "MaxPool2D",
+    "MaxPoolNd",
     "Mean",
     "Mul",
     "MulAddConst",
@@ -47,6 +84,7 @@ __all__ = [
     "Reshape",
     "Sigmoid",
     "Slice",
+    "SoftMax",
     "SoftPlus",
     "Split",
     "Sub",

@@ -1,0 +1,24 @@
+"""AvgPool2D: the mean over patches of images."""
+
+from puregraph.modules.avgpoolnd import AvgPoolNd
+
+
+class AvgPool2D(AvgPoolNd):
+    """y[n, c, a] = mean over t of x[n, c, a stride + t - before]
+
+    a and t being pairs (height, width). Padding counts as zeros with includePad, and not at all without. The stride is
+    the size unless given. Options are a number or a pair; `pad`, each side below the size, also
+    ((top, bottom), (left, right)).
+
+    Shapes    x (n, c, h, w) -> y (n, c, *count), count = (length + before + after - size) // stride + 1
+    Source    LeCun, Bottou, Bengio, Haffner 1998, Gradient-Based Learning Applied to Document Recognition, section II
+    Raises    ShapeError if x has another rank, or is too small for one window; if a side of pad is not below the size
+    """
+
+    rank = 2
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3, 4, 5)]
+        yield cls((3, 2), stride=(1, 2), pad=(1, 0)), [(2, 2, 4, 6)]
+        yield cls(3, stride=2, pad=((2, 1), (0, 1)), includePad=False), [(1, 2, 5, 5)]

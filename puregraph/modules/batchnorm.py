@@ -1,0 +1,94 @@
+"""BatchNorm: normalisation of each map by its statistics over the batch."""
+
+import numpy as np
+
+from puregraph.errors import need
+from puregraph.kernels.reduce import moments
+from puregraph.kernels.widen import widen
+from puregraph.module import Module
+from puregraph.modules.windows import overMaps, perMap
+from puregraph.param import Param, State
+from puregraph.shape import product
+
+
+class BatchNorm(Module):
+    """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon), for each map
+
+    In trainMode m and v are the mean and the variance of the map over samples and places, and the running ones follow:
+
+        count += 1, mean += r (m - mean), var += r (v k / (k - 1) - var), k values a map,
+
+    r being `momentum`, or 1 / count where momentum is None: then they are plain averages. In evalMode m and v are the
+    running ones. m and f are the hidden outputs `center` and `factor`. Statistics are in float32 or better.
+
+    Shapes    x (n, maps, *spatial), any number of spatial axes or none; the others (maps,), count () -> y as x
+    Source    Ioffe and Szegedy 2015, arXiv:1502.03167, algorithms 1 and 2; the gradient is in section 3
+    Raises    ShapeError if the second axis of x does not hold the maps, or in trainMode a map has fewer than two values
+    """
+
+    reads = ("x", "scale", "center", "factor")
+    hidden = ("center", "factor")
+
+    def __init__(self, maps, epsilon=1e-5, momentum=0.1, affine=True, name=None):
+        super().__init__(name)
+        self.maps, self.epsilon, self.momentum = maps, epsilon, momentum
+        self.scale = Param((maps,), "ones") if affine else None
+        self.bias = Param((maps,)) if affine else None
+        self.mean = State((maps,))
+        self.var = State((maps,), "ones")
+        self.count = State((), dtype=np.int64)
+
+    def dataShapeFrom(self, x):
+        need(len(x) >= 2 and x[1] == self.maps, f"(n, {self.maps}, *spatial)", x)
+        values = product((x[0], *x[2:]))
+        hint = "give a larger batch, leave out a last batch of one, or use evalMode()"
+        need(not self.train or values >= 2, "at least two values of each map in trainMode", x, hint)
+        return x
+
+    def hiddenShapeFrom(self, x):
+        return [((self.maps,), self.mean.dtype)] * 2
+
+    def updateData(self, x, scale, bias, mean, var, count):
+        if self.train:
+            self.dataShapeFrom(x.shape)
+            center, variance = (m.astype(mean.dtype, copy=False) for m in moments(x, overMaps(x)))
+            self.follow(center, variance, x.size // self.maps, mean, var, count)
+        else:
+            center, variance = mean.copy(), var
+        factor = 1 / np.sqrt(variance + self.epsilon)
+        y = x - perMap(center, x)
+        y *= perMap(factor if scale is None else factor * scale, x)
+        if bias is not None:
+            y += perMap(bias, x)
+        return y.astype(x.dtype, copy=False), center, factor
+
+    def follow(self, center, variance, values, mean, var, count):
+        """Move the running statistics towards those of a batch."""
+        count += 1
+        rate = 1 / count if self.momentum is None else self.momentum
+        mean += rate * (center - mean)
+        var += rate * (variance * (values / (values - 1)) - var)
+
+    def updateGrad(self, grad, x, scale, bias, mean, var, count, y, center, factor, needs):
+        g, axes = widen(grad), overMaps(grad)
+        z = (x - perMap(center, x)) * perMap(factor, x)
+        gscale, gbias = (g * z).sum(axis=axes), g.sum(axis=axes)
+        gx = None
+        if needs[0]:
+            if self.train:
+                k = x.size // self.maps
+                g = g - perMap(gbias / k, x) - z * perMap(gscale / k, x)
+            gx = (g * perMap(factor if scale is None else factor * scale, x)).astype(x.dtype, copy=False)
+        gscale, gbias = (g.astype(x.dtype, copy=False) if scale is not None else None for g in (gscale, gbias))
+        return gx, gscale, gbias, None, None, None
+
+    def flopsFrom(self, x):
+        return 4 * product(x)
+
+    @classmethod
+    def examples(cls):
+        yield cls(3), [(4, 3)]
+        yield cls(2, epsilon=1e-3, momentum=0.3), [(2, 2, 5)]
+        yield cls(3), [(2, 3, 3, 2)]
+        yield cls(2, affine=False), [(2, 2, 2, 1, 3)]
+        yield cls(2, momentum=None), [(3, 2, 2)]

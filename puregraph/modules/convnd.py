@@ -1,0 +1,104 @@
+"""ConvNd: convolution over any number of axes; Conv1D, Conv2D and Conv3D fix the number."""
+
+from math import prod
+
+import numpy as np
+
+from puregraph import initial
+from puregraph.errors import need
+from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
+from puregraph.kernels.reduce import total
+from puregraph.module import Module
+from puregraph.modules.windows import (
+    isWhole,
+    needRank,
+    overMaps,
+    perAxis,
+    perMap,
+    sides,
+    windowShape,
+    windowSize,
+)
+from puregraph.param import Param
+from puregraph.shape import product
+
+
+class ConvNd(Module):
+    """y[n, o, a] = b[o] + sum over c, t of W[o, c, t] x[n, g c, a stride + t dilation - before]
+
+    g c being the maps of the group that o belongs to, a and t having one entry per spatial axis, and x zero outside.
+    The number of axes is that of `size`. `pad` is a number, one per axis, a pair (before, after) per axis, or "same"
+    (stride 1 only), which leaves every length as it is and puts an odd zero after.
+
+    Shapes    x (n, inmaps, *spatial), W (outmaps, inmaps / groups, *size), b (outmaps,) -> y (n, outmaps, *count),
+              count = (length + before + after - dilation (size - 1) - 1) // stride + 1
+    Source    Dumoulin and Visin 2016, arXiv:1603.07285, relationship 6; dilation: Yu and Koltun 2016,
+              arXiv:1511.07122, eq. 2; groups: Krizhevsky, Sutskever, Hinton 2012, section 3.2
+    Raises    ShapeError if x has another rank or number of maps, or is too small for one window; if groups do not
+              divide the maps
+    """
+
+    rank = None
+    reads = ("x", "W")
+
+    def __init__(
+        self,
+        inmaps,
+        outmaps,
+        size,
+        stride=1,
+        pad=0,
+        dilation=1,
+        useBias=True,
+        initscheme=None,
+        wscale=1.0,
+        groups=1,
+        name=None,
+    ):
+        super().__init__(name)
+        checkMaps(inmaps, outmaps, groups)
+        self.size = windowSize(size, self.rank, type(self).__name__)
+        self.stride = perAxis(stride, len(self.size), "stride")
+        self.dilation = perAxis(dilation, len(self.size), "dilation")
+        self.pad = sides(pad, self.size, self.stride, self.dilation)
+        self.inmaps, self.outmaps, self.groups = inmaps, outmaps, groups
+        fans = [maps // groups * prod(self.size) for maps in (inmaps, outmaps)]
+        self.W = Param((outmaps, inmaps // groups, *self.size), initial.weights(initscheme, *fans, wscale))
+        self.b = Param((outmaps,)) if useBias else None
+
+    def dataShapeFrom(self, x):
+        needRank(x, len(self.size), self.inmaps)
+        return (x[0], self.outmaps, *windowShape(x, self.size, self.stride, self.pad, self.dilation))
+
+    def updateData(self, x, W, b):
+        y = convolve(x, W, self.stride, self.pad, self.dilation, self.groups)
+        return y if b is None else np.add(y, perMap(b, y), out=y)
+
+    def updateGrad(self, grad, x, W, b, y, needs):
+        lay = self.stride, self.pad, self.dilation, self.groups
+        return (
+            convolveData(grad, W, x.shape, *lay) if needs[0] else None,
+            convolveWeight(grad, x, self.size, *lay) if needs[1] else None,
+            total(grad, overMaps(grad)) if needs[2] else None,
+        )
+
+    def flopsFrom(self, x):
+        terms = self.inmaps // self.groups * prod(self.size)
+        return (2 * terms + (self.b is not None)) * product(self.dataShapeFrom(x))
+
+    @classmethod
+    def examples(cls):
+        yield cls(2, 3, size=(2, 1, 2, 2)), [(2, 2, 3, 2, 3, 2)]
+        yield cls(4, 2, size=(3, 2), stride=(2, 1), pad=((2, 0), (1, 2)), dilation=(1, 2), groups=2), [(2, 4, 5, 4)]
+        yield cls(1, 2, size=(3,), pad="same", useBias=False), [(1, 1, 4)]
+
+
+def checkMaps(inmaps, outmaps, groups):
+    """Maps in and out are whole numbers, which the groups divide.
+
+    Raises    ShapeError otherwise
+    """
+    for what, number in (("inmaps", inmaps), ("outmaps", outmaps), ("groups", groups)):
+        need(isWhole(number, 1), f"{what} as a whole number of at least 1", repr(number))
+    hint = f"groups={groups} must divide both"
+    need(inmaps % groups == outmaps % groups == 0, f"inmaps and outmaps in {groups} groups", (inmaps, outmaps), hint)

@@ -1,0 +1,101 @@
+"""DeconvNd: transposed convolution over any number of axes; Deconv2D fixes the number."""
+
+from math import prod
+
+import numpy as np
+
+from puregraph import initial
+from puregraph.errors import need
+from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
+from puregraph.kernels.reduce import total
+from puregraph.module import Module
+from puregraph.modules.convnd import checkMaps
+from puregraph.modules.windows import axesNames, needRank, overMaps, perAxis, perMap, sides, windowSize
+from puregraph.param import Param
+from puregraph.shape import product, transposed
+
+
+class DeconvNd(Module):
+    """y[n, o, h] = b[o] + sum over c, t, a with h = a stride + t dilation - before of W[c, o, t] x[n, c, a]
+
+    The adjoint, in its input, of the convolution with the same weight and options, which maps y's shape to x's. With a
+    stride, several lengths of y go to the same of x: `postpad`, below the stride, says how far y is longer than the
+    shortest. The number of axes is that of `size`; `pad` is what that convolution pads, and here is cut off.
+
+    Shapes    x (n, inmaps, *spatial), W (inmaps, outmaps / groups, *size), b (outmaps,) -> y (n, outmaps, *lengths),
+              lengths = (length - 1) stride + dilation (size - 1) + 1 - before - after + postpad
+    Source    Zeiler et al. 2010, Deconvolutional Networks; Dumoulin and Visin 2016, arXiv:1603.07285, relationship 14
+    Raises    ShapeError if x has another rank or number of maps, or nothing is left of y; if groups do not divide the
+              maps, or postpad is not below the stride
+    """
+
+    rank = None
+    reads = ("x", "W")
+
+    def __init__(
+        self,
+        inmaps,
+        outmaps,
+        size,
+        stride=1,
+        pad=0,
+        dilation=1,
+        postpad=0,
+        useBias=True,
+        initscheme=None,
+        wscale=1.0,
+        groups=1,
+        name=None,
+    ):
+        super().__init__(name)
+        checkMaps(inmaps, outmaps, groups)
+        self.size = windowSize(size, self.rank, type(self).__name__)
+        self.stride = perAxis(stride, len(self.size), "stride")
+        self.dilation = perAxis(dilation, len(self.size), "dilation")
+        self.postpad = perAxis(postpad, len(self.size), "postpad", least=0)
+        self.pad = sides(pad, self.size, self.stride, self.dilation)
+        below = all(p < s for p, s in zip(self.postpad, self.stride))
+        need(below, f"postpad below the stride {self.stride}", self.postpad, "lower pad makes y longer too")
+        self.inmaps, self.outmaps, self.groups = inmaps, outmaps, groups
+        fans = [maps // groups * prod(self.size) for maps in (inmaps, outmaps)]
+        self.W = Param((inmaps, outmaps // groups, *self.size), initial.weights(initscheme, *fans, wscale))
+        self.b = Param((outmaps,)) if useBias else None
+
+    @property
+    def layout(self):
+        """The options that the convolution kernels take."""
+        return self.stride, self.pad, self.dilation, self.groups
+
+    def dataShapeFrom(self, x):
+        spatial = needRank(x, len(self.size), self.inmaps)
+        names = axesNames(len(self.size))
+        lengths = []
+        for name, length, *window in zip(names, spatial, self.size, self.stride, self.pad, self.dilation, self.postpad):
+            k, s, both, d, post = window
+            need(length >= 1, f"a {name} of at least 1", x)
+            least = max(1, -((d * (k - 1) + post - sum(both)) // s) + 1)
+            need(length >= least, f"a {name} of at least {least}", x, "the padding takes all of y: use less of it")
+            lengths.append(transposed(length, k, s, sum(both), d, post))
+        return (x[0], self.outmaps, *lengths)
+
+    def updateData(self, x, W, b):
+        y = convolveData(x, W, self.dataShapeFrom(x.shape), *self.layout)
+        return y if b is None else np.add(y, perMap(b, y), out=y)
+
+    def updateGrad(self, grad, x, W, b, y, needs):
+        return (
+            convolve(grad, W, *self.layout) if needs[0] else None,
+            convolveWeight(x, grad, self.size, *self.layout) if needs[1] else None,
+            total(grad, overMaps(grad)) if needs[2] else None,
+        )
+
+    def flopsFrom(self, x):
+        terms = self.outmaps // self.groups * prod(self.size)
+        bias = 0 if self.b is None else product(self.dataShapeFrom(x))
+        return 2 * terms * product(x) + bias
+
+    @classmethod
+    def examples(cls):
+        yield cls(2, 3, size=(3,), stride=2, postpad=1), [(2, 2, 3)]
+        yield cls(2, 4, size=(2, 1, 3), stride=(1, 2, 2), pad=((1, 0), (0, 0), (1, 2)), groups=2), [(1, 2, 3, 2, 3)]
+        yield cls(1, 2, size=(3, 2), pad="same", useBias=False), [(1, 1, 3, 2)]

@@ -1,0 +1,62 @@
+"""Dropout: each value is left out at random in training."""
+
+import numpy as np
+
+from puregraph.kernels.random import uniform
+from puregraph.module import Module
+from puregraph.param import State
+
+
+class Dropout(Module):
+    """y = x mask / (1 - p), mask = u >= p, u uniform in [0, 1) for each value; in evalMode y is x itself
+
+    The numbers are a function of two States: `key`, drawn once from the seed, names the stream, and `count` goes up
+    with each call in trainMode; whoever restores both goes on with the very same masks. A mask does not depend on the
+    dtype computed in. The mask, a hidden output of one byte a value, is in evalMode a single True seen from everywhere.
+
+    Shapes    x (any), mask as x, key (), count () -> y as x
+    Source    Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov 2014, Dropout, JMLR 15, section 10
+    Raises    ValueError unless 0 <= p < 1
+    """
+
+    reads = ("mask",)
+    hidden = ("mask",)
+
+    def __init__(self, p=0.5, name=None):
+        super().__init__(name)
+        if not 0 <= p < 1:
+            raise ValueError(f"Dropout: wanted a probability p with 0 <= p < 1, got {p!r}; p is the part left out")
+        self.p = p
+        self.key = State((), drawKey, np.uint64)
+        self.count = State((), dtype=np.int64)
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def hiddenShapeFrom(self, x):
+        return [(x, bool)]
+
+    def updateData(self, x, key, count):
+        if not self.train:
+            return x, np.broadcast_to(np.ones_like(x, dtype=bool, shape=()), x.shape)
+        mask = uniform(x.shape, key, count) >= self.p
+        count += 1
+        return self.drop(x, mask), mask
+
+    def updateGrad(self, grad, x, key, count, y, mask):
+        return self.drop(grad, mask) if self.train else grad, None, None
+
+    def drop(self, x, mask):
+        """The values of x that the mask keeps, enlarged so that their expectation is x."""
+        return np.where(mask, x * (1 / (1 - self.p)), 0)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(4, 5)]
+        yield cls(0.2), [(2, 3, 4)]
+        yield cls(p=0), [(3, 2)]
+
+
+def drawKey(rng, shape):
+    """A key for a stream of random numbers."""
+    return rng.integers(0, 2**64, shape, dtype=np.uint64)

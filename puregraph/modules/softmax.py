@@ -1,0 +1,49 @@
+"""SoftMax: scores as probabilities."""
+
+from puregraph.errors import need
+from puregraph.kernels.reduce import softmax
+from puregraph.kernels.widen import widened
+from puregraph.module import Module
+from puregraph.shape import normalAxis, product
+
+
+class SoftMax(Module):
+    """y = exp(x - max x) / sum exp(x - max x), maximum and sum along the axis
+
+    Shapes    x (any with that axis) -> y as x
+    Source    Bridle 1990, Probabilistic Interpretation of Feedforward Classification Network Outputs, eq. 7
+    Raises    ShapeError if x does not have the axis, or it has length 0
+    """
+
+    reads = ("y",)
+
+    def __init__(self, axis=1, name=None):
+        super().__init__(name)
+        self.axis = axis
+
+    def dataShapeFrom(self, x):
+        axis = normalAxis(self.axis, len(x))
+        need(x[axis] >= 1, f"at least one score along axis {self.axis}", x)
+        return x
+
+    def updateData(self, x):
+        return softmax(x, self.axis)
+
+    def updateGrad(self, grad, x, y):
+        return pull(grad, y, self.axis)
+
+    def flopsFrom(self, x):
+        return 4 * product(x)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 4)]
+        yield cls(), [(2, 3, 2, 2)]
+        yield cls(axis=-1), [(2, 3, 4)]
+        yield cls(axis=0), [(5,)]
+
+
+@widened
+def pull(grad, y, axis):
+    """y (g - sum g y): the transposed Jacobian diag(y) - y y' times the gradient."""
+    return y * (grad - (grad * y).sum(axis=axis, keepdims=True))

@@ -1,0 +1,113 @@
+"""Windows as modules take them: options given once or for each axis, and the shape that a window leaves."""
+
+from numbers import Integral
+
+from puregraph.errors import need
+from puregraph.shape import window
+
+AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+
+
+def axesNames(rank):
+    """What people call the spatial axes of this rank."""
+    return AXES.get(rank) or tuple(f"size{i + 1}" for i in range(rank))
+
+
+def windowSize(size, rank, label):
+    """The size for each axis; the rank may be None, and is then the number of sizes."""
+    several = isinstance(size, (tuple, list))
+    need(rank or several, f"the size of {label} for each axis, such as (3, 3)", size)
+    return perAxis(size, rank or len(size), "size")
+
+
+def perAxis(value, rank, what, least=1):
+    """One whole number for each axis: 3 is (3, 3).
+
+    Raises    ShapeError if there is another number of them, or one is below `least`
+    """
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
+    need(
+        len(values) == rank > 0 and all(isWhole(v, least) for v in values),
+        f"{what} as a whole number of at least {least}, or a tuple of {rank} of them",
+        value,
+    )
+    return tuple(map(int, values))
+
+
+def sides(pad, size, stride, dilation):
+    """(before, after) for each axis: 1 is ((1, 1), (1, 1)), and (1, 2) is ((1, 1), (2, 2)).
+
+    "same" leaves every length as it is: dilation (size - 1) zeros in all, an odd one more after than before.
+
+    Raises    ShapeError for any other form, for a negative side, and for "same" with a stride
+    """
+    if isinstance(pad, str) and pad == "same":
+        need(all(s == 1 for s in stride), 'stride 1 where pad is "same"', stride, "give pad in numbers")
+        whole = [d * (k - 1) for k, d in zip(size, dilation)]
+        return tuple((both // 2, both - both // 2) for both in whole)
+    each = tuple(pad) if isinstance(pad, (tuple, list)) else (pad,) * len(size)
+    pairs = tuple(tuple(p) if isinstance(p, (tuple, list)) else (p, p) for p in each)
+    need(
+        len(pairs) == len(size) and all(len(p) == 2 and all(isWhole(side, 0) for side in p) for p in pairs),
+        f'pad as a whole number of at least 0, a tuple of {len(size)} of them or of pairs (before, after), or "same"',
+        repr(pad),
+        "for one axis with two sides write ((before, after),)" if len(size) == 1 else "",
+    )
+    return tuple((int(before), int(after)) for before, after in pairs)
+
+
+def poolSides(pad, size, stride):
+    """(before, after) for each axis of a pooling window, of which a part always lies on the map.
+
+    Raises    ShapeError where a window could lie on nothing but padding
+    """
+    pairs = sides(pad, size, stride, (1,) * len(size))
+    inside = all(max(pair) < k for pair, k in zip(pairs, size))
+    need(inside, f"every side of pad below the size {size}", pad, "a window of nothing but padding has no value")
+    return pairs
+
+
+def isWhole(value, least):
+    """Whether this is a whole number of at least `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
+
+
+def needRank(x, rank, maps="c"):
+    """The spatial sizes of a batch of maps of shape (n, maps, *spatial).
+
+    Raises    ShapeError if the rank is another one, or the second axis does not hold the maps
+    """
+    hint = ""
+    if len(x) == rank + 1:
+        hint = "the first axis counts samples: give a batch, if only of one"
+    elif len(x) == rank + 2 and x[-1] == maps:
+        hint = "maps are the second axis here: transpose the data from channels-last"
+    fits = len(x) == rank + 2 and (maps == "c" or x[1] == maps)
+    need(fits, ("n", maps, *axesNames(rank)), x, hint)
+    return x[2:]
+
+
+def windowShape(x, size, stride, pad, dilation):
+    """How many windows fit along each spatial axis of x (n, c, *spatial).
+
+    Raises    ShapeError, with the axis, where not one does
+    """
+    names = axesNames(len(size))
+    count = []
+    for name, length, k, s, both, d in zip(names, x[2:], size, stride, pad, dilation):
+        extent = d * (k - 1) + 1
+        least = max(1, extent - sum(both))
+        hint = f"the window covers {extent}, the padding {sum(both)}: use a smaller window or more pad"
+        need(length >= least, f"a {name} of at least {least} in (n, c, {', '.join(names)})", x, hint)
+        count.append(window(length, k, s, sum(both), d))
+    return tuple(count)
+
+
+def perMap(values, like):
+    """One value per map, in the shape in which it broadcasts with x (n, c, *spatial)."""
+    return values.reshape(-1, *(1,) * (like.ndim - 2))
+
+
+def overMaps(x):
+    """The axes to sum over for one value per map: all but the second."""
+    return (0, *range(2, x.ndim))
