@@ -52,7 +52,9 @@ class Formula:
     def __call__(self, *, out: Any = None, **arrays: Any) -> Any:
         names = self.names
         if arrays.keys() != set(names):
-            raise FormulaError(f"{self} wants {', '.join(names) or 'no arrays'}; got {', '.join(arrays) or 'none'}")
+            raise FormulaError(
+                f"{shorten(str(self))} wants {', '.join(names) or 'no arrays'}; got {', '.join(arrays) or 'none'}"
+            )
         return self._numpy(*[arrays[name] for name in names], out=out)
 
     @cached_property
@@ -82,7 +84,7 @@ class Formula:
         """
         names = self.names if names is None else tuple(names)
         if output in self.names:
-            raise FormulaError(f"{self} has a variable {output}; give its value another name")
+            raise FormulaError(f"{shorten(str(self))} has a variable {output}; give its value another name")
         return dict(zip(names, _gradient(self, names, Formula(seed), output)))
 
     def put(self, **parts: Part) -> Formula:
@@ -90,7 +92,7 @@ class Formula:
         unknown = [name for name in parts if name not in self.names]
         if unknown:
             raise FormulaError(
-                f"{self} has no {', '.join(unknown)}; its variables are {', '.join(self.names) or 'none'}"
+                f"{shorten(str(self))} has no {', '.join(unknown)}; its variables are {', '.join(self.names) or 'none'}"
             )
         return _formula(rebuild(self.term, {leaf(name): _term(part) for name, part in parts.items()}, neat))
 
@@ -231,7 +233,7 @@ def _guarded(guard: Guard, value: Term) -> tuple[Guard, Term]:
         p, value = _opposite(value.args[0]), value.args[2]
     else:
         return guard, value
-    conditions = () if guard is None else (guard, *guard.args)
+    conditions = guard.args if guard is not None and guard.op == "and" else (guard,)
     if _opposite(p) in conditions:
         return guard, ZERO
     return (p if guard is None else guard if p in conditions else neat("and", guard, p)), value

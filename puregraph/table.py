@@ -19,6 +19,7 @@ class Row(NamedTuple):
 
 
 def row(numpy: Any, cuda: str | None, *pulls: str | None) -> Row:
+    """A Row, one pull for each argument; None where no derivative is known."""
     return Row(numpy, cuda, pulls)
 
 

@@ -38,6 +38,7 @@ Build = Callable[..., Term]
 
 
 def leaf(value: str | int | float) -> Term:
+    """A name or a number."""
     return _pooled("name" if isinstance(value, str) else "number", (), value)
 
 
@@ -106,6 +107,7 @@ def read(text: str) -> Term:
 
 
 def shorten(text: str) -> str:
+    """A text in quotes, short enough for a message."""
     return repr(text if len(text) <= 200 else text[:200] + "...")
 
 
@@ -286,6 +288,7 @@ def lower(op: str, *args: Term) -> Term:
 
 
 def number(t: Term) -> Term:
+    """The term as a number: 1 for true, 0 for false."""
     return term("where", t, ONE, ZERO) if t.op in LOGICAL else t
 
 
