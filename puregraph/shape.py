@@ -1,7 +1,8 @@
 """Shapes whose sizes may be symbols: ("N", 16, "H", "W"), and the small algebra that shape rules use.
 
 A symbolic size is a polynomial with whole coefficients over symbols and floor divisions, kept in one
-canonical form, so that equal sizes print alike and compare equal as text. Numbers stay plain ints.
+canonical form that prints and compares as text: equal polynomials are always equal, equal floor divisions
+where a constant, a common factor or a division inside can be taken out. Numbers stay plain ints.
 """
 
 from __future__ import annotations
@@ -104,8 +105,10 @@ def without(factors: tuple, divisor: tuple) -> tuple | None:
 def divide(over: Size, under: Size) -> Size:
     """`over // under`: what divides leaves the fraction, and a constant that stays is in (-under, 0]."""
     whole = not isinstance(under, Dim)
-    if whole and (under == 0 or not isinstance(over, Dim)):
-        return int(over) // int(under)
+    if whole and under == 0:
+        raise ZeroDivisionError(f"{over} // 0")
+    if whole and not isinstance(over, Dim):
+        return over // under
     if leading(under)[1] < 0:
         return divide(-over, -under)
     if whole and leading(over)[1] < 0:  # floor(-a / b) = -floor((a + b - 1) / b)
@@ -162,7 +165,7 @@ def least(factor: str | Floor) -> float:
 
 
 def pair(rule: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
-    """A binary operator and its reflected version; "text" + dim and "%s" % dim stay what they are for any str."""
+    """An operator and its reflected version; "text" + dim and "%s" % dim mean what they do for any str."""
 
     def method(self: Dim, other: Any) -> Any:
         if isinstance(other, str) and not isinstance(other, Dim):
@@ -339,9 +342,7 @@ def window(size: Size, kernel: int, stride: int = 1, pad: int = 0, dilation: int
     return (size + pad - extent) // stride + 1
 
 
-def transposed(
-    size: Size, kernel: int, stride: int = 1, pad: int = 0, dilation: int = 1, outpad: int = 0
-) -> Size:
+def transposed(size: Size, kernel: int, stride: int = 1, pad: int = 0, dilation: int = 1, outpad: int = 0) -> Size:
     """The length that a transposed convolution makes; `pad` counts both sides together.
 
     Formula: (size - 1) * stride - pad + dilation * (kernel - 1) + outpad + 1
