@@ -1,5 +1,6 @@
 """Everything a network is built from: one file, one class, exported here."""
 
+from puregraph.modules import operators as operators  # gives nodes their operators
 from puregraph.modules.add import Add
 from puregraph.modules.avgpool1d import AvgPool1D
 from puregraph.modules.avgpool2d import AvgPool2D

@@ -8,13 +8,15 @@ class MulAddConst(Pointwise):
 
     Shapes    x (any) -> y the same
     Source    PuzzleLib's MulAddConst
-    Raises    FormulaError for a = 0 and b = 0
     """
 
     formula = "a * x + b"
 
     def __init__(self, a=1.0, b=0.0, name=None):
-        super().__init__(name, a=a, b=b)
+        if b == 0:
+            super().__init__(name, "a * x", a=a)
+        else:
+            super().__init__(name, a=a, b=b)
 
     @classmethod
     def examples(cls):
