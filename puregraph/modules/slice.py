@@ -10,7 +10,7 @@ from puregraph.shape import Dim
 
 
 class Slice(Module):
-    """y = x[slc]: a slice keeps an axis, a whole number drops it, None adds one, and ... (or "...") skips some.
+    """y = x[slc]: a slice keeps an axis, a whole number drops it, None adds one, and ... skips some.
 
     `Slice()[:, 0, ::2]` is the same as `Slice((slice(None), 0, slice(None, None, 2)))`. What is left of a symbolic axis
     must follow from the symbol: [1:] and [::2] do, [:4] does not.
@@ -21,16 +21,16 @@ class Slice(Module):
     """
 
     reads = ()
+    views = True
+    __iter__ = None  # `Slice()[...]` makes one; there is nothing to loop over
 
     def __init__(self, slc=(), name=None):
         super().__init__(name)
-        parts = slc if isinstance(slc, (tuple, list)) else (slc,)
-        parts = [... if isinstance(part, str) and part == "..." else part for part in parts]
+        parts = slc if isinstance(slc, tuple) else (slc,)
         wrong = [part for part in parts if not isBasic(part)]
         need(not wrong, "slices, whole numbers, None and ...", wrong, "an array of indices is no slice")
-        need(sum(part is ... for part in parts) <= 1, "at most one ...", tuple(parts))
+        need(sum(part is ... for part in parts) <= 1, "at most one ...", parts)
         self.slc = tuple(int(part) if isinstance(part, Integral) else part for part in parts)
-        self.recipe = ((tuple("..." if part is ... else part for part in self.slc),), {"name": name} if name else {})
 
     def __getitem__(self, slc):
         return Slice(slc, self.name)
@@ -52,10 +52,8 @@ class Slice(Module):
             elif isinstance(part, slice):
                 shape.append(lengthOf(part, next(sizes), x))
             else:
-                size = next(sizes)
-                need(
-                    size > part and size + part >= 0, f"an axis of at least {max(part + 1, -part)} for index {part}", x
-                )
+                least = max(part + 1, -part)
+                need(next(sizes) >= least, f"an axis of at least {least} for the index {part}", x)
         return tuple(shape)
 
     def updateData(self, x):

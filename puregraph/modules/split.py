@@ -21,6 +21,7 @@ class Split(Module):
     """
 
     reads = ()
+    views = True
 
     def __init__(self, axis, sections, name=None):
         super().__init__(name)
