@@ -1,15 +1,16 @@
 """Convolution: cross-correlation of any rank, and its two adjoints, as matrix products.
 
-One layout serves all three. The first spatial axis, the *rows*, is never unrolled: with the taps of the remaining axes
-laid out beside the channels,
+One layout serves all three. The first spatial axis, the *rows*, is never unrolled: with the taps of the other
+axes laid out beside the maps,
 
     u[g, h, c, *taps, n, *places] = x[n, g c, h, *(places stride + taps dilation)]
 
-the rows that one output row reads lie next to each other, so that they are an operand of a matrix product without being
-copied. A 3x3 window copies its input three times instead of nine.
+the rows that one output row reads lie next to each other, so that they are an operand of a matrix product
+without being copied. A 3x3 window copies its input three times instead of nine.
 
-Where the rows are dilated, where there are none (rank 1), or where they are too short to fill a product, a row axis of
-length one is put in front, and the same text unrolls every axis: the usual columns. Windows of size one need none.
+Where the rows are dilated, where there are none (rank 1), or where they are too short to fill a product, a row
+axis of length one is put in front, and the same text unrolls every axis: the usual columns. Windows of size one
+need none.
 
 Source    Cho and Brand 2017, Memory-efficient Convolution, arXiv:1706.06873
 """
@@ -27,6 +28,9 @@ from puregraph.kernels.widen import widened
 from puregraph.kernels.windows import Window, inner, padded, perAxis, window
 
 THIN = 64  # columns below which one row is not worth a matrix product of its own
+FULL = 256  # columns that fill a matrix product
+NEAR = 1 << 19  # numbers that stay in the cache
+LONG = 1024  # places above which a slim product, which is quicker turned, is worth turning its result
 ADDING = 4  # how much slower it is to add up overlaps than to copy them
 
 
@@ -56,7 +60,7 @@ class Layout(NamedTuple):
 
 
 def layout(shape, size, stride, pad, dilation, groups):
-    """The Layout of a call, with a row axis of length one in front where the rows cannot be used as they lie."""
+    """The Layout of a call; a row axis of length one goes in front where rows cannot be used as they lie."""
     lay = Layout(shape[0], shape[1], groups, window(shape[2:], size, stride, pad, dilation))
     if len(shape) > 3 and lay.window.dilation[0] == 1 and lay.columns >= THIN:
         return lay
@@ -69,7 +73,8 @@ def layout(shape, size, stride, pad, dilation, groups):
 def convolve(x, W, stride, pad, dilation, groups):
     """Cross-correlation: y[n, o, a] = sum over c, t of W[o, c, t] x[n, c, a stride + t dilation - before].
 
-    x counts as zero outside. One entry per spatial axis, or one number for all: stride, dilation, pad as (before, after).
+    x counts as zero outside. One entry per spatial axis, or one number for all: stride, dilation, and pad as
+    (before, after).
 
     Shapes    x (n, c, *spatial), W (o, c / groups, *size) -> y (n, o, *count)
     Source    Dumoulin and Visin 2016, arXiv:1603.07285, chapter 2
@@ -84,7 +89,7 @@ def convolve(x, W, stride, pad, dilation, groups):
 def convolveData(grad, W, shape, stride, pad, dilation, groups):
     """The adjoint of `convolve` in x: dx[n, c, h] = sum over o, t, a of W[o, c, t] grad[n, o, a].
 
-    The sum runs over all t and a with h = a stride + t dilation - before. It is a transposed convolution of grad, too.
+    The sum runs over all t and a with h = a stride + t dilation - before: the transposed convolution of grad.
 
     Shapes    grad (n, o, *count), W (o, c / groups, *size), shape (n, c, *spatial) -> dx of that shape
     Source    Dumoulin and Visin 2016, arXiv:1603.07285, chapter 4
@@ -103,18 +108,34 @@ def convolveData(grad, W, shape, stride, pad, dilation, groups):
 @kernel
 @widened
 def convolveWeight(grad, x, size, stride, pad, dilation, groups):
-    """The adjoint of `convolve` in W: dW[o, c, t] = sum over n, a of grad[n, o, a] x[n, c, a stride + t dilation - before].
+    """The adjoint of `convolve` in W: dW[o, c, t] = sum over n, a of grad[n, o, a] x[n, c, h].
+
+    There, h = a stride + t dilation - before, and x counts as zero outside.
 
     Shapes    grad (n, o, *count), x (n, c, *spatial) -> dW (o, c / groups, *size)
     """
     size = perAxis(size, x.ndim - 2)
     lay = layout(x.shape, size, stride, pad, dilation, groups)
-    g, u = asRows(grad, lay).swapaxes(-1, -2), windows(unroll(x, lay), lay)
-    dW = np.zeros((groups, lay.depth, g.shape[-1]), dtype=x.dtype)
+    o, isLong = grad.shape[1] // groups, lay.n * prod(lay.window.count) >= LONG
+    dW = np.zeros((groups, lay.depth, o) if isLong else (groups, o, lay.depth), dtype=x.dtype)
     term = np.empty_like(dW)
-    for a in range(lay.window.count[0]):
-        dW += np.matmul(u[:, a], g[:, a], out=term)
-    return fromMatrix(dW.swapaxes(-1, -2), lay).reshape(grad.shape[1], lay.maps // groups, *size)
+    for g, u in operands(lay, grad, x):
+        left, right = (u, g) if isLong else (g, u)
+        dW += np.matmul(left, right.swapaxes(-1, -2), out=term)
+    dW = fromMatrix(dW.swapaxes(-1, -2) if isLong else dW, lay)
+    return dW.reshape(grad.shape[1], lay.maps // groups, *size)
+
+
+def operands(lay, grad, x):
+    """Pairs of a gradient (groups, o, places) and the columns behind it (groups, depth, places)."""
+    if isPoint(lay):
+        for g, u in zip(grad, x):
+            yield g.reshape(lay.groups, -1, prod(g.shape[1:])), u.reshape(lay.groups, -1, prod(u.shape[1:]))
+        return
+    for few, part in batches(lay):
+        g, u = asRows(grad[few], part), windows(unroll(x[few], part), part)
+        for a in range(lay.window.count[0]):
+            yield g[:, a], u[:, a]
 
 
 def isPoint(lay):
@@ -133,21 +154,37 @@ def point(x, W, groups):
 
 def correlate(x, W, lay):
     """One matrix product per group and output row: y (n, groups, o, *count)."""
-    rows = np.matmul(asMatrix(W, lay)[:, None], windows(unroll(x, lay), lay))
-    rows = rows.reshape(*rows.shape[:3], lay.n, *lay.window.count[1:])
-    return np.ascontiguousarray(np.moveaxis(rows, (3, 0, 2), (0, 1, 2)))
+    M = asMatrix(W, lay)[:, None]
+    y = np.empty((lay.n, lay.groups, M.shape[2], *lay.window.count), dtype=x.dtype)
+    for few, part in batches(lay):
+        rows = np.matmul(M, windows(unroll(x[few], part), part))
+        rows = rows.reshape(*rows.shape[:3], part.n, *lay.window.count[1:])
+        y[few] = np.moveaxis(rows, (3, 0, 2), (0, 1, 2))
+    return y
 
 
 def spread(grad, W, lay):
-    """The transpose of `correlate`: a gradient row adds to the rows that its output row read; taps fold onto places."""
-    g, V = asRows(grad, lay), asMatrix(W, lay).swapaxes(-1, -2)
-    u = blank(lay, grad.dtype)
-    u[...] = 0
-    term = np.empty((lay.groups, lay.depth, lay.columns), dtype=grad.dtype)
-    for a in range(lay.window.count[0]):
-        rows = u[:, a * lay.window.stride[0] :][:, : lay.window.size[0]]
-        rows += np.matmul(V, g[:, a], out=term).reshape(rows.shape)
-    return fold(u, lay)
+    """The transpose of `correlate`: a gradient row adds to the rows its output row read; taps fold onto places."""
+    V = asMatrix(W, lay).swapaxes(-1, -2)
+    dx = np.empty((lay.n, lay.groups, lay.maps // lay.groups, *lay.window.spatial), dtype=grad.dtype)
+    for few, part in batches(lay):
+        g, u = asRows(grad[few], part), blank(part, grad.dtype)
+        u[...] = 0
+        term = np.empty((lay.groups, lay.depth, part.columns), dtype=grad.dtype)
+        for a in range(lay.window.count[0]):
+            rows = u[:, a * lay.window.stride[0] :][:, : lay.window.size[0]]
+            rows += np.matmul(V, g[:, a], out=term).reshape(rows.shape)
+        dx[few] = fold(u, part)
+    return dx
+
+
+def batches(lay):
+    """The samples a few at a time, enough to fill a matrix product and few enough to stay near: (slice, Layout)."""
+    one = lay._replace(n=1)
+    few = max(1, -(-FULL // max(1, one.columns)), NEAR // max(1, prod(one.unrolled)))
+    for i in range(0, lay.n, few):
+        n = min(few, lay.n - i)
+        yield slice(i, i + n), lay._replace(n=n)
 
 
 def unroll(x, lay):
@@ -164,27 +201,28 @@ def unroll(x, lay):
 
 
 def fold(u, lay):
-    """The transpose of `unroll`: x (n, groups, c, *spatial), at each place the sum of what the taps have for it."""
+    """The transpose of `unroll`: x (n, groups, c, *spatial), at each place the sum of its taps."""
     rows = lay.window._replace(size=(1, *lay.window.size[1:]), stride=(1, *lay.window.stride[1:]))
     x = np.zeros((lay.groups, rows.full[0], lay.maps // lay.groups, lay.n, *rows.full[1:]), dtype=u.dtype)
     for tap in rows.taps:
         x[(..., *rows.places(tap)[2:])] += u[(slice(None),) * 3 + tap[1:]]
-    return np.ascontiguousarray(np.moveaxis(x, (3, 0, 2, 1), (0, 1, 2, 3))[inner(rows.pad, rows.full)])
+    return np.moveaxis(x, (3, 0, 2, 1), (0, 1, 2, 3))[inner(rows.pad, rows.full)]
 
 
 def blank(lay, dtype):
     """Room for u."""
     lead = lay.unrolled[: -len(lay.window.size)]
-    return np.empty((*lead, pitch(lay, dtype.itemsize)), dtype=dtype)[..., : lay.columns].reshape(lay.unrolled)
+    u = np.empty((*lead, pitch(lay, dtype.itemsize)), dtype=dtype)
+    return u[..., : lay.columns].reshape(lay.unrolled)
 
 
 def pitch(lay, itemsize):
-    """Numbers from one row of columns to the next: a few more where all rows would fall into the same cache sets."""
+    """Numbers from one row of columns to the next: more than columns where rows would share their cache sets."""
     return lay.columns + (64 // itemsize if lay.columns * itemsize % 512 == 0 else 0)
 
 
 def windows(u, lay):
-    """The view (groups, output rows, depth, columns) of u, in which what one output row reads overlaps the next."""
+    """The view (groups, output rows, depth, columns) of u; what one output row reads overlaps the next."""
     row = pitch(lay, u.itemsize) * u.itemsize
     height = lay.depth // lay.window.size[0] * row
     shape = (lay.groups, lay.window.count[0], lay.depth, lay.columns)
@@ -213,14 +251,14 @@ def fromMatrix(M, lay):
 
 
 def turned(W, groups):
-    """W (o, c, *size) with its maps in and out exchanged in each group, and turned by half a turn: (groups c, o, *size)."""
+    """W (o, c, *size), maps in and out exchanged within each group, turned by half a turn: (groups c, o, *size)."""
     o, c, *size = W.shape
     W = W.reshape(groups, o // groups, c, *size).swapaxes(1, 2).reshape(groups * c, o // groups, *size)
     return np.flip(W, tuple(range(2, W.ndim)))
 
 
 def mirrored(lay, maps):
-    """The Layout whose correlation of the gradient with the turned weight is the adjoint, where all strides are one."""
+    """The Layout with which the gradient and the turned weight correlate to the adjoint, where strides are one."""
     win = lay.window
     pad = tuple(
         (d * (k - 1) - before, length + before - count)

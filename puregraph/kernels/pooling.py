@@ -17,8 +17,9 @@ CHUNK = 1 << 17  # numbers worked on at a time, so that the copy made of each ta
 def maxPool(x, size, stride, pad, dilation=1):
     """y[n, c, a] = max over t of x[n, c, a stride + t dilation - before], and where on its map it was found.
 
-    The first maximum wins, NaN is greater than any number, padding is never chosen: a window of nothing but padding
-    gives -inf and -1. One entry per spatial axis, or one number for all: size, stride, dilation, pad as (before, after).
+    The first maximum wins, NaN is greater than any number, padding is never chosen: a window of nothing but
+    padding gives -inf and -1. One entry per spatial axis, or one number for all: size, stride, dilation, and pad
+    as (before, after).
 
     Shapes    x (n, c, *spatial) -> y, indices (n, c, *count), indices being int32 and flat in *spatial
     """
@@ -27,10 +28,15 @@ def maxPool(x, size, stride, pad, dilation=1):
     maps = x.reshape(prod(x.shape[:2]), *win.spatial)
     y = np.empty((len(maps), *win.count), dtype=x.dtype)
     indices = np.empty(y.shape, dtype=np.int32)
-    step = max(1, CHUNK // max(1, prod(win.spatial)))
-    for i in range(0, len(maps), step):
-        y[i : i + step], indices[i : i + step] = peaks(widen(maps[i : i + step]), win)
+    for few in chunks(len(maps), win):
+        y[few], indices[few] = peaks(widen(maps[few]), win)
     return y.reshape(shape), indices.reshape(shape)
+
+
+def chunks(maps, win):
+    """Slices of a few maps."""
+    step = max(1, CHUNK // max(1, prod(win.full)))
+    return [slice(i, i + step) for i in range(0, maps, step)]
 
 
 def peaks(x, win):
@@ -64,7 +70,7 @@ def misses(values, y, win):
 
 
 def offsets(win):
-    """The flat distance of each position in a window from its first; one more, of any value, for "nowhere"."""
+    """The flat distance of each position in a window from the first; one more, of any value, for nowhere."""
     steps = [prod(win.spatial[axis + 1 :]) for axis in range(len(win.spatial))]
     flat = [sum(t * d * step for t, d, step in zip(tap, win.dilation, steps)) for tap in win.taps]
     return np.array([*flat, 0], dtype=np.int32)
@@ -90,11 +96,8 @@ def maxPoolGrad(grad, indices, shape):
     grad, indices = (a.reshape(maps, prod(a.shape[2:])) for a in (grad, indices))
     if indices.size and indices.min() < 0:
         grad, indices = np.where(indices < 0, grad.dtype.type(0), grad), np.maximum(indices, 0)
-    step = max(1, CHUNK // max(1, size))
-    for i in range(0, maps, step):
-        few = indices[i : i + step]
-        flat = few + np.arange(len(few), dtype=np.intp)[:, None] * size
-        np.add.at(dx[i : i + step].reshape(-1), flat.reshape(-1), grad[i : i + step].reshape(-1))
+    places = indices + np.arange(maps, dtype=np.intp)[:, None] * size
+    np.add.at(dx.reshape(-1), places.reshape(-1), grad.reshape(-1))  # takes numpy's fast path only flat
     return dx.reshape(shape)
 
 
@@ -106,10 +109,20 @@ def meanPool(x, size, stride, pad, includePad=True):
     Shapes    x (n, c, *spatial) -> y (n, c, *count)
     """
     win = window(x.shape[2:], size, stride, pad)
-    y = padded(x, win.pad)
-    for axis, (length, k, s) in enumerate(zip(win.count, win.size, win.stride), start=2):
-        y = sum(y[part] for part in parts(axis, length, k, s))
-    return np.ascontiguousarray(y / area(win, includePad, x.dtype))
+    maps = x.reshape(prod(x.shape[:2]), *win.spatial)
+    y = np.empty((len(maps), *win.count), dtype=x.dtype)
+    share = area(win, includePad, x.dtype)
+    for few in chunks(len(maps), win):
+        y[few] = sums(maps[few], win) / share
+    return y.reshape(*x.shape[:2], *win.count)
+
+
+def sums(x, win):
+    """The sum of each window, one axis after the other."""
+    x = padded(x, win.pad)
+    for axis, (count, k, s) in enumerate(zip(win.count, win.size, win.stride), start=1):
+        x = sum(x[part] for part in parts(axis, count, k, s))
+    return x
 
 
 @kernel
@@ -120,13 +133,22 @@ def meanPoolGrad(grad, shape, size, stride, pad, includePad=True):
     Shapes    grad (n, c, *count), shape (n, c, *spatial) -> dx of that shape
     """
     win = window(shape[2:], size, stride, pad)
-    dx = grad / area(win, includePad, grad.dtype)
-    for axis, (full, k, s) in enumerate(zip(win.full, win.size, win.stride), start=2):
-        share, length = dx, dx.shape[axis]
-        dx = np.zeros((*share.shape[:axis], full, *share.shape[axis + 1 :]), dtype=grad.dtype)
-        for part in parts(axis, length, k, s):
-            dx[part] += share
-    return np.ascontiguousarray(dx[inner(win.pad, win.full)])
+    maps = grad.reshape(prod(shape[:2]), *win.count)
+    dx = np.empty((len(maps), *win.spatial), dtype=grad.dtype)
+    share = area(win, includePad, grad.dtype)
+    for few in chunks(len(maps), win):
+        dx[few] = shares(maps[few] / share, win)
+    return dx.reshape(shape)
+
+
+def shares(grad, win):
+    """The transpose of `sums`: each place receives what each window over it has."""
+    for axis, (count, k, s) in enumerate(zip(win.count, win.size, win.stride), start=1):
+        x = np.zeros((*grad.shape[:axis], win.full[axis - 1], *grad.shape[axis + 1 :]), dtype=grad.dtype)
+        for part in parts(axis, count, k, s):
+            x[part] += grad
+        grad = x
+    return grad[inner(win.pad, win.full)]
 
 
 def parts(axis, count, size, stride):
@@ -136,7 +158,7 @@ def parts(axis, count, size, stride):
 
 
 def area(win, includePad, dtype):
-    """What the sum of each window is divided by: its size, or how much of it lies on the map (at least one)."""
+    """What the sum of a window is divided by: its size, or how much of it lies on the map (at least one)."""
     if includePad:
         return prod(win.size)
     whole = np.ones((), dtype=dtype)

@@ -1,12 +1,12 @@
 """Random: numbers that are a function of a key and a counter, on any machine.
 
-The generator is Philox4x64-10. Its block b of four 64-bit words, w[4 b] to w[4 b + 3], is a function of the 128-bit key
-(key, 0) and of the 256-bit counter (b + 1, 0, counter, 0), low words first: numpy's Philox, which counts before it
-draws. `key` (which stream: a seed, a node) and `counter` (which draw: a step) are integers from 0 to 2^64 - 1; no two
-pairs share a block until 2^128 blocks are drawn.
+The generator is Philox4x64-10. Its block b of four 64-bit words, w[4 b] to w[4 b + 3], is a function of the
+128-bit key (key, 0) and of the 256-bit counter (b + 1, 0, counter, 0), low words first: numpy's Philox, which
+counts before it draws. `key` (which stream: a seed, a node) and `counter` (which draw: a step) are integers from
+0 to 2^64 - 1; no two pairs share a block until 2^128 blocks are drawn.
 
-Bits become floats by exact arithmetic only (+ - * / sqrt and rounding, all correctly rounded in IEEE 754, never fused):
-what numpy, C or CUDA compute so is equal to the last bit.
+Bits become floats by exact or correctly rounded steps only (+ - * / sqrt and casts of IEEE 754, never fused), so
+that numpy, C and CUDA agree to the last bit.
 
 Source    Salmon, Moraes, Dror, Shaw 2011, Parallel Random Numbers: As Easy as 1, 2, 3
 """
@@ -28,8 +28,8 @@ BITS = {2: 11, 4: 24, 8: 53}  # by the bytes of a float: the bits of its signifi
 def uniform(shape, key, counter, dtype=np.float32):
     """Numbers in [0, 1): u = (first p bits of a word) / 2^p, p being the significand's bits: 11, 24 or 53.
 
-    float64 takes a 64-bit word a number, number i being made of w[i]; float32 and float16 take half of one, number
-    2 i of the low half of w[i], 2 i + 1 of the high half. No number is rounded, so none is ever 1.
+    float64 takes a 64-bit word a number: number i is made of w[i]. float32 and float16 take half of one: number
+    2 i is made of the low 32 bits of w[i], number 2 i + 1 of the high. None is rounded, so none is ever 1.
     """
     dtype = np.dtype(dtype)
     halves = dtype.itemsize < 8
@@ -48,7 +48,7 @@ def normal(shape, key, counter, dtype=np.float32):
     """Standard normal numbers, by pairs: sqrt(-2 ln u) (cos a, sin a), u in (0, 1], a an angle.
 
     Numbers 2 i and 2 i + 1 are made in float64 of w[2 i] and w[2 i + 1], and then rounded to the dtype:
-    u = ((w[2 i] >> 11) + 1) / 2^53; v = (w[2 i + 1] >> 11) / 2^53 - 1/2; a = pi v; and the cosine changes its sign if
+    u = ((w[2 i] >> 11) + 1) / 2^53; a = pi ((w[2 i + 1] >> 11) / 2^53 - 1/2); the cosine changes its sign if
     w[2 i + 1] is odd. Logarithm, sine and cosine are the series of `logarithm` and `circle`.
 
     Source    Box and Muller 1958, A Note on the Generation of Random Normal Deviates
@@ -63,7 +63,8 @@ def normal(shape, key, counter, dtype=np.float32):
 
 def words(key, counter, count):
     """The first `count` words of a stream."""
-    return np.random.Philox(key=[int(key), 0], counter=[0, 0, int(counter), 0]).random_raw(count)
+    start = np.array([0, 0, int(counter), 0], dtype=np.uint64)  # a list of large integers would pass through floats
+    return np.random.Philox(key=np.array([int(key), 0], dtype=np.uint64), counter=start).random_raw(count)
 
 
 def boxMuller(drawn):
@@ -76,7 +77,7 @@ def boxMuller(drawn):
 
 
 def logarithm(u):
-    """ln u = e ln 2 + 2 s (1 + s^2/3 + s^4/5 + ... + s^22/23), u = m 2^e, sqrt(1/2) <= m < sqrt(2), s = (m - 1)/(m + 1)."""
+    """ln u = e ln 2 + 2 s (1 + s^2/3 + ... + s^22/23), s = (m - 1)/(m + 1), u = m 2^e, sqrt(1/2) <= m < sqrt(2)."""
     m, e = np.frexp(u)
     low = m < 0.7071067811865476
     m, e = np.where(low, 2.0 * m, m), e - low

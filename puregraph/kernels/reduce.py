@@ -1,4 +1,4 @@
-"""Reduce: sums along axes, taken stably. Plain functions: numpy's protocols carry them to any array library."""
+"""Reduce: sums along axes, taken stably; plain functions, which numpy's protocols carry to any array library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def logSoftmax(x, axis=-1):
 
 @widened
 def logSumExp(x, axis=-1, keepdims=False):
-    """y = m + ln sum exp(x - m), m = max x, along an axis or several; -inf where every x is -inf, inf where one is inf.
+    """y = m + ln sum exp(x - m), m = max x, along an axis or several; -inf where all x are, inf where one is.
 
     Shapes    x (any) -> y without the axis, or of length one there
     """

@@ -18,15 +18,12 @@ def gather(table, index):
     Raises    IndexError if an index is below -1 or not below rows
     """
     absent = check(index, len(table))
-    y = np.take(table, np.maximum(index, 0) if absent else index, axis=0) if len(table) else blank(table, index)
+    if not len(table):
+        return np.zeros((*index.shape, *table.shape[1:]), dtype=table.dtype)
+    y = np.take(table, np.maximum(index, 0) if absent else index, axis=0)
     if absent:
         y[index < 0] = 0
     return y
-
-
-def blank(table, index):
-    """What an empty table has for indices that are all -1."""
-    return np.zeros((*index.shape, *table.shape[1:]), dtype=table.dtype)
 
 
 @kernel
@@ -44,7 +41,7 @@ def scatterAdd(grad, index, rows):
         grad, index = grad[index >= 0], index[index >= 0]
     table = np.zeros(rows * size, dtype=grad.dtype)
     places = index.astype(np.intp)[:, None] * size + np.arange(size)
-    np.add.at(table, places.reshape(-1), grad.reshape(-1))  # flat, numpy takes its fast path: five times faster
+    np.add.at(table, places.reshape(-1), grad.reshape(-1))  # five times faster flat than by rows
     return table.reshape(rows, *width)
 
 
@@ -57,13 +54,15 @@ def takeClass(x, labels):
     """
     absent = check(labels, x.shape[1])
     index = np.maximum(labels, 0) if absent else labels
-    y = np.take_along_axis(x, index[:, None].astype(np.intp), axis=1)[:, 0] if x.size else np.zeros(labels.shape, x.dtype)
+    if not x.shape[1]:
+        return np.zeros(labels.shape, dtype=x.dtype)
+    y = np.take_along_axis(x, index[:, None].astype(np.intp), axis=1)[:, 0]
     return np.where(labels < 0, x.dtype.type(0), y) if absent else np.ascontiguousarray(y)
 
 
 @kernel
 def putClass(values, labels, classes):
-    """The adjoint of `takeClass`: dx[n, labels[n, *s], *s] = values[n, *s], and zero elsewhere; a label of -1 puts nothing.
+    """The adjoint of `takeClass`: dx[n, labels[n, *s], *s] = values[n, *s], zero elsewhere; -1 puts nothing.
 
     Shapes    values, labels (n, *spatial) -> dx (n, classes, *spatial)
     Raises    IndexError if a label is below -1 or not below classes
@@ -83,5 +82,5 @@ def check(index, limit):
     low, high = index.min(), index.max()
     if low < -1 or high >= limit:
         wrong = low if low < -1 else high
-        raise IndexError(f"wanted indices from 0 to {limit - 1}, or -1 for none, got {wrong}; look at how they were made")
+        raise IndexError(f"wanted indices from 0 to {limit - 1}, or -1 for none, got {wrong}; check how they are made")
     return bool(low < 0)

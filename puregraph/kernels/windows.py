@@ -11,13 +11,18 @@ import numpy as np
 
 def perAxis(value: Any, rank: int) -> tuple[int, ...]:
     """One integer per spatial axis: 3 -> (3, 3); a tuple stays as it is."""
-    return (int(value),) * rank if np.ndim(value) == 0 else tuple(map(int, value))
+    each = (int(value),) * rank if np.ndim(value) == 0 else tuple(map(int, value))
+    if len(each) != rank:
+        raise ValueError(f"wanted one number, or {rank} of them, one per axis, got {value}")
+    return each
 
 
 def pairs(pad: Any, rank: int) -> tuple[tuple[int, int], ...]:
-    """(before, after) per spatial axis: 1 -> ((1, 1), (1, 1)), (1, 2) -> ((1, 1), (2, 2)); pairs stay as they are."""
+    """(before, after) per spatial axis: 1 -> ((1, 1), (1, 1)), (1, 2) -> ((1, 1), (2, 2)); pairs stay."""
     sides = (pad,) * rank if np.ndim(pad) == 0 else tuple(pad)
-    return tuple((int(side), int(side)) if np.ndim(side) == 0 else (int(side[0]), int(side[1])) for side in sides)
+    if len(sides) != rank:
+        raise ValueError(f"wanted one padding, or {rank} of them, one per axis, got {pad}")
+    return tuple(perAxis(side, 2) for side in sides)
 
 
 class Window(NamedTuple):
