@@ -1,0 +1,29 @@
+"""Optimizers, each a rule in formulas, and the schedules of their learning rates."""
+
+from puregraph.optimizers.adam import Adam
+from puregraph.optimizers.adamw import AdamW
+from puregraph.optimizers.momentumsgd import MomentumSGD
+from puregraph.optimizers.nesterovsgd import NesterovSGD
+from puregraph.optimizers.optimizer import Optimizer, Slot
+from puregraph.optimizers.recorded import Recorded, rebuild
+from puregraph.optimizers.rmsprop import RMSProp
+from puregraph.optimizers.schedules import Cosine, OneCycle, Schedule, Step, WarmUp
+from puregraph.optimizers.sgd import SGD
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Cosine",
+    "MomentumSGD",
+    "NesterovSGD",
+    "OneCycle",
+    "Optimizer",
+    "RMSProp",
+    "Recorded",
+    "Schedule",
+    "Slot",
+    "Step",
+    "WarmUp",
+    "rebuild",
+]

@@ -1,0 +1,30 @@
+"""Adam: momentum over RMSProp, both corrected for their start at zero."""
+
+from puregraph.optimizers.optimizer import Optimizer
+
+
+class Adam(Optimizer):
+    """m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
+    w = w - rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
+
+    `alpha` is the learning rate; t counts the updates of each parameter on its own, so that one thawed late starts
+    as gently as the others did. As PyTorch's Adam; PuzzleLib adds epsilon before correcting v.
+
+    Source    Kingma, Ba 2015, arXiv:1412.6980, algorithm 1
+    Raises    ValueError for a setting or option out of range; the options are those of `Optimizer`
+    """
+
+    scalars = {
+        "bias1": "1 - beta1 ** step",
+        "bias2": "1 - beta2 ** step",
+    }
+    rule = {
+        "m": "beta1 * m + (1 - beta1) * grad",
+        "v": "beta2 * v + (1 - beta2) * grad ** 2",
+        "param": "param - rate / bias1 * m / (sqrt(v / bias2) + epsilon)",
+    }
+
+    def __init__(self, alpha=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, **options):
+        super().__init__(alpha, **options)
+        self.beta1, self.beta2 = self.within("beta1", beta1, 1), self.within("beta2", beta2, 1)
+        self.epsilon = self.within("epsilon", epsilon)

@@ -1,0 +1,22 @@
+"""AdamW: Adam whose weight decay does not pass through the moments."""
+
+from puregraph.optimizers.adam import Adam
+
+
+class AdamW(Adam):
+    """m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
+    w = w - rate (decay w + (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon))
+
+    As PyTorch's AdamW.
+
+    Source    Loshchilov, Hutter 2019, arXiv:1711.05101, algorithm 2
+    Raises    ValueError for a setting or option out of range; the options are those of `Optimizer`
+    """
+
+    rule = {
+        **Adam.rule,
+        "param": "param - rate * decay * param - rate / bias1 * m / (sqrt(v / bias2) + epsilon)",
+    }
+
+    def __init__(self, alpha=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, decay=0.01, **options):
+        super().__init__(alpha, beta1, beta2, epsilon, decay=decay, **options)

@@ -1,0 +1,22 @@
+"""MomentumSGD: a ball that rolls down, with friction."""
+
+from puregraph.optimizers.optimizer import Optimizer
+
+
+class MomentumSGD(Optimizer):
+    """v = momRate v + g,   w = w - rate v
+
+    As PyTorch's SGD with momentum. PuzzleLib keeps rate v instead, which is the same while the rate does not change.
+
+    Source    Polyak 1964, USSR Computational Mathematics and Mathematical Physics 4(5), eq. 9
+    Raises    ValueError for a setting or option out of range; the options are those of `Optimizer`
+    """
+
+    rule = {
+        "velocity": "momRate * velocity + grad",
+        "param": "param - rate * velocity",
+    }
+
+    def __init__(self, learnRate=1e-3, momRate=0.9, **options):
+        super().__init__(learnRate, **options)
+        self.momRate = self.within("momRate", momRate)

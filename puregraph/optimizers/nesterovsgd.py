@@ -1,0 +1,24 @@
+"""NesterovSGD: momentum that looks one step ahead."""
+
+from puregraph.optimizers.optimizer import Optimizer
+
+
+class NesterovSGD(Optimizer):
+    """v = momRate v + g,   w = w - rate (g + momRate v)
+
+    As PyTorch's SGD with nesterov=True: the gradient is taken where the parameters are, and the look ahead is in w.
+    PuzzleLib keeps rate v instead, which is the same while the rate does not change.
+
+    Source    Nesterov 1983, Soviet Mathematics Doklady 27; in this form Sutskever et al. 2013, ICML, section 2, and
+              Bengio et al. 2013, arXiv:1212.0901, eq. 7
+    Raises    ValueError for a setting or option out of range; the options are those of `Optimizer`
+    """
+
+    rule = {
+        "velocity": "momRate * velocity + grad",
+        "param": "param - rate * (grad + momRate * velocity)",
+    }
+
+    def __init__(self, learnRate=1e-3, momRate=0.9, **options):
+        super().__init__(learnRate, **options)
+        self.momRate = self.within("momRate", momRate)

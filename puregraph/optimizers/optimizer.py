@@ -1,0 +1,343 @@
+"""Optimizer: state across steps, and one update rule in formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.errors import CheckpointError, PuregraphError, show
+from puregraph.formula import Formula, numpyFrom
+from puregraph.kernels.widen import widen
+from puregraph.optimizers.recorded import Recorded
+
+GIVEN = {"param", "grad", "rate", "decay", "step"}  # what a rule may name besides its states, scalars and attributes
+
+
+class Slot:
+    """What an optimizer keeps for one parameter: its path, the arrays of its state, and how often it was updated."""
+
+    __slots__ = ("arrays", "param", "path", "step")
+
+    def __init__(self, path: str, param: Any, arrays: dict[str, Any] | None = None, step: int = 0):
+        self.path, self.param, self.arrays, self.step = path, param, arrays or {}, step
+
+    @property
+    def ready(self) -> bool:
+        """Whether an update changes it: it is trainable and has a gradient."""
+        return self.param.trainable and self.param.grad is not None
+
+    def blank(self) -> Any:
+        """Zeros like the parameter; float32 for one of float16."""
+        data = self.param.data
+        return np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32))
+
+
+class Optimizer(Recorded):
+    """Updates parameters in place along their gradients. A subclass writes its paper's formulas:
+
+        class MomentumSGD(Optimizer):
+            rule = {
+                "velocity": "momRate * velocity + grad",
+                "param": "param - rate * velocity",
+            }
+
+            def __init__(self, learnRate=1e-3, momRate=0.9, **options):
+                super().__init__(learnRate, **options)
+                self.momRate = momRate
+
+    `rule` is evaluated in order; what it assigns to besides `param` is state, an array that starts at 0. It may name
+    `param`, `grad`, `rate` (the learning rate now, times the parameter's own), `decay`, `step` (how many updates this
+    parameter has had, this one included), the `scalars`, formulas of `step` computed in float64, and attributes.
+
+    Every optimizer takes these options:
+
+    `schedule`     a function of `step`, the number of updates so far, giving a factor of the learning rate
+    `decay`        weight decay: decay * param is added to the gradient, except where the rule names `decay` itself
+    `clipNorm`     an upper bound of the norm of all gradients together: they are scaled by
+                   min(1, clipNorm / (norm + 1e-6)), and `norm` keeps their norm before that
+    `clipValue`    an upper bound of the size of each element of a gradient, instead
+    `onNonFinite`  what to do when a gradient holds nan or inf: "raise", or "skip" that update. Looking for them takes
+                   a pass over all gradients; without this option it is done, and raises, only with `clipNorm`
+
+    A parameter that is not `trainable`, or has no gradient, is left alone, and so is its state. Its `rate` is a factor
+    of the learning rate, and with `decay` False it has no weight decay. Gradients stay as they are. For a parameter of
+    float16 everything is computed, and state kept, in float32.
+
+    Source    Robbins, Monro 1951, Annals of Mathematical Statistics 22, eq. 8; Pascanu, Mikolov, Bengio 2013,
+              arXiv:1211.5063, algorithm 1 (clipNorm)
+    Raises    ValueError for an option out of range; TypeError for a class whose rule does not say what param becomes
+    """
+
+    rule: Mapping[str, str] = {}
+    scalars: Mapping[str, str] = {}
+
+    def __init__(
+        self,
+        learnRate: float,
+        schedule: Callable[[int], float] | None = None,
+        decay: float = 0.0,
+        clipNorm: float | None = None,
+        clipValue: float | None = None,
+        onNonFinite: str | None = None,
+    ):
+        if "param" not in self.rule:
+            raise TypeError(
+                f"{type(self).__name__} has no update: write rule = {{..., 'param': 'a formula'}} in its class"
+            )
+        self.learnRate = self.within("learnRate", learnRate)
+        self.schedule = schedule
+        self.decay = self.within("decay", decay)
+        self.clipNorm = None if clipNorm is None else self.within("clipNorm", clipNorm)
+        self.clipValue = None if clipValue is None else self.within("clipValue", clipValue)
+        if clipNorm is not None and clipValue is not None:
+            raise ValueError(f"{type(self).__name__}: wanted clipNorm or clipValue, got both")
+        if onNonFinite not in (None, "raise", "skip"):
+            raise ValueError(f"{type(self).__name__}: wanted onNonFinite 'raise', 'skip' or None, got {onNonFinite!r}")
+        self.onNonFinite = onNonFinite
+        self.slots: list[Slot] = []
+        self.step = 0
+        self.norm: float | None = None
+
+    def within(self, name: str, value: float, limit: float = math.inf) -> float:
+        """A setting from 0 to below `limit`, or a ValueError."""
+        if not 0 <= value < limit:
+            bounds = "of at least 0" if limit == math.inf else f"from 0 to below {limit}"
+            raise ValueError(f"{type(self).__name__}: wanted {name} {bounds}, got {value}")
+        return value
+
+    # Use ------------------------------------------------------------------------------------------------------
+
+    def setupOn(self, net: Any) -> Any:
+        """Update the parameters of this module from now on; the optimizer itself is returned.
+
+        After a change of the network this is called again: parameters that are still there keep their state.
+        On another network everything starts anew.
+        """
+        before = {id(slot.param): slot for slot in self.slots}
+        once: dict[int, Slot] = {}
+        for path, param in net.params.items():
+            old = before.get(id(param))
+            once.setdefault(id(param), Slot(path, param, old and old.arrays, old.step if old else 0))
+        self.slots = list(once.values())
+        if before.keys().isdisjoint(once):
+            self.step = 0
+        return self
+
+    def update(self) -> bool:
+        """One step. False if it was skipped because of a gradient that is not finite, see `onNonFinite`.
+
+        Raises    PuregraphError if no parameter has a gradient, or one is not finite
+        """
+        ready = [slot for slot in self.slots if slot.ready]
+        if not ready:
+            raise PuregraphError(
+                f"{type(self).__name__}: none of {len(self.slots)} parameters has a gradient; "
+                "setupOn(net) comes first, and backward in trainMode before each update"
+            )
+        shrink = self.shrinkFor(ready)
+        if shrink is None:
+            return False
+        rate = self.rate
+        for slot in ready:
+            self.advance(slot, rate, shrink)
+        self.step += 1
+        return True
+
+    def zeroGradParams(self) -> None:
+        """Forget the gradients of all parameters."""
+        for slot in self.slots:
+            slot.param.grad = None
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next update: `learnRate`, times the schedule's factor."""
+        return self.learnRate * (1.0 if self.schedule is None else self.schedule(self.step))
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters by path, each once."""
+        return {slot.path: slot.param for slot in self.slots}
+
+    # The rule -------------------------------------------------------------------------------------------------
+
+    def formulas(self, decays: bool) -> dict[str, Formula]:
+        """What a step makes of each state and of `param`, all at once: formulas of what they were before it.
+
+        They name these arrays, `grad`, and the scalars of `numbers`. With `decays`, weight decay is among them.
+        """
+        if self.clipNorm is not None:
+            grad = "shrink * grad"
+        elif self.clipValue is not None:
+            grad = "clip(grad, -clipValue, clipValue)"
+        else:
+            grad = "grad"
+        return formulasOf(type(self), self.constants(), grad, decays)
+
+    def constants(self) -> tuple[tuple[str, float], ...]:
+        """The attributes that the rule names, with their values now."""
+        return tuple([(name, getattr(self, name)) for name in attributes(type(self))])
+
+    def numbers(self, slot: Slot, rate: float, shrink: float = 1.0) -> dict[str, float]:
+        """The scalars of the update that follows, for one parameter."""
+        step = float(slot.step + 1)
+        scalars = scalarsOf(type(self), self.constants())
+        return {
+            "rate": rate * slot.param.rate,
+            "decay": self.decay if slot.param.decay else 0.0,
+            "shrink": shrink,
+            "clipValue": self.clipValue or 0.0,
+            "step": step,
+            **{name: float(function(step)) for name, function in scalars.items()},
+        }
+
+    def advance(self, slot: Slot, rate: float, shrink: float = 1.0) -> None:
+        """Update one parameter and its state, in place."""
+        param = slot.param
+        for name in states(type(self)):
+            if name not in slot.arrays:
+                slot.arrays[name] = slot.blank()
+        arrays = {"param": param.data, "grad": param.grad, **slot.arrays}
+        values = {**arrays, **self.numbers(slot, rate, shrink)}
+        formulas = self.formulas(bool(self.decay and param.decay))
+        names, function = together(tuple(formulas.values()))
+        function(*[values[name] for name in names], out=[arrays[name] for name in formulas])
+        slot.step += 1
+
+    def shrinkFor(self, ready: list[Slot]) -> float | None:
+        """The factor that brings all gradients together to `clipNorm`; None to skip this update."""
+        if self.clipNorm is None and self.onNonFinite is None:
+            return 1.0
+        grads = [slot.param.grad for slot in ready]
+        self.norm = normOf(grads)
+        if not math.isfinite(self.norm):  # or the squares were too large for the gradients' own dtype
+            self.norm = normOf([g.astype(np.float64) for g in grads])
+        if math.isfinite(self.norm):
+            return 1.0 if self.clipNorm is None else min(1.0, self.clipNorm / (self.norm + 1e-6))
+        if self.onNonFinite == "skip":
+            return None
+        wrong = [f"'{slot.path}'" for slot in ready if not np.isfinite(slot.param.grad).all()]
+        raise PuregraphError(
+            f"{type(self).__name__}: at update {self.step} the gradient of {', '.join(wrong)} is not finite; "
+            "try a lower learnRate, or leave such updates out with onNonFinite='skip'"
+        )
+
+    # Checkpoints ----------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The arrays of the state by name, "velocity/stem.conv.W": themselves, not copies. None before an update.
+
+        Where the rule needs it, "step/stem.conv.W" is the number of updates that this parameter has had.
+        """
+        found = {}
+        for slot in self.slots:
+            for name in stored(type(self)) if slot.step else ():
+                found[f"{name}/{slot.path}"] = np.array(slot.step) if name == "step" else slot.arrays[name]
+        return found
+
+    def restore(self, step: int, arrays: Mapping[str, Any]) -> None:
+        """Continue from `step` with the arrays that `state` gave then; they are copied.
+
+        Raises    CheckpointError listing every array that is missing, unknown, or of another shape or kind;
+                  nothing is changed then
+        """
+        names = stored(type(self))
+        known = {f"{name}/{slot.path}" for name in names for slot in self.slots}
+        problems = [f"'{key}' belongs to none of its parameters" for key in arrays if key not in known]
+        if not (isinstance(step, (int, np.integer)) and step >= 0):
+            problems.append(f"wanted a step of at least 0, got {step!r}")
+        elif step and names and not arrays:
+            problems.append(f"there is no state of any parameter, but {step} updates were made")
+        fresh = []
+        for slot in self.slots:
+            given = {name: arrays[key] for name in names if (key := f"{name}/{slot.path}") in arrays}
+            problems += [f"'{name}/{slot.path}' is missing" for name in names if given and name not in given]
+            problems += [fault for name in given if (fault := unfit(name, slot, given[name]))]
+            fresh.append(given)
+        if problems:
+            raise CheckpointError(f"{type(self).__name__}: cannot restore its state: {'; '.join(problems)}")
+        restored = [self.restored(slot, given, int(step)) for slot, given in zip(self.slots, fresh)]
+        self.slots, self.step = restored, int(step)
+
+    def restored(self, slot: Slot, given: dict[str, Any], step: int) -> Slot:
+        """A slot for the same parameter, with copies of these arrays."""
+        count = int(given.pop("step", step if given else 0))
+        copies = {name: slot.blank() for name in given}
+        for name, array in given.items():
+            isOnDevice = device.isDeviceArray(copies[name])
+            copies[name][...] = device.toDevice(array) if isOnDevice else device.toHost(array)
+        return Slot(slot.path, slot.param, copies, count)
+
+
+def unfit(name: str, slot: Slot, array: Any) -> str:
+    """What is wrong with an array as this state of a parameter, or nothing."""
+    wanted, kinds = ((), "iu") if name == "step" else (slot.param.shape, "f")
+    if tuple(array.shape) != wanted:
+        return f"'{name}/{slot.path}' wanted {show(wanted)}, got {show(tuple(array.shape))}"
+    if array.dtype.kind not in kinds:
+        return f"'{name}/{slot.path}' wanted {'whole numbers' if name == 'step' else 'floats'}, got {array.dtype}"
+    return f"'{name}/{slot.path}' wanted at least 1, got {int(array)}" if name == "step" and array < 1 else ""
+
+
+def normOf(grads: list[Any]) -> float:
+    """The Euclidean norm of all gradients together."""
+    with np.errstate(all="ignore"):
+        return float(np.sqrt(sum(np.vdot(g, g).astype(np.float64) for g in map(widen, grads))))
+
+
+@cache
+def states(cls: type[Optimizer]) -> tuple[str, ...]:
+    """The names of the arrays that a rule keeps."""
+    return tuple([name for name in cls.rule if name != "param"])
+
+
+@cache
+def used(cls: type[Optimizer]) -> frozenset[str]:
+    """All names in the formulas of a class."""
+    texts = [*cls.rule.values(), *cls.scalars.values()]
+    return frozenset(name for text in texts for name in Formula(text).names)
+
+
+@cache
+def stored(cls: type[Optimizer]) -> tuple[str, ...]:
+    """The names of what a checkpoint holds for each parameter."""
+    return (*states(cls), *(["step"] if "step" in used(cls) else []))
+
+
+@cache
+def attributes(cls: type[Optimizer]) -> tuple[str, ...]:
+    """The names in the formulas of a class that are its attributes."""
+    return tuple(sorted(used(cls) - GIVEN - set(cls.rule) - set(cls.scalars)))
+
+
+def puts(formula: Formula, parts: Mapping[str, Any]) -> Formula:
+    """The formula with those of the parts put in that it names."""
+    return formula.put(**{name: part for name, part in parts.items() if name in formula.names})
+
+
+@lru_cache(maxsize=256)
+def scalarsOf(cls: type[Optimizer], constants: tuple) -> dict[str, Callable[[float], Any]]:
+    return {name: puts(Formula(text), dict(constants)).numpy(("step",)) for name, text in cls.scalars.items()}
+
+
+@lru_cache(maxsize=256)
+def formulasOf(cls: type[Optimizer], constants: tuple, grad: str, decays: bool) -> dict[str, Formula]:
+    if decays and "decay" not in used(cls):
+        grad = f"{grad} + decay * param"
+    now: dict[str, Formula] = {}
+    for name, text in cls.rule.items():
+        formula = puts(Formula(text), {"grad": grad, **now})
+        now[name] = puts(formula, dict(constants))
+    return now
+
+
+@lru_cache(maxsize=256)
+def together(formulas: tuple[Formula, ...]) -> tuple[tuple[str, ...], Any]:
+    """The names that formulas have, and one function of them that computes all formulas before it writes any."""
+    names = tuple(dict.fromkeys(name for formula in formulas for name in formula.names))
+    return names, numpyFrom(formulas, names)

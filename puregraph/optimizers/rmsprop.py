@@ -1,0 +1,22 @@
+"""RMSProp: each element's step divided by the recent size of its gradient."""
+
+from puregraph.optimizers.optimizer import Optimizer
+
+
+class RMSProp(Optimizer):
+    """s = factor s + (1 - factor) g^2,   w = w - rate g / (sqrt(s) + epsilon)
+
+    As PyTorch's RMSprop with alpha = factor: epsilon is added outside the root, nothing is centered, without momentum.
+
+    Source    Tieleman, Hinton 2012, Neural Networks for Machine Learning, lecture 6e, slide 29
+    Raises    ValueError for a setting or option out of range; the options are those of `Optimizer`
+    """
+
+    rule = {
+        "meanSquare": "factor * meanSquare + (1 - factor) * grad ** 2",
+        "param": "param - rate * grad / (sqrt(meanSquare) + epsilon)",
+    }
+
+    def __init__(self, learnRate=1e-3, factor=0.9, epsilon=1e-5, **options):
+        super().__init__(learnRate, **options)
+        self.factor, self.epsilon = self.within("factor", factor, 1), self.within("epsilon", epsilon)

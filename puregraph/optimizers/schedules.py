@@ -1,0 +1,95 @@
+"""Schedules: the factor of the learning rate at each update, a pure function of how many came before it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from puregraph.optimizers.recorded import Recorded
+
+
+class Schedule(Recorded):
+    """factor = schedule(step); step 0 is the first update. A subclass writes `__call__`."""
+
+    def __call__(self, step: int) -> float:
+        raise NotImplementedError(f"{type(self).__name__} has no factor: write __call__(self, step)")
+
+
+class Step(Schedule):
+    """factor^floor(step / size)
+
+    Source    Krizhevsky, Sutskever, Hinton 2012, section 5; PyTorch's StepLR
+    Raises    ValueError for a size below 1
+    """
+
+    def __init__(self, size: int, factor: float = 0.1):
+        self.size, self.factor = atLeast(1, "Step", "size", size), factor
+
+    def __call__(self, step: int) -> float:
+        return self.factor ** (step // self.size)
+
+
+class Cosine(Schedule):
+    """final + (1 - final) (1 + cos(pi step / total)) / 2, and `final` from step `total` on
+
+    Source    Loshchilov, Hutter 2017, arXiv:1608.03983, eq. 5, without restarts; PyTorch's CosineAnnealingLR
+    Raises    ValueError for a total below 1
+    """
+
+    def __init__(self, total: int, final: float = 0.0):
+        self.total, self.final = atLeast(1, "Cosine", "total", total), final
+
+    def __call__(self, step: int) -> float:
+        return arc(1.0, self.final, step / self.total)
+
+
+class WarmUp(Schedule):
+    """start + (1 - start) step / steps for the first `steps` updates, after them then(step - steps), or 1
+
+    `start` is 1 / (steps + 1) if not given, so that no update is lost to a rate of 0.
+
+    Source    Goyal et al. 2017, arXiv:1706.02677, section 2.2; PyTorch's LinearLR, and SequentialLR with `then`
+    Raises    ValueError for steps below 1
+    """
+
+    def __init__(self, steps: int, then: Callable[[int], float] | None = None, start: float | None = None):
+        self.steps, self.then = atLeast(1, "WarmUp", "steps", steps), then
+        self.start = 1.0 / (steps + 1) if start is None else start
+
+    def __call__(self, step: int) -> float:
+        if step < self.steps:
+            return self.start + (1.0 - self.start) * step / self.steps
+        return 1.0 if self.then is None else self.then(step - self.steps)
+
+
+class OneCycle(Schedule):
+    """From `start` up to 1, the learning rate itself, and down to `final` at the last of `total` updates, on cosines
+
+    `rise` is the share of the updates that goes up. From step `total` on the factor stays `final`.
+
+    Source    Smith, Topin 2018, arXiv:1708.07120; PyTorch's OneCycleLR, with start = 1 / div_factor and
+              final = start / final_div_factor, and without its cycle of momentum
+    Raises    ValueError for a total or a rise that leaves no update to go up or down
+    """
+
+    def __init__(self, total: int, rise: float = 0.3, start: float = 0.04, final: float = 4e-6):
+        self.total, self.rise, self.start, self.final = total, rise, start, final
+        self.top = rise * total - 1
+        if not 0 < self.top < total - 1:
+            raise ValueError(f"OneCycle: with total {total} and rise {rise} there is no update to go up, or down")
+
+    def __call__(self, step: int) -> float:
+        if step <= self.top:
+            return arc(self.start, 1.0, step / self.top)
+        return arc(1.0, self.final, (step - self.top) / (self.total - 1 - self.top))
+
+
+def arc(start: float, end: float, part: float) -> float:
+    """Half a cosine from start at part 0 to end at part 1, and end from there on."""
+    return end + (start - end) * (1.0 + math.cos(math.pi * min(part, 1.0))) / 2.0
+
+
+def atLeast(least: int, owner: str, name: str, value: int) -> int:
+    if not (isinstance(value, int) and value >= least):
+        raise ValueError(f"{owner}: wanted {name} of at least {least}, got {value!r}")
+    return value

@@ -1,0 +1,16 @@
+"""SGD: a step along the gradient."""
+
+from puregraph.optimizers.optimizer import Optimizer
+
+
+class SGD(Optimizer):
+    """w = w - rate g
+
+    Source    Robbins, Monro 1951, Annals of Mathematical Statistics 22, eq. 8
+    Raises    ValueError for a setting or option out of range; the options are those of `Optimizer`
+    """
+
+    rule = {"param": "param - rate * grad"}
+
+    def __init__(self, learnRate=1e-3, **options):
+        super().__init__(learnRate, **options)

@@ -1,0 +1,623 @@
+"""Optimizers: the steps of PyTorch's, schedules, clipping, what is left alone, and state that can be restored."""
+
+import copy
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from puregraph import costs, device
+from puregraph.backward import BackwardGraph
+from puregraph.errors import CheckpointError, PuregraphError
+from puregraph.module import Module
+from puregraph.modules.linear import Linear
+from puregraph.optimizers import (
+    SGD,
+    Adam,
+    AdamW,
+    Cosine,
+    MomentumSGD,
+    NesterovSGD,
+    OneCycle,
+    Optimizer,
+    RMSProp,
+    Schedule,
+    Step,
+    WarmUp,
+    rebuild,
+)
+from puregraph.param import Param
+from puregraph.sequential import Sequential
+
+SHAPES = {"W": (3, 5), "b": (5,), "gain": (), "none": (0, 2)}
+OPTIMIZERS = {  # ours, and PyTorch's with its arguments
+    "sgd": (lambda **o: SGD(0.1, **o), "SGD", {"lr": 0.1}),
+    "momentum": (lambda **o: MomentumSGD(0.1, 0.8, **o), "SGD", {"lr": 0.1, "momentum": 0.8}),
+    "nesterov": (
+        lambda **o: NesterovSGD(0.1, 0.8, **o),
+        "SGD",
+        {"lr": 0.1, "momentum": 0.8, "nesterov": True},
+    ),
+    "rmsprop": (
+        lambda **o: RMSProp(0.05, factor=0.7, epsilon=1e-4, **o),
+        "RMSprop",
+        {"lr": 0.05, "alpha": 0.7, "eps": 1e-4},
+    ),
+    "adam": (
+        lambda **o: Adam(0.05, 0.8, 0.95, 1e-6, **o),
+        "Adam",
+        {"lr": 0.05, "betas": (0.8, 0.95), "eps": 1e-6},
+    ),
+    "adamw": (
+        lambda **o: AdamW(0.05, **{"decay": 0.0, **o}),
+        "AdamW",
+        {"lr": 0.05, "weight_decay": 0.0},
+    ),
+}
+CLASSES = [SGD, MomentumSGD, NesterovSGD, RMSProp, Adam, AdamW]
+
+
+class Bag(Module):
+    """Parameters of several shapes, and nothing else."""
+
+    def __init__(self, dtype="float64", shapes=SHAPES):
+        super().__init__()
+        for name, shape in shapes.items():
+            setattr(self, name, Param(shape, lambda rng, shape: rng.standard_normal(shape), dtype))
+
+    def draw(self, rng, size=1.0):
+        """New gradients."""
+        for p in self.params.values():
+            p.grad = np.asarray(size * rng.standard_normal(p.shape)).astype(p.dtype)
+
+
+def values(net):
+    return {name: p.data.copy() for name, p in net.params.items()}
+
+
+def assertSame(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+# Against PyTorch --------------------------------------------------------------------------------------------
+
+
+def follow(opt, theirs, net, rng, updates=20, before=lambda params: None, after=lambda: None):
+    """Take the same steps with both, and compare every parameter after each."""
+    import torch
+
+    mirror = {name: torch.tensor(p.data.copy(), requires_grad=True) for name, p in net.params.items()}
+    other, later = theirs(mirror)
+    opt.setupOn(net)
+    for _ in range(updates):
+        net.draw(rng, 2.0)
+        for name, p in net.params.items():
+            mirror[name].grad = torch.tensor(p.grad.copy())
+        grads = {name: p.grad.copy() for name, p in net.params.items()}
+        before([p for p in mirror.values() if p.grad is not None])
+        assert opt.update()
+        other.step()
+        for scheduler in later:
+            scheduler.step()
+        assertSame(grads, {name: p.grad for name, p in net.params.items()})
+        for name, p in net.params.items():
+            np.testing.assert_allclose(p.data, mirror[name].detach().numpy(), rtol=1e-12, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("clip", ["", "norm", "loose", "value"])
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_twenty_steps_are_those_of_pytorch(rng, name, decay, clip):
+    import torch
+
+    ours, theirs, settings = OPTIMIZERS[name]
+    option = {"norm": {"clipNorm": 1.5}, "loose": {"clipNorm": 1e3}, "value": {"clipValue": 0.7}}.get(clip, {})
+
+    def clipping(params):
+        if "clipNorm" in option:
+            torch.nn.utils.clip_grad_norm_(params, option["clipNorm"])
+        elif option:
+            torch.nn.utils.clip_grad_value_(params, option["clipValue"])
+
+    def make(mirror):
+        return getattr(torch.optim, theirs)(mirror.values(), **{**settings, "weight_decay": decay}), []
+
+    follow(ours(decay=decay, **option), make, Bag(), rng, before=clipping)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_own_rates_and_no_decay_are_parameter_groups_of_pytorch(rng, name):
+    import torch
+
+    ours, theirs, settings = OPTIMIZERS[name]
+    net = Bag()
+    net.b.decay, net.W.rate, net.gain.rate = False, 0.25, 0.0
+
+    def make(mirror):
+        groups = [
+            {"params": [mirror["W"]], "lr": settings["lr"] * 0.25},
+            {"params": [mirror["gain"]], "lr": 0.0},
+            {"params": [mirror["none"]]},
+            {"params": [mirror["b"]], "weight_decay": 0.0},
+        ]
+        return getattr(torch.optim, theirs)(groups, **{**settings, "weight_decay": 0.2}), []
+
+    follow(ours(decay=0.2), make, net, rng)
+
+
+@pytest.mark.peers
+def test_defaults_are_those_of_pytorch_where_puzzlelib_has_the_same(rng):
+    import torch
+
+    follow(Adam(), lambda mirror: (torch.optim.Adam(mirror.values()), []), Bag(), rng)
+    follow(AdamW(), lambda mirror: (torch.optim.AdamW(mirror.values()), []), Bag(), rng)
+    follow(SGD(), lambda mirror: (torch.optim.SGD(mirror.values()), []), Bag(), rng)
+
+
+@pytest.mark.peers
+def test_a_parameter_thawed_late_starts_as_in_pytorch(rng):
+    import torch
+
+    net, mirror, opt = Bag(), {}, Adam(0.05)
+    mirror = {name: torch.tensor(p.data.copy(), requires_grad=True) for name, p in net.params.items()}
+    theirs = torch.optim.Adam(mirror.values(), lr=0.05)
+    opt.setupOn(net)
+    net.W.trainable = False
+    for update in range(12):
+        net.draw(rng)
+        net.W.trainable = update >= 6
+        net.b.grad = None if update % 3 else net.b.grad
+        for name, p in net.params.items():
+            mirror[name].grad = torch.tensor(p.grad) if p.grad is not None and p.trainable else None
+        opt.update()
+        theirs.step()
+    for name, p in net.params.items():
+        np.testing.assert_allclose(p.data, mirror[name].detach().numpy(), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(
+    ("schedule", "theirs"),
+    [
+        (Step(3, 0.5), lambda opt, to: to.StepLR(opt, 3, gamma=0.5)),
+        (Cosine(20), lambda opt, to: to.CosineAnnealingLR(opt, 20)),
+        (Cosine(30, 0.1), lambda opt, to: to.CosineAnnealingLR(opt, 30, eta_min=0.01)),
+        (WarmUp(6, start=0.2), lambda opt, to: to.LinearLR(opt, 0.2, total_iters=6)),
+        (WarmUp(4), lambda opt, to: to.LinearLR(opt, 1 / 5, total_iters=4)),
+        (
+            WarmUp(5, Step(4, 0.3)),
+            lambda opt, to: to.SequentialLR(
+                opt, [to.LinearLR(opt, 1 / 6, total_iters=5), to.StepLR(opt, 4, gamma=0.3)], [5]
+            ),
+        ),
+        (OneCycle(25), lambda opt, to: to.OneCycleLR(opt, 0.1, total_steps=25, cycle_momentum=False)),
+        (
+            OneCycle(22, rise=0.45, start=0.1, final=0.01),
+            lambda opt, to: to.OneCycleLR(
+                opt, 0.1, total_steps=22, pct_start=0.45, div_factor=10, final_div_factor=10, cycle_momentum=False
+            ),
+        ),
+    ],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("ignore:The epoch parameter")
+def test_schedules_are_those_of_pytorch(rng, schedule, theirs):
+    import torch
+
+    def make(mirror):
+        opt = torch.optim.SGD(mirror.values(), lr=0.1, momentum=0.9)
+        return opt, [theirs(opt, torch.optim.lr_scheduler)]
+
+    follow(MomentumSGD(0.1, 0.9, schedule=schedule), make, Bag(), rng)
+
+
+# Known steps ------------------------------------------------------------------------------------------------
+
+
+def one(opt, steps=1, param=1.0, grad=2.0):
+    """A lone parameter after some steps along the same gradient."""
+    net = Bag(shapes={"w": (1,)})
+    net.w.data = np.array([param])
+    opt.setupOn(net)
+    for _ in range(steps):
+        net.w.grad = np.array([grad])
+        opt.update()
+    return float(net.w.data[0])
+
+
+@pytest.mark.parametrize(
+    ("opt", "steps", "wanted"),
+    [
+        (SGD(0.1), 1, 1 - 0.2),
+        (SGD(0.1, decay=0.5), 1, 1 - 0.1 * (2 + 0.5)),
+        (SGD(0.1, clipValue=0.5), 1, 1 - 0.05),
+        (MomentumSGD(0.1, 0.5), 2, 1 - 0.2 - 0.1 * (1 + 2)),
+        (NesterovSGD(0.1, 0.5), 1, 1 - 0.1 * (2 + 0.5 * 2)),
+        (RMSProp(0.1, 0.75, 0.0), 1, 1 - 0.1 * 2 / np.sqrt(0.25 * 4)),
+        (Adam(0.1, epsilon=0), 3, 1 - 0.3),
+        (AdamW(0.1, epsilon=0, decay=0.5), 1, 1 - 0.1 - 0.05),
+        (SGD(0.1, schedule=Step(1, 0.5)), 3, 1 - 0.2 - 0.1 - 0.05),
+    ],
+)
+def test_steps_worked_out_by_hand(opt, steps, wanted):
+    assert one(opt, steps) == pytest.approx(wanted, rel=1e-14)
+
+
+def test_a_rule_of_ones_own_reads_like_its_paper():
+    class SignSGD(Optimizer):
+        scalars = {"bias": "1 - momRate ** step"}
+        rule = {"mean": "momRate * mean + (1 - momRate) * grad", "param": "param - rate * sign(mean / bias)"}
+
+        def __init__(self, learnRate, momRate):
+            super().__init__(learnRate)
+            self.momRate = momRate
+
+    assert one(SignSGD(0.25, 0.9), 3) == 0.25
+    assert one(SignSGD(0.25, 0.9), 3, grad=-5.0) == 1.75
+
+
+def test_a_setting_changed_by_hand_counts_from_then_on():
+    opt = MomentumSGD(0.1, 0.9)
+    opt.learnRate, opt.momRate = 0.5, 0.0
+    assert one(opt, 2, grad=1.0) == 0.0
+
+
+def test_schedules_stay_at_their_end():
+    assert Cosine(10, 0.2)(10) == Cosine(10, 0.2)(1000) == pytest.approx(0.2)
+    assert OneCycle(10, final=0.01)(9) == OneCycle(10, final=0.01)(50) == pytest.approx(0.01)
+    assert WarmUp(3)(3) == WarmUp(3)(99) == 1.0
+    assert OneCycle(10, rise=0.4)(3) == 1.0
+    assert all(factor > 0 for factor in map(WarmUp(3), range(9)))
+
+
+def test_the_rate_follows_the_schedule():
+    opt = SGD(0.8, schedule=Step(2, 0.5)).setupOn(net := Bag())
+    rates = []
+    for _ in range(5):
+        rates.append(opt.rate)
+        net.draw(np.random.default_rng(0))
+        opt.update()
+    assert rates == [0.8, 0.8, 0.4, 0.4, 0.2] and opt.step == 5 and opt.learnRate == 0.8
+
+
+# What is left alone -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("found", CLASSES)
+def test_frozen_parameters_and_those_without_gradient_stay(rng, found):
+    net = Bag()
+    opt = found(decay=0.1).setupOn(net)
+    net.draw(rng)
+    opt.update()
+    before, state = values(net), {name: array.copy() for name, array in opt.state.items()}
+    net.draw(rng)
+    net.W.trainable, net.b.grad = False, None
+    opt.update()
+    after, later = values(net), opt.state
+    for name in ("W", "b"):
+        np.testing.assert_array_equal(before[name], after[name])
+    assert not np.array_equal(before["gain"], after["gain"])
+    assert later.keys() == state.keys()
+    for name in state:
+        moved = not np.array_equal(state[name], later[name])
+        assert moved == (name.endswith("gain") or name == "step/none"), name
+
+
+def test_tied_parameters_take_one_step(rng):
+    shared = Linear(3, 3, useBias=False, name="shared").calcMode("float64")
+    net = Sequential([shared, Linear(3, 3, name="mid").calcMode("float64"), shared])
+    opt = SGD(0.5).setupOn(net)
+    assert list(opt.params) == ["shared.W", "mid.W", "mid.b"]
+    before = shared.W.data.copy()
+    shared.W.grad = rng.normal(size=(3, 3))
+    opt.update()
+    np.testing.assert_allclose(shared.W.data, before - 0.5 * shared.W.grad, rtol=1e-15)
+
+
+def test_a_module_that_holds_one_parameter_twice_is_stepped_once():
+    net = Bag(shapes={"w": (2,)})
+    net.again = net.w
+    opt = SGD(0.5).setupOn(net)
+    before, net.w.grad = net.w.data.copy(), np.ones(2)
+    opt.update()
+    np.testing.assert_array_equal(net.w.data, before - 0.5)
+
+
+@pytest.mark.parametrize("found", CLASSES)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_array_stays_the_same_object_and_keeps_its_dtype(rng, found, dtype):
+    net = Bag(dtype)
+    opt = found(0.01).setupOn(net)
+    arrays = {name: p.data for name, p in net.params.items()}
+    exact = Bag()
+    for name, p in exact.params.items():
+        p.data = arrays[name].astype("float64")
+    twin = found(0.01).setupOn(exact)
+    for _ in range(3):
+        net.draw(rng)
+        for name, p in exact.params.items():
+            p.grad = net.params[name].grad.astype("float64")
+        opt.update()
+        twin.update()
+    wide = "float32" if dtype == "float16" else dtype
+    tolerance = {"float16": 2e-3, "float32": 1e-6, "float64": 0}[dtype]
+    for name, p in net.params.items():
+        assert p.data is arrays[name] and p.data.dtype == dtype
+        np.testing.assert_allclose(p.data, exact.params[name].data, rtol=tolerance, atol=tolerance)
+    assert all(array.dtype == wide for name, array in opt.state.items() if not name.startswith("step/"))
+
+
+def test_gradients_are_forgotten(rng):
+    net = Bag()
+    net.draw(rng)
+    SGD().setupOn(net).zeroGradParams()
+    assert all(p.grad is None for p in net.params.values())
+
+
+def test_large_parameters_are_those_of_small_ones(rng):
+    """Large arrays are worked on in pieces."""
+    shape = (3, 200_003)
+    whole, parts = Bag(shapes={"w": shape}), Bag(shapes={f"w{i}": shape[1:] for i in range(3)})
+    for i, p in enumerate(parts.params.values()):
+        p.data = whole.w.data[i].copy()
+    first, second = Adam(0.1, decay=0.1).setupOn(whole), Adam(0.1, decay=0.1).setupOn(parts)
+    for _ in range(3):
+        whole.draw(rng)
+        for i, p in enumerate(parts.params.values()):
+            p.grad = whole.w.grad[i].copy()
+        first.update()
+        second.update()
+    for i, p in enumerate(parts.params.values()):
+        np.testing.assert_array_equal(whole.w.data[i], p.data)
+
+
+# Gradients that are missing or not finite -------------------------------------------------------------------
+
+
+def test_an_update_without_any_gradient_says_what_is_missing():
+    with pytest.raises(PuregraphError, match="none of 4 parameters has a gradient; setupOn.* backward in trainMode"):
+        SGD().setupOn(Bag()).update()
+    with pytest.raises(PuregraphError, match="none of 0 parameters"):
+        SGD().update()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("options", [{"clipNorm": 1.0}, {"onNonFinite": "raise"}])
+def test_a_gradient_that_is_not_finite_is_named(rng, options, bad):
+    net = Bag()
+    opt = MomentumSGD(**options).setupOn(net)
+    net.draw(rng)
+    net.b.grad[2] = bad
+    before = values(net)
+    with pytest.raises(PuregraphError, match="MomentumSGD: at update 0 the gradient of 'b' is not finite; .*skip"):
+        opt.update()
+    assertSame(before, values(net))
+    assert opt.step == 0 and not opt.state
+
+
+@pytest.mark.parametrize("options", [{}, {"clipNorm": 1.0}])
+def test_a_gradient_that_is_not_finite_is_skipped_if_so_asked(rng, options):
+    net = Bag()
+    opt = Adam(onNonFinite="skip", **options).setupOn(net)
+    net.draw(rng)
+    net.gain.grad = np.array(np.nan)
+    before = values(net)
+    assert opt.update() is False
+    assertSame(before, values(net))
+    assert opt.step == 0 and not opt.state
+    net.draw(rng)
+    assert opt.update() is True
+    assert opt.step == 1
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float16", 1e4), ("float32", 1e30), ("float64", 1e100)])
+def test_the_norm_of_large_gradients_does_not_overflow(dtype, size):
+    net = Bag(dtype, {"a": (3,), "b": (4, 4)})
+    opt = SGD(1.0, clipNorm=1.0).setupOn(net)
+    for p in net.params.values():
+        p.data[...] = 0
+        p.grad = np.full_like(p.data, size)
+    opt.update()
+    np.testing.assert_allclose(opt.norm, size * np.sqrt(19), rtol=1e-3)
+    np.testing.assert_allclose(net.a.data, -1 / np.sqrt(19), rtol=1e-3)
+
+
+# State ------------------------------------------------------------------------------------------------------
+
+
+def train(net, opt, rng, updates):
+    for _ in range(updates):
+        net.draw(rng)
+        opt.update()
+
+
+@pytest.mark.parametrize("found", CLASSES)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_stop_restore_and_finish_is_the_uninterrupted_run_bit_for_bit(seed, found, dtype):
+    options = {"schedule": WarmUp(3, Cosine(9)), "decay": 0.1, "clipNorm": 2.0}
+    net = Bag(dtype)
+    start = values(net)
+    opt = found(0.01, **options).setupOn(net)
+    net.b.trainable = False
+    train(net, opt, np.random.default_rng(seed), 10)
+
+    again, rng = Bag(dtype), np.random.default_rng(seed)
+    for name, p in again.params.items():
+        p.data = start[name].copy()
+    first = found(0.01, **options).setupOn(again)
+    again.b.trainable = False
+    train(again, first, rng, 4)
+    kept = {name: array.copy() for name, array in first.state.items()}
+    second = found(0.01, **options).setupOn(again)
+    second.restore(first.step, kept)
+    before = {name: array.copy() for name, array in kept.items()}
+    assertSame(second.state, kept)
+    train(again, second, rng, 6)
+    assertSame(values(net), values(again))
+    assertSame(opt.state, second.state)
+    assertSame(kept, before)
+    assert second.step == opt.step == 10
+
+
+def test_all_that_does_not_fit_is_listed_and_nothing_changes(rng):
+    net = Bag()
+    opt = Adam().setupOn(net)
+    train(net, opt, rng, 2)
+    arrays = dict(opt.state)
+    arrays["m/old.W"] = arrays.pop("m/W")
+    arrays["v/b"] = np.zeros(7)
+    arrays["v/gain"] = np.array(1)
+    arrays["step/none"] = np.array(-3)
+    before = {name: array.copy() for name, array in opt.state.items()}
+    with pytest.raises(CheckpointError) as caught:
+        opt.restore(-1, arrays)
+    text = str(caught.value)
+    for words in (
+        "'m/W' is missing",
+        "'m/old.W' belongs to none",
+        "'v/b' wanted (5,), got (7,)",
+        "'v/gain' wanted floats, got int64",
+        "'step/none' wanted at least 1, got -3",
+        "step of at least 0, got -1",
+    ):
+        assert words in text
+    assertSame(before, opt.state)
+    assert opt.step == 2
+
+
+def test_state_that_is_lost_altogether_is_missed():
+    with pytest.raises(CheckpointError, match="no state of any parameter, but 5 updates were made"):
+        Adam().setupOn(Bag()).restore(5, {})
+    opt = SGD().setupOn(Bag())
+    opt.restore(5, {})
+    assert opt.step == 5
+
+
+def test_setting_up_again_keeps_the_state_of_what_is_still_there(rng):
+    first, second = (Linear(3, 3, name=name).calcMode("float64") for name in "ab")
+    net = Sequential([first])
+    opt = MomentumSGD().setupOn(net)
+    first.W.grad, first.b.grad = rng.normal(size=(3, 3)), rng.normal(size=3)
+    opt.update()
+    kept = opt.state["velocity/a.W"].copy()
+    net.append(second)
+    assert opt.setupOn(net) is opt
+    np.testing.assert_array_equal(opt.state["velocity/a.W"], kept)
+    assert opt.step == 1 and "b.W" in opt.params
+    opt.setupOn(Linear(3, 3))
+    assert opt.step == 0 and opt.state == {}
+
+
+# Recipes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        SGD(),
+        MomentumSGD(0.1, decay=1e-4),
+        NesterovSGD(momRate=0.8, clipValue=3),
+        RMSProp(1e-2, 0.99),
+        Adam(3e-4, schedule=WarmUp(10, then=Cosine(90, final=0.01)), clipNorm=1.0),
+        AdamW(3e-4, decay=0.1, onNonFinite="skip", schedule=OneCycle(100)),
+        Step(5),
+    ],
+    ids=repr,
+)
+def test_an_optimizer_is_made_again_from_json(made):
+    twin = rebuild(json.loads(json.dumps(made.describe())))
+    assert type(twin) is type(made) and twin.recipe == made.recipe or repr(twin) == repr(made)
+    if isinstance(made, Optimizer):
+        assert one(twin, 3) == one(made, 3)
+    else:
+        assert [twin(i) for i in range(20)] == [made(i) for i in range(20)]
+
+
+def test_only_optimizers_and_schedules_are_made_by_name():
+    for name in ("Slot", "recorded", "rebuild", "__builtins__", "NoSuch", 3, None):
+        with pytest.raises(ValueError, match="puregraph.optimizers has no"):
+            rebuild({"type": name, "args": []})
+
+
+def test_what_json_cannot_hold_is_named():
+    with pytest.raises(TypeError, match=r"SGD\(schedule=...\).* cannot be written down"):
+        SGD(schedule=lambda step: 1.0).describe()
+
+
+def test_a_copy_goes_its_own_way(rng):
+    net = Bag()
+    opt = Adam().setupOn(net)
+    train(net, opt, rng, 2)
+    twinNet, twin = copy.deepcopy((net, opt))
+    before = values(net)
+    train(twinNet, twin, rng, 1)
+    assertSame(before, values(net))
+    assert (opt.step, twin.step) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: SGD(-1), "SGD: wanted learnRate of at least 0, got -1"),
+        (lambda: SGD(decay=-1), "decay of at least 0"),
+        (lambda: SGD(clipNorm=-1), "clipNorm of at least 0"),
+        (lambda: SGD(clipNorm=1, clipValue=1), "clipNorm or clipValue, got both"),
+        (lambda: SGD(onNonFinite="ignore"), "onNonFinite 'raise', 'skip' or None, got 'ignore'"),
+        (lambda: Adam(beta2=1), "beta2 from 0 to below 1, got 1"),
+        (lambda: RMSProp(factor=1.5), "factor from 0 to below 1"),
+        (lambda: Step(0), "Step: wanted size of at least 1, got 0"),
+        (lambda: Cosine(0), "total of at least 1"),
+        (lambda: WarmUp(-3), "steps of at least 1"),
+        (lambda: OneCycle(3, rise=0.1), "no update to go up"),
+    ],
+)
+def test_settings_out_of_range_are_refused(build, words):
+    with pytest.raises(ValueError, match=words):
+        build()
+
+
+def test_a_class_without_a_rule_is_refused():
+    with pytest.raises(TypeError, match="Optimizer has no update"):
+        Optimizer(0.1)
+    with pytest.raises(NotImplementedError, match="write __call__"):
+        Schedule()(0)
+
+
+# Training ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("opt", "steps"),
+    list(
+        itertools.chain(
+            [(SGD(0.2), 200), (MomentumSGD(0.05), 200), (NesterovSGD(0.05), 200)],
+            [(RMSProp(0.05, schedule=Cosine(300)), 300), (Adam(0.1, schedule=Cosine(300)), 300)],
+            [(AdamW(0.1, decay=1e-4, schedule=WarmUp(20, Cosine(280))), 300)],
+        )
+    ),
+    ids=repr,
+)
+def test_a_regression_is_solved(rng, device, opt, steps):
+    solve(rng, device, opt, steps)
+
+
+def solve(rng, name, opt, steps):
+    assert BackwardGraph  # which gives graphs their backward pass
+    W, b = rng.normal(size=(4, 2)), rng.normal(size=2)
+    x = rng.normal(size=(64, 4))
+    net, cost = Sequential([Linear(4, 2, name="fc")]).calcMode("float64"), costs.MSE()
+    opt.setupOn(net)
+    x, wanted = device.toDevice(x), device.toDevice(x @ W + b)
+    for _ in range(steps):
+        value = cost(net(x), wanted)
+        cost.backward()
+        net.backward(cost.grad[0])
+        opt.update()
+    assert float(value) < 1e-6
+    np.testing.assert_allclose(device.toHost(net.params["fc.W"].data), W, atol=3e-3)
+    assert all(device.isDeviceArray(a) == (name == "cuda") for k, a in opt.state.items() if k[:5] != "step/")
