@@ -322,11 +322,13 @@ def puts(formula: Formula, parts: Mapping[str, Any]) -> Formula:
 
 @lru_cache(maxsize=256)
 def scalarsOf(cls: type[Optimizer], constants: tuple) -> dict[str, Callable[[float], Any]]:
+    """The scalars of a class with these constants, as functions of the step."""
     return {name: puts(Formula(text), dict(constants)).numpy(("step",)) for name, text in cls.scalars.items()}
 
 
 @lru_cache(maxsize=256)
 def formulasOf(cls: type[Optimizer], constants: tuple, grad: str, decays: bool) -> dict[str, Formula]:
+    """The rule of a class with these constants, each formula with those before it put in, and with this gradient."""
     if decays and "decay" not in used(cls):
         grad = f"{grad} + decay * param"
     now: dict[str, Formula] = {}

@@ -90,6 +90,7 @@ def arc(start: float, end: float, part: float) -> float:
 
 
 def atLeast(least: int, owner: str, name: str, value: int) -> int:
+    """A whole number of at least `least`, or a ValueError."""
     if not (isinstance(value, int) and value >= least):
         raise ValueError(f"{owner}: wanted {name} of at least {least}, got {value!r}")
     return value
