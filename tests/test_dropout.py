@@ -1,0 +1,91 @@
+"""Dropout: how much it keeps, and that its stream of masks can be stopped and resumed."""
+
+import copy
+
+import numpy as np
+import pytest
+from peers import ours
+
+from puregraph import initial
+from puregraph.modules import Dropout
+
+ONES = np.ones((50, 40), dtype="f")
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_it_keeps_one_minus_p_and_the_expectation(p):
+    y = Dropout(p)(np.ones((400, 500)))
+    assert abs((y > 0).mean() - (1 - p)) < 5 * np.sqrt(p * (1 - p) / y.size)
+    assert np.allclose(y[y > 0], 1 / (1 - p), rtol=1e-12)
+
+
+def test_the_gradient_passes_where_the_value_did():
+    y, gx = ours(Dropout(0.3), [np.ones((20, 30))], np.ones((20, 30)))
+    assert np.array_equal(y, gx) and 0 < (gx == 0).sum() < gx.size
+
+
+def test_what_is_left_out_leaves_nothing_behind():
+    y = Dropout(0.5)(np.full((10, 10), np.inf))
+    assert set(np.unique(y)) == {0.0, np.inf}
+
+
+def test_evaluation_gives_the_input_itself():
+    drop = Dropout().evalMode()
+    y, mask = drop.updateData(ONES, *drop.ruleValues())
+    assert y is ONES and drop.count.data == 0
+    assert mask.shape == ONES.shape and mask.dtype == bool and mask.all() and mask.base.size == 1
+
+
+def test_each_call_has_its_own_mask_and_each_module_its_own_stream():
+    drop, other = Dropout(), Dropout()
+    first, second = drop(ONES), drop(ONES)
+    assert not np.array_equal(first, second) and not np.array_equal(first, other(ONES))
+    assert drop.count.data == 2 and drop.key.data != other.key.data
+
+
+def test_restored_states_continue_the_stream():
+    drop = Dropout(0.4)
+    drop(ONES)
+    saved = {name: state.data.copy() for name, state in drop.states.items()}
+    rest = [drop(ONES) for _ in range(3)]
+    resumed = Dropout(0.4)
+    for name, values in saved.items():
+        getattr(resumed, name).data = values
+    assert all(np.array_equal(resumed(ONES), y) for y in rest)
+
+
+def test_a_copy_goes_on_as_its_original():
+    drop = Dropout()
+    drop(ONES)
+    twin = copy.deepcopy(drop)
+    assert np.array_equal(drop(ONES), twin(ONES))
+
+
+def test_the_seed_makes_the_stream_repeat():
+    before = initial.SEED.entropy, initial.SEED.count
+    try:
+        runs = []
+        for _ in range(2):
+            initial.seed(7)
+            runs.append(Dropout()(ONES))
+        assert np.array_equal(*runs)
+    finally:
+        initial.SEED.entropy, initial.SEED.count = before
+
+
+def test_the_mask_does_not_depend_on_the_dtype():
+    drop = Dropout()
+    drop.key.data = np.array(5, dtype=np.uint64)
+    masks = []
+    for dtype in (np.float16, np.float32, np.float64):
+        drop.count.data = np.array(3)
+        y = drop(ONES.astype(dtype))
+        assert y.dtype == dtype
+        masks.append(y > 0)
+    assert np.array_equal(masks[0], masks[1]) and np.array_equal(masks[1], masks[2])
+
+
+@pytest.mark.parametrize("p", [-0.1, 1, 1.5, float("nan")])
+def test_no_other_probability_is_taken(p):
+    with pytest.raises(ValueError, match="Dropout: wanted a probability p with 0 <= p < 1"):
+        Dropout(p)

@@ -1,0 +1,93 @@
+"""SoftMax and MatMul: known values, extremes, PyTorch's values, and what they refuse."""
+
+import numpy as np
+import pytest
+from peers import compare, ours
+
+from puregraph.errors import ShapeError
+from puregraph.modules import MatMul, SoftMax
+from puregraph.shape import asShape
+
+
+def test_probabilities_of_known_scores():
+    y, gx = ours(SoftMax(), [np.log([[1.0, 2.0, 5.0]])], np.array([[1.0, 0.0, 0.0]]))
+    assert np.allclose(y, [[1 / 8, 2 / 8, 5 / 8]], rtol=1e-14)
+    assert np.allclose(gx, [[7 / 64, -2 / 64, -5 / 64]], rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_extreme_scores_stay_finite(dtype):
+    largest = np.finfo(dtype).max
+    x = np.array([[largest, 0, -largest], [-largest, -largest, -largest], [0, -np.inf, 0]], dtype=dtype)
+    with np.errstate(over="ignore"):  # the largest number twice is infinite, and exp(-inf) is 0
+        assert SoftMax()(x).tolist()[::2] == [[1, 0, 0], [0.5, 0, 0.5]]
+    assert np.allclose(SoftMax()(x[1:2]), 1 / 3, rtol=1e-3)
+
+
+def test_large_offsets_change_nothing():
+    x = np.array([[1.0, 2.0, 3.0]])
+    assert np.allclose(SoftMax()(x), SoftMax()(x + 1e4), rtol=1e-11)
+
+
+def test_halves_are_summed_in_float32():
+    y = SoftMax()(np.zeros((1, 100000), dtype=np.float16))
+    assert y.dtype == np.float16 and (y == np.float16(1e-5)).all()
+
+
+def test_softmax_needs_its_axis():
+    with pytest.raises(ShapeError, match="wanted axis from -1 to 0, got 1"):
+        SoftMax().dataShapeFrom((3,))
+    with pytest.raises(ShapeError, match="at least one score along axis -1"):
+        SoftMax(axis=-1).dataShapeFrom((3, 0))
+    assert SoftMax().dataShapeFrom(asShape(("N", "C"))) == ("N", "C")
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("shape, axis", [((4, 7), 1), ((2, 3, 4), 1), ((2, 3, 4), -1), ((3, 2), 0), ((2, 5, 1, 2), -3)])
+def test_softmax_is_pytorch_s(shape, axis, rng):
+    x = rng.standard_normal(shape) * 5
+    compare(SoftMax() if axis == 1 else SoftMax(axis=axis), lambda x: x.softmax(dim=axis), rng, x)
+
+
+def test_a_product_of_known_matrices():
+    a, b = np.array([[1.0, 2.0]]), np.array([[3.0], [5.0]])
+    y, ga, gb = ours(MatMul(), [a, b], np.array([[2.0]]))
+    assert y.tolist() == [[13]] and ga.tolist() == [[6, 10]] and gb.tolist() == [[2], [4]]
+
+
+@pytest.mark.parametrize(
+    "shapes, words",
+    [
+        (
+            ((2, 3), (4, 5)),
+            r"\(..., 2, 3\) times \(..., 3, 5\), got \[\(2, 3\), \(4, 5\)\]; the inner sizes 3 and 4 differ",
+        ),
+        (((3,), (3, 5)), r"matrices .* make a vector a matrix"),
+        (((2, 4, 3), (3, 3, 5)), "shapes that broadcast"),
+        ((("N", 2, "K"), ("N", "L", 3)), "the inner sizes K and L differ"),
+    ],
+)
+def test_matrices_that_do_not_fit_are_refused(shapes, words):
+    with pytest.raises(ShapeError, match=words):
+        MatMul().dataShapeFrom(*map(asShape, shapes))
+
+
+def test_shapes_and_operations_of_symbols():
+    q, k = asShape(("N", 8, "T", 64)), asShape(("N", 8, "S", 64))
+    assert MatMul(transpB=True).dataShapeFrom(q, k) == ("N", 8, "T", "S")
+    assert MatMul(transpA=True).flopsFrom((3, 2), (3, 5)) == 2 * 3 * 2 * 5
+    assert MatMul(transpB=True).flopsFrom(q, k) == "1024*N*S*T"
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("transpA", [False, True])
+@pytest.mark.parametrize("transpB", [False, True])
+@pytest.mark.parametrize("lead", [((), ()), ((2,), (2,)), ((3, 1), (4,)), ((), (2, 3))])
+def test_the_product_is_pytorch_s(lead, transpA, transpB, rng):
+    a = rng.standard_normal((*lead[0], *((4, 3) if transpA else (3, 4))))
+    b = rng.standard_normal((*lead[1], *((5, 4) if transpB else (4, 5))))
+
+    def rule(a, b):
+        return (a.mT if transpA else a) @ (b.mT if transpB else b)
+
+    compare(MatMul(transpA, transpB), rule, rng, a, b)
