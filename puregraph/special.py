@@ -6,11 +6,15 @@ The results have the dtype of the argument; the work is done in float64, in bloc
 from __future__ import annotations
 
 import functools
+import importlib
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from puregraph.device import isDeviceArray, toHost
 
 BLOCK = 8192
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)  # B2, B4, ... B16
@@ -25,6 +29,8 @@ def special(rule: Rule, single: Rule | None = None) -> Callable[[Any], Any]:
 
     @functools.wraps(rule)
     def function(x: Any) -> Any:
+        if isDeviceArray(x):
+            return onDevice(function, x)
         x = np.asarray(x)
         y = np.empty(x.shape, x.dtype if x.dtype.kind == "f" else np.float64)
         work, compute = (np.float32, single) if single and y.itemsize <= 4 else (np.float64, rule)
@@ -35,6 +41,17 @@ def special(rule: Rule, single: Rule | None = None) -> Callable[[Any], Any]:
         return y[()]
 
     return function
+
+
+def onDevice(function: Callable[[Any], Any], x: Any) -> Any:
+    """CuPy's own function of a CuPy array; where it has none, ours of a copy on the host."""
+    try:
+        library = importlib.import_module("cupyx.scipy.special")  # comes with CuPy, and takes a while to load
+    except ImportError:
+        library = None
+    name = function.__name__
+    twin = getattr(library, "gammaln" if name == "lgamma" else name, None)
+    return twin(x) if twin else sys.modules["cupy"].asarray(function(toHost(x)))
 
 
 def horner(x: Any, *coefficients: float) -> Any:
