@@ -1,3 +1,206 @@
-"""Networks as graphs of nodes: checked, measured and compiled before the first batch."""
+"""puregraph: networks as graphs that are checked, measured and differentiated before the first batch.
+
+net = Sequential(Linear(784, 100), Relu(), Linear(100, 10))
+net.dataShapeFrom(("N", 784))               # ('N', 10), before any data
+print(summary(net, ("N", 784)))             # every node's shapes, parameters, bytes, operations
+"""
+
+from puregraph.backward import BackwardGraph
+from puregraph.check import CheckError, checkGraph, checkModule
+from puregraph.costs import (
+    BCE,
+    MSE,
+    Abs,
+    CrossEntropy,
+    PointwiseCost,
+    SmoothL1,
+)
+from puregraph.device import useDevice
+from puregraph.errors import (
+    AutoDiffException,
+    CheckpointError,
+    DataError,
+    DeviceError,
+    DtypeError,
+    FormulaError,
+    GraphError,
+    GraphWarning,
+    PuregraphError,
+    ShapeError,
+)
+from puregraph.footprint import Footprint
+from puregraph.formula import Formula
+from puregraph.function import Function
+from puregraph.graph import Graph
+from puregraph.initial import seed
+from puregraph.input import Input
+from puregraph.kernel import Kernel, kernel
+from puregraph.module import Module
+from puregraph.modules import (
+    Add,
+    AvgPool1D,
+    AvgPool2D,
+    BatchNorm,
+    Clip,
+    Concat,
+    Conv1D,
+    Conv2D,
+    Conv3D,
+    Deconv2D,
+    Div,
+    Dropout,
+    Elu,
+    Embedder,
+    Flatten,
+    Gelu,
+    GlobalAvgPool,
+    Identity,
+    LayerNorm,
+    LeakyRelu,
+    Linear,
+    MatMul,
+    MaxPool1D,
+    MaxPool2D,
+    Mean,
+    Mul,
+    MulAddConst,
+    Pad,
+    Power,
+    Relu,
+    Reshape,
+    Sigmoid,
+    Slice,
+    SoftMax,
+    SoftPlus,
+    Split,
+    Sub,
+    Sum,
+    Swish,
+    Tanh,
+    Transpose,
+)
+from puregraph.node import Node
+from puregraph.optimizers import (
+    SGD,
+    Adam,
+    AdamW,
+    Cosine,
+    MomentumSGD,
+    NesterovSGD,
+    OneCycle,
+    Optimizer,
+    Recorded,
+    RMSProp,
+    Schedule,
+    Slot,
+    Step,
+    WarmUp,
+    rebuild,
+)
+from puregraph.parallel import Parallel
+from puregraph.param import Param, State
+from puregraph.pointwise import Pointwise
+from puregraph.rules import registerRule
+from puregraph.sequential import Sequential
+from puregraph.shape import Dim
+from puregraph.summary import summary
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Abs",
+    "Adam",
+    "AdamW",
+    "Add",
+    "AutoDiffException",
+    "AvgPool1D",
+    "AvgPool2D",
+    "BCE",
+    "BackwardGraph",
+    "BatchNorm",
+    "CheckError",
+    "CheckpointError",
+    "Clip",
+    "Concat",
+    "Conv1D",
+    "Conv2D",
+    "Conv3D",
+    "Cosine",
+    "CrossEntropy",
+    "DataError",
+    "Deconv2D",
+    "DeviceError",
+    "Dim",
+    "Div",
+    "Dropout",
+    "DtypeError",
+    "Elu",
+    "Embedder",
+    "Flatten",
+    "Footprint",
+    "Formula",
+    "FormulaError",
+    "Function",
+    "Gelu",
+    "GlobalAvgPool",
+    "Graph",
+    "GraphError",
+    "GraphWarning",
+    "Identity",
+    "Input",
+    "Kernel",
+    "LayerNorm",
+    "LeakyRelu",
+    "Linear",
+    "MSE",
+    "MatMul",
+    "MaxPool1D",
+    "MaxPool2D",
+    "Mean",
+    "Module",
+    "MomentumSGD",
+    "Mul",
+    "MulAddConst",
+    "NesterovSGD",
+    "Node",
+    "OneCycle",
+    "Optimizer",
+    "Pad",
+    "Parallel",
+    "Param",
+    "Pointwise",
+    "PointwiseCost",
+    "Power",
+    "PuregraphError",
+    "RMSProp",
+    "Recorded",
+    "Relu",
+    "Reshape",
+    "SGD",
+    "Schedule",
+    "Sequential",
+    "ShapeError",
+    "Sigmoid",
+    "Slice",
+    "Slot",
+    "SmoothL1",
+    "SoftMax",
+    "SoftPlus",
+    "Split",
+    "State",
+    "Step",
+    "Sub",
+    "Sum",
+    "Swish",
+    "Tanh",
+    "Transpose",
+    "WarmUp",
+    "checkGraph",
+    "checkModule",
+    "kernel",
+    "rebuild",
+    "registerRule",
+    "seed",
+    "summary",
+    "useDevice",
+]

@@ -96,11 +96,15 @@ class Graph(Module):
         self.forget()
 
     def warnLeftOut(self) -> None:
+        """Name the first nodes of branches that lead to no output here, unless another graph has use for them."""
         inside, ends = set(self.nodes), {node for node, _ in self.outputs}
         out = [n for n in self.inputs if n not in inside]
         out += [link.node for n in self.nodes if n not in ends for link in n.fwds if link.node not in inside]
+        out = [n for n in dict.fromkeys(out) if not n.noticed]
+        for node in (*self.nodes, *out):
+            node.noticed = True
         if out:
-            names = ", ".join(f"'{n}' ({n.label})" for n in dict.fromkeys(out))
+            names = ", ".join(f"'{n}' ({n.label})" for n in out)
             warnings.warn(f"left out, because no output of the graph needs it: {names}", GraphWarning, stacklevel=4)
 
     def nested(self) -> tuple:
@@ -443,6 +447,8 @@ class Graph(Module):
         return self.mode(False)
 
     def mode(self, train: bool) -> Any:
+        """Set the mode of every module inside; the last pass is forgotten, for its gradient would be of another mode."""
+        self.last = None
         self.train = train
         for module in self.modules().values():
             module.train = train

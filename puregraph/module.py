@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Iterator
 from functools import cache
@@ -77,6 +78,12 @@ class Module:
     train = True
     updateGrad: Any = None
     recipe: tuple[tuple, dict]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Shape rules do arithmetic on sizes: a symbol that was given as a plain text becomes a Dim before them."""
+        super().__init_subclass__(**options)
+        if "dataShapeFrom" in vars(cls):
+            cls.dataShapeFrom = withDims(cls.dataShapeFrom)  # type: ignore[method-assign]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = super().__new__(cls)
@@ -280,6 +287,18 @@ class Module:
             rng.integers(0, 2, s) if names[min(i, len(names) - 1)] in self.indices else rng.standard_normal(s)
             for i, s in enumerate(shapes)
         ]
+
+
+def withDims(rule: Any) -> Any:
+    @functools.wraps(rule)
+    def shapeRule(self: Any, *shapes: Any, **options: Any) -> Any:
+        return rule(self, *[asShape(s) if hasText(s) else s for s in shapes], **options)
+
+    return shapeRule
+
+
+def hasText(shape: Any) -> bool:
+    return isinstance(shape, tuple) and any(type(size) is str for size in shape)
 
 
 def isParameter(own: dict[str, Any], name: str) -> bool:

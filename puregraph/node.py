@@ -55,6 +55,7 @@ class Node:
         "grad",
         "inshapes",
         "module",
+        "noticed",
         "rename",
         "rule",
         "shape",
@@ -76,6 +77,7 @@ class Node:
         self.fwds: list[Link] = []
         self.bwds: list[Link] = []
         self.component: Any = None
+        self.noticed = False  # whether a graph uses this node, or has said that it leaves it out
         self.data: Any = None
         self.grad: Any = None
         self.values: Any = None

@@ -33,6 +33,7 @@ class ModuleList(Graph):
             self.chain()
         except Exception:
             self.items = before
+            self.chain()
             raise
 
     def chain(self) -> None:
