@@ -8,7 +8,7 @@ from source import Source, imports, library, place
 LAYERS = """
 errors
 shape
-device
+device atomic hdf guarded
 special
 table
 terms
@@ -16,7 +16,7 @@ evaluator
 formula
 kernel
 kernels
-initial
+initial plain
 param
 rules
 node
@@ -27,19 +27,16 @@ function
 graph
 sequential parallel
 backward
+archive
 modules costs optimizers compile autodiff
-train onnx checkpoint blueprint footprint draw profile check
+train onnx checkpoint blueprint puzzlelib footprint draw profile check
 puregraph
 cli __main__ models examples
 """.strip().splitlines()
 RANKS = {piece: rank for rank, layer in enumerate(LAYERS) for piece in layer.split()}
 SOURCES = list(library())
 NAMES = {source.name for source in SOURCES}
-FOLDERS = {
-    source.name.split(".")[1]
-    for source in SOURCES
-    if source.path.name == "__init__.py" and "." in source.name
-}
+FOLDERS = {source.name.split(".")[1] for source in SOURCES if source.path.name == "__init__.py" and "." in source.name}
 
 
 def piece(name):

@@ -1,0 +1,141 @@
+"""Writing a file whole or not at all: whatever happens, and whenever, the name holds the old file or the new one."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import Any, BinaryIO
+
+from puregraph.errors import CheckpointError
+
+try:
+    import fcntl
+except ImportError:  # Windows: there an open file cannot be removed, which protects a file being written as well
+    fcntl = None  # type: ignore[assignment]
+
+SUFFIX = ".part"
+NUMBERS = count()
+
+
+@contextmanager
+def whole(path: Any) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `path` when the block ends without an exception.
+
+    It is written beside `path` under the name `.NAME.HOST.PID.NUMBER.part`, brought to the disk (fsync), renamed, and
+    the rename brought to the disk. What killed processes left beside `path` is removed first. Permissions of the old
+    file stay; a symbolic link stays one, and what it names is replaced.
+
+    Raises    CheckpointError with the reason if the system refuses any of this; the old file is then as it was
+    """
+    target = os.path.realpath(os.fspath(path))
+    partial = None
+    try:
+        mode = modeOf(target)
+        removeOrphans(target)
+        file, partial = openPartial(target)
+        with file:
+            yield file
+            if mode is not None:
+                os.chmod(partial, mode)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+        partial = None
+        syncFolder(os.path.dirname(target))
+    except CheckpointError:
+        raise
+    except OSError as error:
+        raise CheckpointError(f"cannot save '{path}': {reason(error, target)}") from error
+    finally:
+        if partial is not None:
+            with suppress(OSError):
+                os.unlink(partial)
+
+
+def modeOf(target: str) -> int | None:
+    """The permissions of the file that will be replaced; None where there is none."""
+    try:
+        found = os.stat(target)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise CheckpointError(f"cannot save '{target}': there is something else than a file of that name")
+    return stat.S_IMODE(found.st_mode)
+
+
+def openPartial(target: str) -> tuple[BinaryIO, str]:
+    """A new file beside the target, locked as long as this process lives, and its path."""
+    folder, name = os.path.split(target)
+    while True:
+        path = os.path.join(folder, f"{prefix(name)}{os.getpid()}.{next(NUMBERS)}{SUFFIX}")
+        try:
+            file = open(path, "xb")
+        except FileExistsError:
+            continue
+        try:
+            if fcntl is not None:
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                return file, path
+        except FileNotFoundError:
+            pass  # another process took it for an orphan, between its creation and the lock
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def prefix(name: str) -> str:
+    """What the temporary files of a target begin with on this machine; cut, because names have a limit."""
+    host = re.sub(r"[^0-9A-Za-z-]", "-", platform.node())[:40]
+    return f".{name[:30]}.{host}."
+
+
+def removeOrphans(target: str) -> None:
+    """Remove the temporary files of processes that died while they wrote this target."""
+    folder, name = os.path.split(target)
+    pattern = re.compile(re.escape(prefix(name)) + r"\d+\.\d+" + re.escape(SUFFIX))
+    for entry in os.listdir(folder):
+        if pattern.fullmatch(entry):
+            with suppress(OSError):  # somebody else was faster
+                removeDead(os.path.join(folder, entry))
+
+
+def removeDead(path: str) -> None:
+    """Remove a file unless a process holds its lock."""
+    if fcntl is None:
+        os.unlink(path)
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(path)
+    finally:
+        os.close(descriptor)
+
+
+def syncFolder(folder: str) -> None:
+    """Bring a rename to the disk, where the system can do that for a folder."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def reason(error: OSError, target: str) -> str:
+    """What the system said, and what that means for who wanted to save."""
+    folder = os.path.dirname(target)
+    if isinstance(error, FileNotFoundError) and not os.path.isdir(folder):
+        return f"there is no folder '{folder}'; make it first"
+    if isinstance(error, PermissionError):
+        return f"no permission to write in '{folder}'"
+    kept = "; the file that was there is as it was" if os.path.exists(target) else ""
+    return f"{error.strerror or error}{kept}"

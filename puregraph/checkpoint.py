@@ -1,0 +1,404 @@
+"""Saving and loading: a graph, an optimizer and whatever else a run needs to go on, in one file.
+
+    graph.save("net.h5")                      weights, states and the blueprint
+    graph = puregraph.load("net.h5")          the graph itself, rebuilt
+    graph.load("net.h5")                      into a graph that exists; all or nothing
+
+    save("run.h5", graph, optimizer, extra={"epoch": 3, "random": rng.bit_generator.state})
+    graph, optimizer, extra = load("run.h5")
+
+A file is HDF5 (see `archive`), written whole or not at all (see `atomic`); it holds no code. Instead of a path, `None`
+saves to bytes, and bytes are loaded like a file. Files of PuzzleLib are loaded as well (see `puzzlelib`).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from puregraph import device
+from puregraph.archive import SIGNATURE, Archive, write
+from puregraph.atomic import whole
+from puregraph.blueprint import classNamed, fromBlueprint, hasNodes, nameOf, toBlueprint
+from puregraph.errors import CheckpointError, show
+from puregraph.graph import Graph, nearest
+from puregraph.hdf import Array
+from puregraph.optimizers import Recorded
+from puregraph.param import Param, Stored
+from puregraph.plain import decode, encode
+from puregraph.puzzlelib import PuzzleFile
+
+
+class Checkpoint(NamedTuple):
+    """What a file holds: the graph, rebuilt; the optimizer, going on where it was, or None; and `extra`."""
+
+    graph: Graph
+    optimizer: Any
+    extra: Any
+
+
+class Mismatch(NamedTuple):
+    """An array that is not in the file as the graph has it; what is not there at all is empty."""
+
+    name: str
+    wanted: str
+    given: str
+
+    def __str__(self) -> str:
+        return f"'{self.name}': the graph has {self.wanted}, the file {self.given}"
+
+
+class Report(NamedTuple):
+    """What became of each array: loaded; missing in the file; only in the file; or of another shape, dtype or kind."""
+
+    loaded: list[str]
+    missing: list[Mismatch]
+    extra: list[Mismatch]
+    mismatched: list[Mismatch]
+
+    @property
+    def complete(self) -> bool:
+        """Whether graph and file hold the same arrays."""
+        return not (self.missing or self.extra or self.mismatched)
+
+    def __str__(self) -> str:
+        rows = [f"  missing    {m}" for m in self.missing]
+        rows += [f"  extra      {m}" for m in self.extra]
+        rows += [f"  different  {m}" for m in self.mismatched]
+        return "\n".join([f"{len(self.loaded)} arrays fit", *rows])
+
+
+class Loaded(NamedTuple):
+    """What `loadInto` found: the report, and what was saved as `extra`."""
+
+    report: Report
+    extra: Any
+
+
+class Contents(NamedTuple):
+    """What a file says of itself: its arrays with their crc32, and the JSON of graph, optimizer and extra."""
+
+    arrays: dict[str, Array]
+    crcs: dict[str, int]
+    blueprint: dict[str, Any]
+    optimizer: dict[str, Any] | None
+    extra: Any
+
+
+# Saving -------------------------------------------------------------------------------------------------------------
+
+
+def save(path: Any, graph: Graph, optimizer: Any = None, extra: Any = None) -> bytes | None:
+    """Write a graph, and if given an optimizer and `extra`; whatever happens, the old file or the new one is there.
+
+    `extra` is None, a number, a text, an array, or lists, tuples and dicts of those; whole numbers may be of any size.
+    A path of None gives the bytes instead. Arrays that several modules share are stored once.
+
+    Raises    CheckpointError naming what cannot be stored, or why the file cannot be written
+    """
+    arrays, about = collect(graph, optimizer, extra)
+    if path is None:
+        memory = io.BytesIO()
+        write(memory, arrays, about)
+        return memory.getvalue()
+    with whole(path) as file:
+        write(file, arrays, about)
+    return None
+
+
+Fetched = tuple[Array, Any]
+
+
+def collect(graph: Graph, optimizer: Any, extra: Any) -> tuple[list[Fetched], dict[str, Any]]:
+    """The arrays to write, each with a function that fetches it, and the JSON about them."""
+    about: dict[str, Any] = {"blueprint": toBlueprint(graph), "optimizer": None}
+    arrays: list[Fetched] = []
+    groups: Any = (("params", graph.params), ("states", graph.states)) if hasNodes(graph) else ()
+    for group, stored in groups:
+        for path, s in stored.items():
+            arrays.append((Array(f"{group}/{path}", tuple(s.shape), s.dtype.name), lambda s=s: device.toHost(s.data)))
+    if optimizer is not None:
+        state = optimizer.state
+        names = list(state)
+        arrays += [arrayOf(f"optimizer/{i}", state[name]) for i, name in enumerate(names)]
+        about["optimizer"] = {**describe(optimizer, "the optimizer"), "step": int(optimizer.step), "state": names}
+    found: list[Fetched] = []
+
+    def special(value: Any) -> Any:
+        if isinstance(value, np.ndarray) or device.isDeviceArray(value):
+            found.append(arrayOf(f"extra/{len(found)}", value))
+            return {"array": len(found) - 1}
+        return None
+
+    about["extra"] = encode(extra, "extra", special)
+    return arrays + found, about
+
+
+def arrayOf(name: str, values: Any) -> Fetched:
+    return Array(name, tuple(values.shape), values.dtype.name), lambda: device.toHost(values)
+
+
+def describe(made: Recorded, place: str) -> dict[str, Any]:
+    """An optimizer or schedule as JSON: its class and its constructor's arguments."""
+    place = f"{place} ({type(made).__name__})"
+
+    def special(value: Any) -> Any:
+        return {"recorded": describe(value, place)} if isinstance(value, Recorded) else None
+
+    args, kwargs = made.recipe
+    return {
+        "class": nameOf(type(made), place),
+        "args": [encode(v, f"{place}: argument {i + 1}", special) for i, v in enumerate(args)],
+        "kwargs": {name: encode(v, f"{place}: argument '{name}'", special) for name, v in kwargs.items()},
+    }
+
+
+def remake(row: dict[str, Any]) -> Any:
+    """The optimizer or schedule of a description."""
+    cls = classNamed(row["class"])
+    if not issubclass(cls, Recorded):
+        raise CheckpointError(f"{row['class']!r:.80} is no optimizer or schedule")
+
+    def special(value: dict[str, Any]) -> Any:
+        return remake(value["recorded"]) if "recorded" in value else None
+
+    args = [decode(v, special) for v in row["args"]]
+    return cls(*args, **{name: decode(v, special) for name, v in row["kwargs"].items()})
+
+
+# Loading ------------------------------------------------------------------------------------------------------------
+
+
+class NativeFile:
+    """The arrays of a file of puregraph's own, by path in the graph."""
+
+    partial = False
+
+    def __init__(self, file: BinaryIO):
+        self.archive = Archive(file)
+        about = self.archive.manifest
+        self.blueprint, self.optimizer, self.extraJson = about["blueprint"], about["optimizer"], about["extra"]
+        self.ties: dict[str, str] = dict(self.blueprint["ties"])
+        self.arrays, self.kinds, self.names = {}, {}, {}
+        for name, array in self.archive.arrays.items():
+            group, _, path = name.partition("/")
+            if group in ("params", "states"):
+                self.arrays[path], self.kinds[path], self.names[path] = array, group, name
+
+    def fits(self, path: str, shape: tuple[int, ...], dtype: Any) -> bool:
+        return self.arrays[path].shape == tuple(shape) and self.arrays[path].dtype == np.dtype(dtype).name
+
+    def read(self, path: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        return self.archive.read(self.names[path])
+
+    def check(self, paths: Iterable[str]) -> None:
+        """Prove the arrays that were not read."""
+        read = {self.names[path] for path in paths}
+        self.archive.check(name for name in self.archive.arrays if name not in read)
+
+    def graph(self) -> Graph:
+        return fromBlueprint(self.blueprint)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The optimizer's arrays by their names there."""
+        names = self.optimizer["state"] if self.optimizer else []
+        return {name: self.archive.read(f"optimizer/{i}") for i, name in enumerate(names)}
+
+    def extra(self) -> Any:
+        def special(value: dict[str, Any]) -> Any:
+            return self.archive.read(f"extra/{int(value['array'])}") if "array" in value else None
+
+        return decode(self.extraJson, special)
+
+    def close(self) -> None:
+        """The file is closed by who opened it."""
+
+
+@contextmanager
+def opened(source: Any, root: str | None = None) -> Iterator[Any]:
+    """A file, or bytes, to load from. Whatever goes wrong inside the block is a CheckpointError naming the file."""
+    label = "the given bytes" if isinstance(source, (bytes, bytearray, memoryview)) else f"'{os.fspath(source)}'"
+    found: Any = None
+    try:
+        with openFile(source) as file:
+            foreign = file.read(len(SIGNATURE)) == SIGNATURE
+            found = PuzzleFile(file, root) if foreign else NativeFile(file)
+            try:
+                yield found
+            finally:
+                found.close()
+    except CheckpointError as error:
+        raise CheckpointError(f"cannot load {label}: {error}") from error.__cause__
+    except FileNotFoundError as error:
+        raise CheckpointError(f"cannot load {label}: there is no such file") from error
+    except Exception as error:  # of whatever a forged file leads to
+        raise CheckpointError(f"cannot load {label}: {type(error).__name__}: {error!s:.300}") from error
+
+
+def openFile(source: Any) -> BinaryIO:
+    """A regular file, opened without waiting for a writer at the other end of a pipe."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return io.BytesIO(source)
+
+    def opener(path: str, flags: int) -> int:
+        return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+    file = open(source, "rb", opener=opener)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise CheckpointError("it is no regular file")
+    return file
+
+
+def load(path: Any) -> Checkpoint:
+    """Everything that a file holds, made anew: the graph from its blueprint, the optimizer set up on it, and `extra`.
+
+    Classes are found by name among those of puregraph and those given to `registerModule`; nothing is imported or run.
+
+    Raises    CheckpointError naming file, array and reason, before memory is allocated for it
+    """
+    with opened(path) as source:
+        graph = source.graph()
+        optimizer = None if source.optimizer is None else remake(source.optimizer).setupOn(graph)
+        return Checkpoint(graph, optimizer, bring(source, graph, optimizer, True).extra)
+
+
+def loadGraph(path: Any) -> Graph:
+    """The graph of a file, rebuilt from its blueprint; see `load`."""
+    return load(path).graph
+
+
+def loadInto(path: Any, graph: Graph, optimizer: Any = None, strict: bool = True, root: str | None = None) -> Loaded:
+    """Load a file into a graph, and if given an optimizer, that exist; all of it or nothing.
+
+    The optimizer keeps its own settings, and takes over the steps and the state. `strict=False` loads what fits.
+    `root` names the network inside a file of PuzzleLib's.
+
+    Raises    CheckpointError; where arrays do not fit it lists them all. Graph and optimizer are then as they were.
+    """
+    with opened(path, root) as source:
+        if optimizer is not None and strict:
+            checkOptimizer(source.optimizer, optimizer)
+        return bring(source, graph, optimizer if source.optimizer else None, strict)
+
+
+def checkOptimizer(row: dict[str, Any] | None, optimizer: Any) -> None:
+    """The file must hold an optimizer of the same class."""
+    if row is None:
+        raise CheckpointError(f"it holds no optimizer; the {type(optimizer).__name__} given would start anew")
+    if classNamed(row["class"]) is not type(optimizer):
+        raise CheckpointError(
+            f"it holds the state of {row['class']}, the optimizer given is {type(optimizer).__name__}"
+        )
+
+
+def bring(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Loaded:
+    """Read and prove all that fits, then put it in place."""
+    targets: dict[str, Stored] = {**graph.params, **graph.states} if hasNodes(graph) else {}
+    report, chosen = match(source, graph, targets)
+    if strict and not report.complete:
+        raise CheckpointError(f"the graph holds other arrays: {report}\n  strict=False loads what fits")
+    values = {p: device.toDevice(source.read(at, targets[p].shape, targets[p].dtype)) for p, at in chosen.items()}
+    if strict:
+        source.check(chosen.values())
+    extra = source.extra()
+    if optimizer is not None:
+        optimizer.restore(source.optimizer["step"], source.state())  # changes nothing if it cannot
+    for path, value in values.items():
+        put(targets[path], value)
+    return Loaded(report, extra)
+
+
+def put(stored: Stored, value: Any) -> None:
+    """Give an array its values: in place where it exists, because others may hold it."""
+    array = stored.array
+    if array is not None and (device.isDeviceArray(array) or array.flags.writeable):
+        array[...] = value
+    else:
+        stored.array = value
+
+
+def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[Report, dict[str, str]]:
+    """What fits where: a report, and the name in the file for each array of the graph.
+
+    Both may share arrays between names; one that is shared in the file may be two in the graph, and the other way round
+    if the two are equal.
+    """
+    report, chosen = Report([], [], [], []), {}
+    graphTies = graph.ties if targets else {}
+    aliases: dict[str, list[str]] = {}
+    for path, owner in graphTies.items():
+        aliases.setdefault(owner, []).append(path)
+    inFile = {path: path for path in source.arrays} | source.ties
+    for path, stored in targets.items():
+        wanted = f"{show(tuple(stored.shape))} {stored.dtype.name}"
+        names = list(dict.fromkeys(inFile[n] for n in (path, *aliases.get(path, [])) if n in inFile))
+        kind = "params" if isinstance(stored, Param) else "states"
+        if not names:
+            if not (source.partial and kind == "states" and stored.dtype.kind in "iu"):
+                report.missing.append(Mismatch(path, wanted, lacks(path, source.arrays)))
+        elif source.kinds[names[0]] != kind or not source.fits(names[0], stored.shape, stored.dtype):
+            note = "" if source.kinds[names[0]] == kind else f" as one of its {source.kinds[names[0]]}"
+            report.mismatched.append(Mismatch(path, wanted, describeArray(source.arrays[names[0]]) + note))
+        else:
+            differing = [n for n in names[1:] if not sameArray(source, names[0], n)]
+            for name in differing:
+                report.mismatched.append(Mismatch(name, f"it shared with '{path}'", "two arrays that differ"))
+            if not differing:
+                report.loaded.append(path)
+                chosen[path] = names[0]
+    known = {*targets, *graphTies}
+    for path, array in source.arrays.items():
+        if path not in known and not any(owner == path and alias in known for alias, owner in source.ties.items()):
+            report.extra.append(Mismatch(path, lacks(path, targets), describeArray(array)))
+    return report, chosen
+
+
+def sameArray(source: Any, one: str, other: str) -> bool:
+    """Whether two arrays of the file are equal."""
+    a, b = source.arrays[one], source.arrays[other]
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return bool(np.array_equal(source.read(one, a.shape, a.dtype), source.read(other, b.shape, b.dtype)))
+
+
+def describeArray(array: Any) -> str:
+    return f"{show(tuple(array.shape))} {np.dtype(array.dtype).name}"
+
+
+def lacks(name: str, known: dict[str, Any]) -> str:
+    """That a name is not there, and those that come near."""
+    near = [f"'{n}' {describeArray(known[n])}" for n in nearest(name, list(known), 2)] if known else []
+    return f"nothing of that name (near: {', '.join(near)})" if near else "nothing of that name"
+
+
+def contents(path: Any) -> Contents:
+    """What a file of puregraph's says of itself, without reading its arrays."""
+    with opened(path) as source:
+        if isinstance(source, PuzzleFile):
+            return Contents(dict(source.arrays), {}, {}, None, None)
+        archive = source.archive
+        return Contents(archive.arrays, archive.crcs, source.blueprint, source.optimizer, source.extraJson)
+
+
+# On Graph -----------------------------------------------------------------------------------------------------------
+
+
+def saveGraph(self: Graph, path: Any, optimizer: Any = None, extra: Any = None) -> bytes | None:
+    """Write this graph, and if given an optimizer and `extra`, to a file, or for None to bytes; see `save`."""
+    return save(path, self, optimizer, extra)
+
+
+def loadReport(self: Graph, path: Any, strict: bool = True, optimizer: Any = None, root: str | None = None) -> Report:
+    """Load a file into this graph, all or nothing, and say what became of each array; see `loadInto`."""
+    return loadInto(path, self, optimizer, strict, root).report
+
+
+Graph.save = saveGraph
+Graph.load = loadReport
