@@ -1,0 +1,110 @@
+"""Strict: an array that behaves as CuPy's do where numpy's are more lenient, so that a rule which runs on it runs on a GPU.
+
+It knows numpy's protocols, methods, operators and indexing. It refuses to become a numpy array, a number or a truth, and to
+be mixed with numpy arrays: on a GPU each of these is an error or a silent copy to the host.
+"""
+
+import sys
+from types import ModuleType
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from puregraph.kernel import registry
+
+METHODS = frozenset(
+    "all any argmax argmin argsort astype clip copy cumprod cumsum diagonal dot fill flatten max mean min nonzero prod "
+    "ravel repeat reshape sort squeeze std sum swapaxes take trace transpose var view".split()
+)
+ATTRIBUTES = frozenset("dtype flags itemsize nbytes ndim shape size strides".split())
+UNKNOWN = frozenset({"where", "initial"})  # options of numpy's reductions and ufuncs that CuPy's do not have
+
+
+class Strict(NDArrayOperatorsMixin):
+    """An array on a device that only numpy's protocols reach."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        if method != "__call__":
+            raise TypeError(f"CuPy has no {ufunc.__name__}.{method}")
+        return call(ufunc, inputs, options)
+
+    def __array_function__(self, func, types, args, kwargs):
+        return call(func, args, kwargs)
+
+    def __getattr__(self, name):
+        if name in ATTRIBUTES:
+            return getattr(self.values, name)
+        if name not in METHODS:
+            raise AttributeError(f"a device array has no {name!r}")
+        return lambda *args, **options: call(getattr(self.values, name), args, options)
+
+    @property
+    def T(self):
+        return Strict(self.values.T)
+
+    @property
+    def base(self):
+        return self.values.base
+
+    def __getitem__(self, key):
+        return Strict(self.values[bare(key)])
+
+    def __setitem__(self, key, value):
+        self.values[bare(key)] = bare(value)
+
+    def __len__(self):
+        return len(self.values)
+
+    def refuse(self, *args, **options):
+        raise TypeError("a device array does not become a numpy array, a number or a truth, and is no sequence")
+
+    __array__ = __float__ = __int__ = __index__ = __bool__ = __iter__ = __contains__ = item = tolist = refuse
+
+    def __repr__(self):
+        return f"Strict({self.values!r})"
+
+    def __deepcopy__(self, memo):
+        return Strict(self.values.copy())
+
+
+def call(function, args, options):
+    """A function of numpy on what Strict arrays hold, its results Strict again."""
+    unknown = sorted(UNKNOWN.intersection(name for name, value in options.items() if value is not np._NoValue))
+    if unknown:
+        raise TypeError(f"CuPy's {function.__name__} has no option {', '.join(unknown)}")
+    return wrapped(function(*bare(tuple(args)), **{name: bare(value) for name, value in options.items()}))
+
+
+def bare(value):
+    """What Strict arrays hold; a numpy array among them is refused, as CuPy does."""
+    if isinstance(value, Strict):
+        return value.values
+    if isinstance(value, np.ndarray):
+        raise TypeError(f"a numpy array of shape {value.shape} is mixed with device arrays")
+    return type(value)(map(bare, value)) if type(value) in (tuple, list) else value
+
+
+def wrapped(value):
+    """Arrays and numpy's numbers as Strict arrays: CuPy's sums are arrays, too."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return Strict(value)
+    return type(value)(map(wrapped, value)) if type(value) in (tuple, list) else value
+
+
+def makeCupy():
+    """A module like cupy whose arrays are Strict, and which makes none but from numpy's."""
+    cupy = ModuleType("cupy")
+    cupy.ndarray = Strict
+    cupy.asarray = lambda values: values if isinstance(values, Strict) else Strict(np.array(values))
+    cupy.asnumpy = lambda array: array.values
+    return cupy
+
+
+def useStrict(monkeypatch):
+    """Make Strict arrays count as device arrays, and every kernel go through its reference."""
+    monkeypatch.setitem(sys.modules, "cupy", makeCupy())
+    for found in registry.values():
+        monkeypatch.delitem(found.twins, "cuda", raising=False)

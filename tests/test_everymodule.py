@@ -1,0 +1,243 @@
+"""Every module and cost, example by example, keeps every promise of `puregraph.check`; one test each, so that a failure says
+which. New ones need no line here: they are found in their folder."""
+
+import importlib
+import inspect
+import pickle
+import pkgutil
+from itertools import product
+
+import numpy as np
+import pytest
+from strict import Strict, useStrict
+
+import puregraph.backward  # noqa: F401 - a Graph needs it to go backward
+from puregraph import costs, device, modules
+from puregraph.check import CHECKS, Case, extremes, onDevice
+from puregraph.errors import ShapeError
+from puregraph.function import Call, Function
+from puregraph.input import Input
+from puregraph.kernel import kernel, useFast
+from puregraph.module import Module
+from puregraph.node import asGrads
+from puregraph.param import State
+from puregraph.pointwise import Pointwise
+from puregraph.rules import gradientRule
+from puregraph.shape import Dim
+
+MODES = {"train": True, "eval": False}
+
+
+def classesOf(package):
+    """Every Module that a file of the package defines."""
+    for file in pkgutil.iter_modules(package.__path__):
+        found = importlib.import_module(f"{package.__name__}.{file.name}")
+        for name, value in inspect.getmembers(found, inspect.isclass):
+            if value.__module__ == found.__name__ and issubclass(value, Module) and name[0] != "_":
+                yield value
+
+
+class Cube(Function):
+    """y = x^3"""
+
+    @staticmethod
+    def dataShapeFrom(x):
+        return x
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_variables
+        return 3 * x * x * grad
+
+
+class Swap(Function):
+    """y, z = b, 2 a"""
+
+    outputNames = ("y", "z")
+
+    @staticmethod
+    def dataShapeFrom(a, b):
+        return [b, a]
+
+    @staticmethod
+    def forward(a, b):
+        return b, 2 * a
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, y, z):
+        return 2 * z, y
+
+
+EXPORTED = {found: package for package in (modules, costs) for found in classesOf(package)}
+CLASSES = [*EXPORTED, Input, Call, Pointwise]
+OTHERS = {Call: lambda: [(Call(Cube), [(2, 3)]), (Call(Swap), [(2,), (3, 1)])]}
+
+
+def examplesOf(found):
+    """(module, shapes) of each example, new ones."""
+    return list(OTHERS.get(found, found.examples)())
+
+
+def countOf(found):
+    try:
+        return len(examplesOf(found))
+    except Exception:
+        return 0  # test_a_class_has_examples says why
+
+
+EXAMPLES = [(found, index) for found in CLASSES for index in range(countOf(found))]
+
+
+def promises():
+    """(class, example, check, mode), without the checks that would look at nothing."""
+    for (found, index), check, mode in product(EXAMPLES, CHECKS, MODES):
+        if (check is not extremes or issubclass(found, Pointwise)) and (
+            check is not onDevice or device.name() == "cuda"
+        ):
+            marks = [pytest.mark.gpu] if check is onDevice else []
+            yield pytest.param(
+                found, index, check, mode, id=f"{found.__name__}-{index}-{check.__name__}-{mode}", marks=marks
+            )
+
+
+def label(value):
+    return value.__name__ if inspect.isclass(value) else None
+
+
+@pytest.mark.parametrize("found", EXPORTED, ids=label)
+def test_a_class_is_exported(found):
+    package = EXPORTED[found]
+    assert getattr(package, found.__name__, None) is found and found.__name__ in package.__all__, (
+        f"{package.__name__} does not export {found.__name__}: add its line to __init__.py"
+    )
+
+
+@pytest.mark.parametrize("found", CLASSES, ids=label)
+def test_a_class_has_examples(found):
+    given = examplesOf(found)
+    assert given, f"{found.__name__}.examples yields nothing: nothing is tested"
+    for module, shapes in given:
+        assert isinstance(module, found) and isinstance(shapes, list), (
+            f"{found.__name__}.examples yields {module!r}, {shapes!r}: wanted a {found.__name__} and a list of shapes"
+        )
+
+
+def test_without_examples_a_sentence_says_what_to_write():
+    class Bare(Module):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Bare has no examples: write a classmethod that yields"):
+        examplesOf(Bare)
+
+
+@pytest.mark.parametrize(("found", "index", "check", "mode"), list(promises()))
+def test_an_example_keeps_a_promise(found, index, check, mode):
+    module, shapes = examplesOf(found)[index]
+    check(Case(module, shapes, train=MODES[mode]))
+
+
+@pytest.mark.parametrize("found", CLASSES, ids=label)
+def test_some_example_takes_a_symbol(found):
+    for module, shapes in examplesOf(found):
+        for size in {size for shape in shapes for size in shape}:
+            try:
+                module.dataShapeFrom(*(tuple(Dim("N") if d == size else d for d in shape) for shape in shapes))
+                return
+            except ShapeError:
+                pass
+    pytest.fail(f"no example of {found.__name__} takes a symbol in any axis")
+
+
+@pytest.mark.parametrize(("found", "index"), EXAMPLES, ids=label)
+def test_an_example_pickles(found, index):
+    module, shapes = examplesOf(found)[index]
+    case = Case(module, shapes)
+    outputs = case.run()
+    case.module = pickle.loads(pickle.dumps(case.module))
+    for a, b in zip(case.visible(case.run()), case.visible(outputs)):
+        assert np.array_equal(a, b)
+    assert repr(case.module) == repr(module)
+
+
+# On arrays that are not numpy's -------------------------------------------------------------------------------------
+
+
+def results(case, move):
+    """All outputs and gradients of a case, from arguments that `move` has taken elsewhere."""
+    case.restore()
+    for stored in case.module.ruleParams():
+        if isinstance(stored, State):
+            stored.data = move(stored.data.copy())
+    params = case.module.ruleParams()
+    arguments = [*map(move, case.inputs), *(move(a) for a in case.arguments[len(case.inputs) :])]
+    result = case.module.updateData(*arguments)
+    outputs = result if type(result) is tuple else (result,)
+    rng = np.random.default_rng(1)
+    seeds = [move(rng.standard_normal(tuple(y.shape))) for y in case.visible(outputs)]
+    rule = gradientRule(case.module, tuple(i in case.floats for i in range(len(arguments))))
+    grads = asGrads(rule(seeds if len(seeds) > 1 else seeds[0], *arguments, *outputs), len(arguments), case.label)
+    states = [p.data for p in params if isinstance(p, State)]
+    return [*case.visible(outputs), *(grads[i] for i in case.floats), *states]
+
+
+def toStrict(array):
+    return None if array is None else array if isinstance(array, Strict) else Strict(np.array(array))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("found", "index"), EXAMPLES, ids=label)
+def test_rules_run_on_device_arrays(found, index, mode, monkeypatch):
+    module, shapes = examplesOf(found)[index]
+    case = Case(module, shapes, train=MODES[mode])
+    with useFast(False):
+        wanted = results(case, lambda array: array)
+        useStrict(monkeypatch)
+        got = results(case, toStrict)
+    for number, (a, b) in enumerate(zip(got, wanted, strict=True)):
+        assert isinstance(a, Strict), f"result {number} of {case.label} comes back as {type(a).__name__}"
+        assert a.dtype == b.dtype and np.array_equal(a.values, b, equal_nan=True), (
+            f"result {number} of {case.label} differs"
+        )
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        np.asarray,
+        float,
+        bool,
+        list,
+        lambda x: [v + 1 for v in x],
+        lambda x: x + np.ones(3),
+        lambda x: np.ones(3) * x,
+        lambda x: np.add.reduce(x),
+        lambda x: x.sum(where=x > 0),
+        lambda x: np.concatenate([x, np.ones(3)]),
+        lambda x: x[np.array([0, 1])],
+        lambda x: np.ones(3) @ x,
+        lambda x: 1.0 if x.sum() > 0 else 0.0,
+    ],
+)
+def test_a_strict_array_refuses_what_a_device_array_does(rule):
+    with pytest.raises(TypeError):
+        rule(Strict(np.ones(3)))
+
+
+def test_a_strict_array_goes_through_numpy_and_kernels(monkeypatch):
+    @kernel
+    def twice(x):
+        return np.asarray(x) * 2
+
+    useStrict(monkeypatch)
+    x = Strict(np.arange(6.0).reshape(2, 3))
+    y = np.where(x > 2, np.concatenate([x[1:], x[:1]]), -x).max(axis=0) + twice(x).max()
+    assert isinstance(y, Strict) and y.values.tolist() == [10, 11, 12]
