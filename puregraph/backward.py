@@ -150,7 +150,10 @@ class BackwardGraph(Graph):
         self.shown: list[tuple[Node, int, list[int], Node]] = []
         places = {n: i for i, n in enumerate(flat.inputs)}
         self.forwardInputs = [(node, places[ns[0]]) for node, ns in flat.shown if len(ns) == 1 and ns[0] in places]
-        self.seeds = [named(Node(Input()), f"d:{flat.names[n]}") for n in flat.outputs]
+        self.seeds = []
+        for place, number in enumerate(flat.outputs):
+            again = f"[{place}]" if number in flat.outputs[:place] else ""
+            self.seeds.append(named(Node(Input()), f"d:{flat.names[number]}{again}"))
         self.values: dict[int, Node] = {}
         contributions: dict[int, list[tuple[tuple[int, int], Edge]]] = defaultdict(list)
         for place, (number, seed) in enumerate(zip(flat.outputs, self.seeds, strict=True)):
@@ -250,6 +253,7 @@ class BackwardGraph(Graph):
 
 
 def needsOf(step: Step, requires: dict[int, bool]) -> tuple[bool, ...]:
+    """Which arguments of a step get a gradient: those that some wanted gradient depends on."""
     names, skipped = step.module.arguments, step.module.indices
     return tuple(
         [

@@ -35,6 +35,7 @@ class CheckError(PuregraphError, AssertionError):
 
 
 def expect(condition: Any, sentence: str) -> None:
+    """Raise a CheckError with a sentence unless a condition holds."""
     if not condition:
         raise CheckError(sentence)
 
@@ -269,6 +270,7 @@ def readsIsTrue(case: Case) -> None:
 
 
 def outputNamesOf(module: Module) -> tuple[str, ...]:
+    """The names of the visible outputs, then of the hidden ones."""
     return (*module.outputNames, *module.hidden)
 
 

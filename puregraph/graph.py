@@ -447,7 +447,7 @@ class Graph(Module):
         return self.mode(False)
 
     def mode(self, train: bool) -> Any:
-        """Set the mode of every module inside; the last pass is forgotten, for its gradient would be of another mode."""
+        """Set the mode of every module inside; the last pass is forgotten, as its gradient would mix both modes."""
         self.last = None
         self.train = train
         for module in self.modules().values():
@@ -579,6 +579,7 @@ def namesFor(nodes: list[Node]) -> dict[Node, str]:
 
 
 def sourceNames(step: Step, steps: Steps) -> list[str]:
+    """The names of the values that a step takes as inputs."""
     return [steps.names[n] for n in step.args[: step.inputs] if n]
 
 

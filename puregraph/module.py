@@ -46,6 +46,7 @@ class Signature(NamedTuple):
 
 @cache
 def signature(rule: Any) -> Signature:
+    """Read once, from its text, what an `updateData` takes."""
     positional, optional, variadic = [], [], None
     parameters = list(inspect.signature(rule).parameters.values())[1:]
     for p in parameters:
@@ -291,6 +292,7 @@ class Module:
 
 def withDims(rule: Any) -> Any:
     @functools.wraps(rule)
+    """A shape rule whose symbols may be given as plain texts."""
     def shapeRule(self: Any, *shapes: Any, **options: Any) -> Any:
         return rule(self, *[asShape(s) if hasText(s) else s for s in shapes], **options)
 
@@ -298,18 +300,22 @@ def withDims(rule: Any) -> Any:
 
 
 def hasText(shape: Any) -> bool:
+    """Whether a shape holds a symbol as a plain text."""
     return isinstance(shape, tuple) and any(type(size) is str for size in shape)
 
 
 def isParameter(own: dict[str, Any], name: str) -> bool:
+    """Whether a name is that of a Param, of a State, or of one that was left out."""
     return name in own and (own[name] is None or isinstance(own[name], (Param, State)))
 
 
 def isFloat(x: Any) -> bool:
+    """Whether a value can have a gradient; of a shape alone one cannot tell."""
     return not hasattr(x, "dtype") or x.dtype.kind == "f"
 
 
 def holdsNode(value: Any) -> bool:
+    """Whether a value is a Node, or a list or tuple with one inside."""
     return isinstance(value, Node) or isinstance(value, (list, tuple)) and any(map(holdsNode, value))
 
 

@@ -392,10 +392,12 @@ class Node:
 
 
 def children(node: Node) -> list[Node]:
+    """The nodes that read this one, one for each link."""
     return [link.node for link in node.fwds]
 
 
 def parents(node: Node) -> list[Node]:
+    """The nodes that this one reads, one for each link."""
     return [link.node for link in node.bwds]
 
 
@@ -495,6 +497,7 @@ def placed(error: ShapeError, path: str, label: str, source: str = "") -> ShapeE
 
 
 def lookup(table: dict, node: Node) -> Any:
+    """The entry of a node in a table by node or by name."""
     found = table.get(node, table.get(node.name))
     if found is None:
         raise GraphError(f"no shape is known for '{node}': give it in the dictionary, or visit its parents first")
@@ -507,12 +510,14 @@ def slotOf(shape: Any, slot: int) -> Any:
 
 
 def kindOf(value: Any) -> str:
+    """A value as an error message names it."""
     if isinstance(value, tuple):
         return "(" + ", ".join(map(kindOf, value)) + ")"
     return f"{type(value).__name__} {value!r}" if isinstance(value, (str, int, float)) else type(value).__name__
 
 
 def checkName(name: str | None) -> None:
+    """Refuse a name that would break paths."""
     if name is not None and (not isinstance(name, str) or not name or "." in name or "/" in name):
         raise GraphError(
             f"a name must be a text without '.' and '/', got {name!r}: dots join the names of nested graphs"

@@ -86,4 +86,5 @@ def withNeeds(call: Rule, signed: Rule, needs: tuple[bool, ...]) -> Rule:
 
 @cache
 def takesNeeds(rule: Rule) -> bool:
+    """Whether a rule asks which gradients are needed."""
     return "needs" in inspect.signature(rule).parameters

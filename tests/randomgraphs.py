@@ -127,7 +127,7 @@ class Builder:
         axis = self.rng.randrange(len(shape))
         start, step = self.rng.randrange(shape[axis]), self.rng.choice((1, 2, -1))
         key = tuple(slice(start, None, step) if i == axis else slice(None) for i in range(axis + 1))
-        self.keep(Slice(key, name=self.name()).node(value), np.empty(shape)[key].shape)
+        self.keep(Slice(key, name=self.name()).node(value), np.zeros(shape)[key].shape)
 
     def transpose(self):
         value, shape = self.pick()
@@ -153,7 +153,7 @@ class Builder:
             value, shape = found
             axis, keep = self.rng.randrange(len(shape)), self.rng.random() < 0.5
             node = self.rng.choice((Sum, Mean))(axis, keepdims=keep, name=self.name()).node(value)
-            self.keep(node, np.empty(shape).sum(axis=axis, keepdims=keep).shape)
+            self.keep(node, np.zeros(shape).sum(axis=axis, keepdims=keep).shape)
 
     def matmul(self):
         a = self.pick(lambda s: len(s) == 2)

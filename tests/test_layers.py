@@ -22,14 +22,14 @@ rules
 node
 module
 steps
-pointwise
+pointwise input
 function
 graph
 sequential parallel
 backward
 archive
-modules costs optimizers compile autodiff
-train onnx checkpoint blueprint puzzlelib footprint draw profile check
+modules costs optimizers compile autodiff data
+train onnx checkpoint blueprint puzzlelib footprint draw profile check summary
 puregraph
 cli __main__ models examples
 """.strip().splitlines()
