@@ -291,8 +291,9 @@ class Module:
 
 
 def withDims(rule: Any) -> Any:
-    @functools.wraps(rule)
     """A shape rule whose symbols may be given as plain texts."""
+
+    @functools.wraps(rule)
     def shapeRule(self: Any, *shapes: Any, **options: Any) -> Any:
         return rule(self, *[asShape(s) if hasText(s) else s for s in shapes], **options)
 
