@@ -1,0 +1,164 @@
+"""Batches: arrays cut into batches in any order, or whatever an iterable of batches gives."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.data.arrays import isArray, pairFrom
+from puregraph.errors import DataError
+
+
+class Batch(NamedTuple):
+    """Some samples: a list of inputs, a list of targets, and how many samples they are."""
+
+    data: list[Any]
+    target: list[Any]
+    size: int
+
+
+class Arrays:
+    """Arrays of one length, in batches: whole in memory, mapped from a file, or on the device.
+
+    `data` and `target` are an array each, or a list of arrays where there are several inputs or targets.
+
+    Raises    DataError if their lengths differ, they are empty, hold no numbers, or `batchsize` is below 1
+    """
+
+    oneshot = False
+
+    def __init__(self, data: Any, target: Any = None, batchsize: int = 128):
+        self.batchsize = checkedSize(batchsize)
+        self.data, self.target = pairFrom(data, target)
+        self.samples = len(self.data[0])
+        self.count = -(-self.samples // batchsize)
+
+    def sizes(self) -> list[int]:
+        """The sizes that batches have."""
+        return sorted({min(self.batchsize, self.samples), self.samples % self.batchsize} - {0}, reverse=True)
+
+    def first(self, size: int) -> Batch:
+        """A batch of the first samples."""
+        return Batch([x[:size] for x in self.data], [t[:size] for t in self.target], size)
+
+    def order(self, rng: np.random.Generator) -> np.ndarray:
+        """The samples in a new random order."""
+        return rng.permutation(self.samples)
+
+    def checkUsed(self, count: int) -> None:
+        """There is always a sample."""
+
+    def batches(self, order: np.ndarray | None = None, start: int = 0, epoch: int = 0) -> Iterator[Batch]:
+        """The batches from number `start` on, the last one perhaps smaller; without `order`, as the arrays lie."""
+        for begin in range(start * self.batchsize, self.samples, self.batchsize):
+            end = min(begin + self.batchsize, self.samples)
+            rows = slice(begin, end) if order is None else order[begin:end]
+            yield Batch([x[rows] for x in self.data], [t[rows] for t in self.target], end - begin)
+
+
+class Stream:
+    """The batches of an iterable, or of a function that returns one; each batch is (data, target).
+
+    A function is called once an epoch; if it takes an argument, with the epoch's number, from 0 on. With
+    `paired=False` a batch is data alone.
+
+    Raises    DataError, naming the batch, if one is not a pair or its arrays do not fit each other
+    """
+
+    samples = None
+
+    def __init__(self, source: Any, paired: bool = True):
+        if not callable(source) and not hasattr(source, "__iter__"):
+            raise DataError(f"wanted arrays, an iterable of batches, or a function, got {type(source).__name__}")
+        self.source, self.paired = source, paired
+        self.oneshot = not callable(source) and iter(source) is source
+        self.count = len(source) if hasattr(source, "__len__") else None
+
+    def order(self, rng: np.random.Generator) -> None:
+        """None: an iterable brings its own order."""
+
+    def checkUsed(self, count: int) -> None:
+        """Complain if the iterable gave nothing."""
+        if not count:
+            used = ", perhaps because it was used before" if self.oneshot else ""
+            raise DataError(f"wanted batches, the iterable gave none{used}")
+
+    def open(self, epoch: int) -> Iterator[Any]:
+        if not callable(self.source):
+            return iter(self.source)
+        return iter(self.source(epoch) if takesEpoch(self.source) else self.source())
+
+    def batches(self, order: Any = None, start: int = 0, epoch: int = 0) -> Iterator[Batch]:
+        """The batches from number `start` on; those before it are read and left out."""
+        source = self.open(epoch)
+        try:
+            for number, batch in enumerate(source):
+                if number >= start:
+                    yield self.check(batch, number)
+        finally:
+            if hasattr(source, "close"):
+                source.close()
+
+    def check(self, batch: Any, number: int) -> Batch:
+        if self.paired and not (isinstance(batch, (list, tuple)) and len(batch) == 2):
+            raise DataError(f"batch {number + 1}: wanted a pair (data, target), got {kind(batch)}")
+        data, target = batch if self.paired else (batch, None)
+        try:
+            given, targets = pairFrom(data, target)
+        except DataError as error:
+            raise DataError(f"batch {number + 1}: {error}") from None
+        return Batch(given, targets, len(given[0]))
+
+
+def batchesFrom(data: Any, target: Any, batchsize: int, paired: bool = True) -> Arrays | Stream:
+    """What is trained on: arrays with their target, or the batches that stand in place of both.
+
+    Raises    DataError if arrays come without the target that `paired` asks for
+    """
+    checkedSize(batchsize)
+    if target is not None:
+        return Arrays(data, target, batchsize)
+    isData = isArray(data) or isinstance(data, (list, tuple)) and all(map(isArray, data))
+    if isData and paired:
+        raise DataError("wanted data and target, got data alone; where they are the same, give it twice")
+    if isData or isinstance(data, (list, tuple)) and not paired:
+        return Arrays(data, None, batchsize)
+    return Stream(data, paired)
+
+
+def groups(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
+    """Up to `size` batches at a time."""
+    group: list[Batch] = []
+    for batch in batches:
+        group.append(batch)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def takesEpoch(source: Callable) -> bool:
+    """Whether a function has an argument that must be given."""
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = inspect.signature(source).parameters.values()
+    except (TypeError, ValueError):  # a built-in that does not say
+        return False
+    return any(p.kind in positional and p.default is p.empty for p in parameters)
+
+
+def checkedSize(value: Any, name: str = "batchsize") -> int:
+    """A whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise DataError(f"{name}: wanted a whole number of at least 1, got {value!r}")
+    return int(value)
+
+
+def kind(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__} of {len(value)}"
+    return f"array of shape {tuple(value.shape)}" if isArray(value) else type(value).__name__

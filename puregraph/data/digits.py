@@ -1,0 +1,28 @@
+"""Digits: 1797 handwritten digits that come with scikit-learn, for a first run with no download."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from puregraph.data.split import Pair, split
+from puregraph.errors import DataError
+
+
+def digits(part: float = 0.25, seed: int = 0) -> tuple[Pair, Pair]:
+    """((data, target), (data, target)) to train and to test: images (n, 1, 8, 8) from 0 to 1, labels (n,).
+
+    `part` of every class is held out to test, the same samples for the same `seed`.
+
+    Source    Alpaydin, Kaynak 1998, Optical Recognition of Handwritten Digits, UCI repository (its test set)
+    Raises    DataError naming what to install, if scikit-learn is not there
+    """
+    try:
+        from sklearn.datasets import load_digits  # optional, and slow to import
+    except ImportError as error:
+        raise DataError(
+            f"the digits come with scikit-learn, which cannot be imported ({error}): pip install scikit-learn, "
+            "or the extra puregraph[examples]"
+        ) from None
+    found = load_digits()
+    images = (found.images / 16.0).astype(np.float32).reshape(-1, 1, 8, 8)
+    return split(images, found.target.astype(np.int64), part, seed)

@@ -1,0 +1,65 @@
+"""IDX: the format of MNIST's files, plain or gzipped, read with every claim checked."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zlib
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from puregraph.errors import DataError
+
+DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+AXES = 32
+CHUNK = 1 << 20  # bytes read at a time: memory grows with what a file holds, not with what it claims
+
+
+def readIdx(path: Any) -> np.ndarray:
+    """The array in an IDX file, in this machine's byte order; a gzipped file is known by its first bytes.
+
+    Source    LeCun, Cortes, Burges 1998, THE MNIST DATABASE, "file formats"
+    Raises    DataError naming the file: not there, not IDX, an unknown dtype, or other bytes than its shape takes
+    """
+    try:
+        with open(path, "rb") as file:
+            isZipped = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            return parse(gzip.GzipFile(fileobj=file) if isZipped else file, path)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path}: the gzipped data is cut off or damaged: {error}") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def parse(file: Any, path: Any) -> np.ndarray:
+    head = take(file, 4)
+    if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in DTYPES:
+        begins = f"begins with {head.hex(' ')}" if head else "is empty"
+        raise DataError(f"{path}: wanted an IDX file (0, 0, dtype, axes), this one {begins}")
+    dtype, axes = np.dtype(DTYPES[head[2]]), head[3]
+    if axes > AXES:
+        raise DataError(f"{path}: wanted at most {AXES} axes, got {axes}")
+    sizes = take(file, 4 * axes)
+    if len(sizes) < 4 * axes:
+        raise DataError(f"{path}: wanted the sizes of {axes} axes, the file ends before them")
+    shape = struct.unpack(f">{axes}I", sizes)
+    wanted = math.prod(shape) * dtype.itemsize
+    body = take(file, wanted + 1)
+    if len(body) != wanted:
+        given = "more" if len(body) > wanted else f"{len(body)}"
+        raise DataError(f"{path}: shape {shape} of {dtype.name} takes {wanted} bytes, got {given}")
+    return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+
+
+def take(file: BinaryIO, count: int) -> bytearray:
+    """Up to `count` bytes, by pieces."""
+    body = bytearray()
+    while len(body) < count:
+        piece = file.read(min(CHUNK, count - len(body)))
+        if not piece:
+            break
+        body += piece
+    return body

@@ -1,0 +1,92 @@
+"""Prefetch: the next items are made in a background thread while this one is used."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+PATIENCE = 5.0  # seconds that `close` waits for a source that does not come back; its thread ends with the process
+
+
+class Prefetch:
+    """The items of an iterable, in their order, of which up to `depth` are made ahead.
+
+    An exception of the iterable is raised here, in its place in the order, with its traceback. The thread ends with the
+    iterable, or with `close`, which the `with` statement calls.
+    """
+
+    def __init__(self, source: Iterable[Any], depth: int = 2):
+        self.ready: deque[Any] = deque()
+        self.change = threading.Condition()
+        self.ended = self.closed = False
+        self.error: BaseException | None = None
+        self.depth = depth
+        self.thread = threading.Thread(target=self.fill, args=(source,), name="puregraph prefetch", daemon=True)
+        self.thread.start()
+
+    def fill(self, source: Iterable[Any]) -> None:
+        """What the thread does."""
+        items = iter(())
+        try:
+            items = iter(source)
+            while self.put(items):
+                pass
+        except BaseException as error:  # handed over, whatever it is
+            self.error = error
+        finally:
+            self.finish(items)
+
+    def put(self, items: Iterator[Any]) -> bool:
+        """Wait for room, then make one item; False at the end."""
+        with self.change:
+            self.change.wait_for(lambda: self.closed or len(self.ready) < self.depth)
+            if self.closed:
+                return False
+        for item in items:
+            with self.change:
+                self.ready.append(item)
+                self.change.notify_all()
+            return True
+        return False
+
+    def finish(self, items: Iterator[Any]) -> None:
+        """A generator's `finally` runs here, in the thread that ran the rest of it."""
+        try:
+            if hasattr(items, "close"):
+                items.close()
+        except BaseException as error:
+            self.error = self.error or error
+        with self.change:
+            self.ended = True
+            self.change.notify_all()
+
+    def __iter__(self) -> Prefetch:
+        return self
+
+    def __next__(self) -> Any:
+        with self.change:
+            self.change.wait_for(lambda: self.ready or self.ended)
+            if self.ready:
+                item = self.ready.popleft()
+                self.change.notify_all()
+                return item
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        raise StopIteration
+
+    def close(self) -> None:
+        """End the thread; what it has made ahead is dropped."""
+        with self.change:
+            self.closed = True
+            self.change.notify_all()
+        self.thread.join(PATIENCE)
+        self.ready.clear()
+
+    def __enter__(self) -> Prefetch:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()

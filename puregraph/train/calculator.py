@@ -1,0 +1,53 @@
+"""Calculator: the outputs of a network for any number of samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.data.batches import batchesFrom
+from puregraph.data.prefetch import Prefetch
+from puregraph.errors import DataError
+from puregraph.module import Module
+from puregraph.train.modes import inMode
+from puregraph.train.task import Task
+
+
+class Calculator:
+    """The outputs of `net` for given data, in `evalMode`, stacked along the first axis.
+
+    Source    PuzzleLib's Calculator
+    """
+
+    def __init__(self, net: Module, batchsize: int = 128):
+        self.task = Task(net)
+        self.batchsize = batchsize
+
+    def calculate(self, data: Any) -> Any:
+        """One numpy array with a row for each sample; a list of them where the network has several outputs.
+
+        `data` is an array, a list of arrays where there are several inputs, or an iterable of those, batch by batch.
+
+        Raises    DataError if there is no sample, or an output has not one row for each
+        """
+        source = batchesFrom(data, None, self.batchsize, paired=False)
+        parts: list[list[np.ndarray]] = []
+        self.task.renew()
+        with inMode(False, self.task.net), Prefetch(map(self.task.prepare, source.batches())) as batches:
+            try:
+                for batch in batches:
+                    outputs = [device.toHost(y) for y in self.task.run(batch)[1]]
+                    self.check(outputs, batch.size)
+                    parts.append(outputs)
+            finally:
+                self.task.reset()
+        source.checkUsed(len(parts))
+        stacked = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        return stacked[0] if len(stacked) == 1 else stacked
+
+    def check(self, outputs: list[np.ndarray], size: int) -> None:
+        for name, y in zip(self.task.net.outputNames, outputs, strict=True):
+            if y.shape[:1] != (size,):
+                raise DataError(f"output '{name}': wanted a row for each of {size} samples, got shape {y.shape}")

@@ -1,0 +1,65 @@
+"""Callback: what is called while a Trainer trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from puregraph.errors import DataError
+
+
+class Callback:
+    """Something called by a Trainer; every method does nothing until a subclass writes it.
+
+    Callbacks are called in the order in which they were given, those of a higher `order` after all others. What
+    `state` returns is saved with the trainer, and given to `restore` when it resumes.
+    """
+
+    order = 0
+
+    def onTrainBegin(self, trainer: Any) -> None:
+        """A call of `train` begins, or goes on from a file."""
+
+    def onEpochBegin(self, trainer: Any) -> None:
+        """An epoch begins."""
+
+    def onBatchEnd(self, trainer: Any) -> None:
+        """A step was taken."""
+
+    def onEpochEnd(self, trainer: Any) -> None:
+        """An epoch was finished: its row is `trainer.history[-1]`."""
+
+    def onInterrupt(self, trainer: Any) -> Any:
+        """Ctrl-C stopped the training between two steps; a path that is returned is named in the message."""
+
+    def onTrainEnd(self, trainer: Any) -> None:
+        """A call of `train` ends, come what may; `trainer.running` says whether it was before its time."""
+
+    def state(self) -> dict[str, Any]:
+        """What is to be saved: numbers, texts, lists, dicts, numpy arrays."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what was saved."""
+
+
+class Call(Callback):
+    """Calls a function with the trainer after every step, as PuzzleLib's `onBatchFinish`."""
+
+    def __init__(self, function: Callable[[Any], Any]):
+        self.function = function
+
+    def onBatchEnd(self, trainer: Any) -> None:
+        self.function(trainer)
+
+
+def callbackFrom(value: Any) -> Callback:
+    """A callback as it is, and any function as one.
+
+    Raises    DataError for anything that cannot be called
+    """
+    if isinstance(value, Callback):
+        return value
+    if not callable(value) or isinstance(value, type):
+        raise DataError(f"callbacks: wanted a Callback or a function of the trainer, got {value!r:.60}")
+    return Call(value)

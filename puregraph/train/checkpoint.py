@@ -1,0 +1,60 @@
+"""Checkpoint: the trainer saved every so often, so that it can go on from there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from puregraph.errors import DataError
+from puregraph.train.monitor import Monitor
+
+
+class Checkpoint(Monitor):
+    """Saves the trainer to `path` every epoch or every few steps, and on Ctrl-C; `trainer.resume(path)` goes on.
+
+    `every`  "epoch", or a number of steps
+    `best`   a figure of the history: save at the end of an epoch, only when it is the best so far
+    `keep`   how many files to keep: with more than one they are named after their step, `run-120.h5`
+
+    Raises    DataError for another `every`, or for `keep` below 1
+    """
+
+    order = 2
+
+    def __init__(self, path: Any, every: Any = "epoch", best: str | None = None, keep: int = 1, mode: str = "auto"):
+        super().__init__(best or "", mode)
+        isCount = isinstance(every, int) and not isinstance(every, bool) and every >= 1
+        if not isCount and every != "epoch" or best and every != "epoch":
+            raise DataError(f'every: wanted "epoch"{"" if best else ", or a number of steps"}, got {every!r}')
+        if keep < 1:
+            raise DataError(f"keep: wanted at least 1 file, got {keep}")
+        self.path, self.every, self.keep = Path(path), every, keep
+        self.written: list[str] = []
+
+    def onBatchEnd(self, trainer: Any) -> None:
+        if self.every != "epoch" and trainer.step % self.every == 0:
+            self.save(trainer)
+
+    def onEpochEnd(self, trainer: Any) -> None:
+        if self.every == "epoch" and (not self.monitor or self.isBetter(trainer)):
+            self.save(trainer)
+
+    def onInterrupt(self, trainer: Any) -> Any:
+        return None if self.monitor else self.save(trainer)
+
+    def save(self, trainer: Any) -> Path:
+        """Save now, then delete the oldest files beyond `keep` that were saved here."""
+        path = self.path if self.keep == 1 else self.path.with_stem(f"{self.path.stem}-{trainer.step}")
+        self.written = [name for name in self.written if name != path.name] + [path.name]
+        old, self.written = self.written[: -self.keep], self.written[-self.keep :]
+        trainer.save(path)
+        for name in old:
+            path.with_name(name).unlink(missing_ok=True)
+        return path
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "written": list(self.written)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.written = list(state["written"])

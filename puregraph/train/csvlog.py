@@ -1,0 +1,43 @@
+"""CsvLog: the history in a file, row by row."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import Any
+
+from puregraph.train.callback import Callback
+
+
+class CsvLog(Callback):
+    """Writes every row of the history to `path` as soon as there is one.
+
+    The file holds the rows of `trainer.history` and no others: training that goes on from a checkpoint drops the rows
+    that were written after it, and writes each once.
+    """
+
+    def __init__(self, path: Any):
+        self.path = Path(path)
+        self.names: list[str] = []
+
+    def onTrainBegin(self, trainer: Any) -> None:
+        self.rewrite(trainer.history)
+
+    def onEpochEnd(self, trainer: Any) -> None:
+        if not set(trainer.history[-1]) <= set(self.names):
+            self.rewrite(trainer.history)
+            return
+        with open(self.path, "a", newline="", encoding="utf-8") as file:
+            csv.DictWriter(file, self.names, lineterminator="\n").writerow(trainer.history[-1])
+
+    def rewrite(self, history: Any) -> None:
+        """The whole file anew, in place of the old one."""
+        self.names = history.names()
+        part = self.path.with_name(self.path.name + ".part")
+        with open(part, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self.names, lineterminator="\n")
+            if self.names:
+                writer.writeheader()
+            writer.writerows(history)
+        os.replace(part, self.path)

@@ -1,0 +1,33 @@
+"""History: one row of figures an epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.train.text import duration, number
+
+
+class History(list):
+    """A list of dicts, one an epoch: `epoch`, `step`, `loss`, metrics, `val ...`, `rate`, `seconds`."""
+
+    def column(self, name: str) -> list[Any]:
+        """One figure over all epochs; None where a row has none."""
+        return [row.get(name) for row in self]
+
+    def names(self) -> list[str]:
+        """The names of all figures, in the order of their first appearance."""
+        return list(dict.fromkeys(name for row in self for name in row))
+
+    def table(self) -> str:
+        """The rows under their names, as text."""
+        names = self.names()
+        lines = [["time" if name == "seconds" else name for name in names]]
+        lines += [[shown(name, row.get(name)) for name in names] for row in self]
+        wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(text.rjust(width) for text, width in zip(line, wide, strict=True)) for line in lines)
+
+
+def shown(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    return duration(value) if name == "seconds" else f"{value:g}" if name == "rate" else number(value)

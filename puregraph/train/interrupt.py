@@ -1,0 +1,50 @@
+"""Interrupt: Ctrl-C waits for a step to be finished, and for nothing else."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Interrupt:
+    """`with Interrupt() as interrupt:` lets Ctrl-C raise KeyboardInterrupt only between pieces that must be whole.
+
+    A second Ctrl-C does not wait; who uses this says with `torn` whether something was then left half-done. Only the
+    main thread gets signals, and a handler that somebody has set is left alone: there it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.busy = self.asked = self.torn = False
+        self.before: Any = None
+
+    def __enter__(self) -> Interrupt:
+        isMain = threading.current_thread() is threading.main_thread()
+        if isMain and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self.before = signal.signal(signal.SIGINT, self.handle)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.before is not None:
+            signal.signal(signal.SIGINT, self.before)
+
+    def handle(self, number: int, frame: Any) -> None:
+        """What a signal does."""
+        if self.busy and not self.asked:
+            self.asked = True
+        else:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """A piece that is finished, or not begun, when Ctrl-C is heard."""
+        self.busy = True
+        try:
+            yield
+        finally:
+            self.busy = False
+        if self.asked:
+            self.asked = False
+            raise KeyboardInterrupt

@@ -1,0 +1,52 @@
+"""Monitor: whether a figure of the history got better."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from puregraph.errors import DataError
+from puregraph.train.callback import Callback
+
+DIRECTIONS = ("auto", "min", "max")
+
+
+class Monitor(Callback):
+    """Watches one figure of the history: `best` is its best value, `isBetter` whether the last one was that.
+
+    `monitor`  the name of the figure: `val loss`, `accuracy`
+    `mode`     "min", "max", or "auto": what the metric of that name says, and "min" for others
+    `least`    by how much it must be better
+
+    Raises    DataError for an unknown mode, or a figure that the history has not
+    """
+
+    def __init__(self, monitor: str, mode: str = "auto", least: float = 0.0):
+        if mode not in DIRECTIONS:
+            raise DataError(f"mode: wanted one of {', '.join(DIRECTIONS)}, got {mode!r}")
+        self.monitor, self.mode, self.least = monitor, mode, least
+        self.best = math.nan
+
+    def isBetter(self, trainer: Any) -> bool:
+        """Look at the last row; a first figure is the best so far, and nan is never better."""
+        row = trainer.history[-1]
+        if self.monitor not in row:
+            raise DataError(f"{type(self).__name__}: wanted one of {', '.join(row)}, got monitor {self.monitor!r}")
+        value = row[self.monitor]
+        gain = value - self.best if self.direction(trainer) == "max" else self.best - value
+        better = not math.isnan(value) and (math.isnan(self.best) or gain > self.least)
+        if better:
+            self.best = value
+        return better
+
+    def direction(self, trainer: Any) -> str:
+        if self.mode != "auto":
+            return self.mode
+        ways = {metric.name: metric.better for metric in trainer.metrics}
+        return ways.get(self.monitor.removeprefix("val "), "min")
+
+    def state(self) -> dict[str, Any]:
+        return {"best": None if math.isnan(self.best) else self.best}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.best = math.nan if state["best"] is None else state["best"]

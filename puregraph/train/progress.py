@@ -1,0 +1,137 @@
+"""Progress: a live bar in a terminal, and everywhere else one line an epoch."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+from puregraph.errors import DataError
+from puregraph.train.callback import Callback
+from puregraph.train.text import clock, epochLine, figures, speed
+
+REFRESH = 0.1  # seconds between two looks of the bar
+WIDE, NARROW = 30, 8  # columns of the bar, at most and at least
+
+
+class Progress(Callback):
+    """Shows nothing."""
+
+    order = 1
+
+    def say(self, text: str) -> None:
+        """A line of its own."""
+
+
+class Lines(Progress):
+    """One line an epoch: `epoch 3/10  loss 0.0812  accuracy 0.9741  rate 0.001  2.1 s`"""
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)
+
+    def onEpochEnd(self, trainer: Any) -> None:
+        pairs = epochLine(trainer.history[-1], trainer.until)
+        self.say("  ".join(f"{name} {value}".strip() for name, value in pairs))
+
+
+class Bar(Progress):
+    """A live line with bar, figures, speed and the time that is left; finished epochs stay above it."""
+
+    def __init__(self) -> None:
+        from rich.console import Console  # only where somebody looks
+        from rich.live import Live
+
+        self.console = Console(highlight=False)
+        self.live = Live(console=self.console, auto_refresh=False, transient=True)
+        self.shown = self.begun = self.heard = 0.0
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False)
+
+    def onTrainBegin(self, trainer: Any) -> None:
+        self.begun, self.first = time.perf_counter(), doneOf(trainer)
+        self.live.start()
+
+    def onEpochBegin(self, trainer: Any) -> None:
+        self.show(trainer)
+
+    def onBatchEnd(self, trainer: Any) -> None:
+        if time.perf_counter() - self.shown >= REFRESH:
+            self.show(trainer)
+
+    def onEpochEnd(self, trainer: Any) -> None:
+        from rich.text import Text
+
+        line = Text()
+        for name, value in epochLine(trainer.history[-1], trainer.until):
+            line.append(f"{name} " if name else "", "dim").append(value, styleOf(name)).append("  ")
+        line.right_crop(2)
+        self.console.print(line, soft_wrap=True)
+        self.show(trainer)
+
+    def onTrainEnd(self, trainer: Any) -> None:
+        self.live.stop()
+
+    def show(self, trainer: Any) -> None:
+        """Draw the live line: what fits into the terminal, the least wanted left out first."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        self.shown = time.perf_counter()
+        if trainer.epoch >= trainer.until:
+            return
+        count, width = trainer.count, self.console.width
+        head = f"epoch {trainer.epoch + 1:{len(str(trainer.until))}}/{trainer.until}"
+        tail = [f"{trainer.position}/{count}" if count else f"{trainer.position}", *self.tail(trainer)]
+        while len(tail) > 1 and len(head) + NARROW + sum(len(t) + 2 for t in tail) + 2 > width:
+            tail.pop()
+        room = width - len(head) - sum(len(t) + 2 for t in tail) - 2
+        bar = ProgressBar(count or 100, trainer.position, max(NARROW, min(WIDE, room)), pulse=not count)
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        parts = [Text(head, "bold"), bar, *(Text(t, "cyan" if i else "") for i, t in enumerate(tail))]
+        grid.add_row(*parts)
+        self.live.update(grid, refresh=True)
+
+    def tail(self, trainer: Any) -> list[str]:
+        """The figures behind the bar, the most wanted first."""
+        passed = time.perf_counter() - self.begun
+        done = doneOf(trainer) - self.first
+        left = []
+        if trainer.count and done > 0:
+            wanted = (trainer.until - trainer.epoch) * trainer.count - trainer.position
+            left = [f"{clock(passed * wanted / done)} left"]
+        rate = f"rate {trainer.rate:g}"
+        if not trainer.position:
+            return [*left, rate]
+        loss, *others = [f"{name} {value}" for name, value in figures(trainer.figures())]
+        return [loss, *left, *others, speed(trainer.speed()), rate]
+
+
+def doneOf(trainer: Any) -> int:
+    """How many steps lie behind."""
+    return trainer.epoch * (trainer.count or 0) + trainer.position
+
+
+def styleOf(name: str) -> str:
+    return {"epoch": "bold", "rate": "dim", "": "dim"}.get(name, "cyan" if name.startswith("val ") else "")
+
+
+KINDS = {"bar": Bar, "lines": Lines, "none": Progress}
+
+
+def progressFrom(value: Any) -> Progress:
+    """A Progress by name: "bar", "lines", "none", or "auto": a bar in a terminal that can show one, else lines.
+
+    Raises    DataError for another name
+    """
+    if isinstance(value, Progress):
+        return value
+    if value == "auto":
+        isTerminal = sys.stdout is not None and sys.stdout.isatty()
+        return Bar() if isTerminal and os.environ.get("TERM", "dumb") not in ("dumb", "unknown") else Lines()
+    name = "none" if value in (None, False) else value
+    if name not in KINDS:
+        raise DataError(f'progress: wanted "auto", "bar", "lines" or "none", got {value!r}')
+    return KINDS[name]()

@@ -1,0 +1,53 @@
+"""Text: numbers and times as people read them, and the line of an epoch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+LEFTOUT = ("epoch", "step", "rate", "seconds")  # of the figures in the middle of a line
+
+
+def number(value: Any) -> str:
+    """A figure in about four digits; whole numbers wholly."""
+    if isinstance(value, int) or not math.isfinite(value):
+        return str(value)
+    size = abs(value)
+    if size and not 1e-3 <= size < 1e5:
+        return f"{value:.3e}"
+    return f"{value:.4f}" if size < 10 else f"{value:.2f}"
+
+
+def duration(seconds: float) -> str:
+    """2.1 s, 2 min 05 s, 1 h 02 min."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def clock(seconds: float) -> str:
+    """0:42, 12:05, 1:02:33."""
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def speed(perSecond: float) -> str:
+    """Samples a second: 840/s, 12.4k/s."""
+    if perSecond < 1000:
+        return f"{perSecond:.0f}/s"
+    return f"{perSecond / 1000:.1f}k/s" if perSecond < 1e6 else f"{perSecond / 1e6:.1f}M/s"
+
+
+def figures(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The names and values that stand between the number of an epoch and its rate."""
+    return [(name, number(value)) for name, value in row.items() if name not in LEFTOUT]
+
+
+def epochLine(row: dict[str, Any], last: int) -> list[tuple[str, str]]:
+    """The words of an epoch's line in pairs of name and value, `last` being the number of the run's last epoch."""
+    epoch = f"{row['epoch']:{len(str(last))}}/{last}"
+    return [("epoch", epoch), *figures(row), ("rate", f"{row['rate']:g}"), ("", duration(row["seconds"]))]

@@ -1,0 +1,307 @@
+"""Trainer: takes a network, a cost and an optimizer through data, epoch after epoch."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from puregraph.checkpoint import loadInto, opened, save
+from puregraph.data.batches import Arrays, Batch, Stream, batchesFrom, checkedSize, groups
+from puregraph.data.prefetch import Prefetch
+from puregraph.errors import DataError, addPlace
+from puregraph.module import Module
+from puregraph.train import snapshot
+from puregraph.train.callback import callbackFrom
+from puregraph.train.history import History
+from puregraph.train.interrupt import Interrupt
+from puregraph.train.metrics import Metric
+from puregraph.train.modes import inMode
+from puregraph.train.progress import progressFrom
+from puregraph.train.tally import Tally
+from puregraph.train.task import Task
+from puregraph.train.validator import Validator
+
+
+class Trainer:
+    """Trains `net` to make `cost` small:
+
+        trainer = Trainer(net, CrossEntropy(), Adam(), metrics=[Accuracy()])
+        trainer.train(data, target)                                    # one pass
+        trainer.train(data, target, epochs=10, validation=(x, y))      # ten, each followed by a validation
+
+    `net`         a Graph or another Module; with several outputs, the cost takes the first or all
+    `cost`        a Module of predictions and targets that gives one number, the mean over the batch
+    `batchsize`   samples of a batch of arrays; the last batch of an epoch may be smaller
+    `metrics`     what is gathered besides the cost, on the training data and on that of the validation
+    `callbacks`   Callbacks, and functions of the trainer, which are called after every step
+    `seed`        of the order of the samples: with it, and `initial.seed` before the network is made, a run on the CPU
+                  repeats bit for bit
+    `accumulate`  how many batches make a step: their gradients are weighted by their sizes, so that a step is that of
+                  one batch as large as all of them (for costs that are a plain mean, and without BatchNorm)
+    `shuffle`     whether the samples of arrays come in a new order each epoch
+    `prefetch`    how many steps are made ready ahead, in a thread of their own; 0: none, and no thread
+    `progress`    "bar", "lines", "none", or "auto": a bar in a terminal, else lines
+
+    `epoch` counts the finished epochs, `step` the steps, `position` those of the epoch that is under way; `history` has
+    a row for each epoch; `loss` is the cost of the last batch, `rate` the learning rate.
+
+    Source    PuzzleLib's Trainer
+    """
+
+    def __init__(
+        self,
+        net: Module,
+        cost: Module,
+        optimizer: Any,
+        batchsize: int = 128,
+        metrics: Iterable[Metric] = (),
+        callbacks: Iterable[Any] = (),
+        seed: int = 0,
+        accumulate: int = 1,
+        shuffle: bool = True,
+        prefetch: int = 2,
+        progress: Any = "auto",
+    ):
+        self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
+        self.shuffle, self.prefetch = shuffle, prefetch
+        self.task = Task(net, cost)
+        self.net, self.cost = self.task.net, cost
+        self.optimizer = optimizer
+        self.tally = Tally(metrics)
+        self.validator = Validator(self.net, cost, copy.deepcopy(self.tally.metrics), batchsize)
+        self.rng = np.random.default_rng(seed)
+        self.progress = progressFrom(progress)
+        self.callbacks = sorted([*map(callbackFrom, callbacks), self.progress], key=lambda c: c.order)
+        self.history = History()
+        self.interrupt = Interrupt()
+        self.epoch = self.step = self.first = self.until = 0
+        self.running = self.stopped = False
+        self.count: int | None = None
+        self.clock = time.perf_counter()
+        self.restart()
+
+    # Use --------------------------------------------------------------------------------------------------------------
+
+    def train(self, data: Any, target: Any = None, epochs: int = 1, validation: Any = None) -> History:
+        """Train for `epochs` passes over the data, and return the history of all epochs so far.
+
+        `data` and `target` are arrays, or lists of arrays where there are several inputs or targets; floating data and
+        labels get the dtypes that network and cost compute in, batch by batch. Data alone is an iterable of
+        (data, target) batches, or a function that returns one for each epoch. `validation` is (data, target) or an
+        iterable of batches.
+
+        After `resume`, or after Ctrl-C, the run that was interrupted goes on where it was: `epochs` is then the number
+        for all of that run, as it was the first time.
+
+        Raises    DataError if data, target and what they are for do not fit each other, ShapeError if they do not fit
+                  the network; PuregraphError, naming epoch and batch, if the cost is not finite, which abandons the
+                  epoch that is under way
+        """
+        source = batchesFrom(data, target, self.batchsize)
+        checks = self.checksFrom(validation)
+        with Interrupt() as self.interrupt, inMode(True, self.net, self.cost):
+            self.begin(source, checks, epochs)
+            try:
+                self.call("onTrainBegin")
+                while self.epoch < self.until and not self.stopped:
+                    self.runEpoch(source, checks)
+                self.running = False
+            except KeyboardInterrupt:
+                self.interrupted()
+                raise
+            except BaseException:
+                self.restart()
+                raise
+            finally:
+                self.task.reset()
+                self.call("onTrainEnd")
+        return self.history
+
+    def stop(self, reason: str = "") -> None:
+        """End the run after this epoch; a reason is shown."""
+        self.stopped = True
+        if reason:
+            self.progress.say(f"stopped after epoch {self.epoch}: {reason}")
+
+    def restart(self) -> None:
+        """Abandon an epoch and a run that are under way: the next `train` begins both anew, with what was learnt."""
+        self.running = False
+        self.tally.reset()
+        self.closeEpoch()
+
+    def save(self, path: Any) -> Any:
+        """Save network, optimizer and where the training is, so that `resume` goes on from there; `None` gives bytes.
+
+        Raises    CheckpointError if it cannot be written, or a module or callback holds what a file cannot
+        """
+        return save(path, self.net, self.optimizer.setupOn(self.net), {"trainer": snapshot.snapshot(self)})
+
+    def resume(self, path: Any) -> Trainer:
+        """Go on from what `save` wrote: the next `train` continues the run to the bit as if it had not been stopped.
+
+        Network, optimizer, cost, metrics and callbacks are made as they were before; their values come from the file.
+
+        Raises    CheckpointError if the file cannot be loaded into them; DataError if it is of another kind of training
+        """
+        with opened(path) as source:
+            extra = source.extra()
+        saved = extra.get("trainer") if isinstance(extra, dict) else None
+        snapshot.check(self, saved)
+        loadInto(path, self.net, self.optimizer.setupOn(self.net))
+        snapshot.restore(self, saved)
+        return self
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics, with their values on the training data of the last epoch."""
+        return self.tally.metrics
+
+    @property
+    def loss(self) -> float:
+        """The cost of the last batch (on a GPU, of the last one that was read)."""
+        return self.tally.last
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next step."""
+        return self.optimizer.rate
+
+    def figures(self) -> dict[str, float]:
+        """The mean cost and the metrics of the epoch so far."""
+        return self.tally.row()
+
+    def speed(self) -> float:
+        """Samples a second in the epoch so far."""
+        return self.tally.weight / max(self.passed(), 1e-9)
+
+    def passed(self) -> float:
+        """Seconds of the epoch so far, without the time between stop and resume."""
+        return self.elapsed + time.perf_counter() - self.clock if self.begun else 0.0
+
+    # A run ------------------------------------------------------------------------------------------------------------
+
+    def checksFrom(self, validation: Any) -> Arrays | Stream | None:
+        """What is validated on."""
+        if validation is None:
+            return None
+        isPair = isinstance(validation, (list, tuple)) and len(validation) == 2
+        data, target = validation if isPair else (validation, None)
+        return batchesFrom(data, target, self.batchsize)
+
+    def begin(self, source: Arrays | Stream, checks: Arrays | Stream | None, epochs: int) -> None:
+        """Check everything that can be checked before the first step."""
+        checkedSize(epochs, "epochs")
+        if not self.running:
+            self.restart()
+            self.first, self.stopped = self.epoch, False
+        elif self.begun and source.samples != self.samples:
+            raise DataError(
+                f"epoch {self.epoch + 1} was begun with {self.samples} samples, it cannot go on with {source.samples}; "
+                "give the same data, or begin a new epoch with trainer.restart()"
+            )
+        self.until = self.first + epochs
+        for given, passes in ((source, self.until - self.epoch), (checks, 0 if checks is None else epochs)):
+            if given is not None and given.oneshot and passes > 1:
+                raise DataError(
+                    f"wanted batches for {passes} epochs, got an iterator that can be used once: give a function that "
+                    "returns one for each epoch, or a list"
+                )
+        self.count = None if source.count is None else -(-source.count // self.accumulate)
+        self.optimizer.setupOn(self.net)
+        self.task.renew()
+        self.checkShapes(source)
+        with inMode(False, self.net, self.cost):
+            self.checkShapes(checks)
+        self.running = True
+
+    def checkShapes(self, source: Arrays | Stream | None) -> None:
+        """Check the shapes of all batches that arrays will make."""
+        if isinstance(source, Arrays):
+            for size in source.sizes():
+                self.task.shapesFor(self.task.prepare(source.first(size)))
+
+    def runEpoch(self, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
+        """The rest of an epoch, its validation, and its row."""
+        self.clock = time.perf_counter()
+        if not self.begun:
+            with self.interrupt.whole():
+                self.tally.reset()
+                self.begun = True
+                self.order = source.order(self.rng) if self.shuffle else None
+                self.samples = source.samples
+                self.call("onEpochBegin")
+        with closing(self.feed(source)) as steps:
+            for group in steps:
+                with self.interrupt.whole():
+                    self.takeStep(group)
+                    self.call("onBatchEnd")
+        source.checkUsed(self.position)
+        row = {"epoch": self.epoch + 1, "step": self.step, **self.tally.row()}
+        if checks is not None:
+            self.task.reset()
+            found = self.validator.run(checks)
+            row |= {f"val {name}": value for name, value in found.items()}
+        with self.interrupt.whole():
+            self.history.append({**row, "rate": self.rate, "seconds": self.passed()})
+            self.epoch += 1
+            self.closeEpoch()
+            self.call("onEpochEnd")
+
+    def feed(self, source: Arrays | Stream) -> Iterator[list[Batch]]:
+        """The batches of each step that is left of the epoch, ready for the graph."""
+        batches = source.batches(self.order, self.position * self.accumulate, self.epoch)
+        steps = groups(map(self.task.prepare, batches), self.accumulate)
+        if not self.prefetch:
+            yield from steps
+            return
+        with Prefetch(steps, self.prefetch) as ahead:
+            yield from ahead
+
+    def takeStep(self, group: list[Batch]) -> None:
+        """Forward, backward, and the update: a step is whole, or torn."""
+        self.interrupt.torn = True
+        size = sum(batch.size for batch in group)
+        self.optimizer.zeroGradParams()
+        for number, batch in enumerate(group):
+            place = f"epoch {self.epoch + 1}, batch {self.position * self.accumulate + number + 1}"
+            try:
+                cost, outputs = self.task.run(batch)
+                self.tally.add(cost, outputs, batch, place)
+                self.task.backward(batch.size / size, number == 0)
+            except Exception as error:
+                if place not in str(error):
+                    addPlace(error, f"in {place}")
+                raise
+        self.optimizer.update()
+        self.position += 1
+        self.step += 1
+        self.interrupt.torn = False
+
+    def closeEpoch(self) -> None:
+        """No epoch is under way."""
+        self.begun, self.position, self.elapsed = False, 0, 0.0
+        self.order: np.ndarray | None = None
+        self.samples: int | None = None
+
+    def call(self, event: str) -> None:
+        """Tell every callback."""
+        for callback in self.callbacks:
+            getattr(callback, event)(self)
+
+    def interrupted(self) -> None:
+        """After Ctrl-C: save where there is a Checkpoint, and say where it stopped."""
+        count = f" of {self.count}" if self.count else ""
+        place = f"stopped in epoch {self.epoch + 1}, after step {self.position}{count}"
+        if self.interrupt.torn:
+            self.progress.say(f"{place}, in the middle of the next one: go on from a file that was saved before")
+            self.restart()
+            return
+        self.elapsed, self.clock = self.passed(), time.perf_counter()
+        saved = [path for callback in self.callbacks if (path := callback.onInterrupt(self))]
+        known = f", saved in {saved[0]}: trainer.resume({str(saved[0])!r}) goes on from there" if saved else ""
+        self.progress.say(f"{place}{known}")

@@ -1,0 +1,56 @@
+"""Validator: cost and metrics of a network on data that it does not learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from puregraph.data.batches import Arrays, Stream, batchesFrom
+from puregraph.data.prefetch import Prefetch
+from puregraph.module import Module
+from puregraph.train.metrics import Metric
+from puregraph.train.modes import inMode
+from puregraph.train.tally import Tally
+from puregraph.train.task import Task
+
+
+class Validator:
+    """The mean cost and the metrics of `net` on given data, in `evalMode`.
+
+    Source    PuzzleLib's Validator
+    """
+
+    def __init__(self, net: Module, cost: Module, metrics: Iterable[Metric] = (), batchsize: int = 128):
+        self.task = Task(net, cost)
+        self.tally = Tally(metrics)
+        self.batchsize = batchsize
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics, with the values of the last validation."""
+        return self.tally.metrics
+
+    def validate(self, data: Any, target: Any = None) -> dict[str, float]:
+        """`{"loss": ..., "accuracy": ...}`: the mean cost, weighted by batch size, and each metric of one number.
+
+        `data` and `target` are arrays or lists of arrays; data alone is an iterable of (data, target).
+
+        Raises    DataError if they do not fit each other or are empty
+        """
+        return self.run(batchesFrom(data, target, self.batchsize))
+
+    def run(self, source: Arrays | Stream) -> dict[str, float]:
+        self.tally.reset()
+        self.task.renew()
+        with (
+            inMode(False, self.task.net, self.task.cost),
+            Prefetch(map(self.task.prepare, source.batches())) as batches,
+        ):
+            try:
+                for batch in batches:
+                    cost, outputs = self.task.run(batch)
+                    self.tally.add(cost, outputs, batch)
+            finally:
+                self.task.reset()
+        source.checkUsed(self.tally.weight)
+        return self.tally.row()
