@@ -4,7 +4,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from puregraph.errors import need
+from puregraph.errors import need, show
 from puregraph.module import Module
 from puregraph.shape import normalAxis
 
@@ -27,9 +27,9 @@ class Concat(Module):
         need(xs, "at least one input", "none")
         axis = normalAxis(self.axis, len(xs[0]))
         rests = [x[:axis] + x[axis + 1 :] for x in xs]
-        hint = f"they may differ only in axis {axis}"
         fits = all(len(x) == len(xs[0]) and rest == rests[0] for x, rest in zip(xs, rests))
-        need(fits, f"inputs like the first, {(*xs[0][:axis], '*', *xs[0][axis + 1 :])}", list(xs), hint)
+        wanted = show((*xs[0][:axis], "*", *xs[0][axis + 1 :]))
+        need(fits, f"inputs like the first, {wanted}", list(xs), f"they may differ only in axis {axis}")
         return (*xs[0][:axis], sum(x[axis] for x in xs), *xs[0][axis + 1 :])
 
     def updateData(self, *xs, out=None):

@@ -75,8 +75,9 @@ class Pad(Module):
 
 def pairsOf(pad):
     """`pad` as a user gives it: one number, or (before, after) for each of the last axes."""
-    whole = isinstance(pad, Integral)
-    flat = [pad] if whole else [side for part in pad for side in (part if isinstance(part, (tuple, list)) else (part,))]
+    parts = pad if isinstance(pad, (tuple, list)) else (pad,)
+    flat = [side for part in parts for side in (part if isinstance(part, (tuple, list)) else (part,))]
+    whole = parts is not pad
     fits = all(isinstance(side, Integral) and side >= 0 for side in flat) and (whole or flat and len(flat) % 2 == 0)
     need(fits, "a number of elements, or (before, after) for each of the last axes", pad, "Slice cuts elements off")
     return int(pad) if whole else tuple((int(a), int(b)) for a, b in zip(flat[::2], flat[1::2]))

@@ -87,6 +87,7 @@ def isBasic(part):
 
 
 def isWhole(part):
+    """Whether `part` is a whole number."""
     return isinstance(part, Integral) and not isinstance(part, bool)
 
 
@@ -111,5 +112,6 @@ def lengthOf(part, size, x):
 
 
 def asText(part):
+    """A slice as it is written: 1::2."""
     ends = ["" if end is None else str(end) for end in (part.start, part.stop)]
     return ":".join(ends if part.step is None else [*ends, str(part.step)])

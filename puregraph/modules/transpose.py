@@ -35,7 +35,7 @@ class Transpose(Module):
 
     def updateGrad(self, grad, x, y):
         axes = self.order(x.ndim)
-        return grad.transpose(sorted(range(len(axes)), key=axes.__getitem__))
+        return grad.transpose(tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
     def flopsFrom(self, x):
         return 0
