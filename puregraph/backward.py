@@ -136,63 +136,72 @@ class BackwardGraph(Graph):
         self.version = 0
         self.build(updGrad, updParamGrads)
 
+    # Building ---------------------------------------------------------------------------------------------------------
+
     def build(self, updGrad: bool, updParamGrads: bool) -> None:
+        """Make the nodes, from the outputs' gradients back to those of the inputs and parameters."""
         flat = self.forwardSteps
         stored = {number: getattr(module, name) for number, module, name in flat.params}
-        wanted = {number: module.train and updParamGrads for number, module, _ in flat.params}
-        requires = dict.fromkeys(flat.inputs, updGrad)
-        requires.update({n: wanted[n] and isinstance(p, Param) and p.trainable for n, p in stored.items()})
-        needs = {}
-        for step in flat.items:
-            needs[step] = needsOf(step, requires)
-            requires.update(dict.fromkeys(step.outs, any(needs[step])))
-
-        self.shown: list[tuple[Node, int, list[int], Node]] = []
-        places = {n: i for i, n in enumerate(flat.inputs)}
-        self.forwardInputs = [(node, places[ns[0]]) for node, ns in flat.shown if len(ns) == 1 and ns[0] in places]
-        self.seeds = []
-        for place, number in enumerate(flat.outputs):
-            again = f"[{place}]" if number in flat.outputs[:place] else ""
-            self.seeds.append(named(Node(Input()), f"d:{flat.names[number]}{again}"))
+        needs, requires = self.requirements(stored, updGrad, updParamGrads)
         self.values: dict[int, Node] = {}
-        contributions: dict[int, list[tuple[tuple[int, int], Edge]]] = defaultdict(list)
-        for place, (number, seed) in enumerate(zip(flat.outputs, self.seeds, strict=True)):
-            contributions[number].append(((len(flat.items), place), (seed, 0)))
+        self.gradientNodes: dict[Step, Node] = {}
+        self.contributions: dict[int, list[tuple[tuple[int, int], Edge]]] = defaultdict(list)
+        self.seeds = [self.seed(place) for place in range(len(flat.outputs))]
         for index in range(len(flat.items) - 1, -1, -1):
             step = flat.items[index]
-            if any(needs[step]) and any(n in contributions for n in step.visible):
-                grads = [self.total(n, contributions) for n in step.visible]
-                node = self.gradientNode(step, needs[step], grads)
-                self.shown.append((step.node, step.inputs, [i for i in node.module.wanted if i < step.inputs], node))
+            if any(needs[step]) and any(n in self.contributions for n in step.visible):
+                node = self.gradientNode(step, needs[step])
                 for slot, argument in enumerate(node.module.wanted):
-                    contributions[step.args[argument]].append(((index, argument), (node, slot)))
-
-        reached = {node for node, _, _, _ in self.shown}
-        self.bare = [step.node for step in flat.items if step.node not in reached]
-        self.inputGrads = [self.total(n, contributions) if updGrad else None for n in flat.inputs]
-        self.paramGrads = [(p, self.total(n, contributions)) for n, p in stored.items() if requires[n]]
+                    self.contributions[step.args[argument]].append(((index, argument), (node, slot)))
+        self.inputGrads = [self.total(n) if updGrad else None for n in flat.inputs]
+        self.paramGrads = [(p, self.total(n)) for n, p in stored.items() if requires[n]]
         outputs = [e for e in (*self.inputGrads, *(e for _, e in self.paramGrads)) if e is not None]
         used = set(behind(outputs))
         self.numbers = [n for n, node in self.values.items() if node in used]
         self.link([*self.seeds, *(self.values[n] for n in self.numbers)], outputs)
 
+    def requirements(
+        self, stored: dict[int, Any], updGrad: bool, updParamGrads: bool
+    ) -> tuple[dict[Step, tuple[bool, ...]], dict[int, bool]]:
+        """For each step, which of its arguments need a gradient; for each value, whether one is wanted through it."""
+        flat = self.forwardSteps
+        requires = dict.fromkeys(flat.inputs, updGrad)
+        for number, module, _ in flat.params:
+            requires[number] = updParamGrads and module.wants(stored[number])
+        needs = {}
+        for step in flat.items:
+            needs[step] = needsOf(step, requires)
+            requires.update(dict.fromkeys(step.outs, any(needs[step])))
+        return needs, requires
+
+    def seed(self, place: int) -> Node:
+        """The input for the gradient of one output; a value that is an output twice has two."""
+        flat = self.forwardSteps
+        number = flat.outputs[place]
+        again = f"[{place}]" if number in flat.outputs[:place] else ""
+        node = named(Node(Input()), f"d:{flat.names[number]}{again}")
+        self.contributions[number].append(((len(flat.items), place), (node, 0)))
+        return node
+
     def warnLeftOut(self) -> None:
         """A seed that leads to no gradient is no mistake: nothing that is wanted depends on that output."""
 
-    def total(self, number: int, contributions: dict[int, list]) -> Edge | None:
+    def total(self, number: int) -> Edge | None:
         """The edge that carries the whole gradient of a value; None if none flows to it."""
-        found = (
-            [edge for _, edge in sorted(contributions[number], key=lambda c: c[0])] if number in contributions else []
-        )
+        found = self.contributions.get(number, [])
         if len(found) > 1:
-            found = [(named(Node(Accumulate(), found), f"sum:{self.forwardSteps.names[number]}"), 0)]
-            contributions[number] = [((0, 0), found[0])]
-        return found[0] if found else None
+            edges = [edge for _, edge in sorted(found, key=lambda c: c[0])]
+            found = [((0, 0), (named(Node(Accumulate(), edges), f"sum:{self.forwardSteps.names[number]}"), 0))]
+            self.contributions[number] = found
+        return found[0][1] if found else None
 
-    def gradientNode(self, step: Step, needs: tuple[bool, ...], grads: list[Edge | None]) -> Node:
-        sources = [*grads, *(self.value(n) for n in (*step.args, *step.outs))]
+    def gradientNode(self, step: Step, needs: tuple[bool, ...]) -> Node:
+        """The node that runs the gradient rule of a step."""
+        sources = [*(self.total(n) for n in step.visible), *(self.value(n) for n in (*step.args, *step.outs))]
         module = Gradient(step.module, needs, step.node.rule, [s is not None for s in sources])
-        return named(Node(module, [s for s in sources if s is not None]), f"grad:{step.path}")
+        node = named(Node(module, [s for s in sources if s is not None]), f"grad:{step.path}")
+        self.gradientNodes[step] = node
+        return node
 
     def value(self, number: int) -> Edge | None:
         """The edge of a forward value."""
@@ -202,37 +211,52 @@ class BackwardGraph(Graph):
             self.values[number] = named(Node(Value()), self.forwardSteps.names[number])
         return self.values[number], 0
 
+    def unfold(self, sizes: list[int]) -> Steps:
+        """As for any graph; what its nodes compute is shown on the forward nodes, and not kept twice."""
+        steps = super().unfold(sizes)
+        steps.keepsData = False
+        outs = {step.node: step.outs for step in steps.items}
+        self.shown = []
+        for step in self.forwardSteps.items:
+            node = self.gradientNodes.get(step)
+            numbers = outs.get(node, ()) if node is not None else ()
+            wanted = node.module.wanted if node is not None else ()
+            routes = [(i, n) for i, n in zip(wanted, numbers) if i < step.inputs]
+            self.shown.append((step.node, step.inputs, routes))
+        places = {number: place for place, number in enumerate(self.forwardSteps.inputs)}
+        entered = [(node, numbers[0]) for node, numbers in self.forwardSteps.shown if len(numbers) == 1]
+        self.shownInputs = [(node, places[number]) for node, number in entered if number in places]
+        return steps
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
     def gradients(self, grads: list[Any], values: list[Any]) -> tuple[list[Any], list[tuple[Param, Any]]]:
-        """The gradients of the inputs, and each parameter with its own, from those of the outputs and a forward pass."""
+        """The gradients of the inputs, and each parameter with its own, from those of the outputs and a pass."""
         steps = self.steps()
         results = steps.run([*grads, *[values[n] for n in self.numbers]])
         found = iter([results[n] for n in steps.outputs])
         inputs = [None if edge is None else next(found) for edge in self.inputGrads]
-        inputs = [
-            g if g is not None and values[n].dtype.kind == "f" else None
-            for n, g in zip(self.forwardSteps.inputs, inputs, strict=True)
-        ]
+        for place, number in enumerate(self.forwardSteps.inputs):
+            if values[number].dtype.kind != "f":
+                inputs[place] = None
         params: dict[int, tuple[Param, Any]] = {}
         for param, edge in self.paramGrads:
             new = None if edge is None else next(found)
             if new is not None:
                 old = params.get(id(param))
                 params[id(param)] = param, new if old is None else old[1] + new
-        self.show(inputs)
+        self.show(results, inputs)
         return inputs, list(params.values())
 
-    def show(self, inputs: list[Any]) -> None:
+    def show(self, results: list[Any], inputs: list[Any]) -> None:
         """Give every forward node, in `grad`, the gradient of its inputs; None where there is none."""
-        for node in self.bare:
-            node.grad = None
-        for node, count, wanted, gradient in self.shown:
-            found = gradient.data if isinstance(gradient.data, list) else [gradient.data]
+        for node, count, routes in self.shown:
             grads = [None] * count
-            for argument, g in zip(wanted, found, strict=False):  # inputs come first, parameters after them
-                grads[argument] = g
+            for argument, number in routes:
+                grads[argument] = results[number]
             node.grad = grads[0] if count == 1 else grads
-        for node, number in self.forwardInputs:
-            node.grad = inputs[number]
+        for node, place in self.shownInputs:
+            node.grad = inputs[place]
 
     def __call__(self, *gradient: Any, **keywords: Any) -> Any:
         last = self.forwardGraph.last

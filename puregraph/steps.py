@@ -40,6 +40,7 @@ class Steps:
     `inputs`   the numbers of the graph's inputs, `outputs` those of its outputs
     `params`   (number, module, name) of every parameter and state that a rule takes
     `shown`    (node, numbers) of nodes that have no step of their own: inputs and nested graphs
+    `keepsData` whether a run leaves every node its `data`
     `producer` the path of the node that makes a value, and `names` a name for every value
     """
 
@@ -51,6 +52,7 @@ class Steps:
         self.shown: list[tuple[Node, tuple[int, ...]]] = []
         self.producer: dict[int, str] = {}
         self.names: dict[int, str] = {}
+        self.keepsData = True
         self.count = 1
         self.numbers: dict[tuple[int, str], int] = {}
 
@@ -110,6 +112,7 @@ class Steps:
             if param is not None:
                 values[number] = param.data
         step: Any = None
+        keeps = self.keepsData
         try:
             for step in self.items:
                 result = step.call(*[values[i] for i in step.args])
@@ -119,15 +122,16 @@ class Steps:
                     raise GraphError(f"updateData gave {len(result)} outputs, its class names {len(step.outs)}")
                 for number, y in zip(step.outs, result, strict=True):
                     values[number] = y
-                visible = len(step.visible)
-                step.node.data = result[0] if visible == 1 else list(result[:visible])
+                if keeps:
+                    visible = len(step.visible)
+                    step.node.data = result[0] if visible == 1 else list(result[:visible])
         except ShapeError as error:
             raise placed(error, step.path, step.label) from None
         except Exception as error:
             given = [getattr(values[i], "shape", None) for i in step.args]
             addPlace(error, f"at '{step.path}' ({step.label}): given {show(given)}")
             raise
-        for node, numbers in self.shown:
+        for node, numbers in self.shown if keeps else ():
             node.data = values[numbers[0]] if len(numbers) == 1 else [values[n] for n in numbers]
         return values
 
