@@ -1,1 +1,41 @@
-"""Known networks: each file holds functions that return a Graph, with its paper and parameter count."""
+"""Known networks: each function returns a Graph; its docstring has the paper and the parameter count."""
+
+from puregraph.models.lenet import lenet
+from puregraph.models.mlp import mlp
+from puregraph.models.resnet import (
+    cifarResnet,
+    resnet,
+    resnet18,
+    resnet20,
+    resnet32,
+    resnet34,
+    resnet44,
+    resnet50,
+    resnet56,
+    resnet101,
+    resnet110,
+    resnet152,
+)
+from puregraph.models.vgg import vgg, vgg11, vgg13, vgg16, vgg19
+
+__all__ = [
+    "cifarResnet",
+    "lenet",
+    "mlp",
+    "resnet",
+    "resnet101",
+    "resnet110",
+    "resnet152",
+    "resnet18",
+    "resnet20",
+    "resnet32",
+    "resnet34",
+    "resnet44",
+    "resnet50",
+    "resnet56",
+    "vgg",
+    "vgg11",
+    "vgg13",
+    "vgg16",
+    "vgg19",
+]

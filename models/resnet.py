@@ -1,0 +1,151 @@
+"""ResNet: blocks that learn what to add to their input."""
+
+from puregraph.graph import Graph
+from puregraph.input import Input
+from puregraph.modules import Add, BatchNorm, Conv2D, GlobalAvgPool, Linear, MaxPool2D, Pad, Relu, Slice
+from puregraph.sequential import Sequential
+
+IMAGENET = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+
+
+def conv(x, inmaps, outmaps, size, stride, name):
+    """A convolution without bias, and its batch normalisation."""
+    h = Conv2D(inmaps, outmaps, size, stride, size // 2, useBias=False, initscheme=("he", "out"), name=f"conv{name}")(x)
+    return BatchNorm(outmaps, name=f"norm{name}")(h)
+
+
+def projection(x, inmaps, outmaps, stride):
+    """The shortcut of the ImageNet networks where shapes differ: a 1x1 convolution (option B of the paper)."""
+    return x if stride == 1 and inmaps == outmaps else conv(x, inmaps, outmaps, 1, stride, "skip")
+
+
+def padding(x, inmaps, outmaps, stride):
+    """The shortcut of the CIFAR networks where shapes differ: every other pixel, and maps of zeros (option A)."""
+    if stride == 1 and inmaps == outmaps:
+        return x
+    spread = (outmaps - inmaps) // 2
+    thin = Slice((slice(None), slice(None), slice(None, None, stride), slice(None, None, stride)), name="thin")(x)
+    return Pad(((spread, outmaps - inmaps - spread), (0, 0), (0, 0)), name="zeros")(thin)
+
+
+def basic(inmaps, maps, stride, shortcut, name):
+    """Two 3x3 convolutions and a shortcut; figure 2 of the paper."""
+    x = Input(name="x").node()
+    h = Relu(name="relu1")(conv(x, inmaps, maps, 3, stride, "1"))
+    h = conv(h, maps, maps, 3, 1, "2")
+    return Graph(x, Relu(name="relu2")(Add(name="add")(h, shortcut(x, inmaps, maps, stride))), name=name)
+
+
+def bottleneck(inmaps, maps, stride, shortcut, name):
+    """1x1, 3x3 and 1x1 convolutions and a shortcut; figure 5. The stride is in the 3x3, as everybody trains it now."""
+    x = Input(name="x").node()
+    h = Relu(name="relu1")(conv(x, inmaps, maps, 1, 1, "1"))
+    h = Relu(name="relu2")(conv(h, maps, maps, 3, stride, "2"))
+    h = conv(h, maps, 4 * maps, 1, 1, "3")
+    return Graph(x, Relu(name="relu3")(Add(name="add")(h, shortcut(x, inmaps, 4 * maps, stride))), name=name)
+
+
+def stages(counts, inmaps, maps, block, expansion, shortcut):
+    """Stages of blocks, each with twice the maps at half the size of the one before."""
+    for stage, count in enumerate(counts, 1):
+        blocks = []
+        for i in range(1, count + 1):
+            stride = 2 if stage > 1 and i == 1 else 1
+            blocks.append(block(inmaps, maps, stride, shortcut, f"block{i}"))
+            inmaps = maps * expansion
+        yield Sequential(*blocks, name=f"stage{stage}")
+        maps *= 2
+
+
+def resnet(depth, classes=1000, inmaps=3, name=None):
+    """The ImageNet networks.
+
+    Shapes    x (n, inmaps, h, w) -> (n, classes); the paper has h = w = 224
+    Source    He, Zhang, Ren, Sun 2016, arXiv:1512.03385, table 1
+    Params    11,689,512 (18), 21,797,672 (34), 25,557,032 (50), 44,549,160 (101), 60,192,808 (152)
+    Raises    ValueError for a depth that the paper does not have
+    """
+    if depth not in IMAGENET:
+        raise ValueError(f"resnet: wanted a depth of {', '.join(map(str, IMAGENET))}, got {depth}")
+    block, expansion = (basic, 1) if depth < 50 else (bottleneck, 4)
+    return Sequential(
+        Conv2D(inmaps, 64, 7, stride=2, pad=3, useBias=False, initscheme=("he", "out"), name="conv"),
+        BatchNorm(64, name="norm"),
+        Relu(name="relu"),
+        MaxPool2D(3, stride=2, pad=1, name="pool"),
+        *stages(IMAGENET[depth], 64, 64, block, expansion, projection),
+        GlobalAvgPool(name="mean"),
+        Linear(512 * expansion, classes, name="fc"),
+        name=name or f"resnet{depth}",
+    )
+
+
+def cifarResnet(depth, classes=10, inmaps=3, name=None):
+    """The CIFAR networks: 6 n + 2 layers, three stages of 16, 32 and 64 maps, shortcuts without parameters.
+
+    Shapes    x (n, inmaps, h, w) -> (n, classes); the paper has h = w = 32
+    Source    He, Zhang, Ren, Sun 2016, arXiv:1512.03385, section 4.2
+    Params    269,722 (20), 464,154 (32), 658,586 (44), 853,018 (56), 1,727,962 (110)
+    Raises    ValueError for a depth that is not 6 n + 2
+    """
+    if depth < 8 or depth % 6 != 2:
+        raise ValueError(f"cifarResnet: wanted a depth of 6 n + 2, such as 20, 32, 44, 56 or 110, got {depth}")
+    return Sequential(
+        Conv2D(inmaps, 16, 3, pad=1, useBias=False, initscheme=("he", "out"), name="conv"),
+        BatchNorm(16, name="norm"),
+        Relu(name="relu"),
+        *stages([(depth - 2) // 6] * 3, 16, 16, basic, 1, padding),
+        GlobalAvgPool(name="mean"),
+        Linear(64, classes, name="fc"),
+        name=name or f"resnet{depth}",
+    )
+
+
+def resnet18(**options):
+    """`resnet` of depth 18: 11,689,512 parameters."""
+    return resnet(18, **options)
+
+
+def resnet34(**options):
+    """`resnet` of depth 34: 21,797,672 parameters."""
+    return resnet(34, **options)
+
+
+def resnet50(**options):
+    """`resnet` of depth 50: 25,557,032 parameters."""
+    return resnet(50, **options)
+
+
+def resnet101(**options):
+    """`resnet` of depth 101: 44,549,160 parameters."""
+    return resnet(101, **options)
+
+
+def resnet152(**options):
+    """`resnet` of depth 152: 60,192,808 parameters."""
+    return resnet(152, **options)
+
+
+def resnet20(**options):
+    """`cifarResnet` of depth 20: 269,722 parameters."""
+    return cifarResnet(20, **options)
+
+
+def resnet32(**options):
+    """`cifarResnet` of depth 32: 464,154 parameters."""
+    return cifarResnet(32, **options)
+
+
+def resnet44(**options):
+    """`cifarResnet` of depth 44: 658,586 parameters."""
+    return cifarResnet(44, **options)
+
+
+def resnet56(**options):
+    """`cifarResnet` of depth 56: 853,018 parameters."""
+    return cifarResnet(56, **options)
+
+
+def resnet110(**options):
+    """`cifarResnet` of depth 110: 1,727,962 parameters."""
+    return cifarResnet(110, **options)

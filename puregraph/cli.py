@@ -1,0 +1,348 @@
+"""The command line: `puregraph shapes | check | inspect | doctor`, or `python -m puregraph`.
+
+Exit codes: 0 all is well; 1 the model or the file has faults; 2 the command cannot be carried out as it was given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import shutil
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import puregraph
+from puregraph import checkpoint, device
+from puregraph.check import CheckError, checkModule
+from puregraph.errors import GraphError, PuregraphError, show
+from puregraph.footprint import Footprint
+from puregraph.graph import Graph, nearest
+from puregraph.shape import asShape, bind, symbols
+from puregraph.summary import bytesText, render
+
+MODEL = (
+    "FILE.py, FILE.py:NAME or package.module:NAME; NAME is a Graph, or a function without arguments that returns one"
+)
+SHAPE = "one for each input: 32,1,28,28, or N,1,28,28 for a batch of any size"
+
+
+class UsageError(PuregraphError):
+    """A command that cannot be carried out as it was given."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not stop us
+    options = parser().parse_args(arguments)
+    try:
+        code = options.run(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (PuregraphError, OSError) as error:
+        print(f"puregraph {options.command}: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their arguments."""
+    top = argparse.ArgumentParser(prog="puregraph", description="Check, measure and inspect networks before they run.")
+    top.add_argument("--version", action="version", version=f"puregraph {puregraph.__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        made.add_argument("--json", action="store_true", help="print JSON")
+        made.set_defaults(run=run)
+        return made
+
+    shapes = command("shapes", runShapes, "print every node's shapes, parameters, bytes and flops, or all faults")
+    check = command("check", runCheck, "check rules and gradients of every node against finite differences")
+    for each in (shapes, check):
+        each.add_argument("model", metavar="MODEL", help=MODEL)
+        each.add_argument("shapes", metavar="SHAPE", nargs="+", help=SHAPE)
+    found = command("inspect", runInspect, "list what is in a checkpoint, without building the model")
+    found.add_argument("file", metavar="FILE", help="a checkpoint that graph.save wrote")
+    command("doctor", runDoctor, "say which device is used and why, which versions are there, how many threads")
+    return top
+
+
+# Commands -------------------------------------------------------------------------------------------------------------
+
+
+def runShapes(options: argparse.Namespace) -> int:
+    """The table of a model, or its faults."""
+    found = Footprint(*modelAndShapes(options))
+    if options.json:
+        printJson(asJson(found))
+    else:
+        print(render(found, terminalWidth(), hasColor()))
+    return 1 if found.faults else 0
+
+
+def runCheck(options: argparse.Namespace) -> int:
+    """Every node of a model against what each module must satisfy; equal modules at equal shapes once."""
+    graph, *shapes = modelAndShapes(options)
+    sizes = [bind(shape, dict.fromkeys(symbols(shape), 2)) for shape in shapes]
+    seen: dict[Any, str] = {}
+    rows = []
+    for step, inshapes, outshapes, fault in graph.survey(sizes):
+        problem = str(fault or "")
+        if outshapes is not None:
+            key = (type(step.module), repr(step.module.recipe), show(inshapes))
+            if key not in seen:
+                seen[key] = problemOf(step.module, inshapes)
+            problem = seen[key]
+        verdict = problem or ("ok" if outshapes is not None else "not checked, because of a fault above")
+        rows.append({"node": step.path, "module": step.label, "ok": verdict == "ok", "result": verdict})
+        if not options.json:
+            print(paint(f"{step.path} ({step.label}): {verdict}", "1;31" if problem else ""), flush=True)
+    bad = sum(not row["ok"] for row in rows)
+    if options.json:
+        printJson({"inputs": [list(s) for s in sizes], "nodes": rows, "problems": bad})
+    else:
+        print(f"{len(rows)} nodes at {', '.join(map(show, sizes))}: {f'{bad} with problems' if bad else 'all is well'}")
+    return 1 if bad else 0
+
+
+def problemOf(module: Any, shapes: list[Any]) -> str:
+    """What is wrong with a module, in one sentence; empty if nothing is."""
+    try:
+        checkModule(module, shapes)
+    except CheckError as error:
+        return str(error)
+    return ""
+
+
+def runInspect(options: argparse.Namespace) -> int:
+    """The contents of a checkpoint."""
+    if not Path(options.file).is_file():
+        raise UsageError(f"there is no file {options.file!r}")
+    found = checkpoint.contents(options.file)
+    if options.json:
+        printJson(contentsJson(found))
+        return 0
+    rows = [(name, show(a.shape), a.dtype, bytesText(a.nbytes)) for name, a in found.arrays.items()]
+    for line in aligned(rows, right=(3,)):
+        print(line)
+    nodes = len(found.blueprint.get("modules", ()))
+    facts = {
+        "arrays": f"{len(rows)}, {bytesText(sum(a.nbytes for a in found.arrays.values()))}",
+        "graph": f"{nodes} modules" if nodes else "none",
+        "optimizer": f"{found.optimizer['class']} after {found.optimizer['step']:,} steps"
+        if found.optimizer
+        else "none",
+        "extra": brief(found.extra),
+    }
+    print()
+    for line in aligned(list(facts.items())):
+        print(line)
+    return 0
+
+
+def contentsJson(found: checkpoint.Contents) -> dict[str, Any]:
+    """A checkpoint's contents as plain data."""
+    arrays = [
+        {"name": n, "shape": list(a.shape), "dtype": a.dtype, "bytes": a.nbytes, "crc32": found.crcs.get(n)}
+        for n, a in found.arrays.items()
+    ]
+    return {"arrays": arrays, "blueprint": found.blueprint, "optimizer": found.optimizer, "extra": found.extra}
+
+
+def runDoctor(options: argparse.Namespace) -> int:
+    """The device and why, versions, threads."""
+    found = {"device": device.name(), "why": device.reason(), "threads": device.threads(), **device.versions()}
+    if options.json:
+        printJson(found)
+    else:
+        for line in aligned([(key, str(value)) for key, value in found.items()]):
+            print(line)
+    return 0
+
+
+def asJson(found: Footprint) -> dict[str, Any]:
+    """A footprint as plain data: exact numbers, symbols as text; bytes of a step for one sample where N is a symbol."""
+    sizes = {found.batch: 1} if found.batch else {}
+    known = not found.faults and (found.batch or not found.symbols)
+    return {
+        "inputs": found.inshapes,
+        "outputs": None if found.faults else found.outshapes,
+        "nodes": [
+            {
+                "name": line.path,
+                "module": repr(line.module),
+                "from": line.source,
+                "data": line.shapes,
+                "grad": line.gradShapes,
+                "params": line.params,
+                "bytes": line.nbytes,
+                "flops": line.flops,
+                "fault": line.fault._asdict() if line.fault else None,
+            }
+            for line in found.lines
+        ],
+        "params": found.params,
+        "paramBytes": found.paramBytes,
+        "stateBytes": found.stateBytes,
+        "flops": found.flops,
+        "step": {
+            "at": sizes,
+            "keptBytes": found.kept(**sizes),
+            "peakBytes": found.peak(**sizes),
+            "eagerBytes": found.eager(**sizes),
+        }
+        if known
+        else None,
+        "faults": [str(fault) for fault in found.faults],
+    }
+
+
+# Printing -------------------------------------------------------------------------------------------------------------
+
+
+def printJson(value: Any) -> None:
+    print(json.dumps(value, indent=2, default=str))
+
+
+def terminalWidth() -> int | None:
+    """The columns of the terminal; None where the output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def hasColor() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, style: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if style and hasColor() else text
+
+
+def aligned(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[str]:
+    """Rows as lines with their columns one under another."""
+    wide = [max(map(len, column)) for column in zip(*rows)]
+    return [
+        "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, wide))).rstrip()
+        for row in rows
+    ]
+
+
+def brief(value: Any) -> str:
+    """A value as JSON on one line, cut where it is long."""
+    text = json.dumps(value, default=str)
+    return "none" if value is None else text if len(text) <= 100 else f"{text[:97]}..."
+
+
+# Reading arguments ----------------------------------------------------------------------------------------------------
+
+
+def modelAndShapes(options: argparse.Namespace) -> list[Any]:
+    """The graph that a command names, and a shape for each of its inputs."""
+    shapes = [readShape(text) for text in options.shapes]
+    graph = findGraph(options.model)
+    try:
+        graph.steps(len(shapes))
+    except GraphError as error:
+        raise UsageError(f"{error}; give one shape for each input") from None
+    return [graph, *shapes]
+
+
+def readShape(text: str) -> Any:
+    """A shape as typed: `N,1,28,28`, with or without brackets; `()` is that of a number."""
+    sizes = [part.strip() for part in text.strip().strip("()[]").split(",")]
+    if sizes[-1] == "":
+        sizes.pop()  # (3,) and ()
+    try:
+        return asShape([int(s) if s.isdigit() else s for s in sizes])
+    except PuregraphError:
+        raise UsageError(f"cannot read the shape {text!r}: write 32,1,28,28, or N,1,28,28 for any batch") from None
+
+
+def findGraph(target: str) -> Graph:
+    """The Graph that `FILE.py`, `FILE.py:NAME` or `package.module:NAME` names."""
+    place, _, name = target.partition(":")
+    module = loadModule(place)
+    choice = choices(module)
+    if not name and len(choice) != 1:
+        found = f"it has {', '.join(choice)}" if choice else "it has neither a Graph nor a function without arguments"
+        raise UsageError(f"say which graph of {place} is meant, as in {place}:{next(iter(choice), 'NAME')}; {found}")
+    name = name or choice[0]
+    if not hasattr(module, name):
+        raise UsageError(f"{place} has no {name!r}; it has {', '.join(nearest(name, choice)) or 'no graphs'}")
+    graph = build(getattr(module, name), f"{place}:{name}")
+    if not isinstance(graph, Graph):
+        raise UsageError(f"{place}:{name} is no Graph, and no function that returns one, but a {type(graph).__name__}")
+    if not hasattr(graph, "nodes"):
+        raise UsageError(f"{place}:{name} is an empty {type(graph).__name__}")
+    return graph
+
+
+def choices(module: Any) -> list[str]:
+    """The names of a file that can be meant: its Graphs, and if there are none its functions without arguments."""
+    own = {n: v for n, v in vars(module).items() if n[0] != "_"}
+    graphs = [n for n, v in own.items() if isinstance(v, Graph)]
+    here = f"{module.__name__}."
+    functions = [
+        n for n, v in own.items() if inspect.isfunction(v) and f"{v.__module__}.".startswith(here) and not required(v)
+    ]
+    return graphs or functions
+
+
+def required(function: Any) -> list[str]:
+    """The arguments that a function cannot do without."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    given = inspect.signature(function).parameters.values()
+    return [p.name for p in given if p.default is p.empty and p.kind not in kinds]
+
+
+def build(found: Any, label: str) -> Any:
+    """A Graph as it is, or what a function returns."""
+    if not callable(found) or isinstance(found, (Graph, type)):
+        return found
+    missing = required(found)
+    if missing:
+        raise UsageError(f"{label} needs arguments ({', '.join(missing)}): name a function that needs none")
+    return running(label, found)
+
+
+def loadModule(place: str) -> Any:
+    """The module of a file or of a dotted name; `if __name__ == "__main__"` parts do not run."""
+    if not place.endswith(".py"):
+        if importedFrom(place) is None:
+            raise UsageError(f"there is no module {place!r}; name a FILE.py, or a package.module that can be imported")
+        return running(place, lambda: importlib.import_module(place))
+    path = Path(place)
+    if not path.is_file():
+        raise UsageError(f"there is no file {place!r}")
+    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))  # so that a file finds its neighbours, as when it is run
+    running(place, lambda: spec.loader.exec_module(module))
+    return module
+
+
+def importedFrom(name: str) -> Any:
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+
+
+def running(label: str, function: Any) -> Any:
+    """The result of the user's code, or where and why it failed, in one sentence."""
+    try:
+        return function()
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
+        line = f" at line {own[-1].lineno} of {own[-1].filename}" if own else ""
+        raise UsageError(f"{label} raises {type(error).__name__}{line}: {error}") from error

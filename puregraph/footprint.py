@@ -1,0 +1,245 @@
+"""Footprint: the bytes, parameters and operations of a graph and of a training step, from its shapes alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import compress, repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.errors import AutoDiffException, Fault
+from puregraph.graph import Graph, Row, sourceNames
+from puregraph.shape import Size, bind, product, symbols, termsOf
+from puregraph.steps import Step
+
+INDEX = 8  # bytes of a whole number, an int64
+
+
+class Line(NamedTuple):
+    """One node: where its inputs come from, the shapes of its outputs and of its inputs' gradients, and its cost."""
+
+    path: str
+    module: Any
+    source: list[str]
+    shapes: list[Any] | None
+    gradShapes: list[Any]
+    params: int
+    nbytes: Size
+    flops: Size
+    fault: Fault | None
+
+
+class Footprint:
+    """What a graph takes at given input shapes. Nothing is allocated; a symbol in a shape stays one in every size.
+
+    `lines`    one a node, in order; `shapes` is None where a fault here or above leaves them unknown, and in
+               `gradShapes` None stands for an input without a gradient
+    `faults`   the nodes that do not fit
+    `params`   how many numbers are trained; `paramBytes` theirs, `stateBytes` those of running statistics
+    `flops`    operations of one forward pass
+    `batch`    the only symbol, if all sizes grow in proportion to it or not at all; else None
+
+    `kept`, `peak` and `eager` measure a training step, and want a size for each symbol: `found.peak(N=32)`. A step is a
+    forward pass and a backward pass for the parameters, or for the inputs where no parameter is. They are None where
+    there are faults or a gradient rule is missing.
+    """
+
+    def __init__(self, graph: Graph, *shapes: Any):
+        self.graph = graph
+        self.rows = graph.survey(*shapes)
+        self.inshapes, self.outshapes = graph.surveyed or [], graph.outshapes
+        self.steps = graph.steps(len(self.inshapes))
+        self.dtype = np.dtype(graph.dtype or np.float32)
+        self.shapes, self.sizes = self.measure()
+        self.params = sum(p.size for p in graph.params.values())
+        self.paramBytes = sum(p.nbytes for p in graph.params.values())
+        self.stateBytes = sum(s.nbytes for s in graph.states.values())
+        counted: set[int] = set()
+        self.lines = [self.lineFrom(row, counted) for row in self.rows]
+        self.faults = [line.fault for line in self.lines if line.fault]
+        self.flops: Size = sum(line.flops for line in self.lines)
+        self.symbols = tuple(dict.fromkeys(s for shape in self.inshapes for s in symbols(shape)))
+        self.batch = self.batchFrom()
+        self.lives = None if self.faults else self.livesFrom()
+
+    # A training step --------------------------------------------------------------------------------------------------
+
+    def kept(self, **sizes: int) -> int | None:
+        """Bytes that stay from forward until backward, because a gradient rule reads them; without parameters."""
+        return self.lives and self.lives.kept(sizes)
+
+    def peak(self, **sizes: int) -> int | None:
+        """The most bytes at one moment, if every value is freed after its last use.
+
+        Parameters, states, values and gradients count; what rules use inside and an optimizer's state do not. A
+        gradient is taken for memory of its own, except that of a view.
+        """
+        return self.lives and self.paramBytes + self.stateBytes + self.lives.peak(sizes)
+
+    def eager(self, **sizes: int) -> int | None:
+        """Bytes after a step that frees nothing, as `Graph` does: every node's `data` and `grad` can be looked at."""
+        return self.lives and self.paramBytes + self.stateBytes + self.lives.total(sizes)
+
+    def livesFrom(self) -> Lives | None:
+        """Walk through a training step: forward, cost, backward. Values of the backward graph are numbered below 0."""
+        try:
+            back = self.graph.backwardGraph(updGrad=not self.graph.params, steps=self.steps)
+        except AutoDiffException:
+            return None
+        lives, forward, backward = Lives(), self.steps, back.steps()
+        for number in forward.inputs:
+            lives.make(number, self.sizes[number])
+        for step in forward.items:
+            lives.time += 1
+            for number in step.outs:
+                lives.make(number, self.sizes[number], step.args[0] if step.module.views else None)
+            lives.use(step.args)
+        lives.middle = lives.time = lives.time + 1
+        lives.use(forward.outputs)
+        outside = [*forward.outputs, *back.numbers]
+        for i, (inner, number) in enumerate(zip(backward.inputs, outside, strict=True)):
+            lives.make(-inner, self.sizes[number], None if i < len(back.seeds) else number)
+        for step, _, shapes, _ in back.survey([self.shapes[n] for n in outside]):
+            lives.time += 1
+            isView = getattr(getattr(step.module, "of", None), "views", False)
+            for number, shape in zip(step.outs, shapes or [], strict=True):
+                nbytes = product(shape) * self.dtype.itemsize
+                whole = isView and nbytes == lives.sizeOf(-step.args[0])
+                lives.make(-number, nbytes, -step.args[0] if whole else None)
+            lives.use(-n for n in readsOf(step))
+        lives.time += 1
+        lives.use(-n for n in backward.outputs)
+        return lives
+
+    # Sizes ------------------------------------------------------------------------------------------------------------
+
+    def measure(self) -> tuple[dict[int, Any], dict[int, Size]]:
+        """The shape and the bytes of every value that is known, by number."""
+        shapes: dict[int, Any] = dict(zip(self.steps.inputs, self.inshapes, strict=True))
+        dtypes: dict[int, Any] = {}
+        for number, module, name in self.steps.params:
+            stored = getattr(module, name)
+            absent = stored is None  # the number of a parameter left out stands for None
+            shapes[number], dtypes[number] = ((0,), None) if absent else (stored.shape, stored.dtype)
+        for step, inshapes, outshapes, _ in self.rows:
+            whole = [
+                n for n, name in zip(step.args, inputNames(step.module, step.inputs)) if name in step.module.indices
+            ]
+            dtypes.update(dict.fromkeys(whole, np.int64))
+            if outshapes is not None:
+                shapes.update(zip(step.visible, outshapes, strict=True))
+                if step.module.hidden:
+                    hidden = step.module.hiddenShapeFrom(*inshapes)
+                    for number, (shape, dtype) in zip(step.outs[len(outshapes) :], hidden, strict=True):
+                        shapes[number], dtypes[number] = shape, dtype
+        sizes = {n: product(shape) * np.dtype(dtypes.get(n) or self.dtype).itemsize for n, shape in shapes.items()}
+        return shapes, sizes
+
+    def lineFrom(self, row: Row, counted: set[int]) -> Line:
+        """The line of a node; a parameter counts where it is first used."""
+        step, inshapes, shapes, fault = row
+        module = step.module
+        own = [p for p in module.params.values() if id(p) not in counted]
+        counted.update(map(id, own))
+        known = shapes is not None
+        names = inputNames(module, step.inputs)
+        return Line(
+            step.path,
+            module,
+            sourceNames(step, self.steps),
+            shapes,
+            [None if name in module.indices else s for s, name in zip(inshapes, names)] if known else [],
+            sum(p.size for p in own),
+            sum(self.sizes[n] for n in step.outs) if known and not module.views else 0,
+            module.flopsFrom(*inshapes) if known else 0,
+            fault,
+        )
+
+    def batchFrom(self) -> str | None:
+        if len(self.symbols) != 1:
+            return None
+        allowed = {(), self.symbols}
+        return (
+            self.symbols[0] if all(allowed.issuperset(termsOf(s)) for s in (*self.sizes.values(), self.flops)) else None
+        )
+
+
+class Lives:
+    """When each buffer of a training step is made and last used; values that share memory are one buffer.
+
+    `middle` is the time of the cost: after forward, before backward.
+    """
+
+    def __init__(self) -> None:
+        self.time = self.middle = 0
+        self.owner: dict[int, int] = {}
+        self.sizes: dict[int, Size] = {}
+        self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+
+    def make(self, number: int, size: Size, within: int | None = None) -> None:
+        """A value is made now, in memory of its own or within that of another one, which may be a parameter."""
+        if within is not None:
+            self.owner[number] = self.owner.get(within, within)
+        else:
+            self.owner[number], self.sizes[number] = number, size
+            self.first[number] = self.last[number] = self.time
+
+    def use(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            owner = self.owner.get(number)
+            if owner in self.sizes:
+                self.last[owner] = self.time
+
+    def sizeOf(self, number: int) -> Size | None:
+        """The bytes of the buffer that a value is in."""
+        return self.sizes.get(self.owner.get(number, number))
+
+    def bound(self, symbols: dict[str, int]) -> dict[int, int]:
+        """The bytes of every buffer, with numbers for symbols."""
+        texts = {size for size in self.sizes.values() if isinstance(size, str)}
+        numbers = {text: bind((text,), symbols, complete=True)[0] for text in texts}
+        return {n: numbers.get(size, size) for n, size in self.sizes.items()}
+
+    def kept(self, symbols: dict[str, int]) -> int:
+        return sum(size for n, size in self.bound(symbols).items() if self.first[n] < self.middle < self.last[n])
+
+    def total(self, symbols: dict[str, int]) -> int:
+        return sum(self.bound(symbols).values())
+
+    def peak(self, symbols: dict[str, int]) -> int:
+        """The most bytes in use at one time."""
+        change: dict[int, int] = defaultdict(int)
+        for n, size in self.bound(symbols).items():
+            change[self.first[n]] += size
+            change[self.last[n] + 1] -= size
+        inUse = most = 0
+        for time in sorted(change):
+            inUse += change[time]
+            most = max(most, inUse)
+        return most
+
+
+def inputNames(module: Any, count: int) -> list[str]:
+    """The name of each of `count` inputs; those of any number share one."""
+    names = module.arguments
+    return [names[min(i, len(names) - 1)] for i in range(count)]
+
+
+def readsOf(step: Step) -> list[int]:
+    """The values whose data a step of a backward graph reads; of others its rule takes the shape at most."""
+    module = step.module
+    of = getattr(module, "of", None)
+    if of is None or of.reads is None or not isOwn(module.rule, of):
+        return list(step.args)
+    inputs = inputNames(of, len(module.needed) - len(of.ruleNames))
+    names = [None] * module.grads + [*inputs, *of.ruleNames, *of.outputNames, *of.hidden]
+    present = compress(names, module.present or repeat(True))
+    return [n for n, name in zip(step.args, present) if name is None or name in of.reads]
+
+
+def isOwn(rule: Any, module: Any) -> bool:
+    """Whether a gradient rule is the module's own, for which alone its `reads` holds."""
+    return getattr(getattr(rule, "func", rule), "__self__", None) is module

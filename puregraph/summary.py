@@ -1,0 +1,203 @@
+"""summary: a graph as a table: every node with its shapes and costs, every fault, and what a training step takes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from puregraph.errors import show
+from puregraph.footprint import Footprint, Line
+from puregraph.graph import Graph
+from puregraph.shape import Size, bind
+
+BATCHES = (1, 32, 256)  # what the totals are shown for where the batch is a symbol
+BOLD, DIM, RED = "1", "2", "1;31"
+LEFT = ("node", "module", "from", "data shape", "gradient shape")
+RIGHT = ("params", "bytes", "flops")
+DROPPED = ("from", "arguments", "gradient shape", "flops", "bytes", "module")  # in this order, where width is short
+QUIET = ("name", "initscheme", "wscale")  # arguments that a table of shapes can do without
+
+
+class Text(NamedTuple):
+    """A line, and how a terminal shows it."""
+
+    text: str
+    style: str = ""
+
+
+def summary(graph: Graph, *shapes: Any, width: int | None = None) -> str:
+    """The table of a graph at given input shapes: `print(summary(net, ("N", 1, 28, 28)))`. Nothing is allocated.
+
+    A graph with faults has a table too, with every faulty node marked. `width` leaves columns out until the rest fits.
+    """
+    return render(Footprint(graph, *shapes), width)
+
+
+def render(found: Footprint, width: int | None = None, color: bool = False) -> str:
+    """The table of a footprint as text, with the codes for a terminal's colours if wanted."""
+    lines = [*tableLines(found, width), Text(""), *totalLines(found), *faultLines(found, width)]
+    if width is not None:
+        lines = [line._replace(text=cut(line.text, width)) for line in lines]
+    return "\n".join(f"\x1b[{s}m{t}\x1b[0m" if color and s and t else t for t, s in lines)
+
+
+# The nodes ------------------------------------------------------------------------------------------------------------
+
+
+def tableLines(found: Footprint, width: int | None) -> Iterator[Text]:
+    """One line a node, in as many columns as fit."""
+    dropped: list[str] = []
+    while True:
+        names = [n for n in (*LEFT, *RIGHT) if n not in dropped]
+        rows = [rowOf(line, found, "arguments" not in dropped) for line in found.lines]
+        cells = [[row[name] for name in names] for row in rows]
+        wide = [max(map(len, column)) for column in zip(names, *cells)]
+        total = sum(wide) + 2 * len(wide) - 2
+        if width is None or total <= width or len(dropped) == len(DROPPED):
+            break
+        dropped.append(DROPPED[len(dropped)])
+
+    def joined(row: list[str]) -> str:
+        padded = [c.rjust(w) if n in RIGHT else c.ljust(w) for n, c, w in zip(names, row, wide)]
+        return "  ".join(padded).rstrip()
+
+    yield Text(joined(names), BOLD)
+    yield Text("─" * total, DIM)
+    for line, row in zip(found.lines, cells):
+        yield Text(joined(row), RED if line.fault else DIM if line.shapes is None else "")
+    yield Text("─" * total, DIM)
+    if dropped:
+        yield Text(f"not shown in {width} columns: {', '.join(dropped)}", DIM)
+
+
+def rowOf(line: Line, found: Footprint, withArguments: bool) -> dict[str, str]:
+    """The cells of a node, by column."""
+    cells = {
+        "node": line.path,
+        "module": brief(line.module) if withArguments else type(line.module).__name__,
+        "from": ", ".join(near(name, line.path) for name in line.source),
+        "data shape": several(line.shapes) if line.shapes is not None else "unknown",
+        "gradient shape": several([s for s in line.gradShapes if s is not None]),
+        "params": f"{line.params:,}" if line.params else "",
+        "bytes": "",
+        "flops": "",
+    }
+    if line.fault:
+        cells["data shape"] = "DOES NOT FIT"
+    elif line.shapes is not None:
+        cells["bytes"] = cell(line.nbytes, found, bytesText)
+        cells["flops"] = cell(line.flops, found, countText)
+    return cells
+
+
+def brief(module: Any) -> str:
+    """A module as it was written, without its name and starting values."""
+    if isinstance(module, Graph):
+        return type(module).__name__
+    args, kwargs = module.recipe
+    given = [repr(a) for a in args] + [f"{k}={v!r}" for k, v in kwargs.items() if k not in QUIET]
+    text = f"{type(module).__name__}({', '.join(given)})"
+    return cut(text, 50).removesuffix("()")
+
+
+def near(name: str, path: str) -> str:
+    """The name of a source as seen from a node: a neighbour without the path that they share."""
+    if name.startswith(f"{path}."):
+        return "(input)"
+    parent = path.rpartition(".")[0]
+    return name.removeprefix(f"{parent}.") if parent else name
+
+
+# Under the table ------------------------------------------------------------------------------------------------------
+
+
+def totalLines(found: Footprint) -> Iterator[Text]:
+    """What the whole graph takes: in columns for several batch sizes where the batch is a symbol."""
+    outputs = "unknown" if found.faults else several(found.outshapes)
+    states = f", and {bytesText(found.stateBytes)} of running statistics" if found.stateBytes else ""
+    yield Text(f"{several(found.inshapes)} -> {outputs}")
+    yield Text(f"{found.params:,} parameters, {bytesText(found.paramBytes)} of {found.dtype}{states}")
+    if found.faults:
+        return
+    if found.symbols and not found.batch:
+        yield Text(f"Give {', '.join(found.symbols)} sizes to see what a training step takes.", DIM)
+        return
+    columns = [{found.batch: n} for n in BATCHES] if found.batch else [{}]
+    rows = [["", *(f"{k} = {v}" for sizes in columns for k, v in sizes.items())]] if found.batch else []
+    rows.append(["flops forward", *(countText(at(found.flops, sizes)) for sizes in columns)])
+    if found.lives is not None:
+        rows.append(["kept for backward", *(bytesText(found.kept(**sizes)) for sizes in columns)])
+        rows.append(["training step, peak", *(bytesText(found.peak(**sizes)) for sizes in columns)])
+        rows.append(["training step, nothing freed", *(bytesText(found.eager(**sizes)) for sizes in columns)])
+    wide = [max(map(len, column)) for column in zip(*rows)]
+    yield Text("")
+    for row in rows:
+        cells = [cell.rjust(w) for cell, w in zip(row[1:], wide[1:])]
+        yield Text("   ".join([row[0].ljust(wide[0]), *cells]), BOLD if not row[0] else "")
+    yield Text("")
+    if found.batch:
+        yield Text(f"In the table, bytes and flops are for {found.batch} = 1.", DIM)
+    yield Text("An optimizer's state comes on top of a training step.", DIM)
+
+
+def faultLines(found: Footprint, width: int | None) -> Iterator[Text]:
+    """Every fault in full."""
+    if not found.faults:
+        return
+    count = len(found.faults)
+    yield Text("")
+    yield Text("1 node does not fit its inputs:" if count == 1 else f"{count} nodes do not fit their inputs:", RED)
+    for fault in found.faults:
+        yield Text("")
+        yield Text(f"  {fault.path} ({fault.module})", RED)
+        source = f" from {fault.source}" if fault.source else ""
+        for what, text in (("wanted", fault.wanted), ("got", f"{fault.given}{source}"), ("try", fault.hint)):
+            lines = textwrap.wrap(text, (width or 400) - 12, break_long_words=False)
+            yield from (Text(f"    {'' if i else what:8}{line}") for i, line in enumerate(lines))
+
+
+# Cells ----------------------------------------------------------------------------------------------------------------
+
+
+def cell(size: Size, found: Footprint, text: Callable[[Size], str]) -> str:
+    """A size, for one sample where the batch is a symbol; an expression of several symbols only while it is short."""
+    shown = text(at(size, {found.batch: 1}) if found.batch else size)
+    return "" if size == 0 else shown if len(shown) <= 20 else "..."
+
+
+def at(size: Size, sizes: dict[str, int]) -> Size:
+    """A size with numbers for symbols."""
+    return bind((size,), sizes)[0]
+
+
+def several(shapes: list[Any]) -> str:
+    """One shape plainly, several with commas between, equal ones as `2 x (3, 4)`."""
+    if len(shapes) > 1 and all(s == shapes[0] for s in shapes):
+        return f"{len(shapes)} x {show(shapes[0])}"
+    return ", ".join(map(show, shapes))
+
+
+def countText(number: Size) -> str:
+    """A count in three digits: 852 k; an expression of symbols as it is."""
+    return scaled(number, 1000, ("", " k", " M", " G", " T", " P", " E"))
+
+
+def bytesText(number: Size) -> str:
+    """Bytes in three digits: 41.6 KiB; an expression of symbols as it is."""
+    return scaled(number, 1024, (" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"))
+
+
+def scaled(number: Size, base: int, units: tuple[str, ...]) -> str:
+    if isinstance(number, str):
+        return f"{number}{units[0]}"
+    value, power = float(number), 0
+    while value >= 999.5 and power < len(units) - 1:
+        value, power = value / base, power + 1
+    digits = 0 if power == 0 or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f}{units[power]}"
+
+
+def cut(text: str, width: int) -> str:
+    """The text, ending in ... where it is too long."""
+    return text if len(text) <= width else f"{text[: width - 3]}..."
