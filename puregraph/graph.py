@@ -151,6 +151,9 @@ class Graph(Module):
         path, names = self.paths.get(node, node.name), node.module.arguments
         if isinstance(node.module, Input):
             return [path]
+        if isinstance(node.module, Graph):
+            inner = node.module.steps(count)
+            return [f"{path}.{inner.names[n]}" for n in inner.inputs]
         return [f"{path}.{names[i] if i < len(names) else i}" for i in range(count)]
 
     def inputCounts(self, count: int | None) -> list[int]:
