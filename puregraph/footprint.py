@@ -11,6 +11,7 @@ import numpy as np
 
 from puregraph.errors import AutoDiffException, Fault
 from puregraph.graph import Graph, Row, sourceNames
+from puregraph.modules import Add
 from puregraph.shape import Size, bind, product, symbols, termsOf
 from puregraph.steps import Step
 
@@ -73,14 +74,13 @@ class Footprint:
     def peak(self, **sizes: int) -> int | None:
         """The most bytes at one moment, if every value is freed after its last use.
 
-        Parameters, states, values and gradients count; what rules use inside and an optimizer's state do not. A
-        gradient is taken for memory of its own, except that of a view.
+        Parameters, states, values and gradients count; what rules use inside and an optimizer's state do not.
         """
         return self.lives and self.paramBytes + self.stateBytes + self.lives.peak(sizes)
 
     def eager(self, **sizes: int) -> int | None:
         """Bytes after a step that frees nothing, as `Graph` does: every node's `data` and `grad` can be looked at."""
-        return self.lives and self.paramBytes + self.stateBytes + self.lives.total(sizes)
+        return self.lives and self.paramBytes + self.stateBytes + self.lives.heldBytes(sizes)
 
     def livesFrom(self) -> Lives | None:
         """Walk through a training step: forward, cost, backward. Values of the backward graph are numbered below 0."""
@@ -103,14 +103,15 @@ class Footprint:
             lives.make(-inner, self.sizes[number], None if i < len(back.seeds) else number)
         for step, _, shapes, _ in back.survey([self.shapes[n] for n in outside]):
             lives.time += 1
-            isView = getattr(getattr(step.module, "of", None), "views", False)
+            lives.use(-n for n in readsOf(step))
             for number, shape in zip(step.outs, shapes or [], strict=True):
                 nbytes = product(shape) * self.dtype.itemsize
-                whole = isView and nbytes == lives.sizeOf(-step.args[0])
-                lives.make(-number, nbytes, -step.args[0] if whole else None)
-            lives.use(-n for n in readsOf(step))
+                isSame = handsOn(step) and nbytes == lives.sizeOf(-step.args[0])
+                lives.make(-number, nbytes, -step.args[0] if isSame else None)
+            lives.hold(-n for n in shownOf(step))
         lives.time += 1
         lives.use(-n for n in backward.outputs)
+        lives.hold([*self.sizes, *(-n for n in backward.outputs)])
         return lives
 
     # Sizes ------------------------------------------------------------------------------------------------------------
@@ -178,6 +179,7 @@ class Lives:
         self.sizes: dict[int, Size] = {}
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
+        self.held: set[int] = set()
 
     def make(self, number: int, size: Size, within: int | None = None) -> None:
         """A value is made now, in memory of its own or within that of another one, which may be a parameter."""
@@ -193,6 +195,10 @@ class Lives:
             if owner in self.sizes:
                 self.last[owner] = self.time
 
+    def hold(self, numbers: Iterable[int]) -> None:
+        """Values that a Graph, which frees nothing, still has after the step."""
+        self.held.update(self.owner[n] for n in numbers if self.owner.get(n) in self.sizes)
+
     def sizeOf(self, number: int) -> Size | None:
         """The bytes of the buffer that a value is in."""
         return self.sizes.get(self.owner.get(number, number))
@@ -206,8 +212,9 @@ class Lives:
     def kept(self, symbols: dict[str, int]) -> int:
         return sum(size for n, size in self.bound(symbols).items() if self.first[n] < self.middle < self.last[n])
 
-    def total(self, symbols: dict[str, int]) -> int:
-        return sum(self.bound(symbols).values())
+    def heldBytes(self, symbols: dict[str, int]) -> int:
+        sizes = self.bound(symbols)
+        return sum(sizes[n] for n in self.held)
 
     def peak(self, symbols: dict[str, int]) -> int:
         """The most bytes in use at one time."""
@@ -238,6 +245,21 @@ def readsOf(step: Step) -> list[int]:
     names = [None] * module.grads + [*inputs, *of.ruleNames, *of.outputNames, *of.hidden]
     present = compress(names, module.present or repeat(True))
     return [n for n, name in zip(step.args, present) if name is None or name in of.reads]
+
+
+def handsOn(step: Step) -> bool:
+    """Whether a step of a backward graph gives the very gradient that it takes, where it has the input's shape."""
+    of = getattr(step.module, "of", None)
+    return of is not None and (of.views or isinstance(of, Add))
+
+
+def shownOf(step: Step) -> list[int]:
+    """The gradients that a backward pass leaves on a forward node: those of its inputs."""
+    module = step.module
+    if not hasattr(module, "of"):
+        return []
+    inputs = len(module.needed) - len(module.of.ruleNames)
+    return [n for n, argument in zip(step.outs, module.wanted) if argument < inputs]
 
 
 def isOwn(rule: Any, module: Any) -> bool:
