@@ -10,6 +10,7 @@ from puregraph.errors import DataError
 
 
 def isArray(value: Any) -> bool:
+    """Whether it has a shape and a dtype, on whichever device."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
@@ -33,6 +34,7 @@ def arraysFrom(value: Any, what: str) -> list[Any]:
 
 
 def fromList(value: Any, what: str) -> np.ndarray:
+    """An array from rows of numbers."""
     try:
         return np.asarray(value)
     except ValueError as error:

@@ -11,6 +11,8 @@ import numpy as np
 from puregraph.data.arrays import isArray, pairFrom
 from puregraph.errors import DataError
 
+LIGHT = 1 << 18  # bytes: what gathering so many takes is less than the 0.1 ms of handing them between threads
+
 
 class Batch(NamedTuple):
     """Some samples: a list of inputs, a list of targets, and how many samples they are."""
@@ -23,7 +25,8 @@ class Batch(NamedTuple):
 class Arrays:
     """Arrays of one length, in batches: whole in memory, mapped from a file, or on the device.
 
-    `data` and `target` are an array each, or a list of arrays where there are several inputs or targets.
+    `data` and `target` are an array each, or a list of arrays where there are several inputs or targets. `light` says
+    that batches are made so fast that no thread should do it.
 
     Raises    DataError if their lengths differ, they are empty, hold no numbers, or `batchsize` is below 1
     """
@@ -35,6 +38,8 @@ class Arrays:
         self.data, self.target = pairFrom(data, target)
         self.samples = len(self.data[0])
         self.count = -(-self.samples // batchsize)
+        rowBytes = sum(x.nbytes for x in (*self.data, *self.target)) // self.samples
+        self.light = rowBytes * batchsize < LIGHT
 
     def sizes(self) -> list[int]:
         """The sizes that batches have."""
@@ -69,6 +74,7 @@ class Stream:
     """
 
     samples = None
+    light = False
 
     def __init__(self, source: Any, paired: bool = True):
         if not callable(source) and not hasattr(source, "__iter__"):
@@ -159,6 +165,7 @@ def checkedSize(value: Any, name: str = "batchsize") -> int:
 
 
 def kind(value: Any) -> str:
+    """What something is, in a few words."""
     if isinstance(value, (list, tuple)):
         return f"{type(value).__name__} of {len(value)}"
     return f"array of shape {tuple(value.shape)}" if isArray(value) else type(value).__name__

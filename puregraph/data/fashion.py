@@ -59,10 +59,12 @@ def find(folders: list[Path]) -> Path:
 
 
 def fileIn(folder: Path, name: str) -> Path | None:
+    """The path of a file, gzipped or not; None where there is neither."""
     return next((path for path in (folder / f"{name}.gz", folder / name) if path.is_file()), None)
 
 
 def readImages(folder: Path, name: str) -> np.ndarray:
+    """Images as numbers from 0 to 1, with an axis for their one map."""
     path = fileIn(folder, name)
     images = readIdx(path)
     if images.dtype != np.uint8 or images.ndim != 3 or images.shape[1:] != (28, 28):
@@ -71,6 +73,7 @@ def readImages(folder: Path, name: str) -> np.ndarray:
 
 
 def readLabels(folder: Path, name: str) -> np.ndarray:
+    """Labels, checked to be classes."""
     path = fileIn(folder, name)
     labels = readIdx(path)
     if labels.dtype != np.uint8 or labels.ndim != 1 or labels.max(initial=0) > 9:

@@ -35,6 +35,7 @@ def readIdx(path: Any) -> np.ndarray:
 
 
 def parse(file: Any, path: Any) -> np.ndarray:
+    """The array in an open file, which is not trusted."""
     head = take(file, 4)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in DTYPES:
         begins = f"begins with {head.hex(' ')}" if head else "is empty"

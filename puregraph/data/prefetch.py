@@ -5,9 +5,21 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+DEPTH = 2  # items made ahead
 PATIENCE = 5.0  # seconds that `close` waits for a source that does not come back; its thread ends with the process
+
+
+@contextmanager
+def ahead(items: Iterator[Any], depth: int = DEPTH) -> Iterator[Iterator[Any]]:
+    """`with ahead(items) as items:` makes them in a thread, or, with a depth of 0, when they are wanted."""
+    if depth:
+        with Prefetch(items, depth) as made:
+            yield made
+    else:
+        yield items
 
 
 class Prefetch:
@@ -17,7 +29,7 @@ class Prefetch:
     iterable, or with `close`, which the `with` statement calls.
     """
 
-    def __init__(self, source: Iterable[Any], depth: int = 2):
+    def __init__(self, source: Iterable[Any], depth: int = DEPTH):
         self.ready: deque[Any] = deque()
         self.change = threading.Condition()
         self.ended = self.closed = False

@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.data.batches import batchesFrom
-from puregraph.data.prefetch import Prefetch
+from puregraph.data.prefetch import DEPTH, ahead
 from puregraph.errors import DataError
 from puregraph.module import Module
 from puregraph.train.modes import inMode
@@ -35,7 +35,8 @@ class Calculator:
         source = batchesFrom(data, None, self.batchsize, paired=False)
         parts: list[list[np.ndarray]] = []
         self.task.renew()
-        with inMode(False, self.task.net), Prefetch(map(self.task.prepare, source.batches())) as batches:
+        ready = ahead(map(self.task.prepare, source.batches()), 0 if source.light else DEPTH)
+        with inMode(False, self.task.net), ready as batches:
             try:
                 for batch in batches:
                     outputs = [device.toHost(y) for y in self.task.run(batch)[1]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.train.text import duration, number
+from puregraph.train.text import duration, number, rate
 
 
 class History(list):
@@ -28,6 +28,7 @@ class History(list):
 
 
 def shown(name: str, value: Any) -> str:
+    """A figure of a row as text."""
     if value is None:
         return ""
-    return duration(value) if name == "seconds" else f"{value:g}" if name == "rate" else number(value)
+    return duration(value) if name == "seconds" else rate(value) if name == "rate" else number(value)

@@ -9,10 +9,11 @@ from typing import Any
 
 from puregraph.errors import DataError
 from puregraph.train.callback import Callback
-from puregraph.train.text import clock, epochLine, figures, speed
+from puregraph.train.text import clock, epochLine, figures, rate, speed
 
 REFRESH = 0.1  # seconds between two looks of the bar
 WIDE, NARROW = 30, 8  # columns of the bar, at most and at least
+ECHO = 3  # columns that a terminal needs to write ^C without beginning a new line
 
 
 class Progress(Callback):
@@ -63,11 +64,14 @@ class Bar(Progress):
     def onEpochEnd(self, trainer: Any) -> None:
         from rich.text import Text
 
-        line = Text()
+        row, indent = Text(), len(f"epoch {trainer.until}/{trainer.until}  ")
         for name, value in epochLine(trainer.history[-1], trainer.until):
-            line.append(f"{name} " if name else "", "dim").append(value, styleOf(name)).append("  ")
-        line.right_crop(2)
-        self.console.print(line, soft_wrap=True)
+            part = Text(f"{name} " if name else "", "dim").append(value, styleOf(name))
+            if row.plain.strip() and row.cell_len + 2 + part.cell_len > self.console.width:
+                self.console.print(row)
+                row = Text(" " * indent)
+            row.append("  " if row.plain.strip() else "").append(part)
+        self.console.print(row)
         self.show(trainer)
 
     def onTrainEnd(self, trainer: Any) -> None:
@@ -82,7 +86,7 @@ class Bar(Progress):
         self.shown = time.perf_counter()
         if trainer.epoch >= trainer.until:
             return
-        count, width = trainer.count, self.console.width
+        count, width = trainer.count, self.console.width - ECHO
         head = f"epoch {trainer.epoch + 1:{len(str(trainer.until))}}/{trainer.until}"
         tail = [f"{trainer.position}/{count}" if count else f"{trainer.position}", *self.tail(trainer)]
         while len(tail) > 1 and len(head) + NARROW + sum(len(t) + 2 for t in tail) + 2 > width:
@@ -102,11 +106,11 @@ class Bar(Progress):
         if trainer.count and done > 0:
             wanted = (trainer.until - trainer.epoch) * trainer.count - trainer.position
             left = [f"{clock(passed * wanted / done)} left"]
-        rate = f"rate {trainer.rate:g}"
+        shown = f"rate {rate(trainer.rate)}"
         if not trainer.position:
-            return [*left, rate]
+            return [*left, shown]
         loss, *others = [f"{name} {value}" for name, value in figures(trainer.figures())]
-        return [loss, *left, *others, speed(trainer.speed()), rate]
+        return [loss, *left, *others, speed(trainer.speed()), shown]
 
 
 def doneOf(trainer: Any) -> int:
@@ -115,6 +119,7 @@ def doneOf(trainer: Any) -> int:
 
 
 def styleOf(name: str) -> str:
+    """The style of a figure in the line of an epoch."""
     return {"epoch": "bold", "rate": "dim", "": "dim"}.get(name, "cyan" if name.startswith("val ") else "")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from puregraph.errors import DataError
 
 VERSION = 1
-PLACE = ("epoch", "begun", "position", "step", "first", "running", "stopped", "samples")
+PLACE = ("epoch", "begun", "position", "step", "first", "running", "stopped", "samples", "lastRate")
 SETTINGS = ("batchsize", "accumulate", "shuffle")
 
 

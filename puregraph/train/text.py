@@ -18,6 +18,11 @@ def number(value: Any) -> str:
     return f"{value:.4f}" if size < 10 else f"{value:.2f}"
 
 
+def rate(value: float) -> str:
+    """A learning rate in three digits."""
+    return f"{value:.3g}"
+
+
 def duration(seconds: float) -> str:
     """2.1 s, 2 min 05 s, 1 h 02 min."""
     if seconds < 59.95:
@@ -50,4 +55,4 @@ def figures(row: dict[str, Any]) -> list[tuple[str, str]]:
 def epochLine(row: dict[str, Any], last: int) -> list[tuple[str, str]]:
     """The words of an epoch's line in pairs of name and value, `last` being the number of the run's last epoch."""
     epoch = f"{row['epoch']:{len(str(last))}}/{last}"
-    return [("epoch", epoch), *figures(row), ("rate", f"{row['rate']:g}"), ("", duration(row["seconds"]))]
+    return [("epoch", epoch), *figures(row), ("rate", rate(row["rate"])), ("", duration(row["seconds"]))]

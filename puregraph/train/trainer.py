@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from puregraph.checkpoint import loadInto, opened, save
 from puregraph.data.batches import Arrays, Batch, Stream, batchesFrom, checkedSize, groups
-from puregraph.data.prefetch import Prefetch
+from puregraph.data.prefetch import ahead
 from puregraph.errors import DataError, addPlace
 from puregraph.module import Module
 from puregraph.train import snapshot
@@ -44,7 +43,7 @@ class Trainer:
     `accumulate`  how many batches make a step: their gradients are weighted by their sizes, so that a step is that of
                   one batch as large as all of them (for costs that are a plain mean, and without BatchNorm)
     `shuffle`     whether the samples of arrays come in a new order each epoch
-    `prefetch`    how many steps are made ready ahead, in a thread of their own; 0: none, and no thread
+    `prefetch`    how many steps are made ready ahead, in a thread of their own, unless batches are tiny; 0: none
     `progress`    "bar", "lines", "none", or "auto": a bar in a terminal, else lines
 
     `epoch` counts the finished epochs, `step` the steps, `position` those of the epoch that is under way; `history` has
@@ -81,6 +80,8 @@ class Trainer:
         self.interrupt = Interrupt()
         self.epoch = self.step = self.first = self.until = 0
         self.running = self.stopped = False
+        self.reason = ""
+        self.lastRate = self.rate
         self.count: int | None = None
         self.clock = time.perf_counter()
         self.restart()
@@ -111,6 +112,8 @@ class Trainer:
                 while self.epoch < self.until and not self.stopped:
                     self.runEpoch(source, checks)
                 self.running = False
+                if self.stopped and self.reason:
+                    self.progress.say(f"stopped after epoch {self.epoch}: {self.reason}")
             except KeyboardInterrupt:
                 self.interrupted()
                 raise
@@ -124,9 +127,7 @@ class Trainer:
 
     def stop(self, reason: str = "") -> None:
         """End the run after this epoch; a reason is shown."""
-        self.stopped = True
-        if reason:
-            self.progress.say(f"stopped after epoch {self.epoch}: {reason}")
+        self.stopped, self.reason = True, reason
 
     def restart(self) -> None:
         """Abandon an epoch and a run that are under way: the next `train` begins both anew, with what was learnt."""
@@ -235,7 +236,7 @@ class Trainer:
                 self.order = source.order(self.rng) if self.shuffle else None
                 self.samples = source.samples
                 self.call("onEpochBegin")
-        with closing(self.feed(source)) as steps:
+        with self.feed(source) as steps:
             for group in steps:
                 with self.interrupt.whole():
                     self.takeStep(group)
@@ -247,20 +248,16 @@ class Trainer:
             found = self.validator.run(checks)
             row |= {f"val {name}": value for name, value in found.items()}
         with self.interrupt.whole():
-            self.history.append({**row, "rate": self.rate, "seconds": self.passed()})
+            self.history.append({**row, "rate": self.lastRate, "seconds": self.passed()})
             self.epoch += 1
             self.closeEpoch()
             self.call("onEpochEnd")
 
-    def feed(self, source: Arrays | Stream) -> Iterator[list[Batch]]:
-        """The batches of each step that is left of the epoch, ready for the graph."""
+    def feed(self, source: Arrays | Stream) -> Any:
+        """The batches of each step that is left of the epoch, ready for the graph; for a `with` statement."""
         batches = source.batches(self.order, self.position * self.accumulate, self.epoch)
         steps = groups(map(self.task.prepare, batches), self.accumulate)
-        if not self.prefetch:
-            yield from steps
-            return
-        with Prefetch(steps, self.prefetch) as ahead:
-            yield from ahead
+        return ahead(steps, 0 if source.light else self.prefetch)
 
     def takeStep(self, group: list[Batch]) -> None:
         """Forward, backward, and the update: a step is whole, or torn."""
@@ -277,6 +274,7 @@ class Trainer:
                 if place not in str(error):
                     addPlace(error, f"in {place}")
                 raise
+        self.lastRate = self.rate
         self.optimizer.update()
         self.position += 1
         self.step += 1

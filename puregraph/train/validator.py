@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from puregraph.data.batches import Arrays, Stream, batchesFrom
-from puregraph.data.prefetch import Prefetch
+from puregraph.data.prefetch import DEPTH, ahead
 from puregraph.module import Module
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode
@@ -42,10 +42,8 @@ class Validator:
     def run(self, source: Arrays | Stream) -> dict[str, float]:
         self.tally.reset()
         self.task.renew()
-        with (
-            inMode(False, self.task.net, self.task.cost),
-            Prefetch(map(self.task.prepare, source.batches())) as batches,
-        ):
+        ready = ahead(map(self.task.prepare, source.batches()), 0 if source.light else DEPTH)
+        with inMode(False, self.task.net, self.task.cost), ready as batches:
             try:
                 for batch in batches:
                     cost, outputs = self.task.run(batch)

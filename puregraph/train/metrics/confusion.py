@@ -51,4 +51,5 @@ class Confusion(Metric):
 
 
 def over(part, whole):
+    """A ratio for each class; nan where there is nothing to divide by."""
     return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)

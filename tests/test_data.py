@@ -1,0 +1,354 @@
+"""Data: splitting, digits, IDX files, Fashion-MNIST, batches and prefetching."""
+
+import gzip
+import struct
+import sys
+import threading
+import traceback
+
+import numpy as np
+import pytest
+
+from puregraph.data import Arrays, Prefetch, Stream, digits, fashion, readIdx, split
+from puregraph.data.batches import batchesFrom, groups
+from puregraph.errors import DataError
+
+CODES = {"u1": 0x08, "i1": 0x09, ">i2": 0x0B, ">i4": 0x0C, ">f4": 0x0D, ">f8": 0x0E}
+
+
+def idx(array, code="u1"):
+    """The bytes of an IDX file, by hand."""
+    shape = struct.pack(f">{array.ndim}I", *array.shape)
+    return bytes([0, 0, CODES[code], array.ndim]) + shape + array.astype(code).tobytes()
+
+
+def write(path, content):
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+# Split --------------------------------------------------------------------------------------------------------
+
+
+def test_a_split_holds_out_a_part_of_every_class(rng):
+    target = np.repeat([3, 7, 9], [40, 100, 61])
+    (x, t), (a, b) = split(np.arange(201), target, part=0.25, seed=1)
+    assert len(b) == round(0.25 * 201) and len(t) == 201 - len(b)
+    for label, size in ((3, 40), (7, 100), (9, 61)):
+        assert abs(np.sum(b == label) - size / 4) < 1
+    assert sorted([*x, *a]) == list(range(201))
+    assert np.array_equal(target[x], t) and np.array_equal(target[a], b)
+    assert np.all(np.diff(x) > 0) and np.all(np.diff(a) > 0)
+
+
+def test_a_split_repeats_with_its_seed_and_changes_with_another():
+    target = np.arange(60) % 3
+    held = [split(np.arange(60), target, seed=seed)[1][0].tolist() for seed in (5, 5, 6)]
+    assert held[0] == held[1] != held[2]
+
+
+def test_a_split_without_classes_draws_from_all_samples():
+    (x, t), (a, b) = split([np.arange(10), np.arange(10) * 2], np.linspace(0, 1, 10), 0.3, stratify=False)
+    assert [len(part) for part in x] == [7, 7] and [len(part) for part in a] == [3, 3]
+    assert np.array_equal(a[0] * 2, a[1]) and np.allclose(a[0] / 9, b) and len(t) == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((np.zeros(4), np.zeros(5, int)), "4 samples, target 5"),
+        ((np.zeros(4), np.zeros(4)), "stratify: wanted a target of one whole number"),
+        ((np.zeros(4), np.zeros(4, int), 1.0), "part: wanted"),
+        ((np.zeros(4), np.zeros(4, int), 0.01), "part: wanted"),
+        ((np.zeros(0), np.zeros(0, int)), "at least one sample"),
+        ((np.zeros(4), None), "data alone"),
+    ],
+)
+def test_a_split_that_cannot_be_made_says_why(arguments, words):
+    with pytest.raises(DataError, match=words):
+        split(*arguments)
+
+
+# Digits -------------------------------------------------------------------------------------------------------
+
+
+def test_the_digits_are_1797_images_split_by_class():
+    pytest.importorskip("sklearn")
+    (x, t), (a, b) = digits()
+    assert x.shape == (1348, 1, 8, 8) and a.shape == (449, 1, 8, 8)
+    assert x.dtype == np.float32 and t.dtype == np.int64
+    assert x.min() == 0.0 and x.max() == 1.0
+    counts = np.bincount(np.concatenate([t, b]))
+    assert counts.tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert np.all(np.abs(np.bincount(b) - counts / 4) < 1)
+    assert not np.array_equal(digits(seed=1)[1][1], b)
+
+
+def test_digits_without_scikit_learn_name_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(DataError, match=r"pip install scikit-learn.*puregraph\[examples\]"):
+        digits()
+
+
+# IDX ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", list(CODES))
+@pytest.mark.parametrize("name", ["a.idx", "a.idx.gz"])
+def test_idx_files_of_each_dtype_are_read(tmp_path, rng, code, name):
+    array = rng.integers(0, 100, (3, 2, 4)).astype(np.dtype(code).newbyteorder("="))
+    found = readIdx(write(tmp_path / name, idx(array, code)))
+    assert found.dtype == array.dtype and found.dtype.isnative and np.array_equal(found, array)
+    assert found.flags.writeable
+
+
+def test_idx_knows_a_gzipped_file_by_its_bytes(tmp_path):
+    path = tmp_path / "zipped"
+    path.write_bytes(gzip.compress(idx(np.arange(5))))
+    assert readIdx(str(path)).tolist() == [0, 1, 2, 3, 4]
+
+
+GOOD = idx(np.arange(12).reshape(3, 4))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"\0\0", "begins with 00 00"),
+        (b"\0\1" + GOOD[2:], "wanted an IDX file"),
+        (b"\0\0\x0a" + GOOD[3:], "wanted an IDX file"),
+        (GOOD[:7], "the sizes of 2 axes"),
+        (GOOD[:-1], r"shape \(3, 4\) of uint8 takes 12 bytes, got 11"),
+        (GOOD + b"x", "takes 12 bytes, got more"),
+        (b"\0\0\x08\xff" + b"\0\0\0\1" * 255 + b"x", "at most 32 axes, got 255"),
+        (b"\0\0\x0e\x04" + b"\xff" * 16 + b"x", "bytes, got 1"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.idx", "a.idx.gz"])
+def test_a_wrong_idx_file_is_named_with_what_is_wrong(tmp_path, content, words, name):
+    path = write(tmp_path / name, content)
+    with pytest.raises(DataError, match=words) as error:
+        readIdx(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_damaged_gzip_file_is_named(tmp_path):
+    content = gzip.compress(idx(np.arange(200)), mtime=0)
+    for number, broken in enumerate((content[:-9], content[:20], content[:60] + b"zzzz" + content[64:])):
+        path = tmp_path / f"{number}.gz"
+        path.write_bytes(broken)
+        with pytest.raises(DataError, match=f"{number}.gz: the gzipped data is cut off or damaged"):
+            readIdx(path)
+
+
+def test_an_idx_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"none\.gz: cannot be read: No such file"):
+        readIdx(tmp_path / "none.gz")
+
+
+# Fashion-MNIST ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clothes(tmp_path, rng):
+    """A folder with a few images in the files of Fashion-MNIST."""
+    for part, count in (("train", 6), ("t10k", 3)):
+        images, labels = rng.integers(0, 256, (count, 28, 28)), np.arange(count) % 10
+        write(tmp_path / f"{part}-images-idx3-ubyte.gz", idx(images))
+        write(tmp_path / f"{part}-labels-idx1-ubyte.gz", idx(labels))
+    return tmp_path
+
+
+def test_fashion_is_read_from_a_folder(clothes):
+    (x, t), (a, b) = fashion(clothes)
+    assert x.shape == (6, 1, 28, 28) and a.shape == (3, 1, 28, 28) and x.dtype == np.float32
+    raw = readIdx(clothes / "train-images-idx3-ubyte.gz")
+    assert np.array_equal(x[:, 0], raw / np.float32(255)) and x.max() <= 1
+    assert t.tolist() == [0, 1, 2, 3, 4, 5] and b.dtype == np.int64
+
+
+def test_fashion_is_found_by_the_environment_variable(clothes, monkeypatch, tmp_path):
+    monkeypatch.setenv("PUREGRAPH_DATA", str(clothes))
+    assert len(fashion()[0][0]) == 6
+    inner = tmp_path / "all" / "fashion-mnist"
+    inner.mkdir(parents=True)
+    for path in clothes.glob("*.gz"):
+        (inner / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setenv("PUREGRAPH_DATA", str(inner.parent))
+    assert len(fashion()[1][0]) == 3
+
+
+def test_fashion_that_is_nowhere_names_package_and_variable(tmp_path):
+    words = r"sudo apt-get install dataset-fashion-mnist.*PUREGRAPH_DATA"
+    with pytest.raises(DataError, match=words):
+        fashion(tmp_path)
+
+
+def test_fashion_with_a_missing_file_names_it(clothes):
+    (clothes / "t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(DataError, match="without t10k-labels-idx1-ubyte"):
+        fashion(clothes)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("train-images-idx3-ubyte.gz", np.zeros((6, 28, 27)), r"wanted images \(n, 28, 28\)"),
+        ("train-labels-idx1-ubyte.gz", np.full(6, 10), "wanted labels"),
+        ("train-labels-idx1-ubyte.gz", np.zeros((6, 1)), "wanted labels"),
+        ("t10k-labels-idx1-ubyte.gz", np.zeros(4), "holds 3 images, t10k-labels-idx1-ubyte 4 labels"),
+    ],
+)
+def test_fashion_with_a_wrong_file_names_it(clothes, name, content, words):
+    write(clothes / name, idx(content))
+    with pytest.raises(DataError, match=words):
+        fashion(clothes)
+
+
+# Batches ------------------------------------------------------------------------------------------------------
+
+
+def test_batches_cover_every_sample_once_in_the_given_order(rng):
+    source = Arrays(np.arange(10), np.arange(10) * 3, batchsize=4)
+    order = source.order(rng)
+    batches = list(source.batches(order))
+    assert [b.size for b in batches] == [4, 4, 2] and source.count == 3
+    assert np.concatenate([b.data[0] for b in batches]).tolist() == order.tolist()
+    assert all(np.array_equal(b.data[0] * 3, b.target[0]) for b in batches)
+    later = list(source.batches(order, start=2))
+    assert len(later) == 1 and np.array_equal(later[0].data[0], batches[2].data[0])
+
+
+def test_batches_in_order_are_views():
+    data = np.arange(8.0)
+    assert all(np.shares_memory(b.data[0], data) for b in Arrays(data, None, 3).batches())
+
+
+@pytest.mark.parametrize(
+    ("data", "target", "words"),
+    [
+        (np.zeros(3), np.zeros(4), "data has 3 samples, target 4"),
+        ([np.zeros(3), np.zeros(2)], np.zeros(3), "wanted arrays of one length, got 3, 2"),
+        (np.zeros((0, 5)), np.zeros(0), r"at least one sample, got data of shape \(0, 5\)"),
+        (np.array([None, 1]), np.zeros(2), "data: wanted numbers, got dtype object"),
+        (np.array(["a", "b"]), np.zeros(2), "wanted numbers, got dtype <U1"),
+        (np.zeros(2), [np.zeros(2), np.array([1j, 2])], r"target\[1\]: wanted numbers, got dtype complex128"),
+        ([[1, 2], [3]], np.zeros(2), "rows that make none"),
+        (np.float32(1), np.zeros(1), "got a single number"),
+        (np.zeros(3), None, "got data alone"),
+        ([np.zeros(3)], None, "got data alone"),
+        (7, None, "wanted arrays, an iterable of batches, or a function, got int"),
+    ],
+)
+def test_what_makes_no_batches_is_refused(data, target, words):
+    with pytest.raises(DataError, match=words):
+        batchesFrom(data, target, 2)
+
+
+@pytest.mark.parametrize("batchsize", [0, -1, 2.5, True, "8"])
+def test_a_batch_holds_a_whole_number_of_samples(batchsize):
+    with pytest.raises(DataError, match="batchsize: wanted a whole number of at least 1"):
+        batchesFrom(np.zeros(3), np.zeros(3), batchsize)
+
+
+def test_lists_of_numbers_become_arrays():
+    (batch,) = batchesFrom([[1, 2], [3, 4]], [0, 1], 8).batches()
+    assert batch.data[0].shape == (2, 2) and batch.target[0].tolist() == [0, 1]
+
+
+def test_a_function_gets_the_number_of_the_epoch_if_it_takes_one():
+    asked = []
+
+    def fresh(epoch):
+        asked.append(epoch)
+        yield np.zeros(2), np.zeros(2)
+
+    list(Stream(fresh).batches(epoch=3))
+    assert asked == [3]
+    assert len(list(Stream(lambda: iter([(np.zeros(2), np.zeros(2))] * 4)).batches(start=1))) == 3
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        (np.zeros(3), r"batch 2: wanted a pair \(data, target\), got array of shape \(3,\)"),
+        ((np.zeros(3),) * 3, "batch 2: wanted a pair .* got tuple of 3"),
+        ((np.zeros(3), np.zeros(2)), "batch 2: data has 3 samples, target 2"),
+        ((np.array(["a"]), np.zeros(1)), "batch 2: data: wanted numbers"),
+    ],
+)
+def test_a_wrong_batch_is_named(batch, words):
+    with pytest.raises(DataError, match=words):
+        list(Stream([(np.zeros(3), np.zeros(3)), batch]).batches())
+
+
+def test_groups_end_with_what_is_left():
+    assert [len(g) for g in groups(iter(range(7)), 3)] == [3, 3, 1]
+    assert list(groups(iter(()), 3)) == []
+
+
+# Prefetch -----------------------------------------------------------------------------------------------------
+
+
+def alive(before):
+    return [t for t in threading.enumerate() if t not in before]
+
+
+def test_prefetched_items_keep_their_order():
+    with Prefetch(iter(range(100)), 3) as items:
+        assert list(items) == list(range(100))
+        assert list(items) == []
+
+
+def test_no_more_than_the_depth_is_made_ahead():
+    made = []
+
+    def source():
+        for number in range(10):
+            made.append(number)
+            yield number
+
+    with Prefetch(source(), 2) as items:
+        for number in items:
+            assert len(made) <= number + 4  # this one, two ready, and one that replaces the one just taken
+    assert made == list(range(10))
+
+
+def test_an_exception_comes_in_its_place_with_its_traceback():
+    def faulty():
+        yield 1
+        raise KeyError("deep")
+
+    with Prefetch(faulty()) as items:
+        assert next(items) == 1
+        with pytest.raises(KeyError, match="deep") as error:
+            next(items)
+        assert any(frame.name == "faulty" for frame in traceback.extract_tb(error.value.__traceback__))
+        assert list(items) == []
+
+
+def test_the_thread_ends_however_the_loop_ends():
+    before = set(threading.enumerate())
+    closed = []
+
+    def endless():
+        try:
+            while True:
+                yield 0
+        finally:
+            closed.append(threading.current_thread())
+
+    with pytest.raises(ZeroDivisionError), Prefetch(endless()) as items:
+        next(items)
+        raise ZeroDivisionError
+    assert not alive(before)
+    assert len(closed) == 1 and closed[0] is not threading.current_thread()
+
+
+def test_what_is_no_iterable_fails_in_the_loop():
+    before = set(threading.enumerate())
+    with Prefetch(7) as items, pytest.raises(TypeError, match="not iterable"):
+        next(items)
+    assert not alive(before)

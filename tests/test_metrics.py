@@ -1,0 +1,144 @@
+"""Metrics: known values, streaming equal to all at once, and what does not fit."""
+
+import math
+
+import numpy as np
+import pytest
+
+from puregraph.errors import DataError
+from puregraph.train import MAE, Accuracy, Confusion, Metric, Tally, TopK
+
+LOGITS = np.array([[0.1, 0.7, 0.2], [0.9, 0.0, 0.1], [0.3, 0.3, 0.4], [0.2, 0.5, 0.3]])
+LABELS = np.array([1, 0, 1, 2])
+
+
+def valueOf(metric, *batches):
+    metric.reset()
+    for prediction, target in batches:
+        metric.update(prediction, target)
+    return metric.value()
+
+
+def test_accuracy_counts_the_likeliest_class():
+    assert valueOf(Accuracy(), (LOGITS, LABELS)) == 2 / 4
+    assert valueOf(Accuracy(), (LOGITS, np.array([1, 0, -1, -1]))) == 1.0
+    assert valueOf(Accuracy(ignore=None), (LOGITS, np.array([1, 0, 0, 0]))) == 0.5
+
+
+def test_accuracy_of_yes_and_no():
+    logits, target = np.array([[-2.0], [3.0], [0.5], [-0.1]]), np.array([[0], [1], [0], [1]])
+    assert valueOf(Accuracy(), (logits, target)) == 0.5
+    assert valueOf(Accuracy(threshold=0.6), (logits, target)) == 0.75
+
+
+def test_accuracy_of_maps_has_classes_on_its_axis(rng):
+    x, t = rng.standard_normal((3, 4, 5, 2)), rng.integers(0, 4, (3, 5, 2))
+    wanted = np.mean(x.argmax(1) == t)
+    assert valueOf(Accuracy(), (x, t)) == pytest.approx(wanted)
+    assert valueOf(Accuracy(axis=-1), (np.moveaxis(x, 1, -1), t)) == pytest.approx(wanted)
+
+
+def test_topk_counts_the_k_likeliest():
+    assert [valueOf(TopK(k), (LOGITS, LABELS)) for k in (1, 2, 3)] == [0.5, 0.75, 1.0]
+    assert TopK(3).name == "top3"
+
+
+def test_top1_is_accuracy_also_with_equals(rng):
+    x, t = rng.integers(0, 3, (500, 4)).astype(float), rng.integers(0, 4, 500)
+    assert valueOf(TopK(1), (x, t)) == valueOf(Accuracy(), (x, t))
+    assert valueOf(TopK(2), (np.zeros((4, 4)), np.arange(4))) == 0.5
+
+
+def test_topk_does_not_count_nan():
+    assert valueOf(TopK(3), (np.full((2, 4), np.nan), np.array([0, 1]))) == 0.0
+
+
+def test_topk_of_maps(rng):
+    x, t = rng.standard_normal((3, 5, 4)), rng.integers(0, 5, (3, 4))
+    best = np.argsort(-x, axis=1)[:, :2]
+    assert valueOf(TopK(2), (x, t)) == pytest.approx(np.mean((best == t[:, None]).any(1)))
+
+
+def test_confusion_has_the_truth_in_its_rows():
+    metric = Confusion(3)
+    assert valueOf(metric, (LOGITS, LABELS)).tolist() == [[1, 0, 0], [0, 1, 1], [0, 1, 0]]
+    assert metric.recall().tolist() == [1.0, 0.5, 0.0]
+    assert metric.precision().tolist() == [1.0, 0.5, 0.0]
+    assert metric.f1().tolist() == [1.0, 0.5, 0.0]
+    metric.value()[:] = 9
+    assert metric.value().sum() == 4
+
+
+def test_confusion_of_an_absent_class_is_nan():
+    metric = Confusion(3)
+    valueOf(metric, (LOGITS[:2], np.array([1, 0])))
+    assert math.isnan(metric.recall()[2]) and math.isnan(metric.precision()[2]) and math.isnan(metric.f1()[2])
+
+
+def test_mae_is_the_mean_over_elements():
+    x, t = np.array([[1.0, 2.0], [3.0, 5.0]], np.float32), np.array([[0, 2], [5, 5]])
+    assert valueOf(MAE(), (x, t)) == 0.75
+
+
+@pytest.mark.parametrize("make", [Accuracy, lambda: TopK(2), lambda: Confusion(4)])
+def test_streaming_equals_all_at_once(rng, make):
+    x, t = rng.standard_normal((100, 4)), rng.integers(-1, 4, 100)
+    parts = np.split(np.arange(100), [7, 50, 93])
+    whole, streamed = valueOf(make(), (x, t)), valueOf(make(), *[(x[p], t[p]) for p in parts])
+    assert np.array_equal(whole, streamed)
+
+
+@pytest.mark.parametrize("make", [Accuracy, lambda: TopK(2), lambda: Confusion(4)])
+def test_a_metric_goes_on_from_its_state(rng, make):
+    x, t = rng.standard_normal((20, 4)), rng.integers(0, 4, 20)
+    first, second = make(), make()
+    first.update(x[:8], t[:8])
+    state = first.state()
+    first.update(x[8:], t[8:])
+    second.restore(state)
+    second.update(x[8:], t[8:])
+    assert np.array_equal(first.value(), second.value())
+
+
+def test_a_metric_without_samples_is_nan():
+    assert math.isnan(Accuracy().value()) and math.isnan(valueOf(Accuracy(), (LOGITS, np.full(4, -1))))
+
+
+@pytest.mark.parametrize(
+    ("metric", "prediction", "target", "words"),
+    [
+        (Accuracy(), LOGITS, LABELS[:2], r"accuracy: wanted .* got predictions \(4, 3\)"),
+        (Accuracy(), LOGITS, LABELS.astype(float), "float64 targets"),
+        (TopK(2), LOGITS[:, 0], LABELS, "classes on axis 1"),
+        (TopK(2), LOGITS, np.array([0, 1, 2, 3]), "top2: wanted labels from 0 to 2, got 3"),
+        (Confusion(3), LOGITS, np.array([0, 1, 2, 3]), "wanted 3 classes, labelled from 0 on, got label 3"),
+        (Confusion(5), LOGITS, LABELS, "wanted 5 classes, .* got 3 classes predicted"),
+        (MAE(), LOGITS, LABELS, r"mae: wanted targets of shape \(4, 3\), got \(4,\)"),
+    ],
+)
+def test_what_does_not_fit_is_named(metric, prediction, target, words):
+    with pytest.raises(DataError, match=words):
+        metric.update(prediction, target)
+
+
+def test_k_is_at_least_one():
+    with pytest.raises(DataError, match="k of at least 1, got 0"):
+        TopK(0)
+
+
+def test_an_own_metric_says_what_it_counts():
+    class Largest(Metric):
+        def share(self, prediction, target):
+            return prediction.max(), 1
+
+    assert valueOf(Largest(), (LOGITS, LABELS)) == 0.9 and Largest().name == "largest"
+    with pytest.raises(NotImplementedError, match="write share"):
+        Metric().update(LOGITS, LABELS)
+
+
+def test_two_metrics_of_one_name_are_refused():
+    with pytest.raises(DataError, match="two have one name"):
+        Tally([Accuracy(), Accuracy(axis=2)])
+    Tally([Accuracy(), Accuracy(axis=2, name="other")])
+    with pytest.raises(DataError, match="wanted Metrics"):
+        Tally(["accuracy"])
