@@ -23,6 +23,7 @@ from puregraph.check import CheckError, checkModule
 from puregraph.errors import GraphError, PuregraphError, show
 from puregraph.footprint import Footprint
 from puregraph.graph import Graph, nearest
+from puregraph.plain import decode
 from puregraph.shape import asShape, bind, symbols
 from puregraph.summary import bytesText, render
 
@@ -94,24 +95,29 @@ def runCheck(options: argparse.Namespace) -> int:
     """Every node of a model against what each module must satisfy; equal modules at equal shapes once."""
     graph, *shapes = modelAndShapes(options)
     sizes = [bind(shape, dict.fromkeys(symbols(shape), 2)) for shape in shapes]
-    seen: dict[Any, str] = {}
+    known: dict[Any, str] = {}
     rows = []
     for step, inshapes, outshapes, fault in graph.survey(sizes):
-        problem = str(fault or "")
+        problem = str(fault._replace(path="", module="")) if fault else ""
         if outshapes is not None:
             key = (type(step.module), repr(step.module.recipe), show(inshapes))
-            if key not in seen:
-                seen[key] = problemOf(step.module, inshapes)
-            problem = seen[key]
-        verdict = problem or ("ok" if outshapes is not None else "not checked, because of a fault above")
-        rows.append({"node": step.path, "module": step.label, "ok": verdict == "ok", "result": verdict})
+            if key not in known:
+                known[key] = problemOf(step.module, inshapes)
+            problem = known[key]
+        unknown = outshapes is None and not fault
+        result = problem or ("not checked, because of a fault above it" if unknown else "ok")
+        rows.append({"node": step.path, "module": step.label, "ok": result == "ok", "result": result})
         if not options.json:
-            print(paint(f"{step.path} ({step.label}): {verdict}", "1;31" if problem else ""), flush=True)
+            print(
+                paint(f"{step.path} ({step.label}): {result}", "1;31" if problem else "2" if unknown else ""),
+                flush=True,
+            )
     bad = sum(not row["ok"] for row in rows)
     if options.json:
-        printJson({"inputs": [list(s) for s in sizes], "nodes": rows, "problems": bad})
+        printJson({"inputs": sizes, "nodes": rows})
     else:
-        print(f"{len(rows)} nodes at {', '.join(map(show, sizes))}: {f'{bad} with problems' if bad else 'all is well'}")
+        at = f"{len(rows)} nodes at {', '.join(map(show, sizes))}"
+        print(paint(f"{at}: {bad} not in order", "1;31") if bad else f"{at}: all in order")
     return 1 if bad else 0
 
 
@@ -132,7 +138,9 @@ def runInspect(options: argparse.Namespace) -> int:
     if options.json:
         printJson(contentsJson(found))
         return 0
-    rows = [(name, show(a.shape), a.dtype, bytesText(a.nbytes)) for name, a in found.arrays.items()]
+    state = dict(enumerate((found.optimizer or {}).get("state", ())))
+    names = {f"optimizer/{i}": f"optimizer/{name}" for i, name in state.items()}
+    rows = [(names.get(n, n), show(a.shape), a.dtype, bytesText(a.nbytes)) for n, a in found.arrays.items()]
     for line in aligned(rows, right=(3,)):
         print(line)
     nodes = len(found.blueprint.get("modules", ()))
@@ -142,7 +150,7 @@ def runInspect(options: argparse.Namespace) -> int:
         "optimizer": f"{found.optimizer['class']} after {found.optimizer['step']:,} steps"
         if found.optimizer
         else "none",
-        "extra": brief(found.extra),
+        "extra": extraText(found.extra),
     }
     print()
     for line in aligned(list(facts.items())):
@@ -236,10 +244,10 @@ def aligned(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[st
     ]
 
 
-def brief(value: Any) -> str:
-    """A value as JSON on one line, cut where it is long."""
-    text = json.dumps(value, default=str)
-    return "none" if value is None else text if len(text) <= 100 else f"{text[:97]}..."
+def extraText(saved: Any) -> str:
+    """What was saved as `extra`, on one line, cut where it is long."""
+    text = str(decode(saved, lambda value: f"array {value['array']}" if "array" in value else None))
+    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 # Reading arguments ----------------------------------------------------------------------------------------------------
@@ -280,7 +288,7 @@ def findGraph(target: str) -> Graph:
         raise UsageError(f"{place} has no {name!r}; it has {', '.join(nearest(name, choice)) or 'no graphs'}")
     graph = build(getattr(module, name), f"{place}:{name}")
     if not isinstance(graph, Graph):
-        raise UsageError(f"{place}:{name} is no Graph, and no function that returns one, but a {type(graph).__name__}")
+        raise UsageError(f"{place}:{name}: wanted a Graph, or a function that returns one, got {type(graph).__name__}")
     if not hasattr(graph, "nodes"):
         raise UsageError(f"{place}:{name} is an empty {type(graph).__name__}")
     return graph
