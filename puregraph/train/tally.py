@@ -86,9 +86,8 @@ class Tally:
         """
         saved, own = list(state["metrics"]), [metric.name for metric in self.metrics]
         if sorted(saved) != sorted(own):
-            raise DataError(
-                f"metrics: the file goes on with {', '.join(saved) or 'none'}, got {', '.join(own) or 'none'}"
-            )
+            wanted, given = (", ".join(names) or "none" for names in (saved, own))
+            raise DataError(f"metrics: an epoch was begun with {wanted}, it cannot go on with {given}")
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from saved sums."""

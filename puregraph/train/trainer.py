@@ -191,7 +191,8 @@ class Trainer:
         if validation is None:
             return None
         isPair = isinstance(validation, (list, tuple)) and len(validation) == 2
-        data, target = validation if isPair else (validation, None)
+        isBatches = isinstance(validation, list) and all(isinstance(batch, tuple) for batch in validation)
+        data, target = validation if isPair and not isBatches else (validation, None)
         return batchesFrom(data, target, self.batchsize)
 
     def begin(self, source: Arrays | Stream, checks: Arrays | Stream | None, epochs: int) -> None:

@@ -1,0 +1,281 @@
+"""Stop at any step, resume, finish: equal to the run that was never stopped, bit for bit."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from puregraph import (
+    Adam,
+    BatchNorm,
+    CheckpointError,
+    Cosine,
+    CrossEntropy,
+    Dropout,
+    Linear,
+    MomentumSGD,
+    Relu,
+    Sequential,
+    WarmUp,
+    initial,
+)
+from puregraph import device as devices
+from puregraph.checkpoint import save
+from puregraph.errors import DataError
+from puregraph.train import Accuracy, Checkpoint, Confusion, EarlyStop, Trainer
+
+EPOCHS = 4
+STEPS = 20  # 47 samples in batches of 5, two a step: five steps an epoch, the last of one batch and two samples
+
+
+class Stop(Exception):
+    """Ends a run the hard way."""
+
+
+def data():
+    rng = np.random.default_rng(17)
+    x = rng.standard_normal((47, 6))
+    return x, x[:, :3].argmax(1)
+
+
+def fresh(seed=4, optimizer=Adam, **options):
+    """Everything anew, as another process would make it."""
+    initial.seed(seed)
+    net = Sequential(Linear(6, 8), BatchNorm(8), Relu(), Dropout(0.4), Linear(8, 3))
+    schedule = WarmUp(4, Cosine(STEPS - 4, 0.1))
+    given = {"metrics": [Accuracy(), Confusion(3)], "batchsize": 5, "accumulate": 2, "seed": 9, "progress": "none"}
+    return Trainer(net, CrossEntropy(), optimizer(0.02, schedule=schedule), **{**given, **options})
+
+
+def everything(trainer):
+    """Parameters, states, the optimizer's state, and the history without its times."""
+    arrays = {path: devices.toHost(s.data) for path, s in {**trainer.net.params, **trainer.net.states}.items()}
+    arrays |= {f"optimizer {name}": devices.toHost(a) for name, a in trainer.optimizer.state.items()}
+    rows = [{name: value for name, value in row.items() if name != "seconds"} for row in trainer.history]
+    return {name: (a.dtype.name, a.tobytes()) for name, a in arrays.items()}, rows, trainer.step, trainer.optimizer.step
+
+
+def run(trainer, source=None, epochs=EPOCHS):
+    x, t = data()
+    validation = (x[:13], t[:13])
+    if source is None:
+        trainer.train(x, t, epochs=epochs, validation=validation)
+    else:
+        trainer.train(source, epochs=epochs, validation=validation)
+    return trainer
+
+
+def batches(epoch):
+    """Batches in an order of the epoch's own."""
+    x, t = data()
+    order = np.random.default_rng(epoch).permutation(len(x))
+    for start in range(0, len(x), 5):
+        rows = order[start : start + 5]
+        yield x[rows], t[rows]
+
+
+def stopAt(step, path):
+    def stop(trainer):
+        if trainer.step == step:
+            trainer.save(path)
+            raise Stop
+
+    return stop
+
+
+@pytest.mark.parametrize("source", [None, batches], ids=["arrays", "batches"])
+def test_stopped_at_each_step_and_resumed_it_is_the_same_run(device, tmp_path, source):
+    wanted = everything(run(fresh(), source))
+    assert wanted[2] == STEPS and len(wanted[1]) == EPOCHS
+    for step in range(1, STEPS + 1):
+        path = tmp_path / f"{step}.h5"
+        with pytest.raises(Stop):
+            run(fresh(callbacks=[stopAt(step, path)]), source)
+        resumed = fresh(seed=1000 + step).resume(path)
+        assert resumed.step == step
+        assert everything(run(resumed, source)) == wanted, f"stopped at step {step}"
+
+
+@pytest.mark.parametrize("optimizer", [Adam, MomentumSGD])
+def test_stopped_twice_it_is_still_the_same_run(tmp_path, optimizer):
+    wanted = everything(run(fresh(optimizer=optimizer)))
+    path = tmp_path / "run.h5"
+    with pytest.raises(Stop):
+        run(fresh(optimizer=optimizer, callbacks=[stopAt(7, path)]))
+    with pytest.raises(Stop):
+        run(fresh(2, optimizer, callbacks=[stopAt(13, path)]).resume(path))
+    assert everything(run(fresh(3, optimizer).resume(path))) == wanted
+
+
+def test_stopped_between_epochs_and_before_the_first(tmp_path):
+    wanted = everything(run(fresh()))
+    first = fresh()
+    path = tmp_path / "run.h5"
+    first.save(path)
+    assert everything(run(fresh(8).resume(path))) == wanted
+    run(first, epochs=1)
+    first.save(path)
+    assert everything(run(fresh(8).resume(path), epochs=3)) == wanted
+
+
+def test_stopped_in_the_validation_the_epoch_is_finished_once(tmp_path):
+    wanted = everything(run(fresh()))
+    x, t = data()
+    path = tmp_path / "run.h5"
+
+    def validation():
+        if trainer.epoch == 1:
+            raise KeyboardInterrupt
+        for start in (0, 5, 10):
+            yield x[start : min(start + 5, 13)], t[start : min(start + 5, 13)]
+
+    trainer = fresh(callbacks=[Checkpoint(path, every=1000)])
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(x, t, epochs=EPOCHS, validation=validation)
+    assert (trainer.epoch, trainer.position) == (1, 5)
+    assert everything(run(fresh(8).resume(path))) == wanted
+
+
+def test_bytes_in_memory_do_as_well():
+    wanted = everything(run(fresh()))
+    kept = []
+
+    def keep(trainer):
+        if trainer.step == 8:
+            kept.append(trainer.save(None))
+
+    assert everything(run(fresh(callbacks=[keep]))) == wanted
+    assert everything(run(fresh(8).resume(kept[0]))) == wanted
+
+
+def test_a_finished_run_has_nothing_left_to_do(tmp_path):
+    path = tmp_path / "run.h5"
+    first = run(fresh(callbacks=[Checkpoint(path)]))
+    resumed = fresh(8).resume(path)
+    assert everything(run(resumed)) == everything(first)
+    run(resumed, epochs=1)
+    assert len(resumed.history) == EPOCHS + 1
+
+
+def test_early_stopping_goes_on_where_it_was(tmp_path):
+    def callbacks(path):
+        return [EarlyStop("val loss", patience=2, least=0.05), Checkpoint(path)]
+
+    whole = run(fresh(callbacks=callbacks(tmp_path / "a.h5")), epochs=30)
+    assert 2 < len(whole.history) < 30
+    for last in range(1, len(whole.history) + 1):
+        path = tmp_path / "b.h5"
+        stop = lambda trainer, last=last: trainer.epoch == last and 1 / 0  # noqa: E731
+        try:
+            run(fresh(callbacks=[*callbacks(path), stop]), epochs=30)
+        except ZeroDivisionError:
+            assert last < len(whole.history)
+        resumed = run(fresh(8, callbacks=callbacks(path)).resume(path), epochs=30)
+        assert everything(resumed) == everything(whole)
+
+
+# What cannot be resumed ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """A file of a run that was stopped within an epoch."""
+    with pytest.raises(Stop):
+        run(fresh(callbacks=[stopAt(7, tmp_path / "run.h5")]))
+    return tmp_path / "run.h5"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"batchsize": 6}, "batchsize: an epoch was begun with 5, it cannot go on with 6"),
+        ({"accumulate": 1}, "accumulate: an epoch was begun with 2"),
+        ({"shuffle": False}, "shuffle: an epoch was begun with True"),
+        ({"metrics": [Accuracy()]}, "an epoch was begun with accuracy, confusion, it cannot go on with accuracy"),
+    ],
+)
+def test_another_kind_of_training_is_refused_and_nothing_changed(stopped, options, words):
+    trainer = fresh(8, **options)
+    before = everything(trainer)
+    with pytest.raises(DataError, match=words):
+        trainer.resume(stopped)
+    assert everything(trainer) == before
+
+
+def test_between_epochs_settings_may_change(tmp_path):
+    trainer = run(fresh(), epochs=1)
+    trainer.save(tmp_path / "run.h5")
+    other = fresh(8, batchsize=47, metrics=[]).resume(tmp_path / "run.h5")
+    assert run(other, epochs=1).step == 6
+
+
+def test_other_data_is_refused(stopped):
+    x, t = data()
+    with pytest.raises(DataError, match="epoch 2 was begun with 47 samples, it cannot go on with 40"):
+        fresh(8).resume(stopped).train(x[:40], t[:40], epochs=EPOCHS)
+
+
+def test_a_file_without_a_trainer_is_refused(tmp_path):
+    trainer = fresh()
+    for extra in (None, {"epoch": 3}, {"trainer": {"version": 99}}):
+        save(tmp_path / "net.h5", trainer.net, trainer.optimizer.setupOn(trainer.net), extra)
+        with pytest.raises(DataError, match="this file holds no trainer of that kind"):
+            trainer.resume(tmp_path / "net.h5")
+    with pytest.raises(CheckpointError, match="no such file"):
+        trainer.resume(tmp_path / "none.h5")
+
+
+def test_another_net_or_optimizer_is_refused(stopped):
+    trainer = fresh(8, optimizer=MomentumSGD)
+    before = everything(trainer)
+    with pytest.raises(CheckpointError, match="MomentumSGD"):
+        trainer.resume(stopped)
+    assert everything(trainer) == before and trainer.step == 0
+
+
+# Another process ----------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import os, signal, sys
+sys.path.insert(0, TESTS)
+from test_resume import Checkpoint, everything, fresh, run
+import hashlib
+
+path, step = sys.argv[1], int(sys.argv[2])
+
+def press(trainer):
+    if trainer.step == step:
+        os.kill(os.getpid(), signal.SIGINT)
+
+trainer = fresh(callbacks=[press, Checkpoint(path, every=1000)], progress="lines")
+if os.path.exists(path):
+    trainer.resume(path)
+run(trainer)
+print("result", everything(trainer))
+"""
+
+
+def inProcess(path, step, folder):
+    script = folder / "script.py"
+    script.write_text(f"TESTS = {os.path.dirname(__file__)!r}\n{textwrap.dedent(SCRIPT)}")
+    command = [sys.executable, str(script), str(path), str(step)]
+    environment = {**os.environ, "PUREGRAPH_DEVICE": "cpu"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGINT") or os.name == "nt", reason="Ctrl-C is another thing on Windows")
+def test_ctrl_c_saves_and_a_fresh_process_goes_on(tmp_path):
+    whole = inProcess(tmp_path / "whole.h5", -1, tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    path = tmp_path / "run.h5"
+    broken = inProcess(path, 8, tmp_path)
+    assert broken.returncode != 0 and "KeyboardInterrupt" in broken.stderr
+    assert f"stopped in epoch 2, after step 3 of 5, saved in {path}" in broken.stdout
+    resumed = inProcess(path, -1, tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert resumed.stdout.splitlines()[-1] == whole.stdout.splitlines()[-1]
+    assert resumed.stdout.count("epoch ") == 3  # the second to the fourth

@@ -1,0 +1,674 @@
+"""Trainer, Validator and Calculator: what a step is, what an epoch is, and what does not fit."""
+
+import math
+import os
+import signal
+import threading
+import traceback
+
+import numpy as np
+import pytest
+
+from puregraph import (
+    MSE,
+    SGD,
+    Adam,
+    BatchNorm,
+    Concat,
+    CrossEntropy,
+    Dropout,
+    Embedder,
+    Flatten,
+    Graph,
+    Input,
+    Linear,
+    Mean,
+    Module,
+    Relu,
+    Sequential,
+    initial,
+)
+from puregraph import device as devices
+from puregraph.errors import DataError, GraphError, PuregraphError, ShapeError
+from puregraph.train import MAE, Accuracy, Calculator, Callback, Interrupt, Trainer, Validator
+
+
+def classifier(insize=4, classes=3, dtype=None):
+    initial.seed(3)
+    net = Sequential(Linear(insize, 8), Relu(), Linear(8, classes))
+    return net if dtype is None else net.calcMode(dtype)
+
+
+def samples(rng, count=30, insize=4, classes=3):
+    x = rng.standard_normal((count, insize)).astype(np.float32)
+    return x, x[:, :classes].argmax(1)
+
+
+def quiet(net, cost, optimizer=None, **options):
+    return Trainer(net, cost, optimizer or SGD(0.1), progress="none", **options)
+
+
+def arraysOf(net):
+    return {path: devices.toHost(p.data).copy() for path, p in {**net.params, **net.states}.items()}
+
+
+def equal(one, other):
+    return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
+
+
+# What is learnt -----------------------------------------------------------------------------------------------
+
+
+def test_training_learns(device, rng):
+    x, t = samples(rng, 300)
+    trainer = quiet(classifier(), CrossEntropy(), Adam(0.01), batchsize=32, metrics=[Accuracy()])
+    history = trainer.train(x[:200], t[:200], epochs=30, validation=(x[200:], t[200:]))
+    assert len(history) == trainer.epoch == 30 and trainer.step == 30 * 7
+    assert history[-1]["loss"] < 0.3 * history[0]["loss"]
+    assert history[-1]["val accuracy"] > 0.9
+    assert list(history[-1]) == [
+        "epoch",
+        "step",
+        "loss",
+        "accuracy",
+        "val loss",
+        "val accuracy",
+        "rate",
+        "seconds",
+    ]
+
+
+def test_one_call_is_one_pass(rng):
+    x, t = samples(rng)
+    trainer = quiet(classifier(), CrossEntropy(), batchsize=8)
+    for epoch in (1, 2, 3):
+        assert trainer.train(x, t)[-1]["epoch"] == epoch
+        assert trainer.step == 4 * epoch
+
+
+def test_several_calls_equal_one_of_several_epochs(rng):
+    x, t = samples(rng)
+    nets = [classifier(), classifier()]
+    trainers = [quiet(net, CrossEntropy(), batchsize=8) for net in nets]
+    trainers[0].train(x, t, epochs=3)
+    for _ in range(3):
+        trainers[1].train(x, t)
+    assert equal(*map(arraysOf, nets))
+
+
+def test_a_step_is_forward_backward_and_update_by_hand(rng):
+    x, t = samples(rng, 10)
+    net, other = classifier(), classifier()
+    quiet(net, CrossEntropy(), SGD(0.1), batchsize=4, shuffle=False).train(x, t)
+    cost, optimizer = CrossEntropy(), SGD(0.1).setupOn(other)
+    for rows in (slice(0, 4), slice(4, 8), slice(8, 10)):
+        cost(other(x[rows]), t[rows])
+        cost.backward()
+        other.backward(cost.grad[0])
+        optimizer.update()
+    assert equal(arraysOf(net), arraysOf(other))
+
+
+def test_the_mean_cost_weighs_batches_by_their_size(rng):
+    x, t = samples(rng, 10)
+    net = classifier(dtype=np.float64)
+    whole = float(CrossEntropy()(net(x.astype(np.float64)), t))
+    row = quiet(net, CrossEntropy(), SGD(0.0), batchsize=4, metrics=[Accuracy()]).train(x, t)[-1]
+    assert row["loss"] == pytest.approx(whole, rel=1e-12)
+    assert row["accuracy"] == np.mean(net(x.astype(np.float64)).argmax(1) == t)
+
+
+def test_samples_are_shuffled_anew_each_epoch(rng):
+    seen = []
+
+    class Spy(Module):
+        def dataShapeFrom(self, x):
+            return x
+
+        def updateData(self, x):
+            seen.append(x[:, 0].astype(int).tolist())
+            return x + 0
+
+        def updateGrad(self, grad, x, y):
+            return grad
+
+    x = np.arange(12, dtype=np.float32)[:, None]
+    quiet(Sequential(Spy(), Linear(1, 1)), MSE(), SGD(0.0), batchsize=4).train(x, x, epochs=2)
+    first, second = [n for b in seen[:3] for n in b], [n for b in seen[3:] for n in b]
+    assert sorted(first) == sorted(second) == list(range(12))
+    assert first != second and [sorted(b) for b in seen[:3]] != [sorted(b) for b in seen[3:]]
+
+
+def noisy():
+    initial.seed(11)
+    return Sequential(Linear(4, 8), BatchNorm(8), Relu(), Dropout(0.3), Linear(8, 3))
+
+
+def test_a_seed_repeats_a_run_bit_for_bit(rng):
+    x, t = samples(rng, 50)
+    found = []
+    for seed in (1, 1, 2):
+        net = noisy()
+        history = quiet(net, CrossEntropy(), Adam(), batchsize=8, seed=seed).train(x, t, epochs=3)
+        found.append((arraysOf(net), history.column("loss")))
+    assert equal(found[0][0], found[1][0]) and found[0][1] == found[1][1]
+    assert found[0][1] != found[2][1]
+
+
+def test_prefetching_changes_nothing(rng):
+    x, t = rng.standard_normal((50, 4)), rng.integers(0, 3, 50)
+    batches = [(x[i : i + 8], t[i : i + 8]) for i in range(0, 50, 8)]
+    found = []
+    for prefetch in (0, 1, 5):
+        net = noisy()
+        quiet(net, CrossEntropy(), Adam(), batchsize=8, prefetch=prefetch).train(batches, epochs=2)
+        found.append(arraysOf(net))
+    assert equal(found[0], found[1]) and equal(found[0], found[2])
+
+
+# Accumulation -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("batchsize", "accumulate"), [(4, 3), (5, 2), (3, 4), (7, 2), (1, 30), (4, 100)])
+def test_accumulated_batches_equal_a_large_one(rng, batchsize, accumulate):
+    x, t = samples(rng, 30)
+    net, other = classifier(dtype=np.float64), classifier(dtype=np.float64)
+    size = batchsize * accumulate
+    one = quiet(net, CrossEntropy(), Adam(0.01), batchsize=batchsize, accumulate=accumulate)
+    two = quiet(other, CrossEntropy(), Adam(0.01), batchsize=size)
+    histories = [trainer.train(x, t, epochs=3) for trainer in (one, two)]
+    assert one.step == two.step == 3 * math.ceil(30 / size)
+    for path, param in net.params.items():
+        np.testing.assert_allclose(param.data, other.params[path].data, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(histories[0].column("loss"), histories[1].column("loss"), rtol=1e-9)
+
+
+def test_accumulated_batches_of_an_iterable_are_weighted_too(rng):
+    x, t = samples(rng, 12)
+    net, other = classifier(dtype=np.float64), classifier(dtype=np.float64)
+    parts = np.split(np.arange(12), [1, 6, 8])
+    quiet(net, CrossEntropy(), accumulate=4).train([(x[p], t[p]) for p in parts])
+    quiet(other, CrossEntropy(), batchsize=12, shuffle=False).train(x, t)
+    for path, param in net.params.items():
+        np.testing.assert_allclose(param.data, other.params[path].data, rtol=1e-10)
+
+
+def test_a_gradient_from_before_is_not_learnt(rng):
+    x, t = samples(rng)
+    net, other = classifier(), classifier()
+    for param in net.params.values():
+        param.grad = np.full(param.shape, 100, np.float32)
+    for n in (net, other):
+        quiet(n, CrossEntropy(), batchsize=8).train(x, t)
+    assert equal(arraysOf(net), arraysOf(other))
+
+
+# Inputs and outputs -------------------------------------------------------------------------------------------
+
+
+def test_a_plain_module_is_trained(rng):
+    x = rng.standard_normal((64, 3)).astype(np.float32)
+    wanted = np.array([[1.0], [-2.0], [0.5]], np.float32)
+    linear = Linear(3, 1)
+    quiet(linear, MSE(), SGD(0.2), batchsize=16).train(x, x @ wanted, epochs=60)
+    np.testing.assert_allclose(linear.W.data, wanted, atol=1e-3)
+
+
+def twoEyes():
+    """Two inputs; two outputs."""
+    initial.seed(5)
+    a, b = Input(name="a").node(), Input(name="b").node()
+    both = Concat(axis=1)(a, b)
+    return Graph([a, b], [Linear(5, 1, name="head")(both), Linear(5, 2, name="other")(both)])
+
+
+class Both(Module):
+    """cost = mean (p - s)^2 + mean (q - t)^2, as a cost of two outputs and two targets."""
+
+    def dataShapeFrom(self, p, q, s, t):
+        return ()
+
+    def updateData(self, p, q, s, t):
+        return ((p - s) ** 2).mean() + ((q - t) ** 2).mean()
+
+    def updateGrad(self, grad, p, q, s, t, y):
+        return grad * 2 * (p - s) / p.size, grad * 2 * (q - t) / q.size, None, None
+
+
+def test_several_inputs_and_outputs(rng):
+    a, b = rng.standard_normal((40, 2)), rng.standard_normal((40, 3))
+    s, t = a[:, :1] + b[:, 1:2], np.concatenate([a[:, 1:], b[:, 2:]], 1)
+    net = twoEyes()
+    metrics = [MAE(), MAE(which=1, name="other mae")]
+    trainer = quiet(net, Both(), SGD(0.3), batchsize=10, metrics=metrics)
+    row = trainer.train([a, b], [s, t], epochs=60, validation=([a, b], [s, t]))[-1]
+    assert row["val loss"] < 1e-4 and row["val other mae"] < 0.02 and row["val mae"] < 0.02
+    first, second = Calculator(net, batchsize=7).calculate([a, b])
+    np.testing.assert_allclose(first, s, atol=0.05)
+    assert second.shape == (40, 2)
+
+
+def test_a_cost_of_one_prediction_takes_the_first_output(rng):
+    a, b = rng.standard_normal((20, 2)), rng.standard_normal((20, 3))
+    net = twoEyes()
+    other = arraysOf(net)["other.W"]
+    row = quiet(net, MSE(), SGD(0.3)).train([a, b], a[:, :1], epochs=40)[-1]
+    assert row["loss"] < 0.01
+    assert np.array_equal(other, net.params["other.W"].data)
+
+
+def test_a_wrong_number_of_targets_is_named(rng):
+    x = rng.standard_normal((6, 4))
+    with pytest.raises(GraphError, match="MSE takes x, target; .* got 2 targets"):
+        quiet(classifier(), MSE()).train(x, [x, x])
+    with pytest.raises(GraphError):
+        quiet(classifier(), MSE()).train([x, x], x)
+
+
+# dtypes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_data_gets_the_dtype_of_the_net_and_labels_become_whole(rng, dtype):
+    x, t = samples(rng)
+    given = [(x.astype(np.float64), t.astype(np.float32)), (x.astype(np.float32), t.astype(np.uint8))]
+    found = []
+    for data, target in given:
+        net = classifier(dtype=dtype)
+        quiet(net, CrossEntropy(), batchsize=8).train(data, target)
+        assert all(p.dtype == dtype and p.data.dtype == dtype for p in net.params.values())
+        found.append(arraysOf(net))
+    assert equal(*found)
+
+
+def test_pictures_of_bytes_become_floats(rng):
+    x, t = rng.integers(0, 256, (12, 1, 2, 2), dtype=np.uint8), rng.integers(0, 3, 12)
+    assert math.isfinite(quiet(Sequential(Flatten(), Linear(4, 3)), CrossEntropy(), SGD(1e-3)).train(x, t)[-1]["loss"])
+
+
+def test_token_ids_stay_whole(rng):
+    tokens = rng.integers(0, 7, (12, 5)).astype(np.uint8)
+    net = Sequential(Flatten(name="same"), Embedder(7, 4), Mean(axis=1), Linear(4, 2))
+    row = quiet(net, CrossEntropy(), Adam(0.05), batchsize=6).train(tokens, tokens[:, 0] % 2, epochs=2)[-1]
+    assert math.isfinite(row["loss"])
+
+
+def test_labels_between_whole_numbers_are_refused(rng):
+    x, t = samples(rng, 6)
+    with pytest.raises(DataError, match=r"wanted whole numbers \(labels, token ids\), got float64 with 0.5"):
+        quiet(classifier(), CrossEntropy()).train(x, t * 0 + 0.5)
+
+
+def test_yes_and_no_as_bool_or_integers(rng):
+    x = rng.standard_normal((16, 3)).astype(np.float32)
+    for target in (x[:, :1] > 0, (x[:, :1] > 0).astype(np.int32)):
+        assert math.isfinite(quiet(Linear(3, 1), MSE()).train(x, target)[-1]["loss"])
+
+
+# Iterables ----------------------------------------------------------------------------------------------------
+
+
+def test_batches_from_a_list_a_function_and_a_generator(rng):
+    x, t = samples(rng, 12)
+    batches = [(x[:5], t[:5]), (x[5:], t[5:])]
+    found = []
+    for source in (batches, lambda: iter(batches), lambda epoch: batches):
+        net = classifier()
+        quiet(net, CrossEntropy()).train(source, epochs=2, validation=batches)
+        found.append(arraysOf(net))
+    net = classifier()
+    trainer = quiet(net, CrossEntropy())
+    trainer.train(b for b in batches)
+    trainer.train(b for b in batches)
+    assert all(equal(arraysOf(net), other) for other in found)
+
+
+def test_a_generator_for_several_epochs_is_refused_before_it_is_touched(rng):
+    x, t = samples(rng, 12)
+    used = []
+
+    def once():
+        used.append(1)
+        yield x, t
+
+    trainer = quiet(classifier(), CrossEntropy())
+    with pytest.raises(DataError, match="batches for 2 epochs, got an iterator that can be used once"):
+        trainer.train(once(), epochs=2)
+    with pytest.raises(DataError, match="for 3 epochs"):
+        trainer.train(x, t, epochs=3, validation=once())
+    assert not used and not trainer.history
+    source = once()
+    trainer.train(source)
+    with pytest.raises(DataError, match="gave none, perhaps because it was used before"):
+        trainer.train(source)
+
+
+def test_an_exception_of_the_data_keeps_its_place(rng):
+    x, t = samples(rng, 12)
+    before = set(threading.enumerate())
+
+    def broken():
+        yield x, t
+        raise OSError("disk gone")
+
+    with pytest.raises(OSError, match="disk gone") as error:
+        quiet(classifier(), CrossEntropy()).train(broken)
+    assert any(f.name == "broken" for f in traceback.extract_tb(error.value.__traceback__))
+    assert set(threading.enumerate()) <= before
+
+
+def test_no_thread_outlives_a_failed_step(rng):
+    x, t = samples(rng, 12)
+    before = set(threading.enumerate())
+    caught = []
+    for _ in range(2):
+        try:
+            quiet(classifier(), CrossEntropy(), callbacks=[lambda trainer: 1 / 0]).train([(x, t)] * 50)
+        except ZeroDivisionError as error:
+            caught.append(error)  # with its traceback, which holds the frames
+        assert set(threading.enumerate()) <= before
+    assert len(caught) == 2
+
+
+# What does not fit --------------------------------------------------------------------------------------------
+
+
+def test_shapes_are_checked_before_the_first_step(rng):
+    x, t = samples(rng, 12)
+    net = classifier()
+    before = arraysOf(net)
+    trainer = quiet(net, CrossEntropy(), batchsize=4)
+    with pytest.raises(ShapeError, match=r"\(Linear\): wanted \(..., 4\), got \(4, 3\)"):
+        trainer.train(x[:, :3], t)
+    with pytest.raises(ShapeError, match=r"\(CrossEntropy\): wanted labels of shape"):
+        trainer.train(x, np.eye(3)[t])
+    with pytest.raises(ShapeError):
+        trainer.train(x, t, validation=(x[:, :2], t))
+    assert equal(before, arraysOf(net)) and trainer.step == 0
+
+
+def test_a_last_batch_that_batchnorm_cannot_take_is_found_first(rng):
+    x, t = samples(rng, 9)
+    trainer = quiet(noisy(), CrossEntropy(), batchsize=4)
+    with pytest.raises(ShapeError, match="at least two values of each map"):
+        trainer.train(x, t)
+    assert trainer.step == 0
+    trainer.train(x[:8], t[:8], validation=(x, t))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"batchsize": 0}, "batchsize: wanted"),
+        ({"accumulate": 0}, "accumulate: wanted"),
+        ({"callbacks": [3]}, "callbacks: wanted a Callback or a function"),
+        ({"metrics": [Accuracy]}, "wanted Metrics such as Accuracy"),
+    ],
+)
+def test_options_that_make_no_sense_are_named(options, words):
+    with pytest.raises(DataError, match=words):
+        quiet(classifier(), CrossEntropy(), **options)
+
+
+def test_wrong_data_is_named(rng):
+    x, t = samples(rng, 12)
+    trainer = quiet(classifier(), CrossEntropy())
+    for data, target, words in (
+        (x, t[:5], "12 samples, target 5"),
+        (x[:0], t[:0], "at least one sample"),
+        (x.astype(object), t, "got dtype object"),
+    ):
+        with pytest.raises(DataError, match=words):
+            trainer.train(data, target)
+        with pytest.raises(DataError, match=words):
+            trainer.train(x, t, validation=(data, target))
+    with pytest.raises(DataError, match="epochs: wanted"):
+        trainer.train(x, t, epochs=0)
+    with pytest.raises(DataError, match="got data alone"):
+        trainer.train(x)
+
+
+def test_a_cost_that_is_no_number_is_refused(rng):
+    class Each(Module):
+        def dataShapeFrom(self, x, target):
+            return x
+
+        def updateData(self, x, target):
+            return x - target
+
+    x, _ = samples(rng, 6)
+    with pytest.raises(GraphError, match=r"Each: wanted a cost of one number, got shape \(6, 3\)"):
+        quiet(classifier(), Each()).train(x, x[:, :3])
+    with pytest.raises(GraphError, match="wanted a cost of one number"):
+        quiet(classifier(), Each()).train([(x, x[:, :3])])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_cost_that_is_not_finite_stops_and_says_where(rng, value):
+    x, t = samples(rng, 20)
+    net = classifier()
+    trainer = quiet(net, CrossEntropy(), batchsize=4, shuffle=False)
+    trainer.train(x, t)
+    x[14] = value
+    with pytest.raises(PuregraphError, match="epoch 2, batch 4: the cost is nan"):
+        trainer.train(x, t)
+    assert all(np.isfinite(a).all() for a in arraysOf(net).values())
+    assert len(trainer.history) == 1
+    x[14] = 0
+    assert trainer.train(x, t)[-1]["epoch"] == 2
+
+
+def test_an_error_in_a_step_says_in_which(rng):
+    x, t = samples(rng, 20)
+    t[17] = 9
+    with pytest.raises(DataError, match="got label 9") as error:
+        quiet(classifier(), CrossEntropy(), batchsize=4, shuffle=False).train(x, t)
+    text = str(error.value) + "".join(getattr(error.value, "__notes__", ()))
+    assert "in epoch 1, batch 5" in text and "CrossEntropy" in text
+
+
+# Modes --------------------------------------------------------------------------------------------------------
+
+
+def test_modes_are_as_before_whatever_happens(rng):
+    x, t = samples(rng, 12)
+    net = Sequential(noisy(), Relu())
+    inner = [net, *net.modules().values(), net[0]]
+    for train in (True, False):
+        _ = net.trainMode() if train else net.evalMode()
+        trainer = quiet(net, CrossEntropy(), batchsize=4)
+        trainer.train(x, t, validation=(x, t))
+        Validator(net, CrossEntropy()).validate(x, t)
+        Calculator(net).calculate(x)
+        for bad in (
+            lambda: quiet(net, CrossEntropy(), callbacks=[lambda trainer: 1 / 0]).train(x, t),
+            lambda: Validator(net, CrossEntropy()).validate(x, t + 5),
+            lambda: Calculator(net).calculate(x[:, :2]),
+        ):
+            with pytest.raises((ZeroDivisionError, DataError, ShapeError)):
+                bad()
+        assert all(module.train is train for module in inner)
+
+
+def test_validation_changes_nothing(rng):
+    x, t = samples(rng, 12)
+    net = noisy()
+    before = arraysOf(net)
+    first = Validator(net, CrossEntropy(), [Accuracy()], batchsize=5).validate(x, t)
+    assert first == Validator(net, CrossEntropy(), [Accuracy()], batchsize=5).validate(x, t)
+    assert equal(before, arraysOf(net))
+
+
+# Validator, Calculator ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batchsize", [1, 5, 12, 128])
+def test_the_batchsize_of_a_validation_does_not_matter(device, rng, batchsize):
+    x, t = samples(rng, 12)
+    net = classifier(dtype=np.float64).evalMode()
+    found = Validator(net, CrossEntropy(), [Accuracy()], batchsize).validate(x, t)
+    y = net(devices.toDevice(x.astype(np.float64)))
+    assert found["loss"] == pytest.approx(float(CrossEntropy()(y, devices.toDevice(t))), rel=1e-12)
+    assert found["accuracy"] == np.mean(devices.toHost(y).argmax(1) == t)
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 8, 23])
+def test_outputs_are_stacked_for_any_number_of_samples(device, rng, count):
+    x, _ = samples(rng, count)
+    net = classifier().evalMode()
+    found = Calculator(net, batchsize=4).calculate(x)
+    assert isinstance(found, np.ndarray) and found.shape == (count, 3)
+    np.testing.assert_allclose(found, devices.toHost(net(devices.toDevice(x))), rtol=1e-5, atol=1e-6)
+    batches = Calculator(net).calculate(x[i : i + 3] for i in range(0, count, 3))
+    np.testing.assert_allclose(batches, found, rtol=1e-5, atol=1e-6)
+
+
+def test_outputs_without_a_row_for_each_sample_are_refused(rng):
+    x, _ = samples(rng, 6)
+    with pytest.raises(DataError, match=r"output 'mean': wanted a row for each of 6 samples, got shape \(4,\)"):
+        Calculator(Sequential(Mean(axis=0))).calculate(x)
+    with pytest.raises(DataError, match="at least one sample"):
+        Calculator(classifier()).calculate(x[:0])
+    with pytest.raises(DataError, match="the iterable gave none"):
+        Calculator(classifier()).calculate(iter(()))
+
+
+# Callbacks, interrupts ----------------------------------------------------------------------------------------
+
+
+class Note(Callback):
+    """Writes down what is called."""
+
+    def __init__(self):
+        self.events = []
+
+    def __getattribute__(self, name):
+        if name.startswith("on"):
+            return lambda trainer: self.events.append((name[2:], trainer.epoch, trainer.position))
+        return super().__getattribute__(name)
+
+
+def test_callbacks_are_called_in_order(rng):
+    x, t = samples(rng, 6)
+    note, steps = Note(), []
+    quiet(classifier(), CrossEntropy(), batchsize=4, callbacks=[note, lambda t: steps.append(t.step)]).train(
+        x, t, epochs=2
+    )
+    one = [("EpochBegin", 0, 0), ("BatchEnd", 0, 1), ("BatchEnd", 0, 2), ("EpochEnd", 1, 0)]
+    two = [(event, epoch + 1, position) for event, epoch, position in one]
+    assert note.events == [("TrainBegin", 0, 0), *one, *two, ("TrainEnd", 2, 0)]
+    assert steps == [1, 2, 3, 4]
+
+
+def test_a_callback_can_stop_the_run_after_the_epoch(rng):
+    x, t = samples(rng, 12)
+    trainer = quiet(classifier(), CrossEntropy(), batchsize=4, callbacks=[lambda t: t.epoch == 1 and t.stop()])
+    assert len(trainer.train(x, t, epochs=9)) == 2
+    trainer.callbacks.clear()
+    assert len(trainer.train(x, t, epochs=2)) == 4
+
+
+def interruptAt(step, times=1):
+    def press(trainer):
+        if trainer.step == step:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+
+    return press
+
+
+def test_ctrl_c_finishes_the_step_and_training_goes_on(rng, capsys):
+    x, t = samples(rng, 30)
+    other = noisy()
+    reference = quiet(other, CrossEntropy(), Adam(), batchsize=7).train(x, t, epochs=3)
+    net = noisy()
+    events = []
+    trainer = Trainer(
+        net,
+        CrossEntropy(),
+        Adam(),
+        batchsize=7,
+        progress="lines",
+        callbacks=[interruptAt(8), lambda t: events.append(t.step)],
+    )
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(x, t, epochs=3)
+    assert (trainer.epoch, trainer.position, trainer.step, events[-1]) == (1, 3, 8, 8)
+    assert "stopped in epoch 2, after step 3 of 5" in capsys.readouterr().out
+    trainer.train(x, t, epochs=3)
+    assert equal(arraysOf(net), arraysOf(other))
+    assert trainer.history.column("loss") == reference.column("loss")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_run_that_was_interrupted_wants_its_own_data(rng):
+    x, t = samples(rng, 30)
+    trainer = quiet(classifier(), CrossEntropy(), batchsize=7, callbacks=[interruptAt(3)])
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(x, t)
+    with pytest.raises(DataError, match="epoch 1 was begun with 30 samples, it cannot go on with 20"):
+        trainer.train(x[:20], t[:20])
+    trainer.restart()
+    assert trainer.train(x[:20], t[:20])[-1]["step"] == 6
+
+
+def test_a_second_ctrl_c_does_not_wait(rng, capsys):
+    class Press(Module):
+        def dataShapeFrom(self, x):
+            return x
+
+        def updateData(self, x):
+            if trainer.step == 2:
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
+            return x + 0
+
+        def updateGrad(self, grad, x, y):
+            return grad
+
+    x, t = samples(rng, 30)
+    trainer = Trainer(Sequential(Press(), Linear(4, 3)), CrossEntropy(), SGD(), batchsize=7, progress="lines")
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(x, t)
+    assert trainer.step == 2 and not trainer.running
+    assert "in the middle of the next one: go on from a file" in capsys.readouterr().out
+
+
+def test_ctrl_c_while_waiting_for_data_is_heard_at_once(rng):
+    x, t = samples(rng, 8)
+    stepped, never = threading.Event(), threading.Event()
+
+    def slow():
+        yield x, t
+        stepped.wait(20)
+        os.kill(os.getpid(), signal.SIGINT)
+        never.wait(0.5)
+        yield x, t
+
+    trainer = quiet(classifier(), CrossEntropy(), callbacks=[lambda trainer: stepped.set()])
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(slow)
+    assert trainer.step == 1
+
+
+def test_somebody_elses_handler_is_left_alone(rng):
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+    try:
+        x, t = samples(rng, 8)
+        quiet(classifier(), CrossEntropy(), batchsize=4, callbacks=[interruptAt(1)]).train(x, t)
+        assert heard == [1]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_elsewhere_than_in_the_main_thread_does_nothing(rng):
+    x, t = samples(rng, 8)
+    trainer = quiet(classifier(), CrossEntropy())
+    thread = threading.Thread(target=trainer.train, args=(x, t))
+    thread.start()
+    thread.join()
+    assert trainer.epoch == 1
+    with Interrupt() as interrupt, interrupt.whole():
+        pass
