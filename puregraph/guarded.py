@@ -7,6 +7,7 @@ size that it declares. The library reads through the one open file it is given, 
 from __future__ import annotations
 
 import math
+import struct
 import zlib
 from typing import Any, BinaryIO, NamedTuple
 
@@ -16,7 +17,6 @@ from puregraph.errors import CheckpointError, show
 
 DEFLATE, SHUFFLE = 1, 2  # HDF5's numbers of the only filters that are undone here
 NAMES = 1_000_000
-TEXT = 1 << 26  # bytes of a text
 
 
 def library() -> Any:
@@ -45,7 +45,7 @@ class Guarded:
     """
 
     def __init__(self, file: BinaryIO):
-        self.length = file.seek(0, 2)
+        self.source, self.length = file, file.seek(0, 2)
         file.seek(0)
         try:
             self.file = library().File(file, "r")
@@ -60,9 +60,10 @@ class Guarded:
         group = self.open(path)
         if not isinstance(group, library().Group):
             raise CheckpointError(f"'{path}' is not a group")
-        if len(group) > NAMES:
-            raise CheckpointError(f"'{path}' holds {len(group)} names, more than {NAMES}")
-        names = list(group)
+        count = self.call(path, lambda: len(group))
+        if count > NAMES:
+            raise CheckpointError(f"'{path}' holds {count} names, more than {NAMES}")
+        names = self.call(path, lambda: list(group))
         for name in names:
             self.hard(group, name)
         return names
@@ -72,7 +73,7 @@ class Guarded:
         found = self.file
         for part in [part for part in path.split("/") if part]:
             self.hard(found, part)
-            found = found[part]
+            found = self.call(path, lambda group=found, name=part: group[name])
         return found
 
     def hard(self, group: Any, name: str) -> None:
@@ -80,7 +81,7 @@ class Guarded:
         place = f"'{group.name.rstrip('/')}/{name}'"
         if not isinstance(group, library().Group) or name in ("", ".", "..") or "/" in name:
             raise CheckpointError(f"{place} cannot be looked up")
-        link = group.get(name, getlink=True)
+        link = self.call(name, lambda: group.get(name, getlink=True))
         if isinstance(link, library().ExternalLink):
             raise CheckpointError(f"{place} is an external link, which would read another file")
         if isinstance(link, library().SoftLink):
@@ -93,6 +94,9 @@ class Guarded:
         dataset = self.open(path)
         if not isinstance(dataset, library().Dataset):
             raise CheckpointError(f"'{path}' is not a dataset")
+        return self.call(path, lambda: self.describe(path, dataset))
+
+    def describe(self, path: str, dataset: Any) -> Declared:
         plist = dataset.id.get_create_plist()
         if plist.get_external_count():
             raise CheckpointError(f"'{path}' keeps its data in another file (external storage)")
@@ -118,12 +122,33 @@ class Guarded:
         return self.call(path, lambda: np.asarray(found.dataset[()], found.dtype))
 
     def text(self, path: str) -> bytes:
-        """A dataset that holds one text."""
+        """A dataset that holds one text of any length, which HDF5 keeps in a heap apart.
+
+        The heap is read here, because the library can loop for ever over a damaged one.
+        """
         found = self.declared(path)
-        if found.shape != () or library().check_string_dtype(found.dtype) is None or found.dtype.itemsize > TEXT:
+        kind = library().check_string_dtype(found.dtype)
+        if found.shape != () or kind is None or kind.length is not None or found.dataset.chunks is not None:
             raise CheckpointError(f"'{path}' is not a text")
-        value = self.call(path, lambda: found.dataset[()])
-        return value if isinstance(value, bytes) else str(value).encode()
+        entry = self.bytesAt(found.dataset.id.get_offset(), 16)
+        length, address, wanted = struct.unpack("<IQI", entry)
+        signature, size = struct.unpack("<4s4xQ", self.bytesAt(address, 16))
+        at, end = address + 16, min(address + size, self.length)
+        while signature == b"GCOL" and at + 16 <= end:
+            index, size = struct.unpack("<H6xQ", self.bytesAt(at, 16))
+            if index == wanted and length <= size <= end - at - 16:
+                return self.bytesAt(at + 16, length)
+            if index in (0, wanted):  # 0 is the free space at the end
+                break
+            at += 16 + -(-size // 8) * 8
+        raise CheckpointError(f"'{path}' is damaged: the heap of texts does not hold it")
+
+    def bytesAt(self, offset: int | None, size: int) -> bytes:
+        self.source.seek(min(offset or 0, self.length))
+        data = self.source.read(size)
+        if len(data) != size:
+            raise CheckpointError(f"it is damaged: {size} bytes at {offset} are not in the file")
+        return data
 
     def inflate(self, path: str, found: Declared) -> np.ndarray:
         """The values of a compressed dataset, chunk by chunk, each no larger than it says."""
@@ -152,6 +177,8 @@ class Guarded:
     def call(self, path: str, function: Any) -> Any:
         try:
             return function()
+        except CheckpointError:
+            raise
         except Exception as error:  # the library raises what it likes
             raise CheckpointError(f"'{path}' cannot be read: {error!s:.200}") from error
 

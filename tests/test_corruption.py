@@ -1,0 +1,48 @@
+"""Thousands of damaged checkpoints: none is loaded as if it were whole, none crashes the process, none hangs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MANY = 10_000
+PIECES = 4
+LIMIT = 200  # seconds for a piece: a hang is a failure
+FOLDER = Path(__file__).parent
+
+
+def outcome(kind, start, stop):
+    """Refused, unchanged, loaded though changed, and anything else, over some of the mutations."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FOLDER), str(FOLDER.parent)])}
+    command = [sys.executable, str(FOLDER / "damage.py"), kind, str(start), str(stop)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=environment)
+    assert done.returncode == 0, f"the process died with {done.returncode}: {done.stderr[-3000:]}"
+    *details, counts = done.stdout.splitlines()
+    refused, unchanged, loaded, other = (int(n) for n in counts.split())
+    assert other == 0, details
+    return refused, unchanged, loaded
+
+
+def damage(kind):
+    """The sums over all mutations of a kind."""
+    edges = [MANY * i // PIECES for i in range(PIECES + 1)]
+    return [sum(n) for n in zip(*(outcome(kind, a, b) for a, b in zip(edges, edges[1:], strict=False)), strict=True)]
+
+
+def test_of_ten_thousand_damaged_files_none_is_loaded():
+    refused, unchanged, loaded = damage("plain")
+    assert loaded == 0
+    assert refused + unchanged == MANY and refused > 0.9 * MANY
+
+
+def test_of_ten_thousand_forged_manifests_none_does_harm():
+    refused, unchanged, loaded = damage("signed")
+    assert refused + unchanged + loaded == MANY and refused > 0.5 * MANY
+
+
+@pytest.mark.slow
+def test_of_ten_thousand_damaged_files_of_puzzlelib_none_does_harm():
+    refused, unchanged, loaded = damage("foreign")
+    assert refused + unchanged + loaded == MANY and refused > 0.1 * MANY
