@@ -1,4 +1,4 @@
-"""Stop at any step, resume, finish: equal to the run that was never stopped, bit for bit."""
+"""Stopped at any step, resume, finish: equal to the run that was never stopped, bit for bit."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ EPOCHS = 4
 STEPS = 20  # 47 samples in batches of 5, two a step: five steps an epoch, the last of one batch and two samples
 
 
-class Stop(Exception):
+class Stopped(Exception):  # noqa: N818
     """Ends a run the hard way."""
 
 
@@ -82,7 +82,7 @@ def stopAt(step, path):
     def stop(trainer):
         if trainer.step == step:
             trainer.save(path)
-            raise Stop
+            raise Stopped
 
     return stop
 
@@ -93,7 +93,7 @@ def test_stopped_at_each_step_and_resumed_it_is_the_same_run(device, tmp_path, s
     assert wanted[2] == STEPS and len(wanted[1]) == EPOCHS
     for step in range(1, STEPS + 1):
         path = tmp_path / f"{step}.h5"
-        with pytest.raises(Stop):
+        with pytest.raises(Stopped):
             run(fresh(callbacks=[stopAt(step, path)]), source)
         resumed = fresh(seed=1000 + step).resume(path)
         assert resumed.step == step
@@ -104,9 +104,9 @@ def test_stopped_at_each_step_and_resumed_it_is_the_same_run(device, tmp_path, s
 def test_stopped_twice_it_is_still_the_same_run(tmp_path, optimizer):
     wanted = everything(run(fresh(optimizer=optimizer)))
     path = tmp_path / "run.h5"
-    with pytest.raises(Stop):
+    with pytest.raises(Stopped):
         run(fresh(optimizer=optimizer, callbacks=[stopAt(7, path)]))
-    with pytest.raises(Stop):
+    with pytest.raises(Stopped):
         run(fresh(2, optimizer, callbacks=[stopAt(13, path)]).resume(path))
     assert everything(run(fresh(3, optimizer).resume(path))) == wanted
 
@@ -184,7 +184,7 @@ def test_early_stopping_goes_on_where_it_was(tmp_path):
 @pytest.fixture
 def stopped(tmp_path):
     """A file of a run that was stopped within an epoch."""
-    with pytest.raises(Stop):
+    with pytest.raises(Stopped):
         run(fresh(callbacks=[stopAt(7, tmp_path / "run.h5")]))
     return tmp_path / "run.h5"
 

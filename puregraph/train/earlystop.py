@@ -20,9 +20,8 @@ class EarlyStop(Monitor):
     def onEpochEnd(self, trainer: Any) -> None:
         self.waited = 0 if self.isBetter(trainer) else self.waited + 1
         if self.waited >= self.patience:
-            trainer.stop(
-                f"{self.monitor} has not been better than {self.best:.4g} for {self.waited} epoch{'s' * (self.waited > 1)}"
-            )
+            times = f"{self.waited} epoch{'s' * (self.waited > 1)}"
+            trainer.stop(f"{self.monitor} has not been better than {self.best:.4g} for {times}")
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "waited": self.waited}

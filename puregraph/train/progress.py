@@ -58,7 +58,7 @@ class Bar(Progress):
         self.show(trainer)
 
     def onBatchEnd(self, trainer: Any) -> None:
-        if time.perf_counter() - self.shown >= REFRESH:
+        if time.perf_counter() - self.shown >= REFRESH or trainer.position == trainer.count:
             self.show(trainer)
 
     def onEpochEnd(self, trainer: Any) -> None:

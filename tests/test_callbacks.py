@@ -1,0 +1,228 @@
+"""Callbacks: checkpoints kept and dropped, early stops, the CSV log, and the history they look at."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from puregraph import SGD, CrossEntropy, Linear, initial
+from puregraph import device as devices
+from puregraph.checkpoint import load
+from puregraph.errors import DataError
+from puregraph.train import Accuracy, Callback, Checkpoint, CsvLog, EarlyStop, History, Metric, Monitor, Trainer
+
+
+def data(count=20):
+    x = np.random.default_rng(1).standard_normal((count, 3)).astype(np.float32)
+    return x, x.argmax(1)
+
+
+def trainerWith(*callbacks, rate=0.5, metrics=(), **options):
+    initial.seed(2)
+    given = {"batchsize": 8, "progress": "none", **options}
+    return Trainer(Linear(3, 3), CrossEntropy(), SGD(rate), callbacks=callbacks, metrics=list(metrics), **given)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+class Script(Metric):
+    """A figure that goes as it is told, one value an epoch."""
+
+    at = 0
+
+    def __init__(self, values, better="max"):
+        super().__init__(name="script")
+        self.values, self.better = list(values), better
+
+    def share(self, prediction, target):
+        return 0, 1
+
+    def value(self):
+        return float(self.values[self.at])
+
+
+class Clock(Callback):
+    """Moves a Script on to the value of the epoch."""
+
+    def __init__(self, script):
+        self.script = script
+
+    def onEpochBegin(self, trainer):
+        self.script.at = trainer.epoch
+
+
+# Checkpoint ---------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_holds_the_end_of_the_last_epoch(tmp_path):
+    trainer = trainerWith(Checkpoint(tmp_path / "run.h5"))
+    trainer.train(*data(), epochs=3)
+    graph, optimizer, extra = load(tmp_path / "run.h5")
+    for path, param in trainer.net.params.items():
+        assert np.array_equal(devices.toHost(param.data), devices.toHost(graph.params[path].data))
+    assert optimizer.step == 9 and extra["trainer"]["place"]["epoch"] == 3
+    assert names(tmp_path) == ["run.h5"]
+
+
+def test_a_checkpoint_is_made_every_so_many_steps(tmp_path):
+    trainerWith(Checkpoint(tmp_path / "run.h5", every=4, keep=100)).train(*data(), epochs=4)
+    assert names(tmp_path) == ["run-12.h5", "run-4.h5", "run-8.h5"]
+    assert trainerWith().resume(tmp_path / "run-8.h5").step == 8
+
+
+def test_the_newest_checkpoints_are_kept(tmp_path):
+    (tmp_path / "run-99.h5").write_bytes(b"of another run")
+    trainer = trainerWith(Checkpoint(tmp_path / "run.h5", keep=2))
+    trainer.train(*data(), epochs=5)
+    assert names(tmp_path) == ["run-12.h5", "run-15.h5", "run-99.h5"]
+
+
+def test_a_resumed_run_drops_the_files_of_before(tmp_path):
+    trainerWith(Checkpoint(tmp_path / "run.h5", keep=2)).train(*data(), epochs=2)
+    assert names(tmp_path) == ["run-3.h5", "run-6.h5"]
+    trainer = trainerWith(Checkpoint(tmp_path / "run.h5", keep=2)).resume(tmp_path / "run-6.h5")
+    trainer.train(*data(), epochs=4)
+    assert names(tmp_path) == ["run-12.h5", "run-9.h5"]
+
+
+@pytest.mark.parametrize(("better", "epoch"), [("max", 2), ("min", 4)])
+def test_only_the_best_is_saved(tmp_path, better, epoch):
+    script = Script([0.5, 0.9, 0.9, 0.2, float("nan")], better)
+    checkpoint = Checkpoint(tmp_path / "best.h5", best="script")
+    trainerWith(checkpoint, Clock(script), metrics=[script]).train(*data(), epochs=5)
+    assert load(tmp_path / "best.h5").extra["trainer"]["place"]["epoch"] == epoch
+    assert checkpoint.best == {"max": 0.9, "min": 0.2}[better]
+
+
+def test_ctrl_c_does_not_replace_the_best(tmp_path):
+    def press(trainer):
+        if trainer.step == 4:
+            raise KeyboardInterrupt
+
+    trainer = trainerWith(press, Checkpoint(tmp_path / "best.h5", best="loss"))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(*data(), epochs=5)
+    assert load(tmp_path / "best.h5").extra["trainer"]["place"]["step"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"every": "step"}, 'every: wanted "epoch", or a number of steps, got .step.'),
+        ({"every": 0}, "got 0"),
+        ({"every": 5, "best": "loss"}, 'every: wanted "epoch", got 5'),
+        ({"keep": 0}, "keep: wanted at least 1 file"),
+        ({"best": "loss", "mode": "up"}, "mode: wanted one of auto, min, max"),
+    ],
+)
+def test_a_checkpoint_that_makes_no_sense_is_refused(options, words):
+    with pytest.raises(DataError, match=words):
+        Checkpoint("run.h5", **options)
+
+
+# EarlyStop ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "better", "options", "epochs"),
+    [
+        ([1, 2, 3, 3, 3, 3, 3], "max", {"patience": 2}, 5),
+        ([1, 2, 3, 3, 4, 4, 4], "max", {"patience": 2}, 7),
+        ([5, 4, 4, 4], "min", {"patience": 1}, 3),
+        ([5, 4, 4, 4], "max", {"patience": 1}, 2),
+        ([5, 4, 3.9, 3.8, 3.7], "min", {"patience": 2, "least": 0.5}, 4),
+        ([1, 2, 3, 4], "max", {"patience": 2, "mode": "min"}, 3),
+        ([float("nan"), float("nan"), 1], "max", {"patience": 2}, 2),
+        ([1, 2, 3, 4, 5, 6, 7, 8], "max", {"patience": 1}, 8),
+    ],
+)
+def test_training_stops_when_it_no_longer_helps(values, better, options, epochs):
+    script = Script(values, better)
+    trainer = trainerWith(Clock(script), EarlyStop("script", **options), metrics=[script])
+    assert len(trainer.train(*data(), epochs=8)) == epochs
+
+
+def test_a_stopped_run_says_why(capsys):
+    trainer = trainerWith(EarlyStop("loss", patience=1, least=100), progress="lines")
+    trainer.train(*data(), epochs=8)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and lines[1].startswith("epoch 2/8")
+    assert lines[2].startswith("stopped after epoch 2: loss has not been better than")
+    assert lines[2].endswith("for 1 epoch")
+
+
+def test_a_figure_that_is_not_there_is_named():
+    with pytest.raises(DataError, match="EarlyStop: wanted one of epoch, step, loss, .* got monitor 'val loss'"):
+        trainerWith(EarlyStop()).train(*data())
+
+
+def test_which_way_is_better_follows_from_the_metric():
+    trainer = trainerWith(metrics=[Accuracy()])
+    found = [Monitor(name).direction(trainer) for name in ("loss", "val loss", "accuracy", "val accuracy")]
+    assert found == ["min", "min", "max", "max"]
+
+
+# CsvLog -------------------------------------------------------------------------------------------------------
+
+
+def rowsOf(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_log_holds_each_row_as_soon_as_it_is_there(tmp_path):
+    path, seen = tmp_path / "log.csv", []
+
+    class Look(Callback):
+        order = 3
+
+        def onEpochEnd(self, trainer):
+            seen.append(len(rowsOf(path)))
+
+    x, t = data()
+    trainer = trainerWith(CsvLog(path), Look(), metrics=[Accuracy()])
+    trainer.train(x, t, epochs=3, validation=(x, t))
+    assert seen == [1, 2, 3]
+    rows = rowsOf(path)
+    assert list(rows[0]) == trainer.history.names()
+    for row, wanted in zip(rows, trainer.history, strict=True):
+        assert {name: float(value) for name, value in row.items()} == wanted
+
+
+def test_a_resumed_log_has_no_row_twice(tmp_path):
+    path, x, t = tmp_path / "log.csv", *data()
+    whole = trainerWith(CsvLog(tmp_path / "whole.csv"))
+    whole.train(x, t, epochs=5)
+    first = trainerWith(CsvLog(path), lambda trainer: trainer.step == 7 and trainer.save(tmp_path / "run.h5"))
+    first.train(x, t, epochs=4)
+    assert len(rowsOf(path)) == 4
+    trainerWith(CsvLog(path)).resume(tmp_path / "run.h5").train(x, t, epochs=5)
+    found, wanted = ([{**row, "seconds": ""} for row in rowsOf(p)] for p in (path, tmp_path / "whole.csv"))
+    assert found == wanted and [row["epoch"] for row in found] == list("12345")
+
+
+def test_a_new_column_finds_its_place(tmp_path):
+    path, x, t = tmp_path / "log.csv", *data()
+    trainer = trainerWith(CsvLog(path))
+    trainer.train(x, t)
+    trainer.train(x, t, validation=(x, t))
+    first, second = rowsOf(path)
+    assert first["val loss"] == "" and float(second["val loss"]) == trainer.history[-1]["val loss"]
+    assert names(tmp_path) == ["log.csv"]
+
+
+# History ------------------------------------------------------------------------------------------------------
+
+
+def test_the_history_is_a_table():
+    history = History([{"epoch": 1, "loss": 2.5, "rate": 1e-3, "seconds": 71.2}])
+    history.append({"epoch": 10, "loss": 0.00004, "accuracy": 1.0, "rate": 0.5, "seconds": 2.0})
+    assert history.column("accuracy") == [None, 1.0]
+    assert history.table().splitlines() == [
+        "epoch       loss   rate        time  accuracy",
+        "    1     2.5000  0.001  1 min 11 s          ",
+        "   10  4.000e-05    0.5       2.0 s    1.0000",
+    ]
+    assert History().table() == ""
