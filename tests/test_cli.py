@@ -1,0 +1,374 @@
+"""The command line: what it prints, its exit codes, its sentences about wrong arguments, and models of any size."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from puregraph import cli
+from puregraph.checkpoint import save
+from puregraph.models import lenet
+from puregraph.modules import Dropout, Linear
+from puregraph.optimizers import MomentumSGD
+from puregraph.sequential import Sequential
+from puregraph.summary import summary
+
+MODELS = """
+from puregraph.graph import Graph
+from puregraph.input import Input
+from puregraph.modules import Add, Flatten, Linear, Relu, SoftMax
+from puregraph.sequential import Sequential
+from neighbour import WIDTH
+
+def net():
+    image, words = Input(name="image").node(), Input(name="words").node()
+    flat = Flatten(name="flat")(Relu(name="relu")(image))
+    head, embed = Linear(100, 10, name="head")(flat), Linear(30, WIDTH, name="embed")(words)
+    return Graph([image, words], [Add(name="sum")(head, embed), SoftMax(name="soft")(head)])
+
+def deep(depth):
+    return Sequential(*[Linear(3, 3) for _ in range(depth)])
+
+def boom():
+    raise ValueError("no weights here")
+
+def number():
+    return 5
+
+def none():
+    return Sequential()
+"""
+TWO = """
+from puregraph.modules import Linear
+from puregraph.sequential import Sequential
+first, second = Sequential(Linear(3, 4)), Sequential(Linear(3, 5))
+def third(): return first
+"""
+HUGE = """
+from puregraph.modules import Embedder, Linear, Relu
+from puregraph.sequential import Sequential
+
+def block(width, inner):
+    mix = [Linear(width, width, name=name) for name in "qkvo"]
+    return Sequential(*mix, Linear(width, inner, name="up"), Relu(), Linear(inner, width, name="down"))
+
+def net():
+    blocks = [block(8192, 4 * 8192 + 4096) for _ in range(80)]
+    return Sequential(Embedder(32000, 8192, name="words"), *blocks, Linear(8192, 32000, name="head"), name="huge")
+"""
+MEASURED = """
+import re, sys
+from puregraph import cli
+graphs, find = [], cli.findGraph
+cli.findGraph = lambda target: graphs.append(find(target)) or graphs[0]
+code = cli.main(["shapes", "huge.py:net", "N,4096", "--json"])
+made = any(p.made for p in (*graphs[0].params.values(), *graphs[0].states.values()))
+memory = re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]  # ru_maxrss has the parent's in it
+print(code, made, memory, file=sys.stderr)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder to work in; the module path is as before afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name, text in {"neighbour": "WIDTH = 10", "models": MODELS, "two": TWO, "huge": HUGE}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "fails.py").write_text("import puregraph\nx = 1 / 0\n")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
+    (tmp_path / "nothing.py").write_text("x = 1\n")
+    yield tmp_path
+    sys.modules.pop("neighbour", None)
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command: its exit code, what it printed, and what it complained of."""
+
+    def call(*arguments):
+        try:
+            code = cli.main(list(arguments))
+        except SystemExit as error:  # argparse leaves so
+            code = error.code
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def python(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=False, **options
+    )
+
+
+# shapes ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", ["N,1,28,28", "(N, 1, 28, 28)", "[N,1,28,28]", "N,1,28,28,"])
+def test_shapes_prints_the_table(run, shape):
+    assert run("shapes", "puregraph.models:lenet", shape) == (0, summary(lenet(), ("N", 1, 28, 28)) + "\n", "")
+
+
+def test_a_file_with_one_graph_needs_no_name(run):
+    (code, out, _) = run("shapes", "huge.py:net", "N,16")
+    assert code == 0
+    assert "(N, 16) -> (N, 16, 32000)" in out
+    with open("one.py", "w") as file:
+        file.write("from puregraph.models.lenet import lenet\ndef helper(a): return a\nmine = lenet()\n")
+    assert run("shapes", "one.py", "N,1,28,28")[0] == 0
+
+
+def test_a_shape_for_each_input_and_all_faults(run):
+    code, out, err = run("shapes", "models.py:net", "N,3,5,5", "N,20")
+    assert (code, err) == (1, "")
+    assert "2 nodes do not fit their inputs:" in out
+    assert "  head (Linear)\n    wanted  (..., 100)\n    got     (N, 75) from 'flat'\n" in out
+    assert "  embed (Linear)\n    wanted  (..., 30)\n    got     (N, 20) from 'words'\n" in out
+    code, out, _ = run("shapes", "models.py:net", "N,4,5,5", "N,30")
+    assert (code, "(N, 4, 5, 5), (N, 30) -> 2 x (N, 10)" in out) == (0, True)
+
+
+def test_shapes_as_json(run):
+    code, out, _ = run("shapes", "--json", "puregraph.models:lenet", "N,1,28,28")
+    found = json.loads(out)
+    assert (code, found["params"], found["paramBytes"], found["faults"]) == (0, 61706, 246824, [])
+    assert (found["inputs"], found["outputs"]) == ([["N", 1, 28, 28]], [["N", 10]])
+    assert found["nodes"][0] == {
+        "name": "conv1",
+        "module": "Conv2D(1, 6, 5, pad=2, initscheme='he', name='conv1')",
+        "from": ["image"],
+        "data": [["N", 6, 28, 28]],
+        "grad": [["N", 1, 28, 28]],
+        "params": 156,
+        "bytes": "18816*N",
+        "flops": "239904*N",
+        "fault": None,
+    }
+    assert found["step"] == {"at": {"N": 1}, "keptBytes": 42592, "peakBytes": 552608, "eagerBytes": 619864}
+
+
+def test_faults_as_json(run):
+    code, out, _ = run("shapes", "--json", "models.py:net", "N,3,5,5", "N,20")
+    found = json.loads(out)
+    assert (code, found["outputs"], found["step"]) == (1, None, None)
+    assert [node["name"] for node in found["nodes"] if node["fault"]] == ["head", "embed"]
+    assert found["faults"][0] == "at 'head' (Linear): wanted (..., 100), got (N, 75) from 'flat'"
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        ("none.py 3", "there is no file 'none.py'"),
+        ("no.such:net 3", "there is no module 'no.such'; name a FILE.py, or a package.module that can be imported"),
+        ("models.py:nett 3", "models.py has no 'nett'; it has net"),
+        ("models.py:deep 3", "models.py:deep needs arguments (depth): name a function that needs none"),
+        ("models.py:number 3", "models.py:number: wanted a Graph, or a function that returns one, got int"),
+        ("models.py:WIDTH 3", "models.py:WIDTH: wanted a Graph, or a function that returns one, got int"),
+        ("models.py:Linear 3", "models.py:Linear: wanted a Graph, or a function that returns one, got type"),
+        ("models.py:none 3", "models.py:none is an empty Sequential"),
+        ("models.py:boom 3", "models.py:boom raises ValueError at line 18 of"),
+        ("models.py:boom 3", "models.py: no weights here"),
+        ("models.py 3", "say which graph of models.py is meant, as in models.py:net; it has net, boom, number, none"),
+        ("two.py 3", "say which graph of two.py is meant, as in two.py:first; it has first, second"),
+        ("nothing.py 3", "as in nothing.py:NAME; it has neither a Graph nor a function without arguments"),
+        ("fails.py 3", "fails.py raises ZeroDivisionError at line 2 of"),
+        ("broken.py 3", "broken.py raises SyntaxError"),
+        ("leaves.py 3", "leaves.py raises SystemExit at line 1 of"),
+        ("two.py:first 3,x!", "cannot read the shape '3,x!': write 32,1,28,28, or N,1,28,28 for any batch"),
+        ("two.py:first 3,,4", "cannot read the shape '3,,4'"),
+        ("two.py:first 3,-4", "cannot read the shape '3,-4'"),
+        ("two.py:first N,3 N,3", "wanted 1 inputs (linear), got 2; give one shape for each input"),
+        ("models.py:net N,3", "wanted 2 inputs (image, words), got 1; give one shape for each input"),
+        ("two.py:first", "the following arguments are required: SHAPE"),
+    ],
+)
+def test_a_command_that_cannot_be_carried_out_is_one_sentence(run, arguments, sentence):
+    for command in ("shapes", "check"):
+        code, out, err = run(command, *arguments.split(" "))
+        assert (code, out) == (2, "")
+        assert sentence in err
+        assert "Traceback" not in err
+        if "usage:" not in err:
+            assert err.startswith(f"puregraph {command}: ")
+            assert err.count("\n") == 1
+
+
+def test_no_command_or_an_unknown_one_shows_the_usage(run):
+    for arguments in ((), ("shape",)):
+        code, _, err = run(*arguments)
+        assert (code, err.startswith("usage: puregraph")) == (2, True)
+    code, out, _ = run("--version")
+    assert (code, out.startswith("puregraph ")) == (0, True)
+
+
+def test_the_terminal_gives_width_and_colours_and_a_pipe_neither(run, monkeypatch):
+    class Terminal:
+        encoding, text = "utf-8", ""
+
+        def isatty(self):
+            return True
+
+        def write(self, text):
+            self.text += text
+
+        def flush(self):
+            pass
+
+    def shown(**environment):
+        terminal = Terminal()
+        with monkeypatch.context() as patch:
+            patch.delenv("NO_COLOR", raising=False)
+            patch.setenv("TERM", "xterm")
+            for name, value in {"COLUMNS": "80", **environment}.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "stdout", terminal)
+            assert cli.main(["shapes", "models.py:net", "N,3,5,5", "N,20"]) == 1
+        return terminal.text
+
+    assert "\x1b[1;31mhead " in shown()
+    assert "\x1b" not in shown(NO_COLOR="1")
+    assert "\x1b" not in shown(TERM="dumb")
+    assert max(map(len, shown(NO_COLOR="1", COLUMNS="60").splitlines())) <= 60
+    assert "\x1b" not in run("shapes", "models.py:net", "N,3,5,5", "N,20")[1]
+
+
+# Any size -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the most memory that a process had is read from /proc")
+def test_seventy_billion_parameters_are_checked_in_little_memory_and_none_is_made():
+    done = python("-c", MEASURED)
+    code, made, memory = done.stderr.split()
+    found = json.loads(done.stdout)
+    assert (code, made) == ("0", "False")
+    assert 68e9 < found["params"] < 72e9
+    assert found["paramBytes"] == 4 * found["params"]
+    assert int(memory) < 300 * 1024, "kilobytes"
+
+
+def test_the_module_and_the_script_are_one_program():
+    done = python("-m", "puregraph", "shapes", "puregraph.models:resnet152", "N,3,224,224")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "60,192,808 parameters" in done.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    command = f"{sys.executable} -m puregraph shapes puregraph.models:resnet152 N,3,224,224 | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.startswith("node ")
+    assert done.stderr == ""
+
+
+def test_a_terminal_without_unicode_is_no_error():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = python("-m", "puregraph", "shapes", "two.py:first", "N,3", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "16 parameters, 64 B of float32" in done.stdout
+
+
+# check ----------------------------------------------------------------------------------------------------------------
+
+
+def test_check_says_what_is_in_order(run):
+    code, out, _ = run("check", "models.py:net", "N,4,5,5", "N,30")
+    assert code == 0
+    assert out.splitlines()[0] == "relu (Relu): ok"
+    assert out.splitlines()[-1] == "6 nodes at (2, 4, 5, 5), (2, 30): all in order"
+
+
+WRONG = """
+from puregraph.module import Module
+from puregraph.modules import Linear
+from puregraph.sequential import Sequential
+class Double(Module):
+    def dataShapeFrom(self, x): return x
+    def updateData(self, x): return 2 * x
+    def updateGrad(self, grad, x, y): return 3 * grad
+def net():
+    return Sequential(Linear(3, 4, name="fc"), Double(name="one"), Double(name="two"))
+"""
+
+
+def test_check_finds_a_wrong_gradient(run, folder):
+    (folder / "wrong.py").write_text(WRONG)
+    code, out, _ = run("check", "wrong.py:net", "N,3")
+    assert code == 1
+    assert out.startswith("fc (Linear): ok\none (Double): Double of (2, 4): ")
+    assert "gradient" in out
+    assert out.endswith("3 nodes at (2, 3): 2 not in order\n")
+    code, out, _ = run("check", "--json", "wrong.py:net", "N,3")
+    found = json.loads(out)
+    assert (code, [node["ok"] for node in found["nodes"]]) == (1, [True, False, False])
+
+
+def test_check_names_shapes_that_do_not_fit(run):
+    code, out, _ = run("check", "models.py:net", "2,3,5,5", "2,30")
+    assert code == 1
+    assert "head (Linear): wanted (..., 100), got (2, 75) from 'flat'\n" in out
+    assert "sum (Add): not checked, because of a fault above it\n" in out
+
+
+# inspect --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkpoint(folder, rng):
+    graph = Sequential(Linear(3, 4, name="fc"), Dropout(name="drop"), Linear(4, 2, useBias=False, name="out"))
+    optimizer = MomentumSGD().setupOn(graph)
+    y = graph(rng.standard_normal((5, 3)).astype("float32"))
+    graph.backward(np.ones_like(y))
+    optimizer.update()
+    save("run.h5", graph, optimizer, {"epoch": 3, "seen": np.arange(4)})
+    graph.save("net.h5")
+    return folder
+
+
+def test_inspect_lists_a_checkpoint(run, checkpoint):
+    code, out, _ = run("inspect", "run.h5")
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    assert ["params/fc.W", "(3,", "4)", "float32", "48", "B"] in lines
+    assert ["states/drop.count", "()", "int64", "8", "B"] in lines
+    assert any(line and line[0] == "optimizer/velocity/fc.W" for line in lines)
+    assert ["optimizer", "optimizers.MomentumSGD", "after", "1", "steps"] in lines
+    assert ["extra", "{'epoch':", "3,", "'seen':", "'array", "0'}"] in lines
+    code, out, _ = run("inspect", "net.h5")
+    assert "optimizer  none\nextra      None\n" in out
+
+
+def test_inspect_as_json(run, checkpoint):
+    code, out, _ = run("inspect", "--json", "run.h5")
+    found = json.loads(out)
+    assert (code, found["optimizer"]["step"]) == (0, 1)
+    first = found["arrays"][0]
+    assert (first["name"], first["shape"], first["dtype"], first["bytes"]) == ("params/fc.W", [3, 4], "float32", 48)
+
+
+def test_inspect_of_what_is_no_checkpoint(run, checkpoint):
+    code, _, err = run("inspect", "none.h5")
+    assert (code, err) == (2, "puregraph inspect: there is no file 'none.h5'\n")
+    (checkpoint / "cut.h5").write_bytes((checkpoint / "run.h5").read_bytes()[:2000])
+    code, _, err = run("inspect", "cut.h5")
+    assert (code, "cannot load 'cut.h5': it is cut off" in err) == (1, True)
+    code, _, err = run("inspect", "models.py")
+    assert (code, "it is no checkpoint of puregraph" in err) == (1, True)
+
+
+# doctor ---------------------------------------------------------------------------------------------------------------
+
+
+def test_doctor_says_device_reason_versions_and_threads(run):
+    code, out, _ = run("doctor")
+    facts = dict(line.split(None, 1) for line in out.splitlines())
+    assert code == 0
+    assert facts["device"] in ("cpu", "cuda")
+    assert facts["why"].startswith(f"{facts['device']}, because ")
+    assert facts["numpy"] == np.__version__
+    assert int(facts["threads"]) >= 1
+    code, out, _ = run("doctor", "--json")
+    assert json.loads(out)["why"] == facts["why"]
