@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from puregraph.errors import DataError
+from puregraph.data import Batch
+from puregraph.errors import DataError, PuregraphError
 from puregraph.train import MAE, Accuracy, Confusion, Metric, Tally, TopK
 
 LOGITS = np.array([[0.1, 0.7, 0.2], [0.9, 0.0, 0.1], [0.3, 0.3, 0.4], [0.2, 0.5, 0.3]])
@@ -142,3 +143,63 @@ def test_two_metrics_of_one_name_are_refused():
     Tally([Accuracy(), Accuracy(axis=2, name="other")])
     with pytest.raises(DataError, match="wanted Metrics"):
         Tally(["accuracy"])
+
+
+# Tally --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def onDevice(monkeypatch):
+    """Arrays pass for a GPU's; the list of what was read from it."""
+    read = []
+    monkeypatch.setattr("puregraph.train.tally.device.isDeviceArray", lambda x: True)
+    monkeypatch.setattr("puregraph.train.tally.device.toHost", lambda x: read.append(x) or np.asarray(x))
+    return read
+
+
+def test_a_device_is_read_every_few_batches(onDevice):
+    tally = Tally([Accuracy()])
+    for number in range(40):
+        tally.add(np.float32(number), [LOGITS], Batch([], [LABELS], 4))
+        assert len(onDevice) == 3 * (16 * ((number + 1) // 16))
+    assert tally.row() == {"loss": 19.5, "accuracy": 0.5}
+    assert len(onDevice) == 120
+
+
+def test_large_results_do_not_wait(onDevice):
+    tally = Tally([MAE()])
+    large = np.zeros((1 << 23, 1), np.float32)
+    for _ in range(2):
+        tally.add(np.float32(0), [large], Batch([], [large], 1))
+    assert not tally.waiting
+
+
+def test_what_no_metric_looks_at_does_not_wait(onDevice):
+    tally = Tally([MAE(which=1)])
+    tally.add(np.float32(1), [LOGITS, LOGITS], Batch([], [LABELS, LOGITS], 4), "epoch 1, batch 1")
+    assert tally.waiting[0][1][0] is None
+    assert tally.row()["mae"] == 0.0
+
+
+@pytest.mark.parametrize("wrong", [0, 7, 15])
+def test_a_cost_that_is_read_late_is_still_named(onDevice, wrong):
+    tally = Tally()
+    with pytest.raises(PuregraphError, match=f"^epoch 1, batch {wrong}: the cost is nan"):
+        for number in range(16):
+            tally.add(np.float32(np.nan if number >= wrong else 1), [], Batch([], [], 4), f"epoch 1, batch {number}")
+
+
+def test_the_mean_cost_is_weighted():
+    tally = Tally()
+    for cost, size in ((1.0, 4), (4.0, 1), (2.0, 5)):
+        tally.add(np.float64(cost), [], Batch([], [], size))
+    assert tally.row("val ") == {"val loss": (4 + 4 + 10) / 10}
+    other = Tally()
+    other.restore(tally.state())
+    assert other.row() == {"loss": 1.8}
+
+
+def test_a_metric_of_an_output_that_is_not_there_is_named():
+    tally = Tally([MAE(which=1)])
+    with pytest.raises(DataError, match="mae: wanted number 1 of the outputs, got 1"):
+        tally.add(np.float64(0), [LOGITS], Batch([], [LOGITS], 4))

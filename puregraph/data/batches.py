@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,7 +105,7 @@ class Stream:
                 if number >= start:
                     yield self.check(batch, number)
         finally:
-            if hasattr(source, "close"):
+            if isinstance(source, Generator):
                 source.close()
 
     def check(self, batch: Any, number: int) -> Batch:

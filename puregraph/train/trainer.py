@@ -36,7 +36,8 @@ class Trainer:
     `net`         a Graph or another Module; with several outputs, the cost takes the first or all
     `cost`        a Module of predictions and targets that gives one number, the mean over the batch
     `batchsize`   samples of a batch of arrays; the last batch of an epoch may be smaller
-    `metrics`     what is gathered besides the cost, on the training data and on that of the validation
+    `metrics`     what is gathered besides the cost: on the training data here, on that of the validation in copies,
+                  `trainer.validator.metrics`
     `callbacks`   Callbacks, and functions of the trainer, which are called after every step
     `seed`        of the order of the samples: with it, and `initial.seed` before the network is made, a run on the CPU
                   repeats bit for bit
