@@ -219,6 +219,7 @@ def asJson(found: Footprint) -> dict[str, Any]:
 
 
 def printJson(value: Any) -> None:
+    """Plain data as indented JSON."""
     print(json.dumps(value, indent=2, default=str))
 
 
@@ -228,10 +229,12 @@ def terminalWidth() -> int | None:
 
 
 def hasColor() -> bool:
+    """Whether the output goes to a terminal whose user wants colours."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def paint(text: str, style: str) -> str:
+    """The text in a style of the terminal, where there are colours."""
     return f"\x1b[{style}m{text}\x1b[0m" if style and hasColor() else text
 
 
@@ -339,6 +342,7 @@ def loadModule(place: str) -> Any:
 
 
 def importedFrom(name: str) -> Any:
+    """Where a module would be imported from; None if nowhere."""
     try:
         return importlib.util.find_spec(name)
     except (ImportError, ValueError):

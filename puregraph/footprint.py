@@ -83,23 +83,33 @@ class Footprint:
         return self.lives and self.paramBytes + self.stateBytes + self.lives.heldBytes(sizes)
 
     def livesFrom(self) -> Lives | None:
-        """Walk through a training step: forward, cost, backward. Values of the backward graph are numbered below 0."""
+        """Walk through a training step. Values of the backward graph are numbered below 0."""
         try:
             back = self.graph.backwardGraph(updGrad=not self.graph.params, steps=self.steps)
         except AutoDiffException:
             return None
-        lives, forward, backward = Lives(), self.steps, back.steps()
-        for number in forward.inputs:
+        lives = Lives()
+        self.liveForward(lives)
+        self.liveBackward(lives, back)
+        return lives
+
+    def liveForward(self, lives: Lives) -> None:
+        """Each value is made at its step, and used by the steps that take it and by the cost."""
+        for number in self.steps.inputs:
             lives.make(number, self.sizes[number])
-        for step in forward.items:
+        for step in self.steps.items:
             lives.time += 1
             for number in step.outs:
                 lives.make(number, self.sizes[number], step.args[0] if step.module.views else None)
             lives.use(step.args)
         lives.middle = lives.time = lives.time + 1
-        lives.use(forward.outputs)
-        outside = [*forward.outputs, *back.numbers]
-        for i, (inner, number) in enumerate(zip(backward.inputs, outside, strict=True)):
+        lives.use(self.steps.outputs)
+        lives.hold(self.sizes)
+
+    def liveBackward(self, lives: Lives, back: Any) -> None:
+        """The cost makes the first gradients, each step those of its inputs; those of parameters stay to the end."""
+        steps, outside = back.steps(), [*self.steps.outputs, *back.numbers]
+        for i, (inner, number) in enumerate(zip(steps.inputs, outside, strict=True)):
             lives.make(-inner, self.sizes[number], None if i < len(back.seeds) else number)
         for step, _, shapes, _ in back.survey([self.shapes[n] for n in outside]):
             lives.time += 1
@@ -110,9 +120,8 @@ class Footprint:
                 lives.make(-number, nbytes, -step.args[0] if isSame else None)
             lives.hold(-n for n in shownOf(step))
         lives.time += 1
-        lives.use(-n for n in backward.outputs)
-        lives.hold([*self.sizes, *(-n for n in backward.outputs)])
-        return lives
+        lives.use(-n for n in steps.outputs)
+        lives.hold(-n for n in steps.outputs)
 
     # Sizes ------------------------------------------------------------------------------------------------------------
 
@@ -159,12 +168,10 @@ class Footprint:
         )
 
     def batchFrom(self) -> str | None:
-        if len(self.symbols) != 1:
-            return None
-        allowed = {(), self.symbols}
-        return (
-            self.symbols[0] if all(allowed.issuperset(termsOf(s)) for s in (*self.sizes.values(), self.flops)) else None
-        )
+        """The symbol that every size is a multiple of, or does not depend on."""
+        terms = {(), self.symbols}
+        linear = all(terms.issuperset(termsOf(size)) for size in (*self.sizes.values(), self.flops))
+        return self.symbols[0] if len(self.symbols) == 1 and linear else None
 
 
 class Lives:

@@ -189,6 +189,7 @@ def bytesText(number: Size) -> str:
 
 
 def scaled(number: Size, base: int, units: tuple[str, ...]) -> str:
+    """A number in the unit in which it is below 1000."""
     if isinstance(number, str):
         return f"{number}{units[0]}"
     value, power = float(number), 0
