@@ -26,7 +26,7 @@ from puregraph import (
 from puregraph import device as devices
 from puregraph.checkpoint import save
 from puregraph.errors import DataError
-from puregraph.train import Accuracy, Checkpoint, Confusion, EarlyStop, Trainer
+from puregraph.train import Accuracy, Callback, Checkpoint, Confusion, EarlyStop, Trainer
 
 EPOCHS = 4
 STEPS = 20  # 47 samples in batches of 5, two a step: five steps an epoch, the last of one batch and two samples
@@ -120,6 +120,18 @@ def test_stopped_between_epochs_and_before_the_first(tmp_path):
     run(first, epochs=1)
     first.save(path)
     assert everything(run(fresh(8).resume(path), epochs=3)) == wanted
+
+
+def test_stopped_before_the_first_step_of_an_epoch(tmp_path):
+    class Press(Callback):
+        def onEpochBegin(self, trainer):
+            if trainer.epoch == 1:
+                raise KeyboardInterrupt
+
+    path = tmp_path / "run.h5"
+    with pytest.raises(KeyboardInterrupt):
+        run(fresh(callbacks=[Press(), Checkpoint(path)]))
+    assert everything(run(fresh(8).resume(path))) == everything(run(fresh()))
 
 
 def test_stopped_in_the_validation_the_epoch_is_finished_once(tmp_path):
