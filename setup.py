@@ -17,7 +17,7 @@ EXTRAS = {
     "plot": ["matplotlib>=3.8"],
     "tensorboard": ["tensorboardX>=2.6"],
     "mpi": ["mpi4py>=4.0"],
-    "examples": ["matplotlib>=3.8", "scikit-learn>=1.4"],
+    "examples": ["scikit-learn>=1.4"],
     "test": [
         "hypothesis>=6.100",
         "pytest>=8.2",
@@ -42,7 +42,7 @@ setup(
     packages=[*find_packages(include=["puregraph", "puregraph.*"]), "puregraph.models"],
     package_dir={"puregraph.models": "models"},
     package_data={"puregraph": ["py.typed"]},
-    install_requires=["h5py>=3.10", "numpy>=1.26", "rich>=13"],
+    install_requires=["h5py>=3.10", "numpy>=2", "rich>=13"],
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["puregraph=puregraph.cli:main"]},
     classifiers=[

@@ -6,7 +6,9 @@ print(summary(net, ("N", 784)))             # every node's shapes, parameters, b
 """
 
 from puregraph.backward import BackwardGraph
+from puregraph.blueprint import registerModule
 from puregraph.check import CheckError, checkGraph, checkModule
+from puregraph.checkpoint import loadGraph as load
 from puregraph.costs import (
     BCE,
     MSE,
@@ -89,13 +91,11 @@ from puregraph.optimizers import (
     NesterovSGD,
     OneCycle,
     Optimizer,
-    Recorded,
     RMSProp,
     Schedule,
     Slot,
     Step,
     WarmUp,
-    rebuild,
 )
 from puregraph.parallel import Parallel
 from puregraph.param import Param, State
@@ -104,11 +104,27 @@ from puregraph.rules import registerRule
 from puregraph.sequential import Sequential
 from puregraph.shape import Dim
 from puregraph.summary import summary
+from puregraph.train import (
+    MAE,
+    Accuracy,
+    Calculator,
+    Callback,
+    Checkpoint,
+    Confusion,
+    CsvLog,
+    EarlyStop,
+    History,
+    Metric,
+    TopK,
+    Trainer,
+    Validator,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Abs",
+    "Accuracy",
     "Adam",
     "AdamW",
     "Add",
@@ -118,15 +134,20 @@ __all__ = [
     "BCE",
     "BackwardGraph",
     "BatchNorm",
+    "Calculator",
+    "Callback",
     "CheckError",
+    "Checkpoint",
     "CheckpointError",
     "Clip",
     "Concat",
+    "Confusion",
     "Conv1D",
     "Conv2D",
     "Conv3D",
     "Cosine",
     "CrossEntropy",
+    "CsvLog",
     "DataError",
     "Deconv2D",
     "DeviceError",
@@ -134,6 +155,7 @@ __all__ = [
     "Div",
     "Dropout",
     "DtypeError",
+    "EarlyStop",
     "Elu",
     "Embedder",
     "Flatten",
@@ -146,17 +168,20 @@ __all__ = [
     "Graph",
     "GraphError",
     "GraphWarning",
+    "History",
     "Identity",
     "Input",
     "Kernel",
     "LayerNorm",
     "LeakyRelu",
     "Linear",
+    "MAE",
     "MSE",
     "MatMul",
     "MaxPool1D",
     "MaxPool2D",
     "Mean",
+    "Metric",
     "Module",
     "MomentumSGD",
     "Mul",
@@ -173,7 +198,6 @@ __all__ = [
     "Power",
     "PuregraphError",
     "RMSProp",
-    "Recorded",
     "Relu",
     "Reshape",
     "SGD",
@@ -193,12 +217,16 @@ __all__ = [
     "Sum",
     "Swish",
     "Tanh",
+    "TopK",
+    "Trainer",
     "Transpose",
+    "Validator",
     "WarmUp",
     "checkGraph",
     "checkModule",
     "kernel",
-    "rebuild",
+    "load",
+    "registerModule",
     "registerRule",
     "seed",
     "summary",
