@@ -85,8 +85,8 @@ class Gradient(Module):
         inputs = self.complete(shapes)[self.grads : self.grads + len(self.needed) - len(self.of.ruleNames)]
         return self.of.flopsFrom(*inputs) * (sum(self.needed) if self.of.ruleNames else 1)
 
-    def __repr__(self) -> str:
-        return f"Gradient({self.of!r})"
+    def brief(self) -> str:
+        return f"gradient of {self.of.brief()}"
 
 
 class Accumulate(Module):

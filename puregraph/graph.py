@@ -493,6 +493,9 @@ class Graph(Module):
     def __len__(self) -> int:
         return len(self.nodes)
 
+    def brief(self) -> str:
+        return type(self).__name__
+
     def title(self) -> str:
         return f"{type(self).__name__} '{self.name}'" if self.name else type(self).__name__
 
@@ -504,7 +507,7 @@ class Graph(Module):
     def __str__(self) -> str:
         """One line a node: its path, its module, and where its inputs come from."""
         steps = self.steps()
-        rows = [(s.path, repr(s.module), ", ".join(sourceNames(s, steps))) for s in steps.items]
+        rows = [(s.path, s.module.brief(), ", ".join(sourceNames(s, steps))) for s in steps.items]
         wide = [max((len(r[i]) for r in rows), default=0) for i in (0, 1)]
         return "\n".join(
             [repr(self), *(f"  {p:{wide[0]}}  {m:{wide[1]}}  {'<- ' + f if f else ''}".rstrip() for p, m, f in rows)]

@@ -268,8 +268,16 @@ class Module:
         return {**vars(self), "alone": None}
 
     def __repr__(self) -> str:
+        return self.written()
+
+    def brief(self) -> str:
+        """As it was written, without its name and starting values: `Linear(3, 4)`, `Relu`."""
+        return self.written(("name", "initscheme", "wscale")).removesuffix("()")
+
+    def written(self, without: tuple[str, ...] = ()) -> str:
+        """The call that made this module."""
         args, kwargs = self.recipe
-        given = [repr(a) for a in args] + [f"{k}={v!r}" for k, v in kwargs.items()]
+        given = [repr(a) for a in args] + [f"{k}={v!r}" for k, v in kwargs.items() if k not in without]
         return f"{type(self).__name__}({', '.join(given)})"
 
     # Testing ----------------------------------------------------------------------------------------------------------

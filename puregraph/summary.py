@@ -16,7 +16,6 @@ BOLD, DIM, RED = "1", "2", "1;31"
 LEFT = ("node", "module", "from", "data shape", "gradient shape")
 RIGHT = ("params", "bytes", "flops")
 DROPPED = ("from", "arguments", "gradient shape", "flops", "bytes", "module")  # in this order, where width is short
-QUIET = ("name", "initscheme", "wscale")  # arguments that a table of shapes can do without
 
 
 class Text(NamedTuple):
@@ -92,13 +91,8 @@ def rowOf(line: Line, found: Footprint, withArguments: bool) -> dict[str, str]:
 
 
 def brief(module: Any) -> str:
-    """A module as it was written, without its name and starting values."""
-    if isinstance(module, Graph):
-        return type(module).__name__
-    args, kwargs = module.recipe
-    given = [repr(a) for a in args] + [f"{k}={v!r}" for k, v in kwargs.items() if k not in QUIET]
-    text = f"{type(module).__name__}({', '.join(given)})"
-    return cut(text, 50).removesuffix("()")
+    """A module in the space of a cell."""
+    return cut(module.brief(), 50)
 
 
 def near(name: str, path: str) -> str:
