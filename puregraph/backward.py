@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import compress, repeat
 from typing import Any
 
 from puregraph.errors import PuregraphError, need, show
@@ -269,6 +270,10 @@ class BackwardGraph(Graph):
         inputs, _ = self.gradients(checkGrads(given, outputs, self.title()), last.values)
         return inputs[0] if len(inputs) == 1 else inputs
 
+    def sources(self, step: Step, steps: Steps) -> list[str]:
+        """The values that a step reads, without those of which it only takes the shape."""
+        return [steps.names[n] for n in readsOf(step)]
+
     def title(self) -> str:
         return f"BackwardGraph of {self.forwardGraph.title()}"
 
@@ -303,6 +308,29 @@ def behind(edges: list[Edge]) -> list[Node]:
             seen[node] = None
             stack.extend(link.node for link in node.bwds)
     return list(seen)
+
+
+def inputNames(module: Any, count: int) -> list[str]:
+    """The name of each of `count` inputs; those of any number share one."""
+    names = module.arguments
+    return [names[min(i, len(names) - 1)] for i in range(count)]
+
+
+def readsOf(step: Step) -> list[int]:
+    """The values whose data a step of a backward graph reads; of others its rule takes the shape at most."""
+    module = step.module
+    of = getattr(module, "of", None)
+    if of is None or of.reads is None or not isOwn(module.rule, of):
+        return list(step.args)
+    inputs = inputNames(of, len(module.needed) - len(of.ruleNames))
+    names = [None] * module.grads + [*inputs, *of.ruleNames, *of.outputNames, *of.hidden]
+    present = compress(names, module.present or repeat(True))
+    return [n for n, name in zip(step.args, present) if name is None or name in of.reads]
+
+
+def isOwn(rule: Any, module: Any) -> bool:
+    """Whether a gradient rule is the module's own, for which alone its `reads` holds."""
+    return getattr(getattr(rule, "func", rule), "__self__", None) is module
 
 
 Graph.backwardType = BackwardGraph

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import compress, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.backward import inputNames, readsOf
 from puregraph.errors import AutoDiffException, Fault
 from puregraph.graph import Graph, Row, sourceNames
 from puregraph.modules import Add
@@ -236,24 +236,6 @@ class Lives:
         return most
 
 
-def inputNames(module: Any, count: int) -> list[str]:
-    """The name of each of `count` inputs; those of any number share one."""
-    names = module.arguments
-    return [names[min(i, len(names) - 1)] for i in range(count)]
-
-
-def readsOf(step: Step) -> list[int]:
-    """The values whose data a step of a backward graph reads; of others its rule takes the shape at most."""
-    module = step.module
-    of = getattr(module, "of", None)
-    if of is None or of.reads is None or not isOwn(module.rule, of):
-        return list(step.args)
-    inputs = inputNames(of, len(module.needed) - len(of.ruleNames))
-    names = [None] * module.grads + [*inputs, *of.ruleNames, *of.outputNames, *of.hidden]
-    present = compress(names, module.present or repeat(True))
-    return [n for n, name in zip(step.args, present) if name is None or name in of.reads]
-
-
 def handsOn(step: Step) -> bool:
     """Whether a step of a backward graph gives the very gradient that it takes, where it has the input's shape."""
     of = getattr(step.module, "of", None)
@@ -267,8 +249,3 @@ def shownOf(step: Step) -> list[int]:
         return []
     inputs = len(module.needed) - len(module.of.ruleNames)
     return [n for n, argument in zip(step.outs, module.wanted) if argument < inputs]
-
-
-def isOwn(rule: Any, module: Any) -> bool:
-    """Whether a gradient rule is the module's own, for which alone its `reads` holds."""
-    return getattr(getattr(rule, "func", rule), "__self__", None) is module

@@ -493,6 +493,10 @@ class Graph(Module):
     def __len__(self) -> int:
         return len(self.nodes)
 
+    def sources(self, step: Step, steps: Steps) -> list[str]:
+        """The values that a step reads, as a listing names them."""
+        return sourceNames(step, steps)
+
     def brief(self) -> str:
         return type(self).__name__
 
@@ -507,7 +511,7 @@ class Graph(Module):
     def __str__(self) -> str:
         """One line a node: its path, its module, and where its inputs come from."""
         steps = self.steps()
-        rows = [(s.path, s.module.brief(), ", ".join(sourceNames(s, steps))) for s in steps.items]
+        rows = [(s.path, s.module.brief(), ", ".join(self.sources(s, steps))) for s in steps.items]
         wide = [max((len(r[i]) for r in rows), default=0) for i in (0, 1)]
         return "\n".join(
             [repr(self), *(f"  {p:{wide[0]}}  {m:{wide[1]}}  {'<- ' + f if f else ''}".rstrip() for p, m, f in rows)]
