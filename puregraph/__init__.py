@@ -18,6 +18,7 @@ from puregraph.costs import (
     SmoothL1,
 )
 from puregraph.device import useDevice
+from puregraph.dim import Dim
 from puregraph.errors import (
     AutoDiffException,
     CheckpointError,
@@ -102,7 +103,6 @@ from puregraph.param import Param, State
 from puregraph.pointwise import Pointwise
 from puregraph.rules import registerRule
 from puregraph.sequential import Sequential
-from puregraph.shape import Dim
 from puregraph.summary import summary
 from puregraph.train import (
     MAE,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.dim import Dim
 from puregraph.errors import PuregraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.input import Input
@@ -24,7 +25,7 @@ from puregraph.node import Node, asGrads
 from puregraph.param import Param
 from puregraph.pointwise import Pointwise
 from puregraph.rules import gradientRule
-from puregraph.shape import Dim, bind
+from puregraph.shape import bind
 
 STEP = 1e-6  # of central differences, in float64: error about STEP**2 + 1e-16 / STEP
 CLOSE = {np.float16: 2e-2, np.float32: 1e-4}  # against float64, relative to the largest value

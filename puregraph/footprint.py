@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.backward import inputNames, readsOf
+from puregraph.dim import Size, termsOf
 from puregraph.errors import AutoDiffException, Fault
 from puregraph.graph import Graph, Row, sourceNames
 from puregraph.modules import Add
-from puregraph.shape import Size, bind, product, symbols, termsOf
+from puregraph.shape import bind, product, symbols
 from puregraph.steps import Step
 
 INDEX = 8  # bytes of a whole number, an int64

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.dim import Dim
 from puregraph.errors import CheckpointError
-from puregraph.shape import Dim
 
 DEPTH = 100  # lists in lists in lists: deeper than any real value, and far from the limit of Python's stack
 DIGITS = 1000  # Python itself refuses decimals of more than 4300

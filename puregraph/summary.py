@@ -6,10 +6,11 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from puregraph.dim import Size
 from puregraph.errors import show
 from puregraph.footprint import Footprint, Line
 from puregraph.graph import Graph
-from puregraph.shape import Size, bind
+from puregraph.shape import bind
 
 BATCHES = (1, 32, 256)  # what the totals are shown for where the batch is a symbol
 BOLD, DIM, RED = "1", "2", "1;31"

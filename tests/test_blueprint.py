@@ -8,6 +8,7 @@ from nets import branched, same, small, tied
 
 from puregraph import costs, initial, modules
 from puregraph.blueprint import OWN, builtin, fromBlueprint, registerModule, toBlueprint
+from puregraph.dim import Dim
 from puregraph.errors import CheckpointError, PuregraphError
 from puregraph.function import Function
 from puregraph.graph import Graph
@@ -20,7 +21,6 @@ from puregraph.plain import loads
 from puregraph.pointwise import Pointwise
 from puregraph.rules import REGISTRY, registerRule
 from puregraph.sequential import Sequential
-from puregraph.shape import Dim
 
 
 class Echo(Module):
@@ -436,7 +436,7 @@ def test_a_giant_declaration_costs_no_memory():
 def test_graphs_that_double_again_and_again_are_refused():
     rows = [{"class": "Identity", "args": [], "kwargs": {}}]
     rows += [{"class": "Sequential", "items": [i, i]} for i in range(60)]
-    with pytest.raises(CheckpointError, match="unfolds into more than 1000000 nodes"):
+    with pytest.raises(CheckpointError, match="unfolds into more than 2000000 nodes"):
         fromBlueprint({"version": 1, "modules": rows, "arrays": {}, "ties": {}, "absent": []})
 
 

@@ -14,6 +14,7 @@ from strict import Strict, useStrict
 import puregraph.backward  # noqa: F401 - a Graph needs it to go backward
 from puregraph import costs, device, modules
 from puregraph.check import CHECKS, Case, extremes, onDevice
+from puregraph.dim import Dim
 from puregraph.errors import ShapeError
 from puregraph.function import Call, Function
 from puregraph.input import Input
@@ -23,7 +24,6 @@ from puregraph.node import asGrads
 from puregraph.param import State
 from puregraph.pointwise import Pointwise
 from puregraph.rules import gradientRule
-from puregraph.shape import Dim
 
 MODES = {"train": True, "eval": False}
 

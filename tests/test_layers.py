@@ -7,6 +7,7 @@ from source import Source, imports, library, place
 
 LAYERS = """
 errors
+dim
 shape
 device atomic hdf guarded
 special

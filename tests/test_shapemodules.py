@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from peers import compare
 
 import puregraph.backward  # noqa: F401 - a Graph needs it to go backward
+from puregraph.dim import Dim
 from puregraph.errors import ShapeError
 from puregraph.modules import Concat, Flatten, Identity, Pad, Reshape, Slice, Split, Transpose
-from puregraph.shape import Dim, asShape, bind
+from puregraph.shape import asShape, bind
 
 
 def counting(*shape):

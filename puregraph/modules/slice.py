@@ -4,9 +4,9 @@ from numbers import Integral
 
 import numpy as np
 
+from puregraph.dim import Dim
 from puregraph.errors import need
 from puregraph.module import Module
-from puregraph.shape import Dim
 
 
 class Slice(Module):
