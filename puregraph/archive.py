@@ -52,10 +52,12 @@ class Header(NamedTuple):
 
 
 def littleEndian(dtype: str) -> np.dtype:
+    """The dtype as it lies in the file."""
     return np.dtype(dtype).newbyteorder("<")
 
 
 def manifestArray(size: int) -> Array:
+    """The manifest is an array of bytes as well."""
     return Array(MANIFEST, (size,), "uint8")
 
 

@@ -32,7 +32,7 @@ def whole(path: Any) -> Iterator[BinaryIO]:
 
     Raises    CheckpointError with the reason if the system refuses any of this; the old file is then as it was
     """
-    target = os.path.realpath(os.fspath(path))
+    target = os.path.realpath(os.fsdecode(path))
     partial = None
     try:
         mode = modeOf(target)
@@ -44,7 +44,10 @@ def whole(path: Any) -> Iterator[BinaryIO]:
                 os.chmod(partial, mode)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, target)
+            if fcntl is not None:
+                os.replace(partial, target)  # before the lock ends with the file: until then it is nobody's orphan
+        if fcntl is None:
+            os.replace(partial, target)  # Windows renames no open file
         partial = None
         syncFolder(os.path.dirname(target))
     except CheckpointError:
@@ -78,17 +81,26 @@ def openPartial(target: str) -> tuple[BinaryIO, str]:
         except FileExistsError:
             continue
         try:
-            if fcntl is not None:
-                with suppress(OSError):  # a file system without locks
-                    fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+            if locked(file) and os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                 return file, path
         except FileNotFoundError:
-            pass  # another process took it for an orphan, between its creation and the lock
+            pass
         except BaseException:
             file.close()
             raise
-        file.close()
+        file.close()  # another process took it for an orphan, between its creation and the lock
+
+
+def locked(file: BinaryIO) -> bool:
+    """Lock a file for as long as it is open; False if somebody else was faster."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # a file system without locks: there no orphan can be told, and none is removed
+    return True
 
 
 def prefix(name: str) -> str:

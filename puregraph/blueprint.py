@@ -34,7 +34,7 @@ from puregraph.rules import REGISTRY
 from puregraph.sequential import ModuleList, Sequential
 
 VERSION = 1
-STEPS = 1_000_000  # nodes of the unfolded graph: nested graphs that use each other twice would grow without limit
+STEPS = 2_000_000  # nodes of the unfolded graph: nested graphs that use each other twice would grow without limit
 KINDS = {"param": Param, "state": State}
 STARTS = {c.__name__: c for c in (initial.Constant, initial.Normal, initial.Uniform, initial.Orthogonal)}
 
@@ -119,9 +119,11 @@ def toBlueprint(graph: Graph) -> dict[str, Any]:
     """
     if not isinstance(graph, Graph):
         raise CheckpointError(f"a blueprint is of a Graph, got {type(graph).__name__}; put it into a Sequential")
+    ready = hasNodes(graph)
+    if ready and len(graph.steps().items) > STEPS // 2:
+        raise CheckpointError(f"{graph.title()} unfolds into more than {STEPS // 2} nodes, too many for a blueprint")
     writer = Writer()
     writer.write(graph)
-    ready = hasNodes(graph)
     arrays = {p: setting(a) for p, a in {**graph.params, **graph.states}.items()} if ready else {}
     absent = [f"{s.path}.{n}" for s in graph.steps().items for n in missing(s.module)] if ready else []
     return {
@@ -401,6 +403,7 @@ class Reader:
 
 
 def pick(nodes: list[Node], index: Any) -> Node:
+    """A node by its index, checked."""
     if type(index) is not int or not 0 <= index < len(nodes):
         raise CheckpointError(f"node {index!r:.40} does not come before the one that uses it")
     return nodes[index]

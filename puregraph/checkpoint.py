@@ -141,6 +141,7 @@ def collect(graph: Graph, optimizer: Any, extra: Any) -> tuple[list[Fetched], di
 
 
 def arrayOf(name: str, values: Any) -> Fetched:
+    """An array to write under a name."""
     return Array(name, tuple(values.shape), values.dtype.name), lambda: device.toHost(values)
 
 
@@ -369,6 +370,7 @@ def sameArray(source: Any, one: str, other: str) -> bool:
 
 
 def describeArray(array: Any) -> str:
+    """Shape and dtype."""
     return f"{show(tuple(array.shape))} {np.dtype(array.dtype).name}"
 
 

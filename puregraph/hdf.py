@@ -162,6 +162,7 @@ class Layout:
 
 
 def padded(data: bytes) -> bytes:
+    """Filled up with zeros to a multiple of eight bytes."""
     return data.ljust(-(-len(data) // 8) * 8, b"\0")
 
 
@@ -220,6 +221,7 @@ def faultsOf(arrays: Iterable[Array]) -> list[str]:
 
 
 def encodable(name: str) -> bool:
+    """Whether a name is text that UTF-8 has, and not too long."""
     try:
         return len(name.encode()) <= NAME
     except UnicodeEncodeError:

@@ -200,6 +200,7 @@ def activation(activation: str, slc: Any = None, args: Any = ()) -> Module:
 
 
 def linear(transpose: bool = False, **scheme: Any) -> Module:
+    """A Linear; one that is transposed there has its weight the other way round."""
     if transpose:
         raise ValueError("a transposed Linear has no counterpart")
     return modules.Linear(**scheme)

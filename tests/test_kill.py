@@ -93,7 +93,7 @@ def test_an_orphan_of_a_dead_process_is_removed_and_a_living_one_stays(tmp_path)
 def test_two_threads_may_save_to_one_path(tmp_path):
     path = tmp_path / "net.h5"
     nets = [net(i) for i in range(4)]
-    threads = [threading.Thread(target=lambda n=n: [save(path, n) for _ in range(5)]) for n in nets]
+    threads = [threading.Thread(target=lambda n=n: [save(path, n) for _ in range(20)]) for n in nets]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -138,18 +138,23 @@ def test_what_is_saved_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeyp
     assert events == ["fsync", "replace", "fsync"]
 
 
-def test_a_file_that_was_taken_for_an_orphan_is_made_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize("moment", ["before the lock", "while it is locked"])
+def test_a_file_that_was_taken_for_an_orphan_is_made_again(moment, tmp_path, monkeypatch):
     taken = []
-    real = os.path.samestat
+    real = atomic.fcntl.flock
 
-    def samestat(one, other):
+    def flock(descriptor, kind):
         if not taken:
             taken.append(parts(tmp_path)[0])
-            taken[0].unlink()
-            raise FileNotFoundError
-        return real(one, other)
+            if moment == "before the lock":
+                taken[0].unlink()
+            else:
+                raise BlockingIOError
+        real(descriptor, kind)
 
-    monkeypatch.setattr(os.path, "samestat", samestat)
+    monkeypatch.setattr(atomic.fcntl, "flock", flock)
     save(tmp_path / "net.h5", net(3))
     assert taken and (load(tmp_path / "net.h5").graph["fc"].W.data == np.float32(3)).all()
+    monkeypatch.undo()
+    save(tmp_path / "net.h5", net(3))
     assert len(list(tmp_path.iterdir())) == 1
