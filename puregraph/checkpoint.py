@@ -271,8 +271,11 @@ def load(path: Any) -> Checkpoint:
 
 
 def loadGraph(path: Any) -> Graph:
-    """The graph of a file, rebuilt from its blueprint; see `load`."""
-    return load(path).graph
+    """The graph of a file, rebuilt from its blueprint, whatever optimizer it was trained with; see `load`."""
+    with opened(path) as source:
+        graph = source.graph()
+        bring(source, graph, None, True)
+        return graph
 
 
 def loadInto(path: Any, graph: Graph, optimizer: Any = None, strict: bool = True, root: str | None = None) -> Loaded:

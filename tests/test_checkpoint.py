@@ -308,7 +308,12 @@ def test_an_optimizer_of_ones_own_comes_back():
         pass
 
     net = small()
-    assert type(load(net.save(None, optimizer=Slow().setupOn(net))).optimizer) is Slow
+    data = net.save(None, optimizer=Slow().setupOn(net))
+    assert type(load(data).optimizer) is Slow
+    del OWN["Slow"]
+    with pytest.raises(CheckpointError, match="unknown class 'Slow'"):
+        load(data)
+    assert same(loadGraph(data), net), "the graph alone needs no optimizer"
 
 
 # What does not fit ----------------------------------------------------------------------------------------------------
