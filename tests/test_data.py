@@ -6,6 +6,7 @@ import sys
 import threading
 import traceback
 
+import h5py
 import numpy as np
 import pytest
 
@@ -20,6 +21,29 @@ def idx(array, code="u1"):
     """The bytes of an IDX file, by hand."""
     shape = struct.pack(f">{array.ndim}I", *array.shape)
     return bytes([0, 0, CODES[code], array.ndim]) + shape + array.astype(code).tobytes()
+
+
+class Table:
+    """Something with values and no dtype, as a DataFrame of pandas."""
+
+    def __init__(self, values):
+        self.values, self.shape = values, values.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+class Column(Table):
+    """Something that finds rows by their label, as a Series of pandas."""
+
+    iloc = None
+
+    @property
+    def dtype(self):
+        return self.values.dtype
+
+    def __getitem__(self, labels):
+        return self.values[::-1][labels]
 
 
 def write(path, content):
@@ -235,8 +259,12 @@ def test_batches_in_order_are_views():
         (np.array([None, 1]), np.zeros(2), "data: wanted numbers, got dtype object"),
         (np.array(["a", "b"]), np.zeros(2), "wanted numbers, got dtype <U1"),
         (np.zeros(2), [np.zeros(2), np.array([1j, 2])], r"target\[1\]: wanted numbers, got dtype complex128"),
-        ([[1, 2], [3]], np.zeros(2), "rows that make none"),
+        ([[1, 2], [3]], np.zeros(2), "got what makes none"),
         (np.float32(1), np.zeros(1), "got a single number"),
+        (list(np.zeros((9, 3))), np.zeros(9), r"9 arrays is 9 inputs, np.stack\(data\) makes one"),
+        (np.ma.masked_array([1, 2], [True, False]), np.zeros(2), "data: wanted plain numbers, got a masked array"),
+        ((np.zeros(3), np.zeros(3)), None, "give both, one after the other"),
+        (Table(np.zeros(3)), None, "got data alone"),
         (np.zeros(3), None, "got data alone"),
         ([np.zeros(3)], None, "got data alone"),
         (7, None, "wanted arrays, an iterable of batches, or a function, got int"),
@@ -256,6 +284,38 @@ def test_a_batch_holds_a_whole_number_of_samples(batchsize):
 def test_lists_of_numbers_become_arrays():
     (batch,) = batchesFrom([[1, 2], [3, 4]], [0, 1], 8).batches()
     assert batch.data[0].shape == (2, 2) and batch.target[0].tolist() == [0, 1]
+    (batch,) = batchesFrom([[1, 2], [3, 4]], [np.int64(0), np.int64(1)], 8).batches()
+    assert batch.target[0].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("kind", [Table, Column])
+def test_rows_of_tables_are_found_by_their_place_and_not_by_their_label(kind):
+    values = np.arange(6.0)
+    batches = batchesFrom(values, kind(values), 4).batches(np.array([5, 3, 1, 0, 2, 4]))
+    assert [batch.target[0].tolist() for batch in batches] == [[5, 3, 1, 0], [2, 4]]
+
+
+@pytest.mark.peers
+def test_tensors_of_torch_become_arrays():
+    import torch
+
+    (batch,) = batchesFrom(torch.ones(3, 2), [torch.tensor([1, 2, 3])], 8).batches()
+    assert type(batch.data[0]) is np.ndarray and batch.target[0].tolist() == [1, 2, 3]
+    with pytest.raises(DataError, match="data: wanted an array .* requires grad"):
+        batchesFrom(torch.ones(3, requires_grad=True), np.zeros(3), 8)
+
+
+def test_arrays_of_an_hdf5_file_are_read_batch_by_batch(tmp_path, rng):
+    values = rng.standard_normal((10, 3))
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        stored = file.create_dataset("x", data=values)
+        order = rng.permutation(10)
+        batches = list(Arrays(stored, values, 4).batches(order))
+        for batch in batches:
+            assert np.array_equal(batch.data[0], batch.target[0])
+        assert np.array_equal(np.concatenate([b.data[0] for b in batches]), values[order])
+        (x, t), (a, b) = split(stored, np.repeat([0, 1], 5), part=0.4)
+        assert len(x) == 6 and len(a) == 4 and np.isin(x[:, 0], values[:, 0]).all()
 
 
 def test_a_function_gets_the_number_of_the_epoch_if_it_takes_one():

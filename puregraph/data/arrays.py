@@ -6,23 +6,29 @@ from typing import Any
 
 import numpy as np
 
+from puregraph import device
 from puregraph.errors import DataError
 
 
 def isArray(value: Any) -> bool:
-    """Whether it has a shape and a dtype, on whichever device."""
-    return hasattr(value, "shape") and hasattr(value, "dtype")
+    """Whether it has a shape and a dtype, on whichever device, and is no single number."""
+    return hasattr(value, "dtype") and bool(getattr(value, "shape", ()))
+
+
+def isSeveral(value: Any) -> bool:
+    """Whether it is a list of arrays, one for each input or target."""
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(map(isArray, value))
 
 
 def arraysFrom(value: Any, what: str) -> list[Any]:
-    """One array or a list of arrays as a list; lists of numbers become an array.
+    """One array or a list of arrays as a list; lists of numbers, tables and tensors become arrays.
 
     Raises    DataError unless they hold numbers, have a first axis, and agree in its length
     """
-    several = isinstance(value, (list, tuple)) and len(value) > 0 and all(map(isArray, value))
-    given = list(value) if several else [value if isArray(value) else fromList(value, what)]
-    for number, array in enumerate(given):
-        name = f"{what}[{number}]" if several else what
+    several = isSeveral(value)
+    names = [f"{what}[{number}]" for number in range(len(value))] if several else [what]
+    given = [plain(array, name) for array, name in zip(value if several else [value], names, strict=True)]
+    for array, name in zip(given, names, strict=True):
         if array.dtype.kind not in "fiub":
             raise DataError(f"{name}: wanted numbers, got dtype {array.dtype}")
         if len(array.shape) == 0:
@@ -33,12 +39,26 @@ def arraysFrom(value: Any, what: str) -> list[Any]:
     return given
 
 
-def fromList(value: Any, what: str) -> np.ndarray:
-    """An array from rows of numbers."""
+def plain(value: Any, name: str) -> Any:
+    """An array whose rows are found by their position: numpy's, the device's, or one that stays in its HDF5 file."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise DataError(f"{name}: wanted plain numbers, got a masked array; fill it, as in array.filled(0)")
+    isKept = isArray(value) and isinstance(value.dtype, np.dtype) and not isinstance(value, np.ndarray)
+    if device.isDeviceArray(value) or isKept and not hasattr(value, "iloc"):  # a pandas Series looks for labels
+        return value
     try:
         return np.asarray(value)
-    except ValueError as error:
-        raise DataError(f"{what}: wanted an array or a list of arrays, got rows that make none: {error}") from None
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise DataError(f"{name}: wanted an array or a list of arrays, got what makes none: {error}") from None
+
+
+def rowsOf(array: Any, rows: Any) -> Any:
+    """Some rows, in the order of `rows`; from a file they are read in the file's own."""
+    if isinstance(rows, slice) or isinstance(array, np.ndarray) or device.isDeviceArray(array):
+        return array[rows]
+    order = np.argsort(rows)
+    found = array[rows[order]]
+    return found[np.argsort(order)]
 
 
 def pairFrom(data: Any, target: Any) -> tuple[list[Any], list[Any]]:
@@ -50,7 +70,11 @@ def pairFrom(data: Any, target: Any) -> tuple[list[Any], list[Any]]:
     targets = [] if target is None else arraysFrom(target, "target")
     samples = len(given[0])
     if targets and len(targets[0]) != samples:
-        raise DataError(f"data has {samples} samples, target {len(targets[0])}: wanted one target for each sample")
+        stack = len(given) == len(targets[0])
+        hint = f"; a list of {len(given)} arrays is {len(given)} inputs, np.stack(data) makes one" if stack else ""
+        raise DataError(
+            f"data has {samples} samples, target {len(targets[0])}: wanted one target for each sample{hint}"
+        )
     if samples == 0:
         raise DataError(f"wanted at least one sample, got data of shape {tuple(given[0].shape)}")
     return given, targets

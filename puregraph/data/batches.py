@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.data.arrays import isArray, pairFrom
+from puregraph.data.arrays import isArray, isSeveral, pairFrom, rowsOf
 from puregraph.errors import DataError
 
 LIGHT = 1 << 18  # bytes: what gathering so many takes is less than the 0.1 ms of handing them between threads
@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
 
 class Arrays:
-    """Arrays of one length, in batches: whole in memory, mapped from a file, or on the device.
+    """Arrays of one length, in batches: whole in memory, mapped from a file, in a file of h5py's, or on the device.
 
     `data` and `target` are an array each, or a list of arrays where there are several inputs or targets. `light` says
     that batches are made so fast that no thread should do it.
@@ -61,7 +61,7 @@ class Arrays:
         for begin in range(start * self.batchsize, self.samples, self.batchsize):
             end = min(begin + self.batchsize, self.samples)
             rows = slice(begin, end) if order is None else order[begin:end]
-            yield Batch([x[rows] for x in self.data], [t[rows] for t in self.target], end - begin)
+            yield Batch([rowsOf(x, rows) for x in self.data], [rowsOf(t, rows) for t in self.target], end - begin)
 
 
 class Stream:
@@ -127,9 +127,11 @@ def batchesFrom(data: Any, target: Any, batchsize: int, paired: bool = True) -> 
     checkedSize(batchsize)
     if target is not None:
         return Arrays(data, target, batchsize)
-    isData = isArray(data) or isinstance(data, (list, tuple)) and all(map(isArray, data))
+    isData = hasattr(data, "dtype") or hasattr(data, "__array__") or isSeveral(data)
     if isData and paired:
-        raise DataError("wanted data and target, got data alone; where they are the same, give it twice")
+        raise DataError(
+            "wanted data and target, got data alone: give both, one after the other; where they are the same, it twice"
+        )
     if isData or isinstance(data, (list, tuple)) and not paired:
         return Arrays(data, None, batchsize)
     return Stream(data, paired)

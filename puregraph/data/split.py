@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.data.arrays import pairFrom
+from puregraph.data.arrays import isSeveral, pairFrom, rowsOf
 from puregraph.errors import DataError
 
 Pair = tuple[Any, Any]
@@ -62,6 +62,5 @@ def heldOut(classes: np.ndarray, count: int, rng: np.random.Generator) -> np.nda
 
 def rows(given: Any, arrays: list[Any], side: np.ndarray) -> Any:
     """The chosen rows, as a list only where a list of arrays was given."""
-    found = [array[side] for array in arrays]
-    several = isinstance(given, (list, tuple)) and len(given) > 0 and given[0] is arrays[0]
-    return found if several else found[0]
+    found = [rowsOf(array, np.flatnonzero(side)) for array in arrays]
+    return found if isSeveral(given) else found[0]
