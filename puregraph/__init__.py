@@ -37,7 +37,6 @@ from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.initial import seed
 from puregraph.input import Input
-from puregraph.kernel import Kernel, kernel
 from puregraph.module import Module
 from puregraph.modules import (
     Add,
@@ -171,7 +170,6 @@ __all__ = [
     "History",
     "Identity",
     "Input",
-    "Kernel",
     "LayerNorm",
     "LeakyRelu",
     "Linear",
@@ -224,7 +222,6 @@ __all__ = [
     "WarmUp",
     "checkGraph",
     "checkModule",
-    "kernel",
     "load",
     "registerModule",
     "registerRule",

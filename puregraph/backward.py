@@ -43,15 +43,14 @@ class Gradient(Module):
         self.wanted = tuple(i for i, n in enumerate(needs) if n)
         self.grads = len(of.outputNames)
         self.present = None if all(present) else tuple(present)
+        names = [*inputNames(of, len(needs) - len(of.ruleNames)), *of.ruleNames]
+        if of.inputSpec.variadic:
+            names = [f"{name}{i}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+        self.names = tuple(f"d{names[i]}" for i in self.wanted)
 
     @property
     def outputNames(self) -> tuple[str, ...]:
-        names = self.of.inputSpec.names
-        count = len(self.needed) - len(self.of.ruleNames)
-        if self.of.inputSpec.variadic:
-            names = (*names[:-1], *(f"{names[-1]}{i}" for i in range(count - len(names) + 1)))
-        full = (*names[:count], *self.of.ruleNames)
-        return tuple(f"d{full[i]}" for i in self.wanted)
+        return self.names
 
     def complete(self, values: tuple) -> Any:
         """The values with None in place of those that are absent."""
