@@ -9,7 +9,18 @@ from puregraph import SGD, CrossEntropy, Linear, initial
 from puregraph import device as devices
 from puregraph.checkpoint import load
 from puregraph.errors import DataError
-from puregraph.train import Accuracy, Callback, Checkpoint, CsvLog, EarlyStop, History, Metric, Monitor, Trainer
+from puregraph.train import (
+    Accuracy,
+    Callback,
+    Checkpoint,
+    Confusion,
+    CsvLog,
+    EarlyStop,
+    History,
+    Metric,
+    Monitor,
+    Trainer,
+)
 
 
 def data(count=20):
@@ -153,9 +164,40 @@ def test_a_stopped_run_says_why(capsys):
     assert lines[2].endswith("for 1 epoch")
 
 
-def test_a_figure_that_is_not_there_is_named():
-    with pytest.raises(DataError, match="EarlyStop: wanted one of epoch, step, loss, .* got monitor 'val loss'"):
-        trainerWith(EarlyStop()).train(*data())
+@pytest.mark.parametrize("watcher", [EarlyStop(), Checkpoint("best.h5", best="val loss")])
+def test_a_figure_that_will_not_be_there_is_named_before_the_first_step(watcher):
+    trainer = trainerWith(watcher)
+    with pytest.raises(DataError, match="wanted one of epoch, step, loss, .* got monitor 'val loss'"):
+        trainer.train(*data())
+    assert trainer.step == 0
+
+
+def test_a_figure_that_a_callback_adds_can_be_watched():
+    class Half(Callback):
+        adds = ("half",)
+
+        def onEpochEnd(self, trainer):
+            trainer.history[-1]["half"] = trainer.history[-1]["loss"] / 2
+
+    trainer = trainerWith(Half(), EarlyStop("half", patience=1, least=100))
+    assert len(trainer.train(*data(), epochs=5)) == 2
+
+
+def test_the_names_of_the_figures_are_those_of_the_history():
+    x, t = data()
+    trainer = trainerWith(metrics=[Accuracy(), Confusion(3)])
+    for validation in (None, (x, t)):
+        trainer.train(x, t, validation=validation)
+        assert trainer.figureNames() == list(trainer.history[-1])
+
+
+@pytest.mark.parametrize("watcher", [Checkpoint, CsvLog])
+@pytest.mark.parametrize(("place", "words"), [("nowhere/file", "nowhere|No such"), (".", "folder|directory")])
+def test_a_place_where_nothing_can_be_written_is_named_before_the_first_step(tmp_path, watcher, place, words):
+    trainer = trainerWith(watcher(tmp_path / place))
+    with pytest.raises(DataError, match=f"{watcher.__name__}: .*({words})"):
+        trainer.train(*data())
+    assert trainer.step == 0 and list(tmp_path.iterdir()) == []
 
 
 def test_which_way_is_better_follows_from_the_metric():

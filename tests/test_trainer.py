@@ -1,7 +1,9 @@
 """Trainer, Validator and Calculator: what a step is, what an epoch is, and what does not fit."""
 
+import copy
 import math
 import os
+import pickle
 import signal
 import threading
 import traceback
@@ -50,6 +52,11 @@ def quiet(net, cost, optimizer=None, **options):
 
 def arraysOf(net):
     return {path: devices.toHost(p.data).copy() for path, p in {**net.params, **net.states}.items()}
+
+
+def told(error):
+    """What somebody sees of an error."""
+    return "".join(traceback.format_exception(error))
 
 
 def equal(one, other):
@@ -383,7 +390,7 @@ def test_shapes_are_checked_before_the_first_step(rng):
         trainer.train(x[:, :3], t)
     with pytest.raises(ShapeError, match=r"\(CrossEntropy\): wanted labels of shape"):
         trainer.train(x, np.eye(3)[t])
-    with pytest.raises(ShapeError):
+    with pytest.raises(ShapeError, match="in the validation"):
         trainer.train(x, t, validation=(x[:, :2], t))
     assert equal(before, arraysOf(net)) and trainer.step == 0
 
@@ -391,8 +398,9 @@ def test_shapes_are_checked_before_the_first_step(rng):
 def test_a_last_batch_that_batchnorm_cannot_take_is_found_first(rng):
     x, t = samples(rng, 9)
     trainer = quiet(noisy(), CrossEntropy(), batchsize=4)
-    with pytest.raises(ShapeError, match="at least two values of each map"):
+    with pytest.raises(ShapeError, match="at least two values of each map") as caught:
         trainer.train(x, t)
+    assert "in the last batch: 9 samples in batches of 4 leave 1" in told(caught.value)
     assert trainer.step == 0
     trainer.train(x[:8], t[:8], validation=(x, t))
 
@@ -404,11 +412,50 @@ def test_a_last_batch_that_batchnorm_cannot_take_is_found_first(rng):
         ({"accumulate": 0}, "accumulate: wanted"),
         ({"callbacks": [3]}, "callbacks: wanted a Callback or a function"),
         ({"metrics": [Accuracy]}, "wanted Metrics such as Accuracy"),
+        ({"metrics": Accuracy()}, "metrics: wanted a list of Metrics, got Accuracy"),
+        ({"callbacks": Callback()}, "callbacks: wanted a list, got"),
+        ({"callbacks": print}, "callbacks: wanted a list, got"),
+        ({"cost": MSE}, r"cost: wanted a Module, such as MSE\(\), got the class MSE; make one, MSE\(...\)"),
+        ({"cost": lambda x, target: 0}, "cost: wanted a Module"),
+        ({"net": Linear}, "net: wanted a Module, .* got the class Linear"),
+        ({"optimizer": Adam}, r"optimizer: wanted an Optimizer, such as Adam\(\), got the class Adam"),
+        ({"optimizer": "adam"}, "optimizer: wanted an Optimizer, .* got 'adam'"),
+        ({"optimizer": MSE()}, "optimizer: wanted an Optimizer"),
     ],
 )
 def test_options_that_make_no_sense_are_named(options, words):
+    given = {"net": classifier(), "cost": CrossEntropy(), "optimizer": SGD(0.1), "progress": "none", **options}
     with pytest.raises(DataError, match=words):
-        quiet(classifier(), CrossEntropy(), **options)
+        Trainer(**given)
+
+
+def test_a_network_without_anything_to_train_is_refused(rng):
+    x, t = samples(rng)
+    with pytest.raises(DataError, match="nothing of Sequential can be trained: it has no parameters"):
+        quiet(Sequential(Relu()), MSE()).train(x, x)
+    net = classifier()
+    for param in net.params.values():
+        param.trainable = False
+    with pytest.raises(DataError, match="all 4 parameters are frozen"):
+        quiet(net, CrossEntropy()).train(x, t)
+
+
+def test_a_trainer_that_is_training_cannot_be_started_again(rng):
+    x, t = samples(rng)
+    trainer = quiet(classifier(), CrossEntropy(), callbacks=[lambda trainer: trainer.train(x, t)])
+    with pytest.raises(DataError, match="this trainer is training already"):
+        trainer.train(x, t)
+    trainer.callbacks.pop(0)
+    assert len(trainer.train(x, t)) == 1
+
+
+def test_a_trainer_with_a_bar_can_be_copied_and_goes_its_own_way(rng):
+    x, t = samples(rng)
+    trainer = Trainer(classifier(), CrossEntropy(), Adam(), progress="bar")
+    for other in (copy.deepcopy(trainer), pickle.loads(pickle.dumps(trainer))):
+        other.train(x, t)
+        assert other.step == 1 and trainer.step == 0
+    assert repr(trainer) == "<Trainer of Sequential, CrossEntropy, Adam: epoch 0, step 0>"
 
 
 def test_wrong_data_is_named(rng):
@@ -427,6 +474,10 @@ def test_wrong_data_is_named(rng):
         trainer.train(x, t, epochs=0)
     with pytest.raises(DataError, match="got data alone"):
         trainer.train(x)
+    with pytest.raises(DataError, match="validation: wanted data and target, got data alone"):
+        trainer.train(x, t, validation=x)
+    with pytest.raises(DataError, match="validation: wanted arrays, an iterable of batches"):
+        trainer.train(x, t, validation=0.25)
 
 
 def test_a_cost_that_is_no_number_is_refused(rng):
@@ -442,6 +493,15 @@ def test_a_cost_that_is_no_number_is_refused(rng):
         quiet(classifier(), Each()).train(x, x[:, :3])
     with pytest.raises(GraphError, match="wanted a cost of one number"):
         quiet(classifier(), Each()).train([(x, x[:, :3])])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_data_that_is_not_finite_is_told_from_a_cost_that_exploded(rng):
+    x, t = samples(rng, 8)
+    with pytest.raises(PuregraphError, match="the cost is nan; data of this batch holds values that are not finite"):
+        quiet(classifier(), CrossEntropy()).train(x * np.nan, t)
+    with pytest.raises(PuregraphError, match="lower the learning rate"):
+        quiet(classifier(), MSE(), SGD(1e30)).train(x, x[:, :3], epochs=9)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

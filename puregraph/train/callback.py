@@ -12,10 +12,12 @@ class Callback:
     """Something called by a Trainer; every method does nothing until a subclass writes it.
 
     Callbacks are called in the order in which they were given, those of a higher `order` after all others. What
-    `state` returns is saved with the trainer, and given to `restore` when it resumes.
+    `state` returns is saved with the trainer, and given to `restore` when it resumes. One that puts figures of its own
+    into `trainer.history[-1]` names them in `adds`, so that others may watch them.
     """
 
     order = 0
+    adds: tuple[str, ...] = ()
 
     def onTrainBegin(self, trainer: Any) -> None:
         """A call of `train` begins, or goes on from a file."""
@@ -51,6 +53,16 @@ class Call(Callback):
 
     def onBatchEnd(self, trainer: Any) -> None:
         self.function(trainer)
+
+
+def callbacksFrom(values: Any) -> list[Callback]:
+    """Callbacks as they are, and functions as such, in the order in which they are called.
+
+    Raises    DataError for what is no list, and for anything that cannot be called
+    """
+    if isinstance(values, Callback) or callable(values):
+        raise DataError(f"callbacks: wanted a list, got {values!r:.60}; write [it]")
+    return sorted(map(callbackFrom, values), key=lambda callback: callback.order)
 
 
 def callbackFrom(value: Any) -> Callback:

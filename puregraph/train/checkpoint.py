@@ -31,6 +31,15 @@ class Checkpoint(Monitor):
         self.path, self.every, self.keep = Path(path), every, keep
         self.written: list[str] = []
 
+    def onTrainBegin(self, trainer: Any) -> None:
+        if self.monitor:
+            super().onTrainBegin(trainer)
+        folder = self.path.absolute().parent
+        if not folder.is_dir():
+            raise DataError(f"Checkpoint: there is no folder '{folder}'; make it first")
+        if self.path.is_dir():
+            raise DataError(f"Checkpoint: '{self.path}' is a folder; give the path of a file in it")
+
     def onBatchEnd(self, trainer: Any) -> None:
         if self.every != "epoch" and trainer.step % self.every == 0:
             self.save(trainer)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from puregraph.errors import DataError
 from puregraph.train.callback import Callback
 
 
@@ -15,6 +16,8 @@ class CsvLog(Callback):
 
     The file holds the rows of `trainer.history` and no others: training that goes on from a checkpoint drops the rows
     that were written after it, and writes each once.
+
+    Raises    DataError if the file cannot be written when training begins
     """
 
     def __init__(self, path: Any):
@@ -22,7 +25,10 @@ class CsvLog(Callback):
         self.names: list[str] = []
 
     def onTrainBegin(self, trainer: Any) -> None:
-        self.rewrite(trainer.history)
+        try:
+            self.rewrite(trainer.history)
+        except OSError as error:
+            raise DataError(f"CsvLog: cannot write '{self.path}': {error.strerror or error}") from error
 
     def onEpochEnd(self, trainer: Any) -> None:
         if not set(trainer.history[-1]) <= set(self.names):

@@ -27,11 +27,18 @@ class Monitor(Callback):
         self.monitor, self.mode, self.least = monitor, mode, least
         self.best = math.nan
 
+    def onTrainBegin(self, trainer: Any) -> None:
+        self.check(trainer.figureNames())
+
+    def check(self, names: list[str]) -> None:
+        """Whether a figure of this name is there."""
+        if self.monitor not in names:
+            raise DataError(f"{type(self).__name__}: wanted one of {', '.join(names)}, got monitor {self.monitor!r}")
+
     def isBetter(self, trainer: Any) -> bool:
         """Look at the last row; a first figure is the best so far, and nan is never better."""
         row = trainer.history[-1]
-        if self.monitor not in row:
-            raise DataError(f"{type(self).__name__}: wanted one of {', '.join(row)}, got monitor {self.monitor!r}")
+        self.check(list(row))
         value = row[self.monitor]
         gain = value - self.best if self.direction(trainer) == "max" else self.best - value
         better = not math.isnan(value) and (math.isnan(self.best) or gain > self.least)

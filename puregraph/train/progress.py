@@ -45,7 +45,10 @@ class Bar(Progress):
 
         self.console = Console(highlight=False)
         self.live = Live(console=self.console, auto_refresh=False, transient=True)
-        self.shown = self.begun = self.heard = 0.0
+        self.shown = self.begun = 0.0
+
+    def __reduce__(self) -> Any:
+        return type(self), ()  # a terminal cannot be copied: the copy looks for its own
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False)

@@ -12,6 +12,7 @@ from puregraph import device
 from puregraph.data import Batch
 from puregraph.errors import DataError, PuregraphError
 from puregraph.train.metrics import Metric
+from puregraph.train.task import named
 
 EVERY = 16  # batches whose results wait on a GPU, so that most steps need not wait for it
 BYTES = 1 << 26  # of results at most
@@ -24,6 +25,8 @@ class Tally:
     """
 
     def __init__(self, metrics: Iterable[Metric] = ()):
+        if isinstance(metrics, Metric):
+            raise DataError(f"metrics: wanted a list of Metrics, got {type(metrics).__name__}; write [it]")
         self.metrics = list(metrics)
         for metric in self.metrics:
             if not isinstance(metric, Metric):
@@ -55,9 +58,7 @@ class Tally:
         for cost, outputs, batch, place in waiting:
             self.last = float(device.toHost(cost))
             if place and not math.isfinite(self.last):
-                raise PuregraphError(
-                    f"{place}: the cost is {self.last}; look at the data, lower the learning rate, or clip the gradient"
-                )
+                raise PuregraphError(f"{place}: the cost is {self.last}; {remedy(batch)}")
             self.total += self.last * batch.size
             self.weight += batch.size
             for metric in self.metrics:
@@ -95,6 +96,14 @@ class Tally:
         self.total, self.weight = float(state["total"]), int(state["weight"])
         for metric in self.metrics:
             metric.restore(state["metrics"][metric.name])
+
+
+def remedy(batch: Batch) -> str:
+    """What to do about a cost that is not finite."""
+    wrong = [name for name, x in named(batch) if x.dtype.kind == "f" and not np.isfinite(x).all()]
+    if wrong:
+        return f"{' and '.join(wrong)} of this batch hold{'s' * (len(wrong) == 1)} values that are not finite"
+    return "lower the learning rate, clip the gradient, or look at the data"
 
 
 def chosen(arrays: list[Any], metric: Metric, what: str) -> np.ndarray:

@@ -26,10 +26,13 @@ class Task:
     `net`   a Graph or any other Module
     `cost`  a Module of predictions and targets that gives one number; None: the network alone
 
-    Raises    GraphError if the arrays of a batch do not fit the inputs of network and cost
+    Raises    DataError if one of the two is no Module; GraphError if the arrays of a batch do not fit their inputs
     """
 
     def __init__(self, net: Module, cost: Module | None = None):
+        checkKind("net", net, ("node", "trainMode"), "a Module, such as Linear(3, 4)")
+        if cost is not None:
+            checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
         self.net = net if isinstance(net, Graph) else Sequential(net)
         self.cost = cost
         self.graph: Any = None
@@ -65,16 +68,17 @@ class Task:
                 return count
         if spec.variadic:
             return outputs
+        taken = "its first output" if outputs == 1 else f"its first output or all {outputs}"
         raise GraphError(
-            f"{type(self.cost).__name__} takes {', '.join(spec.names)}; wanted the network's first output or all "
-            f"{outputs}, and targets, to make that, got {targets} target{'s' * (targets != 1)}"
+            f"{type(self.cost).__name__} takes {', '.join(spec.names)}; wanted targets that make these together with "
+            f"what the network gives, {taken}, got {targets} target{'s' * (targets != 1)}"
         )
 
     def prepare(self, batch: Batch) -> Batch:
         """The batch with the dtypes that the graph computes in; made on the host, in any thread."""
         if self.sizes != (len(batch.data), len(batch.target)):
             self.build(len(batch.data), len(batch.target))
-        given = [converted(x, dtype) for x, dtype in zip([*batch.data, *batch.target], self.dtypes, strict=True)]
+        given = [converted(x, dtype, name) for (name, x), dtype in zip(named(batch), self.dtypes, strict=True)]
         return Batch(given[: len(batch.data)], given[len(batch.data) :], batch.size)
 
     def run(self, batch: Batch) -> tuple[Any, list[Any]]:
@@ -124,10 +128,26 @@ def wholeNumbers(steps: Any) -> set[int]:
     return found
 
 
-def converted(x: Any, dtype: np.dtype) -> Any:
+def named(batch: Batch) -> list[tuple[str, Any]]:
+    """The arrays of a batch with names for messages: data, target; or data[0], data[1], where there are several."""
+    found = []
+    for what, arrays in (("data", batch.data), ("target", batch.target)):
+        found += [(what if len(arrays) == 1 else f"{what}[{i}]", x) for i, x in enumerate(arrays)]
+    return found
+
+
+def checkKind(what: str, value: Any, wanted: tuple[str, ...], example: str) -> None:
+    """Refuse a class in place of what it makes, and whatever cannot do what is wanted."""
+    if isinstance(value, type):
+        raise DataError(f"{what}: wanted {example}, got the class {value.__name__}; make one, {value.__name__}(...)")
+    if not all(hasattr(value, name) for name in wanted):
+        raise DataError(f"{what}: wanted {example}, got {value!r:.60}")
+
+
+def converted(x: Any, dtype: np.dtype, name: str) -> Any:
     """An array in the dtype that is wanted; it comes back itself if it has that one."""
     if dtype is WHOLE and x.dtype.kind == "f":
         wrong = x != np.rint(x)
         if wrong.any():
-            raise DataError(f"wanted whole numbers (labels, token ids), got {x.dtype} with {x[wrong].flat[0]}")
+            raise DataError(f"{name}: wanted whole numbers (labels, token ids), got {x.dtype} with {x[wrong].flat[0]}")
     return x.astype(dtype, copy=False)

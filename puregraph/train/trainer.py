@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,17 @@ import numpy as np
 from puregraph.checkpoint import loadInto, opened, save
 from puregraph.data.batches import Arrays, Batch, Stream, batchesFrom, checkedSize, groups
 from puregraph.data.prefetch import ahead
-from puregraph.errors import DataError, addPlace
+from puregraph.errors import DataError, PuregraphError, addPlace
 from puregraph.module import Module
 from puregraph.train import snapshot
-from puregraph.train.callback import callbackFrom
+from puregraph.train.callback import callbacksFrom
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode
 from puregraph.train.progress import progressFrom
 from puregraph.train.tally import Tally
-from puregraph.train.task import Task
+from puregraph.train.task import Task, checkKind
 from puregraph.train.validator import Validator
 
 
@@ -51,6 +52,7 @@ class Trainer:
     a row for each epoch; `loss` is the cost of the last batch, `rate` the learning rate.
 
     Source    PuzzleLib's Trainer
+    Raises    DataError for an argument that cannot be used
     """
 
     def __init__(
@@ -71,16 +73,17 @@ class Trainer:
         self.shuffle, self.prefetch = shuffle, prefetch
         self.task = Task(net, cost)
         self.net, self.cost = self.task.net, cost
+        checkKind("optimizer", optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
         self.optimizer = optimizer
         self.tally = Tally(metrics)
         self.validator = Validator(self.net, cost, copy.deepcopy(self.tally.metrics), batchsize)
         self.rng = np.random.default_rng(seed)
         self.progress = progressFrom(progress)
-        self.callbacks = sorted([*map(callbackFrom, callbacks), self.progress], key=lambda c: c.order)
+        self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])
         self.history = History()
         self.interrupt = Interrupt()
         self.epoch = self.step = self.first = self.until = 0
-        self.running = self.stopped = False
+        self.running = self.stopped = self.inside = self.validates = False
         self.reason = ""
         self.lastRate = self.rate
         self.count: int | None = None
@@ -106,7 +109,7 @@ class Trainer:
         """
         source = batchesFrom(data, target, self.batchsize)
         checks = self.checksFrom(validation)
-        with Interrupt() as self.interrupt, inMode(True, self.net, self.cost):
+        with self.alone(), Interrupt() as self.interrupt, inMode(True, self.net, self.cost):
             self.begin(source, checks, epochs)
             try:
                 self.call("onTrainBegin")
@@ -125,6 +128,17 @@ class Trainer:
                 self.task.reset()
                 self.call("onTrainEnd")
         return self.history
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One `train` at a time."""
+        if self.inside:
+            raise DataError("train: this trainer is training already; a callback or another thread called it again")
+        self.inside = True
+        try:
+            yield
+        finally:
+            self.inside = False
 
     def stop(self, reason: str = "") -> None:
         """End the run after this epoch; a reason is shown."""
@@ -153,7 +167,11 @@ class Trainer:
         with opened(path) as source:
             extra = source.extra()
         saved = extra.get("trainer") if isinstance(extra, dict) else None
-        snapshot.check(self, saved)
+        try:
+            snapshot.check(self, saved)
+        except DataError as error:
+            label = "the given bytes" if isinstance(path, (bytes, bytearray, memoryview)) else f"'{path}'"
+            raise DataError(f"cannot resume from {label}: {error}") from None
         loadInto(path, self.net, self.optimizer.setupOn(self.net))
         snapshot.restore(self, saved)
         return self
@@ -173,6 +191,13 @@ class Trainer:
         """The learning rate of the next step."""
         return self.optimizer.rate
 
+    def figureNames(self) -> list[str]:
+        """The names of the figures that each row of this run's history will have."""
+        own = list(self.tally.row())
+        checked = [f"val {name}" for name in own if self.validates]
+        added = [name for callback in self.callbacks for name in callback.adds]
+        return ["epoch", "step", *own, *checked, "rate", "seconds", *added]
+
     def figures(self) -> dict[str, float]:
         """The mean cost and the metrics of the epoch so far."""
         return self.tally.row()
@@ -185,6 +210,10 @@ class Trainer:
         """Seconds of the epoch so far, without the time between stop and resume."""
         return self.elapsed + time.perf_counter() - self.clock if self.begun else 0.0
 
+    def __repr__(self) -> str:
+        names = f"{self.net.title()}, {type(self.cost).__name__}, {type(self.optimizer).__name__}"
+        return f"<Trainer of {names}: epoch {self.epoch}, step {self.step}>"
+
     # A run ------------------------------------------------------------------------------------------------------------
 
     def checksFrom(self, validation: Any) -> Arrays | Stream | None:
@@ -194,7 +223,10 @@ class Trainer:
         isPair = isinstance(validation, (list, tuple)) and len(validation) == 2
         isBatches = isinstance(validation, list) and all(isinstance(batch, tuple) for batch in validation)
         data, target = validation if isPair and not isBatches else (validation, None)
-        return batchesFrom(data, target, self.batchsize)
+        try:
+            return batchesFrom(data, target, self.batchsize)
+        except DataError as error:
+            raise DataError(f"validation: {error}") from None
 
     def begin(self, source: Arrays | Stream, checks: Arrays | Stream | None, epochs: int) -> None:
         """Check everything that can be checked before the first step."""
@@ -215,18 +247,35 @@ class Trainer:
                     "returns one for each epoch, or a list"
                 )
         self.count = None if source.count is None else -(-source.count // self.accumulate)
+        self.validates = checks is not None
+        self.checkParams()
         self.optimizer.setupOn(self.net)
         self.task.renew()
-        self.checkShapes(source)
+        self.checkShapes(source, "")
         with inMode(False, self.net, self.cost):
-            self.checkShapes(checks)
+            self.checkShapes(checks, "the validation")
         self.running = True
 
-    def checkShapes(self, source: Arrays | Stream | None) -> None:
+    def checkParams(self) -> None:
+        """There must be something to train."""
+        count = len(self.net.params)
+        if not any(param.trainable for param in self.net.params.values()):
+            why = f"all {count} parameters are frozen (trainable = False)" if count else "it has no parameters"
+            raise DataError(f"nothing of {self.net.title()} can be trained: {why}")
+
+    def checkShapes(self, source: Arrays | Stream | None, owner: str) -> None:
         """Check the shapes of all batches that arrays will make."""
         if isinstance(source, Arrays):
-            for size in source.sizes():
-                self.task.shapesFor(self.task.prepare(source.first(size)))
+            for number, size in enumerate(source.sizes()):
+                try:
+                    self.task.shapesFor(self.task.prepare(source.first(size)))
+                except (PuregraphError, TypeError) as error:
+                    if number:
+                        cut = f"{source.samples} samples in batches of {source.batchsize} leave {size}"
+                        addPlace(error, f"in the last batch{owner and f' of {owner}'}: {cut}")
+                    elif owner:
+                        addPlace(error, f"in {owner}")
+                    raise
 
     def runEpoch(self, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
         """The rest of an epoch, its validation, and its row."""
