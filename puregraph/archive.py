@@ -52,8 +52,9 @@ class Header(NamedTuple):
 
 
 def littleEndian(dtype: str) -> np.dtype:
-    """The dtype as it lies in the file."""
-    return np.dtype(dtype).newbyteorder("<")
+    """The dtype as it lies in the file; where that is this machine's own, by its plain name."""
+    found = np.dtype(dtype)
+    return found if sys.byteorder == "little" else found.newbyteorder("<")
 
 
 def manifestArray(size: int) -> Array:
@@ -210,7 +211,7 @@ class Archive:
         self.compare(name, zlib.crc32(view) if fill(self.file, view) else -1)
         if array.dtype == "bool" and values.size and values.view(np.uint8).max() > 1:
             raise CheckpointError(f"'{name}' is no array of bools")
-        return values.astype(values.dtype.newbyteorder("="), copy=False) if sys.byteorder == "big" else values
+        return values.astype(array.dtype, copy=False)
 
     def check(self, names: Iterable[str]) -> None:
         """Prove arrays without keeping them."""

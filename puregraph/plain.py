@@ -17,6 +17,7 @@ import numpy as np
 
 from puregraph.dim import Dim
 from puregraph.errors import CheckpointError
+from puregraph.hdf import DTYPES
 
 DEPTH = 100  # lists in lists in lists: deeper than any real value, and far from the limit of Python's stack
 DIGITS = 1000  # Python itself refuses decimals of more than 4300
@@ -58,7 +59,9 @@ def encode(value: Any, place: str, special: Special = lambda value: None, depth:
     if isinstance(value, Dim):
         return {"dim": str(value)}
     if isinstance(value, np.dtype) or isinstance(value, type) and issubclass(value, np.generic):
-        return {"dtype": np.dtype(value).name}
+        name = np.dtype(value).name
+        if name in DTYPES:
+            return {"dtype": name}
     if isinstance(value, (np.bool_, np.integer, np.floating)) and value.dtype.itemsize <= 8:
         return encode(value.item(), place)
     raise CheckpointError(
@@ -95,7 +98,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "slice": lambda parts: slice(*parts),
     "ellipsis": lambda _: Ellipsis,
     "dim": Dim,
-    "dtype": lambda name: np.dtype(str(name)),
+    "dtype": lambda name: np.dtype(DTYPES[DTYPES.index(name)]),  # numpy would take a text for a structure of any size
     "float": float,
     "int": lambda text: int(text, 16),
 }

@@ -59,6 +59,7 @@ def test_weights_load_into_an_equal_graph(path, compress, root, rng):
     report = graph.load(path)
     assert report.complete and len(report.loaded) == 8
     assert graph["drop"].key.data == key, "counters and keys are not in such a file, and stay"
+    assert {str(p.data.dtype) for p in graph.params.values()} == {"float32"}
     x = rng.standard_normal((3, 1, 6, 6)).astype(np.float32)
     assert np.allclose(graph.evalMode()(x), expected(links, attrs, x), rtol=1e-5)
 
