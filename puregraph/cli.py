@@ -1,6 +1,7 @@
 """The command line: `puregraph shapes | check | inspect | doctor`, or `python -m puregraph`.
 
 Exit codes: 0 all is well; 1 the model or the file has faults; 2 the command cannot be carried out as it was given.
+With --json nothing but JSON is written to stdout: what a model prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import importlib.util
 import inspect
 import json
 import os
+import re
 import shutil
 import sys
+import sysconfig
 import traceback
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +27,15 @@ from puregraph.check import CheckError, checkModule
 from puregraph.errors import GraphError, PuregraphError, show
 from puregraph.footprint import Footprint
 from puregraph.graph import Graph, nearest
+from puregraph.module import Module
 from puregraph.plain import decode
 from puregraph.shape import asShape, bind, symbols
 from puregraph.summary import bytesText, render
 
-MODEL = (
-    "FILE.py, FILE.py:NAME or package.module:NAME; NAME is a Graph, or a function without arguments that returns one"
-)
+MODEL = "FILE.py, FILE.py:NAME or package.module:NAME; NAME is a Graph, or a function or class without arguments that makes one"
 SHAPE = "one for each input: 32,1,28,28, or N,1,28,28 for a batch of any size"
+FOLDERS = (os.path.dirname(__file__), *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))
+FOREIGN = ("<frozen", *(f"{folder}{os.sep}" for folder in FOLDERS))  # what a user did not write
 
 
 class UsageError(PuregraphError):
@@ -42,9 +47,15 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not stop us
-    options = parser().parse_args(arguments)
+    top, arguments = parser(), sys.argv[1:] if arguments is None else arguments
+    for text in arguments:
+        if re.match(r"-\d", text):  # argparse would take it for an option
+            top.error(f"{text!r} is no shape: sizes are whole numbers; a letter, as in N,3, is a size that is open")
+    options = top.parse_args(arguments)
+    options.out = sys.stdout
     try:
-        code = options.run(options)
+        with redirect_stdout(sys.stderr if options.json else sys.stdout):
+            code = options.run(options)
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # the reader of a pipe has seen enough
@@ -53,6 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (PuregraphError, OSError) as error:
         print(f"puregraph {options.command}: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        print(f"puregraph {options.command}: interrupted", file=sys.stderr)
+        return 130
 
 
 def parser() -> argparse.ArgumentParser:
@@ -85,7 +99,7 @@ def runShapes(options: argparse.Namespace) -> int:
     """The table of a model, or its faults."""
     found = Footprint(*modelAndShapes(options))
     if options.json:
-        printJson(asJson(found))
+        printJson(asJson(found), options.out)
     else:
         print(render(found, terminalWidth(), hasColor()))
     return 1 if found.faults else 0
@@ -106,7 +120,7 @@ def runCheck(options: argparse.Namespace) -> int:
             problem = known[key]
         unknown = outshapes is None and not fault
         result = problem or ("not checked, because of a fault above it" if unknown else "ok")
-        rows.append({"node": step.path, "module": step.label, "ok": result == "ok", "result": result})
+        rows.append({"name": step.path, "module": step.label, "ok": result == "ok", "result": result})
         if not options.json:
             print(
                 paint(f"{step.path} ({step.label}): {result}", "1;31" if problem else "2" if unknown else ""),
@@ -114,7 +128,7 @@ def runCheck(options: argparse.Namespace) -> int:
             )
     bad = sum(not row["ok"] for row in rows)
     if options.json:
-        printJson({"inputs": sizes, "nodes": rows})
+        printJson({"inputs": sizes, "nodes": rows}, options.out)
     else:
         at = f"{len(rows)} nodes at {', '.join(map(show, sizes))}"
         print(paint(f"{at}: {bad} not in order", "1;31") if bad else f"{at}: all in order")
@@ -136,7 +150,7 @@ def runInspect(options: argparse.Namespace) -> int:
         raise UsageError(f"there is no file {options.file!r}")
     found = checkpoint.contents(options.file)
     if options.json:
-        printJson(contentsJson(found))
+        printJson(contentsJson(found), options.out)
         return 0
     state = dict(enumerate((found.optimizer or {}).get("state", ())))
     names = {f"optimizer/{i}": f"optimizer/{name}" for i, name in state.items()}
@@ -171,7 +185,7 @@ def runDoctor(options: argparse.Namespace) -> int:
     """The device and why, versions, threads."""
     found = {"device": device.name(), "why": device.reason(), "threads": device.threads(), **device.versions()}
     if options.json:
-        printJson(found)
+        printJson(found, options.out)
     else:
         for line in aligned([(key, str(value)) for key, value in found.items()]):
             print(line)
@@ -218,9 +232,9 @@ def asJson(found: Footprint) -> dict[str, Any]:
 # Printing -------------------------------------------------------------------------------------------------------------
 
 
-def printJson(value: Any) -> None:
+def printJson(value: Any, out: Any) -> None:
     """Plain data as indented JSON."""
-    print(json.dumps(value, indent=2, default=str))
+    print(json.dumps(value, indent=2, default=str), file=out, flush=True)
 
 
 def terminalWidth() -> int | None:
@@ -273,7 +287,9 @@ def readShape(text: str) -> Any:
     if sizes[-1] == "":
         sizes.pop()  # (3,) and ()
     try:
-        return asShape([int(s) if s.isdigit() else s for s in sizes])
+        if not text.strip():
+            raise UsageError("nothing")
+        return asShape([int(s) if s.isdecimal() else s for s in sizes])
     except PuregraphError:
         raise UsageError(f"cannot read the shape {text!r}: write 32,1,28,28, or N,1,28,28 for any batch") from None
 
@@ -284,40 +300,53 @@ def findGraph(target: str) -> Graph:
     module = loadModule(place)
     choice = choices(module)
     if not name and len(choice) != 1:
-        found = f"it has {', '.join(choice)}" if choice else "it has neither a Graph nor a function without arguments"
+        none = "it has neither a Graph nor a function or class that makes one without arguments"
+        found = f"it has {', '.join(choice)}" if choice else none
         raise UsageError(f"say which graph of {place} is meant, as in {place}:{next(iter(choice), 'NAME')}; {found}")
     name = name or choice[0]
     if not hasattr(module, name):
         raise UsageError(f"{place} has no {name!r}; it has {', '.join(nearest(name, choice)) or 'no graphs'}")
     graph = build(getattr(module, name), f"{place}:{name}")
     if not isinstance(graph, Graph):
-        raise UsageError(f"{place}:{name}: wanted a Graph, or a function that returns one, got {type(graph).__name__}")
+        hint = "; put it into a Sequential" if isinstance(graph, Module) else ""
+        raise UsageError(f"{place}:{name}: wanted a Graph, or a function that returns one, got {kindOf(graph)}{hint}")
     if not hasattr(graph, "nodes"):
         raise UsageError(f"{place}:{name} is an empty {type(graph).__name__}")
     return graph
 
 
 def choices(module: Any) -> list[str]:
-    """The names of a file that can be meant: its Graphs, and if there are none its functions without arguments."""
+    """The names of a file that can be meant: its Graphs; if there are none, what it has that makes one unasked."""
     own = {n: v for n, v in vars(module).items() if n[0] != "_"}
     graphs = [n for n, v in own.items() if isinstance(v, Graph)]
     here = f"{module.__name__}."
-    functions = [
-        n for n, v in own.items() if inspect.isfunction(v) and f"{v.__module__}.".startswith(here) and not required(v)
-    ]
-    return graphs or functions
+    made = {n: v for n, v in own.items() if f"{getattr(v, '__module__', '')}.".startswith(here)}
+    return graphs or [n for n, v in made.items() if (inspect.isfunction(v) or isGraphClass(v)) and not required(v)]
+
+
+def isGraphClass(value: Any) -> bool:
+    """Whether it is a class of Graphs."""
+    return isinstance(value, type) and issubclass(value, Graph)
+
+
+def kindOf(value: Any) -> str:
+    """What something is, for a message."""
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def required(function: Any) -> list[str]:
     """The arguments that a function cannot do without."""
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    given = inspect.signature(function).parameters.values()
+    given = list(inspect.signature(function.__init__ if isinstance(function, type) else function).parameters.values())
+    if isinstance(function, type):
+        given = given[1:]
     return [p.name for p in given if p.default is p.empty and p.kind not in kinds]
 
 
 def build(found: Any, label: str) -> Any:
-    """A Graph as it is, or what a function returns."""
-    if not callable(found) or isinstance(found, (Graph, type)):
+    """A Graph as it is, or what a function or class makes."""
+    isMaker = isGraphClass(found) or callable(found) and not isinstance(found, (Module, type))
+    if not isMaker:
         return found
     missing = required(found)
     if missing:
@@ -328,15 +357,21 @@ def build(found: Any, label: str) -> Any:
 def loadModule(place: str) -> Any:
     """The module of a file or of a dotted name; `if __name__ == "__main__"` parts do not run."""
     if not place.endswith(".py"):
+        sys.path.insert(0, os.getcwd())  # as `python -m` does
         if importedFrom(place) is None:
             raise UsageError(f"there is no module {place!r}; name a FILE.py, or a package.module that can be imported")
         return running(place, lambda: importlib.import_module(place))
     path = Path(place)
     if not path.is_file():
         raise UsageError(f"there is no file {place!r}")
+    names, folder = [path.stem], path.resolve().parent
+    while (folder / "__init__.py").is_file():  # a part of a package, which may import its neighbours by dots
+        names, folder = [folder.name, *names], folder.parent
+    sys.path.insert(0, str(folder))  # so that a file finds its neighbours, as when it is run
+    if len(names) > 1 and "." not in path.stem:
+        return running(place, lambda: importlib.import_module(".".join(names)))
     spec: Any = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent.resolve()))  # so that a file finds its neighbours, as when it is run
     running(place, lambda: spec.loader.exec_module(module))
     return module
 
@@ -355,6 +390,6 @@ def running(label: str, function: Any) -> Any:
         return function()
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if "importlib" not in f.filename and f.filename != __file__]
+        own = [f for f in frames if not f.filename.startswith(FOREIGN)]
         line = f" at line {own[-1].lineno} of {own[-1].filename}" if own else ""
         raise UsageError(f"{label} raises {type(error).__name__}{line}: {error}") from error

@@ -40,6 +40,25 @@ def number():
 
 def none():
     return Sequential()
+
+def single():
+    return Relu()
+
+class Deep(Graph):
+    def __init__(self, depth):
+        pass
+"""
+CLASS = """
+from .width import WIDTH
+from puregraph.modules import Linear
+from puregraph.graph import Graph
+print("importing")
+
+class Net(Graph):
+    def __init__(self):
+        print("building")
+        node = Linear(3, WIDTH, name="fc").node()
+        super().__init__(node, node)
 """
 TWO = """
 from puregraph.modules import Linear
@@ -82,8 +101,14 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "broken.py").write_text("def f(:\n")
     (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
     (tmp_path / "nothing.py").write_text("x = 1\n")
+    (tmp_path / "reads.py").write_text("from pathlib import Path\nPath('gone').read_text()\n")
+    (tmp_path / "stops.py").write_text("raise KeyboardInterrupt\n")
+    (tmp_path / "parcel").mkdir()
+    for name, text in {"__init__": "", "width": "WIDTH = 5", "net": CLASS}.items():
+        (tmp_path / "parcel" / f"{name}.py").write_text(text)
     yield tmp_path
-    sys.modules.pop("neighbour", None)
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("neighbour", "parcel")]:
+        del sys.modules[name]
 
 
 @pytest.fixture
@@ -169,13 +194,28 @@ def test_faults_as_json(run):
         ("models.py:deep 3", "models.py:deep needs arguments (depth): name a function that needs none"),
         ("models.py:number 3", "models.py:number: wanted a Graph, or a function that returns one, got int"),
         ("models.py:WIDTH 3", "models.py:WIDTH: wanted a Graph, or a function that returns one, got int"),
-        ("models.py:Linear 3", "models.py:Linear: wanted a Graph, or a function that returns one, got type"),
+        (
+            "models.py:Linear 3",
+            "models.py:Linear: wanted a Graph, or a function that returns one, got the class Linear",
+        ),
+        ("models.py:single 3", "returns one, got Relu; put it into a Sequential"),
+        ("models.py:Deep 3", "models.py:Deep needs arguments (depth)"),
+        ("reads.py 3", "reads.py raises FileNotFoundError at line 2 of"),
+        (
+            "two.py:first -1,3",
+            "'-1,3' is no shape: sizes are whole numbers; a letter, as in N,3, is a size that is open",
+        ),
+        ("two.py:first \u00b2,3", "cannot read the shape"),
+        ("two.py:first \x0b", "cannot read the shape"),
         ("models.py:none 3", "models.py:none is an empty Sequential"),
         ("models.py:boom 3", "models.py:boom raises ValueError at line 18 of"),
         ("models.py:boom 3", "models.py: no weights here"),
-        ("models.py 3", "say which graph of models.py is meant, as in models.py:net; it has net, boom, number, none"),
+        (
+            "models.py 3",
+            "say which graph of models.py is meant, as in models.py:net; it has net, boom, number, none, single",
+        ),
         ("two.py 3", "say which graph of two.py is meant, as in two.py:first; it has first, second"),
-        ("nothing.py 3", "as in nothing.py:NAME; it has neither a Graph nor a function without arguments"),
+        ("nothing.py 3", "as in nothing.py:NAME; it has neither a Graph nor a function or class that makes one"),
         ("fails.py 3", "fails.py raises ZeroDivisionError at line 2 of"),
         ("broken.py 3", "broken.py raises SyntaxError"),
         ("leaves.py 3", "leaves.py raises SystemExit at line 1 of"),
@@ -196,6 +236,23 @@ def test_a_command_that_cannot_be_carried_out_is_one_sentence(run, arguments, se
         if "usage:" not in err:
             assert err.startswith(f"puregraph {command}: ")
             assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", ["parcel/net.py", "parcel/net.py:Net", "parcel.net", "parcel.net:Net"])
+def test_a_class_of_graphs_in_a_package_is_found_by_file_and_by_name(run, place):
+    code, out, _ = run("shapes", place, "N,3")
+    assert code == 0 and "(N, 3) -> (N, 5)" in out
+
+
+@pytest.mark.parametrize("command", ["shapes", "check"])
+def test_what_a_model_prints_does_not_get_into_json(run, command):
+    code, out, err = run(command, "--json", "parcel.net:Net", "N,3")
+    assert code == 0 and json.loads(out)["nodes"][0]["name"] == "fc"
+    assert err == "importing\nbuilding\n"
+
+
+def test_ctrl_c_is_one_line(run):
+    assert run("shapes", "stops.py", "N,3") == (130, "", "puregraph shapes: interrupted\n")
 
 
 def test_no_command_or_an_unknown_one_shows_the_usage(run):
