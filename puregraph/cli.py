@@ -32,7 +32,7 @@ from puregraph.plain import decode
 from puregraph.shape import asShape, bind, symbols
 from puregraph.summary import bytesText, render
 
-MODEL = "FILE.py, FILE.py:NAME or package.module:NAME; NAME is a Graph, or a function or class without arguments that makes one"
+MODEL = "FILE.py, FILE.py:NAME or package.module:NAME: a Graph, or a function or class without arguments that makes one"
 SHAPE = "one for each input: 32,1,28,28, or N,1,28,28 for a batch of any size"
 FOLDERS = (os.path.dirname(__file__), *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))
 FOREIGN = ("<frozen", *(f"{folder}{os.sep}" for folder in FOLDERS))  # what a user did not write
