@@ -85,9 +85,7 @@ def test_the_environment_can_ask_for_the_cpu(install, monkeypatch):
 def test_the_environment_can_demand_a_gpu(install, monkeypatch):
     install(None)
     monkeypatch.setenv("PUREGRAPH_DEVICE", "cuda")
-    with pytest.raises(
-        DeviceError, match="PUREGRAPH_DEVICE=cuda: no GPU can be used, because CuPy is not installed"
-    ):
+    with pytest.raises(DeviceError, match="PUREGRAPH_DEVICE=cuda: no GPU can be used, because CuPy is not installed"):
         devices.name()
     with devices.useDevice("cpu"):
         assert devices.name() == "cpu"

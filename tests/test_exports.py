@@ -29,11 +29,7 @@ def test_the_public_names_are_the_namespace():
     names = set(getattr(puregraph, "__all__", []))
     missing = [name for name in sorted(names) if not hasattr(puregraph, name)]
     assert not missing, f"__all__ promises {', '.join(missing)}"
-    present = {
-        name
-        for name, value in vars(puregraph).items()
-        if name[0] != "_" and not isinstance(value, ModuleType)
-    }
+    present = {name for name, value in vars(puregraph).items() if name[0] != "_" and not isinstance(value, ModuleType)}
     assert present <= names, f"not in __all__: {', '.join(sorted(present - names))}"
 
 
@@ -44,6 +40,4 @@ def test_a_folder_exports_each_class_of_its_files(folder):
         if source.name.rpartition(".")[0] == folder and source.path.name != "__init__.py":
             for name in publicClasses(source):
                 expected = getattr(importlib.import_module(source.name), name)
-                assert getattr(package, name, None) is expected, (
-                    f"{folder} does not export {source.name}.{name}"
-                )
+                assert getattr(package, name, None) is expected, f"{folder} does not export {source.name}.{name}"

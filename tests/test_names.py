@@ -39,13 +39,7 @@ def definitions(tree):
 def isMixed(name):
     """Whether a name is house style: underscores only in front, in dunders, in constants, or foreign."""
     isDunder = name.startswith("__") and name.endswith("__")
-    return (
-        "_" not in name.lstrip("_")
-        or isDunder
-        or name.isupper()
-        or name in FOREIGN
-        or name.startswith("visit_")
-    )
+    return "_" not in name.lstrip("_") or isDunder or name.isupper() or name in FOREIGN or name.startswith("visit_")
 
 
 def misnamed(source):
@@ -92,14 +86,8 @@ def test_modules_costs_and_optimizers_hold_one_public_class_a_file():
     for source in SOURCES:
         folder = source.name.split(".")[1:2]
         if folder in (["modules"], ["costs"]) and source.path.name != "__init__.py":
-            public = [
-                node.name
-                for node in source.tree.body
-                if isinstance(node, ast.ClassDef) and node.name[0] != "_"
-            ]
-            assert len(public) <= 1, (
-                f"{source.path.relative_to(ROOT)} holds {', '.join(public)}: one file, one class"
-            )
+            public = [node.name for node in source.tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]
+            assert len(public) <= 1, f"{source.path.relative_to(ROOT)} holds {', '.join(public)}: one file, one class"
 
 
 @pytest.mark.parametrize(
