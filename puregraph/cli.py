@@ -30,7 +30,7 @@ from puregraph.graph import Graph, nearest
 from puregraph.module import Module
 from puregraph.plain import decode
 from puregraph.shape import asShape, bind, symbols
-from puregraph.summary import bytesText, render
+from puregraph.summary import bytesText, cut, render
 
 MODEL = "FILE.py, FILE.py:NAME or package.module:NAME: a Graph, or a function or class without arguments that makes one"
 SHAPE = "one for each input: 32,1,28,28, or N,1,28,28 for a batch of any size"
@@ -263,8 +263,14 @@ def aligned(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> list[st
 
 def extraText(saved: Any) -> str:
     """What was saved as `extra`, on one line, cut where it is long."""
-    text = str(decode(saved, lambda value: f"array {value['array']}" if "array" in value else None))
-    return text if len(text) <= 100 else f"{text[:97]}..."
+    return cut(outline(decode(saved, lambda value: f"array {value['array']}" if "array" in value else None)), 100)
+
+
+def outline(value: Any, depth: int = 2) -> str:
+    """A value as text; what is deep inside of it is left out."""
+    if not isinstance(value, dict):
+        return repr(value)
+    return f"{{{', '.join(f'{k!r}: {outline(v, depth - 1)}' for k, v in value.items())}}}" if depth else "{...}"
 
 
 # Reading arguments ----------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def summary(graph: Graph, *shapes: Any, width: int | None = None) -> str:
 
 def render(found: Footprint, width: int | None = None, color: bool = False) -> str:
     """The table of a footprint as text, with the codes for a terminal's colours if wanted."""
-    lines = [*tableLines(found, width), Text(""), *totalLines(found), *faultLines(found, width)]
+    lines = [*tableLines(found, width), Text(""), *totalLines(found, width), *faultLines(found, width)]
     if width is not None:
         lines = [line._replace(text=cut(line.text, width)) for line in lines]
     return "\n".join(f"\x1b[{s}m{t}\x1b[0m" if color and s and t else t for t, s in lines)
@@ -68,7 +68,7 @@ def tableLines(found: Footprint, width: int | None) -> Iterator[Text]:
         yield Text(joined(row), RED if line.fault else DIM if line.shapes is None else "")
     yield Text("─" * total, DIM)
     if dropped:
-        yield Text(f"not shown in {width} columns: {', '.join(dropped)}", DIM)
+        yield from folded(f"not shown in {width} columns: {', '.join(dropped)}", width)
 
 
 def rowOf(line: Line, found: Footprint, withArguments: bool) -> dict[str, str]:
@@ -107,8 +107,8 @@ def near(name: str, path: str) -> str:
 # Under the table ------------------------------------------------------------------------------------------------------
 
 
-def totalLines(found: Footprint) -> Iterator[Text]:
-    """What the whole graph takes: in columns for several batch sizes where the batch is a symbol."""
+def totalLines(found: Footprint, width: int | None) -> Iterator[Text]:
+    """What the whole graph takes: for several batch sizes, as many as fit, where the batch is a symbol."""
     outputs = "unknown" if found.faults else several(found.outshapes)
     states = f", and {bytesText(found.stateBytes)} of running statistics" if found.stateBytes else ""
     yield Text(f"{several(found.inshapes)} -> {outputs}")
@@ -116,7 +116,7 @@ def totalLines(found: Footprint) -> Iterator[Text]:
     if found.faults:
         return
     if found.symbols and not found.batch:
-        yield Text(f"Give {', '.join(found.symbols)} sizes to see what a training step takes.", DIM)
+        yield from folded(f"Give {', '.join(found.symbols)} sizes to see what a training step takes.", width)
         return
     columns = [{found.batch: n} for n in BATCHES] if found.batch else [{}]
     rows = [["", *(f"{k} = {v}" for sizes in columns for k, v in sizes.items())]] if found.batch else []
@@ -126,14 +126,22 @@ def totalLines(found: Footprint) -> Iterator[Text]:
         rows.append(["training step, peak", *(bytesText(found.peak(**sizes)) for sizes in columns)])
         rows.append(["training step, nothing freed", *(bytesText(found.eager(**sizes)) for sizes in columns)])
     wide = [max(map(len, column)) for column in zip(*rows)]
+    while width is not None and len(wide) > 2 and sum(wide) + 3 * len(wide) - 3 > width:
+        wide.pop()
     yield Text("")
     for row in rows:
-        cells = [cell.rjust(w) for cell, w in zip(row[1:], wide[1:])]
+        cells = [cell.rjust(w) for cell, w in zip(row[1:], wide[1:], strict=False)]
         yield Text("   ".join([row[0].ljust(wide[0]), *cells]), BOLD if not row[0] else "")
     yield Text("")
     if found.batch:
-        yield Text(f"In the table, bytes and flops are for {found.batch} = 1.", DIM)
-    yield Text("An optimizer's state comes on top of a training step.", DIM)
+        yield from folded(f"In the table, bytes and flops are for {found.batch} = 1.", width)
+    yield from folded("An optimizer's state comes on top of a training step.", width)
+
+
+def folded(text: str, width: int | None) -> Iterator[Text]:
+    """A remark, in as many lines as it takes."""
+    for line in textwrap.wrap(text, width) if width else [text]:
+        yield Text(line, DIM)
 
 
 def faultLines(found: Footprint, width: int | None) -> Iterator[Text]:

@@ -120,6 +120,16 @@ def test_the_bar_fits_its_terminal(width):
     assert " ".join(output.split()).count("val accuracy") == 3
 
 
+@pytest.mark.parametrize(("width", "wanted"), [(24, r"1/3 +━* +0/3"), (8, "1/3")])
+def test_a_narrow_terminal_gets_a_short_line(width, wanted):
+    bar = barTo(width)
+    train(bar, metrics=False, epochs=3)
+    text = ESCAPES.sub("", bar.console.file.getvalue())
+    lines = [line.strip() for part in text.split("\n") for line in part.split("\r")]
+    assert any(re.fullmatch(wanted, line) for line in lines) and "…" not in text
+    assert not any(line.startswith("epoch") and "━" in line for line in lines)
+
+
 def test_the_bar_goes_even_if_training_fails():
     bar = barTo(80)
     with pytest.raises(ZeroDivisionError):

@@ -67,6 +67,15 @@ def test_columns_left_out_are_named():
     assert "conv1  Conv2D     (N, 6, 28, 28)   (N, 1, 28, 28)      156  18.4 KiB   240 k" in text
 
 
+def test_a_narrow_table_cuts_no_number_and_no_remark():
+    text = summary(lenet(), ("N", 1, 28, 28), width=44)
+    total = text[text.index("61,706 parameters") :]
+    assert "..." not in total and "N = 1 " not in total.replace("N = 1\n", "")
+    assert "training step, nothing freed    605 KiB\n" in total
+    assert "An optimizer's state comes on top of a\ntraining step." in total
+    assert "not shown in 44 columns: from, arguments,\n" in text
+
+
 def test_numbers_without_symbols_have_one_column():
     text = summary(Sequential(Linear(8, 3)), (4, 8))
     assert "kept for backward              128 B\n" in text

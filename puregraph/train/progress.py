@@ -92,13 +92,15 @@ class Bar(Progress):
         count, width = trainer.count, self.console.width - ECHO
         head = f"epoch {trainer.epoch + 1:{len(str(trainer.until))}}/{trainer.until}"
         tail = [f"{trainer.position}/{count}" if count else f"{trainer.position}", *self.tail(trainer)]
-        while len(tail) > 1 and len(head) + NARROW + sum(len(t) + 2 for t in tail) + 2 > width:
+        while len(tail) > 1 and roomFor(head, tail, width) < NARROW:
             tail.pop()
-        room = width - len(head) - sum(len(t) + 2 for t in tail) - 2
-        bar = ProgressBar(count or 100, trainer.position, max(NARROW, min(WIDE, room)), pulse=not count)
+        if roomFor(head, tail, width) < NARROW:
+            head = f"{trainer.epoch + 1}/{trainer.until}"
+        room = roomFor(head, tail, width)
+        bar = ProgressBar(count or 100, trainer.position, min(WIDE, room), pulse=not count)
+        parts = [bar, *(Text(t, "cyan" if i else "") for i, t in enumerate(tail))] if room >= NARROW else []
         grid = Table.grid(padding=(0, 2, 0, 0))
-        parts = [Text(head, "bold"), bar, *(Text(t, "cyan" if i else "") for i, t in enumerate(tail))]
-        grid.add_row(*parts)
+        grid.add_row(Text(head, "bold"), *parts)
         self.live.update(grid, refresh=True)
 
     def tail(self, trainer: Any) -> list[str]:
@@ -114,6 +116,11 @@ class Bar(Progress):
             return [*left, shown]
         loss, *others = [f"{name} {value}" for name, value in figures(trainer.figures())]
         return [loss, *left, *others, speed(trainer.speed()), shown]
+
+
+def roomFor(head: str, tail: list[str], width: int) -> int:
+    """The columns that are left for the bar."""
+    return width - len(head) - sum(len(text) + 2 for text in tail) - 2
 
 
 def doneOf(trainer: Any) -> int:
