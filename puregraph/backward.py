@@ -7,7 +7,7 @@ from itertools import compress, repeat
 from typing import Any
 
 from puregraph.errors import PuregraphError, need, show
-from puregraph.graph import Graph
+from puregraph.graph import Graph, few
 from puregraph.input import Input
 from puregraph.module import Module, checkGrads
 from puregraph.node import Edge, Node, asGrads
@@ -272,6 +272,10 @@ class BackwardGraph(Graph):
     def sources(self, step: Step, steps: Steps) -> list[str]:
         """The values that a step reads, without those of which it only takes the shape."""
         return [steps.names[n] for n in readsOf(step)]
+
+    def __repr__(self) -> str:
+        seeds = [self.paths.get(node, node.name) for node in self.seeds]
+        return f"<{self.title()}: {len(self.nodes)} nodes, {few(seeds)} -> {few(self.outputNames)}>"
 
     def title(self) -> str:
         return f"BackwardGraph of {self.forwardGraph.title()}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from puregraph.errors import (
@@ -504,9 +504,7 @@ class Graph(Module):
         return f"{type(self).__name__} '{self.name}'" if self.name else type(self).__name__
 
     def __repr__(self) -> str:
-        return (
-            f"<{self.title()}: {len(self.nodes)} nodes, {', '.join(self.arguments)} -> {', '.join(self.outputNames)}>"
-        )
+        return f"<{self.title()}: {len(self.nodes)} nodes, {few(self.arguments)} -> {few(self.outputNames)}>"
 
     def __str__(self) -> str:
         """One line a node: its path, its module, and where its inputs come from."""
@@ -591,6 +589,12 @@ def namesFor(nodes: list[Node]) -> dict[Node, str]:
 def sourceNames(step: Step, steps: Steps) -> list[str]:
     """The names of the values that a step takes as inputs."""
     return [steps.names[n] for n in step.args[: step.inputs] if n]
+
+
+def few(names: Sequence[str], most: int = 4) -> str:
+    """The first few names, and how many more there are."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def nearest(name: str, known: list[str], count: int = 6) -> list[str]:
