@@ -102,6 +102,8 @@ def save(path: Any, graph: Graph, optimizer: Any = None, extra: Any = None) -> b
 
     Raises    CheckpointError naming what cannot be stored, or why the file cannot be written
     """
+    if isinstance(path, (bytes, bytearray, memoryview)):
+        raise CheckpointError("a path is wanted as text: bytes are the content of a file, see `load`")
     arrays, about = collect(graph, optimizer, extra)
     if path is None:
         memory = io.BytesIO()
@@ -238,6 +240,8 @@ def opened(source: Any, root: str | None = None) -> Iterator[Any]:
         raise CheckpointError(f"cannot load {label}: {error}") from error.__cause__
     except FileNotFoundError as error:
         raise CheckpointError(f"cannot load {label}: there is no such file") from error
+    except IsADirectoryError as error:
+        raise CheckpointError(f"cannot load {label}: it is a folder") from error
     except Exception as error:  # of whatever a forged file leads to
         raise CheckpointError(f"cannot load {label}: {type(error).__name__}: {error!s:.300}") from error
 

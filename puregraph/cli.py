@@ -44,6 +44,7 @@ class UsageError(PuregraphError):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; its exit code."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by who started us
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not stop us
@@ -101,7 +102,7 @@ def runShapes(options: argparse.Namespace) -> int:
     if options.json:
         printJson(asJson(found), options.out)
     else:
-        print(render(found, terminalWidth(), hasColor()))
+        print(showable(render(found, terminalWidth(), hasColor())))
     return 1 if found.faults else 0
 
 
@@ -235,6 +236,15 @@ def asJson(found: Footprint) -> dict[str, Any]:
 def printJson(value: Any, out: Any) -> None:
     """Plain data as indented JSON."""
     print(json.dumps(value, indent=2, default=str), file=out, flush=True)
+
+
+def showable(text: str) -> str:
+    """The text with plain dashes where the output has no lines."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return text.replace("─", "-")
+    return text
 
 
 def terminalWidth() -> int | None:

@@ -716,6 +716,10 @@ def test_a_newer_version_says_so():
 
 
 def test_paths_that_are_no_files_are_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="it is a folder"):
+        load(tmp_path)
+    with pytest.raises(CheckpointError, match="a path is wanted as text"):
+        small().save(b"net.h5")
     with pytest.raises(CheckpointError, match=r"cannot load '.*none.h5': there is no such file"):
         load(tmp_path / "none.h5")
     with pytest.raises(CheckpointError, match="cannot load"):

@@ -326,6 +326,14 @@ def test_a_terminal_without_unicode_is_no_error():
     done = python("-m", "puregraph", "shapes", "two.py:first", "N,3", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert "16 parameters, 64 B of float32" in done.stdout
+    assert "?" not in done.stdout and set(done.stdout.splitlines()[1]) == {"-"}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell that closes stdout")
+def test_an_output_that_is_closed_is_no_error():
+    command = f"{sys.executable} -m puregraph shapes puregraph.models:lenet N,1,28,28 >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # check ----------------------------------------------------------------------------------------------------------------

@@ -94,6 +94,16 @@ def test_lines_where_nobody_looks(capsys):
     assert len(lines) == 2 and all(re.fullmatch(pattern, line) for line in lines)
 
 
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), BrokenPipeError(), ValueError("closed")])
+def test_a_line_that_cannot_be_written_does_not_end_the_training(monkeypatch, fault):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise fault
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert len(train("lines").history) == 2
+
+
 def test_none_is_silent(capsys):
     for progress in ("none", None, False):
         assert type(train(progress).progress) is Progress

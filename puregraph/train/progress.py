@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from puregraph.errors import DataError
@@ -29,7 +30,8 @@ class Lines(Progress):
     """One line an epoch: `epoch 3/10  loss 0.0812  accuracy 0.9741  rate 0.001  2.1 s`"""
 
     def say(self, text: str) -> None:
-        print(text, flush=True)
+        with suppress(OSError, ValueError):  # a full disk or a reader that left must not end hours of training
+            print(text, flush=True)
 
     def onEpochEnd(self, trainer: Any) -> None:
         pairs = epochLine(trainer.history[-1], trainer.until)
