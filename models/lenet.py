@@ -15,7 +15,10 @@ def lenet(inmaps=1, size=28, classes=10, maps=(6, 16), norm=False, dropout=0.0, 
     Shapes    x (n, inmaps, size, size) -> (n, classes)
     Source    LeCun, Bottou, Bengio, Haffner 1998, Proc. IEEE 86(11), LeNet-5
     Params    61,706 for 28x28 images of one map and ten classes
+    Raises    ValueError for images too small to be halved twice
     """
+    if size < 4:
+        raise ValueError(f"lenet: wanted a size of at least 4, got {size}")
     kernel, pad = (5, 0) if size >= 20 else (3, 1)
     side = (size // 2 + 2 * pad - kernel + 1) // 2
     x = Input(name="image").node()

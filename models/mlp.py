@@ -10,7 +10,10 @@ def mlp(insize=784, hidden=(512, 512), outsize=10, dropout=0.0, name="mlp"):
     Shapes    x (n, ...) with `insize` values each -> (n, outsize)
     Source    Rumelhart, Hinton, Williams 1986, Nature 323
     Params    669,706 for 784-512-512-10
+    Raises    ValueError for a number in place of a tuple of sizes
     """
+    if isinstance(hidden, int):
+        raise ValueError(f"mlp: wanted the sizes of the hidden layers in a tuple, as in ({hidden},), got {hidden}")
     net = Sequential(Flatten(), name=name)
     for i, size in enumerate(hidden):
         net.extend([Linear(insize, size, initscheme="he", name=f"fc{i + 1}"), Relu(name=f"relu{i + 1}")])

@@ -66,7 +66,7 @@ def resnet(depth, classes=1000, inmaps=3, name=None):
     Raises    ValueError for a depth that the paper does not have
     """
     if depth not in IMAGENET:
-        raise ValueError(f"resnet: wanted a depth of {', '.join(map(str, IMAGENET))}, got {depth}")
+        raise ValueError(f"resnet: wanted a depth of {', '.join(map(str, IMAGENET))}, got {depth!r}")
     block, expansion = (basic, 1) if depth < 50 else (bottleneck, 4)
     return Sequential(
         Conv2D(inmaps, 64, 7, stride=2, pad=3, useBias=False, initscheme=("he", "out"), name="conv"),

@@ -7,20 +7,21 @@ STAGES = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2,
 MAPS = (64, 128, 256, 512, 512)
 
 
-def vgg(depth, norm=False, classes=1000, size=224, dropout=0.5, name=None):
+def vgg(depth, norm=False, classes=1000, inmaps=3, size=224, dropout=0.5, name=None):
     """Five stages of 3x3 convolutions, each halved by pooling, then three linear layers.
 
-    Shapes    x (n, 3, size, size) -> (n, classes); size a multiple of 32
+    Shapes    x (n, inmaps, size, size) -> (n, classes); the paper has 3 maps of 224
     Source    Simonyan, Zisserman 2015, arXiv:1409.1556, table 1, configurations A, B, D, E; `norm` adds batch
               normalisation after every convolution
     Params    132,863,336 (11), 133,047,848 (13), 138,357,544 (16), 143,667,240 (19); with norm 132,868,840,
               133,053,736, 138,365,992, 143,678,248
-    Raises    ValueError for a depth that the paper does not have
+    Raises    ValueError for a depth that the paper does not have, or images too small to be halved five times
     """
     if depth not in STAGES:
-        raise ValueError(f"vgg: wanted a depth of {', '.join(map(str, STAGES))}, got {depth}")
+        raise ValueError(f"vgg: wanted a depth of {', '.join(map(str, STAGES))}, got {depth!r}")
+    if size < 32:
+        raise ValueError(f"vgg: wanted a size of at least 32, got {size}")
     net = Sequential(name=name or f"vgg{depth}")
-    inmaps = 3
     for stage, (count, maps) in enumerate(zip(STAGES[depth], MAPS, strict=True), 1):
         net.append(Sequential(*layers(inmaps, maps, count, norm), MaxPool2D(2, name="pool"), name=f"stage{stage}"))
         inmaps = maps

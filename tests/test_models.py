@@ -117,6 +117,19 @@ def test_unknown_depths_are_refused():
         models.cifarResnet(21)
     with pytest.raises(ValueError, match="vgg: wanted a depth of 11, 13, 16, 19, got 12"):
         models.vgg(12)
+    with pytest.raises(ValueError, match="resnet: wanted a depth of .*, got '18'"):
+        models.resnet("18")
+    with pytest.raises(ValueError, match="lenet: wanted a size of at least 4, got 3"):
+        models.lenet(size=3)
+    with pytest.raises(ValueError, match="vgg: wanted a size of at least 32, got 31"):
+        models.vgg(11, size=31)
+    with pytest.raises(ValueError, match=r"mlp: wanted the sizes of the hidden layers in a tuple, as in \(64,\)"):
+        models.mlp(hidden=64)
+
+
+def test_the_smallest_images_fit():
+    assert models.lenet(size=4).dataShapeFrom([("N", 1, 4, 4)]) == ("N", 10)
+    assert models.vgg(11, inmaps=1, classes=5, size=32).dataShapeFrom([("N", 1, 32, 32)]) == ("N", 5)
 
 
 # A step ---------------------------------------------------------------------------------------------------------------
