@@ -135,3 +135,6 @@ class Call(Module):
         context.needs_input_grad = needs
         result = self.function.backward(context, *(grad if isinstance(grad, list) else [grad]))
         return result if isinstance(result, tuple) else (result,)
+
+    def __repr__(self) -> str:
+        return f"Call({self.function.__name__})"
