@@ -410,6 +410,8 @@ def test_a_last_batch_that_batchnorm_cannot_take_is_found_first(rng):
     [
         ({"batchsize": 0}, "batchsize: wanted"),
         ({"accumulate": 0}, "accumulate: wanted"),
+        ({"prefetch": -1}, "prefetch: wanted a whole number of at least 0, got -1"),
+        ({"prefetch": True}, "prefetch: wanted"),
         ({"callbacks": [3]}, "callbacks: wanted a Callback or a function"),
         ({"metrics": [Accuracy]}, "wanted Metrics such as Accuracy"),
         ({"metrics": Accuracy()}, "metrics: wanted a list of Metrics, got Accuracy"),
@@ -620,6 +622,24 @@ def test_callbacks_are_called_in_order(rng):
     two = [(event, epoch + 1, position) for event, epoch, position in one]
     assert note.events == [("TrainBegin", 0, 0), *one, *two, ("TrainEnd", 2, 0)]
     assert steps == [1, 2, 3, 4]
+
+
+def test_every_callback_hears_the_end_even_if_one_fails(rng):
+    heard = []
+
+    class End(Callback):
+        def __init__(self, number):
+            self.number = number
+
+        def onTrainEnd(self, trainer):
+            heard.append(self.number)
+            if self.number == 1:
+                raise ZeroDivisionError("at the end")
+
+    x, t = samples(rng)
+    with pytest.raises(ZeroDivisionError, match="at the end"):
+        quiet(classifier(), CrossEntropy(), callbacks=[End(1), End(2)]).train(x, t)
+    assert heard == [1, 2]
 
 
 def test_a_callback_can_stop_the_run_after_the_epoch(rng):

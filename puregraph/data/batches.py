@@ -159,10 +159,10 @@ def takesEpoch(source: Callable) -> bool:
     return any(p.kind in positional and p.default is p.empty for p in parameters)
 
 
-def checkedSize(value: Any, name: str = "batchsize") -> int:
-    """A whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise DataError(f"{name}: wanted a whole number of at least 1, got {value!r}")
+def checkedSize(value: Any, name: str = "batchsize", least: int = 1) -> int:
+    """A whole number of at least 1, or `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise DataError(f"{name}: wanted a whole number of at least {least}, got {value!r}")
     return int(value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ class Trainer:
         progress: Any = "auto",
     ):
         self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
-        self.shuffle, self.prefetch = shuffle, prefetch
+        self.shuffle, self.prefetch = shuffle, checkedSize(prefetch, "prefetch", 0)
         self.task = Task(net, cost)
         self.net, self.cost = self.task.net, cost
         checkKind("optimizer", optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
@@ -126,7 +126,7 @@ class Trainer:
                 raise
             finally:
                 self.task.reset()
-                self.call("onTrainEnd")
+                self.end()
         return self.history
 
     @contextmanager
@@ -341,6 +341,12 @@ class Trainer:
         """Tell every callback."""
         for callback in self.callbacks:
             getattr(callback, event)(self)
+
+    def end(self) -> None:
+        """Tell every callback, even if one of them fails: a bar must give the terminal back."""
+        with ExitStack() as calls:
+            for callback in reversed(self.callbacks):
+                calls.callback(callback.onTrainEnd, self)
 
     def interrupted(self) -> None:
         """After Ctrl-C: save where there is a Checkpoint, and say where it stopped."""
