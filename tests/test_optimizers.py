@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -25,7 +24,6 @@ from puregraph.optimizers import (
     Schedule,
     Step,
     WarmUp,
-    rebuild,
 )
 from puregraph.param import Param
 from puregraph.sequential import Sequential
@@ -511,42 +509,6 @@ def test_setting_up_again_keeps_the_state_of_what_is_still_there(rng):
     assert opt.step == 1 and "b.W" in opt.params
     opt.setupOn(Linear(3, 3))
     assert opt.step == 0 and opt.state == {}
-
-
-# Recipes ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        SGD(),
-        MomentumSGD(0.1, decay=1e-4),
-        NesterovSGD(momRate=0.8, clipValue=3),
-        RMSProp(1e-2, 0.99),
-        Adam(3e-4, schedule=WarmUp(10, then=Cosine(90, final=0.01)), clipNorm=1.0),
-        AdamW(3e-4, decay=0.1, onNonFinite="skip", schedule=OneCycle(100)),
-        Step(5),
-    ],
-    ids=repr,
-)
-def test_an_optimizer_is_made_again_from_json(made):
-    twin = rebuild(json.loads(json.dumps(made.describe())))
-    assert type(twin) is type(made) and twin.recipe == made.recipe or repr(twin) == repr(made)
-    if isinstance(made, Optimizer):
-        assert one(twin, 3) == one(made, 3)
-    else:
-        assert [twin(i) for i in range(20)] == [made(i) for i in range(20)]
-
-
-def test_only_optimizers_and_schedules_are_made_by_name():
-    for name in ("Slot", "recorded", "rebuild", "__builtins__", "NoSuch", 3, None):
-        with pytest.raises(ValueError, match="puregraph.optimizers has no"):
-            rebuild({"type": name, "args": []})
-
-
-def test_what_json_cannot_hold_is_named():
-    with pytest.raises(TypeError, match=r"SGD\(schedule=...\).* cannot be written down"):
-        SGD(schedule=lambda step: 1.0).describe()
 
 
 def test_a_copy_goes_its_own_way(rng):

@@ -5,7 +5,7 @@ from puregraph.optimizers.adamw import AdamW
 from puregraph.optimizers.momentumsgd import MomentumSGD
 from puregraph.optimizers.nesterovsgd import NesterovSGD
 from puregraph.optimizers.optimizer import Optimizer, Slot
-from puregraph.optimizers.recorded import Recorded, rebuild
+from puregraph.optimizers.recorded import Recorded
 from puregraph.optimizers.rmsprop import RMSProp
 from puregraph.optimizers.schedules import Cosine, OneCycle, Schedule, Step, WarmUp
 from puregraph.optimizers.sgd import SGD
@@ -25,5 +25,4 @@ __all__ = [
     "Slot",
     "Step",
     "WarmUp",
-    "rebuild",
 ]
