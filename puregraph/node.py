@@ -518,7 +518,7 @@ def kindOf(value: Any) -> str:
 
 def checkName(name: str | None) -> None:
     """Refuse a name that would break paths."""
-    if name is not None and (not isinstance(name, str) or not name or "." in name or "/" in name):
+    if name is not None and not (isinstance(name, str) and name and name.isprintable() and not set(name) & {".", "/"}):
         raise GraphError(
-            f"a name must be a text without '.' and '/', got {name!r}: dots join the names of nested graphs"
+            f"a name must be a printable text without '.' and '/', got {name!r}: dots join the names of nested graphs"
         )

@@ -206,7 +206,7 @@ def test_reset_forgets_the_values_and_str_is_the_name():
         node.backward(ones(1, 2))
 
 
-@pytest.mark.parametrize("name", ["", "a.b", "a/b", 3])
+@pytest.mark.parametrize("name", ["", "a.b", "a/b", 3, "a\0", "a\n", "\ud800"])
 def test_a_name_that_would_break_paths_is_refused(name):
     with pytest.raises(GraphError, match=r"without '.' and '/'"):
         Identity(name=name)
