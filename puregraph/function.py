@@ -136,5 +136,5 @@ class Call(Module):
         result = self.function.backward(context, *(grad if isinstance(grad, list) else [grad]))
         return result if isinstance(result, tuple) else (result,)
 
-    def __repr__(self) -> str:
+    def written(self, without: tuple[str, ...] = ()) -> str:
         return f"Call({self.function.__name__})"

@@ -1,0 +1,59 @@
+"""Every block of Python and every command in the documentation runs, prints what the page shows, and no link is dead."""
+
+import re
+
+import pytest
+from pages import ROOT, outputs, pages, shown
+
+import puregraph
+
+LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_a_page_runs_and_prints_what_it_shows(page):
+    pytest.importorskip("sklearn", reason="the pages use scikit-learn's digits")
+    for block, output in outputs(page):
+        assert shown(block.text, block.tag) == shown(output, block.tag), (
+            f"{page.name} shows another output; write it anew with: python tests/pages.py {page.relative_to(ROOT)}"
+        )
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
+)
+def test_every_link_to_a_file_leads_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    links = [link for link in LINK.findall(text) if "://" not in link]
+    dead = [link for link in links if not (page.parent / link).exists()]
+    assert not dead, f"{page.name} links to {', '.join(dead)}"
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    missing = [
+        page.name for page in (ROOT / "docs").glob("*.md") if page.name not in ("README.md", *LINK.findall(index))
+    ]
+    assert not missing, f"docs/README.md does not name {', '.join(missing)}"
+
+
+def test_a_wrong_output_is_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint('one 1')\n```\n\nprints\n\n```text\none 2\n```\n\n```text\nno output\n```\n")
+    ((block, output),) = outputs(page)
+    assert shown(block.text, "") != shown(output, "") and shown(block.text, "varies") == shown(output, "varies")
+
+
+def test_an_error_names_its_line(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("words\n\n```python\na = 1\nb = nothing\n```\n")
+    with pytest.raises(NameError) as caught:
+        list(outputs(page))
+    assert (caught.traceback[-1].path.name, caught.traceback[-1].lineno + 1) == ("page.md", 5)
+
+
+def test_a_command_shows_what_it_prints_today(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ puregraph --version\npuregraph 0.0.0\n$ ls\nfile\n```\n")
+    ((_, output),) = outputs(page)
+    assert output == f"$ puregraph --version\npuregraph {puregraph.__version__}\n$ ls\nfile\n"
