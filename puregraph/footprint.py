@@ -10,7 +10,7 @@ import numpy as np
 
 from puregraph.backward import inputNames, readsOf
 from puregraph.dim import Size, termsOf
-from puregraph.errors import AutoDiffException, Fault
+from puregraph.errors import AutoDiffException, Fault, GraphError
 from puregraph.graph import Graph, Row, sourceNames
 from puregraph.modules import Add
 from puregraph.shape import bind, product, symbols
@@ -46,9 +46,14 @@ class Footprint:
     `kept`, `peak` and `eager` measure a training step, and want a size for each symbol: `found.peak(N=32)`. A step is a
     forward pass and a backward pass for the parameters, or for the inputs where no parameter is. They are None where
     there are faults or a gradient rule is missing.
+
+    Raises    GraphError for what is no Graph or has no nodes; ShapeError for what is no shape
     """
 
     def __init__(self, graph: Graph, *shapes: Any):
+        if not isinstance(graph, Graph) or not vars(graph).get("nodes"):
+            found = f"an empty {type(graph).__name__}" if isinstance(graph, Graph) else f"{graph!r:.60}"
+            raise GraphError(f"wanted a Graph with nodes, got {found}; put modules into a Sequential")
         self.graph = graph
         self.rows = graph.survey(*shapes)
         self.inshapes, self.outshapes = graph.surveyed or [], graph.outshapes
@@ -67,6 +72,9 @@ class Footprint:
         self.lives = None if self.faults else self.livesFrom()
 
     # A training step --------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<Footprint of {self.graph.title()}: {self.params:,} parameters, {len(self.faults)} faults>"
 
     def kept(self, **sizes: int) -> int | None:
         """Bytes that stay from forward until backward, because a gradient rule reads them; without parameters."""

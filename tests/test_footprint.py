@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from puregraph.costs import CrossEntropy
+from puregraph.errors import GraphError
 from puregraph.footprint import Footprint
 from puregraph.graph import Graph
 from puregraph.input import Input
@@ -356,3 +357,13 @@ def test_eager_is_what_random_graphs_hold_after_a_step(number, rng):
     graph.backward([np.ones_like(y) for y in outputs], updGrad=False)
     found = Footprint(graph, (3, 4))
     assert found.eager() == held(graph)
+
+
+def test_what_is_no_graph_is_refused():
+    with pytest.raises(
+        GraphError, match=r"wanted a Graph with nodes, got Linear\(3, 4\).*put modules into a Sequential"
+    ):
+        Footprint(Linear(3, 4), ("N", 3))
+    with pytest.raises(GraphError, match="got an empty Sequential"):
+        Footprint(Sequential(), ("N", 3))
+    assert repr(Footprint(Sequential(Linear(3, 4)), ("N", 2))) == "<Footprint of Sequential: 16 parameters, 1 faults>"
