@@ -95,10 +95,10 @@ class Trainer:
     def train(self, data: Any, target: Any = None, epochs: int = 1, validation: Any = None) -> History:
         """Train for `epochs` passes over the data, and return the history of all epochs so far.
 
-        `data` and `target` are arrays, or lists of arrays where there are several inputs or targets; floating data and
-        labels get the dtypes that network and cost compute in, batch by batch. Data alone is an iterable of
-        (data, target) batches, or a function that returns one for each epoch. `validation` is (data, target) or an
-        iterable of batches.
+        `data` and `target` are arrays, or lists of arrays where there are several inputs or targets; tables and tensors
+        become arrays, and what lies in a file is read batch by batch. Floating data and labels get the dtypes that
+        network and cost compute in. Data alone is an iterable of (data, target) batches, or a function that returns one
+        for each epoch. `validation` is (data, target) or an iterable of batches.
 
         After `resume`, or after Ctrl-C, the run that was interrupted goes on where it was: `epochs` is then the number
         for all of that run, as it was the first time.
