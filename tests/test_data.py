@@ -268,6 +268,8 @@ def test_batches_in_order_are_views():
         (np.zeros(3), None, "got data alone"),
         ([np.zeros(3)], None, "got data alone"),
         (7, None, "wanted arrays, an iterable of batches, or a function, got int"),
+        ("data.npy", None, "wanted arrays, an iterable of batches, or a function, got str"),
+        (list(np.zeros((9, 3))), list(np.zeros((9, 1))), "a list of 9 arrays is 9 inputs"),
     ],
 )
 def test_what_makes_no_batches_is_refused(data, target, words):

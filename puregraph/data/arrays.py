@@ -70,8 +70,8 @@ def pairFrom(data: Any, target: Any) -> tuple[list[Any], list[Any]]:
     targets = [] if target is None else arraysFrom(target, "target")
     samples = len(given[0])
     if targets and len(targets[0]) != samples:
-        stack = len(given) == len(targets[0])
-        hint = f"; a list of {len(given)} arrays is {len(given)} inputs, np.stack(data) makes one" if stack else ""
+        count = len(given)
+        hint = f"; a list of {count} arrays is {count} inputs, np.stack(data) makes one" if count > 1 else ""
         raise DataError(
             f"data has {samples} samples, target {len(targets[0])}: wanted one target for each sample{hint}"
         )
