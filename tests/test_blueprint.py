@@ -347,7 +347,11 @@ def test_a_class_without_a_name_is_refused_when_it_is_written():
         toBlueprint(Sequential(Identity(), Unknown(name="unknown")))
 
 
-@pytest.mark.parametrize("value", [np.ones(3), lambda: 1, {1, 2}, b"bytes", 1j, object(), [np.ones(1)]], ids=lambda given: type(given).__name__)
+@pytest.mark.parametrize(
+    "value",
+    [np.ones(3), lambda: 1, {1, 2}, b"bytes", 1j, object(), [np.ones(1)]],
+    ids=lambda given: type(given).__name__,
+)
 def test_what_is_not_plain_is_refused_with_its_place(value):
     net = Sequential(Sequential(Echo(1, odd=value, name="echo"), name="stem"))
     with pytest.raises(CheckpointError, match=r"at 'stem.echo' \(Echo\): argument 'odd'.*cannot be stored; give"):
