@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from puregraph import cli
+from puregraph import cli, useDevice
 
 ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"^```(\w+)[ ]?([\w-]*)\n(.*?)^```$", re.S | re.M)
@@ -47,10 +47,13 @@ def blocks(text):
 
 
 def outputs(path):
-    """Run a page in a folder of its own: each block that shows an output, with what it should show."""
+    """Run a page in a folder of its own: each block that shows an output, with what it should show.
+
+    On the CPU, whose name and numbers the pages show.
+    """
     text = path.read_text(encoding="utf-8")
     space, printed = {"__name__": "__main__"}, None
-    with working():
+    with working(), useDevice("cpu"):
         for block in blocks(text):
             if block.language == "text" and printed is not None:
                 yield block, printed
