@@ -7,7 +7,10 @@ The 1797 images of 8 x 8 pixels come with scikit-learn (pip install scikit-learn
 of every digit, is never trained on. The last network is written to digits.h5 in the current folder.
 """
 
+import os
 import sys
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products this small only wait for a second thread
 
 import numpy as np
 

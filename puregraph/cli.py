@@ -28,9 +28,9 @@ from puregraph.errors import GraphError, PuregraphError, show
 from puregraph.footprint import Footprint
 from puregraph.graph import Graph, nearest
 from puregraph.module import Module
+from puregraph.overview import bytesText, cut, render
 from puregraph.plain import decode
 from puregraph.shape import asShape, bind, symbols
-from puregraph.summary import bytesText, cut, render
 
 MODEL = "FILE.py, FILE.py:NAME or package.module:NAME: a Graph, or a function or class without arguments that makes one"
 SHAPE = "one for each input: 32,1,28,28, or N,1,28,28 for a batch of any size"
@@ -102,7 +102,7 @@ def runShapes(options: argparse.Namespace) -> int:
     if options.json:
         printJson(asJson(found), options.out)
     else:
-        print(showable(render(found, terminalWidth(), hasColor())))
+        print(render(found, terminalWidth(), hasColor()))
     return 1 if found.faults else 0
 
 
@@ -236,15 +236,6 @@ def asJson(found: Footprint) -> dict[str, Any]:
 def printJson(value: Any, out: Any) -> None:
     """Plain data as indented JSON."""
     print(json.dumps(value, indent=2, default=str), file=out, flush=True)
-
-
-def showable(text: str) -> str:
-    """The text with plain dashes where the output has no lines."""
-    try:
-        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
-    except UnicodeEncodeError:
-        return text.replace("─", "-")
-    return text
 
 
 def terminalWidth() -> int | None:

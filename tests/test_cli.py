@@ -13,8 +13,8 @@ from puregraph.checkpoint import save
 from puregraph.models import lenet
 from puregraph.modules import Dropout, Linear
 from puregraph.optimizers import MomentumSGD
+from puregraph.overview import summary
 from puregraph.sequential import Sequential
-from puregraph.summary import summary
 
 MODELS = """
 from puregraph.graph import Graph

@@ -30,7 +30,7 @@ sequential parallel
 backward
 archive
 modules costs optimizers compile autodiff data
-train onnx checkpoint blueprint puzzlelib footprint draw profile check summary
+train onnx checkpoint blueprint puzzlelib footprint draw profile check overview
 puregraph
 cli __main__ models examples
 """.strip().splitlines()

@@ -63,10 +63,10 @@ def tableLines(found: Footprint, width: int | None) -> Iterator[Text]:
         return "  ".join(padded).rstrip()
 
     yield Text(joined(names), BOLD)
-    yield Text("─" * total, DIM)
+    yield Text("-" * total, DIM)
     for line, row in zip(found.lines, cells):
         yield Text(joined(row), RED if line.fault else DIM if line.shapes is None else "")
-    yield Text("─" * total, DIM)
+    yield Text("-" * total, DIM)
     if dropped:
         yield from folded(f"not shown in {width} columns: {', '.join(dropped)}", width)
 

@@ -9,12 +9,12 @@ from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.models import lenet, resnet50
 from puregraph.modules import Add, Conv2D, GlobalAvgPool, Identity, Linear, Relu
+from puregraph.overview import bytesText, countText, render, summary
 from puregraph.sequential import Sequential
-from puregraph.summary import bytesText, countText, render, summary
 
 LENET = """\
 node   module                   from   data shape       gradient shape   params     bytes   flops
-─────────────────────────────────────────────────────────────────────────────────────────────────
+-------------------------------------------------------------------------------------------------
 conv1  Conv2D(1, 6, 5, pad=2)   image  (N, 6, 28, 28)   (N, 1, 28, 28)      156  18.4 KiB   240 k
 relu1  Relu                     conv1  (N, 6, 28, 28)   (N, 6, 28, 28)           18.4 KiB  4.70 k
 pool1  MaxPool2D(2)             relu1  (N, 6, 14, 14)   (N, 6, 28, 28)           9.19 KiB  4.70 k
@@ -27,7 +27,7 @@ relu3  Relu                     fc1    (N, 120)         (N, 120)                
 fc2    Linear(120, 84)          relu3  (N, 84)          (N, 120)         10,164     336 B  20.2 k
 relu4  Relu                     fc2    (N, 84)          (N, 84)                     336 B      84
 fc3    Linear(84, 10)           relu4  (N, 10)          (N, 84)             850      40 B  1.69 k
-─────────────────────────────────────────────────────────────────────────────────────────────────
+-------------------------------------------------------------------------------------------------
 
 (N, 1, 28, 28) -> (N, 10)
 61,706 parameters, 241 KiB of float32
