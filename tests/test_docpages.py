@@ -59,3 +59,15 @@ def test_a_command_shows_what_it_prints_today(tmp_path):
     page.write_text("```console\n$ puregraph --version\npuregraph 0.0.0\n$ ls\nfile\n```\n")
     ((_, output),) = outputs(page)
     assert output == f"$ puregraph --version\npuregraph {puregraph.__version__}\n$ ls\nfile\n"
+
+
+def test_the_tour_of_the_code_names_every_file_and_no_other():
+    text = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+\.py|[\w/]+/)`", text))
+    present = {path.name for path in (ROOT / "puregraph").glob("*.py")}
+    present |= {f"{path.name}/" for path in (ROOT / "puregraph").iterdir() if (path / "__init__.py").exists()}
+    folders = {f"{name.split('/')[0]}/" for name in named if "/" in name}
+    assert present <= named | folders, f"docs/reading.md does not name {', '.join(sorted(present - named - folders))}"
+    places = [ROOT / "puregraph", ROOT]
+    gone = [name for name in named if not any((place / name).exists() for place in places)]
+    assert not gone, f"docs/reading.md names {', '.join(sorted(gone))}, which is not there"
