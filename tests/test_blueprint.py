@@ -406,7 +406,7 @@ def row(blueprint, name):
         (lambda b: row(b, "Linear").update(args=[{"module": 4}]), "module 4 does not come before"),
         (lambda b: row(b, "Linear").update(args=[{"module": -1}]), "module -1 does not come before"),
         (lambda b: row(b, "Linear").update(args=[{"start": ["Seed", {}]}]), "cannot be made: KeyError"),
-        (lambda b: row(b, "Linear").update(name="a.b"), "name must be a text without"),
+        (lambda b: row(b, "Linear").update(name="a.b"), "name must be a printable text without"),
         (lambda b: row(b, "Sequential").update(items=[True]), "module True does not come before"),
         (lambda b: row(b, "Sequential").update(own={"link": 1}), "'link' cannot be an attribute"),
         (lambda b: row(b, "Sequential").update(own={"__class__": 1}), "'__class__' cannot be an attribute"),

@@ -116,9 +116,8 @@ def test_names_in_any_script_come_back(tmp_path):
 
 
 def test_a_name_that_hdf5_cannot_hold_is_refused(tmp_path):
-    for name in ("a\0b", "\ud800"):
-        with pytest.raises(CheckpointError, match="cannot be a name in HDF5"):
-            Sequential(Linear(1, 1, name=name)).save(tmp_path / "net.h5")
+    with pytest.raises(CheckpointError, match="cannot be a name in HDF5"):
+        Sequential(Linear(1, 1, name="a" * 70_000)).save(tmp_path / "net.h5")
     assert list(tmp_path.iterdir()) == []
 
 
