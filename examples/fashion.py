@@ -8,7 +8,10 @@ Elsewhere, PUREGRAPH_DATA names the folder that holds the four files of https://
 The result is written to fashion.h5 in the current folder; what a full run reached is in docs/fashion.md.
 """
 
+import os
 import sys
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # products this small only wait for a second thread
 
 from puregraph import Accuracy, Adam, Checkpoint, Confusion, CrossEntropy, DataError, OneCycle, Trainer, device, seed
 from puregraph.data import fashion

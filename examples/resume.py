@@ -1,6 +1,6 @@
 """Training that is killed in the middle and goes on: the result is that of a run that nobody disturbed, to the bit.
 
-    python examples/resume.py            some ten seconds
+    python examples/resume.py            a few seconds
     python examples/resume.py --small    fewer epochs
 
 LeNet on scikit-learn's digits, with batch normalisation, dropout, a schedule and Adam: a network whose weights alone

@@ -22,6 +22,7 @@ def run(tmp_path, monkeypatch):
 
     def runExample(name, *arguments, **environment):
         monkeypatch.setenv("COLUMNS", "120")
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
         for key, value in environment.items():
             monkeypatch.setenv(key, str(value))
         command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
