@@ -119,25 +119,19 @@ def toBlueprint(graph: Graph) -> dict[str, Any]:
     """
     if not isinstance(graph, Graph):
         raise CheckpointError(f"a blueprint is of a Graph, got {type(graph).__name__}; put it into a Sequential")
-    ready = hasNodes(graph)
-    if ready and len(graph.steps().items) > STEPS // 2:
+    if len(graph.steps().items) > STEPS // 2:
         raise CheckpointError(f"{graph.title()} unfolds into more than {STEPS // 2} nodes, too many for a blueprint")
     writer = Writer()
     writer.write(graph)
-    arrays = {p: setting(a) for p, a in {**graph.params, **graph.states}.items()} if ready else {}
-    absent = [f"{s.path}.{n}" for s in graph.steps().items for n in missing(s.module)] if ready else []
+    arrays = {p: setting(a) for p, a in {**graph.params, **graph.states}.items()}
+    absent = [f"{s.path}.{n}" for s in graph.steps().items for n in missing(s.module)]
     return {
         "version": VERSION,
         "modules": writer.rows,
         "arrays": arrays,
-        "ties": graph.ties if ready else {},
+        "ties": graph.ties,
         "absent": list(dict.fromkeys(absent)),
     }
-
-
-def hasNodes(graph: Graph) -> bool:
-    """Whether there is anything in a graph: a Sequential may still be empty."""
-    return bool(vars(graph).get("nodes"))
 
 
 def missing(module: Module) -> list[str]:
@@ -295,7 +289,7 @@ def fromBlueprint(blueprint: dict[str, Any]) -> Graph:
             raise CheckpointError(f"the last module must be a Graph, got {type(graph).__name__}")
         settle(graph, blueprint)
         for module in reader.built:
-            if isinstance(module, Graph) and hasNodes(module):
+            if isinstance(module, Graph):
                 module.cache.clear()  # an array that only the blueprint knows makes other steps
     except CheckpointError:
         raise
@@ -412,10 +406,6 @@ def pick(nodes: list[Node], index: Any) -> Node:
 def settle(graph: Graph, blueprint: dict[str, Any]) -> None:
     """Share, remove and set the graph's arrays as the blueprint says."""
     arrays, ties, absent = blueprint["arrays"], blueprint["ties"], blueprint["absent"]
-    if not hasNodes(graph):
-        if arrays:
-            raise CheckpointError("the blueprint names arrays of a graph without nodes")
-        return
     if absent or ties or arrays:
         holders = {step.path: step.module for step in graph.steps().items}
         for path in absent:

@@ -25,7 +25,7 @@ import numpy as np
 from puregraph import device
 from puregraph.archive import SIGNATURE, Archive, write
 from puregraph.atomic import whole
-from puregraph.blueprint import classNamed, fromBlueprint, hasNodes, nameOf, toBlueprint
+from puregraph.blueprint import classNamed, fromBlueprint, nameOf, toBlueprint
 from puregraph.errors import CheckpointError, show
 from puregraph.graph import Graph, nearest
 from puregraph.hdf import Array
@@ -121,7 +121,7 @@ def collect(graph: Graph, optimizer: Any, extra: Any) -> tuple[list[Fetched], di
     """The arrays to write, each with a function that fetches it, and the JSON about them."""
     about: dict[str, Any] = {"blueprint": toBlueprint(graph), "optimizer": None}
     arrays: list[Fetched] = []
-    groups: Any = (("params", graph.params), ("states", graph.states)) if hasNodes(graph) else ()
+    groups: Any = (("params", graph.params), ("states", graph.states))
     for group, stored in groups:
         for path, s in stored.items():
             arrays.append((Array(f"{group}/{path}", tuple(s.shape), s.dtype.name), lambda s=s: device.toHost(s.data)))
@@ -308,7 +308,7 @@ def checkOptimizer(row: dict[str, Any] | None, optimizer: Any) -> None:
 
 def bring(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Loaded:
     """Read and prove all that fits, then put it in place."""
-    targets: dict[str, Stored] = {**graph.params, **graph.states} if hasNodes(graph) else {}
+    targets: dict[str, Stored] = {**graph.params, **graph.states}
     report, chosen = match(source, graph, targets)
     if strict and not report.complete:
         raise CheckpointError(f"the graph holds other arrays: {report}\n  strict=False loads what fits")

@@ -317,8 +317,6 @@ def findGraph(target: str) -> Graph:
     if not isinstance(graph, Graph):
         hint = "; put it into a Sequential" if isinstance(graph, Module) else ""
         raise UsageError(f"{place}:{name}: wanted a Graph, or a function that returns one, got {kindOf(graph)}{hint}")
-    if not hasattr(graph, "nodes"):
-        raise UsageError(f"{place}:{name} is an empty {type(graph).__name__}")
     return graph
 
 

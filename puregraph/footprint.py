@@ -47,13 +47,12 @@ class Footprint:
     forward pass and a backward pass for the parameters, or for the inputs where no parameter is. They are None where
     there are faults or a gradient rule is missing.
 
-    Raises    GraphError for what is no Graph or has no nodes; ShapeError for what is no shape
+    Raises    GraphError for what is no Graph; ShapeError for what is no shape
     """
 
     def __init__(self, graph: Graph, *shapes: Any):
-        if not isinstance(graph, Graph) or not vars(graph).get("nodes"):
-            found = f"an empty {type(graph).__name__}" if isinstance(graph, Graph) else f"{graph!r:.60}"
-            raise GraphError(f"wanted a Graph with nodes, got {found}; put modules into a Sequential")
+        if not isinstance(graph, Graph):
+            raise GraphError(f"wanted a Graph, got {graph!r:.60}; put modules into a Sequential")
         self.graph = graph
         self.rows = graph.survey(*shapes)
         self.inshapes, self.outshapes = graph.surveyed or [], graph.outshapes

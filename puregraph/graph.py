@@ -56,6 +56,8 @@ class Graph(Module):
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None):
         super().__init__(name)
         self.version = 0
+        if not asList(outputs):
+            raise GraphError(f"{self.title()}: wanted at least one output, got none")
         self.link(inputs, outputs)
 
     # Building ---------------------------------------------------------------------------------------------------------
@@ -245,7 +247,8 @@ class Graph(Module):
         inputs = [x for x in arguments[: len(arguments) - len(self.params)] if x is not None]
         steps = self.steps(len(inputs))
         values = steps.run(inputs)
-        return (*(values[n] for n in steps.outputs), Pass(steps, values))
+        modes = [step.module.train for step in steps.items]
+        return (*(values[n] for n in steps.outputs), Pass(steps, values, modes))
 
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
         """The gradient rule of a graph that is run as one node: of its inputs, then of its parameters."""
@@ -362,8 +365,9 @@ class Graph(Module):
         self.last = None
         steps = self.steps(len(given))
         self.checkData(given, steps)
+        modes = [step.module.train for step in steps.items]
         values = steps.run(given)
-        self.last = Pass(steps, values)
+        self.last = Pass(steps, values, modes)
         self.data = values[steps.outputs[0]] if len(steps.outputs) == 1 else [values[n] for n in steps.outputs]
         return self.data
 
@@ -385,6 +389,12 @@ class Graph(Module):
                 raise DtypeError(
                     f"at '{steps.producer[number]}': the graph computes in {dtype}, got {x.dtype}; "
                     f"convert the data with .astype('{dtype}'), or the graph with .calcMode('{x.dtype}')"
+                )
+            reader = None if x.dtype.kind == "f" else floatReader(number, steps)
+            if reader is not None:
+                raise DtypeError(
+                    f"at '{reader.path}' ({reader.label}): wanted {dtype}, got {x.dtype}; "
+                    f"convert the data with .astype('{dtype}')"
                 )
         if len(self.checked) > 256:
             self.checked.clear()
@@ -409,7 +419,13 @@ class Graph(Module):
         """
         if self.last is None:
             raise PuregraphError(f"{self.title()}: backward needs a forward pass first")
-        steps, values = self.last
+        steps, values, modes = self.last
+        changed = [s.path for s, train in zip(steps.items, modes, strict=True) if s.module.train is not train]
+        if changed:
+            raise PuregraphError(
+                f"{self.title()}: the mode of {', '.join(map(repr, changed[:4]))} has changed since the forward pass; "
+                "run that again first"
+            )
         outputs = [values[n] for n in steps.outputs]
         grads = checkGrads(grad, outputs, self.title())
         back = self.backwardGraph(updGrad, updParamGrads, steps)
@@ -532,10 +548,11 @@ DERIVED = frozenset("nodes paths cache checked backwards surveyed outshapes last
 
 
 class Pass(NamedTuple):
-    """One forward pass: the steps that ran, and all their values."""
+    """One forward pass: the steps that ran, all their values, and the modes that the modules were in."""
 
     steps: Steps
     values: list[Any]
+    modes: list[bool]
 
 
 def asList(outputs: Any) -> list[Any]:
@@ -589,6 +606,17 @@ def namesFor(nodes: list[Node]) -> dict[Node, str]:
 def sourceNames(step: Step, steps: Steps) -> list[str]:
     """The names of the values that a step takes as inputs."""
     return [steps.names[n] for n in step.args[: step.inputs] if n]
+
+
+def floatReader(number: int, steps: Steps) -> Step | None:
+    """The first step that joins an input of the graph with parameters, and so needs their dtype; None if none does."""
+    for step in steps.items:
+        if number in step.args[: step.inputs] and step.module.params:
+            names = step.module.arguments
+            where = [names[min(i, len(names) - 1)] for i, n in enumerate(step.args[: step.inputs]) if n == number]
+            if not set(where) <= set(step.module.indices):
+                return step
+    return None
 
 
 def few(names: Sequence[str], most: int = 4) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.errors import GraphError, PuregraphError, ShapeError, addPlace, show
+from puregraph.errors import DataError, GraphError, PuregraphError, ShapeError, addPlace, show
 from puregraph.rules import gradientRule
 
 
@@ -211,6 +211,9 @@ class Node:
             given = [None if edge is None else edge[0].output(edge[1]) for edge in self.sources]
         else:
             given = self.module.inputSpec.fill(data, self)
+        for x in given:
+            if x is not None and not hasattr(x, "shape"):
+                raise DataError(f"at '{self.name}' ({self.label}): wanted arrays, got {kindOf(x)}; use np.array")
         shapes = [None if x is None else tuple(x.shape) for x in given]
         try:
             self.module.dataShapeFrom(*shapes)

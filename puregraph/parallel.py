@@ -16,5 +16,4 @@ class Parallel(ModuleList):
 
     def chain(self) -> None:
         self.places = [Node(module) for module in self.items]
-        if self.places:
-            self.link(self.places, self.places)
+        self.link(self.places, self.places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,16 @@ import numpy as np
 from puregraph import device
 from puregraph.errors import Fault, ShapeError, show
 from puregraph.initial import SEED, generator, start
+
+
+def wholes(shape: Any, kind: str) -> tuple[int, ...]:
+    """The sizes of an array that can be made: whole numbers of at least 0."""
+    good = isinstance(shape, (tuple, list)) and all(
+        isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 0 for n in shape
+    )
+    if not good:
+        raise ShapeError(Fault(f"whole numbers for the shape of a {kind}", repr(shape)))
+    return tuple(int(n) for n in shape)
 
 
 class Stored:
@@ -21,7 +32,7 @@ class Stored:
     kind = "array"
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
-        self.shape = tuple(shape)
+        self.shape = wholes(shape, self.kind)
         self.dtype = np.dtype(dtype)
         self.initial = start(initial)
         self.key = SEED.next()

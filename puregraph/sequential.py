@@ -7,6 +7,7 @@ from typing import Any
 
 from puregraph.errors import GraphError
 from puregraph.graph import Graph
+from puregraph.input import Input
 from puregraph.module import Module
 from puregraph.node import Node
 
@@ -116,5 +117,5 @@ class Sequential(ModuleList):
         self.places: list[Node] = []
         for module in self.items:
             self.places.append(Node(module, self.places[-1] if self.places else None))
-        if self.places:
-            self.link(self.places[0], self.places[-1])
+        ends = self.places or [Input(name="input").node()]  # without a module, what goes in comes out
+        self.link(ends[0], ends[-1])

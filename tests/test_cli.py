@@ -207,7 +207,6 @@ def test_faults_as_json(run):
         ),
         ("two.py:first \u00b2,3", "cannot read the shape"),
         ("two.py:first \x0b", "cannot read the shape"),
-        ("models.py:none 3", "models.py:none is an empty Sequential"),
         ("models.py:boom 3", "models.py:boom raises ValueError at line 18 of"),
         ("models.py:boom 3", "models.py: no weights here"),
         (

@@ -16,6 +16,7 @@ from puregraph.modules import (
     BatchNorm,
     Concat,
     Conv2D,
+    Embedder,
     Flatten,
     Identity,
     Linear,
@@ -376,6 +377,8 @@ def test_bad_data_gets_one_clear_sentence():
     net = Sequential(Linear(3, 2), name="net")
     with pytest.raises(DataError, match=r"Sequential 'net': wanted arrays, got float"):
         net(1.0)
+    with pytest.raises(DataError, match=r"at 'linear' \(Linear\): wanted arrays, got list; use np.array"):
+        Linear(3, 2)([[1.0, 2.0, 3.0]])
     with pytest.raises(DataError, match="wanted arrays, got list"):
         net([[1.0, 2.0, 3.0]])
     with pytest.raises(
@@ -403,6 +406,39 @@ def test_a_graph_computes_in_the_dtype_it_is_told():
         assert all(p.data.dtype == p.grad.dtype == dtype for p in net.params.values())
     with pytest.raises(PuregraphError, match="wanted float16, float32 or float64, got int32"):
         net.calcMode("int32")
+
+
+def test_whole_numbers_do_not_enter_where_parameters_are_floats():
+    with pytest.raises(DtypeError, match=r"at 'conv2d' \(Conv2D\): wanted float32, got uint8; convert the data"):
+        Sequential(Conv2D(1, 2, 3))(np.ones((1, 1, 5, 5), np.uint8))
+    words = Sequential(Embedder(5, 3), Relu())
+    assert words(np.array([[1, 4]])).shape == (1, 2, 3)
+    assert Sequential(Identity(), Embedder(5, 3))(np.array([1])).shape == (1, 3)
+
+
+def test_a_mode_that_changes_between_forward_and_backward_is_noticed():
+    net = Sequential(Linear(3, 4), BatchNorm(4, name="norm"))
+    net(data(2, 3))
+    net["norm"].evalMode()
+    with pytest.raises(PuregraphError, match="the mode of 'norm' has changed since the forward pass"):
+        net.backward(data(2, 4))
+    net(data(2, 3))
+    net.backward(data(2, 4))
+
+
+def test_an_empty_list_of_modules_hands_on_what_comes_in():
+    net = Sequential()
+    assert np.array_equal(net(data(2, 3)), data(2, 3)) and net.dataShapeFrom(("N", 3)) == ("N", 3)
+    assert len(net) == 0 and net.params == {} and "Sequential" in repr(net)
+    assert net.append(Linear(3, 2))(data(2, 3)).shape == (2, 2)
+    with pytest.raises(GraphError, match="wanted at least one output, got none"):
+        Graph(Input().node(), [])
+
+
+@pytest.mark.parametrize("size", ["3", 3.0, -3, None, True])
+def test_a_size_that_is_none_is_refused_where_it_is_given(size):
+    with pytest.raises(ShapeError, match="wanted whole numbers for the shape of a parameter, got"):
+        Linear(size, 4)
 
 
 def test_lists_edit_like_lists_and_fail_whole():

@@ -21,7 +21,8 @@ class Linear(Module):
 
     def __init__(self, insize, outsize, useBias=True, initscheme=None, wscale=1.0, name=None):
         super().__init__(name)
-        self.W = Param((insize, outsize), initial.weights(initscheme, insize, outsize, wscale))
+        self.W = Param((insize, outsize))
+        self.W.initial = initial.weights(initscheme, insize, outsize, wscale)
         self.b = Param((outsize,)) if useBias else None
 
     def dataShapeFrom(self, x):

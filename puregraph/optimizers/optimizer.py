@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -105,9 +106,9 @@ class Optimizer(Recorded):
 
     def within(self, name: str, value: float, limit: float = math.inf) -> float:
         """A setting from 0 to below `limit`, or a ValueError."""
-        if not 0 <= value < limit:
+        if not (isinstance(value, Real) and 0 <= value < limit):
             bounds = "of at least 0" if limit == math.inf else f"from 0 to below {limit}"
-            raise ValueError(f"{type(self).__name__}: wanted {name} {bounds}, got {value}")
+            raise ValueError(f"{type(self).__name__}: wanted {name} {bounds}, got {value!r}")
         return value
 
     # Use ------------------------------------------------------------------------------------------------------
