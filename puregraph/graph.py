@@ -441,8 +441,9 @@ class Graph(Module):
         """The backward pass of this graph as a graph: made once for each mode, and used by `backward`."""
         steps = steps or self.steps()
         wanted = tuple([step.module.train for step in steps.items])
-        frozen = tuple([getattr(getattr(m, n), "trainable", False) for _, m, n in steps.params])
-        key = (updGrad, updParamGrads, wanted, frozen, id(steps))
+        params = [getattr(module, name) for _, module, name in steps.params]
+        held = tuple([(id(p), getattr(p, "trainable", False)) for p in params])
+        key = (updGrad, updParamGrads, wanted, held, id(steps))
         if key not in self.backwards:
             self.backwards[key] = self.backwardType(self, updGrad, updParamGrads, steps)
         return self.backwards[key]

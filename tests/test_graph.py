@@ -27,6 +27,7 @@ from puregraph.modules import (
     Sub,
 )
 from puregraph.parallel import Parallel
+from puregraph.param import Param
 from puregraph.sequential import Sequential
 
 
@@ -355,6 +356,26 @@ def test_shared_and_tied_parameters_add_up_and_are_stored_once():
     assert list(tied.params) == ["one.W"] and tied.ties == {"two.W": "one.W"}
     h = a @ one.W.data
     assert np.allclose(one.W.grad, h.T @ g + a.T @ (g @ one.W.data.T), atol=1e-4)
+
+
+def test_a_parameter_replaced_or_tied_after_a_pass_gets_the_gradient():
+    one, two = Linear(3, 3, useBias=False, name="one"), Linear(3, 3, useBias=False, name="two")
+    net = Sequential(one, two)
+    x, g = data(2, 3), data(2, 3, seed=1)
+    net(x)
+    net.backward(g)
+    old = two.W
+    old.grad = None
+    two.W = Param((3, 3), "ones")
+    net(x)
+    net.backward(g)
+    assert old.grad is None and np.allclose(two.W.grad, (x @ one.W.data).T @ g, atol=1e-5)
+    two.W = one.W
+    net(x)
+    net.backward(g)
+    h = x @ one.W.data
+    assert np.allclose(one.W.grad, h.T @ g + x.T @ (g @ one.W.data.T), atol=1e-4)
+    assert list(net.params) == ["one.W"]
 
 
 def test_gradients_belong_to_their_owners():
