@@ -100,6 +100,11 @@ def show(value: Any) -> str:
     return str(value)
 
 
+def plural(count: int, noun: str) -> str:
+    """`1 input`, `2 inputs`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def addPlace(error: BaseException, place: str) -> None:
     """Append the place where an exception of any type passed through, keeping its type and traceback."""
     if hasattr(error, "add_note"):

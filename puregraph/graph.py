@@ -15,6 +15,7 @@ from puregraph.errors import (
     PuregraphError,
     ShapeError,
     need,
+    plural,
     show,
 )
 from puregraph.input import Input
@@ -168,7 +169,9 @@ class Graph(Module):
         if len(free) == 1 and count > sum(sizes):
             sizes[free[0]] += count - sum(sizes)
             return sizes
-        raise GraphError(f"{self.title()}: wanted {sum(sizes)} inputs ({', '.join(self.arguments)}), got {count}")
+        raise GraphError(
+            f"{self.title()}: wanted {plural(sum(sizes), 'input')} ({', '.join(self.arguments)}), got {count}"
+        )
 
     # As a Module ------------------------------------------------------------------------------------------------------
 

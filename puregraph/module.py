@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.errors import GraphError, PuregraphError, need
+from puregraph.errors import GraphError, PuregraphError, need, plural
 from puregraph.node import Node, checkName
 from puregraph.param import Param, State
 from puregraph.shape import asShape, product
@@ -32,7 +32,9 @@ class Inputs(NamedTuple):
         required = len(self.names) - len(self.optional)
         if self.variadic or required <= len(given) <= len(self.names):
             return given + [None] * (0 if self.variadic else len(self.names) - len(given))
-        raise GraphError(f"{owner}: wanted {len(self.names)} inputs ({', '.join(self.names)}), got {len(given)}")
+        raise GraphError(
+            f"{owner}: wanted {plural(len(self.names), 'input')} ({', '.join(self.names)}), got {len(given)}"
+        )
 
 
 class Signature(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.errors import DataError, GraphError, PuregraphError, ShapeError, addPlace, show
+from puregraph.errors import DataError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
 from puregraph.rules import gradientRule
 
 
@@ -181,9 +181,10 @@ class Node:
         rest = inputs.names[len(positional) :]
         missing = [name for name in rest if name not in named and name not in inputs.optional]
         if twice or missing or len(positional) > len(inputs.names):
+            wanted = f"{plural(len(inputs.names), 'input')} ({', '.join(inputs.names)})"
             got = f"got {len(positional)}" + (f" and {', '.join(named)} by name" if named else "")
             raise GraphError(
-                f"at '{self.name}' ({self.label}): wanted {len(inputs.names)} inputs ({', '.join(inputs.names)}), {got}"
+                f"at '{self.name}' ({self.label}): wanted {wanted}, {got}"
                 + (f"; {', '.join(twice)} is given twice" if twice else "")
                 + (f"; {', '.join(missing)} is missing" if missing else "")
             )
@@ -280,7 +281,8 @@ class Node:
                     f"at '{node.name}' ({node.label}): shares only some of its parameters with another node; "
                     "use Graph.backward, which adds them up one by one"
                 )
-            seen.update(id(p) for p in params)
+            if not isNothing(out):
+                seen.update(id(p) for p in params)
             node.updateGrad(out, updParamGrads, updGrad or bool(node.bwds), scale, 1.0 if again else momentum)
 
     def updateGrad(
@@ -296,7 +298,7 @@ class Node:
         params = self.module.ruleParams()
         count = len(arguments) - len(params)
         self.grad = None
-        if grad is None or isinstance(grad, list) and all(g is None for g in grad):
+        if isNothing(grad):
             return
         needs = self.module.needs(arguments[:count], updGrad, updParamGrads)
         if not any(needs):
@@ -505,6 +507,11 @@ def lookup(table: dict, node: Node) -> Any:
     if found is None:
         raise GraphError(f"no shape is known for '{node}': give it in the dictionary, or visit its parents first")
     return found
+
+
+def isNothing(grad: Any) -> bool:
+    """Whether no gradient comes from any output."""
+    return grad is None or isinstance(grad, list) and all(g is None for g in grad)
 
 
 def slotOf(shape: Any, slot: int) -> Any:

@@ -221,7 +221,7 @@ def test_faults_as_json(run):
         ("two.py:first 3,x!", "cannot read the shape '3,x!': write 32,1,28,28, or N,1,28,28 for any batch"),
         ("two.py:first 3,,4", "cannot read the shape '3,,4'"),
         ("two.py:first 3,-4", "cannot read the shape '3,-4'"),
-        ("two.py:first N,3 N,3", "wanted 1 inputs (linear), got 2; give one shape for each input"),
+        ("two.py:first N,3 N,3", "wanted 1 input (linear), got 2; give one shape for each input"),
         ("models.py:net N,3", "wanted 2 inputs (image, words), got 1; give one shape for each input"),
         ("two.py:first", "the following arguments are required: SHAPE"),
     ],

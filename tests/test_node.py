@@ -6,7 +6,7 @@ import pytest
 from puregraph.errors import GraphError, PuregraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.input import Input
-from puregraph.modules import Add, Concat, Identity, Linear, Relu, Split
+from puregraph.modules import Add, Concat, Identity, Linear, Relu, Split, Sub
 from puregraph.node import Node
 
 
@@ -56,8 +56,6 @@ def test_a_bad_parent_is_refused_at_once_with_the_names(parent, message):
 
 def test_a_keyword_parent_goes_to_the_argument_of_that_name():
     a, b = Input(name="a").node(), Input(name="b").node()
-    from puregraph.modules import Sub
-
     first, second = Sub().arguments
     node = Sub(name="minus").node(**{second: a, first: b})
     net = Graph([a, b], node)
@@ -110,6 +108,24 @@ def test_a_module_at_two_nodes_adds_its_gradients_in_a_walk_over_nodes():
     net(ones(2, 3))
     net.backward(ones(2, 3))
     assert np.allclose(walked, shared.W.grad)
+
+
+class Second(Sub):
+    """The difference, with a gradient for its second input alone."""
+
+    def updateGrad(self, grad, a, b, y):
+        return None, -grad
+
+
+def test_a_node_without_a_gradient_does_not_make_its_module_accumulate():
+    shared = Linear(3, 3, name="shared")
+    first = shared.node(name="first")
+    last = Second(name="last").node(shared.node(first, name="second"), first)
+    first.forward(ones(2, 3))
+    last.backward(ones(2, 3))
+    once = shared.W.grad.copy()
+    last.backward(ones(2, 3))
+    assert np.array_equal(shared.W.grad, once)
 
 
 def test_a_graph_inside_a_walk_over_nodes_gives_the_graph_gradients():
