@@ -329,6 +329,8 @@ class Graph(Module):
                     raise PuregraphError(
                         f"at '{step.path}' ({step.label}): its shape rule failed on {show(inshapes)}: {error}"
                     ) from error
+                else:
+                    checkRule(result, step)
             if result is None:
                 unknown.update(step.outs)
                 rows.append(Row(step, inshapes, None, fault))
@@ -367,23 +369,31 @@ class Graph(Module):
             return self.node(*data, **keywords)
         self.last = None
         steps = self.steps(len(given))
-        self.checkData(given, steps)
+        fresh = self.checkData(given, steps)
         modes = [step.module.train for step in steps.items]
         values = steps.run(given)
+        try:
+            checkResults(fresh, values)
+        except PuregraphError:
+            self.checked.clear()
+            raise
         self.last = Pass(steps, values, modes)
         self.data = values[steps.outputs[0]] if len(steps.outputs) == 1 else [values[n] for n in steps.outputs]
         return self.data
 
-    def checkData(self, data: list[Any], steps: Steps) -> None:
-        """Check shapes and dtypes, once for every new combination of them."""
+    def checkData(self, data: list[Any], steps: Steps) -> list[Row]:
+        """Check shapes and dtypes, once for every new combination of them: the rows then, nothing for a known one."""
         try:
             key = tuple([(x.shape, x.dtype) for x in data])
         except AttributeError:
             wrong = next(x for x in data if not hasattr(x, "dtype"))
             raise DataError(f"{self.title()}: wanted arrays, got {type(wrong).__name__}: {wrong!r:.80}") from None
         if key in self.checked:
-            return
-        self.dataShapeFrom([tuple(x.shape) for x in data])
+            return []
+        rows = self.survey([tuple(x.shape) for x in data])
+        faults = [row.fault for row in rows if row.fault]
+        if faults:
+            raise ShapeError(*faults)
         dtype = self.dtype
         for number, x in zip(steps.inputs, data, strict=True):
             if x.dtype.kind not in "fiub":
@@ -402,6 +412,7 @@ class Graph(Module):
         if len(self.checked) > 256:
             self.checked.clear()
         self.checked[key] = True
+        return rows
 
     def backward(
         self,
@@ -610,6 +621,27 @@ def namesFor(nodes: list[Node]) -> dict[Node, str]:
 def sourceNames(step: Step, steps: Steps) -> list[str]:
     """The names of the values that a step takes as inputs."""
     return [steps.names[n] for n in step.args[: step.inputs] if n]
+
+
+def checkRule(result: Any, step: Step) -> None:
+    """A shape rule gives a tuple, or a list of as many tuples as there are outputs."""
+    outs = result if isinstance(result, list) else [result]
+    if not all(isinstance(s, tuple) for s in outs) or len(outs) != len(step.visible):
+        wanted = "a tuple" if len(step.visible) == 1 else f"a list of {len(step.visible)} tuples"
+        raise PuregraphError(f"at '{step.path}' ({step.label}): dataShapeFrom wanted to give {wanted}, gave {result!r}")
+
+
+def checkResults(rows: list[Row], values: list[Any]) -> None:
+    """The outputs of a pass have the shapes that the rules said."""
+    for step, _, shapes, _ in rows:
+        for number, shape in zip(step.visible, shapes or [], strict=True):
+            got = getattr(values[number], "shape", None)
+            if got is None or tuple(got) != shape:
+                found = f"{type(values[number]).__name__}" if got is None else f"shape {show(tuple(got))}"
+                raise PuregraphError(
+                    f"at '{step.path}' ({step.label}): dataShapeFrom says {show(shape)}, updateData gave {found}; "
+                    "one of the two rules is wrong"
+                )
 
 
 def floatReader(number: int, steps: Steps) -> Step | None:

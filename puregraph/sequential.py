@@ -28,6 +28,8 @@ class ModuleList(Graph):
         for module in items:
             if not isinstance(module, Module):
                 raise GraphError(f"{self.title()}: wanted Modules, got {type(module).__name__}: {module!r:.60}")
+            if holds(module, self):
+                raise GraphError(f"{self.title()} cannot hold itself")
         before = self.items
         self.items = items
         try:
@@ -100,6 +102,11 @@ class ModuleList(Graph):
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state)
         self.chain()
+
+
+def holds(module: Module, sought: Module) -> bool:
+    """Whether a module is another one, or a list that holds it."""
+    return module is sought or isinstance(module, ModuleList) and any(holds(m, sought) for m in module.items)
 
 
 class Sequential(ModuleList):

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from puregraph import device as devices
+from puregraph import initial
 
 settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("suite")
@@ -66,8 +67,9 @@ def seed(request):
 
 @pytest.fixture(autouse=True)
 def seeded(seed):
-    """numpy's global random state starts the same for a test, whatever ran before it."""
+    """All random numbers of a test start the same, whatever ran before it."""
     np.random.seed(seed)
+    initial.seed(seed)
 
 
 @pytest.fixture

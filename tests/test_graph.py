@@ -225,6 +225,43 @@ def test_an_exception_of_a_rule_keeps_its_type_and_gains_the_place():
     assert "at 'block.bad' (Broken)" in place and "(2, 3)" in place
 
 
+def test_rules_that_contradict_each_other_are_named():
+    class Lies(Identity):
+        def dataShapeFrom(self, x):
+            return (1, 2)
+
+    class Two(Identity):
+        def dataShapeFrom(self, x):
+            return [x, x]
+
+    class Nothing(Identity):
+        def dataShapeFrom(self, x):
+            return None
+
+    class Empty(Identity):
+        def updateData(self, x):
+            return None
+
+    cases = {
+        Lies: r"at 'bad' \(Lies\): dataShapeFrom says \(1, 2\), updateData gave shape \(2, 3\)",
+        Two: r"at 'bad' \(Two\): dataShapeFrom wanted to give a tuple, gave \[\(2, 3\), \(2, 3\)\]",
+        Nothing: r"at 'bad' \(Nothing\): dataShapeFrom wanted to give a tuple, gave None",
+        Empty: r"at 'bad' \(Empty\): dataShapeFrom says \(2, 3\), updateData gave NoneType",
+    }
+    for kind, message in cases.items():
+        net = Sequential(kind(name="bad"))
+        for _ in range(2):
+            with pytest.raises(PuregraphError, match=message):
+                net(data(2, 3))
+
+
+def test_a_list_of_modules_cannot_hold_itself():
+    net = Sequential(Relu(), name="net")
+    with pytest.raises(GraphError, match="Sequential 'net' cannot hold itself"):
+        net.append(Sequential(net))
+    assert len(net) == 1
+
+
 def test_build_errors_say_which_node():
     a, b = Identity(name="a").node(), Identity(name="b").node()
     with pytest.raises(GraphError, match=r"the outputs need 'a' \(Identity\), which no input reaches"):
