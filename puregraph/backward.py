@@ -6,10 +6,11 @@ from collections import defaultdict
 from itertools import compress, repeat
 from typing import Any
 
+from puregraph.algebra import combine, shapeOf
 from puregraph.errors import PuregraphError, need, show
 from puregraph.graph import Graph, few
 from puregraph.input import Input
-from puregraph.module import Module, checkGrads
+from puregraph.module import Module, checkGrads, isFloat
 from puregraph.node import Edge, Node, asGrads
 from puregraph.param import Param
 from puregraph.rules import gradientRule
@@ -73,11 +74,11 @@ class Gradient(Module):
             self.rule(grads[0] if self.grads == 1 else list(grads), *rest), len(self.needed), type(self.of).__name__
         )
         for i in self.wanted:
-            if found[i] is not None and found[i].shape != rest[i].shape:
+            if found[i] is not None and shapeOf(found[i]) != shapeOf(rest[i]):
                 need(
                     False,
-                    f"its gradient rule to give shape {show(tuple(rest[i].shape))} for argument {i}",
-                    tuple(found[i].shape),
+                    f"its gradient rule to give shape {show(shapeOf(rest[i]))} for argument {i}",
+                    shapeOf(found[i]),
                 )
         return tuple([found[i] for i in self.wanted])
 
@@ -100,13 +101,7 @@ class Accumulate(Module):
         return shapes[0]
 
     def updateData(self, *grads: Any) -> Any:
-        first, *rest = [g for g in grads if g is not None] or [None]
-        if not rest:
-            return (first,)
-        total = first + rest[0]
-        for g in rest[1:]:
-            total += g
-        return total
+        return (combine([g for g in grads if g is not None] or [None]),)
 
 
 class BackwardGraph(Graph):
@@ -237,7 +232,7 @@ class BackwardGraph(Graph):
         found = iter([results[n] for n in steps.outputs])
         inputs = [None if edge is None else next(found) for edge in self.inputGrads]
         for place, number in enumerate(self.forwardSteps.inputs):
-            if values[number].dtype.kind != "f":
+            if not isFloat(values[number]):
                 inputs[place] = None
         params: dict[int, tuple[Param, Any]] = {}
         for param, edge in self.paramGrads:

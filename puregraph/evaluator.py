@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.errors import DtypeError, FormulaError
+from puregraph.standin import standInOf
 from puregraph.table import LOGICAL, TABLE
 from puregraph.terms import TRUTHS, Term, leaf, lower, rebuild, walk
 
@@ -44,7 +45,7 @@ class Evaluator:
     def __init__(self, terms: Sequence[Term], names: Sequence[str]):
         roots = [rebuild(t, {}, lower) for t in terms]
         order = walk(*roots)
-        self.names = tuple(names)
+        self.names, self.terms = tuple(names), tuple(terms)
         self.numbers = [t.value for t in order if t.op == "number"]
         leaves = [leaf(name) for name in names] + [t for t in order if t.op == "number"]
         registers = {t: i for i, t in enumerate(leaves)}
@@ -64,6 +65,9 @@ class Evaluator:
         if len(arrays) != len(self.names):
             wanted = f"{len(self.names)} arrays ({', '.join(self.names)})"
             raise FormulaError(f"a formula wants {wanted}, got {len(arrays)}")
+        standIn = standInOf(arrays)
+        if standIn is not None:
+            return standIn.handle(self, arrays, {})
         dtypes = tuple([getattr(a, "dtype", None) for a in arrays])
         plan = self.plans.get(dtypes)
         if plan is None:

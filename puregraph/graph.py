@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from puregraph.algebra import isArray, isValue, shapeOf
 from puregraph.errors import (
     DataError,
     DtypeError,
@@ -22,6 +23,7 @@ from puregraph.input import Input
 from puregraph.module import Inputs, Module, checkGrads, holdsNode, shapesOf
 from puregraph.node import Node, parents, postorder
 from puregraph.param import Param, State
+from puregraph.standin import standInOf
 from puregraph.steps import ABSENT, Step, Steps
 
 
@@ -367,6 +369,9 @@ class Graph(Module):
         given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
         if keywords or any(map(holdsNode, given)):
             return self.node(*data, **keywords)
+        standIn = standInOf(given)
+        if standIn is not None:
+            return standIn.handle(self, tuple(given), {})
         self.last = None
         steps = self.steps(len(given))
         fresh = self.checkData(given, steps)
@@ -386,16 +391,22 @@ class Graph(Module):
         try:
             key = tuple([(x.shape, x.dtype) for x in data])
         except AttributeError:
-            wrong = next(x for x in data if not hasattr(x, "dtype"))
-            raise DataError(f"{self.title()}: wanted arrays, got {type(wrong).__name__}: {wrong!r:.80}") from None
+            wrong = [x for x in data if not isValue(x)]
+            if wrong:
+                raise DataError(
+                    f"{self.title()}: wanted arrays, got {type(wrong[0]).__name__}: {wrong[0]!r:.80}"
+                ) from None
+            key = tuple([(x.shape, x.dtype) if isArray(x) else type(x) for x in data])
         if key in self.checked:
             return []
-        rows = self.survey([tuple(x.shape) for x in data])
+        rows = self.survey([shapeOf(x) for x in data])
         faults = [row.fault for row in rows if row.fault]
         if faults:
             raise ShapeError(*faults)
         dtype = self.dtype
         for number, x in zip(steps.inputs, data, strict=True):
+            if not isArray(x):
+                continue
             if x.dtype.kind not in "fiub":
                 raise DtypeError(f"at '{steps.producer[number]}': wanted numbers, got dtype {x.dtype}")
             if dtype is not None and x.dtype.kind == "f" and x.dtype != dtype:
@@ -448,7 +459,7 @@ class Graph(Module):
         for param, new in found:
             param.store(new, scale, momentum, alias=id(new) in given)
             given.add(id(new))
-        inputs = [g.copy() if g is not None and id(g) in given else g for g in inputs]
+        inputs = [g.copy() if isArray(g) and id(g) in given else g for g in inputs]
         self.grad = None if not updGrad else inputs[0] if len(inputs) == 1 else inputs
 
     def backwardGraph(self, updGrad: bool = True, updParamGrads: bool = True, steps: Steps | None = None) -> Any:
@@ -635,9 +646,9 @@ def checkResults(rows: list[Row], values: list[Any]) -> None:
     """The outputs of a pass have the shapes that the rules said."""
     for step, _, shapes, _ in rows:
         for number, shape in zip(step.visible, shapes or [], strict=True):
-            got = getattr(values[number], "shape", None)
-            if got is None or tuple(got) != shape:
-                found = f"{type(values[number]).__name__}" if got is None else f"shape {show(tuple(got))}"
+            value = values[number]
+            if not isValue(value) or shapeOf(value) != shape:
+                found = f"shape {show(shapeOf(value))}" if isArray(value) else type(value).__name__
                 raise PuregraphError(
                     f"at '{step.path}' ({step.label}): dataShapeFrom says {show(shape)}, updateData gave {found}; "
                     "one of the two rules is wrong"

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.device import isDeviceArray, toHost
+from puregraph.standin import standInOf
 
 registry: dict[str, Kernel] = {}
 
@@ -55,6 +56,9 @@ class Kernel:
         return self
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
+        standIn = standInOf(arguments)
+        if standIn is not None:
+            return standIn.handle(self, arguments, options)
         if "cupy" in sys.modules and holdsDeviceArray((arguments, options)):
             return self.twins.get("cuda", self.throughHost)(*arguments, **options)
         if "fast" in self.twins and Kernel.fastAllowed:

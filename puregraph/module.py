@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.algebra import seedLike, shapeOf
 from puregraph.errors import GraphError, PuregraphError, need, plural
 from puregraph.node import Node, checkName
 from puregraph.param import Param, State
 from puregraph.shape import asShape, product
+from puregraph.standin import standInOf
 
 Shape = tuple[Any, ...]
 
@@ -230,6 +232,9 @@ class Module:
             raise GraphError(
                 f"{type(self).__name__}: arrays are given by position; {', '.join(keywords)} by name goes with Nodes"
             )
+        standIn = standInOf(data)
+        if standIn is not None:
+            return standIn.handle(self, data, {})
         self.alone = Node(self)
         self.alone.updateData(list(data) if len(data) != 1 else data[0])
         return self.alone.data
@@ -332,15 +337,15 @@ def holdsNode(value: Any) -> bool:
 
 def checkGrads(grad: Any, outputs: list[Any], label: str) -> list[Any]:
     """One gradient per output, of its shape and dtype; the gradient of a lone number may be left out, and is 1."""
-    if grad is None and len(outputs) == 1 and outputs[0].shape == ():
-        return [np.ones_like(outputs[0])]
+    if grad is None and len(outputs) == 1 and shapeOf(outputs[0]) == ():
+        return [seedLike(outputs[0])]
     grads = list(grad) if isinstance(grad, (list, tuple)) else [grad]
     if grad is None or len(grads) != len(outputs):
         count = "a gradient" if len(outputs) == 1 else f"a list of {len(outputs)} gradients"
         raise GraphError(f"{label}: backward wanted {count}, got {'none' if grad is None else len(grads)}")
     for g, y in zip(grads, outputs, strict=True):
         if g is not None:
-            need(tuple(g.shape) == tuple(y.shape), f"a gradient of shape {tuple(y.shape)}", tuple(g.shape))
+            need(shapeOf(g) == shapeOf(y), f"a gradient of shape {shapeOf(y)}", shapeOf(g))
     return grads
 
 

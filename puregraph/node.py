@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from puregraph.algebra import accumulate, isValue, shapeOf
 from puregraph.errors import DataError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
 from puregraph.rules import gradientRule
 
@@ -213,9 +214,9 @@ class Node:
         else:
             given = self.module.inputSpec.fill(data, self)
         for x in given:
-            if x is not None and not hasattr(x, "shape"):
+            if x is not None and not isValue(x):
                 raise DataError(f"at '{self.name}' ({self.label}): wanted arrays, got {kindOf(x)}; use np.array")
-        shapes = [None if x is None else tuple(x.shape) for x in given]
+        shapes = [None if x is None else shapeOf(x) for x in given]
         try:
             self.module.dataShapeFrom(*shapes)
             arguments = given + self.module.ruleValues()
@@ -327,7 +328,7 @@ class Node:
         for reader in readers:
             for (node, slot), new in reader.routeInGrad(reader.grad):
                 if node is self and new is not None:
-                    totals[slot] = new if totals[slot] is None else totals[slot] + new
+                    totals[slot] = new if totals[slot] is None else accumulate(totals[slot], new)
         return totals[0] if len(totals) == 1 else totals
 
     def routeInGrad(self, grad: Any) -> Any:

@@ -9,7 +9,7 @@ LAYERS = """
 errors
 dim
 shape
-device atomic hdf guarded
+device atomic hdf guarded algebra standin
 special
 table
 terms

@@ -1,0 +1,85 @@
+"""What gradients are: values that can be added. Arrays add; for text and types of your own it is said here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+
+@singledispatch
+def accumulate(total: Any, new: Any) -> Any:
+    """Two contributions to one gradient as one, in the order in which their readers ran: `total + new` for arrays.
+
+    Register what it means for a type of your own; values of that type may then flow through graphs:
+
+        @accumulate.register
+        def _(total: Counter, new: Counter): return total + new
+    """
+    return total + new
+
+
+@accumulate.register
+def accumulateText(total: str, new: str) -> str:
+    """Both texts, a line each; an empty one says nothing."""
+    return "\n".join(filter(None, (total, new)))
+
+
+@singledispatch
+def zeroLike(value: Any) -> Any:
+    """The gradient that says nothing, in the form of a value: zeros, or an empty text."""
+    return np.zeros_like(value)
+
+
+@zeroLike.register(str)
+@zeroLike.register(dict)
+def zeroOfType(value: Any) -> Any:
+    """The empty text, or an empty collection."""
+    return type(value)()
+
+
+@singledispatch
+def seedLike(value: Any) -> Any:
+    """The gradient of a value with respect to itself: one; for text, which has none, the empty text."""
+    return np.ones_like(value)
+
+
+@seedLike.register(str)
+@seedLike.register(dict)
+def seedOfType(value: Any) -> Any:
+    """The empty text, or an empty collection."""
+    return type(value)()
+
+
+PLAIN = accumulate.dispatch(object)
+
+
+def combine(grads: Sequence[Any], add: Callable[[Any, Any], Any] | None = None) -> Any:
+    """All contributions to one gradient as one, in order. None of them is written to; a lone one is handed on."""
+    total = grads[0]
+    if len(grads) > 1:
+        plus = add or accumulate.dispatch(type(total))
+        total = plus(total, grads[1])
+        for g in grads[2:]:
+            if plus is PLAIN:
+                total += g
+            else:
+                total = plus(total, g)
+    return total
+
+
+def isArray(value: Any) -> bool:
+    """Whether a value has a shape and a dtype."""
+    return hasattr(value, "dtype")
+
+
+def isValue(value: Any) -> bool:
+    """Whether a value may flow through a graph: an array, or one of a type whose `accumulate` is registered."""
+    return isArray(value) or accumulate.dispatch(type(value)) is not PLAIN
+
+
+def shapeOf(value: Any) -> Any:
+    """The shape of an array; () for any other value, which is one thing."""
+    return tuple(value.shape) if isArray(value) else ()

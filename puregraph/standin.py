@@ -1,0 +1,126 @@
+"""StandIn: takes the place of an array in a rule, to record or to double what the rule does with it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+
+def astype(x: Any, dtype: Any, copy: bool = True) -> Any:
+    """x.astype(dtype), as a function that a StandIn can be handed."""
+    return x.astype(dtype, copy=copy)
+
+
+def method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An array's method that hands its function of numpy to `handle`."""
+
+    def call(self: StandIn, *arguments: Any, **options: Any) -> Any:
+        return self.handle(function, (self, *arguments), options)
+
+    return call
+
+
+def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator whose left side is no StandIn."""
+
+    def call(self: StandIn, other: Any) -> Any:
+        return self.handle(function, (other, self), {})
+
+    return call
+
+
+class StandIn:
+    """A value that a rule takes for an array: has `shape` and `dtype`, and sees every call that is made on it.
+
+    numpy's functions, methods and operators, Formulas and Kernels that meet a StandIn among their arguments give the
+    whole call to `handle(function, arguments, options)`, where `function` is what would have been called: a ufunc, a
+    function of numpy, `operator.getitem`, `astype`, an Evaluator, a Kernel or a Module. A rule that only uses those
+    needs no change. There is no writing to a StandIn: `x += y` makes a new one.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000.0
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def handle(self, function: Callable[..., Any], arguments: tuple, options: dict[str, Any]) -> Any:
+        """What a call gives that has this StandIn among its arguments."""
+        raise NotImplementedError
+
+    def __array_ufunc__(self, ufunc: Any, how: str, *inputs: Any, **options: Any) -> Any:
+        return self.handle(ufunc if how == "__call__" else getattr(ufunc, how), inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, arguments: tuple, options: dict[str, Any]) -> Any:
+        return self.handle(function, arguments, options)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def T(self) -> Any:
+        return self.handle(np.transpose, (self,), {})
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a value without axes has no length")
+        return self.shape[0]
+
+    def reshape(self, *shape: Any, **options: Any) -> Any:
+        return self.handle(np.reshape, (self, shape[0] if len(shape) == 1 else shape), options)
+
+    def transpose(self, *axes: Any) -> Any:
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+        return self.handle(np.transpose, (self, order), {})
+
+    astype = method(astype)
+    __getitem__ = method(operator.getitem)
+    __neg__ = method(np.negative)
+    __abs__ = method(np.absolute)
+    __add__, __radd__ = method(np.add), reflected(np.add)
+    __sub__, __rsub__ = method(np.subtract), reflected(np.subtract)
+    __mul__, __rmul__ = method(np.multiply), reflected(np.multiply)
+    __truediv__, __rtruediv__ = method(np.true_divide), reflected(np.true_divide)
+    __matmul__, __rmatmul__ = method(np.matmul), reflected(np.matmul)
+    __pow__, __rpow__ = method(np.power), reflected(np.power)
+    __mod__, __rmod__ = method(np.remainder), reflected(np.remainder)
+    __lt__ = method(np.less)
+    __le__ = method(np.less_equal)
+    __gt__ = method(np.greater)
+    __ge__ = method(np.greater_equal)
+    sum = method(np.sum)
+    mean = method(np.mean)
+    max = method(np.max)
+    min = method(np.min)
+    prod = method(np.prod)
+    var = method(np.var)
+    std = method(np.std)
+    squeeze = method(np.squeeze)
+    swapaxes = method(np.swapaxes)
+    ravel = method(np.ravel)
+    copy = method(np.copy)
+    clip = method(np.clip)
+    take = method(np.take)
+    cumsum = method(np.cumsum)
+    repeat = method(np.repeat)
+    argmax = method(np.argmax)
+    argmin = method(np.argmin)
+
+
+def standInOf(arguments: Iterable[Any]) -> StandIn | None:
+    """The first StandIn among arguments, or inside a list or tuple of them."""
+    for a in arguments:
+        if isinstance(a, StandIn):
+            return a
+        if type(a) in (list, tuple):
+            found = standInOf(a)
+            if found is not None:
+                return found
+    return None
