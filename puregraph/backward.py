@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
 from itertools import compress, repeat
 from typing import Any
 
 from puregraph.algebra import combine, shapeOf
-from puregraph.errors import PuregraphError, need, show
+from puregraph.errors import AutoDiffException, PuregraphError, need, show
 from puregraph.graph import Graph, few
 from puregraph.input import Input
 from puregraph.module import Module, checkGrads, isFloat
 from puregraph.node import Edge, Node, asGrads
 from puregraph.param import Param
-from puregraph.rules import gradientRule
+from puregraph.rules import NOWHERE, Place, gradientRule
 from puregraph.steps import ABSENT, Step, Steps
 
 
@@ -36,22 +38,30 @@ class Gradient(Module):
     """
 
     def __init__(
-        self, of: Module, needs: tuple[bool, ...], rule: str | None, present: list[bool], name: str | None = None
+        self, of: Module, needs: tuple[bool, ...], rule: str | None, present: list[bool], place: Place = NOWHERE
     ):
-        super().__init__(name)
+        super().__init__()
         self.of, self.needed = of, needs
-        self.rule = gradientRule(of, needs, rule)
+        self.rule = gradientRule(of, needs, rule, place)
         self.wanted = tuple(i for i, n in enumerate(needs) if n)
         self.grads = len(of.outputNames)
         self.present = None if all(present) else tuple(present)
-        names = [*inputNames(of, len(needs) - len(of.ruleNames)), *of.ruleNames]
-        if of.inputSpec.variadic:
-            names = [f"{name}{i}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+        names = argumentNames(of, len(needs))
         self.names = tuple(f"d{names[i]}" for i in self.wanted)
 
     @property
     def outputNames(self) -> tuple[str, ...]:
         return self.names
+
+    @cached_property
+    def readsData(self) -> list[bool]:
+        """For each gradient, argument and output that there is, whether the rule reads its data or only its shape."""
+        of = self.of
+        reads = of.reads if isOwn(self.rule, of) else getattr(self.rule, "reads", None)
+        inputs = inputNames(of, len(self.needed) - len(of.ruleNames))
+        names = [None] * self.grads + [*inputs, *of.ruleNames, *of.outputNames, *of.hidden]
+        flags = [name is None or reads is None or name in reads for name in names]
+        return list(compress(flags, self.present or repeat(True)))
 
     def complete(self, values: tuple) -> Any:
         """The values with None in place of those that are absent."""
@@ -137,44 +147,71 @@ class BackwardGraph(Graph):
         """Make the nodes, from the outputs' gradients back to those of the inputs and parameters."""
         flat = self.forwardSteps
         stored = {number: getattr(module, name) for number, module, name in flat.params}
-        needs, requires = self.requirements(stored, updGrad, updParamGrads)
-        self.values: dict[int, Node] = {}
-        self.gradientNodes: dict[Step, Node] = {}
-        self.contributions: dict[int, list[tuple[tuple[int, int], Edge]]] = defaultdict(list)
-        self.seeds = [self.seed(place) for place in range(len(flat.outputs))]
-        for index in range(len(flat.items) - 1, -1, -1):
-            step = flat.items[index]
-            if any(needs[step]) and any(n in self.contributions for n in step.visible):
-                node = self.gradientNode(step, needs[step])
-                for slot, argument in enumerate(node.module.wanted):
-                    self.contributions[step.args[argument]].append(((index, argument), (node, slot)))
+        wanted = dict.fromkeys(flat.inputs if updGrad else ())
+        wanted |= dict.fromkeys(n for n, module, _ in flat.params if updParamGrads and module.wants(stored[n]))
+        self.trace(flat.outputs, wanted)
         self.inputGrads = [self.total(n) if updGrad else None for n in flat.inputs]
-        self.paramGrads = [(p, self.total(n)) for n, p in stored.items() if requires[n]]
+        self.paramGrads = [(p, self.total(n)) for n, p in stored.items() if n in wanted]
         outputs = [e for e in (*self.inputGrads, *(e for _, e in self.paramGrads)) if e is not None]
         used = set(behind(outputs))
         self.numbers = [n for n, node in self.values.items() if node in used]
         self.link([*self.seeds, *(self.values[n] for n in self.numbers)], outputs)
 
-    def requirements(
-        self, stored: dict[int, Any], updGrad: bool, updParamGrads: bool
-    ) -> tuple[dict[Step, tuple[bool, ...]], dict[int, bool]]:
-        """For each step, which of its arguments need a gradient; for each value, whether one is wanted through it."""
+    def trace(self, targets: list[int], wanted: Iterable[int]) -> None:
+        """Make the nodes from the gradients of some values back to those of others. All rules are found before that."""
+        self.targets = targets
+        self.values: dict[int, Node] = {}
+        self.gradientNodes: dict[Step, Node] = {}
+        self.contributions: dict[int, list[tuple[tuple[int, int], Edge]]] = defaultdict(list)
+        plan = self.plan(wanted)
+        self.seeds = [self.seed(place) for place in range(len(targets))]
+        for index, step, module in plan:
+            node = self.gradientNode(step, module)
+            for slot, argument in enumerate(module.wanted):
+                self.contributions[step.args[argument]].append(((index, argument), (node, slot)))
+
+    def plan(self, wanted: Iterable[int]) -> list[tuple[int, Step, Gradient]]:
+        """The steps that gradients go through, from the last one back, each with its rule."""
         flat = self.forwardSteps
-        requires = dict.fromkeys(flat.inputs, updGrad)
-        for number, module, _ in flat.params:
-            requires[number] = updParamGrads and module.wants(stored[number])
+        needs = self.requirements(wanted)
+        reached = set(self.targets)
+        found = []
+        for index in range(len(flat.items) - 1, -1, -1):
+            step = flat.items[index]
+            given = [n in reached for n in step.visible]
+            if any(needs[step]) and any(given):
+                present = [*given, *(n != ABSENT for n in (*step.args, *step.outs))]
+                place = Place(step.node, self.forwardGraph, self, tuple(given))
+                try:
+                    module = Gradient(step.module, needs[step], step.node.rule, present, place)
+                except AutoDiffException as error:
+                    raise AutoDiffException(f"at '{step.path}' ({step.label}): {error}") from None
+                found.append((index, step, module))
+                reached.update(step.args[i] for i in module.wanted)
+        return found
+
+    def requirements(self, wanted: Iterable[int]) -> dict[Step, tuple[bool, ...]]:
+        """For each step, which of its arguments need a gradient: those through which a wanted value is reached."""
+        requires = dict.fromkeys(wanted, True)
         needs = {}
-        for step in flat.items:
+        for step in self.forwardSteps.items:
             needs[step] = needsOf(step, requires)
-            requires.update(dict.fromkeys(step.outs, any(needs[step])))
-        return needs, requires
+            if any(needs[step]):
+                requires.update(dict.fromkeys(step.outs, True))
+        return needs
+
+    def grow(self, module: Module, parents: Any, name: str) -> Node:
+        """A new node, named after the value it belongs to, dots and all."""
+        node = Node(module, parents)
+        node.rename = name
+        return node
 
     def seed(self, place: int) -> Node:
         """The input for the gradient of one output; a value that is an output twice has two."""
         flat = self.forwardSteps
-        number = flat.outputs[place]
-        again = f"[{place}]" if number in flat.outputs[:place] else ""
-        node = named(Node(Input()), f"d:{flat.names[number]}{again}")
+        number = self.targets[place]
+        again = f"[{place}]" if number in self.targets[:place] else ""
+        node = self.grow(Input(), None, f"d:{flat.names[number]}{again}")
         self.contributions[number].append(((len(flat.items), place), (node, 0)))
         return node
 
@@ -186,24 +223,28 @@ class BackwardGraph(Graph):
         found = self.contributions.get(number, [])
         if len(found) > 1:
             edges = [edge for _, edge in sorted(found, key=lambda c: c[0])]
-            found = [((0, 0), (named(Node(Accumulate(), edges), f"sum:{self.forwardSteps.names[number]}"), 0))]
+            found = [((0, 0), (self.grow(Accumulate(), edges, f"sum:{self.forwardSteps.names[number]}"), 0))]
             self.contributions[number] = found
         return found[0][1] if found else None
 
-    def gradientNode(self, step: Step, needs: tuple[bool, ...]) -> Node:
+    def gradientNode(self, step: Step, module: Gradient) -> Node:
         """The node that runs the gradient rule of a step."""
-        sources = [*(self.total(n) for n in step.visible), *(self.value(n) for n in (*step.args, *step.outs))]
-        module = Gradient(step.module, needs, step.node.rule, [s is not None for s in sources])
-        node = named(Node(module, [s for s in sources if s is not None]), f"grad:{step.path}")
+        grads = [self.total(n) for n in step.visible]
+        sources = [*grads, *self.taken(step, module, grads)]
+        node = self.grow(module, [s for s in sources if s is not None], f"grad:{step.path}")
         self.gradientNodes[step] = node
         return node
+
+    def taken(self, step: Step, module: Gradient, grads: list[Edge | None]) -> list[Edge | None]:
+        """The edges of the arguments and outputs of a step, which its gradient rule takes."""
+        return [self.value(n) for n in (*step.args, *step.outs)]
 
     def value(self, number: int) -> Edge | None:
         """The edge of a forward value."""
         if number == ABSENT:
             return None
         if number not in self.values:
-            self.values[number] = named(Node(Value()), self.forwardSteps.names[number])
+            self.values[number] = self.grow(Value(), None, self.forwardSteps.names[number])
         return self.values[number], 0
 
     def unfold(self, sizes: list[int]) -> Steps:
@@ -290,12 +331,6 @@ def needsOf(step: Step, requires: dict[int, bool]) -> tuple[bool, ...]:
     )
 
 
-def named(node: Node, name: str) -> Node:
-    """A node of a backward graph is named after the value it belongs to, dots and all."""
-    node.rename = name
-    return node
-
-
 def behind(edges: list[Edge]) -> list[Node]:
     """All nodes that edges depend on."""
     seen: dict[Node, None] = {}
@@ -314,16 +349,15 @@ def inputNames(module: Any, count: int) -> list[str]:
     return [names[min(i, len(names) - 1)] for i in range(count)]
 
 
+def argumentNames(module: Any, count: int) -> list[str]:
+    """A name of its own for each of `count` arguments: inputs, numbered where they share one, then parameters."""
+    names = [*inputNames(module, count - len(module.ruleNames)), *module.ruleNames]
+    return [f"{name}{i}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+
+
 def readsOf(step: Step) -> list[int]:
     """The values whose data a step of a backward graph reads; of others its rule takes the shape at most."""
-    module = step.module
-    of = getattr(module, "of", None)
-    if of is None or of.reads is None or not isOwn(module.rule, of):
-        return list(step.args)
-    inputs = inputNames(of, len(module.needed) - len(of.ruleNames))
-    names = [None] * module.grads + [*inputs, *of.ruleNames, *of.outputNames, *of.hidden]
-    present = compress(names, module.present or repeat(True))
-    return [n for n, name in zip(step.args, present) if name is None or name in of.reads]
+    return list(compress(step.args, getattr(step.module, "readsData", repeat(True))))
 
 
 def isOwn(rule: Any, module: Any) -> bool:

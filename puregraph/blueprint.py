@@ -30,7 +30,7 @@ from puregraph.parallel import Parallel
 from puregraph.param import Param, State, Stored
 from puregraph.plain import decode, encode
 from puregraph.pointwise import Pointwise
-from puregraph.rules import REGISTRY
+from puregraph.rules import candidates
 from puregraph.sequential import ModuleList, Sequential
 
 VERSION = 1
@@ -375,7 +375,7 @@ class Reader:
         return [pick(nodes, index) for index in row["inputs"]], outputs
 
     def rule(self, module: Module, name: Any) -> str | None:
-        if name is not None and (type(module), name) not in REGISTRY:
+        if name is not None and name not in dict(candidates(module)):
             raise CheckpointError(
                 f"no gradient rule named {name!r:.80} is registered for {type(module).__name__}; "
                 f"register it with @registerRule({type(module).__name__}, {name!r:.80}) before loading"

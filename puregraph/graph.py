@@ -80,7 +80,7 @@ class Graph(Module):
                 )
         if len(set(self.inputs)) < len(self.inputs):
             raise GraphError(f"an input is given twice: {', '.join(map(str, self.inputs))}")
-        self.nodes = postorder([node for node, _ in self.outputs], parents)
+        self.nodes = self.order()
         entered = set(self.inputs)
         lost = [n for n in self.nodes if not n.bwds and n not in entered and n.module.arguments]
         if lost:
@@ -99,6 +99,10 @@ class Graph(Module):
         self.backwards: dict[Any, Any] = {}
         self.surveyed: list[Any] | None = None
         self.forget()
+
+    def order(self) -> list[Node]:
+        """The nodes that lead to the outputs, in the order in which they run."""
+        return postorder([node for node, _ in self.outputs], parents)
 
     def warnLeftOut(self) -> None:
         """Name the first nodes of branches that lead to no output here, unless another graph has use for them."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from puregraph.algebra import accumulate, isValue, shapeOf
 from puregraph.errors import DataError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
-from puregraph.rules import gradientRule
+from puregraph.rules import Place, gradientRule
 
 
 class Link:
@@ -305,7 +305,7 @@ class Node:
         if not any(needs):
             return
         try:
-            rule = gradientRule(self.module, needs, self.rule)
+            rule = gradientRule(self.module, needs, self.rule, Place(self))
             grads = asGrads(rule(grad, *arguments, *outputs), len(arguments), self.label)
         except Exception as error:
             addPlace(error, f"at '{self.name}' ({self.label}), backward")

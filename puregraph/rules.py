@@ -1,7 +1,8 @@
 """Which gradient rule a node gets. One lookup, used by everything; the order of imports decides nothing.
 
     1. the rule named on the node                       `Linear(3, 4).node(x, rule="mine")`
-    2. a rule registered for the module's type          `@registerRule(Linear)`
+    2. a rule registered for the module's type          `@registerRule(Linear)`, `@BackwardImplementation.register(...)`
+       that can be applied: of the nearest type, then "default", then the first by name
     3. the module's own `updateGrad`
     4. the derivative of its `formula`
     5. an error that lists what was tried and what to write
@@ -19,63 +20,107 @@ from typing import Any, NamedTuple
 from puregraph.errors import AutoDiffException
 
 Rule = Callable[..., Any]
+DEFAULT = "default"  # the name of a rule that was registered without one
+
+
+class Place(NamedTuple):
+    """Where a gradient is asked for, as far as that is known.
+
+    The node, its graph, the backward graph in the making, and for each output whether it has a gradient.
+    """
+
+    node: Any = None
+    graph: Any = None
+    backward: Any = None
+    given: tuple[bool, ...] | None = None
+
+
+NOWHERE = Place()
 
 
 class Registered(NamedTuple):
-    """A rule `(module, grad, *arguments, *outputs[, needs])`, and a test whether it can be applied to a module."""
+    """How to make the rule `(grad, *arguments, *outputs)` of a module, whether that can be done at a place, and whether
+    nodes must ask for it by name."""
 
-    rule: Rule
-    applies: Callable[[Any], bool]
+    make: Callable[[Any, tuple[bool, ...], Place], Rule]
+    applies: Callable[[Any, Place], bool]
+    asked: bool = False
 
 
-REGISTRY: dict[tuple[type, str | None], Registered] = {}
+REGISTRY: dict[tuple[type | str, str], Registered] = {}  # by a type of module or the name of one, and the rule's name
 
 
 def registerRule(
     moduleType: type, name: str | None = None, applies: Callable[[Any], bool] = lambda module: True
 ) -> Callable:
-    """Register a gradient rule for a type of module: for all its nodes, or under a name for those that ask for it.
+    """Register a gradient rule `(module, grad, *arguments, *outputs[, needs])` for a type of module.
+
+    It is for all its nodes, or under a name for those that ask for it.
 
     Raises    ValueError if a rule of that name is registered for that type already
     """
 
     def keep(rule: Rule) -> Rule:
-        if (moduleType, name) in REGISTRY:
-            label = f"named {name!r} " if name else ""
-            raise ValueError(
-                f"a gradient rule {label}for {moduleType.__name__} is registered already: give this one another name"
-            )
-        REGISTRY[moduleType, name] = Registered(rule, applies)
+        def make(module: Any, needs: tuple[bool, ...], place: Place) -> Rule:
+            return withNeeds(partial(rule, module), rule, needs)
+
+        asked = name not in (None, DEFAULT)
+        register(moduleType, name or DEFAULT, Registered(make, lambda module, place: applies(module), asked))
         return rule
 
     return keep
 
 
-def gradientRule(module: Any, needs: tuple[bool, ...], name: str | None = None) -> Rule:
+def register(kind: type | str, name: str, registered: Registered) -> None:
+    """Put a rule into the registry: for a type of module, or for types of that name.
+
+    Raises    ValueError if there is one of that name
+    """
+    if (kind, name) in REGISTRY:
+        label = kind if isinstance(kind, str) else kind.__name__
+        raise ValueError(f"a gradient rule {name!r} for {label} is registered already: give this one another name")
+    REGISTRY[kind, name] = registered
+
+
+def candidates(module: Any) -> list[tuple[str, Registered]]:
+    """The names and rules registered for a module, in the order in which they are tried."""
+    moduleType: Any = type(module)
+    rank = kinds(moduleType)
+    found = [(rank[kind], name != DEFAULT, name) for kind, name in REGISTRY if kind in rank]
+    order = list(rank)
+    return [(name, REGISTRY[order[place], name]) for place, _, name in sorted(found)]
+
+
+@cache
+def kinds(moduleType: Any) -> dict[Any, int]:
+    """What a rule for modules of a type may be registered for, the nearest first: the type, its name, its bases."""
+    return {kind: i for i, kind in enumerate((moduleType, moduleType.__name__, *moduleType.__mro__[1:]))}
+
+
+def gradientRule(module: Any, needs: tuple[bool, ...], name: str | None = None, place: Place = NOWHERE) -> Rule:
     """The rule `(grad, *arguments, *outputs) -> one gradient per argument` of a module at a node.
 
     Raises    AutoDiffException if there is none; the message lists what was tried and what to write
     """
     label = type(module).__name__
-    registered = REGISTRY.get((type(module), name))
-    if name is not None and (registered is None or not registered.applies(module)):
-        known = sorted(n for t, n in REGISTRY if t is type(module) and n)
-        why = (
-            "it says that it cannot be applied here"
-            if registered
-            else f"known for {label}: {', '.join(known) or 'none'}"
-        )
+    found = candidates(module)
+    tried = [(n, r) for n, r in found if (n == name if name is not None else not r.asked)]
+    for _, registered in tried:
+        if registered.applies(module, place):
+            return registered.make(module, needs, place)
+    if name is not None:
+        known = ", ".join(dict.fromkeys(n for n, _ in found)) or "none"
+        why = "it says that it cannot be applied here" if tried else f"known for {label}: {known}"
         raise AutoDiffException(f"no gradient rule named {name!r} for {label}: {why}")
-    if registered is not None and registered.applies(module):
-        return withNeeds(partial(registered.rule, module), registered.rule, needs)
     if module.updateGrad is not None:
         return withNeeds(module.updateGrad, module.updateGrad, needs)
     if getattr(module, "formula", None) is not None:
         return withNeeds(module.derivative, module.derivative, needs)
+    refused = ", ".join(f"{n!r} says that it cannot be applied here" for n, _ in tried) or "none"
     raise AutoDiffException(
-        f"{label} has no gradient: tried a registered rule (none), its own updateGrad (not defined), "
-        f"the derivative of a formula (it has none); write {label}.updateGrad(grad, *arguments, *outputs) "
-        f"or register one with @registerRule({label})"
+        f"{label} has no gradient: tried a registered rule ({refused}), its own updateGrad (not defined), "
+        f"the derivative of a formula (it has none); write {label}.updateGrad(grad, *arguments, *outputs), "
+        f"or register one with @registerRule({label}) or @BackwardImplementation.register(op={label!r}, name=...)"
     )
 
 

@@ -1,0 +1,180 @@
+"""BackwardImplementation: a gradient rule written as a module, or a whole graph, that runs in the backward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from puregraph.backward import argumentNames, inputNames
+from puregraph.errors import AutoDiffException
+from puregraph.graph import nearest
+from puregraph.module import Module
+from puregraph.node import Node
+from puregraph.rules import Place, Registered, register
+
+
+@dataclass(frozen=True)
+class BackwardContext:
+    """Where a reverse node will stand. There is one level, so a graph is its own state.
+
+    What is not known, as when a module is used without a graph, is None.
+    """
+
+    forward_sdfg: Any = None
+    forward_state: Any = None
+    backward_sdfg: Any = None
+    backward_state: Any = None
+    backward_generator: Any = None
+
+
+@dataclass(frozen=True)
+class BackwardResult:
+    """The names of the gradients that a reverse node, or a whole backward pass, gives and takes.
+
+    `required_grad_names`   name of a forward input or parameter -> name of its gradient, an output of the reverse node
+    `given_grad_names`      name of a forward output -> name of its gradient, an input of the reverse node
+    """
+
+    required_grad_names: dict[str, str] = field(default_factory=dict)
+    given_grad_names: dict[str, str] = field(default_factory=dict)
+
+
+class BackwardImplementation:
+    """dx = reverse(dy, x, y): the gradient rule of a type of module, given as a reverse node.
+
+        @BackwardImplementation.register(op="Tanh", name="default")
+        class TanhBackward(BackwardImplementation):
+            @staticmethod
+            def backward(forward_node, context, given_gradients, required_gradients):
+                reverse = Pointwise(formula="dy * (1 - y * y)")  # its input y is the output y of the forward node
+                return reverse.node(), BackwardResult({"x": "y"}, {"y": "dy"})
+
+    Once registered it is found wherever a gradient is asked for: in `Graph.backward`, `BackwardGraph` and
+    `add_backward_pass`. Of several that can be applied the one for the nearest type counts, of one type that named
+    "default", else the first by name; a node that was made with `rule=name` takes the one of that name.
+    """
+
+    @classmethod
+    def register(cls, node_type: type | None = None, op: str | None = None, name: str | None = None) -> Any:
+        """Register a class for modules that are instances of `node_type`, or whose type is named `op`.
+
+        A decorator; called on a subclass, it registers that.
+
+        Raises    ValueError without a name, without exactly one of `node_type` and `op`, or if that name is taken
+        """
+        if not (isinstance(name, str) and name):
+            raise ValueError(f"{cls.__name__}.register: wanted name=, a text of the implementation's own, got {name!r}")
+        if not (isinstance(node_type, type) and op is None or isinstance(op, str) and op and node_type is None):
+            raise ValueError(
+                f"{cls.__name__}.register: wanted node_type=, a class of modules, or op=, the name of one, "
+                f"got node_type={node_type!r} and op={op!r}"
+            )
+
+        def keep(implementation: type[BackwardImplementation]) -> type[BackwardImplementation]:
+            if not (isinstance(implementation, type) and issubclass(implementation, BackwardImplementation)):
+                raise ValueError(f"register: wanted a subclass of BackwardImplementation, got {implementation!r}")
+            register(node_type or op, name, Registered(implementation.rule, implementation.applies))
+            return implementation
+
+        return keep if cls is BackwardImplementation else keep(cls)
+
+    @staticmethod
+    def backward_can_be_applied(node: Node, state: Any, sdfg: Any) -> bool:
+        """Whether `backward` can be used for a node; `state` and `sdfg` are both the graph that it stands in."""
+        return True
+
+    @staticmethod
+    def backward(
+        forward_node: Node, context: BackwardContext, given_gradients: list[str], required_gradients: list[str]
+    ) -> tuple[Node, BackwardResult]:
+        """The reverse node of a forward node, and the names of the gradients that it takes and gives.
+
+        `given_gradients` names the forward outputs that have a gradient, `required_gradients` the inputs and
+        parameters that need one. The reverse node's other inputs are named like the forward node's inputs, parameters,
+        outputs and hidden outputs that they take.
+        """
+        raise NotImplementedError(
+            "write a static method backward(forward_node, context, given_gradients, required_gradients)"
+        )
+
+    @classmethod
+    def applies(cls, module: Module, place: Place) -> bool:
+        return cls.backward_can_be_applied(place.node or Node(module), place.graph, place.graph)
+
+    @classmethod
+    def rule(cls, module: Module, needs: tuple[bool, ...], place: Place) -> _Reverse:
+        """The reverse node as a gradient rule, for the one lookup that all gradients go through."""
+        names = argumentNames(module, len(needs))
+        given = place.given or (True,) * len(module.outputNames)
+        required = [name for name, needed in zip(names, needs, strict=True) if needed]
+        forward, backward = place.graph, place.backward
+        found = cls.backward(
+            place.node or Node(module),
+            BackwardContext(forward, forward, backward, backward, backward),
+            [name for name, there in zip(module.outputNames, given, strict=True) if there],
+            required,
+        )
+        node, result = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+        if not (isinstance(node, Node) and isinstance(result, BackwardResult)):
+            raise AutoDiffException(f"{cls.__name__}.backward: wanted (Node, BackwardResult), got {found!r}")
+        return _Reverse(cls.__name__, module, needs, given, node, result)
+
+
+class _Reverse:
+    """The rule `(grad, *arguments, *outputs) -> one gradient per argument` that runs a reverse node.
+
+    `reads` names the arguments and outputs that the reverse node takes.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        module: Module,
+        needs: tuple[bool, ...],
+        given: tuple[bool, ...],
+        reverse: Node,
+        result: BackwardResult,
+    ):
+        self.label, self.module, self.needs = label, reverse.module, needs
+        names = argumentNames(module, len(needs))
+        self.grads = [result.given_grad_names.get(name) for name in module.outputNames]
+        self.results = [result.required_grad_names.get(name) for name in names]
+        self.values = [*names, *module.outputNames, *module.hidden]
+        for name, grad, there in zip(module.outputNames, self.grads, given, strict=True):
+            if there:
+                self.check(f"the gradient of output {name!r}", "an input", grad, self.module.arguments)
+        for name, made, needed in zip(names, self.results, needs, strict=True):
+            if needed:
+                self.check(f"the gradient of {name!r}", "an output", made, self.module.outputNames)
+        spec = self.module.inputSpec
+        if spec.variadic:
+            raise AutoDiffException(
+                f"{label}: the reverse node takes any number of inputs, which have no names: put it into a Graph"
+            )
+        for name in spec.names:
+            if name not in {*self.grads, *self.values, *spec.optional}:
+                raise AutoDiffException(
+                    f"{label}: the reverse node takes {name!r}, which is neither a gradient nor a value of the forward "
+                    f"node; that has {', '.join(nearest(name, self.values))}"
+                )
+        plain = [*inputNames(module, len(needs) - len(module.ruleNames)), *module.ruleNames]
+        self.reads = tuple(n for n, v in zip([*plain, *self.values[len(needs) :]], self.values) if v in spec.names)
+
+    def check(self, what: str, kind: str, name: str | None, known: tuple[str, ...]) -> None:
+        """A gradient that the result names is one that the reverse node has."""
+        if name not in known:
+            raise AutoDiffException(
+                f"{self.label}: {what} must be {kind} of the reverse node, one of {', '.join(known)}; "
+                f"the BackwardResult says {name!r}"
+            )
+
+    def __call__(self, grad: Any, *values: Any) -> tuple:
+        table = dict(zip(self.values, values))
+        outputs = values[len(self.needs) :]
+        for name, g, y in zip(self.grads, grad if isinstance(grad, list) else [grad], outputs):
+            table[name] = np.zeros_like(y) if g is None else g
+        found = self.module.updateData(*map(table.get, self.module.arguments), *self.module.ruleValues())
+        made = dict(zip(self.module.outputNames, found if type(found) is tuple else (found,)))
+        return tuple([made[name] if needed else None for name, needed in zip(self.results, self.needs)])
