@@ -55,13 +55,12 @@ class Gradient(Module):
 
     @cached_property
     def readsData(self) -> list[bool]:
-        """For each gradient, argument and output that there is, whether the rule reads its data or only its shape."""
+        """For each gradient, argument and output, whether the rule reads its data or only its shape."""
         of = self.of
         reads = of.reads if isOwn(self.rule, of) else getattr(self.rule, "reads", None)
         inputs = inputNames(of, len(self.needed) - len(of.ruleNames))
         names = [None] * self.grads + [*inputs, *of.ruleNames, *of.outputNames, *of.hidden]
-        flags = [name is None or reads is None or name in reads for name in names]
-        return list(compress(flags, self.present or repeat(True)))
+        return [name is None or reads is None or name in reads for name in names]
 
     def complete(self, values: tuple) -> Any:
         """The values with None in place of those that are absent."""
@@ -149,7 +148,7 @@ class BackwardGraph(Graph):
         stored = {number: getattr(module, name) for number, module, name in flat.params}
         wanted = dict.fromkeys(flat.inputs if updGrad else ())
         wanted |= dict.fromkeys(n for n, module, _ in flat.params if updParamGrads and module.wants(stored[n]))
-        self.trace(flat.outputs, wanted)
+        self.follow(self.plan(flat.outputs, wanted))
         self.inputGrads = [self.total(n) if updGrad else None for n in flat.inputs]
         self.paramGrads = [(p, self.total(n)) for n, p in stored.items() if n in wanted]
         outputs = [e for e in (*self.inputGrads, *(e for _, e in self.paramGrads)) if e is not None]
@@ -157,38 +156,36 @@ class BackwardGraph(Graph):
         self.numbers = [n for n, node in self.values.items() if node in used]
         self.link([*self.seeds, *(self.values[n] for n in self.numbers)], outputs)
 
-    def trace(self, targets: list[int], wanted: Iterable[int]) -> None:
-        """Make the nodes from the gradients of some values back to those of others. All rules are found before that."""
-        self.targets = targets
+    def plan(self, targets: list[int], wanted: Iterable[int]) -> list[tuple[int, Step, Gradient]]:
+        """The steps from some values back to wanted ones, the last first, each with its rule; no node is made yet."""
+        flat = self.forwardSteps
+        self.targets, self.reached = targets, set(targets)
+        self.stepNeeds = self.requirements(wanted)
+        found = []
+        for index in range(len(flat.items) - 1, -1, -1):
+            step = flat.items[index]
+            needs, given = self.stepNeeds[step], [n in self.reached for n in step.visible]
+            if any(needs) and any(given):
+                present = [*given, *(n != ABSENT for n in (*step.args, *step.outs))]
+                place = Place(step.node, self.forwardGraph, self, tuple(given))
+                try:
+                    module = Gradient(step.module, needs, step.node.rule, present, place)
+                except AutoDiffException as error:
+                    raise AutoDiffException(f"at '{step.path}' ({step.label}): {error}") from None
+                found.append((index, step, module))
+                self.reached.update(step.args[i] for i in module.wanted)
+        return found
+
+    def follow(self, plan: list[tuple[int, Step, Gradient]]) -> None:
+        """Make the nodes of a plan, from the gradients of its targets on."""
         self.values: dict[int, Node] = {}
         self.gradientNodes: dict[Step, Node] = {}
         self.contributions: dict[int, list[tuple[tuple[int, int], Edge]]] = defaultdict(list)
-        plan = self.plan(wanted)
-        self.seeds = [self.seed(place) for place in range(len(targets))]
+        self.seeds = [self.seed(place) for place in range(len(self.targets))]
         for index, step, module in plan:
             node = self.gradientNode(step, module)
             for slot, argument in enumerate(module.wanted):
                 self.contributions[step.args[argument]].append(((index, argument), (node, slot)))
-
-    def plan(self, wanted: Iterable[int]) -> list[tuple[int, Step, Gradient]]:
-        """The steps that gradients go through, from the last one back, each with its rule."""
-        flat = self.forwardSteps
-        needs = self.requirements(wanted)
-        reached = set(self.targets)
-        found = []
-        for index in range(len(flat.items) - 1, -1, -1):
-            step = flat.items[index]
-            given = [n in reached for n in step.visible]
-            if any(needs[step]) and any(given):
-                present = [*given, *(n != ABSENT for n in (*step.args, *step.outs))]
-                place = Place(step.node, self.forwardGraph, self, tuple(given))
-                try:
-                    module = Gradient(step.module, needs[step], step.node.rule, present, place)
-                except AutoDiffException as error:
-                    raise AutoDiffException(f"at '{step.path}' ({step.label}): {error}") from None
-                found.append((index, step, module))
-                reached.update(step.args[i] for i in module.wanted)
-        return found
 
     def requirements(self, wanted: Iterable[int]) -> dict[Step, tuple[bool, ...]]:
         """For each step, which of its arguments need a gradient: those through which a wanted value is reached."""
@@ -357,7 +354,9 @@ def argumentNames(module: Any, count: int) -> list[str]:
 
 def readsOf(step: Step) -> list[int]:
     """The values whose data a step of a backward graph reads; of others its rule takes the shape at most."""
-    return list(compress(step.args, getattr(step.module, "readsData", repeat(True))))
+    module = step.module
+    flags = getattr(module, "readsData", repeat(True))
+    return list(compress(step.args, compress(flags, getattr(module, "present", None) or repeat(True))))
 
 
 def isOwn(rule: Any, module: Any) -> bool:

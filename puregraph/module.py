@@ -73,6 +73,7 @@ class Module:
     `hidden`    names of hidden outputs, which `updateData` returns after the visible ones (a mask, pooling indices)
     `indices`   names of the inputs that hold whole numbers (labels, token ids): they have no gradient
     `views`     whether the output is the first input, or a view of it, and so takes no memory
+    `handsOn`   whether the gradient of an input of the output's shape is the very gradient that comes in
     `train`     the mode: `trainMode()` and `evalMode()` set it
     """
 
@@ -80,6 +81,7 @@ class Module:
     hidden: tuple[str, ...] = ()
     indices: tuple[str, ...] = ()
     views = False
+    handsOn = False
     train = True
     updateGrad: Any = None
     recipe: tuple[tuple, dict]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from puregraph.errors import GraphError, ShapeError, addPlace, show
 from puregraph.node import Node, placed
@@ -15,16 +17,18 @@ class Step:
     """One call of a module's rule, over numbered values.
 
     `args` are the numbers of its inputs (the first `inputs` of them) and parameters, `outs` those of its outputs, of
-    which other nodes may read the `visible` ones.
+    which other nodes may read the `visible` ones. `frees` are the values that are freed after it, each with whether a
+    later step still asks for its shape.
     """
 
-    __slots__ = ("args", "call", "inputs", "module", "node", "outs", "path", "visible")
+    __slots__ = ("args", "call", "frees", "inputs", "module", "node", "outs", "path", "visible")
 
     def __init__(self, path: str, node: Node, args: tuple[int, ...], outs: tuple[int, ...], inputs: int):
         self.path, self.node, self.module = path, node, node.module
         self.call = node.module.updateData
         self.args, self.outs, self.inputs = args, outs, inputs
         self.visible = outs[: len(outs) - len(node.module.hidden)]
+        self.frees: tuple[tuple[int, bool], ...] = ()
 
     @property
     def label(self) -> str:
@@ -100,6 +104,20 @@ class Steps:
             moved.update(zip(step.outs, outs, strict=True))
         return tuple(moved[n] for n in inner.outputs)
 
+    def free(self, reads: Callable[[Step], Iterable[int]]) -> None:
+        """Have every run free each value after the last step that reads its data, and leave nodes no data.
+
+        `reads` gives the values whose data a step reads; one that only asks the shape of a freed value gets an outline.
+        """
+        self.keepsData = False
+        read = {ABSENT, *self.inputs, *self.outputs, *(number for number, _, _ in self.params)}
+        asked: set[int] = set()
+        for step in reversed(self.items):
+            last = {*reads(step), *step.outs} - read
+            step.frees = tuple((n, n in asked) for n in sorted(last))
+            read |= last
+            asked.update(step.args)
+
     # Running ----------------------------------------------------------------------------------------------------------
 
     def run(self, data: list[Any]) -> list[Any]:
@@ -125,6 +143,10 @@ class Steps:
                 if keeps:
                     visible = len(step.visible)
                     step.node.data = result[0] if visible == 1 else list(result[:visible])
+                else:
+                    for number, asked in step.frees:
+                        values[number] = outline(values[number]) if asked else None
+                    result = y = None
         except ShapeError as error:
             raise placed(error, step.path, step.label) from None
         except Exception as error:
@@ -134,6 +156,11 @@ class Steps:
         for node, numbers in self.shown if keeps else ():
             node.data = values[numbers[0]] if len(numbers) == 1 else [values[n] for n in numbers]
         return values
+
+
+def outline(x: Any) -> Any:
+    """An array of the shape and dtype of x that takes no memory."""
+    return None if x is None else np.broadcast_to(np.zeros_like(x, shape=()), x.shape)
 
 
 def twin(node: Node) -> Node:

@@ -26,7 +26,7 @@ steps
 pointwise input
 function
 graph
-sequential parallel
+sequential parallel lives
 backward
 archive
 modules costs optimizers compile autodiff data

@@ -20,6 +20,7 @@ class Add(Module):
     """
 
     reads = ()
+    handsOn = True
 
     def dataShapeFrom(self, *xs):
         need(xs, "at least one input", "none")
