@@ -49,8 +49,8 @@ class Lives:
     def bound(self, symbols: dict[str, int]) -> dict[int, int]:
         """The bytes of every buffer, with numbers for symbols."""
         texts = {size for size in self.sizes.values() if isinstance(size, str)}
-        numbers: dict[Any, Any] = {text: bind((text,), symbols, complete=True)[0] for text in texts}
-        return {n: numbers.get(size, size) for n, size in self.sizes.items()}
+        numbers: dict[Size, Any] = {text: bind((text,), symbols, complete=True)[0] for text in texts}
+        return {n: numbers[size] if size in numbers else size for n, size in self.sizes.items()}
 
     def kept(self, symbols: dict[str, int]) -> int:
         return sum(size for n, size in self.bound(symbols).items() if self.first[n] < self.middle < self.last[n])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.algebra import isArray
 from puregraph.errors import GraphError, ShapeError, addPlace, show
 from puregraph.node import Node, placed
 
@@ -159,8 +160,8 @@ class Steps:
 
 
 def outline(x: Any) -> Any:
-    """An array of the shape and dtype of x that takes no memory."""
-    return None if x is None else np.broadcast_to(np.zeros_like(x, shape=()), x.shape)
+    """An array of the shape and dtype of x that takes no memory; what is no array stays as it is."""
+    return np.broadcast_to(np.zeros_like(x, shape=()), x.shape) if isArray(x) else x
 
 
 def twin(node: Node) -> Node:

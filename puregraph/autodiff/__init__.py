@@ -1,5 +1,27 @@
 """Backward passes as objects, and rules for them, under the names that users of PyTorch and DaceML know."""
 
+from puregraph.autodiff.generator import (
+    BackwardFunction,
+    Descriptor,
+    ForwardFunction,
+    JointGraph,
+    add_backward_pass,
+    make_backward_function,
+)
+from puregraph.autodiff.gradients import GradientGraph
 from puregraph.autodiff.implementation import BackwardContext, BackwardImplementation, BackwardResult
+from puregraph.autodiff.lean import LeanGraph
 
-__all__ = ["BackwardContext", "BackwardImplementation", "BackwardResult"]
+__all__ = [
+    "BackwardContext",
+    "BackwardFunction",
+    "BackwardImplementation",
+    "BackwardResult",
+    "Descriptor",
+    "ForwardFunction",
+    "GradientGraph",
+    "JointGraph",
+    "LeanGraph",
+    "add_backward_pass",
+    "make_backward_function",
+]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from puregraph.algebra import zeroLike
 from puregraph.backward import argumentNames, inputNames
 from puregraph.errors import AutoDiffException
 from puregraph.graph import nearest
@@ -174,7 +173,7 @@ class _Reverse:
         table = dict(zip(self.values, values))
         outputs = values[len(self.needs) :]
         for name, g, y in zip(self.grads, grad if isinstance(grad, list) else [grad], outputs):
-            table[name] = np.zeros_like(y) if g is None else g
+            table[name] = zeroLike(y) if g is None else g
         found = self.module.updateData(*map(table.get, self.module.arguments), *self.module.ruleValues())
         made = dict(zip(self.module.outputNames, found if type(found) is tuple else (found,)))
         return tuple([made[name] if needed else None for name, needed in zip(self.results, self.needs)])

@@ -1,0 +1,113 @@
+"""Names: which values of a graph are meant by nodes and names, each exactly one."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from puregraph.errors import AutoDiffException, GraphError
+from puregraph.graph import Graph, few, nearest
+from puregraph.node import Node
+
+
+class _Target(NamedTuple):
+    """A value that somebody named: its numbers, of which a parameter that modules share has several."""
+
+    name: str
+    numbers: tuple[int, ...]
+
+
+class _Names:
+    """The inputs, the outputs of nodes, and the parameters of a graph, by name and by node."""
+
+    def __init__(self, graph: Graph):
+        self.graph, self.flat = graph, graph.steps()
+        self.params = {number: getattr(module, name) for number, module, name in self.flat.params}
+        self.shared: dict[int, list[int]] = {}
+        for number, param in self.params.items():
+            self.shared.setdefault(id(param), []).append(number)
+        self.table: dict[str, dict[tuple[int, ...], None]] = {}
+        self.nodes = {step.node: step.visible for step in self.flat.items} | dict(self.flat.shown)
+        for number in self.flat.inputs:
+            self.note(self.flat.names[number], number)
+        for step in self.flat.items:
+            for number in step.visible:
+                self.note(self.flat.names[number], number)
+            for name, number in zip(step.module.ruleNames, step.args[step.inputs :]):
+                if self.params.get(number) is not None:
+                    self.note(f"{step.path}.{name}", number)
+        for node, path in graph.paths.items():
+            if len(self.nodes.get(node, ())) == 1:
+                self.note(path, self.nodes[node][0])
+        for name, number in zip(graph.outputNames, self.flat.outputs):
+            self.note(name, number)
+
+    def note(self, name: str, number: int) -> None:
+        self.table.setdefault(name, {})[self.numbers(number)] = None
+
+    def numbers(self, number: int) -> tuple[int, ...]:
+        """All the numbers of a value: a parameter that modules share has several."""
+        param = self.params.get(number)
+        return (number,) if param is None else tuple(self.shared[id(param)])
+
+    def all(self, given: Any, role: str) -> list[_Target]:
+        """Each of `given`, a node, `(node, slot)` or name or a list of those.
+
+        Raises    AutoDiffException for one that is not exactly one value of the graph, or that is given twice
+        """
+        found = [self.one(item, role) for item in (given if isMany(given) else [given])]
+        if not found:
+            raise AutoDiffException(f"{self.graph.title()}: wanted at least one {role}, got none")
+        twice = [t.name for i, t in enumerate(found) if t.numbers in [other.numbers for other in found[:i]]]
+        if twice:
+            raise AutoDiffException(f"{self.graph.title()}: {role} '{twice[0]}' is given twice")
+        return found
+
+    def one(self, given: Any, role: str) -> _Target:
+        name, found = self.byName(given, role) if isinstance(given, str) else self.byNode(given, role)
+        if len(found) != 1:
+            raise AutoDiffException(
+                f"{self.graph.title()}: {role} {name!r} must be one value, and is {len(found)}: "
+                f"{few([self.flat.names[numbers[0]] for numbers in found], 12)}; give the name of one"
+            )
+        return _Target(name, found[0])
+
+    def byName(self, name: str, role: str) -> tuple[str, list[tuple[int, ...]]]:
+        """The values of a whole name, else those of which it is the last part."""
+        found = dict(self.table.get(name, {}))
+        if not found:
+            for known, numbers in self.table.items():
+                if ":" not in known and known.rpartition(".")[2] == name:
+                    found |= numbers
+        if not found:
+            raise AutoDiffException(
+                f"{self.graph.title()} has no {role} {name!r}; near are {', '.join(nearest(name, list(self.table)))}"
+            )
+        return name, list(found)
+
+    def byNode(self, given: Any, role: str) -> tuple[str, list[tuple[int, ...]]]:
+        """The outputs of a node, or one of them."""
+        node, slot = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+        if not isinstance(node, Node):
+            raise AutoDiffException(
+                f"{self.graph.title()}: {role} must be a Node, (node, slot) or a name, got {given!r}"
+            )
+        if node not in self.nodes:
+            raise AutoDiffException(
+                f"{self.graph.title()} does not hold {role} '{node}' ({node.label}) itself; it holds "
+                f"{few(list(self.graph.paths.values()))}, and what is inside a nested graph goes by its name"
+            )
+        try:
+            slots = node.slotsFrom(slot, node)
+        except GraphError as error:
+            raise AutoDiffException(str(error)) from None
+        values = self.nodes[node]
+        if len(values) == 1 and node in self.graph.paths:
+            return self.graph.paths[node], [values]
+        chosen = values if slots is None else [values[i] for i in slots]
+        return ", ".join(self.flat.names[n] for n in chosen), [(n,) for n in chosen]
+
+
+def isMany(given: Any) -> bool:
+    """Whether a list of values is given; `(node, slot)` is one."""
+    slotted = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], Node)
+    return isinstance(given, (list, tuple)) and not (slotted and not isinstance(given[1], (Node, tuple)))
