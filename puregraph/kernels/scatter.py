@@ -20,7 +20,7 @@ def gather(table, index):
     absent = check(index, len(table))
     if not len(table):
         return np.zeros((*index.shape, *table.shape[1:]), dtype=table.dtype)
-    y = np.take(table, np.maximum(index, 0) if absent else index, axis=0)
+    y = np.asarray(np.take(table, np.maximum(index, 0) if absent else index, axis=0))
     if absent:
         y[index < 0] = 0
     return y

@@ -16,9 +16,11 @@ from puregraph.modules.deconv2d import Deconv2D
 from puregraph.modules.deconvnd import DeconvNd
 from puregraph.modules.div import Div
 from puregraph.modules.dropout import Dropout
+from puregraph.modules.einsum import Einsum
 from puregraph.modules.elu import Elu
 from puregraph.modules.embedder import Embedder
 from puregraph.modules.flatten import Flatten
+from puregraph.modules.gather import Gather
 from puregraph.modules.gelu import Gelu
 from puregraph.modules.globalavgpool import GlobalAvgPool
 from puregraph.modules.identity import Identity
@@ -26,10 +28,12 @@ from puregraph.modules.layernorm import LayerNorm
 from puregraph.modules.leakyrelu import LeakyRelu
 from puregraph.modules.linear import Linear
 from puregraph.modules.matmul import MatMul
+from puregraph.modules.max import Max
 from puregraph.modules.maxpool1d import MaxPool1D
 from puregraph.modules.maxpool2d import MaxPool2D
 from puregraph.modules.maxpoolnd import MaxPoolNd
 from puregraph.modules.mean import Mean
+from puregraph.modules.min import Min
 from puregraph.modules.mul import Mul
 from puregraph.modules.muladdconst import MulAddConst
 from puregraph.modules.pad import Pad
@@ -63,9 +67,11 @@ __all__ = [
     "DeconvNd",
     "Div",
     "Dropout",
+    "Einsum",
     "Elu",
     "Embedder",
     "Flatten",
+    "Gather",
     "Gelu",
     "GlobalAvgPool",
     "Identity",
@@ -73,10 +79,12 @@ __all__ = [
     "LeakyRelu",
     "Linear",
     "MatMul",
+    "Max",
     "MaxPool1D",
     "MaxPool2D",
     "MaxPoolNd",
     "Mean",
+    "Min",
     "Mul",
     "MulAddConst",
     "Pad",

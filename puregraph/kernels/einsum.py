@@ -1,0 +1,31 @@
+"""Einsum: sums of products along named axes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from puregraph.kernel import kernel
+from puregraph.kernels.widen import widened
+
+
+@widened
+def contract(equation, *xs):
+    """The sum that an equation such as `ij,jk->ik` says, through matrix products where there are some.
+
+    Shapes    as the equation names them
+    """
+    return np.einsum(equation, *xs, optimize=len(xs) > 1)
+
+
+@kernel
+def ontoDiagonal(values, letters, shape):
+    """dx with dx[i, i] = values[i] for letters `ii`, zero elsewhere; repeated along axes of length one.
+
+    Shapes    values: a size, or 1, for each distinct letter -> dx (shape)
+    """
+    distinct = "".join(dict.fromkeys(letters))
+    if len(distinct) == len(letters):
+        return values if values.shape == tuple(shape) else np.broadcast_to(values, shape).copy()
+    dx = np.zeros(shape, dtype=values.dtype)
+    np.einsum(f"{letters}->{distinct}", dx)[...] = values
+    return dx

@@ -1,0 +1,44 @@
+"""What Max and Min share: the largest or smallest along axes, with the gradient split among equals."""
+
+import numpy as np
+
+from puregraph.errors import need
+from puregraph.kernels.widen import widened
+from puregraph.module import Module
+from puregraph.modules.sum import reduced
+from puregraph.shape import product
+
+
+class _Extremum(Module):
+    reads = ("x", "y")
+
+    def __init__(self, axis=None, keepdims=False, name=None):
+        super().__init__(name)
+        self.axis = tuple(axis) if isinstance(axis, list) else axis
+        self.keepdims = keepdims
+
+    def dataShapeFrom(self, x):
+        y = reduced(x, self.axis, self.keepdims)
+        need(product(y) == 0 or product(x) != 0, "at least one element to choose from", x)
+        return y
+
+    def updateGrad(self, grad, x, y):
+        kept = reduced(x.shape, self.axis, True)
+        return shared(grad.reshape(kept), x, y.reshape(kept), self.axis)
+
+    def flopsFrom(self, x):
+        return product(x)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(axis=1), [(2, 3)]
+        yield cls(axis=(0, -1), keepdims=True), [(2, 3, 4)]
+        yield cls(keepdims=True), [(2, 3)]
+
+
+@widened
+def shared(grad, x, y, axis):
+    """The gradient in equal parts where x is y, both perhaps NaN, and zero elsewhere."""
+    chosen = (x == y) | (x != x) & (y != y)
+    return np.where(chosen, grad / chosen.sum(axis=axis, keepdims=True).astype(grad.dtype), 0)

@@ -1,0 +1,59 @@
+"""Gather: parts of an array, read by index along an axis."""
+
+import numpy as np
+
+from puregraph.errors import DataError
+from puregraph.kernels import scatter
+from puregraph.module import Module
+from puregraph.shape import normalAxis
+
+
+class Gather(Module):
+    """y[..., i, ...] = x[..., index[i], ...] along `axis`, and zero where the index is -1
+
+    What is read several times gets the sum of the gradients. The index may have any rank.
+
+    Shapes    x (*a, n, *b), index (*i) whole numbers -> y (*a, *i, *b)
+    Source    ONNX operator Gather
+    Raises    DataError if an index is below -1 or not below n, or no whole number; ShapeError if x has no such axis
+    """
+
+    reads = ("index",)
+    indices = ("index",)
+
+    def __init__(self, axis=0, name=None):
+        super().__init__(name)
+        self.axis = axis
+
+    def dataShapeFrom(self, x, index):
+        axis = normalAxis(self.axis, len(x))
+        return (*x[:axis], *index, *x[axis + 1 :])
+
+    def updateData(self, x, index):
+        if index.dtype.kind not in "iu":
+            raise DataError(f"Gather: wanted indices, whole numbers, got {index.dtype}; convert with .astype('int64')")
+        axis = normalAxis(self.axis, x.ndim)
+        try:
+            y = scatter.gather(np.moveaxis(x, axis, 0), index)
+        except IndexError as error:
+            raise DataError(f"Gather: axis {axis} has length {x.shape[axis]}: {error}") from None
+        first = index.ndim
+        return y.transpose((*range(first, first + axis), *range(first), *range(first + axis, y.ndim)))
+
+    def updateGrad(self, grad, x, index, y):
+        axis = normalAxis(self.axis, x.ndim)
+        last = axis + index.ndim
+        parts = grad.transpose((*range(axis, last), *range(axis), *range(last, grad.ndim)))
+        return np.moveaxis(scatter.scatterAdd(parts, index, x.shape[axis]), 0, axis), None
+
+    def flopsFrom(self, x, index):
+        return 0
+
+    def sample(self, rng, x, index):
+        return [rng.standard_normal(x), rng.integers(-1, x[self.axis], index)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(4, 3), (5,)]
+        yield cls(axis=1), [(2, 3, 4), (2, 2)]
+        yield cls(axis=-1), [(2, 5), ()]
