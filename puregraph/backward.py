@@ -112,6 +112,9 @@ class Accumulate(Module):
     def updateData(self, *grads: Any) -> Any:
         return (combine([g for g in grads if g is not None] or [None]),)
 
+    def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
+        return tuple([grad if wanted else None for wanted in needs])
+
 
 class BackwardGraph(Graph):
     """The backward pass of a graph as a graph: Gradient nodes, and Accumulate where a value has several readers.

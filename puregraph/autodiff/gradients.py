@@ -46,6 +46,9 @@ class GradientGraph(LeanGraph, BackwardGraph):
             dict(zip([t.name for t in outputs], [seed.name for seed in self.seeds])),
         )
         self.finish(edges)
+        self.optional += getattr(graph, "optional", ())
+        self.gradients += getattr(graph, "gradients", ())
+        self.required += getattr(graph, "required", ())
 
     @property
     def forwarded(self) -> list[str]:
@@ -57,19 +60,16 @@ class GradientGraph(LeanGraph, BackwardGraph):
 
         Raises    AutoDiffException naming the one that does not
         """
-        wanted = {n for t in self.inputTargets for n in t.numbers}
-        outputs, inputs = (few([t.name for t in ts]) for ts in (self.outputTargets, self.inputTargets))
-        for target in self.outputTargets:
-            (number, *_) = target.numbers
-            made = self.maker.get(number)
-            if number not in wanted and not (made is not None and any(self.stepNeeds[self.forwardSteps.items[made]])):
-                raise AutoDiffException(
-                    f"output '{target.name}' depends on none of the inputs ({inputs}): leave it out"
-                )
+        outputs, inputs = (few([t.name for t in found]) for found in (self.outputTargets, self.inputTargets))
         for target in self.inputTargets:
             if self.reached.isdisjoint(target.numbers):
-                why = self.whole(target) or f"none of the outputs ({outputs}) depends on it"
+                why = self.whole(target) or f"none of the outputs {outputs} depends on it"
                 raise AutoDiffException(f"no gradient reaches input '{target.name}': {why}; leave it out")
+        led = {n for target in self.inputTargets for n in target.numbers}
+        led.update(n for step, needs in self.stepNeeds.items() if any(needs) for n in step.outs)
+        for target in self.outputTargets:
+            if led.isdisjoint(target.numbers):
+                raise AutoDiffException(f"output '{target.name}' depends on none of the inputs {inputs}; leave it out")
 
     def whole(self, target: _Target) -> str:
         """Which node reads a value as whole numbers, if one does."""
