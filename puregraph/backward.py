@@ -163,11 +163,11 @@ class BackwardGraph(Graph):
         """The steps from some values back to wanted ones, the last first, each with its rule; no node is made yet."""
         flat = self.forwardSteps
         self.targets, self.reached = targets, set(targets)
-        self.stepNeeds = self.requirements(wanted)
+        wants = self.requirements(wanted)
         found = []
         for index in range(len(flat.items) - 1, -1, -1):
             step = flat.items[index]
-            needs, given = self.stepNeeds[step], [n in self.reached for n in step.visible]
+            needs, given = wants[step], [n in self.reached for n in step.visible]
             if any(needs) and any(given):
                 present = [*given, *(n != ABSENT for n in (*step.args, *step.outs))]
                 place = Place(step.node, self.forwardGraph, self, tuple(given))

@@ -84,6 +84,8 @@ def register(kind: type | str, name: str, registered: Registered) -> None:
 
 def candidates(module: Any) -> list[tuple[str, Registered]]:
     """The names and rules registered for a module, in the order in which they are tried."""
+    if not REGISTRY:
+        return []
     moduleType: Any = type(module)
     rank = kinds(moduleType)
     found = [(rank[kind], name != DEFAULT, name) for kind, name in REGISTRY if kind in rank]

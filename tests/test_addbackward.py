@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from randomgraphs import randomGraph
+from strict import Strict, useStrict
 
 from puregraph import rules
 from puregraph.autodiff import (
@@ -18,10 +19,11 @@ from puregraph.autodiff import (
     make_backward_function,
 )
 from puregraph.costs import CrossEntropy
-from puregraph.errors import AutoDiffException, DtypeError, GraphError, ShapeError
+from puregraph.errors import AutoDiffException, DtypeError, ShapeError
 from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.input import Input
+from puregraph.kernel import useFast
 from puregraph.module import Module
 from puregraph.modules import (
     Add,
@@ -607,10 +609,14 @@ def test_forward_and_backward_apart_are_those_of_torch(rng):
 def test_what_is_forwarded_is_described_and_only_shapes_travel_as_outlines():
     graph = scalar(Linear(3, 4, name="fc"), Tanh(name="t"))
     forward, backward, result, forwarded = make_backward_function(graph, shapes=[(5, 3)])
-    known = {name: shape for name, (shape, dtype) in forwarded.items() if dtype == "float32"}
-    assert known == {"fc": (5, 4), "t": (5, 4), "X": (5, 3)}
+    floats = np.dtype("float32")
+    assert forwarded == {n: Descriptor(s, floats) for n, s in (("fc", (5, 4)), ("t", (5, 4)), ("X", (5, 3)))}
     assert list(result.required_grad_names) == ["X", "fc.W", "fc.b"], "trained parameters too, read where they are"
-    assert make_backward_function(graph)[3]["t"] == Descriptor(None, np.dtype("float32"))
+    assert make_backward_function(graph)[3]["t"] == Descriptor(None, None)
+    pooled = scalar(MaxPool2D(2, name="pool"), Dropout(name="drop"))
+    described = make_backward_function(pooled, shapes=[(1, 1, 4, 4)])[3]
+    assert described["pool.indices"] == Descriptor((1, 1, 2, 2), np.dtype("int32"))
+    assert described["drop.mask"] == Descriptor((1, 1, 2, 2), np.dtype(bool))
     values = dict(zip(forwarded, forward(np.ones((5, 3), "float32"))[1:]))
     assert values["fc"].strides == (0, 0), "its shape alone is asked, so an outline goes"
     only = Graph(node := Input(name="X").node(), Sum(name="S")(Tanh(name="t")(Sum(axis=1, name="rows")(node))))
@@ -624,6 +630,10 @@ def test_required_grads_are_asked_for_like_inputs():
     graph = Graph([x := Input(name="x").node(), n := Input(name="n").node()], Sum(name="S")(Mul()(x, n)))
     _, backward, result, _ = make_backward_function(graph, required_grads=["x"])
     assert result.required_grad_names == {"x": "gradient_x"}
+    odd = Graph([x2 := Input(name="x").node(), n2 := Input(name="n").node()], Mul(name="y")(x2, NoGradient()(n2)))
+    assert list(make_backward_function(odd, required_grads="x")[2].required_grad_names) == ["x"]
+    with pytest.raises(AutoDiffException, match="at 'nogradient' .NoGradient."):
+        make_backward_function(odd)
     with pytest.raises(AutoDiffException, match="no required_grads 'z'; near are"):
         make_backward_function(graph, required_grads=["z"])
     with pytest.raises(AutoDiffException, match="no output has a gradient"):
@@ -822,7 +832,23 @@ def test_convolution_with_one_sided_padding_is_that_of_torch(rng):
         np.testing.assert_allclose(a, g.grad, rtol=1e-5, atol=1e-5)
 
 
-def test_slots_out_of_range_are_refused_as_everywhere():
-    graph = gemm()
-    with pytest.raises(GraphError):
-        graph.getNodeByName("P").slotsFrom(3, graph.nodes[0])
+# On other arrays ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["store_all", "recompute_all"])
+def test_arrays_of_another_library_give_the_same(strategy, rng, monkeypatch):
+    x, y = Input(name="X").node(), Input(name="Y").node()
+    product = MatMul(name="P")(x, y)
+    best = Max(axis=1)(Einsum("ij,ij->ij")(product, Tanh()(product)))
+    graph = Graph([x, y], Sum(name="S")(Add()(best, Sum(axis=1)(x))))
+    data = rng.standard_normal((5, 4)), rng.standard_normal((4, 3))
+    joint = add_backward_pass(graph, "S", ["X", "Y"], accumulate=True, data_forwarding_strategy=strategy)
+    with useFast(False):
+        wanted = joint(*data)
+        useStrict(monkeypatch)
+        found = joint(*map(Strict, data))
+        buffer = Strict(np.full((5, 4), 100.0))
+        joint.run(X=Strict(data[0]), Y=Strict(data[1]), gradient_X=buffer)
+    for a, b in zip(found, wanted):
+        assert isinstance(a, Strict) and np.array_equal(a.values, b)
+    assert np.array_equal(buffer.values, wanted[1] + 100)

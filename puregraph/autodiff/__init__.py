@@ -2,7 +2,6 @@
 
 from puregraph.autodiff.generator import (
     BackwardFunction,
-    Descriptor,
     ForwardFunction,
     JointGraph,
     add_backward_pass,
@@ -10,7 +9,7 @@ from puregraph.autodiff.generator import (
 )
 from puregraph.autodiff.gradients import GradientGraph
 from puregraph.autodiff.implementation import BackwardContext, BackwardImplementation, BackwardResult
-from puregraph.autodiff.lean import LeanGraph
+from puregraph.autodiff.lean import Descriptor, LeanGraph
 
 __all__ = [
     "BackwardContext",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from puregraph.autodiff.gradients import GradientGraph
+from puregraph.autodiff.gradients import GradientGraph, connected
 from puregraph.autodiff.implementation import BackwardResult
-from puregraph.autodiff.lean import LeanGraph
+from puregraph.autodiff.lean import Descriptor, LeanGraph
 from puregraph.autodiff.names import _Names, _Target
 from puregraph.autodiff.recompute import choices, stored_by
 from puregraph.autodiff.twins import _Outline, _Seed
@@ -38,7 +38,7 @@ class JointGraph(GradientGraph):
 
     def finish(self, edges: list[Edge]) -> None:
         self.optional = tuple(seed.name for seed in self.seeds)
-        self.labels = (*self.forwardGraph.outputNames, *self.gradients)
+        self.labels = (*self.forwardGraph.outputNames, *self.grad_names)
         self.link([*self.entries, *self.seeds], [*(self.given[n] for n in self.forwardSteps.outputs), *edges])
 
     def seed(self, place: int) -> Node:
@@ -68,7 +68,7 @@ class BackwardFunction(GradientGraph):
 
     def finish(self, edges: list[Edge]) -> None:
         self.numbers = [n for n in self.given if n not in self.params_by_number]
-        self.labels = self.gradients
+        self.labels = self.grad_names
         self.link([*(self.given[n][0] for n in self.numbers), *self.seeds], edges)
 
     def title(self) -> str:
@@ -97,13 +97,6 @@ class ForwardFunction(LeanGraph):
         return f"forward function of {self.forwardGraph.title()}"
 
 
-class Descriptor(NamedTuple):
-    """What is known of a value ahead of time; None where it depends on the data."""
-
-    shape: tuple | None
-    dtype: Any
-
-
 def add_backward_pass(
     graph: Graph,
     outputs: Any,
@@ -127,6 +120,10 @@ def add_backward_pass(
     The new graph takes the graph's inputs and then, named `gradient_<output>`, the gradients of the outputs, which may
     be left out where an output is one number; it gives the graph's outputs and then the gradients of the inputs, named
     `gradient_<input>`. Its `result` has these names. The graph itself is not changed. All strategies give equal bits.
+
+    Within one graph "recompute_all" saves little, as all is made again at once when the first gradient wants it; it is
+    for `make_backward_function`. What lowers the peak is storing a few values and making the rest again in between,
+    which a budget finds.
 
     Source    DaceML's add_backward_pass; Chen, Xu, Zhang, Guestrin 2016, arXiv:1604.06174
     Raises    AutoDiffException for what is no graph, for a name that is not exactly one value, for an output or input
@@ -162,7 +159,7 @@ def make_backward_function(
     `required_grads`   nodes or names as for `add_backward_pass`; by default every input and trained parameter that the
                        outputs depend on
     `apply_strict`     for models that are converted first; a Graph is taken as it is
-    `shapes`           of the inputs, where the forwarded values' shapes are to be known
+    `shapes`           of the inputs, where the forwarded values' shapes and dtypes are to be known
 
     Parameters are not forwarded: the backward graph reads them where they are. `data_forwarding_strategy` says which
     values are forwarded and which made again.
@@ -171,25 +168,24 @@ def make_backward_function(
     """
     names = names_of(graph_or_model)
     graph, flat = graph_or_model, names.flat
-    back = graph.backwardGraph()
     if required_grads is None:
-        reached = [n for n in (*flat.inputs, *names.params) if n in back.reached]
-        ins = list(dict.fromkeys(_Target(flat.names[names.numbers(n)[0]], names.numbers(n)) for n in reached))
+        trained = [n for n, module, _ in flat.params if module.wants(names.params[n])]
+        reached, _ = connected(flat, flat.outputs, [*flat.inputs, *trained])
+        found = dict.fromkeys(names.numbers(n) for n in (*flat.inputs, *trained) if n in reached)
+        ins = [_Target(flat.names[numbers[0]], numbers) for numbers in found]
     else:
         ins = names.all(required_grads, "required_grads")
     if not ins:
         raise AutoDiffException(f"{graph.title()}: no output has a gradient by any input or trained parameter")
-    wanted = [n for target in ins for n in target.numbers]
-    led = {*wanted, *(n for step, needs in back.requirements(wanted).items() if any(needs) for n in step.outs)}
+    _, led = connected(flat, [], [n for target in ins for n in target.numbers])
     outputs = dict(zip(reversed(flat.outputs), reversed(graph.outputNames)))
     outs = [_Target(outputs[n], (n,)) for n in dict.fromkeys(flat.outputs) if n in led]
     refuse_states(names, outs, ins)
     backward = BackwardFunction(graph, outs, ins, stored_by(data_forwarding_strategy, names, data_to_recompute))
     forward = ForwardFunction(backward)
-    if shapes is not None:
-        forward.dataShapeFrom(shapesOf(shapes))
-    known = forward.outshapes if shapes is not None else [None] * len(forward.outputs)
-    descriptors = [Descriptor(shape, graph.dtype) for shape in known[len(flat.outputs) :]]
+    known = forward.described(*shapesOf(list(shapes))) if shapes is not None else {}
+    made = forward.steps().outputs[len(flat.outputs) :]
+    descriptors = [known.get(n, Descriptor(None, None)) for n in made]
     return forward, backward, backward.result, dict(zip([flat.names[n] for n in backward.numbers], descriptors))
 
 

@@ -6,12 +6,12 @@ from puregraph.autodiff.implementation import BackwardResult
 from puregraph.autodiff.lean import LeanGraph
 from puregraph.autodiff.names import _Target
 from puregraph.autodiff.twins import _Parameter, twin
-from puregraph.backward import Accumulate, BackwardGraph, Gradient, inputNames
+from puregraph.backward import Accumulate, BackwardGraph, Gradient, inputNames, needsOf
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph, few
 from puregraph.input import Input
 from puregraph.node import Edge, Node
-from puregraph.steps import ABSENT, Step
+from puregraph.steps import ABSENT, Step, Steps
 
 
 class GradientGraph(LeanGraph, BackwardGraph):
@@ -34,20 +34,21 @@ class GradientGraph(LeanGraph, BackwardGraph):
         self.remade: list[Step] = []
         self.read: dict[int, None] = {}  # the stored values whose data is read
         self.inputTargets, self.outputTargets = inputs, outputs
-        plan = self.plan([t.numbers[0] for t in outputs], [n for t in inputs for n in t.numbers])
-        self.check()
+        targets, wanted = [t.numbers[0] for t in outputs], [n for t in inputs for n in t.numbers]
+        self.check(*connected(self.forwardSteps, targets, wanted))
+        plan = self.plan(targets, wanted)
         self.prepare()
         self.follow(plan)
         edges = [self.gradient(target) for target in inputs]
-        self.gradients = tuple(self.fresh(f"gradient_{target.name}") for target in inputs)
+        self.grad_names = tuple(self.fresh(f"gradient_{target.name}") for target in inputs)
         self.required = tuple(self.forwardSteps.names[t.numbers[0]] for t in inputs)
         self.result = BackwardResult(
-            dict(zip([t.name for t in inputs], self.gradients)),
+            dict(zip([t.name for t in inputs], self.grad_names)),
             dict(zip([t.name for t in outputs], [seed.name for seed in self.seeds])),
         )
         self.finish(edges)
         self.optional += getattr(graph, "optional", ())
-        self.gradients += getattr(graph, "gradients", ())
+        self.grad_names += getattr(graph, "grad_names", ())
         self.required += getattr(graph, "required", ())
 
     @property
@@ -55,18 +56,16 @@ class GradientGraph(LeanGraph, BackwardGraph):
         """The names of the values of the forward pass that the backward pass reads, without parameters."""
         return [self.forwardSteps.names[n] for n in self.read if n not in self.params_by_number]
 
-    def check(self) -> None:
-        """Every output depends on some input, and every input is depended on.
+    def check(self, reached: set[int], led: set[int]) -> None:
+        """Every input is reached by a gradient, and every output depends on some input.
 
-        Raises    AutoDiffException naming the one that does not
+        Raises    AutoDiffException naming the one that is not
         """
         outputs, inputs = (few([t.name for t in found]) for found in (self.outputTargets, self.inputTargets))
         for target in self.inputTargets:
-            if self.reached.isdisjoint(target.numbers):
+            if reached.isdisjoint(target.numbers):
                 why = self.whole(target) or f"none of the outputs {outputs} depends on it"
                 raise AutoDiffException(f"no gradient reaches input '{target.name}': {why}; leave it out")
-        led = {n for target in self.inputTargets for n in target.numbers}
-        led.update(n for step, needs in self.stepNeeds.items() if any(needs) for n in step.outs)
         for target in self.outputTargets:
             if led.isdisjoint(target.numbers):
                 raise AutoDiffException(f"output '{target.name}' depends on none of the inputs {inputs}; leave it out")
@@ -145,3 +144,19 @@ class GradientGraph(LeanGraph, BackwardGraph):
             self.remade.append(items[index])
             made = twin(items[index], self.value, self.grow, f"again:{items[index].path}")
             self.again |= {n: edge for n, edge in made.items() if n not in self.keep}
+
+
+def connected(flat: Steps, outputs: list[int], inputs: list[int]) -> tuple[set[int], set[int]]:
+    """The values that gradients of outputs reach on their way to inputs, and the values that inputs lead to."""
+    led = dict.fromkeys(inputs, True)
+    ways = []
+    for step in flat.items:
+        needs = needsOf(step, led)
+        if any(needs):
+            led.update(dict.fromkeys(step.outs, True))
+            ways.append((step, needs))
+    reached = set(outputs)
+    for step, needs in reversed(ways):
+        if not reached.isdisjoint(step.visible):
+            reached.update(n for n, needed in zip(step.args, needs) if needed)
+    return reached, set(led)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from puregraph.algebra import isArray, shapeOf
-from puregraph.autodiff.twins import _Exposed, _Seed, twin
-from puregraph.backward import Gradient, behind, readsOf
+from puregraph.autodiff.twins import _Exposed, _Outline, _Seed, twin
+from puregraph.backward import Gradient, behind, inputNames, readsOf
 from puregraph.errors import AutoDiffException, DtypeError, ShapeError, need
 from puregraph.graph import Graph, nearest
 from puregraph.input import Input
@@ -18,18 +18,27 @@ from puregraph.node import Edge, Node
 from puregraph.shape import product
 from puregraph.steps import Step, Steps
 
+WHOLE = np.dtype(np.int64)
+
+
+class Descriptor(NamedTuple):
+    """What is known of a value ahead of time; None where it depends on the data."""
+
+    shape: tuple | None
+    dtype: Any
+
 
 class LeanGraph(Graph):
     """A graph whose nodes run in the order in which they were made, and which keeps nothing but its outputs.
 
     `labels`    the names of its outputs
     `optional`  names of inputs that may be left out, and are then 1: gradients of single numbers
-    `gradients` names of the outputs that are gradients, `required` of the inputs whose gradient is among them
+    `grad_names` names of the outputs that are gradients, `required` of the inputs whose gradient is among them
     """
 
     labels: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    gradients: tuple[str, ...] = ()
+    grad_names: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     accumulate = False
 
@@ -119,7 +128,7 @@ class LeanGraph(Graph):
             if buffer.dtype != y.dtype:
                 raise DtypeError(f"{self.title()}: wanted {name} of {y.dtype}, got {buffer.dtype}")
         for name, buffer in buffers.items():
-            if self.accumulate and name in self.gradients:
+            if self.accumulate and name in self.grad_names:
                 buffer += found[name]
             else:
                 buffer[...] = found[name]
@@ -149,7 +158,7 @@ class LeanGraph(Graph):
         """The outputs, a gradient copied where it is an array that somebody else has."""
         others = {id(x) for x in data}
         for i, name in enumerate(self.outputNames):
-            if name in self.gradients:
+            if name in self.grad_names:
                 if found[i] is None:
                     raise AutoDiffException(f"{self.title()}: {name!r} is nothing: a rule on the way to it gave None")
                 if id(found[i]) in others and isArray(found[i]):
@@ -175,30 +184,41 @@ class LeanGraph(Graph):
 
         Raises    ShapeError listing every faulty node
         """
-        rows = self.survey(list(shapes))
-        faults = [row.fault for row in rows if row.fault]
-        if faults:
-            raise ShapeError(*faults)
-        steps, lives, width = self.steps(len(shapes)), Lives(), np.dtype(self.dtype or np.float32).itemsize
-        for number, shape in zip(steps.inputs, shapes):
-            lives.make(number, product(shape) * width)
-        for step, inshapes, outshapes, _ in rows:
+        values, lives = self.described(*shapes), Lives()
+        size = {n: product(shape) * (dtype or WHOLE).itemsize for n, (shape, dtype) in values.items()}
+        steps = self.steps(len(shapes))
+        for number in steps.inputs:
+            lives.make(number, size[number])
+        for step in steps.items:
             lives.time += 1
-            for number, shape, size in zip(step.outs, outshapes, widths(step, inshapes, width)):
-                lives.make(number, product(shape) * size, within(step, product(shape) * size, lives))
+            for number in step.outs:
+                lives.make(number, size[number], within(step, size[number], lives))
             lives.use(readsOf(step))
         lives.time += 1
         lives.use([*steps.inputs, *steps.outputs])
         stored = (*self.params.values(), *self.states.values())
         return sum(p.nbytes for p in stored) + lives.peak({})
 
-
-def widths(step: Step, inshapes: list[Any], width: int) -> list[int]:
-    """The bytes of a number of each output: of a graph's floats, but for hidden outputs that say otherwise."""
-    module = step.module
-    hidden = module.inner.hiddenShapeFrom(*inshapes) if isinstance(module, _Exposed) else []
-    visible = len(step.outs) - len(hidden)
-    return [width] * visible + [np.dtype(dtype).itemsize if dtype else width for _, dtype in hidden]
+    def described(self, *shapes: Any) -> dict[int, Descriptor]:
+        """The shape and dtype of every value, by number, on inputs of these shapes; no dtype for whole numbers."""
+        rows = self.survey(list(shapes))
+        faults = [row.fault for row in rows if row.fault]
+        if faults:
+            raise ShapeError(*faults)
+        steps, dtype = self.steps(len(shapes)), np.dtype(self.dtype or np.float32)
+        found = {n: Descriptor(shape, dtype) for n, shape in zip(steps.inputs, self.surveyed)}
+        for step, inshapes, outshapes, _ in rows:
+            module, dtypes = step.module, [dtype] * len(step.outs)
+            for name, n in zip(inputNames(module, step.inputs), step.args):
+                if name in module.indices:
+                    found[n] = Descriptor(found[n].shape, None)
+            if isinstance(module, _Exposed):
+                hidden = [np.dtype(d or dtype) for _, d in module.inner.hiddenShapeFrom(*inshapes)]
+                dtypes[len(dtypes) - len(hidden) :] = hidden
+            if isinstance(module, _Outline):
+                dtypes = [found[step.args[0]].dtype]
+            found |= {n: Descriptor(*known) for n, *known in zip(step.outs, outshapes, dtypes)}
+        return found
 
 
 def within(step: Step, size: int, lives: Lives) -> int | None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from puregraph.autodiff.names import _Names
-from puregraph.errors import AutoDiffException
+from puregraph.errors import AutoDiffException, show
 from puregraph.module import shapesOf
-from puregraph.shape import product
+from puregraph.shape import product, symbols
 from puregraph.steps import Step
 
 STRATEGIES = ("store_all", "recompute_all", "user_defined")
@@ -68,15 +68,19 @@ def choices(names: _Names, make: Callable[[set[int]], Any], budget: int, shapes:
     if shapes is None:
         raise AutoDiffException("a budget of bytes needs the inputs' shapes: give shapes=[(32, 784), ...]")
     graph, flat = names.graph, names.flat
-    graph.dataShapeFrom(shapesOf(shapes))
-    rows, shapes = graph.survey(shapesOf(shapes)), shapesOf(shapes)
+    shapes = shapesOf(list(shapes))
+    unknown = ", ".join(dict.fromkeys(name for shape in shapes for name in symbols(shape)))
+    if unknown:
+        raise AutoDiffException(f"a budget of bytes needs numbers for all sizes, got {unknown} in {show(shapes)}")
+    graph.dataShapeFrom(shapes)
+    rows = graph.survey(shapes)
     known = dict(zip(flat.inputs, shapes))
     for row in rows:
         known |= zip(row.step.visible, row.shapes)
     sizes = [sum(map(product, row.shapes)) for row in rows]
     work = {row.step: row.step.module.flopsFrom(*row.inshapes) for row in rows}
     found, peaks = [], []
-    for stored in ways(names, sizes, list(work.values())):
+    for stored in dict.fromkeys(map(frozenset, ways(names, sizes, list(work.values())))):
         joint = make(stored)
         peaks.append(joint.peak(*shapes, *(known[n] for n in joint.targets)))
         if peaks[-1] <= budget:
