@@ -10,6 +10,7 @@ from puregraph.autodiff.generator import (
 from puregraph.autodiff.gradients import GradientGraph
 from puregraph.autodiff.implementation import BackwardContext, BackwardImplementation, BackwardResult
 from puregraph.autodiff.lean import Descriptor, LeanGraph
+from puregraph.autodiff.twins import Exposed, Outline, Parameter, Seed
 
 __all__ = [
     "BackwardContext",
@@ -17,10 +18,14 @@ __all__ = [
     "BackwardImplementation",
     "BackwardResult",
     "Descriptor",
+    "Exposed",
     "ForwardFunction",
     "GradientGraph",
     "JointGraph",
     "LeanGraph",
+    "Outline",
+    "Parameter",
+    "Seed",
     "add_backward_pass",
     "make_backward_function",
 ]

@@ -9,7 +9,7 @@ from puregraph.autodiff.implementation import BackwardResult
 from puregraph.autodiff.lean import Descriptor, LeanGraph
 from puregraph.autodiff.names import _Names, _Target
 from puregraph.autodiff.recompute import choices, stored_by
-from puregraph.autodiff.twins import _Outline, _Seed
+from puregraph.autodiff.twins import Outline, Seed
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
 from puregraph.module import shapesOf
@@ -45,7 +45,7 @@ class JointGraph(GradientGraph):
         entry = super().seed(place)
         (number, *_) = self.outputTargets[place].numbers
         key, edge = self.contributions[number][-1]
-        node = self.grow(_Seed(), [self.given[number], edge], f"seed:{self.outputTargets[place].name}")
+        node = self.grow(Seed(), [self.given[number], edge], f"seed:{self.outputTargets[place].name}")
         self.contributions[number][-1] = key, (node, 0)
         return entry
 
@@ -88,7 +88,7 @@ class ForwardFunction(LeanGraph):
         names = [flat.names[n] for n in backward.numbers]
         for n in backward.numbers:
             if n not in backward.read:
-                values[-n] = self.grow(_Outline(), [values[n]], f"outline:{flat.names[n]}"), 0
+                values[-n] = self.grow(Outline(), [values[n]], f"outline:{flat.names[n]}"), 0
         self.labels = (*self.forwardGraph.outputNames, *names)
         forwarded = [values.get(-n, values[n]) for n in backward.numbers]
         self.link(entries, [*(values[n] for n in flat.outputs), *forwarded])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from puregraph.autodiff.implementation import BackwardResult
 from puregraph.autodiff.lean import LeanGraph
 from puregraph.autodiff.names import _Target
-from puregraph.autodiff.twins import _Parameter, twin
+from puregraph.autodiff.twins import Parameter, twin
 from puregraph.backward import Accumulate, BackwardGraph, Gradient, inputNames, needsOf
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph, few
@@ -124,7 +124,7 @@ class GradientGraph(LeanGraph, BackwardGraph):
         if number not in self.given:
             label = self.forwardSteps.names[number]
             if number in self.params_by_number:
-                node = self.grow(_Parameter(*self.params_by_number[number]), None, f"value:{label}")
+                node = self.grow(Parameter(*self.params_by_number[number]), None, f"value:{label}")
             else:
                 node = self.grow(Input(), None, label)
             self.given[number] = node, 0

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.algebra import isArray, shapeOf
-from puregraph.autodiff.twins import _Exposed, _Outline, _Seed, twin
+from puregraph.autodiff.twins import Exposed, Outline, Seed, twin
 from puregraph.backward import Gradient, behind, inputNames, readsOf
 from puregraph.errors import AutoDiffException, DtypeError, ShapeError, need
 from puregraph.graph import Graph, nearest
@@ -180,7 +180,7 @@ class LeanGraph(Graph):
     def peak(self, *shapes: Any) -> int:
         """The most bytes at one moment of a run on inputs of these shapes: values, parameters and states.
 
-        What a rule uses inside does not count.
+        What a rule uses inside does not count. Without parameters to say otherwise, a number is a float32.
 
         Raises    ShapeError listing every faulty node
         """
@@ -212,10 +212,10 @@ class LeanGraph(Graph):
             for name, n in zip(inputNames(module, step.inputs), step.args):
                 if name in module.indices:
                     found[n] = Descriptor(found[n].shape, None)
-            if isinstance(module, _Exposed):
+            if isinstance(module, Exposed):
                 hidden = [np.dtype(d or dtype) for _, d in module.inner.hiddenShapeFrom(*inshapes)]
                 dtypes[len(dtypes) - len(hidden) :] = hidden
-            if isinstance(module, _Outline):
+            if isinstance(module, Outline):
                 dtypes = [found[step.args[0]].dtype]
             found |= {n: Descriptor(*known) for n, *known in zip(step.outs, outshapes, dtypes)}
         return found
@@ -226,7 +226,7 @@ def within(step: Step, size: int, lives: Lives) -> int | None:
     module = step.module
     if module.views:
         return step.args[0]
-    if isinstance(module, _Seed):
+    if isinstance(module, Seed):
         return step.args[1]
     if isinstance(module, Gradient) and (module.of.views or module.of.handsOn) and size == lives.sizeOf(step.args[0]):
         return step.args[0]

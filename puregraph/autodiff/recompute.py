@@ -57,8 +57,8 @@ def fixed(names: _Names) -> set[int]:
 def choices(names: _Names, make: Callable[[set[int]], Any], budget: int, shapes: Any, strategy: str) -> Any:
     """The joint graph that fits into `budget` bytes with the least recomputation.
 
-    Measured are: storing everything; cutting the graph into 1, 2, 3, ... segments of equal bytes, of which only what
-    later ones read is stored, and the last one; and recomputing only what is cheap for its bytes, the cheapest first.
+    Measured are: storing everything; cutting the graph into 2, 3, ... segments of equal bytes, of which only what later
+    ones read is stored, and the last one whole; and making again only what is cheap for its bytes, the cheapest first.
 
     Source    Chen, Xu, Zhang, Guestrin 2016, arXiv:1604.06174, sections 4.1 and 4.2
     Raises    AutoDiffException if `shapes` is missing, or none of them fits: it says what the least takes

@@ -13,8 +13,12 @@ from puregraph.rules import gradientRule
 from puregraph.steps import ABSENT, Step, outline
 
 
-class _Exposed(Module):
-    """y, h = f(x): a module whose hidden outputs are visible, so that other nodes may read them."""
+class Exposed(Module):
+    """y, h = f(x): a module whose hidden outputs are visible, so that other nodes may read them.
+
+    Shapes    those of the module -> its outputs, then its hidden ones
+    Source    the hidden outputs of `Module`
+    """
 
     def __init__(self, inner: Module, rule: str | None = None):
         super().__init__()
@@ -52,8 +56,12 @@ class _Exposed(Module):
         return self.inner.brief()
 
 
-class _Parameter(Module):
-    """y = W: the value of a parameter or state of another module."""
+class Parameter(Module):
+    """y = W: the value of a parameter or state of another module.
+
+    Shapes    none -> those of the parameter
+    Source    `Param` and `State`
+    """
 
     views = True
     ruleNames = ("value",)
@@ -81,8 +89,12 @@ class _Parameter(Module):
         return 0
 
 
-class _Seed(Module):
-    """dy = g: the gradient of an output, as it comes from outside, in the shape and dtype of that output."""
+class Seed(Module):
+    """dy = g: the gradient of an output, as it comes from outside, in the shape and dtype of that output.
+
+    Shapes    y, g (any, the same) -> dy the same
+    Source    the first adjoint of reverse mode; Griewank, Walther 2008, ch. 3
+    """
 
     def dataShapeFrom(self, y: Any, g: Any) -> Any:
         need(g == y, f"a gradient of shape {y}", g, "only the gradient of a single number may be left out, and is 1")
@@ -98,8 +110,12 @@ class _Seed(Module):
         return 0
 
 
-class _Outline(Module):
-    """y = 0 in the shape and dtype of x, without memory of its own."""
+class Outline(Module):
+    """y = 0 in the shape and dtype of x, without memory of its own.
+
+    Shapes    x (any) -> y the same
+    Source    numpy.broadcast_to
+    """
 
     reads = ()
 
@@ -118,7 +134,7 @@ def twin(step: Step, source: Callable[[int], Edge], grow: Callable[..., Node], n
 
     It is linked to nothing but the nodes of those.
     """
-    module: Module = _Exposed(step.module, step.node.rule) if step.module.hidden else step.module
+    module: Module = Exposed(step.module, step.node.rule) if step.module.hidden else step.module
     node = grow(module, None, name)
     node.rule = None if step.module.hidden else step.node.rule
     inputs = step.args[: step.inputs]
