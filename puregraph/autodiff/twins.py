@@ -34,7 +34,9 @@ class Exposed(Module):
     train = property(lambda self: self.inner.train, lambda self, mode: setattr(self.inner, "train", mode))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(vars(self)["inner"], name)  # a parameter or state, which a run reads by its name
+        if name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)  # a parameter or state, which a run reads by its name
 
     def dataShapeFrom(self, *shapes: Any) -> list:
         found = self.inner.dataShapeFrom(*shapes)
