@@ -400,7 +400,7 @@ class Graph(Module):
                 raise DataError(
                     f"{self.title()}: wanted arrays, got {type(wrong[0]).__name__}: {wrong[0]!r:.80}"
                 ) from None
-            key = tuple([(x.shape, x.dtype) if isArray(x) else type(x) for x in data])
+            key = tuple([(shapeOf(x), getattr(x, "dtype", type(x))) for x in data])
         if key in self.checked:
             return []
         rows = self.survey([shapeOf(x) for x in data])
