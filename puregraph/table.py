@@ -36,7 +36,7 @@ SINC = series([(-1) ** k * 2 * k * math.pi ** (2 * k) / math.factorial(2 * k + 1
 TABLE = {
     "+": row(np.add, "{0} + {1}", "g", "g"),
     "-": row(np.subtract, "{0} - {1}", "g", "-g"),
-    "*": row(np.multiply, "{0} * {1}", "g * b", "g * a"),
+    "*": row(np.multiply, "{0} * {1}", "g * b", "a * g"),
     "/": row(np.divide, "{0} / {1}", "g / b", "-g * (y / b)"),
     "%": row(np.remainder, "modulo({0}, {1})", "g", "-g * round((a - y) / b)"),
     "fmod": row(np.fmod, "fmod({0}, {1})", "g", "-g * round((a - y) / b)"),
@@ -87,7 +87,7 @@ TABLE = {
     "trunc": row(np.trunc, "trunc({0})", "0"),
     "isnan": row(np.isnan, "isnan({0})", "0"),
     "isfinite": row(np.isfinite, "isfinite({0})", "0"),
-    "isinf": row(np.isinf, "isinf({0})", "0"),
+    "isinf": row(np.isinf, "!!isinf({0})", "0"),
     "heaviside": row("where(a > 0, 1, where(a == 0, b, where(a < 0, 0, a)))", None, "0", "where(a == 0, g, 0)"),
     "copysign": row(np.copysign, "copysign({0}, {1})", "g * (sign(a) * copysign(1, b))", "0"),
     "square": row("a * a", None, "g * (2 * a)"),
@@ -157,7 +157,7 @@ TABLE = {
     "logndtr": row(
         "where(a < -1, log(0.5 * erfcx(-a / sqrt(2))) - 0.5 * (a * a), log1p(-0.5 * erfc(a / sqrt(2))))",
         None,
-        "g * (sqrt(2 / pi) / erfcx(-a / sqrt(2)))",
+        "g * where(a < -1, sqrt(2 / pi) / erfcx(-a / sqrt(2)), exp(-0.5 * (a * a)) / (sqrt(2 * pi) * ndtr(a)))",
     ),
     "lgamma": row(special.lgamma, "lgamma({0})", "g * digamma(a)"),
     "digamma": row(special.digamma, "digamma({0})", "g * trigamma(a)"),

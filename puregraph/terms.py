@@ -264,11 +264,12 @@ def loose(op: str, *args: Term) -> Term:
             return neat("where", p, loose(op, a, c), loose(op, b, c))  # outside, it guards the whole product
         case "*", (c, Term(op="where", args=(p, a, b))) if a is ZERO or b is ZERO:
             return neat("where", p, loose(op, c, a), loose(op, c, b))
-        case "+" | "-", (a, b) if _times(a)[1] is _times(b)[1]:
+        case "+" | "-", (a, b) if _alike(a, b):
             return loose("*", neat(op, _times(a)[0], _times(b)[0]), _times(a)[1])
-        case "+" | "-", (Term(op="+" | "-" as inner, args=(a, b)), c) if _times(b)[1] is _times(c)[1]:
-            first = _times(b)[0] if inner == "+" else neat("*", leaf(-1), _times(b)[0])
-            return loose("+", a, loose("*", neat(op, first, _times(c)[0]), _times(c)[1]))
+        case "+" | "-", (Term(op="+" | "-" as inner, args=(a, b)), c) if _alike(b, c):
+            return loose("+", a, loose(op, b if inner == "+" else loose("neg", b), c))
+        case "+", (a, Term(op="+" | "-" as inner, args=(b, c))) if _alike(a, b):
+            return loose(inner, loose("+", a, b), c)
         case "-", (Term(op="neg", args=(a,)), b):
             return loose("neg", loose("+", a, b))
         case "neg", (Term(op="-", args=(a, b)),):
@@ -298,6 +299,12 @@ def _times(t: Term) -> tuple[Term, Term]:
     if t.op == "neg":
         return leaf(-1), t.args[0]
     return (t.args[0], t.args[1]) if t.op == "*" and t.args[0].op == "number" else (ONE, t)
+
+
+def _alike(a: Term, b: Term) -> bool:
+    """Whether two terms differ at most by the number in front, or in the order of two factors."""
+    a, b = _times(a)[1], _times(b)[1]
+    return a is b or (a.op == b.op == "*" and a.args == b.args[::-1])
 
 
 TRUTHS = {
