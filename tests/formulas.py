@@ -58,7 +58,7 @@ def inTorch(name):
         "logndtr": torch.special.log_ndtr,
     }
     other |= {"clip": torch.clamp, "logsigmoid": functional.logsigmoid, "trigamma": lambda x: torch.polygamma(1, x)}
-    other |= {"softplus": lambda x: functional.softplus(x, threshold=1e9), "cbrt": lambda x: x ** (1 / 3)}
+    other |= {"softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)), "cbrt": lambda x: x ** (1 / 3)}
     other |= {
         "polygamma": lambda n, x: torch.polygamma(int(n), x),
         "where": lambda c, a, b: torch.where(c.bool(), a, b),
