@@ -343,7 +343,8 @@ def ive(n: int, x: np.ndarray) -> np.ndarray:
     n = abs(n)
     far, z = np.abs(x) > FAR + n * n / 2, np.abs(x)
     near = np.where(far, 0.0, z)
-    quarter, series = 0.25 * near * near, 1.0
+    quarter = 0.25 * near * near
+    series: Any = 1.0
     for k in range(int(FAR + n * n / 2) * 2, 0, -1):
         series = 1.0 + series * quarter / (k * (k + n))
     y = (0.5 * near) ** n / math.factorial(n) * series * np.exp(-near)

@@ -82,3 +82,119 @@ def test_results_do_not_depend_on_the_block_they_are_computed_in():
     for name in NAMES:
         function = getattr(special, name)
         np.testing.assert_array_equal(function(x)[-3:], function(x[-3:]))
+
+
+# ---- erfcx, the normal quantile, erfinv -------------------------------------------------------------------------
+
+
+def test_erfcx_is_erfc_without_its_decay():
+    x = np.concatenate([np.linspace(-6, 26, 2001), [0.46874, 0.46876, 3.99999, 4.00001]])
+    wanted = [math.exp(v * v) * math.erfc(v) for v in x]  # exp rounds its exponent: an error of about x^2 units
+    np.testing.assert_allclose(special.erfcx(x), wanted, rtol=2e-13)
+    far = np.array([1e2, 1e4, 1e8, 1e60])
+    series = (1 - 0.5 / far**2 + 0.75 / far**4) / (far * math.sqrt(math.pi))
+    np.testing.assert_allclose(special.erfcx(far[:3]), series[:3], rtol=4e-12)  # the next term
+    np.testing.assert_allclose(special.erfcx(far[1:]), 1 / (far[1:] * math.sqrt(math.pi)), rtol=1e-8)
+
+
+def test_the_normal_quantile_has_its_known_values_and_undoes_the_distribution():
+    known = {0.975: 1.959963984540054, 0.995: 2.5758293035489004, 0.75: 0.6744897501960817, 1e-10: -6.361340902404056}
+    np.testing.assert_allclose(special.ndtri(np.array(list(known))), list(known.values()), rtol=4e-16)
+    p = np.concatenate([np.linspace(1e-4, 1 - 1e-4, 1001), np.logspace(-300, -4, 200)])
+    x = special.ndtri(p)
+    spread = np.maximum(1, x * x)  # how the distribution magnifies an error of x
+    assert (np.abs(0.5 * special.erfc(-x * math.sqrt(0.5)) / p - 1) <= 1e-15 * spread * 3).all()
+
+
+def test_erfinv_undoes_erf_with_full_relative_accuracy_near_zero():
+    x = np.concatenate([np.linspace(-2.5, 2.5, 1001), np.logspace(-300, -1, 200)])
+    condition = np.exp(x * x)  # near 1 erf hardly moves
+    assert (np.abs(special.erfinv(special.erf(x)) - x) <= 1e-15 * (np.abs(x) + condition * (np.abs(x) > 0.1))).all()
+    np.testing.assert_allclose(
+        special.erfinv(np.array([0.5, -0.5])), [0.4769362762044699, -0.4769362762044699], rtol=4e-16
+    )
+
+
+# ---- lgamma near its zeros, polygamma, Bessel functions ---------------------------------------------------------
+
+
+def test_lgamma_keeps_its_digits_where_it_is_zero():
+    assert special.lgamma(np.array([1.0, 2.0])).tolist() == [0, 0]
+    gamma, h = 0.57721566490153286, np.array([1e-3, -1e-5, 1e-8, -1e-12])
+    near = [-gamma, math.pi**2 / 12, -1.2020569031595942 / 3, math.pi**4 / 360]  # the Taylor series at 1
+    exact = (1 + h) - 1  # what is left of h in 1 + h
+    wanted = sum(c * exact**k for k, c in enumerate(near, start=1))
+    np.testing.assert_allclose(special.lgamma(1 + h)[1:], wanted[1:], rtol=1e-15)
+    np.testing.assert_allclose(special.lgamma(1 + h)[0], wanted[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_polygamma_obeys_its_recurrence_on_both_sides_of_zero(n):
+    x = np.array([1e-3, 0.3, 1.0, 2.5, 9.9, 10.1, 40.0, 1e4, -0.3, -1.7, -4.25, -20.5, -1e3 - 0.25])
+    step = special.polygamma(n, x + 1) - special.polygamma(n, x)
+    wanted = (-1) ** n * math.factorial(n) * x ** -(n + 1.0)
+    scale = np.abs(special.polygamma(n, x)) + np.abs(wanted)
+    below = (x < 0) * math.factorial(n) * 5.0**n  # the size of what cancels there
+    assert (np.abs(step - wanted) <= 4e-15 * (scale + below)).all()
+
+
+def test_polygamma_has_its_known_values():
+    zeta3 = 1.2020569031595942854
+    np.testing.assert_allclose(special.polygamma(2, np.array([1.0, 0.5])), [-2 * zeta3, -14 * zeta3], rtol=1e-15)
+    np.testing.assert_allclose(special.polygamma(3, np.array([1.0, 0.5])), [math.pi**4 / 15, math.pi**4], rtol=2e-15)
+    x = np.array([1e5, 1e8])  # (-1)^(n+1) (n-1)! / x^n (1 + n / 2x)
+    np.testing.assert_allclose(special.polygamma(4, x), -6 / x**4 * (1 + 2 / x), rtol=1e-9)
+
+
+def test_orders_may_be_an_array_and_must_be_whole_numbers():
+    n, x = np.array([[0.0], [1.0], [2.0]]), np.array([0.5, 3.0])
+    found = special.polygamma(n, x)
+    assert found.shape == (3, 2)
+    for i in range(3):
+        np.testing.assert_array_equal(found[i], special.polygamma(i, x))
+    assert np.isnan(special.polygamma(np.array([0.5, -1.0]), x)).all() and np.isnan(special.polygamma(1.5, x)).all()
+    assert special.ive(np.float32(2), x.astype(np.float32)).dtype == np.float32
+    np.testing.assert_array_equal(special.ive(-3, x), special.ive(3, x))
+
+
+def test_bessel_functions_have_their_known_values():
+    known = {  # Abramowitz and Stegun, tables 9.8 and 9.9, and the sum of their series
+        (0, 1.0): 1.2660658777520084,
+        (1, 1.0): 0.5651591039924851,
+        (0, 2.5): 3.2898391440501231,
+        (1, 2.5): 2.5167162452886984,
+        (2, 1.0): 0.1357476697670383,
+        (0, 20.0): 43558282.559553533,
+    }
+    for (n, x), wanted in known.items():
+        np.testing.assert_allclose(special.ive(n, np.array([x])), wanted * math.exp(-x), rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+def test_bessel_functions_obey_their_recurrence_where_series_and_asymptotics_meet(n):
+    x = np.concatenate([np.linspace(-90, 90, 721), [29.999, 30.001, 1e3, 1e4]])
+    x = x[np.abs(x) > 0.5]
+    below, here, above = (special.ive(k, x) for k in (n - 1, n, n + 1))
+    np.testing.assert_allclose(below - above, 2 * n / x * here, rtol=0, atol=2e-15)
+    np.testing.assert_allclose(special.ive(0, x), 1 / np.sqrt(2 * math.pi * np.abs(x)), rtol=0.4)
+
+
+@pytest.mark.peers
+def test_special_functions_agree_with_torch_on_a_dense_grid():
+    import torch
+
+    x = np.concatenate([np.linspace(-40, 40, 4001), np.logspace(-8, 4, 200)])
+    t = torch.tensor(x)
+    for ours, theirs in {
+        special.erfcx: torch.special.erfcx,
+        special.erfinv: torch.special.erfinv,
+        special.ndtri: torch.special.ndtri,
+        special.digamma: torch.special.digamma,
+    }.items():
+        np.testing.assert_allclose(ours(x), theirs(t), rtol=1e-11, atol=1e-13)
+    for n, theirs in enumerate([torch.special.i0e, torch.special.i1e]):
+        np.testing.assert_allclose(special.ive(n, x), theirs(t), rtol=1e-13, atol=1e-15)
+    positive = x[x > 0]
+    for n in range(2, 6):
+        wanted = torch.special.polygamma(n, torch.tensor(positive))
+        np.testing.assert_allclose(special.polygamma(n, positive), wanted, rtol=1e-13)
