@@ -5,10 +5,12 @@ import ctypes
 import inspect
 import math
 import pickle
+import re
 import shutil
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 from puregraph import evaluator
 from puregraph.errors import DtypeError, FormulaError
 from puregraph.formula import Formula, cudaFrom, numpyFrom, preambleFrom
-from puregraph.table import FUNCTIONS
+from puregraph.table import ALIASES, FUNCTIONS
 
 # ---- numpy ----------------------------------------------------------------------------------------------------
 
@@ -31,6 +33,21 @@ def test_a_formula_reads_as_the_numpy_it_looks_like():
     np.testing.assert_array_equal(elu.numpy(["alpha", "x"])(alpha, x), elu(x=x, alpha=alpha))
     np.testing.assert_array_equal(Formula("-x ** 2 + 3 * x % 2 - x / 4")(x=x), -(x**2) + 3 * x % 2 - x / 4)
     np.testing.assert_array_equal(Formula("x if x > y else y")(x=X, y=Y), np.maximum(X, Y))
+
+
+def test_other_names_of_a_function_are_read_as_its_own():
+    assert Formula("max(x, min(y, 2)) + clamp(x, 0, 1) + expit(x)") == Formula(
+        "maximum(x, minimum(y, 2)) + clip(x, 0, 1) + sigmoid(x)"
+    )
+    assert str(Formula("atanh(arctan2(asin(x), acosh(y)))")) == "arctanh(atan2(arcsin(x), arccosh(y)))"
+    assert Formula("max * min").names == ("max", "min")  # they are no names of ours
+
+
+def test_the_page_on_formulas_names_every_function():
+    page = (Path(__file__).parent.parent / "docs" / "newmodule.md").read_text(encoding="utf-8")
+    table = page[page.index("| kind | functions |") :].split("\n\n")[0]
+    missing = {*FUNCTIONS, *ALIASES} - set(re.findall(r"\w+", table))
+    assert not missing, f"docs/newmodule.md does not name {', '.join(sorted(missing))}"
 
 
 def test_operators_have_the_precedence_of_python():
@@ -366,6 +383,14 @@ def test_the_order_of_a_polygamma_is_what_has_no_derivative():
     with pytest.raises(FormulaError, match=r"iv has no derivative by its argument 1, 'n . 1'"):
         Formula("iv(n + 1, x)").gradient(["n"])
     assert Formula("y * polygamma(n, x)").derivative("y") == Formula("polygamma(n, x)")
+
+
+def test_a_name_may_be_any_kind_of_text():
+    assert Formula("x * x").derivative(np.str_("x")) == Formula("2 * x")
+
+
+def test_an_exponent_that_is_nan_stays_one():
+    assert np.isnan(Formula("x ** ((-1) ** 0.5)")(x=2.0))
 
 
 # ---- text -----------------------------------------------------------------------------------------------------
