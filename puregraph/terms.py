@@ -260,10 +260,10 @@ def loose(op: str, *args: Term) -> Term:
             return a
         case "-", (Term(op="number", value=0), a):
             return loose("neg", a)
-        case "*" | "/", (Term(op="where", args=(p, a, b)), c) if a is ZERO or b is ZERO:
-            return neat("where", p, loose(op, a, c), loose(op, b, c))  # outside, it guards the whole product
-        case "*", (c, Term(op="where", args=(p, a, b))) if a is ZERO or b is ZERO:
-            return neat("where", p, loose(op, c, a), loose(op, c, b))
+        case "*" | "/", (a, b) if _isGuarded(a):
+            return _outside(a, lambda a: loose(op, a, b))  # there it guards the whole product
+        case "*", (a, b) if _isGuarded(b):
+            return _outside(b, lambda b: loose(op, a, b))
         case "+" | "-", (a, b) if _alike(a, b):
             return loose("*", neat(op, _times(a)[0], _times(b)[0]), _times(a)[1])
         case "+" | "-", (Term(op="+" | "-" as inner, args=(a, b)), c) if _alike(b, c):
@@ -272,6 +272,10 @@ def loose(op: str, *args: Term) -> Term:
             return loose(inner, loose("+", a, b), c)
         case "-", (Term(op="neg", args=(a,)), b):
             return loose("neg", loose("+", a, b))
+        case "+" | "-", (a, Term(op="*", args=(Term(op="number", value=n), b))) if n < 0:
+            return loose("-" if op == "+" else "+", a, neat("*", leaf(-n), b))
+        case "+", (Term(op="*", args=(Term(op="number", value=n), a)), b) if n < 0:
+            return loose("-", b, neat("*", leaf(-n), a))
         case "neg", (Term(op="-", args=(a, b)),):
             return term("-", b, a)
         case "neg", (Term(op="*", args=(Term(op="number") as number, a)),):
@@ -280,6 +284,8 @@ def loose(op: str, *args: Term) -> Term:
             return loose(op, leaf(-number.value), a)
         case ("*" | "/", (Term(op="neg", args=(a,)), b)) | ("*" | "/", (a, Term(op="neg", args=(b,)))):
             return loose("neg", loose(op, a, b))
+        case "/", (Term(op="*", args=(Term(op="number") as number, a)), b):
+            return loose("*", number, loose("/", a, b))
         case "*", (a, Term(op="number") as number) if a.op != "number":
             return loose("*", number, a)
         case "*", (Term(op="number") as number, Term(op="*", args=(Term(op="number") as other, a))):
@@ -292,6 +298,24 @@ def loose(op: str, *args: Term) -> Term:
         ) if a.op != "number":
             return loose("*", number, loose("*", a, b))
     return neat(op, *args)
+
+
+def _isGuarded(t: Term) -> bool:
+    """Whether a term is where(p, a, 0) or where(p, 0, a)."""
+    return t.op == "where" and ZERO in t.args[1:]
+
+
+def _outside(t: Term, build: Callable[[Term], Term]) -> Term:
+    """What is built from the guarded value, under the same guards."""
+    guards = []
+    while _isGuarded(t):
+        p, a, b = t.args
+        guards.append((p, b is ZERO))
+        t = a if b is ZERO else b
+    value = build(t)
+    for p, first in reversed(guards):
+        value = neat("where", p, value, ZERO) if first else neat("where", p, ZERO, value)
+    return value
 
 
 def _times(t: Term) -> tuple[Term, Term]:

@@ -1,6 +1,8 @@
 """Derivatives of formulas, of every order: against differences, against PyTorch, at kinks, under guards, and their size."""
 
+import inspect
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -210,6 +212,22 @@ def test_guards_hold_through_products_roots_and_branches_at_both_orders(text):
         second = sweep(first)
         assert (at(first, {"x": x})[0], at(second, {"x": x})[0]) == GUARDED[text]
         assert not np.isnan(at(sweep(second), {"x": x})).any()
+
+
+def test_a_thousand_guards_inside_each_other_need_no_stack():
+    deep = Formula("y")
+    for i in range(1000):
+        deep = Formula(f"where(x > {i % 7}, y, 0)").put(y=deep)
+    product = Formula("x * x * y").put(y=deep)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        first, second = derivatives(product, "xx")
+        assert second.flops < 3000
+        found = [f.numpy(["x", "y"])(np.array([5.5, 8.0]), np.array([3.0, 3.0])).tolist() for f in (first, second)]
+        assert found == [[0, 48], [0, 6]]
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 SINGULAR = ["log", "sqrt", "rsqrt", "reciprocal", "exp", "square", "arcsin", "lgamma", "tanh", "abs", "relu", "logit"]
