@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from puregraph import special
+from puregraph.special.flat import BLOCK
 
 NAMES = ["erf", "erfc", "erfcx", "erfinv", "ndtri", "lgamma", "digamma"]
 GRID = np.concatenate([np.linspace(-30, 30, 20001), np.logspace(-300, 2, 500), -np.logspace(-300, 2, 500)])
@@ -78,7 +79,7 @@ def test_shape_and_dtype_are_those_of_the_argument(name):
 
 
 def test_results_do_not_depend_on_the_block_they_are_computed_in():
-    x = np.linspace(0.1, 0.95, special.BLOCK + 3)
+    x = np.linspace(0.1, 0.95, BLOCK + 3)
     for name in NAMES:
         function = getattr(special, name)
         np.testing.assert_array_equal(function(x)[-3:], function(x[-3:]))
@@ -155,6 +156,7 @@ def test_orders_may_be_an_array_and_must_be_whole_numbers():
     assert np.isnan(special.polygamma(np.array([0.5, -1.0]), x)).all() and np.isnan(special.polygamma(1.5, x)).all()
     assert special.ive(np.float32(2), x.astype(np.float32)).dtype == np.float32
     np.testing.assert_array_equal(special.ive(-3, x), special.ive(3, x))
+    assert np.isfinite(special.ive(30, np.logspace(-3, 4, 50))).all() and np.isnan(special.ive(31, x)).all()
 
 
 def test_bessel_functions_have_their_known_values():
