@@ -632,6 +632,21 @@ def test_every_function_is_in_c_what_it_is_in_numpy(tmp_path, ctype, tolerance):
             np.testing.assert_allclose(function(*values), wanted, tolerance, tolerance / 10, err_msg=str(f))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_and_its_derivatives_are_on_the_gpu_what_they_are_in_numpy(name):
+    import cupy
+
+    f, values = applied(name), [v.astype(float) for v in arguments(name)]
+    for g in [f] + [f.derivative(n) for n in f.names]:
+        body, preamble = cudaFrom([g], ["y"], "double"), preambleFrom([g], "double")
+        inputs = ", ".join(f"float64 {n}" for n in f.names)
+        fused = cupy.ElementwiseKernel(inputs, "float64 y", body, f"formula_{name}", preamble=preamble)
+        wanted = np.broadcast_to(g.numpy(f.names)(*values), 40)
+        found = cupy.asnumpy(fused(*map(cupy.asarray, values)))
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13, err_msg=body)
+
+
 # ---- random expressions ---------------------------------------------------------------------------------------
 
 SMOOTH = ["tanh({})", "sin({})", "cos({})", "erf({})", "sigmoid({})", "softplus({})", "arctan({})", "-({})"]

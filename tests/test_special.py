@@ -1,9 +1,11 @@
 """The special functions against the C library, known values and what relates them to each other."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
+from fakecupy import FakeArray, makeCupy
 
 from puregraph import special
 from puregraph.special.flat import BLOCK
@@ -83,6 +85,20 @@ def test_results_do_not_depend_on_the_block_they_are_computed_in():
     for name in NAMES:
         function = getattr(special, name)
         np.testing.assert_array_equal(function(x)[-3:], function(x[-3:]))
+
+
+def test_what_the_gpu_has_no_function_for_is_computed_on_the_host(monkeypatch):
+    cupy = makeCupy()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.special", None)
+    x = np.array([0.3, 2.5])
+    for found, wanted in [
+        (special.ndtri(FakeArray(x)), special.ndtri(x)),
+        (special.polygamma(2, FakeArray(x)), special.polygamma(2, x)),
+        (special.ive(np.float64(1), FakeArray(x)), special.ive(1, x)),
+    ]:
+        assert isinstance(found, FakeArray)
+        np.testing.assert_array_equal(found.values, wanted)
 
 
 # ---- erfcx, the normal quantile, erfinv -------------------------------------------------------------------------
