@@ -23,15 +23,17 @@ def row(numpy: Any, cuda: str | None, *pulls: str | None) -> Row:
     return Row(numpy, cuda, pulls)
 
 
-def series(coefficients: list[float]) -> str:
-    """An odd polynomial in a, its lowest coefficient first, as a text."""
+def series(coefficients: list[float], x: str) -> str:
+    """A polynomial in x, its lowest coefficient first, as a text."""
     text = ""
     for c in reversed(coefficients):
-        text = f"({c!r} + a * a * {text})" if text else repr(c)
-    return f"a * {text}"
+        text = f"({c!r} + {x} * {text})" if text else repr(c)
+    return text
 
 
-SINC = series([(-1) ** k * 2 * k * math.pi ** (2 * k) / math.factorial(2 * k + 1) for k in range(1, 13)])
+# For derivatives that would lose all digits: that of sinc near 0, over a, in a^2; that of erfcx far away, in 1 / (2 a^2)
+SINC = series([(-1) ** k * 2 * k * math.pi ** (2 * k) / math.factorial(2 * k + 1) for k in range(1, 13)], "a * a")
+ERFCX = series([float((-1) ** k * math.prod(range(1, 2 * k + 2, 2))) for k in range(13)], "t")
 
 TABLE = {
     "+": row(np.add, "{0} + {1}", "g", "g"),
@@ -145,12 +147,16 @@ TABLE = {
         "where(a == 0 and b == 0, 0, g * (b / (a * a + b * b)))",
         "where(a == 0 and b == 0, 0, -g * (a / (a * a + b * b)))",
     ),
-    "sinc": row(  # sin(pi a) / (pi a); the quotient of its derivative would lose all digits near 0
-        "where(a == 0, 1, sin(pi * a) / (pi * a))", None, f"g * where(abs(a) < 0.5, {SINC}, (cos(pi * a) - y) / a)"
+    "sinc": row(
+        "where(a == 0, 1, sin(pi * a) / (pi * a))", None, f"g * where(abs(a) < 0.5, a * {SINC}, (cos(pi * a) - y) / a)"
     ),
     "erf": row(special.erf, "erf({0})", "g * (2 / sqrt(pi) * exp(-(a * a)))"),
     "erfc": row(special.erfc, "erfc({0})", "-g * (2 / sqrt(pi) * exp(-(a * a)))"),
-    "erfcx": row(special.erfcx, "erfcx({0})", "g * (2 * a * y - 2 / sqrt(pi))"),
+    "erfcx": row(
+        special.erfcx,
+        "erfcx({0})",
+        f"t = 0.5 / (a * a); g * where(a > 10, -2 / sqrt(pi) * t * {ERFCX}, 2 * a * y - 2 / sqrt(pi))",
+    ),
     "erfinv": row(special.erfinv, "erfinv({0})", "g * (0.5 * sqrt(pi) * exp(y * y))"),
     "ndtr": row("0.5 * erfc(-a / sqrt(2))", None, "g * (exp(-0.5 * (a * a)) / sqrt(2 * pi))"),
     "ndtri": row(special.ndtri, "normcdfinv({0})", "g * (sqrt(2 * pi) * exp(0.5 * (y * y)))"),

@@ -137,6 +137,22 @@ def test_sinc_has_every_derivative_also_at_and_near_zero(order):
     np.testing.assert_allclose(f(x=x), wanted, rtol=0, atol=1e-12 * math.pi**order)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_erfcx_and_logndtr_keep_their_derivatives_where_erfc_is_long_gone(dtype):
+    x = np.array([9.999, 10.001, 88.0, 1e4, 1e6], dtype)
+    t = 0.5 / x.astype(float) ** 2
+    first, second = derivatives(Formula("erfcx(x)"), "xx")
+    scale = 1 / math.sqrt(math.pi)  # the first terms of the asymptotic series
+    wanted = -scale / x**2 * (1 - 3 * t + 15 * t**2 - 105 * t**3 + 945 * t**4)
+    np.testing.assert_allclose(first(x=x), wanted, rtol=2e-7 if dtype == np.float64 else 4e-5)
+    wanted = 2 * scale / x.astype(float) ** 3 * (1 - 6 * t + 45 * t**2 - 420 * t**3 + 4725 * t**4)
+    np.testing.assert_allclose(second(x=x)[1:], wanted[1:], rtol=2e-6)
+    first, second = derivatives(Formula("logndtr(x)"), "xx")
+    np.testing.assert_allclose(first(x=-x), x * (1 + 2 * t - 8 * t**2), rtol=2e-5)
+    np.testing.assert_allclose(second(x=-x)[1:], -1 + 2 * t[1:], atol=1e-3)
+    assert np.abs(second(x=x)).max() < 1e-18
+
+
 def test_the_third_derivative_of_lgamma_and_all_that_follow_have_their_known_values():
     zeta = {3: 1.2020569031595942854, 5: 1.0369277551433699263, 7: 1.0083492773819228268}
     f = Formula("lgamma(x)")
