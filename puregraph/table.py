@@ -31,7 +31,7 @@ def series(coefficients: list[float], x: str) -> str:
     return text
 
 
-# For derivatives that would lose all digits: that of sinc near 0, over a, in a^2; that of erfcx far away, in 1 / (2 a^2)
+# For derivatives that would lose all digits: of sinc near 0, over a, in a^2; of erfcx far away, in 1 / (2 a^2)
 SINC = series([(-1) ** k * 2 * k * math.pi ** (2 * k) / math.factorial(2 * k + 1) for k in range(1, 13)], "a * a")
 ERFCX = series([float((-1) ** k * math.prod(range(1, 2 * k + 2, 2))) for k in range(13)], "t")
 
