@@ -72,7 +72,7 @@ class Formula:
         """The partial derivative by one variable, a Formula again; of any order, if taken again and again."""
         return self.differential(**{name: 1})
 
-    def differential(self, **changes: Part) -> Formula:
+    def differential(self, /, **changes: Part) -> Formula:
         """dy = sum over x of dy/dx dx, for given changes dx of variables: the derivative along a direction.
 
         In one sweep forward, so that all orders share their parts, and the n-th grows as n^2 only.

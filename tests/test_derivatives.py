@@ -421,6 +421,7 @@ def test_numbers_and_signs_gather_in_front():
 
 def test_the_differential_is_the_derivative_along_a_direction():
     assert str(Formula("x * y").differential(x="u", y="v")) == "u * y + x * v"
+    assert Formula("self * self").derivative("self") == Formula("2 * self")
     assert Formula("x * y").differential() == Formula("0") == Formula("x").differential(y=1)
     f, h = Formula("atan2(sin(x) * y, exp(y) + x)"), 1e-6
     found = f.differential(x="u", y=2).numpy(["x", "y", "u"])(X, Y, Y)
