@@ -69,8 +69,17 @@ class Formula:
         return _function(self, self.names if names is None else tuple(names))
 
     def derivative(self, name: str) -> Formula:
-        """The partial derivative by one variable, a Formula again."""
-        return self.gradient([name])[name]
+        """The partial derivative by one variable, a Formula again; of any order, if taken again and again."""
+        return self.differential(**{name: 1})
+
+    def differential(self, /, **changes: Part) -> Formula:
+        """dy = sum over x of dy/dx dx, for given changes dx of variables: the derivative along a direction.
+
+        In one sweep forward, so that all orders share their parts, and the n-th grows as n^2 only.
+
+        Raises    FormulaError where a function has no derivative (by the order of a polygamma)
+        """
+        return _differential(self, tuple((name, _term(part)) for name, part in changes.items()))
 
     def gradient(
         self, names: Iterable[str] | None = None, seed: Part = 1, output: str | None = None
@@ -80,7 +89,7 @@ class Formula:
         With `output`, a name, they read the formula's own value from that variable, not computing it again.
         Branches are differentiated one by one: what a condition discards cannot make the result nan.
 
-        Raises    FormulaError where a function has no derivative (trigamma), or `output` is taken
+        Raises    FormulaError where a function has no derivative (by the order of a polygamma), or `output` is taken
         """
         names = self.names if names is None else tuple(names)
         if output in self.names:
@@ -171,7 +180,10 @@ def preambleFrom(formulas: Sequence[Formula], T: str = "T") -> str:
     """The C functions that the body of `cudaFrom` needs before it."""
     order = walk(*[rebuild(f.term, {}, lower) for f in formulas])
     called = " ".join(_c(t) for t in order if t.args)
-    parts = [text for name, text in special.CUDA.items() if re.search(rf"\b{name}\(", called)]
+    parts: list[str] = []
+    for name, text in reversed(special.CUDA.items()):  # a later one may call an earlier one
+        if re.search(rf"\b{name}\(", " ".join([called, *parts])):
+            parts.insert(0, text)
     if parts or any(t.op == "number" and not math.isfinite(t.value) for t in order):
         parts.insert(0, special.CUDA_LIMITS)
     return re.sub(r"\bT\b", T, "".join(parts))
@@ -195,9 +207,9 @@ def _term(part: Part) -> Term:
     return leaf(value)
 
 
-# ---- the gradient: one sweep back, in which each adjoint is a value that counts where its guard holds ------
+# ---- derivatives: one sweep, back or forward, in which each adjoint or tangent is a value under a guard ----
 
-Guard = Term | None  # None: everywhere
+Guard = Term | None  # where the value counts, elsewhere it is 0; None: everywhere
 
 
 @lru_cache(maxsize=4096)
@@ -210,19 +222,34 @@ def _gradient(formula: Formula, names: tuple[str, ...], seed: Formula, output: s
         if not t.args or t not in leads or t not in adjoints:
             continue
         guard, g = _joined(adjoints.pop(t))
-        slots = {leaf("g"): g, leaf("y"): t, **dict(zip(map(leaf, "abc"), t.args))}
-        for a, pull in zip(t.args, TABLE[t.op].pulls):
-            if a not in leads:
-                continue
-            if pull is None:
-                raise FormulaError(
-                    f"{t.op} has no derivative, which {shorten(str(formula))} by {', '.join(names)} needs"
-                )
-            part = _guarded(guard, rebuild(read(pull), slots, loose))
-            if part[1] is not ZERO:
-                adjoints.setdefault(a, []).append(part)
+        for i, a in enumerate(t.args):
+            if a in leads:
+                part = _guarded(guard, _pulled(t, i, g))
+                if part[1] is not ZERO:
+                    adjoints.setdefault(a, []).append(part)
     known = {formula.term: leaf(output)} if output else {}
     return tuple(_formula(rebuild(_total(_merged(adjoints.get(name, []))), known, neat)) for name in wanted)
+
+
+@lru_cache(maxsize=4096)
+def _differential(formula: Formula, changes: tuple[tuple[str, Term], ...]) -> Formula:
+    tangents: dict[Term, tuple[Guard, Term]] = {leaf(name): (None, change) for name, change in changes}
+    for t in walk(formula.term):
+        moving = [(i, *tangents[a]) for i, a in enumerate(t.args) if a in tangents]
+        parts = [_guarded(guard, _pulled(t, i, g)) for i, guard, g in moving]
+        parts = [part for part in parts if part[1] is not ZERO]
+        if parts:
+            tangents[t] = _joined(parts)
+    guard, value = tangents.get(formula.term, (None, ZERO))
+    return _formula(_total({guard: value}))
+
+
+def _pulled(t: Term, i: int, g: Term) -> Term:
+    """g times the derivative of a term by its i-th argument."""
+    pull = TABLE[t.op].pulls[i]
+    if pull is None:
+        raise FormulaError(f"{t.op} has no derivative by its argument {i + 1}, {shorten(_written(t.args[i]))}")
+    return rebuild(read(pull), {leaf("g"): g, leaf("y"): t, **dict(zip(map(leaf, "abc"), t.args))}, loose)
 
 
 def _guarded(guard: Guard, value: Term) -> tuple[Guard, Term]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import cache, cached_property
 from typing import Any
 
@@ -30,6 +31,9 @@ class Pointwise(Module):
     is a Param), and otherwise inputs, in the order in which they appear, or of `inputs = ("x", "t")` on the class.
     `Pointwise(formula="x * sigmoid(x)")` needs no class at all. At kinks the derivative is torch's.
 
+    A class whose docstring has no line of Shapes finds its formula, its derivatives and its shapes written there;
+    `describe` writes those of a module, with its constants.
+
     Shapes    any that broadcast -> their broadcast
     Source    the gradient is the formula's derivative, summed back over axes that were broadcast
     Raises    FormulaError for a formula that cannot be read, or that constants have made independent of an input;
@@ -39,10 +43,16 @@ class Pointwise(Module):
     formula: Any = None
     inputs: tuple[str, ...] = ()
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = vars(cls).get("__doc__") or ""
+        if isinstance(vars(cls).get("formula"), str) and "Shapes" not in own:
+            cls.__doc__ = documented(inspect.cleandoc(own), cls)
+
     def __init__(self, name: str | None = None, formula: str | None = None, **constants: float):
         super().__init__(name)
         general = Formula(formula or type(self).formula)
-        self.formula = general.put(**constants)
+        self.formula = general.put(**constants) if constants else general
         lost = [n for n in general.names if n not in constants and n not in self.formula.names]
         if lost:
             raise FormulaError(f"{general} with {constants} is {self.formula}, which has no {', '.join(lost)} left")
@@ -89,6 +99,10 @@ class Pointwise(Module):
     def flopsFrom(self, *shapes: Any) -> Any:
         return self.formula.flops * product(self.dataShapeFrom(*shapes))
 
+    def describe(self) -> str:
+        """The formula with its constants, its derivatives by inputs and parameters, and its shapes, as text."""
+        return description(self.formula, self.order)
+
     @classmethod
     def examples(cls):
         if cls is Pointwise:
@@ -96,7 +110,37 @@ class Pointwise(Module):
             yield cls(formula="a * b + a"), [(2, 3), (3,)]
             yield cls(formula="exp(-x) * y - floor(x)"), [(2, 1), (2, 3)]
         else:
-            yield cls(), [(2, 3)]
+            module = cls()
+            yield module, [(2, 3)] * len(module.arguments)
+
+
+def documented(text: str, cls: type[Pointwise]) -> str:
+    """A docstring with what the formula of its class says; the arguments of a constructor are constants."""
+    try:
+        formula = Formula(cls.formula)
+        constants = inspect.signature(cls.__init__).parameters
+        names = cls.inputs or tuple(n for n in formula.names if n not in constants)
+        return f"{text}\n\n{description(formula, names)}".strip()
+    except FormulaError:
+        return text  # the one who makes a module of it hears why
+
+
+def description(formula: Formula, names: tuple[str, ...]) -> str:
+    """y, dy/dx for each name x, and the shapes, a line each; a long formula has lines for its parts."""
+    lines = []
+    for left, right in [("y", formula), *((f"dy/d{n}", d) for n, d in zip(names, partials(formula, names)))]:
+        *parts, result = str(right).split("; ")
+        lines += [*parts, f"{left} = {result}"]
+    shapes = (
+        f"{names[0]} (any) -> y the same" if len(names) == 1 else f"{', '.join(names)} broadcast -> y their broadcast"
+    )
+    return "\n".join([*lines, "", f"Shapes    {shapes}"])
+
+
+@cache
+def partials(formula: Formula, names: tuple[str, ...]) -> list[Formula]:
+    """dy/dx for each name x."""
+    return [formula.derivative(name) for name in names]
 
 
 @cache

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from puregraph.errors import FormulaError
-from puregraph.table import ALLOWED, CONSTANTS, FUNCTIONS, LOGICAL, TABLE
+from puregraph.table import ALIASES, ALLOWED, CONSTANTS, FUNCTIONS, LOGICAL, TABLE
 
 
 class Term:
@@ -39,7 +39,7 @@ Build = Callable[..., Term]
 
 def leaf(value: str | int | float) -> Term:
     """A name or a number."""
-    return _pooled("name" if isinstance(value, str) else "number", (), value)
+    return _pooled("name", (), str(value)) if isinstance(value, str) else _pooled("number", (), value)
 
 
 def term(op: str, *args: Term) -> Term:
@@ -180,6 +180,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> Term:
         name = node.func.id if isinstance(node.func, ast.Name) else "this"
+        name = ALIASES.get(name, name)
         if name not in FUNCTIONS:
             self.refuse(f"{name} is not one of the functions")
         wanted, given = len(TABLE[name].pulls), len(node.args) + len(node.keywords)
@@ -249,7 +250,7 @@ def _fold(op: str, a: Term, b: Term) -> Term:
 
 
 def loose(op: str, *args: Term) -> Term:
-    """The term, simplified as a derivative may be: its 0 * a is 0, whatever a is."""
+    """The term, simplified as a derivative may be: its 0 * a is 0, whatever a is; numbers and signs go to the front."""
     match op, args:
         case "*" | "/", (Term(op="number", value=0), _):
             return ZERO
@@ -258,8 +259,76 @@ def loose(op: str, *args: Term) -> Term:
         case ("+", (a, Term(op="number", value=0))) | ("+", (Term(op="number", value=0), a)):
             return a
         case "-", (Term(op="number", value=0), a):
-            return neat("neg", a)
+            return loose("neg", a)
+        case "*" | "/", (a, b) if _isGuarded(a):
+            return _outside(a, lambda a: loose(op, a, b))  # there it guards the whole product
+        case "*", (a, b) if _isGuarded(b):
+            return _outside(b, lambda b: loose(op, a, b))
+        case "+" | "-", (a, b) if _alike(a, b):
+            return loose("*", neat(op, _times(a)[0], _times(b)[0]), _times(a)[1])
+        case "+" | "-", (Term(op="+" | "-" as inner, args=(a, b)), c) if _alike(b, c):
+            return loose("+", a, loose(op, b if inner == "+" else loose("neg", b), c))
+        case "+", (a, Term(op="+" | "-" as inner, args=(b, c))) if _alike(a, b):
+            return loose(inner, loose("+", a, b), c)
+        case "-", (Term(op="neg", args=(a,)), b):
+            return loose("neg", loose("+", a, b))
+        case "+" | "-", (a, Term(op="*", args=(Term(op="number", value=n), b))) if n < 0:
+            return loose("-" if op == "+" else "+", a, neat("*", leaf(-n), b))
+        case "+", (Term(op="*", args=(Term(op="number", value=n), a)), b) if n < 0:
+            return loose("-", b, neat("*", leaf(-n), a))
+        case "neg", (Term(op="-", args=(a, b)),):
+            return term("-", b, a)
+        case "neg", (Term(op="*", args=(Term(op="number") as number, a)),):
+            return neat("*", leaf(-number.value), a)
+        case "*" | "/", (Term(op="number") as number, Term(op="neg", args=(a,))):
+            return loose(op, leaf(-number.value), a)
+        case ("*" | "/", (Term(op="neg", args=(a,)), b)) | ("*" | "/", (a, Term(op="neg", args=(b,)))):
+            return loose("neg", loose(op, a, b))
+        case "/", (Term(op="*", args=(Term(op="number") as number, a)), b):
+            return loose("*", number, loose("/", a, b))
+        case "*", (a, Term(op="number") as number) if a.op != "number":
+            return loose("*", number, a)
+        case "*", (Term(op="number") as number, Term(op="*", args=(Term(op="number") as other, a))):
+            both = neat("*", number, other)
+            if both.op == "number" and 1e-30 < abs(both.value) < 1e30:  # what float32 can hold
+                return loose("*", both, a)
+        case "*", (a, Term(op="*", args=(Term(op="number") as number, b))) | (
+            Term(op="*", args=(Term(op="number") as number, a)),
+            b,
+        ) if a.op != "number":
+            return loose("*", number, loose("*", a, b))
     return neat(op, *args)
+
+
+def _isGuarded(t: Term) -> bool:
+    """Whether a term is where(p, a, 0) or where(p, 0, a)."""
+    return t.op == "where" and ZERO in t.args[1:]
+
+
+def _outside(t: Term, build: Callable[[Term], Term]) -> Term:
+    """What is built from the guarded value, under the same guards."""
+    guards = []
+    while _isGuarded(t):
+        p, a, b = t.args
+        guards.append((p, b is ZERO))
+        t = a if b is ZERO else b
+    value = build(t)
+    for p, first in reversed(guards):
+        value = neat("where", p, value, ZERO) if first else neat("where", p, ZERO, value)
+    return value
+
+
+def _times(t: Term) -> tuple[Term, Term]:
+    """The number that a term begins with, and the rest."""
+    if t.op == "neg":
+        return leaf(-1), t.args[0]
+    return (t.args[0], t.args[1]) if t.op == "*" and t.args[0].op == "number" else (ONE, t)
+
+
+def _alike(a: Term, b: Term) -> bool:
+    """Whether two terms differ at most by the number in front, or in the order of two factors."""
+    a, b = _times(a)[1], _times(b)[1]
+    return a is b or (a.op == b.op == "*" and a.args == b.args[::-1])
 
 
 TRUTHS = {
@@ -298,7 +367,7 @@ def _power(a: Term, n: float) -> Term | None:
         return below and term("/", ONE, below)
     if n == 0.5:
         return term("sqrt", a)
-    if n > 8 or n != int(n):
+    if not n <= 8 or n != int(n):
         return None
     if n < 2:
         return a if n else ONE

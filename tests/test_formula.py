@@ -5,45 +5,23 @@ import ctypes
 import inspect
 import math
 import pickle
+import re
 import shutil
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
+from formulas import BOOLS, X, Y, Z, applied, arguments, inTorch, slope
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puregraph import evaluator
 from puregraph.errors import DtypeError, FormulaError
 from puregraph.formula import Formula, cudaFrom, numpyFrom, preambleFrom
-from puregraph.table import FUNCTIONS, TABLE
-
-X, Y, Z = np.linspace(-2.13, 2.21, 40), np.linspace(1.87, -1.93, 40), np.linspace(0.31, 2.9, 40)
-DOMAINS = dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "lgamma", "digamma", "trigamma", "pow"), (0.15, 4.2))
-DOMAINS |= dict.fromkeys(("arcsin", "arccos", "arctanh"), (-0.9, 0.9))  # of the first argument
-DOMAINS |= {"log1p": (-0.8, 3.0), "arccosh": (1.1, 3.0), "reciprocal": (0.2, 3.0)}
-BOOLS = {"isnan", "isfinite"}
-
-
-def arguments(name):
-    """Sample arguments of a function, in its domain, and away from kinks and ties."""
-    low, high = DOMAINS.get(name, (-2.13, 2.21))
-    first = X > 0 if name == "where" else np.linspace(low, high, 40)
-    second = Y if name != "clip" else np.full(40, -1.03)
-    return (first, second, Z if name != "clip" else np.full(40, 1.27))[: len(TABLE[name].pulls)]
-
-
-def applied(name):
-    return Formula(f"{name}({', '.join('abc'[: len(TABLE[name].pulls)])})")
-
-
-def slope(formula, name, values, h=1e-6):
-    """Central differences in float64."""
-    above, below = (formula(**{**values, name: values[name] + s}) for s in (h, -h))
-    return (above - below) / (2 * h)
-
+from puregraph.table import ALIASES, FUNCTIONS
 
 # ---- numpy ----------------------------------------------------------------------------------------------------
 
@@ -55,6 +33,21 @@ def test_a_formula_reads_as_the_numpy_it_looks_like():
     np.testing.assert_array_equal(elu.numpy(["alpha", "x"])(alpha, x), elu(x=x, alpha=alpha))
     np.testing.assert_array_equal(Formula("-x ** 2 + 3 * x % 2 - x / 4")(x=x), -(x**2) + 3 * x % 2 - x / 4)
     np.testing.assert_array_equal(Formula("x if x > y else y")(x=X, y=Y), np.maximum(X, Y))
+
+
+def test_other_names_of_a_function_are_read_as_its_own():
+    assert Formula("max(x, min(y, 2)) + clamp(x, 0, 1) + expit(x)") == Formula(
+        "maximum(x, minimum(y, 2)) + clip(x, 0, 1) + sigmoid(x)"
+    )
+    assert str(Formula("atanh(arctan2(asin(x), acosh(y)))")) == "arctanh(atan2(arcsin(x), arccosh(y)))"
+    assert Formula("max * min").names == ("max", "min")  # they are no names of ours
+
+
+def test_the_page_on_formulas_names_every_function():
+    page = (Path(__file__).parent.parent / "docs" / "newmodule.md").read_text(encoding="utf-8")
+    table = page[page.index("| kind | functions |") :].split("\n\n")[0]
+    missing = {*FUNCTIONS, *ALIASES} - set(re.findall(r"\w+", table))
+    assert not missing, f"docs/newmodule.md does not name {', '.join(sorted(missing))}"
 
 
 def test_operators_have_the_precedence_of_python():
@@ -87,8 +80,8 @@ def test_statements_name_parts_of_a_formula():
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_every_function_keeps_each_float_type_and_agrees_across_them(name, dtype):
     values = [a if a.dtype == bool else a.astype(dtype) for a in arguments(name)]
-    found = applied(name).numpy("abc"[: len(values)])(*values)
-    exact = applied(name).numpy("abc"[: len(values)])(*[a if a.dtype == bool else a.astype(float) for a in values])
+    found = applied(name).numpy(applied(name).names)(*values)
+    exact = applied(name).numpy(applied(name).names)(*[a if a.dtype == bool else a.astype(float) for a in values])
     assert found.dtype == (bool if name in BOOLS else dtype)
     np.testing.assert_allclose(found, exact, rtol=8 * np.finfo(dtype).eps, atol=8 * np.finfo(dtype).eps)
 
@@ -137,7 +130,7 @@ def test_nothing_warns_however_large_the_argument():
         warnings.simplefilter("error")
         for name in FUNCTIONS:
             f = applied(name)
-            for g in [f] + [f.derivative(n) for n in f.names if TABLE[name].pulls[0]]:
+            for g in [f] + [f.derivative(n) for n in f.names]:
                 for dtype in (np.float32, np.float64):
                     g.numpy(f.names)(*[x.astype(dtype)] * len(f.names))
 
@@ -249,7 +242,7 @@ def test_arrays_of_other_libraries_work_through_numpys_protocols():
 # ---- derivatives ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if None not in TABLE[name].pulls])
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_derivative_of_every_function_matches_central_differences(name):
     values = dict(zip("abc", arguments(name)))
     for argument, value in values.items():
@@ -267,34 +260,24 @@ def test_the_derivative_of_every_operator_matches_central_differences(operator):
         np.testing.assert_allclose(np.broadcast_to(d.numpy("ab")(*values.values()), 40), wanted, rtol=1e-6, atol=1e-7)
 
 
-def torchFunction(name):
-    import torch
-
-    other = {"relu": torch.relu, "logsigmoid": torch.nn.functional.logsigmoid, "clip": torch.clamp}
-    other |= {"softplus": torch.nn.functional.softplus, "trigamma": lambda x: torch.polygamma(1, x)}
-    return other.get(name) or getattr(torch, name)
-
-
 @pytest.mark.peers
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "cbrt"])
 def test_every_function_that_torch_has_agrees_with_torch(name):
     import torch
 
-    values = arguments(name)
-    tensors = [torch.tensor(a, requires_grad=a.dtype != bool) for a in values]
-    y = torchFunction(name)(*tensors)
-    tolerance = 1e-8 if name == "trigamma" else 1e-12  # torch's trigamma is the less accurate one
-    np.testing.assert_allclose(
-        applied(name).numpy("abc"[: len(values)])(*values), y.detach(), rtol=tolerance, atol=1e-14
-    )
-    if y.dtype == torch.bool or None in TABLE[name].pulls:
+    f, values = applied(name), arguments(name)
+    tensors = [torch.tensor(a, requires_grad=a.dtype != bool and name not in BOOLS) for a in values]
+    orders = [t.value for t in f.term.args if t.op == "number"]
+    y = inTorch(name)(*orders, *tensors)
+    tolerance = 1e-8 if name in ("trigamma", "polygamma") else 1e-12  # there torch is the less accurate one
+    np.testing.assert_allclose(f.numpy(f.names)(*values), y.detach(), rtol=tolerance, atol=1e-14)
+    if y.dtype == torch.bool or name == "heaviside":
         return
     y.sum().backward()
-    for letter, tensor in zip("abc", tensors):
+    for letter, tensor in zip(f.names, tensors):
         if tensor.grad is not None:
-            found = applied(name).derivative(letter).numpy("abc"[: len(values)])(*values)
-            wanted = tensor.grad.numpy()
-            np.testing.assert_allclose(np.broadcast_to(found, 40), wanted, rtol=1e-8, atol=1e-14)
+            found = f.derivative(letter).numpy(f.names)(*values)
+            np.testing.assert_allclose(np.broadcast_to(found, 40), tensor.grad.numpy(), rtol=1e-8, atol=1e-13)
 
 
 KINKS = {
@@ -373,12 +356,12 @@ def test_gradients_of_several_variables_share_one_sweep():
 
 def test_a_seed_multiplies_inside_branches():
     assert Formula("relu(x)").gradient(["x"], seed="g") == {"x": Formula("where(x > 0, g, 0)")}
-    assert Formula("2 * x").gradient(["x"], seed="g / 4")["x"] == Formula("g / 4 * 2")
+    assert Formula("2 * x").gradient(["x"], seed="g / 4")["x"] == Formula("2 * (g / 4)")
 
 
 def test_a_gradient_may_read_the_value_instead_of_computing_it_again():
     assert Formula("tanh(x)").gradient(["x"], "g", output="y")["x"] == Formula("g * (1 - y * y)")
-    assert Formula("exp(a * x)").gradient(["x"], "g", output="out")["x"] == Formula("g * out * a")
+    assert Formula("exp(a * x)").gradient(["x"], "g", output="out")["x"] == Formula("a * (g * out)")
     with pytest.raises(FormulaError, match="has a variable y; give its value another name"):
         Formula("x * y").gradient(output="y")
 
@@ -388,13 +371,26 @@ def test_derivatives_read_as_one_would_write_them():
     assert str(Formula("x ** 3").derivative("x")) == "3 * x ** 2"
     assert str(Formula("softplus(x)").derivative("x")) == "sigmoid(x)"
     assert str(Formula("floor(x) + sign(y)").derivative("x")) == "0"
+    assert str(Formula("exp(-x * x)").derivative("x")) == "-2 * (x * exp(-x * x))"
+    assert str(Formula("x ** 5").derivative("x").derivative("x")) == "20 * x ** 3"
     assert str(Formula("lgamma(x)").derivative("x").derivative("x")) == "trigamma(x)"
+    assert str(Formula("trigamma(x)").derivative("x").derivative("x")) == "polygamma(3, x)"
 
 
-def test_trigamma_ends_the_chain_with_a_sentence():
-    with pytest.raises(FormulaError, match="trigamma has no derivative"):
-        Formula("2 * trigamma(x)").derivative("x")
-    assert Formula("y * trigamma(x)").derivative("y") == Formula("trigamma(x)")
+def test_the_order_of_a_polygamma_is_what_has_no_derivative():
+    with pytest.raises(FormulaError, match="polygamma has no derivative by its argument 1, 'n'"):
+        Formula("2 * polygamma(n, x)").derivative("n")
+    with pytest.raises(FormulaError, match=r"iv has no derivative by its argument 1, 'n . 1'"):
+        Formula("iv(n + 1, x)").gradient(["n"])
+    assert Formula("y * polygamma(n, x)").derivative("y") == Formula("polygamma(n, x)")
+
+
+def test_a_name_may_be_any_kind_of_text():
+    assert Formula("x * x").derivative(np.str_("x")) == Formula("2 * x")
+
+
+def test_an_exponent_that_is_nan_stays_one():
+    assert np.isnan(Formula("x ** ((-1) ** 0.5)")(x=2.0))
 
 
 # ---- text -----------------------------------------------------------------------------------------------------
@@ -545,6 +541,18 @@ HEADER = """
 #include <tgmath.h>
 #define __device__
 #define rsqrt(x) (1 / sqrt(x))
+#define INVERSE(name, low, high, function) \
+  static double name(double p) { \
+    long double a = -40, b = 40; \
+    if (p <= low || p >= high || p != p) return p == low ? -INFINITY : p == high ? INFINITY : NAN; \
+    for (int i = 0; i < 200; i++) { const long double x = (a + b) / 2; if (function < p) a = x; else b = x; } \
+    return b; }
+INVERSE(erfinv, -1, 1, erfl(x))
+INVERSE(normcdfinv, 0, 1, erfcl(-x / sqrtl(2)) / 2)
+static double erfcx(double x) {
+  if (x < 25) return expl((long double)x * x) * erfcl(x);
+  return (1 - (0.5 - 0.75 / (x * x)) / (x * x)) / (x * sqrt(M_PI));
+}
 typedef {ctype} T;
 """
 COMPILER = shutil.which("cc")
@@ -601,6 +609,8 @@ def test_the_preamble_holds_just_the_functions_that_are_called():
     text = Formula("digamma(x) % 2").preamble("float")
     assert "static float digamma(float x)" in text and "static float modulo(float a, float b)" in text
     assert "trigamma" not in text and " T " not in text
+    text = Formula("trigamma(x)").preamble()
+    assert text.index("T hurwitz(T s") < text.index("T polygamma(T n")
     assert "INFINITY" in Formula("minimum(x, inf)").preamble()
 
 
@@ -614,12 +624,27 @@ def test_every_function_is_in_c_what_it_is_in_numpy(tmp_path, ctype, tolerance):
     both = [a.reshape(-1) for a in np.meshgrid(special, special)]
     for f, function, name in zip(formulas, functions, FUNCTIONS + [None] * 7):
         samples = [arguments(name) if name else (X, Y)[: len(f.names)]]
-        if name not in ("lgamma", "digamma", "trigamma"):
+        if name not in ("lgamma", "digamma", "trigamma", "polygamma"):  # they have poles
             samples.append((*both, both[0] + 1)[: len(f.names)])
         for values in samples:
             values = [v.astype(np.float32 if ctype == "float" else float) for v in values]
             wanted = f.numpy(f.names)(*values)
             np.testing.assert_allclose(function(*values), wanted, tolerance, tolerance / 10, err_msg=str(f))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_and_its_derivatives_are_on_the_gpu_what_they_are_in_numpy(name):
+    import cupy
+
+    f, values = applied(name), [v.astype(float) for v in arguments(name)]
+    for g in [f] + [f.derivative(n) for n in f.names]:
+        body, preamble = cudaFrom([g], ["y"], "double"), preambleFrom([g], "double")
+        inputs = ", ".join(f"float64 {n}" for n in f.names)
+        fused = cupy.ElementwiseKernel(inputs, "float64 y", body, f"formula_{name}", preamble=preamble)
+        wanted = np.broadcast_to(g.numpy(f.names)(*values), 40)
+        found = cupy.asnumpy(fused(*map(cupy.asarray, values)))
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13, err_msg=body)
 
 
 # ---- random expressions ---------------------------------------------------------------------------------------

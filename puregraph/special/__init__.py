@@ -1,0 +1,31 @@
+"""Special functions that numpy lacks, to about 1e-15 in float64, and in C those that CUDA lacks too.
+
+The results have the dtype of the argument; the work is done in float64, in blocks that stay in the cache.
+"""
+
+from puregraph.special import bessel, gamma
+from puregraph.special.bessel import ive
+from puregraph.special.error import erf, erfc, erfcx
+from puregraph.special.gamma import digamma, lgamma, polygamma
+from puregraph.special.normal import erfinv, ndtri
+
+__all__ = ["CUDA", "CUDA_LIMITS", "digamma", "erf", "erfc", "erfcx", "erfinv", "ive", "lgamma", "ndtri", "polygamma"]
+
+# CUDA has erf, erfc, erfcx, erfinv, normcdfinv and lgamma, but not these; one may call those before it.
+CUDA = {
+    **gamma.CUDA,
+    **bessel.CUDA,
+    "modulo": """
+__device__ static T modulo(T a, T b) {  // the sign of b, as Python and numpy have it
+  const T m = fmod(a, b);
+  return m != 0 ? ((m < 0) != (b < 0) ? m + b : m) : copysign((T)0, b);
+}""",
+}
+CUDA_LIMITS = """
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
+"""
