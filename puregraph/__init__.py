@@ -5,6 +5,7 @@ net.dataShapeFrom(("N", 784))               # ('N', 10), before any data
 print(summary(net, ("N", 784)))             # every node's shapes, parameters, bytes, operations
 """
 
+from puregraph import autodiff
 from puregraph.backward import BackwardGraph
 from puregraph.blueprint import registerModule
 from puregraph.check import CheckError, checkGraph, checkModule
@@ -228,6 +229,7 @@ __all__ = [
     "Transpose",
     "Validator",
     "WarmUp",
+    "autodiff",
     "checkGraph",
     "checkModule",
     "load",

@@ -138,6 +138,11 @@ def numpyFrom(formulas: Sequence[Formula], names: Iterable[str]) -> Evaluator:
     return _evaluator(tuple([f.term for f in formulas]), tuple(names))
 
 
+def formulasOf(evaluator: Evaluator) -> list[Formula]:
+    """The formulas that a function of arrays computes."""
+    return [_formula(term) for term in evaluator.terms]
+
+
 _evaluator = lru_cache(maxsize=4096)(Evaluator)
 
 

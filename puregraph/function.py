@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.errors import PuregraphError
+from puregraph.algebra import shapeOf, zeroLike
+from puregraph.errors import AutoDiffException, PuregraphError, plural
 from puregraph.module import Inputs, Module
 from puregraph.node import Node
 
@@ -17,6 +20,8 @@ class Context:
     def __init__(self, needs: tuple[bool, ...]):
         self.needs_input_grad = needs
         self.saved: tuple = ()
+        self.outputs: tuple = ()
+        self.materializes = True
 
     def save_for_backward(self, *values: Any) -> None:
         """Keep values for `backward`."""
@@ -26,6 +31,16 @@ class Context:
     def saved_variables(self) -> tuple:
         """What `save_for_backward` kept."""
         return self.saved
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether `backward` gets zeros for an output that nothing depends on, as it does at first, or None."""
+        self.materializes = value
+
+    def complete(self, grads: Sequence[Any]) -> list[Any]:
+        """The gradients of the outputs as `backward` takes them."""
+        if not self.materializes:
+            return list(grads)
+        return [zeroLike(y) if g is None else g for g, y in zip(grads, self.outputs, strict=True)]
 
 
 class Function:
@@ -44,20 +59,27 @@ class Function:
 
         y = Cube.node(x)
 
-    Or `forward(*inputs)` without a context, and `setup_context(ctx, inputs, output)` beside it. `backward` takes one
-    gradient per output and returns one per input, None where there is none; `ctx.needs_input_grad` says which are
-    wanted. `outputNames` names the outputs where there are several. `dataShapeFrom(*shapes)`, a static method too, says
-    the output's shape; without it `forward` is tried once on zeros of the inputs' shapes.
+    Or `forward(*inputs)` without a context, and `setup_context(ctx, inputs, output)` beside it. An input may be a list
+    of values, or come by keyword (keywords follow the others in `inputs`). `backward` takes one gradient per output and
+    returns one per input, None where there is none, a list for a list; `ctx.needs_input_grad` says which are wanted.
+    `outputNames` names the outputs where there are several. `dataShapeFrom(*shapes)`, a static method too, says the
+    output's shape; without it `forward` is tried once on zeros of the inputs' shapes.
+
+    The same class serves in a graph, `Cube.node(x)`, and on Variables, `Cube.apply(x)`. Written with operators and
+    functions of numpy it can be differentiated again.
 
     Shapes    as `dataShapeFrom` says
     Source    torch.autograd.Function, whose names afnio shares
     """
 
+    apply: Callable[..., Any]  # `autodiff` stands above this file and adds it
     outputNames: tuple[str, ...] = ("y",)
 
     def __init__(self, *args: Any, **kwargs: Any):
         name = type(self).__name__
-        raise RuntimeError(f"{name} is not instantiated: use {name}.node(...) in a graph")
+        raise RuntimeError(
+            f"{name} should not be instantiated: use {name}.apply(...) on Variables, {name}.node(...) in a graph"
+        )
 
     @staticmethod
     def forward(*args: Any) -> Any:
@@ -75,22 +97,120 @@ class Function:
         raise NotImplementedError("a Function needs a static method backward(ctx, *grads)")
 
     @classmethod
-    def call(cls, ctx: Context, inputs: tuple) -> Any:
+    def call(cls, ctx: Context, inputs: tuple, keywords: dict[str, Any] | None = None) -> Any:
         """Run `forward` in either style."""
+        keywords = keywords or {}
         if cls.setup_context is Function.setup_context:
-            return cls.forward(ctx, *inputs)
-        output = cls.forward(*inputs)
-        cls.setup_context(ctx, inputs, output)
+            return cls.forward(ctx, *inputs, **keywords)
+        output = cls.forward(*inputs, **keywords)
+        cls.setup_context(ctx, (*inputs, *keywords.values()), output)
         return output
 
     @classmethod
-    def node(cls, *parents: Any, name: str | None = None) -> Node:
-        """A Node that uses this operation in a graph."""
-        return Call(cls, name=name).node(*parents)
+    def gradients(cls, ctx: Context, grads: Sequence[Any], form: tuple, isLeaf: Callable[[Any], bool]) -> list[Any]:
+        """Run `backward`: one gradient for each leaf of the inputs, whose places `form` shows.
+
+        Raises    AutoDiffException if `backward` returns another number of gradients than there are inputs
+        """
+        found = cls.backward(ctx, *ctx.complete(grads))
+        found = found if type(found) is tuple else (found,)
+        spare = [not leavesOf(part, isLeaf) for part in form]
+        if len(found) < len(form) and all(spare[len(found) :]):
+            found += (None,) * (len(form) - len(found)) if any(map(isKeyword, form[len(found) :])) else ()
+        if len(found) != len(form):
+            raise AutoDiffException(
+                f"{cls.__name__}.backward returned {plural(len(found), 'gradient')}, expected {len(form)}: "
+                "one per input of forward, None where there is none"
+            )
+        return [g for part, new in zip(form, found) for g in alongside(part, new, isLeaf, cls.__name__)]
+
+    @classmethod
+    def node(cls, *parents: Any, name: str | None = None, **keywords: Any) -> Node:
+        """A Node that uses this operation in a graph; what is no Node among the inputs is a constant."""
+        nodes: list[Any] = []
+        form = (*(holes(p, nodes) for p in parents), *(Keyword(k, holes(p, nodes)) for k, p in keywords.items()))
+        isPlain = all(part is HOLE for part in form)
+        return Call(cls, None if isPlain else form, name=name).node(*nodes)
+
+
+class Hole:
+    """The place of a node's value among the inputs of a Function."""
+
+    def __repr__(self) -> str:
+        return "_"
+
+    def __reduce__(self) -> str:
+        return "HOLE"
+
+
+HOLE = Hole()
+
+
+class Keyword(NamedTuple):
+    """An input that was given by name."""
+
+    name: str
+    value: Any
+
+
+def isHole(value: Any) -> bool:
+    """Whether a value stands for a node's."""
+    return value is HOLE
+
+
+def isKeyword(part: Any) -> bool:
+    """Whether an input was given by name."""
+    return type(part) is Keyword
+
+
+def holes(value: Any, nodes: list[Any]) -> Any:
+    """An input with a hole for every Node in it; the nodes go to `nodes`."""
+    if isinstance(value, Node) or type(value) is tuple and len(value) == 2 and isinstance(value[0], Node):
+        nodes.append(value)
+        return HOLE
+    return type(value)([holes(v, nodes) for v in value]) if type(value) in (list, tuple) else value
+
+
+def leavesOf(value: Any, isLeaf: Callable[[Any], bool]) -> list[Any]:
+    """The leaves inside an input, which may be a list, a tuple or a dict of them, in order."""
+    if isLeaf(value):
+        return [value]
+    if type(value) is Keyword:
+        return leavesOf(value.value, isLeaf)
+    parts = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
+    return [leaf for part in parts for leaf in leavesOf(part, isLeaf)]
+
+
+def alongside(value: Any, grad: Any, isLeaf: Callable[[Any], bool], label: str) -> list[Any]:
+    """The gradients of the leaves inside an input, out of a gradient that mirrors it."""
+    if isLeaf(value):
+        return [grad]
+    if type(value) is Keyword:
+        return alongside(value.value, grad, isLeaf, label)
+    leaves = leavesOf(value, isLeaf)
+    if grad is None or not leaves:
+        return [None] * len(leaves)
+    parts = list(value.values()) if type(value) is dict else value
+    grads = list(grad.values()) if type(grad) is dict else grad
+    if not isinstance(grads, (list, tuple)) or len(grads) != len(parts):
+        raise AutoDiffException(
+            f"{label}.backward: an input that is a {type(value).__name__} of {len(parts)} wants a list of as many "
+            f"gradients, or None; got {type(grad).__name__}"
+        )
+    return [g for part, each in zip(parts, grads) for g in alongside(part, each, isLeaf, label)]
+
+
+def filled(value: Any, values: Iterator[Any]) -> Any:
+    """An input with values in its holes."""
+    if value is HOLE:
+        return next(values)
+    return type(value)([filled(v, values) for v in value]) if type(value) in (list, tuple) else value
 
 
 class Call(Module):
     """y = f(x, ...): a Function as a Module. Its context is a hidden output, so one Function may stand at many nodes.
+
+    `form` shows where among the Function's inputs the node's stand, if there is more than those.
 
     Shapes    as the Function's `dataShapeFrom` says
     Source    `Function`
@@ -99,9 +219,9 @@ class Call(Module):
     hidden = ("context",)
     reads = ("context",)
 
-    def __init__(self, function: type[Function], name: str | None = None):
+    def __init__(self, function: type[Function], form: tuple | None = None, name: str | None = None):
         super().__init__(name or function.__name__.lower())
-        self.function = function
+        self.function, self.form = function, form
 
     @property
     def outputNames(self) -> tuple[str, ...]:
@@ -111,30 +231,52 @@ class Call(Module):
     def inputSpec(self) -> Inputs:
         return Inputs(("inputs",), (), True)
 
+    def given(self, values: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
+        """The Function's inputs, by position and by keyword, from those of the node."""
+        if self.form is None:
+            return tuple(values), {}
+        left = iter(values)
+        parts = [
+            part._replace(value=filled(part.value, left)) if isKeyword(part) else filled(part, left)
+            for part in self.form
+        ]
+        return tuple(p for p in parts if not isKeyword(p)), {p.name: p.value for p in parts if isKeyword(p)}
+
     def dataShapeFrom(self, *shapes: Any) -> Any:
         rule = getattr(self.function, "dataShapeFrom", None)
         if rule is not None:
             return rule(*shapes)
+        label = self.function.__name__
         if not all(isinstance(d, int) for s in shapes for d in s):
+            raise PuregraphError(f"{label} has no shape rule for symbols: write a static method dataShapeFrom(*shapes)")
+        arguments, keywords = self.given([np.zeros(s, np.float32) for s in shapes])
+        needs = (False,) * (len(arguments) + len(keywords))
+        try:
+            result = self.function.call(Context(needs), arguments, keywords)
+        except Exception as error:
             raise PuregraphError(
-                f"{self.function.__name__} has no shape rule for symbols: write a static method dataShapeFrom(*shapes)"
-            )
-        result = self.function.call(Context((False,) * len(shapes)), tuple(np.zeros(s, np.float32) for s in shapes))
-        return [tuple(y.shape) for y in result] if isinstance(result, tuple) else tuple(np.shape(result))
+                f"{label} could not be tried on zeros to learn its shape ({error}): "
+                "write a static method dataShapeFrom(*shapes)"
+            ) from error
+        return [shapeOf(y) for y in result] if isinstance(result, tuple) else tuple(np.shape(result))
 
     def hiddenShapeFrom(self, *shapes: Any) -> list:
         return [((), object)]
 
     def updateData(self, *inputs: Any) -> tuple:
-        context = Context((True,) * len(inputs))
-        result = self.function.call(context, inputs)
-        return (*result, context) if isinstance(result, tuple) else (result, context)
+        arguments, keywords = self.given(inputs)
+        context = Context((True,) * (len(arguments) + len(keywords)))
+        result = self.function.call(context, arguments, keywords)
+        context.outputs = result if isinstance(result, tuple) else (result,)
+        return (*context.outputs, context)
 
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
         context = values[-1]
-        context.needs_input_grad = needs
-        result = self.function.backward(context, *(grad if isinstance(grad, list) else [grad]))
-        return result if isinstance(result, tuple) else (result,)
+        form = self.form or (HOLE,) * len(needs)
+        left = iter(needs)
+        wanted = [list(islice(left, len(leavesOf(part, isHole)))) for part in form]
+        context.needs_input_grad = tuple(map(any, wanted))
+        return tuple(self.function.gradients(context, grad if isinstance(grad, list) else [grad], form, isHole))
 
     def written(self, without: tuple[str, ...] = ()) -> str:
         return f"Call({self.function.__name__})"

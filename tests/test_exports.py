@@ -9,7 +9,7 @@ from source import library
 
 import puregraph
 
-INTERNAL = ("puregraph", "puregraph.kernels", "puregraph.models")  # no classes of these are for users
+INTERNAL = ("puregraph", "puregraph.autodiff", "puregraph.kernels", "puregraph.models")  # most classes are for inside
 FOLDERS = sorted(
     source.name for source in library() if source.path.name == "__init__.py" and source.name not in INTERNAL
 )

@@ -16,6 +16,7 @@ FOREIGN = {  # names that users of PyTorch, autograd and AnalogVNN know, and a h
     "saved_variables",
     "setup_context",
     "once_differentiable",
+    "set_materialize_grads",
 }
 FORBIDDENCALLS = {"eval", "exec"}
 FORBIDDENMODULES = {"dill", "cloudpickle", "marshal", "pickle", "shelve"}

@@ -1,0 +1,293 @@
+"""The engine: gradients flow from seeds through a backward graph, each node once, all its contributions together.
+
+Nodes run in the reverse of the order in which they were made, so every node has heard from all its readers. What the
+readers of one value contribute is combined in the order in which they ran forward, then by argument, which makes sums
+repeat to the last bit and texts read in order. `None` is no gradient, and a node that gets none does not run. Nothing
+is written to but sums that the engine itself made. Leaves are told at the very end: a pass that fails changes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from puregraph.algebra import isArray, seedLike, shapeOf
+from puregraph.autodiff.graph import AccumulateGrad, GradientEdge, Node, get_gradient_edge, total
+from puregraph.autodiff.mode import MODE
+from puregraph.errors import AutoDiffException, addPlace
+from puregraph.standin import StandIn
+
+Add = Callable[[Any, Any], Any]
+
+
+class CycleError(AutoDiffException, ValueError):
+    """The `next_functions` of nodes lead back to where they came from."""
+
+
+def run(
+    seeds: Sequence[tuple[GradientEdge, Any]],
+    capture: Sequence[GradientEdge] | None = None,
+    accumulate: Add | None = None,
+    retain_graph: bool = False,
+    create_graph: bool = False,
+) -> list[Any]:
+    """Send seeds through the graph behind them. The gradients at the edges of `capture`, else leaves are told theirs.
+
+    Raises    what a rule raises, with the name of its node; CycleError
+    """
+    before, MODE.enabled = MODE.enabled, create_graph
+    try:
+        return walk(seeds, capture, accumulate, retain_graph)
+    finally:
+        MODE.enabled = before
+
+
+def walk(
+    seeds: Sequence[tuple[GradientEdge, Any]],
+    capture: Sequence[GradientEdge] | None,
+    add: Add | None,
+    retain_graph: bool,
+) -> list[Any]:
+    order = topological([edge.node for edge, _ in seeds if edge.node is not None])
+    wanted: dict[Node, set[int]] = {}
+    if capture is not None:
+        for edge in capture:
+            wanted.setdefault(edge.node, set()).add(edge.output_nr)  # type: ignore[arg-type]
+        order = leading(order, wanted)
+    captured: dict[GradientEdge, Any] = {}
+    pending: dict[Node, Any] = {n: [] if n.num_outputs == 1 else [[] for _ in range(n.num_outputs)] for n in order}
+    leaves: list[tuple[Node, list[Any]]] = []
+    ran: list[Node] = []
+    for (node, number), g in reversed(seeds):
+        deliver(pending, node, number, g)
+    node: Any = None
+    try:
+        for node in order:
+            found = pending.pop(node)
+            if isinstance(node, AccumulateGrad):
+                if found and node.hooks:
+                    found = [hooked(node.hooks.get(0, ()), total(found, add))]
+                if node in wanted:
+                    captured[GradientEdge(node, 0)] = total(found, add)
+                elif found:
+                    leaves.append((node, found))
+                continue
+            if node.num_outputs == 1:
+                grads: Any = (total(found, add),)
+            else:
+                grads = [total(each, add) for each in found]
+            if node.hooks:
+                grads = [g if g is None else hooked(node.hooks.get(i, ()), g) for i, g in enumerate(grads)]
+            for number in wanted.get(node, ()):
+                captured[GradientEdge(node, number)] = grads[number]
+            edges = node.edges
+            if all(g is None for g in grads) or wanted and not any(e.node in pending for e in edges):
+                continue
+            results = node.apply(*grads)
+            if type(results) is not tuple:
+                results = (results,)
+            if len(results) != len(edges):
+                raise AutoDiffException(f"{node.name()} returned {len(results)} gradients, expected {len(edges)}")
+            if node.hooks:
+                results = afterwards(node.hooks.get(None, ()), results, grads)
+            ran.append(node)
+            for (target, number), g in zip(reversed(edges), reversed(results)):
+                if target is not None and g is not None and target in pending:
+                    slot = pending[target]
+                    (slot if target.num_outputs == 1 else slot[number]).append(g)
+    except Exception as error:
+        addPlace(error, f"at {node.name()}, backward")
+        raise
+    for leaf, contributions in leaves:
+        leaf.apply(*([total(contributions, add)] if add else contributions[::-1]))
+    if not retain_graph:
+        for node in ran:
+            node.release()
+    return [captured.get(edge) for edge in capture or ()]
+
+
+def deliver(pending: dict[Node, Any], node: Any, number: int, g: Any) -> None:
+    """A contribution to the gradient of one output of a node."""
+    if g is not None and node in pending:
+        (pending[node] if node.num_outputs == 1 else pending[node][number]).append(g)
+
+
+def topological(roots: list[Node]) -> list[Node]:
+    """Every node behind some roots, each after all its readers."""
+    seen = set(roots)
+    stack = list(seen)
+    inOrder = True
+    while stack:
+        node = stack.pop()
+        number = node.sequence_nr
+        for target, _ in node.edges:
+            if target is not None:
+                if target.sequence_nr >= number:
+                    inOrder = False
+                if target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+    if inOrder:
+        return sorted(seen, key=byNumber, reverse=True)
+    return relinked(seen)
+
+
+def byNumber(node: Node) -> int:
+    return node.sequence_nr
+
+
+def relinked(nodes: set[Node]) -> list[Node]:
+    """The same for nodes whose edges were set by hand, and need not lead back in time."""
+    readers = dict.fromkeys(nodes, 0)
+    for node in nodes:
+        for target, _ in node.edges:
+            if target is not None:
+                readers[target] += 1
+    ready = [(-node.sequence_nr, node) for node in nodes if not readers[node]]
+    heapify(ready)
+    order = []
+    while ready:
+        _, node = heappop(ready)
+        order.append(node)
+        for target, _ in node.edges:
+            if target is not None:
+                readers[target] -= 1
+                if not readers[target]:
+                    heappush(ready, (-target.sequence_nr, target))
+    if len(order) < len(nodes):
+        names = ", ".join(sorted(node.name() for node in nodes.difference(order)))
+        raise CycleError(f"Cycle detected: next_functions lead from {names} back to themselves")
+    return order
+
+
+def leading(order: list[Node], wanted: dict[Node, set[int]]) -> list[Node]:
+    """Only those nodes that lead to a wanted one."""
+    lead = set(wanted)
+    for node in reversed(order):
+        if any(target in lead for target, _ in node.edges):
+            lead.add(node)
+    return [node for node in order if node in lead]
+
+
+def hooked(hooks: Sequence[Callable[[Any], Any]], g: Any) -> Any:
+    """A gradient as hooks leave it: each may return another one, or None to keep it."""
+    for hook in list(hooks):
+        new = hook(g)
+        g = g if new is None else new
+    return g
+
+
+def afterwards(hooks: Sequence[Callable[..., Any]], results: tuple, grads: Any) -> tuple:
+    """What a node gave, as its hooks leave it."""
+    for hook in list(hooks):
+        new = hook(results, tuple(grads))
+        results = results if new is None else tuple(new)
+    return results
+
+
+# Passes ---------------------------------------------------------------------------------------------------------------
+
+
+def backward(
+    variables: Any,
+    grad_variables: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+    accumulate: Add | None = None,
+) -> None:
+    """Add to the `grad` of every leaf behind some Variables what it owes to them: sum of grad_variable * dv/dleaf.
+
+    `grad_variables`  a gradient for each; may be left out for a single number (it is 1) and for what is no array
+    `retain_graph`    keep what rules need, for another pass; default: as `create_graph`
+    `create_graph`    record the pass itself, so that gradients can be differentiated again
+    `inputs`          only these Variables or GradientEdges get their gradient
+    `accumulate`      how contributions are combined in this pass, in place of `puregraph.algebra.accumulate`
+
+    Raises    AutoDiffException for a Variable without a gradient, TypeError for what is no Variable
+    """
+    seeds = seedsFor(variables, grad_variables)
+    retain = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        run(seeds, None, accumulate, retain, create_graph)
+        return
+    wanted = listed(inputs)
+    if not wanted:
+        raise AutoDiffException("backward: inputs is empty; leave it out to mean every leaf")
+    edges = [edgeOf(v) for v in wanted]
+    for edge in edges:
+        if not isinstance(edge.node, AccumulateGrad):
+            raise AutoDiffException(
+                f"backward: inputs must be leaves, got one that {edge.node} made; `grad` takes any Variable"
+            )
+    for edge, g in zip(edges, run(seeds, edges, accumulate, retain, create_graph)):
+        if g is not None:
+            edge.node.apply(g)  # type: ignore[union-attr]
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+    accumulate: Add | None = None,
+) -> tuple:
+    """The gradients of some Variables by others (or by GradientEdges), returned and not stored.
+
+    Arrays come back as arrays, with `create_graph` as Variables that can be differentiated again.
+
+    Raises    AutoDiffException for an input that the outputs do not depend on, unless `allow_unused`: then None
+    """
+    wanted = listed(inputs)
+    edges = [edgeOf(v) for v in wanted]
+    seeds = seedsFor(outputs, grad_outputs)
+    retain = create_graph if retain_graph is None else retain_graph
+    found = run(seeds, edges, accumulate, retain, create_graph)
+    for place, (v, g) in enumerate(zip(wanted, found)):
+        if g is None and not allow_unused:
+            raise AutoDiffException(
+                f"grad: the outputs do not depend on input {place}, {v!r:.80}; allow_unused=True gives None for it"
+            )
+    return tuple(found)
+
+
+def listed(value: Any) -> list[Any]:
+    isOne = isinstance(value, (StandIn, GradientEdge, str)) or not isinstance(value, Sequence)
+    return [value] if isOne else list(value)
+
+
+def edgeOf(value: Any) -> GradientEdge:
+    if isinstance(value, GradientEdge):
+        return value
+    if not hasattr(value, "edge"):
+        raise TypeError(f"wanted a Variable or a GradientEdge, got {type(value).__name__}")
+    return get_gradient_edge(value)
+
+
+def seedsFor(outputs: Any, grads: Any) -> list[tuple[GradientEdge, Any]]:
+    """An edge and a gradient for each output."""
+    listedOutputs = listed(outputs)
+    given = [None] * len(listedOutputs) if grads is None else listed(grads)
+    if len(given) != len(listedOutputs):
+        raise AutoDiffException(f"wanted {len(listedOutputs)} gradients, one per output, got {len(given)}")
+    seeds = []
+    for v, g in zip(listedOutputs, given):
+        edge = edgeOf(v)
+        value = getattr(v, "data", None)
+        if g is None:
+            if isArray(value) and value.size != 1:
+                raise AutoDiffException(
+                    f"grad can be implicitly created only for scalar outputs, got shape {shapeOf(value)}: give one"
+                )
+            g = seedLike(value)
+        elif isArray(value):
+            bare = g.data if isinstance(g, StandIn) else g
+            if np.ndim(bare) and shapeOf(bare) != shapeOf(value):
+                raise AutoDiffException(f"wanted a gradient of shape {shapeOf(value)}, got {shapeOf(bare)}")
+        seeds.append((edge, g))
+    return seeds

@@ -1,0 +1,168 @@
+"""Modules and Graphs on Variables: each use is one node of the tape, with the gradient rule that a graph would use."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from puregraph.algebra import combine, shapeOf
+from puregraph.autodiff.graph import AccumulateGrad, Node
+from puregraph.autodiff.mode import MODE, enable_grad
+from puregraph.autodiff.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made
+from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace, show
+from puregraph.function import Call
+from puregraph.graph import Graph
+from puregraph.module import Module
+from puregraph.node import asGrads, placed
+from puregraph.param import Param
+from puregraph.rules import gradientRule
+from puregraph.steps import ABSENT
+
+
+class ParamTarget:
+    """Adds what a tape brings to a Param's own gradient, as leaves do."""
+
+    def __init__(self, param: Param):
+        self.param = weakref.ref(param)
+
+    def receive(self, contributions: list[Any]) -> None:
+        param = self.param()
+        if param is not None and contributions:
+            param.store(bare(combine(contributions)), momentum=1.0, alias=True)
+
+
+LEAVES: weakref.WeakKeyDictionary[Param, AccumulateGrad] = weakref.WeakKeyDictionary()
+
+
+def parameter(param: Param) -> Variable:
+    """A Param as a leaf: shares its data, and passes add to its `grad`. For `grad(loss, parameter(net["fc"].W))`."""
+    leaf = LEAVES.get(param)
+    if leaf is None:
+        leaf = LEAVES[param] = AccumulateGrad(ParamTarget(param))
+    v = Variable(param.data)
+    v.requires_grad, v._leaf = True, leaf
+    return v
+
+
+class ModuleBackward(Node):
+    """The gradient of one use of a module, by the rule that `rules.gradientRule` finds for it."""
+
+    __slots__ = ("inputs", "leaves", "module", "needs", "outputs", "params", "path", "rule", "values", "versions")
+
+    def __init__(self, module: Module, inputs: list[Any], values: list[Any], outputs: tuple, rule: Any, path: str):
+        self.leaves = [parameter(p) if isinstance(p, Param) else None for p in module.ruleParams()]
+        given = [v if isinstance(v, Variable) and v.requires_grad else None for v in inputs]
+        free = module.needs(values[: len(inputs)])
+        self.needs = tuple([n and v is not None for n, v in zip(free, [*given, *self.leaves])])
+        edges = [v.edge() for v, n in zip([*given, *self.leaves], self.needs) if n and v is not None]
+        super().__init__((), len(module.outputNames))
+        self.edges = tuple(edges)
+        self.module, self.inputs, self.values, self.outputs = module, inputs, values, outputs
+        self.rule, self.path = rule, path
+        self.versions = [getattr(v, "_version", 0) for v in inputs]
+
+    def name(self) -> str:
+        return f"{type(self.module).__name__}Backward0"
+
+    def apply(self, *grads: Any) -> Any:
+        if self.outputs is None:
+            raise AutoDiffException(f"{self.name()}: {AGAIN}")
+        if any(getattr(v, "_version", 0) != version for v, version in zip(self.inputs, self.versions)):
+            raise AutoDiffException(f"{self.name()}: an input was modified in place since; make a new Variable instead")
+        values, outputs = self.values, self.outputs
+        given = [g._data if isinstance(g, Variable) else g for g in grads]
+        if MODE.enabled:
+            values, outputs = self.recorded()
+            given = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
+        rule = gradientRule(self.module, self.needs, self.rule)
+        try:
+            found = rule(given if len(given) > 1 else given[0], *values, *outputs)
+        except Exception as error:
+            addPlace(error, f"at '{self.path}' ({type(self.module).__name__}), backward")
+            raise
+        found = asGrads(found, len(values), type(self.module).__name__)
+        return tuple([g for g, n in zip(found, self.needs) if n])
+
+    def recorded(self) -> tuple[list[Any], tuple]:
+        """Arguments and outputs as Variables of the graph, for a gradient that is to be differentiated again.
+
+        Hidden outputs in floating point depend on the arguments, too: they are made again, recorded.
+        """
+        module = self.module
+        params = [leaf if leaf is not None else x for leaf, x in zip(self.leaves, self.values[len(self.inputs) :])]
+        values = [*self.inputs, *params]
+        count = len(module.outputNames)
+        visible = made(self.outputs[:count], self)
+        hidden = self.outputs[count:]
+        if any(differentiable(h) and hasattr(h, "dtype") for h in hidden):
+            kept = {name: state.data.copy() for name, state in module.states.items()}
+            with enable_grad():
+                result = module.updateData(*values)
+            for name, data in kept.items():
+                getattr(module, name).data = data
+            hidden = result[count:]
+        return values, (*visible, *hidden)
+
+    def release(self) -> None:
+        self.inputs = self.values = self.outputs = None  # type: ignore[assignment]
+
+
+def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> tuple:
+    """Run a module on Variables and arrays, recorded: its visible outputs."""
+    if isinstance(module, Call):
+        arguments, keywords = module.given(inputs)
+        result = module.function.apply(*arguments, **keywords)
+        return result if type(result) is tuple else (result,)
+    path = path or module.name or type(module).__name__.lower()
+    plain = [bare(v) for v in inputs]
+    shapes = [None if x is None else shapeOf(x) for x in plain]
+    try:
+        module.dataShapeFrom(*shapes)
+        values = [*plain, *module.ruleValues()]
+        result = module.updateData(*values)
+    except ShapeError as error:
+        raise placed(error, path, type(module).__name__) from None
+    except Exception as error:
+        addPlace(error, f"at '{path}' ({type(module).__name__}): given {show(shapes)}")
+        raise
+    outputs = result if type(result) is tuple else (result,)
+    visible = outputs[: len(module.outputNames)]
+    if not MODE.enabled:
+        return made(visible, None)
+    node = ModuleBackward(module, inputs, values, outputs, rule, path)
+    return made(visible, node if any(node.needs) else None)
+
+
+def record_module(module: Module, arguments: tuple, options: dict[str, Any]) -> Any:
+    """What calling a module, or a Graph, on Variables gives."""
+    given = list(arguments)
+    if len(given) == 1 and isinstance(given[0], (list, tuple)):
+        given = list(given[0])
+    outputs = run_graph(module, given) if isinstance(module, Graph) else use(module, filled(module, given))
+    return outputs[0] if len(outputs) == 1 else list(outputs)
+
+
+def filled(module: Module, given: list[Any]) -> list[Any]:
+    """One value per input of a module, None for optional ones left out."""
+    spec = module.inputSpec
+    required = len(spec.names) - len(spec.optional)
+    if not spec.variadic and not required <= len(given) <= len(spec.names):
+        raise GraphError(f"{type(module).__name__}: wanted {', '.join(spec.names)}, got {len(given)} inputs")
+    return given if spec.variadic else given + [None] * (len(spec.names) - len(given))
+
+
+def run_graph(graph: Graph, given: list[Any]) -> tuple:
+    """Run the steps of a graph on Variables: one node of the tape for each."""
+    steps = graph.steps(len(given))
+    graph.checkData([bare(v) for v in given], steps)
+    values: list[Any] = [None] * steps.count
+    for number, v in zip(steps.inputs, given):
+        values[number] = v
+    for step in steps.items:
+        inputs = [None if n == ABSENT else values[n] for n in step.args[: step.inputs]]
+        for number, y in zip(step.visible, use(step.module, inputs, step.node.rule, step.path)):
+            values[number] = y
+    return tuple([values[n] for n in steps.outputs])
+
+
+RECORDERS[Module] = record_module
