@@ -142,11 +142,13 @@ VJPS[astype] = lambda g, y, arguments, options, needs: (g.astype(arguments[0].dt
 
 @vjp(np.where)
 def whereRule(g, z, condition, x, y):
+    """Each side gets the gradient where it was chosen."""
     return None, fit(np.where(condition, g, 0), x), fit(np.where(condition, 0, g), y)
 
 
 @vjp(np.clip)
 def clipRule(g, y, a, a_min=None, a_max=None):
+    """Values inside get the gradient, at both bounds too; a bound gets it where it is what came out."""
     inside = np.equal(y, a)  # torch passes the gradient at both bounds
     return np.where(inside, g, 0), *outside(g, a, a_min, -1), *outside(g, a, a_max, 1)
 
@@ -172,21 +174,25 @@ def spread(g: Any, x: Any, axis: Any) -> Any:
 
 @vjp(np.sum)
 def sumRule(g, y, a, axis=None):
+    """Every term gets the gradient of its sum."""
     return spread(g, a, axis)
 
 
 @vjp(np.mean)
 def meanRule(g, y, a, axis=None):
+    """Every term gets an equal share."""
     return spread(g / (a.size // y.size), a, axis)
 
 
 @vjp(np.var)
 def varRule(g, y, a, axis=None, ddof=0):
+    """d var / dx = 2 (x - mean) / (n - ddof)."""
     return spread(g * (2 / (a.size // y.size - ddof)), a, axis) * (a - a.mean(axis=axis, keepdims=True))
 
 
 @vjp(np.std)
 def stdRule(g, y, a, axis=None, ddof=0):
+    """d std / dx = (x - mean) / (std (n - ddof))."""
     rest = a - a.mean(axis=axis, keepdims=True)
     return spread(g / (y * (a.size // y.size - ddof)), a, axis) * rest
 
@@ -200,11 +206,13 @@ def extremeRule(g, y, a, axis=None):
 
 @vjp(np.prod)
 def prodRule(g, y, a, axis=None):
+    """d prod / dx = prod / x."""
     return spread(g * y, a, axis) / a
 
 
 @vjp(np.cumsum)
 def cumsumRule(g, y, a, axis=None):
+    """Every term gets the gradients of all sums from its own on."""
     if axis is None:
         return np.flip(np.cumsum(np.flip(g))).reshape(a.shape)
     return np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
@@ -257,57 +265,68 @@ VJPS[np.einsum] = einsumRule
 
 @vjp(np.reshape, np.ravel, np.squeeze, np.expand_dims)
 def reshapeRule(g, y, a):
+    """The gradient in the shape that came in."""
     return g.reshape(a.shape)
 
 
 @vjp(np.copy)
 def copyRule(g, y, a):
+    """The gradient itself."""
     return g
 
 
 @vjp(np.transpose)
 def transposeRule(g, y, a, axes=None):
+    """The gradient with its axes put back."""
     order = range(a.ndim)[::-1] if axes is None else [axis % a.ndim for axis in axes]
     return g.transpose(tuple(int(i) for i in np.argsort(list(order))))
 
 
 @vjp(np.swapaxes)
 def swapaxesRule(g, y, a, axis1, axis2):
+    """The gradient with its axes put back."""
     return g.swapaxes(axis1, axis2)
 
 
 @vjp(np.moveaxis)
 def moveaxisRule(g, y, a, source, destination):
+    """The gradient with its axes put back."""
     return np.moveaxis(g, destination, source)
 
 
 @vjp(np.flip)
 def flipRule(g, y, m, axis=None):
+    """The gradient turned back."""
     return np.flip(g, axis)
 
 
 @vjp(np.roll)
 def rollRule(g, y, a, shift, axis=None):
+    """The gradient rolled back."""
     return np.roll(g, tuple(-s for s in shift) if isinstance(shift, tuple) else -shift, axis)
 
 
 @vjp(np.broadcast_to)
 def broadcastRule(g, y, array):
+    """The sum over what was repeated."""
     return fit(g, array)
 
 
 @vjp(np.tril)
 def trilRule(g, y, m, k=0):
+    """The gradient of what was kept."""
     return np.tril(g, k)
 
 
 @vjp(np.triu)
 def triuRule(g, y, m, k=0):
+    """The gradient of what was kept."""
     return np.triu(g, k)
 
 
 @vjp(np.pad)
 def padRule(g, y, array, pad_width, mode="constant", constant_values=0):
+    """The gradient without its margins."""
     if mode != "constant":
         raise NotImplementedError(f"the gradient of np.pad is known for mode='constant' only, got {mode!r}")
     before = np.broadcast_to(pad_width, (array.ndim, 2))[:, 0]
@@ -315,6 +334,7 @@ def padRule(g, y, array, pad_width, mode="constant", constant_values=0):
 
 
 def concatenateRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    """Each array gets its own part."""
     arrays = arguments[0]
     axis = (arguments[1] if len(arguments) > 1 else options.get("axis", 0)) % y.ndim
     ends = np.cumsum([0, *(a.shape[axis] for a in arrays)]).tolist()
@@ -323,6 +343,7 @@ def concatenateRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tupl
 
 
 def stackRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    """Each array gets its own slice."""
     axis = (arguments[1] if len(arguments) > 1 else options.get("axis", 0)) % y.ndim
     parts = [g[(slice(None),) * axis + (i,)] for i in range(len(arguments[0]))]
     return (parts, *[None] * (len(arguments) - 1))
@@ -332,6 +353,7 @@ VJPS[np.concatenate], VJPS[np.stack] = concatenateRule, stackRule
 
 
 def splitRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    """The parts put together; one without a gradient counts as zeros."""
     axis = arguments[2] if len(arguments) > 2 else options.get("axis", 0)
     parts = [np.zeros_like(part) if each is None else each for each, part in zip(g, y)]
     return (np.concatenate(parts, axis), *[None] * (len(arguments) - 1))
@@ -342,6 +364,7 @@ VJPS[np.split] = VJPS[np.array_split] = splitRule
 
 @vjp(np.repeat)
 def repeatRule(g, y, a, repeats, axis=None):
+    """The sum over the repetitions of each value."""
     flat = a.reshape(-1) if axis is None else a
     places = np.repeat(np.arange(flat.shape[axis or 0]), repeats)
     return putAt(g, (slice(None),) * ((axis or 0) % flat.ndim) + (places,), flat.shape).reshape(a.shape)
@@ -349,11 +372,13 @@ def repeatRule(g, y, a, repeats, axis=None):
 
 @vjp(operator.getitem)
 def getitemRule(g, y, x, key):
+    """Zeros, with the gradient added where it was taken."""
     return putAt(g, key, x.shape)
 
 
 @vjp(np.take)
 def takeRule(g, y, a, indices, axis=None):
+    """Zeros, with the gradient added where it was taken."""
     if axis is None:
         return putAt(g, (indices,), (a.size,)).reshape(a.shape)
     return putAt(g, (slice(None),) * (axis % a.ndim) + (indices,), a.shape)
@@ -361,6 +386,7 @@ def takeRule(g, y, a, indices, axis=None):
 
 @vjp(np.take_along_axis)
 def takeAlongRule(g, y, arr, indices, axis):
+    """Zeros, with the gradient added where it was taken."""
     grid = list(np.ogrid[tuple([slice(n) for n in indices.shape])])
     grid[axis] = indices
     return putAt(g, tuple(grid), arr.shape)
@@ -394,29 +420,34 @@ VJPS[putAt] = lambda g, y, arguments, options, needs: (g[arguments[1]], None, No
 
 @vjp(convolve)
 def convolveRule(g, y, x, W, stride, pad, dilation, groups):
+    """Its two adjoints."""
     lay = (stride, pad, dilation, groups)
     return convolveData(g, W, x.shape, *lay), convolveWeight(g, x, W.shape[2:], *lay), None, None, None, None
 
 
 @vjp(convolveData)
 def convolveDataRule(g, y, grad, W, shape, stride, pad, dilation, groups):
+    """Its two adjoints."""
     lay = (stride, pad, dilation, groups)
     return convolve(g, W, *lay), convolveWeight(grad, g, W.shape[2:], *lay), *[None] * 5
 
 
 @vjp(convolveWeight)
 def convolveWeightRule(g, y, grad, x, size, stride, pad, dilation, groups):
+    """Its two adjoints."""
     lay = (stride, pad, dilation, groups)
     return convolve(x, g, *lay), convolveData(grad, g, x.shape, *lay), *[None] * 5
 
 
 @vjp(maxPool)
 def maxPoolRule(g, y, x):
+    """Each window's gradient goes to its maximum."""
     return None if g[0] is None else maxPoolGrad(g[0], whole(y[1]), x.shape)
 
 
 @vjp(maxPoolGrad)
 def maxPoolGradRule(g, y, grad, indices, shape):
+    """Each window takes what lies at its maximum."""
     flat = g.reshape(*shape[:2], -1)
     places = np.maximum(indices, 0).reshape(*shape[:2], -1)
     found = np.take_along_axis(flat, places, 2).reshape(indices.shape)
@@ -425,35 +456,42 @@ def maxPoolGradRule(g, y, grad, indices, shape):
 
 @vjp(meanPool)
 def meanPoolRule(g, y, x, size, stride, pad, includePad=True):
+    """Each window's gradient is shared evenly."""
     return meanPoolGrad(g, x.shape, size, stride, pad, includePad)
 
 
 @vjp(meanPoolGrad)
 def meanPoolGradRule(g, y, grad, size, stride, pad, includePad=True):
+    """The mean of each window."""
     return meanPool(g, size, stride, pad, includePad)
 
 
 @vjp(gather)
 def gatherRule(g, y, table, index):
+    """Rows add up where they were taken."""
     return scatterAdd(g, index, table.shape[0])
 
 
 @vjp(scatterAdd)
 def scatterAddRule(g, y, grad, index):
+    """Rows are taken from where they went."""
     return gather(g, index)
 
 
 @vjp(takeClass)
 def takeClassRule(g, y, x, labels):
+    """Each value goes to the class that it came from."""
     return putClass(g, labels, x.shape[1])
 
 
 @vjp(putClass)
 def putClassRule(g, y, values, labels):
+    """Each value is taken from the class that it went to."""
     return takeClass(g, labels)
 
 
 def ontoDiagonalRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    """The diagonal."""
     values, letters, _ = arguments
     distinct = "".join(dict.fromkeys(letters))
     return fit(np.einsum(f"{letters}->{distinct}", g), values), None, None

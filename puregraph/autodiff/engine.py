@@ -51,6 +51,7 @@ def walk(
     add: Add | None,
     retain_graph: bool,
 ) -> list[Any]:
+    """What `run` does, with recording switched as it should be."""
     order = topological([edge.node for edge, _ in seeds if edge.node is not None])
     wanted: dict[Node, set[int]] = {}
     if capture is not None:
@@ -136,6 +137,7 @@ def topological(roots: list[Node]) -> list[Node]:
 
 
 def byNumber(node: Node) -> int:
+    """When a node was made."""
     return node.sequence_nr
 
 
@@ -257,11 +259,13 @@ def grad(
 
 
 def listed(value: Any) -> list[Any]:
+    """One Variable, or several, as a list."""
     isOne = isinstance(value, (StandIn, GradientEdge, str)) or not isinstance(value, Sequence)
     return [value] if isOne else list(value)
 
 
 def edgeOf(value: Any) -> GradientEdge:
+    """The edge of a Variable, or of an edge itself."""
     if isinstance(value, GradientEdge):
         return value
     if not hasattr(value, "edge"):

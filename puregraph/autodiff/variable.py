@@ -331,6 +331,7 @@ def made(result: Any, node: Node | None) -> Any:
 
 
 def variable(data: Any, node: Node | None, number: int) -> Variable:
+    """One result of a node as a Variable."""
     new = Variable(data)
     if node is not None and differentiable(data):
         new.grad_fn, new.output_nr, new.requires_grad = node, number, True
@@ -379,6 +380,7 @@ def differentiable(data: Any) -> bool:
 
 
 def hasFloats(result: Any) -> bool:
+    """Whether any of a call's results can have a gradient."""
     return any(map(hasFloats, result)) if type(result) in (tuple, list) else differentiable(result)
 
 
