@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 
 from puregraph.errors import GraphWarning
+from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.modules import (
@@ -32,6 +33,23 @@ from puregraph.sequential import Sequential
 UNARY = (Tanh, Sigmoid, Swish, Identity)
 
 
+class Parts(Function):
+    """Two outputs, k x^2 and 3 x, of which a graph may use one."""
+
+    outputNames = ("square", "triple")
+
+    @staticmethod
+    def forward(ctx, x, k=1):
+        ctx.save_for_backward(x)
+        ctx.k = k
+        return k * x * x, 3 * x
+
+    @staticmethod
+    def backward(ctx, square, triple):
+        (x,) = ctx.saved_variables
+        return 2 * ctx.k * x * square + 3 * triple, None
+
+
 class Builder:
     """A growing graph: `values` are (what a parent is given as, its shape)."""
 
@@ -56,7 +74,7 @@ class Builder:
 
     def grow(self):
         rules = ["unary", "linear", "binary", "keyword", "concat", "split", "slice", "transpose", "reshape", "reduce"]
-        getattr(self, self.rng.choice([*rules, "matmul", "nested", "again", "flatten"]))()
+        getattr(self, self.rng.choice([*rules, "matmul", "nested", "again", "flatten", "function"]))()
 
     def unary(self):
         value, shape = self.pick()
@@ -169,6 +187,12 @@ class Builder:
             self.keep(inner.node(value), (*shape[:-1], 2))
             if self.rng.random() < 0.5:
                 self.keep(inner.node(value, name=self.name()), (*shape[:-1], 2))
+
+    def function(self):
+        value, shape = self.pick()
+        node = Parts.node(value, k=self.rng.choice((1, 2)), name=self.name())
+        self.keep((node, 0), shape)
+        self.keep((node, "triple"), shape)
 
     def finish(self):
         """A Graph in float64 with a few of the values as outputs, and the shapes they must have."""
