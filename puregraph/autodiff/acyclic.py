@@ -317,7 +317,9 @@ class AcyclicDirectedGraph:
         inside = reachable([start], lambda node: (edge.target for edge in self.outgoing[node]))
         inside |= self._feeding(inside)
         nodes = {node: self.nodes[node] for node in inside}
-        return Plan(start, self.version, steps_of(ordered(nodes, self.incoming, self.outgoing, self.name_of), self.incoming))
+        return Plan(
+            start, self.version, steps_of(ordered(nodes, self.incoming, self.outgoing, self.name_of), self.incoming)
+        )
 
     def _feeding(self, inside: set[Any]) -> set[Any]:
         """Nodes that run although nothing leads to them from the start: none, or those that others read."""
@@ -384,9 +386,7 @@ class AcyclicDirectedGraph:
         cells += [(str(r.step), r.node, ", ".join(r.reads) or "-", ", ".join(r.writes) or "-") for r in rows]
         wide = [max(map(len, column)) for column in zip(*cells)]
         rule = "-" * (sum(wide) + 2 * len(wide) - 2)
-        lines = [
-            f"{s:>{wide[0]}}  {n:{wide[1]}}  {r:{wide[2]}}  {w}".rstrip() for s, n, r, w in cells
-        ]
+        lines = [f"{s:>{wide[0]}}  {n:{wide[1]}}  {r:{wide[2]}}  {w}".rstrip() for s, n, r, w in cells]
         return "\n".join([repr(self), "", lines[0], rule, *lines[1:], *self._footnotes(rows)])
 
     def _footnotes(self, rows: list[InspectRow]) -> list[str]:

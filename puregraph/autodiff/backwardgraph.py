@@ -64,7 +64,7 @@ class BackwardGraph(AcyclicDirectedGraph):
     # Building ---------------------------------------------------------------------------------------------------------
 
     def from_forward(self, forward_graph: Any) -> BackwardGraph:
-        """Invert a forward graph: a puregraph Graph, a ForwardGraph, or a networkx DiGraph or MultiDiGraph of callables.
+        """Invert a puregraph Graph, a ForwardGraph, or a networkx DiGraph or MultiDiGraph of callables.
 
         A networkx graph becomes a ForwardGraph, `self.forward_graph`, which then runs forward. Only what leads to
         OUTPUT has a place here.
@@ -127,7 +127,7 @@ class BackwardGraph(AcyclicDirectedGraph):
         """Each forward edge is turned round; it carries what came along it, wherever that went."""
         if forward.OUTPUT not in forward.nodes:
             raise GraphError(
-                f"OUTPUT doesn't exist in the {type(forward).__name__}: connect the node that gives its output to OUTPUT"
+                f"OUTPUT doesn't exist in the {type(forward).__name__}: connect what gives its output to OUTPUT"
             )
         order = [step.node for step in forward._plan_from(forward.START).steps]
         self.graph_state = forward.graph_state
@@ -158,7 +158,7 @@ class BackwardGraph(AcyclicDirectedGraph):
         self._link(edge)
 
     def _key(self, edge: Edge) -> tuple:
-        """Gradients add up, so several edges may lead to one slot; only an edge that is there already is one too many."""
+        """Several edges may lead to one slot, where gradients add up; none is there twice."""
         taken, given = side(edge.in_arg, edge.in_kwarg), side(edge.out_arg, edge.out_kwarg)
         return edge.source, taken, edge.target, given, id(edge.forward)
 
@@ -503,9 +503,7 @@ class BackwardGraph(AcyclicDirectedGraph):
             )
         return values.get(edge.taken)  # type: ignore[arg-type]
 
-    def _carried(
-        self, edge: Edge, values: ArgsKwargs, residuals: Any, owner: Any
-    ) -> list[tuple[int, Port, Any]]:
+    def _carried(self, edge: Edge, values: ArgsKwargs, residuals: Any, owner: Any) -> list[tuple[int, Port, Any]]:
         """The gradients that an edge brings to a forward node: each with its position at the reader, and its port."""
         if edge.forward is None and edge.taken is not None:
             g = self._one(edge, values)
@@ -593,9 +591,7 @@ class BackwardGraph(AcyclicDirectedGraph):
         unknown = [name for name in grads.kwargs if name not in outputs.kwargs]
         if unknown or len(grads.args) != len(outputs.args):
             got = f"{len(grads.args)}" + (f" and {', '.join(grads.kwargs)} by name" if grads.kwargs else "")
-            raise GraphError(
-                f"at 'OUTPUT': wanted a gradient for each of {said(outputs)} (None for one that is not wanted), got {got}"
-            )
+            raise GraphError(f"at 'OUTPUT': wanted a gradient (or None) for each of {said(outputs)}, got {got}")
         for port, g in [*enumerate(grads.args), *grads.kwargs.items()]:
             wanted = shapeOf(outputs.get(port))
             if g is not None and shapeOf(g) != wanted:

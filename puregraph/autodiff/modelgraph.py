@@ -14,12 +14,12 @@ from puregraph.autodiff.uses import Used
 class ModelGraph(ModelGraphState):
     """A forward graph and its backward graph, inverted from it or written by hand. It is a node, too: graphs nest.
 
-        model = ModelGraph()
-        model.forward_graph.add_connection(model.INPUT, a, noise, b, model.OUTPUT)
-        model.backward_graph.add_connection(model.OUTPUT, b, a, model.INPUT)
-        model.compile()
-        y = model(x)
-        dx = model.backward(dy)
+    model = ModelGraph()
+    model.forward_graph.add_connection(model.INPUT, a, noise, b, model.OUTPUT)
+    model.backward_graph.add_connection(model.OUTPUT, b, a, model.INPUT)
+    model.compile()
+    y = model(x)
+    dx = model.backward(dy)
     """
 
     INPUT, OUTPUT = ForwardGraph.INPUT, ForwardGraph.OUTPUT

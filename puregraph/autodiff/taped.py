@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.algebra import isValue
 from puregraph.autodiff.argskwargs import ArgsKwargs
 from puregraph.errors import AutoDiffException
 
