@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from puregraph.autodiff.accumulate import AccumulateGrad
+from puregraph.autodiff.drawing import dot_of, networkx_of, place_in, table
 from puregraph.autodiff.edges import Edge, check_edge_parameters, side
 from puregraph.autodiff.graphenum import GraphEnum
 from puregraph.autodiff.modelgraphstate import ModelGraphState
-from puregraph.autodiff.occurrence import Occurrence
+from puregraph.autodiff.naming import kind_of, label_of, names_for
 from puregraph.autodiff.plan import InspectRow, Plan, ordered, reachable, steps_of
 from puregraph.errors import GraphError, plural
-from puregraph.module import Module
 from puregraph.node import Node
 
 
@@ -39,7 +38,7 @@ class AcyclicDirectedGraph:
         self.incoming: dict[Any, dict[Edge, None]] = {}
         self.outgoing: dict[Any, dict[Edge, None]] = {}
         self._keys: dict[tuple, Edge] = {}
-        self._given_names: dict[Any, str] = {}
+        self.given_names: dict[Any, str] = {}
         self._names: tuple[int, dict[Any, str], dict[str, Any]] | None = None
         self._plans: dict[Any, Plan] = {}
         self._count = 0
@@ -69,7 +68,7 @@ class AcyclicDirectedGraph:
             self.incoming[node], self.outgoing[node] = {}, {}
             self.version += 1
         if name is not None:
-            self._given_names[node] = name
+            self.given_names[node] = name
             self.version += 1
         return node
 
@@ -125,7 +124,11 @@ class AcyclicDirectedGraph:
             if old.label == edge.label:
                 return
             self._drop(old)
-        self._keys[key] = edge
+        self.attach(edge)
+
+    def attach(self, edge: Edge) -> None:
+        """Add an edge that is known to be new."""
+        self._keys[self._key(edge)] = edge
         self._link(edge)
 
     def _link(self, edge: Edge) -> None:
@@ -144,8 +147,7 @@ class AcyclicDirectedGraph:
         """Put an edge in the place of another, among its target's edges too."""
         edges = [new if edge is old else edge for edge in self.incoming[old.target]]
         self._drop(old)
-        self._keys[self._key(new)] = new
-        self._link(new)
+        self.attach(new)
         if new.target is old.target:
             self.incoming[new.target] = dict.fromkeys(edges)
 
@@ -174,7 +176,7 @@ class AcyclicDirectedGraph:
         for edge in [*self.incoming[node], *self.outgoing[node]]:
             self._drop(edge)
         del self.nodes[node], self.incoming[node], self.outgoing[node]
-        self._given_names.pop(node, None)
+        self.given_names.pop(node, None)
         self.version += 1
         return self
 
@@ -195,8 +197,7 @@ class AcyclicDirectedGraph:
         for place, edge in enumerate(edges):
             before, after = self._halves(edge, node, place)
             self._swap(edge, after)
-            self._keys[self._key(before)] = before
-            self._link(before)
+            self.attach(before)
         return self
 
     def _halves(self, edge: Edge, node: Any, place: int) -> tuple[Edge, Edge]:
@@ -215,9 +216,7 @@ class AcyclicDirectedGraph:
         self.nodes[new] = self.nodes[old]
         for edge in list(self.incoming[old]):
             self._drop(edge)
-            moved = edge.moved(target=new)
-            self._keys[self._key(moved)] = moved
-            self._link(moved)
+            self.attach(edge.moved(target=new))
         for edge in list(self.outgoing[old]):
             self._swap(edge, edge.moved(source=new))
         return self.remove_node(old)
@@ -254,26 +253,9 @@ class AcyclicDirectedGraph:
 
     def _named(self) -> tuple[dict[Any, str], dict[str, Any]]:
         if self._names is None or self._names[0] != self.version:
-            names: dict[Any, str] = {}
-            taken = {self._given_names[node]: node for node in self.nodes if node in self._given_names}
-            counts: dict[str, int] = {}
-            for node in sorted(self.nodes, key=lambda n: isinstance(n, AccumulateGrad)):
-                name = self._given_names.get(node)
-                if name is None:
-                    base = self._base(node, names)
-                    name = base
-                    while name in taken:
-                        counts[base] = counts.get(base, 1) + 1
-                        name = f"{base}{counts[base]}"
-                    taken[name] = node
-                names[node] = name
-            self._names = self.version, names, taken
+            names = names_for(self.nodes, self.given_names)
+            self._names = self.version, names, {name: node for node, name in names.items()}
         return self._names[1:]
-
-    def _base(self, node: Any, names: dict[Any, str]) -> str:
-        if isinstance(node, AccumulateGrad):
-            return f"AccumulateGrad({names.get(node.module) or label_of(node.module)})"
-        return label_of(node)
 
     def name_of(self, node: Any) -> str:
         """The name of a node as messages give it."""
@@ -339,20 +321,7 @@ class AcyclicDirectedGraph:
     @property
     def graph(self) -> Any:
         """This graph, as it is now, as a networkx MultiDiGraph; its edges have `in_arg in_kwarg out_arg out_kwarg`."""
-        try:
-            import networkx  # only looked at, never run
-        except ImportError as error:
-            raise ImportError(
-                "a graph is shown as a networkx graph only where networkx is installed: pip install puregraph[networkx]"
-            ) from error
-        found = networkx.MultiDiGraph()
-        names = self.names
-        for node in self.nodes:
-            found.add_node(node, name=names[node])
-        for edges in self.outgoing.values():
-            for edge in edges:
-                found.add_edge(edge.source, edge.target, label=edge.label, **edge.parameters)
-        return found
+        return networkx_of(self)
 
     def inspect(self) -> list[InspectRow]:
         """The plan in words: `(step, node, reads, writes)` for each step."""
@@ -382,17 +351,9 @@ class AcyclicDirectedGraph:
     def __str__(self) -> str:
         """The plan as a table, a line each step."""
         rows = self.inspect()
-        cells = [("step", "node", "reads", "writes")]
-        cells += [(str(r.step), r.node, ", ".join(r.reads) or "-", ", ".join(r.writes) or "-") for r in rows]
-        wide = [max(map(len, column)) for column in zip(*cells)]
-        rule = "-" * (sum(wide) + 2 * len(wide) - 2)
-        lines = [f"{s:>{wide[0]}}  {n:{wide[1]}}  {r:{wide[2]}}  {w}".rstrip() for s, n, r, w in cells]
-        return "\n".join([repr(self), "", lines[0], rule, *lines[1:], *self._footnotes(rows)])
-
-    def _footnotes(self, rows: list[InspectRow]) -> list[str]:
         inside = {row.node for row in rows}
-        out = [name for name in self.names.values() if name not in inside]
-        return ["", f"not reached from {self.START}: {', '.join(out)}"] if out else []
+        left = [name for name in self.names.values() if name not in inside]
+        return table(repr(self), rows, [f"not reached from {self.START}: {', '.join(left)}"] if left else [])
 
     def __repr__(self) -> str:
         edges = sum(map(len, self.incoming.values()))
@@ -403,59 +364,10 @@ class AcyclicDirectedGraph:
 
     def dot(self) -> str:
         """This graph in the language of Graphviz, each edge with its label."""
-        names = self.names
-        number = {node: f"n{i}" for i, node in enumerate(self.nodes)}
-        lines = [f"digraph {type(self).__name__} {{", "  node [shape=box, style=rounded];"]
-        for node, key in number.items():
-            shape = ", shape=ellipse" if isinstance(node, (GraphEnum, AccumulateGrad)) else ""
-            lines.append(f"  {key} [label={quoted(names[node])}{shape}];")
-        for edges in self.outgoing.values():
-            for edge in edges:
-                label = "" if edge.label == "* -> *" else f" [label={quoted(edge.label)}]"
-                lines.append(f"  {number[edge.source]} -> {number[edge.target]}{label};")
-        return "\n".join([*lines, "}"]) + "\n"
+        return dot_of(self)
 
     def save(self, path: str | Path) -> Path:
         """Write `dot()` to a file, for `dot -Tsvg`."""
         path = Path(path)
         path.write_text(self.dot(), encoding="utf-8")
         return path
-
-
-def place_in(arg: Any, kwarg: Any) -> str:
-    """One value of a node's, as a listing names it; nothing for all of them."""
-    place = side(arg, kwarg)
-    return "" if place in ("*", "[]", "{}") else place
-
-
-def quoted(text: str) -> str:
-    """A text in the language of Graphviz."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def label_of(node: Any) -> str:
-    """What something is called by itself: by its own name, else by its kind."""
-    if isinstance(node, GraphEnum):
-        return node.value
-    if isinstance(node, Node):
-        return node.name
-    if isinstance(node, Occurrence):
-        return node.name or label_of(node.module)
-    if isinstance(node, AccumulateGrad):
-        return f"AccumulateGrad({label_of(node.module)})"
-    name = getattr(node, "name", None)
-    if isinstance(name, str) and name:
-        return name
-    if isinstance(node, Module):
-        return type(node).__name__.lower()
-    found = getattr(node, "__name__", None) or type(node).__name__
-    return "lambda" if found == "<lambda>" else found
-
-
-def kind_of(node: Any) -> str:
-    """The kind of a node as messages give it; nothing where its name says it."""
-    if isinstance(node, (Node, Occurrence)):
-        return kind_of(node.module)
-    if isinstance(node, (GraphEnum, AccumulateGrad)):
-        return ""
-    return "Function" if isinstance(node, type) else type(node).__name__

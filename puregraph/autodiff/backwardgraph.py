@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.algebra import combine, isArray, isValue, seedLike, shapeOf
-from puregraph.autodiff.accumulate import AccumulateGrad, total
-from puregraph.autodiff.acyclic import AcyclicDirectedGraph, kind_of
+from puregraph.autodiff.accumulate import AccumulateGrad
+from puregraph.autodiff.acyclic import AcyclicDirectedGraph
 from puregraph.autodiff.argskwargs import ArgsKwargs, InputOutput
-from puregraph.autodiff.edges import Edge, Port, side
-from puregraph.autodiff.forwardgraph import ForwardGraph, said
+from puregraph.autodiff.edges import Edge, side
+from puregraph.autodiff.forwardgraph import ForwardGraph
 from puregraph.autodiff.graphenum import GraphEnum
 from puregraph.autodiff.graphpass import GraphResiduals, GraphSource
 from puregraph.autodiff.modelgraphstate import ModelGraphState
-from puregraph.autodiff.plan import InspectRow, Plan, reachable
+from puregraph.autodiff.naming import kind_of, label_of
+from puregraph.autodiff.plan import InspectRow, Plan
 from puregraph.autodiff.residuals import ParamGrads, Residuals
+from puregraph.autodiff.reversal import turn_edges, turn_steps
+from puregraph.autodiff.routing import Routing
+from puregraph.autodiff.seeds import can_differ, checked_seeds, implied_seeds, owned
 from puregraph.autodiff.uses import call_backward, call_on_gradients, has_backward
-from puregraph.errors import AutoDiffException, Fault, GraphError, ShapeError, addPlace, plural, show
+from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace
 from puregraph.graph import Graph
 from puregraph.node import Node, placed
 
@@ -71,91 +74,28 @@ class BackwardGraph(AcyclicDirectedGraph):
 
         Raises    GraphError if it is none of these, or its OUTPUT is not connected
         """
+        source = None
         if isinstance(forward_graph, Graph):
-            self._from_graph(forward_graph)
-        elif isinstance(forward_graph, AcyclicDirectedGraph):
-            self._from_acyclic(forward_graph)
-        elif hasattr(forward_graph, "is_directed") and hasattr(forward_graph, "edges"):
-            self._from_acyclic(ForwardGraph(self.graph_state).from_networkx(forward_graph))
-        else:
-            raise GraphError(
-                "from_forward wanted a Graph, a ForwardGraph, or a networkx DiGraph of callables, "
-                f"got {type(forward_graph).__name__}"
-            )
-        return self
-
-    def _restart(self, forward_graph: Any, source: GraphSource | None) -> None:
+            last = forward_graph.last
+            source = GraphSource(forward_graph, last.steps if last is not None else forward_graph.steps())
+        elif not isinstance(forward_graph, ForwardGraph):
+            if not hasattr(forward_graph, "is_directed"):
+                raise GraphError(
+                    "from_forward wanted a Graph, a ForwardGraph, or a networkx DiGraph of callables, "
+                    f"got {type(forward_graph).__name__}"
+                )
+            forward_graph = ForwardGraph(self.graph_state).from_networkx(forward_graph)
         self._clear()
-        self.forward_graph, self._source = forward_graph, source
         self._stands_for = {}
-
-    def _from_graph(self, graph: Graph, steps: Any = None) -> None:
-        """Nodes are those of the steps, under their paths; every edge says which argument it carries, and where."""
-        if steps is None:
-            steps = graph.last.steps if graph.last is not None else graph.steps()
-        source = GraphSource(graph, steps)
-        self._restart(graph, source)
-        readers = source.edges()
-        inside = {GraphEnum.OUTPUT}
-        entry: dict[Any, Any] = {}
-        self.add_node(self.OUTPUT)
-        for step in reversed(steps.items):
-            if any(reader in inside for _, reader, _ in readers[step.node]):
-                inside.add(step.node)
-                self._enter(step.node, readers[step.node], inside, entry)
-                self._given_names[step.node] = step.path
-        self._enter(self.INPUT, readers[self.INPUT], inside, entry)
-        for node in list(entry):
-            for slot, reader, argument in readers[node]:
-                if reader in inside:
-                    self._attach(Edge(reader, entry[node], argument, None, slot, None))
-        self._followed = steps, self.version
-
-    def _enter(self, node: Any, readers: list[tuple[int, Any, int]], inside: set[Any], entry: dict[Any, Any]) -> None:
-        """Add a node, and an AccumulateGrad before it if one of its outputs has several readers."""
-        slots = [slot for slot, reader, _ in readers if reader in inside]
-        if not slots:
-            return
-        entry[node] = node
-        if len(set(slots)) < len(slots):
-            entry[node] = self.add_node(AccumulateGrad(node))
-        self.add_node(node)
-        if entry[node] is not node:
-            self._attach(Edge(entry[node], node))
-
-    def _from_acyclic(self, forward: AcyclicDirectedGraph) -> None:
-        """Each forward edge is turned round; it carries what came along it, wherever that went."""
-        if forward.OUTPUT not in forward.nodes:
-            raise GraphError(
-                f"OUTPUT doesn't exist in the {type(forward).__name__}: connect what gives its output to OUTPUT"
-            )
-        order = [step.node for step in forward._plan_from(forward.START).steps]
-        self.graph_state = forward.graph_state
-        self._restart(forward, None)
-        inside = reachable([forward.OUTPUT], lambda node: (edge.source for edge in forward.incoming[node]))
-        rank = {node: i for i, node in enumerate(order)}
-        for node in reversed([node for node in order if node in inside and node is not self.INPUT]):
-            self._turn(node, forward, rank, inside)
-        if self.INPUT in inside:
-            self._turn(self.INPUT, forward, rank, inside)
-        names = forward.names
-        self._given_names = {node: names[node] for node in self.nodes if node in forward._given_names}
-        self._followed = forward.version, self.version
-
-    def _turn(self, node: Any, forward: AcyclicDirectedGraph, rank: dict[Any, int], inside: set[Any]) -> None:
-        """Add a node with its readers' edges turned round."""
-        edges = sorted((e for e in forward.outgoing[node] if e.target in inside), key=lambda e: rank[e.target])
-        entry = self.add_node(AccumulateGrad(node)) if len(edges) > 1 else node
-        self.add_node(node)
-        for edge in edges:
-            self._attach(Edge(edge.target, entry, **edge.reversed_parameters(), forward=edge))
-        if entry is not node:
-            self._attach(Edge(entry, node))
-
-    def _attach(self, edge: Edge) -> None:
-        """Add an edge that is known to be new."""
-        self._keys[self._key(edge)] = edge
-        self._link(edge)
+        self.forward_graph, self._source = forward_graph, source
+        if source is not None:
+            turn_steps(self, source)
+            self._followed = source.steps, self.version
+        else:
+            self.graph_state = forward_graph.graph_state
+            turn_edges(self, forward_graph)
+            self._followed = forward_graph.version, self.version
+        return self
 
     def _key(self, edge: Edge) -> tuple:
         """Several edges may lead to one slot, where gradients add up; none is there twice."""
@@ -194,15 +134,13 @@ class BackwardGraph(AcyclicDirectedGraph):
         if isinstance(old, GraphEnum):
             raise GraphError(f"{old} cannot be replaced")
         edges = list(self.outgoing[old])
-        name, stands_for = self.names[old], self._stands_for.get(old, old)
+        name, stands_for = self.names[old], self._owner_of(old)
         for edge in edges:
             if edge.consumer is None and not isinstance(old, AccumulateGrad):
                 self._swap(edge, edge.moved(consumer=old))
         super().replace(old, new)
-        if isinstance(stands_for, AccumulateGrad):
-            stands_for = stands_for.module
         self._stands_for[new] = stands_for
-        self._given_names[new] = f"{name} by {label(new)}"
+        self.given_names[new] = f"{name} by {label_of(new)}"
         self.version += 1
         return self
 
@@ -263,7 +201,11 @@ class BackwardGraph(AcyclicDirectedGraph):
         Raises    NoForwardPassError before a forward pass, GraphError or ShapeError for a gradient that does not fit
         """
         residuals = self._ready()
-        grads = self._implied(residuals) if gradient is None else ArgsKwargs.to_args_kwargs_object(gradient)
+        grads = (
+            implied_seeds(residuals.outputs(self.OUTPUT))
+            if gradient is None
+            else ArgsKwargs.to_args_kwargs_object(gradient)
+        )
         return self._calculate(residuals, grads, retain_graph)
 
     def calculate(self, *args: Any, retain_graph: bool = False, **kwargs: Any) -> Any:
@@ -280,7 +222,7 @@ class BackwardGraph(AcyclicDirectedGraph):
     def _calculate(self, residuals: Any, grads: ArgsKwargs, retain_graph: bool) -> Any:
         if grads.is_nothing():
             return None
-        grads = self._checked(grads, residuals)
+        grads = checked_seeds(grads, residuals.outputs(self.OUTPUT))
         results = self._commit(self.OUTPUT, grads, residuals, False)
         if not retain_graph:
             self._release()
@@ -351,12 +293,13 @@ class BackwardGraph(AcyclicDirectedGraph):
     ) -> tuple[dict[Any, ArgsKwargs | None], list[tuple[Any, Any]]]:
         """The pass itself: what each node gives, and each parameter with its gradient."""
         plan = self._plan_from(start)
+        routing = Routing(residuals, self._owner_of, self.name_of)
         results: dict[Any, ArgsKwargs | None] = {}
         before = self._params, self._residuals
         self._params, self._residuals = ParamGrads(), residuals
         try:
             for node, edges, finished in plan.steps:
-                handed = grads if node is start else self._gather(node, edges, results, residuals)
+                handed = grads if node is start else routing.handed(node, edges, results)
                 if handed is None or node is not start and handed.is_nothing():
                     results[node] = None
                 else:
@@ -366,9 +309,13 @@ class BackwardGraph(AcyclicDirectedGraph):
                 if not keep:
                     for done in finished:
                         del results[done]
-            return results, totals(self._params)
+            return results, self._params.totals()
         finally:
             self._params, self._residuals = before
+
+    def _owner_of(self, node: Any) -> Any:
+        """The forward node whose outputs the gradients that reach a node belong to."""
+        return node.module if isinstance(node, AccumulateGrad) else self._stands_for.get(node, node)
 
     def _calculate_gradients(self, module: Any, grad_outputs: Any) -> ArgsKwargs:
         """The gradients of a node's inputs from those of its outputs, `grad_outputs.inputs`.
@@ -411,125 +358,11 @@ class BackwardGraph(AcyclicDirectedGraph):
         self._params, self._residuals = ParamGrads(), self._ready()
         try:
             found = self._calculate_gradients(module, grads)
-            for param, new in totals(self._params):
+            for param, new in self._params.totals():
                 param.store(new, 1.0, 1.0, alias=any(new is g for g in grads.values()))
             return found
         finally:
             self._params = self._residuals = None
-
-    # Routing ----------------------------------------------------------------------------------------------------------
-
-    def _gather(
-        self, node: Any, edges: tuple[Edge, ...], results: dict[Any, ArgsKwargs | None], residuals: Any
-    ) -> ArgsKwargs | None:
-        """What a node is handed: lined up with the outputs of a forward node, else the arguments of a call."""
-        owner = node.module if isinstance(node, AccumulateGrad) else self._stands_for.get(node, node)
-        if owner not in residuals:
-            return self._arguments(node, edges, results, residuals)
-        found: dict[Port, list[tuple[float, int, Any]]] = {}
-        for edge in edges:
-            values = results[edge.source]
-            if values is not None:
-                rank = residuals.rank(edge.consumer or edge.source)
-                for position, port, g in self._carried(edge, values, residuals, owner):
-                    if g is not None:
-                        found.setdefault(port, []).append((rank, position, g))
-        if not found:
-            return None
-        outputs = residuals.outputs(owner)
-        self._check_ports(node, owner, found, outputs)
-        for rows in found.values():
-            if len(rows) > 1:
-                rows.sort(key=lambda row: row[:2])
-        lists: list[Any] = [[g for _, _, g in found.get(port, ())] for port in range(len(outputs.args))]
-        named = {name: [g for _, _, g in found.get(name, ())] for name in outputs.kwargs}
-        if isinstance(node, AccumulateGrad):
-            return ArgsKwargs(lists, named)
-        return ArgsKwargs([total(c) for c in lists], {name: total(c) for name, c in named.items()})
-
-    def _check_ports(self, node: Any, owner: Any, found: dict[Port, Any], outputs: ArgsKwargs) -> None:
-        """Every gradient belongs to an output, and has its shape."""
-        for port, rows in found.items():
-            if not outputs.has(port):
-                raise GraphError(
-                    f"{self.place_of(node)}: got a gradient for output {port!r}, but it gave {said(outputs)} in the "
-                    "forward pass: say which gradient is meant with in_arg or in_kwarg of the edge"
-                )
-            wanted = shapeOf(outputs.get(port))
-            for _, _, g in rows:
-                if shapeOf(g) != wanted:
-                    fault = Fault(f"a gradient of shape {show(wanted)} for output {port!r}", show(shapeOf(g)))
-                    raise placed(ShapeError(fault), self.name_of(node), kind_of(owner) or type(node).__name__)
-
-    def _arguments(
-        self, node: Any, edges: tuple[Edge, ...], results: dict[Any, ArgsKwargs | None], residuals: Any
-    ) -> ArgsKwargs | None:
-        """The call of a node that only stands in the backward graph: numbered slots first, then the others in order."""
-        numbered: list[tuple[int, Any]] = []
-        appended: list[Any] = []
-        named: dict[str, Any] = {}
-        for edge in edges:
-            values = results[edge.source]
-            if values is None:
-                continue
-            if edge.taken is not None and edge.forward is None:
-                g = self._one(edge, values)
-                if edge.given is None:
-                    appended.append(g)
-                elif isinstance(edge.given, int):
-                    numbered.append((edge.given, g))
-                else:
-                    named[edge.given] = g
-            elif edge.forward is not None and not edge.packed:
-                along = residuals.along(edge.consumer or edge.source, edge.forward)
-                appended += [values.get(taken.place) for _, taken in along]
-            else:
-                if edge.in_arg is True:
-                    appended += values.args
-                if edge.in_kwarg is True:
-                    if edge.out_kwarg is True:
-                        named.update(values.kwargs)
-                    else:
-                        appended += values.kwargs.values()
-        args = [g for _, g in sorted(numbered, key=lambda row: row[0])] + appended
-        return ArgsKwargs(args, named) if args or named else None
-
-    def _one(self, edge: Edge, values: ArgsKwargs) -> Any:
-        """The one gradient that an edge takes; None if its source gave no gradients at all."""
-        if edge.taken is not None and not values.is_empty() and not values.has(edge.taken):
-            raise GraphError(
-                f"the edge from '{self.name_of(edge.source)}' to '{self.name_of(edge.target)}' takes gradient "
-                f"{edge.taken!r}, but '{self.name_of(edge.source)}' gave {said(values)}"
-            )
-        return values.get(edge.taken)  # type: ignore[arg-type]
-
-    def _carried(self, edge: Edge, values: ArgsKwargs, residuals: Any, owner: Any) -> list[tuple[int, Port, Any]]:
-        """The gradients that an edge brings to a forward node: each with its position at the reader, and its port."""
-        if edge.forward is None and edge.taken is not None:
-            g = self._one(edge, values)
-            position = edge.taken if isinstance(edge.taken, int) else len(values.args)
-            return [(position, 0 if edge.given is None else edge.given, g)]
-        consumer = edge.consumer or edge.source
-        if edge.forward is not None:
-            along = residuals.along(consumer, edge.forward)
-        else:
-            along = residuals.taken_from(consumer, owner)
-        if edge.packed:
-            if len(along) < len(values.args):
-                raise GraphError(
-                    f"{self.place_of(edge.source)}: gave {plural(len(values.args), 'gradient')}, "
-                    f"took {len(along)} on the way to '{self.name_of(edge.target)}'"
-                )
-            return [(position, taken.port, values.get(i)) for i, (position, taken) in enumerate(along)]
-        if along or edge.forward is not None:
-            return [(position, taken.port, values.get(taken.place)) for position, taken in along]
-        rows: list[tuple[int, Port, Any]] = []
-        if edge.in_arg is True:
-            rows += [(i, i, g) for i, g in enumerate(values.args)]
-        if edge.in_kwarg is True:
-            keeps = edge.out_kwarg is True
-            rows += [(len(rows) + i, k if keeps else i, g) for i, (k, g) in enumerate(values.kwargs.items())]
-        return rows
 
     # The forward pass -------------------------------------------------------------------------------------------------
 
@@ -572,33 +405,6 @@ class BackwardGraph(AcyclicDirectedGraph):
         else:
             self.graph_state.ready_for_forward()
 
-    def _implied(self, residuals: Any) -> Any:
-        """The gradient that is meant where none is given: 1 for an output that is one number."""
-        outputs = residuals.outputs(self.OUTPUT)
-        values = outputs.values()
-        if len(values) != 1 or isArray(values[0]) and values[0].size != 1:
-            shapes = [show(shapeOf(v)) for v in values]
-            raise GraphError(
-                f"the gradient of the output can be left out only where that is one number, and it is "
-                f"{' and '.join(shapes) or 'nothing'}: give one for each"
-            )
-        one = [seedLike(v) for v in values]
-        return ArgsKwargs(one) if outputs.args else ArgsKwargs(kwargs=dict(zip(outputs.kwargs, one)))
-
-    def _checked(self, grads: ArgsKwargs, residuals: Any) -> ArgsKwargs:
-        """One gradient per output, of its shape."""
-        outputs = residuals.outputs(self.OUTPUT)
-        unknown = [name for name in grads.kwargs if name not in outputs.kwargs]
-        if unknown or len(grads.args) != len(outputs.args):
-            got = f"{len(grads.args)}" + (f" and {', '.join(grads.kwargs)} by name" if grads.kwargs else "")
-            raise GraphError(f"at 'OUTPUT': wanted a gradient (or None) for each of {said(outputs)}, got {got}")
-        for port, g in [*enumerate(grads.args), *grads.kwargs.items()]:
-            wanted = shapeOf(outputs.get(port))
-            if g is not None and shapeOf(g) != wanted:
-                fault = Fault(f"a gradient of shape {show(wanted)} for output {port!r}", show(shapeOf(g)))
-                raise placed(ShapeError(fault), "OUTPUT", type(self).__name__)
-        return ArgsKwargs(grads.args, {name: grads.kwargs.get(name) for name in outputs.kwargs})
-
     # Looking ----------------------------------------------------------------------------------------------------------
 
     def inspect(self) -> list[InspectRow]:
@@ -625,36 +431,6 @@ class BackwardGraph(AcyclicDirectedGraph):
             return []
         found = zip(module.ruleNames, module.ruleParams())
         return [f"{self.names[node]}.{name}.grad" for name, param in found if module.wants(param)]
-
-
-def label(node: Any) -> str:
-    """What a replacement is called."""
-    return getattr(node, "__name__", None) or type(node).__name__
-
-
-def owned(g: Any, given: set[int]) -> Any:
-    """A gradient in an array of its own: copied if it is one that the caller gave, or lies in one."""
-    shared = id(g) in given or id(getattr(g, "base", None)) in given
-    return g.copy() if shared and isArray(g) else g
-
-
-def can_differ(value: Any) -> bool:
-    """Whether a value can have a gradient: floating numbers can, and whatever else can be accumulated."""
-    if isArray(value):
-        return value.dtype.kind in "fc"
-    return isinstance(value, float) or not isinstance(value, (int, type(None))) and isValue(value)
-
-
-def totals(params: ParamGrads) -> list[tuple[Any, Any]]:
-    """Each parameter with the sum of its gradients, in forward order; parameters that are one array count as one."""
-    found: dict[int, tuple[Any, Any]] = {}
-    for rows in params.found.values():
-        rows.sort(key=lambda row: row[:2])
-    for _, rows in sorted(params.found.items()):
-        param, new = rows[0][2], combine([row[3] for row in rows])
-        old = found.get(id(param))
-        found[id(param)] = param, new if old is None else old[1] + new
-    return list(found.values())
 
 
 ForwardGraph.backward_type = BackwardGraph

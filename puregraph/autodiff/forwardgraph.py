@@ -11,8 +11,9 @@ from puregraph.autodiff.edges import Edge, check_edge_parameters
 from puregraph.autodiff.graphenum import GraphEnum
 from puregraph.autodiff.plan import reachable
 from puregraph.autodiff.residuals import ParamGrads, Record, Taken
+from puregraph.autodiff.routing import said
 from puregraph.autodiff.uses import Used, use
-from puregraph.errors import GraphError, ShapeError, addPlace, plural, show
+from puregraph.errors import GraphError, ShapeError, addPlace, show
 from puregraph.node import placed
 
 
@@ -191,9 +192,3 @@ def use_graph(forward: ForwardGraph, backward: Any, inputs: ArgsKwargs, is_train
         return back
 
     return records[forward.OUTPUT].outputs, pull
-
-
-def said(values: ArgsKwargs) -> str:
-    """What values there are, in words."""
-    names = f" and {', '.join(values.kwargs)} by name" if values.kwargs else ""
-    return f"{plural(len(values.args), 'value')}{names}"

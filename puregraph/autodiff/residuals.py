@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from puregraph.algebra import combine
 from puregraph.autodiff.argskwargs import ArgsKwargs, InputOutput
 from puregraph.autodiff.edges import Edge, Port
 from puregraph.autodiff.graphenum import GraphEnum
@@ -65,6 +66,15 @@ class ParamGrads:
         """One contribution; those of a group are added up in forward order."""
         if grad is not None:
             self.found[group].append((rank, position, param, grad))
+
+    def totals(self) -> list[tuple[Any, Any]]:
+        """Each parameter with the sum of its gradients, in forward order; those that are one object count as one."""
+        found: dict[int, tuple[Any, Any]] = {}
+        for _, rows in sorted(self.found.items()):
+            param, new = rows[0][2], combine([grad for _, _, _, grad in sorted(rows, key=lambda row: row[:2])])
+            old = found.get(id(param))
+            found[id(param)] = param, new if old is None else old[1] + new
+        return list(found.values())
 
 
 class Residuals:
