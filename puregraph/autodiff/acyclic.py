@@ -297,13 +297,13 @@ class AcyclicDirectedGraph:
     def _make_plan(self, start: Any) -> Plan:
         self._check_ends(start)
         inside = reachable([start], lambda node: (edge.target for edge in self.outgoing[node]))
-        inside |= self._feeding(inside)
+        inside |= self._feeding(inside, start)
         nodes = {node: self.nodes[node] for node in inside}
         return Plan(
             start, self.version, steps_of(ordered(nodes, self.incoming, self.outgoing, self.name_of), self.incoming)
         )
 
-    def _feeding(self, inside: set[Any]) -> set[Any]:
+    def _feeding(self, inside: set[Any], start: Any) -> set[Any]:
         """Nodes that run although nothing leads to them from the start: none, or those that others read."""
         return set()
 
@@ -336,17 +336,20 @@ class AcyclicDirectedGraph:
 
     def _reads(self, edges: Iterable[Edge]) -> list[str]:
         """What a step reads, by name."""
-        return list(dict.fromkeys(self.names[edge.source] + place_in(edge.in_arg, edge.in_kwarg) for edge in edges))
+        return list(dict.fromkeys(self.names[edge.source] + self.taken_label(edge) for edge in edges))
 
     def _writes(self, node: Any, running: set[Any]) -> list[str]:
         """What a step gives, and to whom."""
-        return list(
-            dict.fromkeys(
-                self.names[edge.target] + place_in(edge.out_arg, edge.out_kwarg)
-                for edge in self.outgoing[node]
-                if edge.target in running
-            )
-        )
+        edges = [edge for edge in self.outgoing[node] if edge.target in running]
+        return list(dict.fromkeys(self.names[edge.target] + self.given_label(edge) for edge in edges))
+
+    def taken_label(self, edge: Edge) -> str:
+        """Which of its source's values an edge takes; nothing for all of them, or the only one."""
+        return place_in(edge.in_arg, edge.in_kwarg)
+
+    def given_label(self, edge: Edge) -> str:
+        """Which of its target's slots an edge fills."""
+        return place_in(edge.out_arg, edge.out_kwarg)
 
     def __str__(self) -> str:
         """The plan as a table, a line each step."""

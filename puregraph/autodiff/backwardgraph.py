@@ -414,6 +414,18 @@ class BackwardGraph(AcyclicDirectedGraph):
             self._source.needs()
         return super().inspect()
 
+    def taken_label(self, edge: Edge) -> str:
+        consumer = edge.consumer or edge.source
+        if self._source is not None and consumer is edge.source and isinstance(edge.taken, int):
+            return self._source.input_label(edge.source, edge.taken)
+        return super().taken_label(edge)
+
+    def given_label(self, edge: Edge) -> str:
+        owner = self._owner_of(edge.target)
+        if self._source is not None and isinstance(edge.given, int):
+            return self._source.output_label(owner, edge.given)
+        return super().given_label(edge)
+
     def _writes(self, node: Any, running: set[Any]) -> list[str]:
         return super()._writes(node, running) + self._learned(node)
 

@@ -36,7 +36,8 @@ def dot_of(graph: Any) -> str:
         lines.append(f"  {key} [label={quoted(names[node])}{shape}];")
     for edges in graph.outgoing.values():
         for edge in edges:
-            label = "" if edge.label == "* -> *" else f" [label={quoted(edge.label)}]"
+            told = graph.taken_label(edge) or graph.given_label(edge)
+            label = f" [label={quoted(edge.label)}]" if told else ""
             lines.append(f"  {number[edge.source]} -> {number[edge.target]}{label};")
     return "\n".join([*lines, "}"]) + "\n"
 

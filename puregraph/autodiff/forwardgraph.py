@@ -122,13 +122,11 @@ class ForwardGraph(AcyclicDirectedGraph):
             routes += [(name, name if edge.out_kwarg is True else None) for name in values.kwargs]
         return routes
 
-    def _feeding(self, inside: set[Any]) -> set[Any]:
-        before = reachable(inside, lambda node: (edge.source for edge in self.incoming[node]))
-        if self.INPUT in before and self.INPUT not in inside:
-            readers = [node for node in inside if any(edge.source not in inside for edge in self.incoming[node])]
+    def _feeding(self, inside: set[Any], start: Any) -> set[Any]:
+        before = reachable(inside, lambda node: (e.source for e in self.incoming[node] if node is not start))
+        if self.INPUT in before and start is not self.INPUT:
             raise GraphError(
-                f"a pass can only start where nothing else is read: "
-                f"'{self.name_of(readers[0])}' also reads what depends on INPUT"
+                f"a pass cannot start from '{self.name_of(start)}': a node after it also reads what INPUT gives"
             )
         return before
 

@@ -46,10 +46,26 @@ class GraphSource:
     def step(self, node: Any) -> Step:
         return self.steps.items[self.index[node]]
 
-    def names(self, node: Any) -> list[str]:
-        """The names of a node's inputs."""
-        step = self.step(node)
-        return inputNames(step.module, step.inputs)
+    def input_label(self, node: Any, place: int) -> str:
+        """Which input of a node, as a listing shows it after the node's name; nothing for the only one."""
+        if node is GraphEnum.OUTPUT:
+            names = [self.steps.names[n] for n in self.steps.outputs]
+        elif node in self.index:
+            step = self.step(node)
+            names = inputNames(step.module, step.inputs)
+        else:
+            return f"[{place}]"
+        return label_in(names, place)
+
+    def output_label(self, node: Any, place: int) -> str:
+        """Which output of a node, likewise."""
+        if node is GraphEnum.INPUT:
+            names = [self.steps.names[n] for n in self.steps.inputs]
+        elif node in self.index:
+            names = list(self.step(node).module.outputNames)
+        else:
+            return f"[{place}]"
+        return label_in(names, place)
 
     def needs(self) -> list[tuple[bool, ...]]:
         """For each step, which of its arguments get a gradient, as modules and parameters are set now."""
@@ -152,3 +168,10 @@ class GraphResiduals:
                 if isinstance(param, Param):
                     params.add(number, i, argument, param, new[argument])
         return ArgsKwargs(new[: step.inputs])
+
+
+def label_in(names: list[str], place: int) -> str:
+    """One of several values by its name, or by its place where names repeat."""
+    if len(names) < 2:
+        return ""
+    return f"[{place}]" if names.count(names[place]) > 1 else f".{names[place]}"

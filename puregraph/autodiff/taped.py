@@ -10,6 +10,8 @@ from puregraph.errors import AutoDiffException
 
 def use_callable(function: Any, inputs: ArgsKwargs, is_training: bool) -> Any:
     """Run a plain callable on leaves of a tape."""
+    if not is_training:
+        return ArgsKwargs.to_args_kwargs_object(function(*inputs.args, **inputs.kwargs)), None
     raise AutoDiffException("no tape yet")
 
 

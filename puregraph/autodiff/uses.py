@@ -136,6 +136,7 @@ def keywords_of(function: Callable) -> tuple[str, ...]:
 
 @cache
 def keywords(function: Callable) -> tuple[str, ...]:
+    """The same, read once for each function."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # something built in
