@@ -206,7 +206,7 @@ def test_nothing_goes_into_input_or_comes_out_of_output():
 @pytest.mark.parametrize("node", [3, None, [], "fc"])
 def test_what_cannot_be_a_node_is_refused(node):
     graph = ForwardGraph()
-    with pytest.raises((ValueError, TypeError), match=r"wanted something to call|unhashable|has no node 'fc'"):
+    with pytest.raises(ValueError, match=r"wanted something to call|known by its hash|has no node .fc."):
         graph.add_edge(graph.INPUT, node)
 
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from randomgraphs import randomGraph
 
 from puregraph.autodiff.backwardgraph import BackwardGraph
+from puregraph.autodiff.forwardgraph import ForwardGraph
+from puregraph.autodiff.occurrence import Occurrence
 
 SEEDS = st.integers(0, 2**63)
 many = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
@@ -56,5 +58,59 @@ def test_a_backward_graph_agrees_with_the_graph_bit_for_bit(static):
         again = back(seeds)
         assert same(again, grad)
         assert same([p.grad for p in params], [None if g is None else g + g for g in paramGrads])
+
+    check()
+
+
+def written(graph):
+    """The same graph as a ForwardGraph, an edge for each argument."""
+    steps, made = graph.steps(), ForwardGraph()
+    maker = {n: (made.INPUT, i) for i, n in enumerate(steps.inputs)}
+    made.add_node(made.INPUT)
+    for step in steps.items:
+        node = made.add_node(Occurrence(step.module, step.path))
+        for argument, number in enumerate(step.args[: step.inputs]):
+            source, slot = maker[number]
+            made.add_edge(source, node, in_arg=slot, out_arg=argument)
+        maker.update({n: (node, slot) for slot, n in enumerate(step.visible)})
+    for place, number in enumerate(steps.outputs):
+        source, slot = maker[number]
+        made.add_edge(source, made.OUTPUT, in_arg=slot, out_arg=place)
+    return made
+
+
+def by_hand(forward):
+    """Its backward graph without accumulators: one connection for each pair of nodes."""
+    back = BackwardGraph(forward.graph_state)
+    for target, edges in forward.incoming.items():
+        for edge in edges:
+            back.add_connection(target, edge.source)
+    return back
+
+
+@pytest.mark.parametrize("how", ["turned", "nested", "networkx", "by hand", "dynamic"])
+def test_a_graph_of_callables_agrees_with_the_graph_bit_for_bit(how):
+    if how == "networkx":
+        pytest.importorskip("networkx")
+
+    @settings(many, max_examples=200)
+    @given(SEEDS)
+    def check(seed):
+        graph, data, seeds, params, (grad, paramGrads) = example(seed, how)
+        forward = written(graph)
+        back = by_hand(forward) if how == "by hand" else None
+        if how == "nested":
+            outer = ForwardGraph()
+            outer.add_connection(outer.INPUT, forward, outer.OUTPUT)
+            forward = outer
+        if how == "networkx":
+            forward = ForwardGraph().from_networkx(forward.graph)
+        back = back or BackwardGraph().from_forward(forward)
+        for made in (forward, back):
+            made.compile(is_static=how != "dynamic")
+        forward(data)
+        found = back.calculate(*seeds)
+        assert same(found, grad if back.INPUT in back else None)
+        assert same([p.grad for p in params], paramGrads)
 
     check()

@@ -58,7 +58,13 @@ class AcyclicDirectedGraph:
 
         Raises    GraphError if it cannot be called
         """
-        if node not in self.nodes:
+        try:
+            known = node in self.nodes
+        except TypeError:
+            raise GraphError(
+                f"a node is known by its hash, and {type(node).__name__} has none: put it into an Occurrence"
+            ) from None
+        if not known:
             if not (callable(node) or isinstance(node, (GraphEnum, Node)) or hasattr(node, "backward")):
                 raise GraphError(
                     f"a node wanted something to call (a module, a Function, a function, a graph), got {node!r:.80}"
@@ -116,7 +122,7 @@ class AcyclicDirectedGraph:
         key = self._key(edge)
         old = self._keys.get(key)
         if old is not None:
-            if old.source is not edge.source:
+            if old.source != edge.source:
                 raise GraphError(
                     f"'{self.name_of(edge.target)}' gets {side(edge.out_arg, edge.out_kwarg)} from "
                     f"'{self.name_of(old.source)}' already, and not from '{self.name_of(edge.source)}' too"
@@ -159,7 +165,7 @@ class AcyclicDirectedGraph:
         Raises    GraphError if there is none
         """
         source, target = self.known(source), self.known(target)
-        found = [edge for edge in self.outgoing[source] if edge.target is target]
+        found = [edge for edge in self.outgoing[source] if edge.target == target]
         if not found:
             raise GraphError(f"there is no edge from '{self.name_of(source)}' to '{self.name_of(target)}'")
         return found

@@ -226,7 +226,8 @@ class BackwardGraph(AcyclicDirectedGraph):
         results = self._commit(self.OUTPUT, grads, residuals, False)
         if not retain_graph:
             self._release()
-        return ArgsKwargs.from_args_kwargs_object(results[self.INPUT]) if self.INPUT in results else None
+        found = results.get(self.INPUT)
+        return None if found is None else ArgsKwargs.from_args_kwargs_object(found)
 
     def _pass(self, from_node: Any, *args: Any, **kwargs: Any) -> dict[Any, InputOutput]:
         """The gradients that reach each node from `from_node` on, and those that it gives, when that is handed these.
@@ -299,8 +300,8 @@ class BackwardGraph(AcyclicDirectedGraph):
         self._params, self._residuals = ParamGrads(), residuals
         try:
             for node, edges, finished in plan.steps:
-                handed = grads if node is start else routing.handed(node, edges, results)
-                if handed is None or node is not start and handed.is_nothing():
+                handed = grads if node == start else routing.handed(node, edges, results)
+                if handed is None or node != start and handed.is_nothing():
                     results[node] = None
                 else:
                     if arrived is not None:
@@ -343,12 +344,14 @@ class BackwardGraph(AcyclicDirectedGraph):
                 return call_backward(module, grads, inputs, outputs)
             if not callable(module) and not isinstance(module, Node) and not has_backward(module):
                 raise AutoDiffException(
-                    f"'{self.name_of(module)}' has no gradient: it did not run forward and cannot be called; "
-                    "put a function on gradients there, or a BackwardModule"
+                    "it did not run forward and cannot be called: "
+                    "put a function on gradients there, a BackwardModule, or a node of the forward graph"
                 )
             return call_on_gradients(module, grads)
         except ShapeError as error:
             raise placed(error, self.name_of(module), kind_of(module) or type(module).__name__) from None
+        except (AutoDiffException, GraphError) as error:
+            raise type(error)(f"{self.place_of(module)}, backward: {error}") from error
         except Exception as error:
             addPlace(error, f"{self.place_of(module)}, backward")
             raise

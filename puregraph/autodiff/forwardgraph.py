@@ -7,13 +7,13 @@ from typing import Any
 from puregraph.algebra import shapeOf
 from puregraph.autodiff.acyclic import AcyclicDirectedGraph
 from puregraph.autodiff.argskwargs import ArgsKwargs
-from puregraph.autodiff.edges import Edge, check_edge_parameters
+from puregraph.autodiff.edges import Edge, Port, check_edge_parameters
 from puregraph.autodiff.graphenum import GraphEnum
 from puregraph.autodiff.plan import reachable
 from puregraph.autodiff.residuals import ParamGrads, Record, Taken
 from puregraph.autodiff.routing import said
 from puregraph.autodiff.uses import Used, use
-from puregraph.errors import GraphError, ShapeError, addPlace, show
+from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace, show
 from puregraph.node import placed
 
 
@@ -60,7 +60,7 @@ class ForwardGraph(AcyclicDirectedGraph):
     def _run(self, start: Any, inputs: ArgsKwargs, is_training: bool) -> dict[Any, Record]:
         records: dict[Any, Record] = {}
         for rank, (node, edges, finished) in enumerate(self._plan_from(start).steps):
-            given, taken = (inputs, []) if node is start else self._gather(node, edges, records)
+            given, taken = (inputs, []) if node == start else self._gather(node, edges, records)
             outputs, pull = self._use(node, given, is_training, rank)
             records[node] = Record(given, outputs, taken if is_training else [], pull if is_training else None, rank)
             if not is_training:
@@ -77,6 +77,8 @@ class ForwardGraph(AcyclicDirectedGraph):
             return use(node, given, is_training, rank)
         except ShapeError as error:
             raise placed(error, self.name_of(node), type(getattr(node, "module", node)).__name__) from None
+        except (AutoDiffException, GraphError) as error:
+            raise type(error)(f"{self.place_of(node)}: {error}") from error
         except Exception as error:
             shapes = [shapeOf(v) if hasattr(v, "dtype") else type(v).__name__ for v in given.values()]
             addPlace(error, f"{self.place_of(node)}: given {show(shapes)}")
@@ -103,7 +105,8 @@ class ForwardGraph(AcyclicDirectedGraph):
                 else:
                     named[slot] = value, port, edge
         args = [(value, port, edge) for _, value, port, edge in sorted(placed_args, key=lambda row: row[0])] + appended
-        taken = [Taken(place, port, edge) for place, (_, port, edge) in [*enumerate(args), *named.items()]]
+        places: list[tuple[Port, Any]] = [*enumerate(args), *named.items()]
+        taken = [Taken(place, port, edge) for place, (_, port, edge) in places]
         return ArgsKwargs([row[0] for row in args], {name: row[0] for name, row in named.items()}), taken
 
     def _routes(self, edge: Edge, values: ArgsKwargs) -> list[tuple[Any, Any]]:
@@ -123,7 +126,7 @@ class ForwardGraph(AcyclicDirectedGraph):
         return routes
 
     def _feeding(self, inside: set[Any], start: Any) -> set[Any]:
-        before = reachable(inside, lambda node: (e.source for e in self.incoming[node] if node is not start))
+        before = reachable(inside, lambda node: (e.source for e in self.incoming[node] if node != start))
         if self.INPUT in before and start is not self.INPUT:
             raise GraphError(
                 f"a pass cannot start from '{self.name_of(start)}': a node after it also reads what INPUT gives"

@@ -159,8 +159,8 @@ class GraphResiduals:
         rule = self.source.rule(i)
         arguments = [self.values[n] for n in step.args]
         grad = grads.args[0] if len(step.visible) == 1 else list(grads.args)
-        new = asGrads(rule(grad, *arguments, *[self.values[n] for n in step.outs]), len(needs), step.label)
-        new = checked(new, needs, arguments)
+        result = asGrads(rule(grad, *arguments, *[self.values[n] for n in step.outs]), len(needs), step.label)
+        new = checked(result, needs, arguments)
         for argument in range(step.inputs, len(step.args)):
             if needs[argument]:
                 number = step.args[argument]

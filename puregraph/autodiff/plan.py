@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
@@ -55,7 +55,7 @@ def reachable(starts: Iterable[Any], following: Callable[[Any], Iterable[Any]]) 
 
 
 def ordered(
-    nodes: dict[Any, int], incoming: dict[Any, Iterable[Edge]], outgoing: dict[Any, Iterable[Edge]], names: Any
+    nodes: dict[Any, int], incoming: Mapping[Any, Iterable[Edge]], outgoing: Mapping[Any, Iterable[Edge]], names: Any
 ) -> list[Any]:
     """The nodes in an order in which every one comes after those it reads; else as they were added.
 
@@ -75,11 +75,15 @@ def ordered(
                     heappush(ready, (nodes[edge.target], edge.target))
     if len(order) < len(nodes):
         loop = cycle({node for node, count in waiting.items() if count}, incoming)
-        raise GraphError("Cycle detected: " + " -> ".join(f"'{names(node)}'" for node in loop))
+        raise GraphError(
+            "Cycle detected: "
+            + " -> ".join(f"'{names(node)}'" for node in loop)
+            + "; a node runs once: to run a module again, add an Occurrence of it"
+        )
     return order
 
 
-def cycle(stuck: set[Any], incoming: dict[Any, Iterable[Edge]]) -> list[Any]:
+def cycle(stuck: set[Any], incoming: Mapping[Any, Iterable[Edge]]) -> list[Any]:
     """One cycle among nodes that all wait for one of their own."""
     path: dict[Any, None] = {}
     node = next(iter(stuck))
@@ -91,7 +95,7 @@ def cycle(stuck: set[Any], incoming: dict[Any, Iterable[Edge]]) -> list[Any]:
     return [node, *reversed(loop)]
 
 
-def steps_of(order: list[Any], incoming: dict[Any, Iterable[Edge]]) -> list[PlanStep]:
+def steps_of(order: list[Any], incoming: Mapping[Any, Iterable[Edge]]) -> list[PlanStep]:
     """The plan's steps, each with the nodes that are read for the last time there."""
     known = set(order)
     reads = [tuple([e for e in incoming[node] if e.source in known]) for node in order]

@@ -15,7 +15,7 @@ from puregraph.errors import GraphError
 def turn_steps(back: Any, source: GraphSource) -> None:
     """The steps of a puregraph Graph: every edge says which argument it carries, and to which output."""
     readers = source.edges()
-    inside = {GraphEnum.OUTPUT}
+    inside: set[Any] = {GraphEnum.OUTPUT}
     entry: dict[Any, Any] = {}
     back.add_node(back.OUTPUT)
     for step in reversed(source.steps.items):

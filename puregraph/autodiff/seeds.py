@@ -6,6 +6,7 @@ from typing import Any
 
 from puregraph.algebra import isArray, isValue, seedLike, shapeOf
 from puregraph.autodiff.argskwargs import ArgsKwargs
+from puregraph.autodiff.edges import Port
 from puregraph.autodiff.routing import said
 from puregraph.errors import Fault, GraphError, ShapeError, show
 from puregraph.node import placed
@@ -36,7 +37,8 @@ def checked_seeds(grads: ArgsKwargs, outputs: ArgsKwargs) -> ArgsKwargs:
     if unknown or len(grads.args) != len(outputs.args):
         got = f"{len(grads.args)}" + (f" and {', '.join(grads.kwargs)} by name" if grads.kwargs else "")
         raise GraphError(f"at 'OUTPUT': wanted a gradient (or None) for each of {said(outputs)}, got {got}")
-    for port, g in [*enumerate(grads.args), *grads.kwargs.items()]:
+    given: list[tuple[Port, Any]] = [*enumerate(grads.args), *grads.kwargs.items()]
+    for port, g in given:
         wanted = shapeOf(outputs.get(port))
         if g is not None and shapeOf(g) != wanted:
             fault = Fault(f"a gradient of shape {show(wanted)} for output {port!r}", show(shapeOf(g)))

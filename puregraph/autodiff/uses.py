@@ -11,7 +11,7 @@ from puregraph.algebra import shapeOf
 from puregraph.autodiff.argskwargs import ArgsKwargs
 from puregraph.autodiff.occurrence import Occurrence
 from puregraph.autodiff.residuals import ParamGrads, Pull
-from puregraph.autodiff.taped import use_callable, use_function
+from puregraph.autodiff.taped import use_taped
 from puregraph.errors import AutoDiffException, GraphError, need, show
 from puregraph.function import Function
 from puregraph.module import Module
@@ -32,7 +32,7 @@ def use(node: Any, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
     if isinstance(module, Module):
         return use_module(module, inputs, rank, getattr(node, "rule", None))
     if isinstance(module, type) and issubclass(module, Function):
-        return use_function(module, inputs, is_training)
+        return use_taped(module.apply, inputs, is_training, module)
     nested = getattr(module, "use_as_node", None)
     if callable(nested):
         return nested(inputs, is_training, rank)
@@ -40,7 +40,7 @@ def use(node: Any, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
         raise AutoDiffException(f"{type(module).__name__} cannot be called: give it a __call__")
     if has_backward(module):
         return use_own(module, inputs)
-    return use_callable(module, inputs, is_training)
+    return use_taped(module, inputs, is_training)
 
 
 def has_backward(node: Any) -> bool:
@@ -64,8 +64,8 @@ def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | N
             return ArgsKwargs()
         rule = gradientRule(module, needs, rule_name)
         grad = grads.args[0] if count == 1 else list(grads.args)
-        new = asGrads(rule(grad, *arguments, *outputs), len(arguments), type(module).__name__)
-        new = checked(new, needs, arguments)
+        result = asGrads(rule(grad, *arguments, *outputs), len(arguments), type(module).__name__)
+        new = checked(result, needs, arguments)
         for position, param in enumerate(params):
             if isinstance(param, Param):
                 found.add(id(param), rank, position, param, new[len(given) + position])
