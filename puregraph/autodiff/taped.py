@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from puregraph.autodiff.argskwargs import ArgsKwargs
 from puregraph.autodiff.engine import grad
 from puregraph.autodiff.mode import enable_grad, no_grad
@@ -16,7 +18,7 @@ from puregraph.errors import AutoDiffException
 
 ADVICE = (
     "compute with operators and numpy functions on what it is handed, write a Function, "
-    "or say what its gradient is to be with a BackwardModule around it"
+    "or say what its gradient is to be with a BackwardModule around it (a constant is given as a Variable)"
 )
 
 
@@ -38,7 +40,7 @@ def use_taped(function: Callable[..., Any], inputs: ArgsKwargs, is_training: boo
     leaves = [v for v in given.values() if isinstance(v, Variable)]
 
     def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
-        pairs = [(y, g) for y, g in zip(result.values(), grads.values()) if g is not None]
+        pairs = [(y, number(g)) for y, g in zip(result.values(), grads.values()) if g is not None]
         recorded = [(y, g) for y, g in pairs if isinstance(y, Variable) and y.requires_grad]
         if not recorded:
             return not_recorded(label or function, pairs, leaves)
@@ -75,6 +77,11 @@ def not_recorded(function: Any, pairs: list[tuple[Any, Any]], leaves: list[Any])
 def leaf(value: Any) -> Any:
     """A value as a leaf of a tape, if it can have a gradient."""
     return Variable(value, requires_grad=True) if can_differ(value) else value
+
+
+def number(g: Any) -> Any:
+    """A gradient as rules take it: a number of Python's as one of numpy's."""
+    return np.float64(g) if isinstance(g, (int, float)) else g
 
 
 def data_of(value: Any) -> Any:

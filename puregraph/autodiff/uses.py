@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from puregraph.algebra import shapeOf
 from puregraph.autodiff.argskwargs import ArgsKwargs
+from puregraph.autodiff.function import apply
 from puregraph.autodiff.occurrence import Occurrence
 from puregraph.autodiff.residuals import ParamGrads, Pull
 from puregraph.autodiff.taped import use_taped
@@ -32,7 +33,7 @@ def use(node: Any, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
     if isinstance(module, Module):
         return use_module(module, inputs, rank, getattr(node, "rule", None))
     if isinstance(module, type) and issubclass(module, Function):
-        return use_taped(module.apply, inputs, is_training, module)
+        return use_taped(partial(apply, module), inputs, is_training, module)
     nested = getattr(module, "use_as_node", None)
     if callable(nested):
         return nested(inputs, is_training, rank)
