@@ -48,14 +48,14 @@ class ArgsKwargs:
         """What a callable returned, as ArgsKwargs.
 
         A dictionary is keyword values; a pair whose second is a dictionary is both; a tuple or list is positional
-        values; None is nothing; anything else is one positional value.
+        values; None is nothing; anything else, types of one's own that are dictionaries included, is one value.
         """
         if isinstance(outputs, ArgsKwargs):
             return outputs
-        if isinstance(outputs, dict):
+        if type(outputs) is dict:
             return ArgsKwargs(kwargs=outputs)
         if isinstance(outputs, (tuple, list)):
-            if len(outputs) == 2 and isinstance(outputs[1], dict):
+            if len(outputs) == 2 and type(outputs[1]) is dict:
                 return ArgsKwargs(outputs[0], outputs[1])
             return ArgsKwargs(outputs)
         return ArgsKwargs() if outputs is None else ArgsKwargs([outputs])

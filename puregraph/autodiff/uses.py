@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from puregraph.algebra import shapeOf
 from puregraph.autodiff.argskwargs import ArgsKwargs
-from puregraph.autodiff.function import apply
 from puregraph.autodiff.occurrence import Occurrence
-from puregraph.autodiff.residuals import ParamGrads, Pull
-from puregraph.autodiff.taped import use_taped
+from puregraph.autodiff.residuals import ParamGrads
+from puregraph.autodiff.taped import Used, use_callable, use_function
 from puregraph.errors import AutoDiffException, GraphError, need, show
 from puregraph.function import Function
 from puregraph.module import Module
 from puregraph.node import Node, asGrads
 from puregraph.param import Param
 from puregraph.rules import gradientRule
-
-Used = tuple[ArgsKwargs, "Pull | None"]  # outputs, and the way back where one is wanted
 
 
 def use(node: Any, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
@@ -33,7 +30,7 @@ def use(node: Any, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
     if isinstance(module, Module):
         return use_module(module, inputs, rank, getattr(node, "rule", None))
     if isinstance(module, type) and issubclass(module, Function):
-        return use_taped(partial(apply, module), inputs, is_training, module)
+        return use_function(module, inputs, is_training)
     nested = getattr(module, "use_as_node", None)
     if callable(nested):
         return nested(inputs, is_training, rank)
@@ -41,7 +38,7 @@ def use(node: Any, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
         raise AutoDiffException(f"{type(module).__name__} cannot be called: give it a __call__")
     if has_backward(module):
         return use_own(module, inputs)
-    return use_taped(module, inputs, is_training)
+    return use_callable(module, inputs, is_training)
 
 
 def has_backward(node: Any) -> bool:
