@@ -17,15 +17,17 @@ EXTRAS = {
     "plot": ["matplotlib>=3.8"],
     "tensorboard": ["tensorboardX>=2.6"],
     "mpi": ["mpi4py>=4.0"],
+    "networkx": ["networkx>=3"],
     "examples": ["scikit-learn>=1.4"],
     "test": [
         "hypothesis>=6.100",
+        "networkx>=3",
         "pytest>=8.2",
         "pytest-timeout>=2.3",
         "pytest-xdist>=3.6",
         "scikit-learn>=1.4",
     ],
-    "peers": ["torch==2.13.0"],
+    "peers": ["networkx>=3", "torch==2.13.0"],
     "lint": ["mypy==2.4.1", "ruff==0.17.5"],
     "docs": ["furo", "myst-parser", "sphinx>=7"],
 }

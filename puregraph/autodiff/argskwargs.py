@@ -1,0 +1,83 @@
+"""ArgsKwargs and InputOutput: what a node of a ForwardGraph or BackwardGraph is called with, and what it gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ArgsKwargs:
+    """Positional and keyword values together: one call's arguments, or one node's results.
+
+    `args` is a list, `kwargs` a dictionary; a single value that is no list or tuple becomes the only positional one.
+    """
+
+    __slots__ = ("args", "kwargs")
+
+    def __init__(self, args: Any = None, kwargs: dict[str, Any] | None = None):
+        self.args: list[Any] = [] if args is None else list(args) if isinstance(args, (list, tuple)) else [args]
+        self.kwargs: dict[str, Any] = {} if kwargs is None else dict(kwargs)
+
+    def is_empty(self) -> bool:
+        """Whether there is neither a positional nor a keyword value."""
+        return not (self.args or self.kwargs)
+
+    def is_nothing(self) -> bool:
+        """Whether there is no value but None: as gradients, none at all."""
+        return all(v is None for v in self.args) and all(v is None for v in self.kwargs.values())
+
+    def values(self) -> list[Any]:
+        """All values, positional ones first."""
+        return [*self.args, *self.kwargs.values()]
+
+    def get(self, port: int | str) -> Any:
+        """The value at a position or under a name; None where there is none."""
+        if isinstance(port, str):
+            return self.kwargs.get(port)
+        return self.args[port] if port < len(self.args) else None
+
+    def has(self, port: int | str) -> bool:
+        """Whether there is a value, be it None, at a position or under a name."""
+        return port in self.kwargs if isinstance(port, str) else port < len(self.args)
+
+    def __repr__(self) -> str:
+        given = [repr(v) for v in self.args] + [f"{k}={v!r}" for k, v in self.kwargs.items()]
+        return f"ArgsKwargs({', '.join(given)})"
+
+    @staticmethod
+    def to_args_kwargs_object(outputs: Any) -> ArgsKwargs:
+        """What a callable returned, as ArgsKwargs.
+
+        A dictionary is keyword values; a pair whose second is a dictionary is both; a tuple or list is positional
+        values; None is nothing; anything else, types of one's own that are dictionaries included, is one value.
+        """
+        if isinstance(outputs, ArgsKwargs):
+            return outputs
+        if type(outputs) is dict:
+            return ArgsKwargs(kwargs=outputs)
+        if isinstance(outputs, (tuple, list)):
+            if len(outputs) == 2 and type(outputs[1]) is dict:
+                return ArgsKwargs(outputs[0], outputs[1])
+            return ArgsKwargs(outputs)
+        return ArgsKwargs() if outputs is None else ArgsKwargs([outputs])
+
+    @staticmethod
+    def from_args_kwargs_object(outputs: ArgsKwargs) -> Any:
+        """What a caller gets: the only value, a list of several, None for nothing; with keywords the object itself."""
+        if outputs.kwargs:
+            return outputs
+        if len(outputs.args) > 1:
+            return outputs.args
+        return outputs.args[0] if outputs.args else None
+
+
+class InputOutput:
+    """What went into a node and what came out: values in a forward pass, gradients in a backward pass."""
+
+    __slots__ = ("inputs", "outputs")
+
+    def __init__(self, inputs: ArgsKwargs | None = None, outputs: ArgsKwargs | None = None):
+        self.inputs = ArgsKwargs() if inputs is None else inputs
+        self.outputs = ArgsKwargs() if outputs is None else outputs
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.inputs!r} -> {self.outputs!r})"

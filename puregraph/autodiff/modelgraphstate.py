@@ -1,0 +1,66 @@
+"""ModelGraphState: what a forward pass leaves for the backward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.autodiff.argskwargs import InputOutput
+from puregraph.autodiff.graphenum import GraphEnum
+from puregraph.errors import GraphError
+
+
+class ModelGraphState:
+    """The values of the last forward pass, shared by a ForwardGraph and its BackwardGraph.
+
+    `use_autograd_graph`            record the whole pass on a tape instead of each node by itself
+    `forward_input_output_graph`    what went into every node and came out, until the backward pass has used it
+
+    Raises    GraphError for `allow_loops=True`: a graph that runs in a fixed order has none
+    """
+
+    def __init__(self, use_autograd_graph: bool = False, allow_loops: bool = False):
+        if allow_loops:
+            raise GraphError(
+                "graphs have no loops: unroll them, with an Occurrence of the module for each time that it runs"
+            )
+        self.use_autograd_graph = use_autograd_graph
+        self.allow_loops = allow_loops
+        self.forward_input_output_graph: dict[Any, InputOutput] | None = None
+        self._loss: Any = None
+
+    def ready_for_forward(self) -> None:
+        """Forget the last pass."""
+        self.forward_input_output_graph = None
+        self._loss = None
+
+    def ready_for_backward(self) -> bool:
+        """Whether there is a forward pass that no backward pass has used."""
+        return self.forward_input_output_graph is not None
+
+    @property
+    def inputs(self) -> Any:
+        """The values that entered the last forward pass, as ArgsKwargs; None before one."""
+        return self._side(GraphEnum.INPUT)
+
+    @property
+    def outputs(self) -> Any:
+        """The values that left the last forward pass, as ArgsKwargs; None before one."""
+        return self._side(GraphEnum.OUTPUT)
+
+    def _side(self, node: GraphEnum) -> Any:
+        found = self.forward_input_output_graph
+        return None if found is None or node not in found else found[node].outputs
+
+    @property
+    def loss(self) -> Any:
+        """A Variable made from the outputs, from which the next call of the backward graph starts."""
+        return self._loss
+
+    @loss.setter
+    def loss(self, loss: Any) -> None:
+        self._loss = loss
+
+    def set_loss(self, loss: Any) -> ModelGraphState:
+        """The same, as a method that can be chained."""
+        self.loss = loss
+        return self

@@ -1,0 +1,26 @@
+"""Occurrence: one more place in a graph for something that stands in it already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Occurrence:
+    """One use of a module, Function or callable as a node of its own.
+
+    A node of a graph is known by its identity, so a layer that is to run twice needs two: `Occurrence(layer, "first")`
+    and `Occurrence(layer, "second")`. Gradients of its parameters add up within one pass. A `Node` of puregraph,
+    `layer.node()`, does as well.
+    """
+
+    __slots__ = ("module", "name")
+
+    def __init__(self, module: Any, name: str | None = None):
+        self.module, self.name = module, name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        name = f", {self.name!r}" if self.name else ""
+        return f"Occurrence({self.module!r}{name})"
