@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 
 class Watch(threading.local):
-    """`look(path, module, arguments, outputs)` is called after every rule that a graph runs; None: nobody looks."""
+    """`look(path, module, arguments, outputs)` is called after every rule that runs; None: nobody looks.
 
-    look: Callable[[str, Any, Any, Any], None] | None = None
+    Of a gradient rule that is not a node itself, `look(path, module, [grad, *arguments, *outputs], gradients, True)`.
+    """
+
+    look: Callable[..., None] | None = None
 
 
 WATCH = Watch()

@@ -312,6 +312,8 @@ OF_ARRAYS = {
     "pad by edge": lambda x: np.pad(x, ((1, 0), (0, 2)), mode="edge"),
     "pad by reflection": lambda x: np.pad(x, 1, mode="reflect"),
     "where": lambda x: np.where(x > 0.2, x * x, B),
+    "where of several shapes": lambda x: np.where(MASK[0], x[0], B),
+    "max from a start": lambda x: np.max(x, axis=1, initial=0.5),
     "clip": lambda x: np.clip(x, -0.5, 0.9),
     "clip from below": lambda x: x.clip(0.1, None),
     "clip at what changes": lambda x: np.clip(B, -x * x, x * x),

@@ -216,6 +216,7 @@ def dualsOf(xs: Sequence[Any], vs: Sequence[Any], level: int) -> list[Any]:
 
 
 def moving(x: Any, v: Any, level: int) -> Any:
+    """A value with its direction, as a Dual if it holds floats."""
     if not isArray(x) or x.dtype.kind != "f":
         return x
     return Dual(x, None if v is None else v.astype(x.dtype, copy=False), level)
@@ -241,10 +242,12 @@ def split(result: Any, level: int) -> tuple[Any, Any]:
 
 
 def valueOf(x: Any, level: int) -> Any:
+    """The value of a Dual of this level; anything else is one."""
     return x.value if isinstance(x, Dual) and x.level == level else x
 
 
 def tangentOf(x: Any, level: int) -> Any:
+    """The tangent of a Dual of this level; nothing else has one."""
     return x.tangent if isinstance(x, Dual) and x.level == level else None
 
 
@@ -256,6 +259,7 @@ def orZeros(found: Any, like: Any) -> Any:
 
 
 def pureOf(function: Any, xs: list[Any], what: str) -> Pure:
+    """A Graph or Module as a pure function."""
     if not isinstance(function, Module):
         raise AutoDiffException(f"{what}: wanted a Graph or Module, got {type(function).__name__}")
     return Pure(function, xs)

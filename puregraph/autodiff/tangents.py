@@ -195,6 +195,7 @@ def spread(tangent: Any, value: Any) -> Any:
 
 @register_tangent(*FORMULAS)
 def pointwise(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """The derivative of the ufunc's formula."""
     y = function(*values, **options)
     formula = Formula(FORMULAS[function])
     names = tuple("abc"[: len(values)])
@@ -203,6 +204,7 @@ def pointwise(function: Any, values: list, tangents: list, options: dict) -> tup
 
 @register_tangent(np.clip)
 def clipped(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """Passes between the bounds, and at both; a bound that is None is infinite."""
     low, high = options.pop("min", None), options.pop("max", None)
     x, low, high = (*values, *[low, high][len(values) - 1 :])[:3]
     ends = [-np.inf if low is None else low, np.inf if high is None else high]
@@ -213,10 +215,11 @@ def clipped(function: Any, values: list, tangents: list, options: dict) -> tuple
 
 @register_tangent(np.where)
 def chosen(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """The tangent of what is chosen; the condition does not change."""
     y = function(*values)
     if len(values) == 1 or not moves(tangents[1:]):
         return y, None
-    return y, function(values[0], *[0.0 if t is None else t for t in tangents[1:]])
+    return y, spread(function(values[0], *[0.0 if t is None else t for t in tangents[1:]]), y)
 
 
 # ---- linear functions: themselves ---------------------------------------------------------------------------
@@ -237,12 +240,14 @@ def linear(function: Any, values: list, tangents: list, options: dict) -> tuple[
 
 @register_tangent(np.sum, np.add.reduce)
 def summed(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """Linear, but for what the sum starts from."""
     rest = {name: option for name, option in options.items() if name != "initial"}
     return function(*values, **options), function(tangents[0], *values[1:], **rest)
 
 
 @register_tangent(astype)
 def converted(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """In the other dtype; none in one of whole numbers."""
     y = function(*values, **options)
     return y, function(tangents[0], *values[1:], **options) if y.dtype.kind == "f" else None
 
@@ -258,6 +263,7 @@ def joined(function: Any, values: list, tangents: list, options: dict) -> tuple[
 
 @register_tangent(np.broadcast_arrays)
 def broadcasted(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """Linear in all arrays at once."""
     parts = [np.zeros_like(x) if t is None else t for x, t in zip(values, tangents)]
     return function(*values, **options), function(*parts, **options)
 
@@ -278,6 +284,7 @@ def multilinear(function: Any, values: list, tangents: list, options: dict) -> t
 
 @register_tangent(np.pad)
 def padded(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """Linear, but for constants around it."""
     mode = values[2] if len(values) > 2 else options.get("mode", "constant")
     if mode in ("maximum", "minimum", "median", "empty") or not isinstance(mode, str):
         raise AutoDiffException(f"forward mode knows no tangent of numpy.pad with mode {mode!r}")
@@ -320,7 +327,7 @@ def extreme(function: Any, values: list, tangents: list, options: dict) -> tuple
     axis, keepdims = alongAxis(values, options)
     if getattr(function, "__self__", None) is not None and len(values) == 1 and "axis" not in options:
         axis = 0  # the default of a ufunc's own reduce
-    mask = x == function(x, axis=axis, keepdims=True)
+    mask = x == function(x, **{**options, "axis": axis, "keepdims": True})
     count = np.maximum(mask.sum(axis=axis, keepdims=keepdims), 1).astype(t.dtype)
     return y, np.where(mask, t, 0).sum(axis=axis, keepdims=keepdims) / count
 
@@ -361,6 +368,7 @@ def multiplied(function: Any, values: list, tangents: list, options: dict) -> tu
 
 @register_tangent(np.sort)
 def ordered(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """In the order of the values."""
     axis = values[1] if len(values) > 1 else options.get("axis", -1)
     x, t = (values[0], tangents[0]) if axis is not None else (values[0].reshape(-1), tangents[0].reshape(-1))
     axis = -1 if axis is None else axis
