@@ -25,8 +25,6 @@ PARAMETER = "an earlier update spoiled it: lower the learning rate, clip gradien
 OUTSIDE = "it came in from outside: check the data, or what was given to backward"
 HALF = "float16 holds nothing above 65504: scale the loss, or compute in float32"
 FORWARD = "look for a division by 0, a logarithm or root of what is not positive, an overflow: clip, or add an epsilon"
-    "look for a division by 0, a logarithm or root of what is not positive, an overflow: clip it or add an epsilon"
-)
 BACKWARD = "look for a root, a norm or a power at 0, whose derivative is infinite there: add an epsilon before it"
 
 
