@@ -315,8 +315,8 @@ class Node:
         except Exception as error:
             addPlace(error, f"at '{self.name}' ({self.label}), backward")
             raise
-        for param, new in zip(params, grads[count:], strict=True):
-            if new is not None:
+        for param, new, needed in zip(params, grads[count:], needs[count:], strict=True):
+            if new is not None and needed:
                 param.store(new, scale, momentum, alias=new is grad)
         if updGrad:
             self.grad = grads[0] if count == 1 else list(grads[:count])
