@@ -54,8 +54,8 @@ def gradcheck(
 
         dy/dx along v = (y(x + eps v) - y(x - eps v)) / (2 eps),    error about eps^2 y''' + 1e-16 y / eps
 
-    `function` is a Graph, a Module or a `Function`; it is checked on a copy in float64 on the CPU, with the modes as they
-    are, and nothing in it moves. Each node's own rule is checked with the values that it gets here,
+    `function` is a Graph, a Module or a `Function`; a copy of it is checked, in float64 on the CPU, with the modes as
+    they are, and nothing in it moves. Each node's own rule is checked with the values that it gets here,
     in the order in which they run, so that the first wrong one is named; then the whole. Noticed besides: rules that
     write to what they are given, gradients of another shape or dtype, results that differ from run to run. Inputs
     should lie away from kinks, such as 0 for a rectifier; inside, what lies at one and does not move is let be, as the
