@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from strict import Strict, useStrict
 
 from puregraph import costs
 from puregraph.autodiff.anomaly import AnomalyError, detect_anomaly, is_anomaly_enabled, set_detect_anomaly
@@ -216,3 +217,11 @@ def test_values_are_the_same_inside_and_a_failed_pass_can_be_repeated():
 
 def test_it_is_an_error_of_differentiation_and_of_arithmetic():
     assert issubclass(AnomalyError, AutoDiffException) and issubclass(AnomalyError, ArithmeticError)
+
+
+def test_it_looks_at_device_arrays(monkeypatch):
+    useStrict(monkeypatch)
+    graph = Sequential(Pointwise("f", "log(x)"))
+    with pytest.raises(AnomalyError, match=r"2 NaN of 4 values, shape \(2, 2\), the first at \(0, 1\).* from -2 to 2"):
+        with detect_anomaly():
+            graph(Strict([[1.0, -1.0], [-2.0, 2.0]]))

@@ -1,9 +1,12 @@
 """Forward mode: derivatives along directions against central differences, its transpose against the backward pass, and
 products with Hessians against differences of gradients."""
 
+import copy
+
 import numpy as np
 import pytest
-from test_everymodule import EXAMPLES, MODES, examplesOf
+from strict import Strict, useStrict
+from test_everymodule import EXAMPLES, MODES, examplesOf, toStrict
 
 from puregraph import costs
 from puregraph.autodiff.dual import Dual
@@ -16,7 +19,7 @@ from puregraph.formula import Formula
 from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.input import Input
-from puregraph.kernel import kernel, registry
+from puregraph.kernel import kernel, registry, useFast
 from puregraph.models import lenet, mlp
 from puregraph.module import Module
 from puregraph.modules import (
@@ -586,3 +589,38 @@ def test_wrong_directions_are_refused(rng):
         hvp(net, x)
     with pytest.raises(ShapeError, match="a gradient of shape"):
         vjp(net, x, np.ones((4, 3)))
+
+
+# ---- on arrays that are not numpy's -------------------------------------------------------------------------
+
+
+def derivatives(case, move):
+    """J v, and the derivative of the gradients along v, from arrays that `move` has taken elsewhere."""
+    rng = np.random.default_rng(1)
+    for stored in (*case.module.params.values(), *case.module.states.values()):
+        stored.data = move(stored.data)
+    inputs = [move(np.array(x)) for x in case.inputs]
+    vs = [None if v is None else move(v) for v in directions(rng, case.inputs)]
+    pure = Pure(case.module, inputs)
+    params = {path: move(rng.standard_normal(p.shape)) for path, p in pure.params.items()}
+    ys, dys = map(asList, jvp(case.module, inputs, vs, params))
+    values = pure.run(
+        [x if v is None else Dual(x, v, 1) for x, v in zip(inputs, vs)],
+        pure.stored(lambda s, a: Dual(a, directionOf(pure, params, s), 1) if a.dtype.kind == "f" else a),
+    )
+    seeds = [np.cos(y) for y in pure.outputs(values)]
+    grads, _ = pure.pull(seeds, values, True, pure.params.values())
+    return [*ys, *dys, *(g.tangent for g in grads if isinstance(g, Dual) and g.tangent is not None)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("found", "index"), EXAMPLES, ids=lambda v: getattr(v, "__name__", str(v)))
+def test_derivatives_run_on_device_arrays(found, index, mode, monkeypatch):
+    cases = [Case(*examplesOf(found)[index], train=MODES[mode]) for _ in range(2)]
+    cases[1].module = copy.deepcopy(cases[0].module)
+    with useFast(False):
+        wanted = derivatives(cases[0], lambda array: array)
+        useStrict(monkeypatch)
+        got = derivatives(cases[1], toStrict)
+    for a, b in zip(got, wanted, strict=True):
+        assert isinstance(a, Strict) and a.dtype == b.dtype and np.array_equal(a.values, b)

@@ -3,7 +3,8 @@ where samples are mixed."""
 
 import numpy as np
 import pytest
-from test_everymodule import EXAMPLES, MODES, Cube, examplesOf
+from strict import Strict, useStrict
+from test_everymodule import EXAMPLES, MODES, Cube, examplesOf, toStrict
 
 from puregraph import costs
 from puregraph.autodiff import persample
@@ -15,6 +16,7 @@ from puregraph.errors import AutoDiffException, ShapeError
 from puregraph.function import Call
 from puregraph.graph import Graph
 from puregraph.input import Input
+from puregraph.kernel import useFast
 from puregraph.models import cifarResnet, lenet, mlp
 from puregraph.module import Module
 from puregraph.modules import (
@@ -406,3 +408,20 @@ def test_a_product_of_samples_at_their_own_places_passes(rng):
     xs = [rng.standard_normal((4, 3)), rng.standard_normal((4, 3))]
     us = rng.standard_normal((4, 2))
     agree(per_sample_gradients(net, xs, us).params, oneByOne(net, xs, [us]))
+
+
+@pytest.mark.parametrize(("found", "index"), SAMPLED, ids=lambda v: getattr(v, "__name__", str(v)))
+def test_it_runs_on_device_arrays(found, index, monkeypatch):
+    if (found.__name__, index) in REFUSED:
+        return
+    module, shapes = examplesOf(found)[index]
+    case = Case(module, shapes, train=False)
+    us = [np.cos(y) for y in case.visible(case.run())]
+    with useFast(False):
+        wanted = per_sample_gradients(case.module, case.inputs, us).params
+        useStrict(monkeypatch)
+        for stored in (*case.module.params.values(), *case.module.states.values()):
+            stored.data = toStrict(stored.data)
+        got = per_sample_gradients(case.module, [*map(toStrict, case.inputs)], [*map(toStrict, us)]).params
+    for path, g in wanted.items():
+        assert isinstance(got[path], Strict) and np.array_equal(got[path].values, g)

@@ -18,6 +18,7 @@ import numpy as np
 
 from puregraph.algebra import isArray
 from puregraph.backward import Accumulate, Gradient, inputNames
+from puregraph.device import toHost
 from puregraph.errors import AutoDiffException, show
 from puregraph.watch import WATCH
 
@@ -104,28 +105,28 @@ class Look:
         self, path: str, module: Any, arguments: Sequence[Any], results: Sequence[Any], backward: bool = False
     ) -> None:
         for place, y in enumerate(results):
-            if isArray(y) and y.dtype.kind == "f" and not np.isfinite(y).all():
+            if isArray(y) and y.dtype.kind == "f" and not allFinite(y):
                 bad = self.count(y)
                 if bad:
                     raise self.error(Place.of(path, module, len(arguments), backward), place, y, bad, arguments)
 
     def count(self, y: Any) -> Bad | None:
         """The values that count as bad; None if there are none."""
-        nan = int(np.isnan(y).sum()) if self.nan else 0
-        inf = int(np.isinf(y).sum()) if self.inf else 0
+        nan = int(toHost(np.isnan(y)).sum()) if self.nan else 0
+        inf = int(toHost(np.isinf(y)).sum()) if self.inf else 0
         return Bad(nan, inf) if nan or inf else None
 
     def error(self, at: Place, place: int, y: Any, bad: Bad, arguments: Sequence[Any]) -> AnomalyError:
         """What happened, what was there before, and what to try."""
         name = at.results[place]
         mask = ~np.isfinite(y) if self.nan and self.inf else np.isnan(y) if self.nan else np.isinf(y)
-        first = tuple(int(i[0]) for i in np.nonzero(mask)) if y.shape else ()
+        first = tuple(int(i[0]) for i in np.nonzero(toHost(mask))) if y.shape else ()
         where = f", the first at {show(first)}" if first else ""
         what = f"{at.title}: {name} holds {bad} of {y.size} values, shape {show(y.shape)}{where}"
         there = [
             (n, a, self.count(a))
             for n, a in zip(at.arguments, arguments)
-            if isArray(a) and a.dtype.kind == "f" and not np.isfinite(a).all()
+            if isArray(a) and a.dtype.kind == "f" and not allFinite(a)
         ]
         spoiled = [(n, found) for n, _, found in there if found]
         if spoiled:
@@ -138,17 +139,22 @@ class Look:
         return AnomalyError(f"{what}; it was given {ranges or 'no floats'}: {hint}", at.path, name, at.stage)
 
 
+def allFinite(x: Any) -> bool:
+    """Whether no value is NaN or infinite; a GPU is waited for."""
+    return bool(toHost(np.isfinite(x).all()))
+
+
 def low(x: Any) -> float:
     """The smallest value."""
-    return float(host(x).min())
+    return float(toHost(bare(x).min()))
 
 
 def high(x: Any) -> float:
     """The greatest value."""
-    return float(host(x).max())
+    return float(toHost(bare(x).max()))
 
 
-def host(x: Any) -> Any:
+def bare(x: Any) -> Any:
     """The value of a number with its tangent; anything else is one."""
     return getattr(x, "value", x)
 

@@ -11,6 +11,7 @@ from puregraph.algebra import combine, isArray
 from puregraph.autodiff.pure import Pure
 from puregraph.autodiff.samples import Samples, Unknown
 from puregraph.backward import inputNames
+from puregraph.device import toHost
 from puregraph.dim import Dim
 from puregraph.errors import AutoDiffException, addPlace, show
 from puregraph.module import Module, checkGrads, isFloat
@@ -376,8 +377,10 @@ def part(x: Any, i: int, batch: bool = False) -> Any:
 
 def near(a: Any, b: Any, like: Any) -> bool:
     """Whether two arrays are equal, but for rounding."""
-    largest = float(abs(like).max(initial=0)) if like.size else 0.0
-    return not a.size or float(abs(a - b).max()) <= CLOSE[a.dtype.itemsize] * largest + 1e-30
+    if not a.size:
+        return True
+    largest, error = (float(toHost(abs(x).max())) for x in (like, a - b))
+    return error <= CLOSE[a.dtype.itemsize] * largest + 1e-30
 
 
 def wave(like: Any) -> Any:
@@ -389,4 +392,4 @@ def wave(like: Any) -> Any:
 def unit(g: Any) -> Any:
     """A gradient of length one; one of zeros stays."""
     length = np.sqrt((g * g).sum())
-    return g / length if length > 0 else g
+    return g / np.where(length > 0, length, 1)
