@@ -122,11 +122,6 @@ class Steps:
 
     # Running ----------------------------------------------------------------------------------------------------------
 
-    def held(self) -> dict[int, Any]:
-        """The arrays of parameters and states, by number."""
-        found = {number: getattr(module, name) for number, module, name in self.params}
-        return {number: stored.data for number, stored in found.items() if stored is not None}
-
     def run(self, data: list[Any], stored: dict[int, Any] | None = None) -> list[Any]:
         """Every value of one pass, by number. The state of a pass lives here and nowhere else.
 
@@ -136,8 +131,14 @@ class Steps:
         values: list[Any] = [None] * self.count
         for number, x in zip(self.inputs, data, strict=True):
             values[number] = x
-        for number, x in (self.held() if stored is None else stored).items():
-            values[number] = x
+        if stored is None:
+            for number, module, name in self.params:
+                param = getattr(module, name)
+                if param is not None:
+                    values[number] = param.data
+        else:
+            for number, x in stored.items():
+                values[number] = x
         step: Any = None
         keeps = self.keepsData and stored is None
         look = WATCH.look

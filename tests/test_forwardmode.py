@@ -2,9 +2,13 @@
 products with Hessians against differences of gradients."""
 
 import copy
+from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from randomgraphs import randomGraph
 from strict import Strict, useStrict
 from test_everymodule import EXAMPLES, MODES, examplesOf, toStrict
 
@@ -227,6 +231,40 @@ def test_products_with_the_hessian_are_those_of_torch(rng):
         assert np.allclose(mine, theirs.numpy(), rtol=1e-9, atol=1e-11)
 
 
+@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**63))
+def test_random_graphs(seed):
+    """<u, J v> is <J' u, v>, and a Hessian is symmetric: <w, H v> is <v, H w>."""
+    graph, shapes, _ = randomGraph(Random(seed))
+    rng = np.random.default_rng(seed % 2**32)
+    xs = [rng.standard_normal(s) for s in shapes]
+    vs, ws = ([rng.standard_normal(s) for s in shapes] for _ in range(2))
+    pv, pw = ({path: rng.standard_normal(p.shape) for path, p in graph.params.items()} for _ in range(2))
+    ys, dys = map(asList, jvp(graph, xs, vs, pv))
+    us = [rng.standard_normal(y.shape) for y in ys]
+    assert all(np.array_equal(a, b) for a, b in zip(ys, asList(graph(xs)), strict=True))
+    graph.backward(us if len(us) > 1 else us[0])
+    grads = [*asList(graph.grad), *(p.grad for p in graph.params.values())]
+    left, right = inner(us, dys), inner(grads, [*vs, *pv.values()])
+    assert abs(left - right) <= 1e-12 * (1 + sum(float(np.sum(np.abs(u * d))) for u, d in zip(us, dys)))
+    one, two = curvature(graph, xs, us, vs, pv), curvature(graph, xs, us, ws, pw)
+    left, right = inner(one, [*ws, *pw.values()]), inner(two, [*vs, *pv.values()])
+    size = sum(float(np.sum(np.abs(h))) for h in one if h is not None)
+    assert abs(left - right) <= 1e-10 * (1 + size)
+
+
+def curvature(graph, xs, us, vs, pv):
+    """The derivative along v of the gradients of <u, sin y>."""
+    pure = Pure(graph, xs)
+    values = pure.run(
+        [Dual(x, v, 1) for x, v in zip(xs, vs)], pure.stored(lambda s, a: Dual(a, directionOf(pure, pv, s), 1))
+    )
+    found, params = pure.pull(
+        [u * np.cos(y) for u, y in zip(us, pure.outputs(values))], values, True, pure.params.values()
+    )
+    return [getattr(g, "tangent", None) for g in (*found, *(params.get(id(p)) for p in pure.params.values()))]
+
+
 # ---- functions of arrays ------------------------------------------------------------------------------------
 
 FAR = {"arccosh": 1.5}  # ufuncs that want their argument above this
@@ -330,6 +368,12 @@ OF_ARRAYS = {
     "zeros and a write": lambda x: written(np.zeros_like(x), x),
     "write of a constant": lambda x: written(x * x, 0.0),
     "full_like": lambda x: np.full_like(x, x.sum()),
+    "inv": lambda x: np.linalg.inv(x @ x.T + np.eye(2)),
+    "solve": lambda x: np.linalg.solve(x @ x.T + np.eye(2), x),
+    "solve for a constant": lambda x: np.linalg.solve(C[:2], x),
+    "det": lambda x: np.linalg.det(x @ x.T),
+    "norm": lambda x: np.linalg.norm(x),
+    "norm along an axis": lambda x: np.linalg.norm(x, axis=1, keepdims=True),
     "formula": lambda x: Formula("where(x > 0, x * log(x), exp(x))").numpy()(x),
     "loop of python": lambda x: sum(x[i] * i for i in range(2)),
     "branch on a value": lambda x: x * 2 if x.sum() > 0 else x * x,

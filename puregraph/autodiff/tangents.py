@@ -383,3 +383,42 @@ def pooled(function: Any, values: list, tangents: list, options: dict) -> tuple[
     places = indices.reshape(*y.shape[:2], -1)
     found = np.take_along_axis(t, np.maximum(places, 0).astype(np.intp), axis=2)
     return (y, indices), (np.where(places < 0, 0, found).astype(y.dtype, copy=False).reshape(y.shape), None)
+
+
+# ---- linear algebra -----------------------------------------------------------------------------------------
+
+
+@register_tangent(np.linalg.inv)
+def inverted(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """y = 1/a: -y t y."""
+    y = function(*values)
+    return y, -(y @ tangents[0] @ y)
+
+
+@register_tangent(np.linalg.solve)
+def solved(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """a y = b: a times the tangent of y is that of b, less ta y."""
+    a, b = values
+    y = function(a, b)
+    ta, tb = tangents
+    rest = np.zeros_like(y) if tb is None else tb
+    return y, function(a, rest if ta is None else rest - ta @ y)
+
+
+@register_tangent(np.linalg.det)
+def determinant(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """y trace(t / a)."""
+    y = function(*values)
+    return y, y * np.trace(np.linalg.solve(values[0], tangents[0]), axis1=-2, axis2=-1)
+
+
+@register_tangent(np.linalg.norm)
+def length(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """sum x t / y, for the square root of the sum of squares."""
+    axis, keepdims = alongAxis(values, options, 2)
+    order = values[1] if len(values) > 1 else options.get("ord")
+    isVector = isinstance(axis, int) or (axis is None and values[0].ndim == 1)
+    if not (order is None or order == 2 and isVector):
+        raise AutoDiffException(f"forward mode knows no tangent of numpy.linalg.norm with ord={order!r}")
+    y = function(*values, **options)
+    return y, (values[0] * tangents[0]).sum(axis=axis, keepdims=keepdims) / y
