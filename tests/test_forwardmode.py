@@ -411,6 +411,10 @@ def test_a_tangent_of_none_is_zero():
     assert np.array_equal(dy, [0.0])
 
 
+def test_numbers_are_arrays_without_axes():
+    assert jvp(lambda x, n: x**n, (3.0, 2), (0.5, None)) == (9.0, 3.0)
+
+
 def test_ties_share_a_tangent():
     _, dy = jvp(lambda x: x.max(), np.array([2.0, 1.0, 2.0]), np.array([1.0, 5.0, 4.0]))
     assert dy == 2.5

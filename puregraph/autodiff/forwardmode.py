@@ -181,8 +181,9 @@ def deeper() -> Any:
 
 
 def listOf(given: Any) -> list[Any]:
-    """What a user gives for inputs, as a list."""
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+    """What a user gives for inputs, as a list of arrays; a number is one without axes."""
+    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    return [np.asarray(x) if isinstance(x, (int, float)) else x for x in several]
 
 
 def oneOf(found: list[Any], given: Any) -> Any:
