@@ -50,7 +50,7 @@ class detect_anomaly(ContextDecorator):  # noqa: N801 - it is called like a func
     """
 
     def __init__(self, check_nan: bool = True, check_inf: bool = True):
-        self.look = Look(check_nan, check_inf)
+        self.look = _Look(check_nan, check_inf)
         self.before: list[Any] = []
 
     def __enter__(self) -> detect_anomaly:
@@ -70,7 +70,7 @@ class set_detect_anomaly:  # noqa: N801 - it is called like a function, as in to
 
     def __init__(self, mode: bool, check_nan: bool = True, check_inf: bool = True):
         self.before = WATCH.look
-        WATCH.look = Look(check_nan, check_inf) if mode else None
+        WATCH.look = _Look(check_nan, check_inf) if mode else None
 
     def __enter__(self) -> None:
         """It has begun already."""
@@ -81,10 +81,10 @@ class set_detect_anomaly:  # noqa: N801 - it is called like a function, as in to
 
 def is_anomaly_enabled() -> bool:
     """Whether this thread looks for NaN or infinity."""
-    return isinstance(WATCH.look, Look)
+    return isinstance(WATCH.look, _Look)
 
 
-class Bad(NamedTuple):
+class _Bad(NamedTuple):
     """How many values are NaN, and how many infinite."""
 
     nan: int
@@ -95,7 +95,7 @@ class Bad(NamedTuple):
         return " and ".join(f"{count} {what}" for count, what in counts if count)
 
 
-class Look:
+class _Look:
     """What is called after every rule: raises if one of the results is bad."""
 
     def __init__(self, nan: bool, inf: bool):
@@ -108,15 +108,15 @@ class Look:
             if isArray(y) and y.dtype.kind == "f" and not allFinite(y):
                 bad = self.count(y)
                 if bad:
-                    raise self.error(Place.of(path, module, len(arguments), backward), place, y, bad, arguments)
+                    raise self.error(_Place.of(path, module, len(arguments), backward), place, y, bad, arguments)
 
-    def count(self, y: Any) -> Bad | None:
+    def count(self, y: Any) -> _Bad | None:
         """The values that count as bad; None if there are none."""
         nan = int(toHost(np.isnan(y)).sum()) if self.nan else 0
         inf = int(toHost(np.isinf(y)).sum()) if self.inf else 0
-        return Bad(nan, inf) if nan or inf else None
+        return _Bad(nan, inf) if nan or inf else None
 
-    def error(self, at: Place, place: int, y: Any, bad: Bad, arguments: Sequence[Any]) -> AnomalyError:
+    def error(self, at: _Place, place: int, y: Any, bad: _Bad, arguments: Sequence[Any]) -> AnomalyError:
         """What happened, what was there before, and what to try."""
         name = at.results[place]
         mask = ~np.isfinite(y) if self.nan and self.inf else np.isnan(y) if self.nan else np.isinf(y)
@@ -159,7 +159,7 @@ def bare(x: Any) -> Any:
     return getattr(x, "value", x)
 
 
-class Place(NamedTuple):
+class _Place(NamedTuple):
     """A rule that ran: where, in which pass, and what its arguments and results are called."""
 
     path: str
@@ -170,7 +170,7 @@ class Place(NamedTuple):
     params: set[str]
 
     @classmethod
-    def of(cls, path: str, module: Any, count: int, backward: bool) -> Place:
+    def of(cls, path: str, module: Any, count: int, backward: bool) -> _Place:
         """The place of a forward rule, of a node of a BackwardGraph, or of a gradient rule (`backward`)."""
         if isinstance(module, Accumulate):
             name = path.removeprefix("sum:")

@@ -23,7 +23,7 @@ from puregraph.steps import Steps
 Place = tuple[Module, str]  # a module, and the name of a parameter or state of its own
 
 
-class Before:
+class _Before:
     """The states as they were before a pass, in one thing that no rule takes for an array."""
 
     def __init__(self, arrays: list[Any]):
@@ -151,7 +151,7 @@ class Checkpoint(Module):
     def updateData(self, *values: Any) -> tuple:
         names = self.ruleNames
         inputs, stored = values[: len(values) - len(names)], dict(zip(names, values[len(values) - len(names) :]))
-        before = Before([stored[name].copy() for name in self.states])
+        before = _Before([stored[name].copy() for name in self.states])
         steps, found = self.replay(inputs, stored)
         return (*(found[n] for n in steps.outputs), before)
 

@@ -28,7 +28,7 @@ from puregraph.errors import AutoDiffException, need, plural
 from puregraph.module import Module, checkGrads, isFloat
 
 
-class Found(NamedTuple):
+class Derivatives(NamedTuple):
     """What was computed on the way, and what was asked for: by the inputs, and by the parameters' paths."""
 
     value: Any
@@ -61,7 +61,7 @@ def jvp(function: Any, primals: Any, tangents: Any = None, params: dict[str, Any
         return split(result[0] if len(result) == 1 else result, level)
 
 
-def vjp(function: Any, inputs: Any, cotangents: Any = None, params: Any = ()) -> Found:
+def vjp(function: Any, inputs: Any, cotangents: Any = None, params: Any = ()) -> Derivatives:
     """The outputs, and the gradients of <u, y>: of the inputs, and of parameters by path; `params=True` means all.
 
     `cotangents` is u, one for each output; it may be left out where the output is one number. Other than `backward`, it
@@ -77,14 +77,14 @@ def vjp(function: Any, inputs: Any, cotangents: Any = None, params: Any = ()) ->
     values = pure.run(xs)
     outputs = pure.outputs(values)
     found, grads = pure.pull(checkGrads(cotangents, outputs, pure.title), values, True, chosen.values())
-    return Found(
+    return Derivatives(
         oneOf(outputs, None),
         oneOf([orZeros(g, x) for g, x in zip(found, xs)], inputs),
         {path: orZeros(grads.get(id(p)), p.data) for path, p in chosen.items()},
     )
 
 
-def hvp(function: Any, inputs: Any, vectors: Any = None, params: dict[str, Any] | None = None) -> Found:
+def hvp(function: Any, inputs: Any, vectors: Any = None, params: dict[str, Any] | None = None) -> Derivatives:
     """The value of a function that gives one number, and its Hessian times a vector: H v = d/dt grad f(x + t v).
 
     The Hessian is that by the inputs, if `vectors` has a direction for each (None: no change), and by the parameters
@@ -112,7 +112,7 @@ def hvp(function: Any, inputs: Any, vectors: Any = None, params: dict[str, Any] 
         products = None
         if vectors is not None:
             products = oneOf([orZeros(tangentOf(g, level), x) for g, x in zip(found, xs)], inputs)
-        return Found(
+        return Derivatives(
             valueOf(outputs[0], level),
             products,
             {path: orZeros(tangentOf(grads.get(id(p)), level), p.data) for path, p in chosen.items()},
@@ -161,13 +161,13 @@ def stacked(columns: list[Any], x: Any) -> Any:
 # ---- directions ---------------------------------------------------------------------------------------------
 
 
-class Depth(threading.local):
+class _Depth(threading.local):
     """How many differentiations of this thread lie inside one another."""
 
     level = 0
 
 
-DEPTH = Depth()
+DEPTH = _Depth()
 
 
 @contextmanager

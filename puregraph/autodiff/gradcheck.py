@@ -17,7 +17,7 @@ from puregraph.function import Call, Function
 from puregraph.module import Module, isFloat
 from puregraph.node import asGrads
 from puregraph.param import State
-from puregraph.rules import REGISTRY, gradientRule
+from puregraph.rules import Place, candidates, gradientRule
 from puregraph.steps import Step
 
 DIRECTIONS = 2  # along which each argument is tried; a wrong gradient is right along one of them by chance alone
@@ -66,7 +66,7 @@ def gradcheck(
     Raises    GradcheckError naming the node, the argument, what was expected and what was found
     """
     xs = [doubled(x) for x in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
-    limits = Limits(eps, atol, rtol)
+    limits = _Limits(eps, atol, rtol)
     rng = np.random.default_rng(seed)
     if isinstance(function, type) and issubclass(function, Function):
         function = Call(function)
@@ -83,7 +83,7 @@ def gradcheck(
     return True
 
 
-class Limits:
+class _Limits:
     """The step of differences, and what counts as equal."""
 
     def __init__(self, eps: float, atol: float, rtol: float):
@@ -104,7 +104,7 @@ def doubled(x: Any) -> Any:
 # ---- one node after the other -------------------------------------------------------------------------------
 
 
-def checkSteps(pure: Pure, xs: list[Any], limits: Limits, rng: Any, skip: frozenset) -> None:
+def checkSteps(pure: Pure, xs: list[Any], limits: _Limits, rng: Any, skip: frozenset) -> None:
     """Run the graph once, and check each rule with the values that come by."""
     steps, stored = pure.steps, pure.stored()
     values: list[Any] = [None] * steps.count
@@ -117,7 +117,7 @@ def checkSteps(pure: Pure, xs: list[Any], limits: Limits, rng: Any, skip: frozen
     lines = moved(pure, xs, limits.eps, rng)
     for step in steps.items:
         args = step.args
-        local = Local(step, [values[n] for n in args], {i for i, n in enumerate(args) if n in states})
+        local = _Local(step, [values[n] for n in args], {i for i, n in enumerate(args) if n in states})
         local.lines = [lines[n] for n in args]
         try:
             outputs = local.forward()
@@ -145,7 +145,7 @@ def moved(pure: Pure, xs: list[Any], eps: float, rng: Any) -> list[Any]:
     ]
 
 
-class Local:
+class _Local:
     """One rule with the values of its arguments, and the `lines` along which they move together."""
 
     lines: list[Any]
@@ -199,14 +199,14 @@ class Local:
                     f"{rule} writes to '{name}', which other nodes may read: write to a copy, or to what it made itself"
                 )
 
-    def backward(self, outputs: tuple, limits: Limits, rng: Any) -> None:
+    def backward(self, outputs: tuple, limits: _Limits, rng: Any) -> None:
         """The gradient rule on random gradients of the outputs, against differences."""
         visible = outputs[: self.visible]
         seeds = [rng.standard_normal(y.shape) if isArray(y) and isFloat(y) else None for y in visible]
         needs = tuple(map(self.differentiable, range(len(self.arguments))))
         if not any(needs) or all(s is None for s in seeds):
             return
-        rule = gradientRule(self.module, needs, self.step.node.rule)
+        rule = gradientRule(self.module, needs, self.step.node.rule, Place(self.step.node))
         given = [*seeds, *self.arguments, *outputs]
         before = kept(given)
         made = rule(seeds[0] if self.visible == 1 else list(seeds), *self.arguments, *outputs)
@@ -228,9 +228,10 @@ class Local:
     @property
     def rule(self) -> str:
         """The gradient rule, as a message names it."""
-        name = self.step.node.rule
-        if (type(self.module), name) in REGISTRY:
-            return f"its registered rule {name!r}" if name else "its registered rule"
+        asked = self.step.node.rule
+        fitting = [n for n, r in candidates(self.module) if (n == asked if asked else not r.asked)]
+        if fitting:
+            return f"its registered rule {fitting[0]!r}"
         if isinstance(self.module, Call):
             return f"{self.module.function.__name__}.backward"
         return "updateGrad" if self.module.updateGrad is not None else "the derivative of its formula"
@@ -250,7 +251,7 @@ class Local:
                 form,
             )
 
-    def checkValues(self, i: int, grad: Any, seeds: list[Any], limits: Limits, rng: Any) -> None:
+    def checkValues(self, i: int, grad: Any, seeds: list[Any], limits: _Limits, rng: Any) -> None:
         """A gradient is the derivative along random directions, or else along that in which the argument moves."""
         x = self.arguments[i]
         loss = self.along(i, seeds)
@@ -349,7 +350,7 @@ def same(a: Any, b: Any) -> bool:
 # ---- the whole ----------------------------------------------------------------------------------------------
 
 
-def checkWhole(pure: Pure, xs: list[Any], limits: Limits, rng: Any) -> None:
+def checkWhole(pure: Pure, xs: list[Any], limits: _Limits, rng: Any) -> None:
     """All gradients of the graph at once, along random directions."""
     values = pure.run(xs)
     outputs = pure.outputs(values)

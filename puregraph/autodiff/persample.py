@@ -9,7 +9,7 @@ import numpy as np
 
 from puregraph.algebra import combine, isArray
 from puregraph.autodiff.pure import Pure
-from puregraph.autodiff.samples import Samples, Unknown
+from puregraph.autodiff.samples import Samples, _Unknown
 from puregraph.backward import inputNames
 from puregraph.device import toHost
 from puregraph.dim import Dim
@@ -17,7 +17,7 @@ from puregraph.errors import AutoDiffException, addPlace, show
 from puregraph.module import Module, checkGrads, isFloat
 from puregraph.node import asGrads
 from puregraph.param import Param, State
-from puregraph.rules import gradientRule
+from puregraph.rules import Place, gradientRule
 from puregraph.steps import Step
 
 N = Dim("N")
@@ -51,7 +51,7 @@ def per_sample_gradients(graph: Module, inputs: Any, grad: Any = None, shared: I
     Raises    AutoDiffException naming the node that mixes samples, such as BatchNorm in trainMode
     """
     xs = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    found = Attribution(Pure(graph, xs), xs, frozenset(shared)).run(grad)
+    found = _Attribution(Pure(graph, xs), xs, frozenset(shared)).run(grad)
     return found if isinstance(inputs, (list, tuple)) else found._replace(inputs=found.inputs[0])
 
 
@@ -66,7 +66,7 @@ def grad_norms(gradients: PerSample | dict[str, Any]) -> Any:
     return np.sqrt(combine(squares or [None]))
 
 
-class Attribution:
+class _Attribution:
     """One batch, and what its samples contribute.
 
     Every value is of one sample each (`EACH`), the same for all samples (`COMMON`: parameters and what is made from
@@ -232,7 +232,7 @@ class Attribution:
     def call(self, step: Step, grads: list[Any], needs: Sequence[bool], at: Sequence[Any] | None = None) -> tuple:
         """The gradient rule of a step, on all its values or others."""
         arguments, outputs = at or ([self.values[n] for n in step.args], [self.values[n] for n in step.outs])
-        rule = gradientRule(step.module, tuple(map(bool, needs)), step.node.rule)
+        rule = gradientRule(step.module, tuple(map(bool, needs)), step.node.rule, Place(step.node, self.pure.graph))
         return asGrads(rule(grads[0] if len(grads) == 1 else list(grads), *arguments, *outputs), len(needs), step.label)
 
     def stacked(self, each: list[Any], like: Any) -> Any:
@@ -245,7 +245,7 @@ class Attribution:
         """The gradients of what all samples have in common, with an axis of samples."""
         try:
             found = self.atOnce(step, grads, needs)
-        except (Unknown, TypeError, ValueError, IndexError):  # of a rule that does with shapes what is not known here
+        except (_Unknown, TypeError, ValueError, IndexError):  # of a rule that does with shapes what is not known here
             found = None
         if found is None or not self.agree(step, grads, needs, found):
             parts = [self.single(step, grads, needs, i) for i in range(self.count)]
@@ -258,10 +258,10 @@ class Attribution:
     def atOnce(self, step: Step, grads: list[Any], needs: list[bool]) -> list[Any]:
         """The rule on all samples together.
 
-        Raises    Unknown if it uses a function of which that is not known
+        Raises    _Unknown if it uses a function of which that is not known
         """
         if any(not isArray(self.values[n]) for n in step.outs):
-            raise Unknown("what is no array")
+            raise _Unknown("what is no array")
         arguments = [each(self.values[n]) if self.kind(n) == EACH and n else self.values[n] for n in step.args]
         outputs = [each(self.values[n]) if self.batched.get(n) else self.values[n] for n in step.outs]
         made = self.call(step, [None if g is None else each(g) for g in grads], needs, (arguments, outputs))
@@ -271,7 +271,7 @@ class Attribution:
             if need and g is not None:
                 g = g.all if isinstance(g, Samples) else np.broadcast_to(g, shape)
                 if g.shape != shape:
-                    raise Unknown("a gradient of another shape")
+                    raise _Unknown("a gradient of another shape")
             found.append(g if need else None)
         return found
 
@@ -315,11 +315,12 @@ class Attribution:
         ends = slice(None, None, self.count - 1)  # both of them
         tries = list(grads) if isCost else [None if g is None else wave(g[ends]) for g in grads]
         try:
-            both = self.few(step, tries, trial, ends)
-            alone = [
-                self.few(step, tries if isCost else [part(g, k, True) for g in tries], trial, slice(i, i + 1))
-                for k, i in enumerate((0, self.count - 1))
-            ]
+            with np.errstate(all="ignore"):
+                both = self.few(step, tries, trial, ends)
+                alone = [
+                    self.few(step, tries if isCost else [part(g, k, True) for g in tries], trial, slice(i, i + 1))
+                    for k, i in enumerate((0, self.count - 1))
+                ]
         except Exception as error:
             raise self.mixes(step, f"its gradient rule cannot be run on one of them alone: {error}") from error
         for need, whole, *ones in zip(trial, both, *alone):

@@ -78,7 +78,7 @@ class Pure:
         return inputs, {id(p): g for p, g in found}
 
 
-class Wanted(BackwardGraph):
+class _Wanted(BackwardGraph):
     """The backward pass that gives gradients to chosen parameters, whatever the mode and whether frozen or not.
 
     Shapes    those of the forward graph's outputs -> those of its inputs
@@ -93,12 +93,12 @@ class Wanted(BackwardGraph):
         return id(param) in self.chosen
 
 
-def backwardOf(graph: Graph, steps: Steps, updGrad: bool, chosen: frozenset[int]) -> Wanted:
+def backwardOf(graph: Graph, steps: Steps, updGrad: bool, chosen: frozenset[int]) -> _Wanted:
     """The backward pass for chosen parameters, made once for each choice."""
     held = tuple([id(getattr(module, name)) for _, module, name in steps.params])
     key = ("chosen", updGrad, chosen, held, id(steps))
     if key not in graph.backwards:
-        graph.backwards[key] = Wanted(graph, updGrad, steps, chosen)
+        graph.backwards[key] = _Wanted(graph, updGrad, steps, chosen)
     return graph.backwards[key]
 
 

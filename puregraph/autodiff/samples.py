@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from puregraph.standin import StandIn, astype
 Rule = Callable[..., Any]
 
 
-class Unknown(AutoDiffException):
+class _Unknown(AutoDiffException):
     """A function of which it is not known what it does for many samples at once."""
 
 
@@ -26,7 +27,7 @@ class Samples(StandIn):
     A call with Samples among its arguments is made for all samples at once, by giving every axis that it names its
     place behind the axis of samples; other arrays are the same for all.
 
-    Raises    Unknown for a function that has no rule here; then each sample has its own turn
+    Raises    _Unknown for a function that has no rule here; then each sample has its own turn
     """
 
     __slots__ = ("all",)
@@ -47,7 +48,7 @@ class Samples(StandIn):
         if rule is None and (isinstance(function, Evaluator) or isinstance(function, np.ufunc)):
             rule = pointwise
         if rule is None or "out" in options:
-            raise Unknown(f"no rule for many samples of {getattr(function, '__name__', function)}")
+            raise _Unknown(f"no rule for many samples of {getattr(function, '__name__', function)}")
         return rule(function, *arguments, **options)
 
     def __setitem__(self, key: Any, new: Any) -> None:
@@ -117,7 +118,7 @@ def reduced(function: Any, x: Any, axis: Any = None, **options: Any) -> Any:
 def directed(function: Any, x: Any, axis: Any = None, **options: Any) -> Any:
     """Along an axis of each sample."""
     if axis is None and function is np.cumsum:
-        raise Unknown("a cumsum over all axes")
+        raise _Unknown("a cumsum over all axes")
     return Samples(function(x.all, along(axis, x.ndim), **options))
 
 
@@ -196,7 +197,7 @@ def behind(key: Any) -> tuple:
     """An index into each sample, as one into all."""
     parts = key if isinstance(key, tuple) else (key,)
     if not all(part is None or part is ... or isinstance(part, (int, np.integer, slice)) for part in parts):
-        raise Unknown("an index by arrays")
+        raise _Unknown("an index by arrays")
     return (slice(None), *parts)
 
 
@@ -205,15 +206,27 @@ def multiplied(function: Any, a: Any, b: Any) -> Any:
     """A matrix product for each sample; what all have in common has no more axes than they."""
     ranks = [rankOf(x) for x in (a, b) if isinstance(x, Samples)]
     if min(rankOf(a), rankOf(b)) < 2 or max(rankOf(a), rankOf(b)) > max(ranks):
-        raise Unknown("a matrix product with a vector, or with more axes than the samples have")
+        raise _Unknown("a matrix product with a vector, or with more axes than the samples have")
     return Samples(function(*aligned((a, b))))
+
+
+@forAll(np.einsum)
+def contracted(function: Any, equation: str, *xs: Any, **options: Any) -> Any:
+    """A sum of products for each sample: one more letter."""
+    left, arrow, output = equation.replace(" ", "").partition("->")
+    free = [letter for letter in ascii_letters if letter not in equation]
+    if not arrow or "." in equation or not free:
+        raise _Unknown(f"the equation {equation!r}")
+    groups = [free[0] * isinstance(x, Samples) + letters for letters, x in zip(left.split(","), xs)]
+    arrays = [x.all if isinstance(x, Samples) else x for x in xs]
+    return Samples(function(f"{','.join(groups)}->{free[0]}{output}", *arrays, **options))
 
 
 @forAll(convolveWeight)
 def weighed(function: Any, grad: Any, x: Any, size: Any, stride: Any, pad: Any, dilation: Any, groups: int) -> Any:
     """The gradient of a weight for each sample: samples become groups, which never meet."""
     if not (isinstance(grad, Samples) and isinstance(x, Samples)) or grad.shape[0] != 1:
-        raise Unknown("a convolution of several samples each")
+        raise _Unknown("a convolution of several samples each")
     n = len(x.all)
     g, u = (a.all.reshape(1, n * a.shape[1], *a.shape[2:]) for a in (grad, x))
     found = function(g, u, size, stride, pad, dilation, n * groups)
@@ -224,7 +237,7 @@ def weighed(function: Any, grad: Any, x: Any, size: Any, stride: Any, pad: Any, 
 def scattered(function: Any, grad: Any, index: Any, rows: int) -> Any:
     """What is added to a table by each sample: all tables are one, in which each sample has its rows."""
     if not (isinstance(grad, Samples) and isinstance(index, Samples)):
-        raise Unknown("indices that all samples share")
+        raise _Unknown("indices that all samples share")
     n = len(grad.all)
     first = (np.cumsum(np.ones_like(index.all, shape=(n,))) - 1).reshape(n, *(1,) * index.ndim) * rows
     places = np.where(index.all < 0, -1, index.all + first)

@@ -15,7 +15,7 @@ import numpy as np
 
 from puregraph.errors import AutoDiffException
 from puregraph.evaluator import Evaluator
-from puregraph.formula import Formula, _formula, numpyFrom
+from puregraph.formula import Formula, formulasOf, numpyFrom
 from puregraph.kernels import (
     convolve,
     convolveData,
@@ -29,6 +29,7 @@ from puregraph.kernels import (
     scatterAdd,
     takeClass,
 )
+from puregraph.kernels.einsum import ontoDiagonal
 from puregraph.standin import astype
 from puregraph.table import LOGICAL, TABLE
 
@@ -166,7 +167,7 @@ def slopes(
 def throughFormulas(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Branches are differentiated one by one, so that what a condition discards cannot make a tangent nan."""
     results = function(*values)
-    formulas = tuple(map(_formula, function.terms))
+    formulas = tuple(formulasOf(function))
     return results, tangentsOf(formulas, function.names, values, tangents, results)
 
 
@@ -231,7 +232,7 @@ def chosen(function: Any, values: list, tangents: list, options: dict) -> tuple[
     *(np.repeat, np.tile, np.take, np.take_along_axis, np.compress, np.delete, np.diagonal, np.diag, np.trace),
     *(np.tril, np.triu, np.mean, np.cumsum, np.diff, np.copy, np.real, np.split, np.array_split, np.hsplit),
     *(np.vsplit, np.dsplit, np.resize, np.fft.fftshift, np.fft.ifftshift, np.add.accumulate),
-    *(meanPool, meanPoolGrad, maxPoolGrad, gather, scatterAdd, takeClass, putClass),
+    *(meanPool, meanPoolGrad, maxPoolGrad, gather, scatterAdd, takeClass, putClass, ontoDiagonal),
 )
 def linear(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Linear in the first argument; the others say how."""
