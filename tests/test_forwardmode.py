@@ -15,6 +15,7 @@ from test_everymodule import EXAMPLES, MODES, examplesOf, toStrict
 from puregraph import costs
 from puregraph.autodiff.dual import Dual
 from puregraph.autodiff.forwardmode import hessian, hvp, jacobian, jvp, vjp
+from puregraph.autodiff.generator import add_backward_pass
 from puregraph.autodiff.pure import Pure
 from puregraph.autodiff.tangents import FORMULAS, RULES, register_tangent
 from puregraph.check import Case
@@ -672,3 +673,16 @@ def test_derivatives_run_on_device_arrays(found, index, mode, monkeypatch):
         got = derivatives(cases[1], toStrict)
     for a, b in zip(got, wanted, strict=True):
         assert isinstance(a, Strict) and a.dtype == b.dtype and np.array_equal(a.values, b)
+
+
+def test_a_graph_with_gradients_has_derivatives_too(rng):
+    x, t = Input(name="x").node(), Input(name="t").node()
+    h = Tanh(name="act")(Linear(4, 3, name="fc")(x))
+    net = Graph([x, t], costs.CrossEntropy(name="cost")(h, t)).calcMode("float64")
+    inputs, v = [rng.standard_normal((5, 4)), rng.integers(0, 3, 5)], rng.standard_normal((5, 4))
+    joint = add_backward_pass(net, ["cost"], ["x", "fc.W"])
+    _, changes = jvp(joint, [*inputs, np.ones(())], [v, None, None])
+    found = hvp(net, inputs, [v, None])
+    assert np.array_equal(changes[1], found.inputs[0])
+    joined = hvp(net, inputs, [v, None], {"fc.W": np.zeros((4, 3))})
+    assert np.allclose(changes[2], joined.params["fc.W"], rtol=1e-13)
