@@ -150,7 +150,7 @@ class BackwardGraph(Graph):
         flat = self.forwardSteps
         stored = {number: getattr(module, name) for number, module, name in flat.params}
         wanted = dict.fromkeys(flat.inputs if updGrad else ())
-        wanted |= dict.fromkeys(n for n, module, _ in flat.params if updParamGrads and module.wants(stored[n]))
+        wanted |= dict.fromkeys(n for n, module, _ in flat.params if updParamGrads and self.asks(module, stored[n]))
         self.follow(self.plan(flat.outputs, wanted))
         self.inputGrads = [self.total(n) if updGrad else None for n in flat.inputs]
         self.paramGrads = [(p, self.total(n)) for n, p in stored.items() if n in wanted]
@@ -205,6 +205,10 @@ class BackwardGraph(Graph):
         node = Node(module, parents)
         node.rename = name
         return node
+
+    def asks(self, module: Any, param: Any) -> bool:
+        """Whether a parameter of a module gets a gradient."""
+        return module.wants(param)
 
     def seed(self, place: int) -> Node:
         """The input for the gradient of one output; a value that is an output twice has two."""
@@ -266,8 +270,13 @@ class BackwardGraph(Graph):
 
     # Running ----------------------------------------------------------------------------------------------------------
 
-    def gradients(self, grads: list[Any], values: list[Any]) -> tuple[list[Any], list[tuple[Param, Any]]]:
-        """The gradients of the inputs, and each parameter with its own, from those of the outputs and a pass."""
+    def gradients(
+        self, grads: list[Any], values: list[Any], shows: bool = True
+    ) -> tuple[list[Any], list[tuple[Param, Any]]]:
+        """The gradients of the inputs, and each parameter with its own, from those of the outputs and a pass.
+
+        Without `shows` the forward nodes keep the gradients that they have.
+        """
         steps = self.steps()
         results = steps.run([*grads, *[values[n] for n in self.numbers]])
         found = iter([results[n] for n in steps.outputs])
@@ -281,7 +290,8 @@ class BackwardGraph(Graph):
             if new is not None:
                 old = params.get(id(param))
                 params[id(param)] = param, new if old is None else old[1] + new
-        self.show(results, inputs)
+        if shows:
+            self.show(results, inputs)
         return inputs, list(params.values())
 
     def show(self, results: list[Any], inputs: list[Any]) -> None:

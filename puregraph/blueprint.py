@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any
 
 from puregraph import costs, initial, modules, optimizers
+from puregraph.autodiff.checkpoint import Checkpoint
 from puregraph.errors import CheckpointError, GraphWarning, PuregraphError, show
 from puregraph.function import Call, Function
 from puregraph.graph import DERIVED, Graph, nearest
@@ -48,7 +49,7 @@ OWN: dict[str, type] = {}
 @cache
 def builtin() -> dict[str, type]:
     """The classes that puregraph exports: modules by their name, others as `costs.NAME` and `optimizers.NAME`."""
-    found: dict[str, type] = {c.__name__: c for c in (Call, Graph, Input, Parallel, Pointwise, Sequential)}
+    found: dict[str, type] = {c.__name__: c for c in (Call, Checkpoint, Graph, Input, Parallel, Pointwise, Sequential)}
     for prefix, package in (("", modules), ("costs.", costs), ("optimizers.", optimizers)):
         for name, value in vars(package).items():
             if isinstance(value, type) and issubclass(value, NAMED) and name[0] != "_":
@@ -407,7 +408,7 @@ def settle(graph: Graph, blueprint: dict[str, Any]) -> None:
     """Share, remove and set the graph's arrays as the blueprint says."""
     arrays, ties, absent = blueprint["arrays"], blueprint["ties"], blueprint["absent"]
     if absent or ties or arrays:
-        holders = {step.path: step.module for step in graph.steps().items}
+        holders = holdersOf(graph)
         for path in absent:
             holder, name = holderOf(holders, path)
             vars(holder)[name] = None
@@ -425,6 +426,18 @@ def settle(graph: Graph, blueprint: dict[str, Any]) -> None:
             "the classes make other arrays than those that were stored: "
             f"{', '.join(repr(n) for n in odd[:10]) or 'their ties differ'}; was a class changed since?"
         )
+
+
+def holdersOf(graph: Graph) -> dict[str, Module]:
+    """The modules of a graph by path, those inside a Checkpoint too."""
+    found: dict[str, Module] = {}
+    for step in graph.steps().items:
+        found[step.path] = step.module
+        if isinstance(step.module, Checkpoint):
+            inner = step.module.inner
+            rows = holdersOf(inner).items() if isinstance(inner, Graph) else [("", inner)]
+            found |= {f"{step.path}.{path}" if path else step.path: module for path, module in rows}
+    return found
 
 
 def holderOf(holders: dict[str, Module], path: Any) -> tuple[Module, str]:

@@ -11,6 +11,7 @@ import numpy as np
 from puregraph.algebra import accumulate, isValue, shapeOf
 from puregraph.errors import DataError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
 from puregraph.rules import Place, gradientRule
+from puregraph.watch import WATCH
 
 
 class Link:
@@ -221,12 +222,14 @@ class Node:
             self.module.dataShapeFrom(*shapes)
             arguments = given + self.module.ruleValues()
             result = self.module.updateData(*arguments)
+            outputs = result if type(result) is tuple else (result,)
+            if WATCH.look is not None:
+                WATCH.look(self.name, self.module, arguments, outputs)
         except ShapeError as error:
             raise placed(error, self.name, self.label) from None
         except Exception as error:
             addPlace(error, f"at '{self.name}' ({self.label}): given {show(shapes)}")
             raise
-        outputs = result if type(result) is tuple else (result,)
         visible = outputs[: len(self.module.outputNames)]
         self.values = (arguments, outputs)
         self.data = visible[0] if len(visible) == 1 else list(visible)
@@ -307,11 +310,13 @@ class Node:
         try:
             rule = gradientRule(self.module, needs, self.rule, Place(self))
             grads = asGrads(rule(grad, *arguments, *outputs), len(arguments), self.label)
+            if WATCH.look is not None:
+                WATCH.look(self.name, self.module, [grad, *arguments, *outputs], grads, True)
         except Exception as error:
             addPlace(error, f"at '{self.name}' ({self.label}), backward")
             raise
-        for param, new in zip(params, grads[count:], strict=True):
-            if new is not None:
+        for param, new, needed in zip(params, grads[count:], needs[count:], strict=True):
+            if new is not None and needed:
                 param.store(new, scale, momentum, alias=new is grad)
         if updGrad:
             self.grad = grads[0] if count == 1 else list(grads[:count])

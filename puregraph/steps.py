@@ -10,6 +10,7 @@ import numpy as np
 from puregraph.algebra import isArray
 from puregraph.errors import GraphError, ShapeError, addPlace, show
 from puregraph.node import Node, placed
+from puregraph.watch import WATCH
 
 ABSENT = 0  # the number of the value that is always None: an optional input or parameter that was left out
 
@@ -121,17 +122,26 @@ class Steps:
 
     # Running ----------------------------------------------------------------------------------------------------------
 
-    def run(self, data: list[Any]) -> list[Any]:
-        """Every value of one pass, by number. The state of a pass lives here and nowhere else."""
+    def run(self, data: list[Any], stored: dict[int, Any] | None = None) -> list[Any]:
+        """Every value of one pass, by number. The state of a pass lives here and nowhere else.
+
+        With `stored`, which has the parameters and states by number, what modules hold is not read, and nodes keep
+        nothing of this pass.
+        """
         values: list[Any] = [None] * self.count
         for number, x in zip(self.inputs, data, strict=True):
             values[number] = x
-        for number, module, name in self.params:
-            param = getattr(module, name)
-            if param is not None:
-                values[number] = param.data
+        if stored is None:
+            for number, module, name in self.params:
+                param = getattr(module, name)
+                if param is not None:
+                    values[number] = param.data
+        else:
+            for number, x in stored.items():
+                values[number] = x
         step: Any = None
-        keeps = self.keepsData
+        keeps = self.keepsData and stored is None
+        look = WATCH.look
         try:
             for step in self.items:
                 result = step.call(*[values[i] for i in step.args])
@@ -141,6 +151,8 @@ class Steps:
                     raise GraphError(f"updateData gave {len(result)} outputs, its class names {len(step.outs)}")
                 for number, y in zip(step.outs, result, strict=True):
                     values[number] = y
+                if look is not None:
+                    look(step.path, step.module, [values[i] for i in step.args], result)
                 if keeps:
                     visible = len(step.visible)
                     step.node.data = result[0] if visible == 1 else list(result[:visible])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from puregraph.kernel import registry
+from puregraph.standin import StandIn, standInOf
 
 METHODS = frozenset(
     "all any argmax argmin argsort astype clip copy cumprod cumsum diagonal dot fill flatten max mean min nonzero prod "
@@ -29,9 +30,13 @@ class Strict(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         if method != "__call__":
             raise TypeError(f"CuPy has no {ufunc.__name__}.{method}")
+        if standInOf(inputs) is not None:  # as CuPy's operators do for what has a higher priority
+            return NotImplemented
         return call(ufunc, inputs, options)
 
     def __array_function__(self, func, types, args, kwargs):
+        if any(issubclass(kind, StandIn) for kind in types):
+            return NotImplemented
         return call(func, args, kwargs)
 
     def __getattr__(self, name):

@@ -9,7 +9,7 @@ LAYERS = """
 errors
 dim
 shape
-device atomic hdf guarded algebra standin
+device atomic hdf guarded algebra standin watch
 special
 table
 terms

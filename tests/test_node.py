@@ -6,7 +6,7 @@ import pytest
 from puregraph.errors import GraphError, PuregraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.input import Input
-from puregraph.modules import Add, Concat, Identity, Linear, Relu, Split, Sub
+from puregraph.modules import Add, BatchNorm, Concat, Identity, Linear, Relu, Split, Sub
 from puregraph.node import Node
 
 
@@ -228,3 +228,10 @@ def test_a_name_that_would_break_paths_is_refused(name):
         Identity(name=name)
     with pytest.raises(GraphError, match=r"without '.' and '/'"):
         Identity().node(name=name)
+
+
+def test_a_gradient_that_was_not_asked_for_is_not_kept():
+    norm = BatchNorm(3).evalMode()
+    norm(np.ones((2, 3), np.float32))
+    norm.backward(np.ones((2, 3), np.float32))
+    assert norm.grad is not None and norm.scale.grad is None and norm.bias.grad is None

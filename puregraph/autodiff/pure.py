@@ -1,0 +1,108 @@
+"""Pure: a Graph or Module as a function of arrays that changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from puregraph.backward import BackwardGraph
+from puregraph.errors import GraphError
+from puregraph.graph import Graph, few, nearest
+from puregraph.module import Module
+from puregraph.node import Node
+from puregraph.param import Param
+from puregraph.steps import Steps
+
+
+class Pure:
+    """A Graph or Module as a function of its inputs and parameters: running it leaves no trace.
+
+    Running statistics stay as they are, and so do the counters of random numbers: the masks are those of the next
+    call of the module itself. `params` has every parameter by its path (of a lone module, by its name).
+    """
+
+    def __init__(self, subject: Module, inputs: Sequence[Any]):
+        self.subject = subject
+        self.graph = subject if isinstance(subject, Graph) else alone(subject)
+        self.steps: Steps = self.graph.steps(len(inputs))
+        self.graph.checkData(list(inputs), self.steps)
+        cut = "" if self.graph is subject or not self.steps.items else f"{self.steps.items[0].path}."
+        self.params: dict[str, Param] = {path.removeprefix(cut): p for path, p in self.graph.params.items()}
+
+    @property
+    def title(self) -> str:
+        return self.graph.title() if self.graph is self.subject else type(self.subject).__name__
+
+    def named(self, paths: Iterable[str]) -> dict[str, Param]:
+        """Parameters by their paths.
+
+        Raises    GraphError for a path that is none
+        """
+        unknown = [path for path in paths if path not in self.params]
+        if unknown:
+            known = few(nearest(unknown[0], list(self.params)), 6) or "none"
+            raise GraphError(f"{self.title} has no parameter {unknown[0]!r}; it has {known}")
+        return {path: self.params[path] for path in paths}
+
+    def stored(self, wrap: Callable[[Any, Any], Any] = lambda stored, array: array) -> dict[int, Any]:
+        """Parameters, and copies of states, by number; `wrap(stored, array)` may put something in their place."""
+        made: dict[int, Any] = {}
+        found = {}
+        for number, module, name in self.steps.params:
+            stored = getattr(module, name)
+            if stored is not None:
+                if id(stored) not in made:
+                    isParam = isinstance(stored, Param)
+                    made[id(stored)] = wrap(stored, stored.data if isParam else stored.data.copy())
+                found[number] = made[id(stored)]
+        return found
+
+    def run(self, inputs: Sequence[Any], stored: dict[int, Any] | None = None) -> list[Any]:
+        """Every value of a pass, by number."""
+        return self.steps.run(list(inputs), self.stored() if stored is None else stored)
+
+    def outputs(self, values: list[Any]) -> list[Any]:
+        """The outputs among the values of a pass."""
+        return [values[n] for n in self.steps.outputs]
+
+    def call(self, inputs: Sequence[Any], wrap: Callable[[Any], Any]) -> Any:
+        """The output, or a list where there are several, with parameters and states of floats wrapped."""
+        stored = self.stored(lambda _, array: wrap(array) if array.dtype.kind == "f" else array)
+        outputs = self.outputs(self.run(inputs, stored))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def pull(self, grads: list[Any], values: list[Any], updGrad: bool, params: Iterable[Param]) -> tuple[list, dict]:
+        """The gradients of the inputs, and of these parameters by id, in whatever mode their modules are."""
+        back = backwardOf(self.graph, self.steps, updGrad, frozenset(map(id, params)))
+        inputs, found = back.gradients(grads, values, shows=False)
+        return inputs, {id(p): g for p, g in found}
+
+
+class _Wanted(BackwardGraph):
+    """The backward pass that gives gradients to chosen parameters, whatever the mode and whether frozen or not.
+
+    Shapes    those of the forward graph's outputs -> those of its inputs
+    Source    `BackwardGraph`
+    """
+
+    def __init__(self, graph: Graph, updGrad: bool, steps: Steps, chosen: frozenset[int]):
+        self.chosen = chosen
+        super().__init__(graph, updGrad, bool(chosen), steps)
+
+    def asks(self, module: Any, param: Any) -> bool:
+        return id(param) in self.chosen
+
+
+def backwardOf(graph: Graph, steps: Steps, updGrad: bool, chosen: frozenset[int]) -> _Wanted:
+    """The backward pass for chosen parameters, made once for each choice."""
+    held = tuple([id(getattr(module, name)) for _, module, name in steps.params])
+    key = ("chosen", updGrad, chosen, held, id(steps))
+    if key not in graph.backwards:
+        graph.backwards[key] = _Wanted(graph, updGrad, steps, chosen)
+    return graph.backwards[key]
+
+
+def alone(module: Module) -> Graph:
+    """A Graph of one node."""
+    node = Node(module)
+    return Graph([node], node)

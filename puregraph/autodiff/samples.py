@@ -1,0 +1,245 @@
+"""Samples: an array for each sample, in place of one array; a rule that is run once on it has run on each sample."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from string import ascii_letters
+from typing import Any
+
+import numpy as np
+
+from puregraph.errors import AutoDiffException
+from puregraph.evaluator import Evaluator
+from puregraph.kernels import convolveWeight, scatterAdd
+from puregraph.standin import StandIn, astype
+
+Rule = Callable[..., Any]
+
+
+class _Unknown(AutoDiffException):
+    """A function of which it is not known what it does for many samples at once."""
+
+
+class Samples(StandIn):
+    """Arrays of one shape for each of n samples, held as one array of shape (n, *shape).
+
+    A call with Samples among its arguments is made for all samples at once, by giving every axis that it names its
+    place behind the axis of samples; other arrays are the same for all.
+
+    Raises    _Unknown for a function that has no rule here; then each sample has its own turn
+    """
+
+    __slots__ = ("all",)
+
+    def __init__(self, all: Any):
+        self.all = all
+
+    @property
+    def shape(self) -> Any:
+        return self.all.shape[1:]
+
+    @property
+    def dtype(self) -> Any:
+        return self.all.dtype
+
+    def handle(self, function: Callable[..., Any], arguments: tuple, options: dict[str, Any]) -> Any:
+        rule = RULES.get(function)
+        if rule is None and (isinstance(function, Evaluator) or isinstance(function, np.ufunc)):
+            rule = pointwise
+        if rule is None or "out" in options:
+            raise _Unknown(f"no rule for many samples of {getattr(function, '__name__', function)}")
+        return rule(function, *arguments, **options)
+
+    def __setitem__(self, key: Any, new: Any) -> None:
+        self.all[behind(key)] = new.all if isinstance(new, Samples) else new
+
+
+RULES: dict[Any, Rule] = {}
+
+
+def forAll(*functions: Any) -> Callable[[Rule], Rule]:
+    """This is what the functions do for all samples at once."""
+
+    def keep(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(functions, rule))
+        return rule
+
+    return keep
+
+
+def rankOf(x: Any) -> int:
+    """How many axes a sample has, or what all have in common."""
+    return x.ndim if isinstance(x, Samples) else np.ndim(x)
+
+
+def aligned(arguments: tuple) -> list[Any]:
+    """Arrays that broadcast as those of each sample do: the missing axes are put in behind that of samples."""
+    rank = max(map(rankOf, arguments))
+    return [
+        a.all.reshape(a.all.shape[0], *(1,) * (rank - a.ndim), *a.shape) if isinstance(a, Samples) else a
+        for a in arguments
+    ]
+
+
+def wrapped(result: Any, count: int, rank: int) -> Any:
+    """A result that has the axis of samples, as Samples."""
+    return Samples(result) if result.ndim == rank + 1 and result.shape[0] == count else result
+
+
+@forAll(np.where)
+def pointwise(function: Any, *arguments: Any, **options: Any) -> Any:
+    """Element by element."""
+    given = aligned(arguments)
+    count = next(len(a.all) for a in arguments if isinstance(a, Samples))
+    rank = max(map(rankOf, arguments))
+    result = function(*given, **options)
+    if isinstance(result, (list, tuple)):
+        return [wrapped(y, count, rank) for y in result]
+    return wrapped(result, count, rank)
+
+
+def along(axis: Any, rank: int) -> Any:
+    """The axes meant within a sample, as those of the whole."""
+    if axis is None:
+        return tuple(range(1, rank + 1))
+    if isinstance(axis, tuple):
+        return tuple(a % rank + 1 for a in axis)
+    return axis % rank + 1
+
+
+@forAll(np.sum, np.mean, np.max, np.min, np.prod, np.var, np.std, np.any, np.all, np.amax, np.amin)
+def reduced(function: Any, x: Any, axis: Any = None, **options: Any) -> Any:
+    """A reduction within each sample."""
+    return Samples(function(x.all, axis=along(axis, x.ndim), **options))
+
+
+@forAll(np.cumsum, np.flip)
+def directed(function: Any, x: Any, axis: Any = None, **options: Any) -> Any:
+    """Along an axis of each sample."""
+    if axis is None and function is np.cumsum:
+        raise _Unknown("a cumsum over all axes")
+    return Samples(function(x.all, along(axis, x.ndim), **options))
+
+
+@forAll(np.reshape)
+def reshaped(function: Any, x: Any, shape: Any) -> Any:
+    """The values of each sample in another shape."""
+    shape = shape if isinstance(shape, (tuple, list)) else (shape,)
+    if -1 in shape:
+        rest = int(np.prod([d for d in shape if d != -1]))
+        shape = [x.size // max(1, rest) if d == -1 else d for d in shape]
+    return Samples(x.all.reshape(len(x.all), *shape))
+
+
+@forAll(np.ravel)
+def raveled(function: Any, x: Any) -> Any:
+    """The values of each sample in a row."""
+    return reshaped(np.reshape, x, (-1,))
+
+
+@forAll(np.transpose)
+def transposed(function: Any, x: Any, axes: Any = None) -> Any:
+    """The axes of each sample in another order."""
+    order = range(x.ndim)[::-1] if axes is None else [a % x.ndim for a in axes]
+    return Samples(x.all.transpose(0, *(a + 1 for a in order)))
+
+
+@forAll(np.swapaxes, np.moveaxis)
+def moved(function: Any, x: Any, first: Any, second: Any) -> Any:
+    """Axes of each sample in other places."""
+    return Samples(function(x.all, along(first, x.ndim), along(second, x.ndim)))
+
+
+@forAll(np.squeeze)
+def squeezed(function: Any, x: Any, axis: Any = None) -> Any:
+    """Each sample without axes of length one."""
+    ones = tuple(i for i, d in enumerate(x.shape) if d == 1) if axis is None else axis
+    return Samples(x.all.squeeze(axis=along(ones, x.ndim))) if ones != () else x
+
+
+@forAll(np.broadcast_to)
+def broadcasted(function: Any, x: Any, shape: Any) -> Any:
+    """Each sample seen in a larger shape."""
+    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    full = x.all.reshape(len(x.all), *(1,) * (len(shape) - x.ndim), *x.shape)
+    return Samples(function(full, (len(x.all), *shape)))
+
+
+@forAll(astype, np.copy)
+def converted(function: Any, x: Any, *arguments: Any, **options: Any) -> Any:
+    """Each sample in another dtype, or in memory of its own."""
+    return Samples(function(x.all, *arguments, **options))
+
+
+@forAll(np.zeros_like, np.ones_like, np.full_like)
+def alike(function: Any, x: Any, *arguments: Any, shape: Any = None, **options: Any) -> Any:
+    """An array for each sample, filled alike."""
+    whole = x.all.shape if shape is None else (len(x.all), *(shape if isinstance(shape, (tuple, list)) else (shape,)))
+    return Samples(function(x.all, *arguments, shape=whole, **options))
+
+
+@forAll(np.concatenate)
+def joined(function: Any, arrays: Any, axis: int = 0) -> Any:
+    """Arrays of each sample one after another."""
+    first = next(a for a in arrays if isinstance(a, Samples))
+    parts = [a.all if isinstance(a, Samples) else np.broadcast_to(a, (len(first.all), *a.shape)) for a in arrays]
+    return Samples(function(parts, axis=along(axis, first.ndim)))
+
+
+@forAll(operator.getitem)
+def indexed(function: Any, x: Any, key: Any) -> Any:
+    """A part of each sample."""
+    return Samples(x.all[behind(key)])
+
+
+def behind(key: Any) -> tuple:
+    """An index into each sample, as one into all."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if not all(part is None or part is ... or isinstance(part, (int, np.integer, slice)) for part in parts):
+        raise _Unknown("an index by arrays")
+    return (slice(None), *parts)
+
+
+@forAll(np.matmul)
+def multiplied(function: Any, a: Any, b: Any) -> Any:
+    """A matrix product for each sample; what all have in common has no more axes than they."""
+    ranks = [rankOf(x) for x in (a, b) if isinstance(x, Samples)]
+    if min(rankOf(a), rankOf(b)) < 2 or max(rankOf(a), rankOf(b)) > max(ranks):
+        raise _Unknown("a matrix product with a vector, or with more axes than the samples have")
+    return Samples(function(*aligned((a, b))))
+
+
+@forAll(np.einsum)
+def contracted(function: Any, equation: str, *xs: Any, **options: Any) -> Any:
+    """A sum of products for each sample: one more letter."""
+    left, arrow, output = equation.replace(" ", "").partition("->")
+    free = [letter for letter in ascii_letters if letter not in equation]
+    if not arrow or "." in equation or not free:
+        raise _Unknown(f"the equation {equation!r}")
+    groups = [free[0] * isinstance(x, Samples) + letters for letters, x in zip(left.split(","), xs)]
+    arrays = [x.all if isinstance(x, Samples) else x for x in xs]
+    return Samples(function(f"{','.join(groups)}->{free[0]}{output}", *arrays, **options))
+
+
+@forAll(convolveWeight)
+def weighed(function: Any, grad: Any, x: Any, size: Any, stride: Any, pad: Any, dilation: Any, groups: int) -> Any:
+    """The gradient of a weight for each sample: samples become groups, which never meet."""
+    if not (isinstance(grad, Samples) and isinstance(x, Samples)) or grad.shape[0] != 1:
+        raise _Unknown("a convolution of several samples each")
+    n = len(x.all)
+    g, u = (a.all.reshape(1, n * a.shape[1], *a.shape[2:]) for a in (grad, x))
+    found = function(g, u, size, stride, pad, dilation, n * groups)
+    return Samples(found.reshape(n, grad.shape[1], *found.shape[1:]))
+
+
+@forAll(scatterAdd)
+def scattered(function: Any, grad: Any, index: Any, rows: int) -> Any:
+    """What is added to a table by each sample: all tables are one, in which each sample has its rows."""
+    if not (isinstance(grad, Samples) and isinstance(index, Samples)):
+        raise _Unknown("indices that all samples share")
+    n = len(grad.all)
+    first = (np.cumsum(np.ones_like(index.all, shape=(n,))) - 1).reshape(n, *(1,) * index.ndim) * rows
+    places = np.where(index.all < 0, -1, index.all + first)
+    found = function(grad.all, places, n * rows)
+    return Samples(found.reshape(n, rows, *found.shape[1:]))
