@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from puregraph import Graph
-from puregraph.autodiff.accumulate import AccumulateGrad
+from puregraph.autodiff.accumulategrad import AccumulateGrad
 from puregraph.autodiff.argskwargs import ArgsKwargs
 from puregraph.autodiff.backwardgraph import BackwardGraph, NoForwardPassError
 from puregraph.autodiff.backwardmodule import (

@@ -4,7 +4,7 @@ A tape of Variables (torch, afnio), backward graphs ahead of time (DaceML), and 
 """
 
 from puregraph.algebra import accumulate, seedLike, zeroLike
-from puregraph.autodiff.accumulate import AccumulateGrad
+from puregraph.autodiff.accumulategrad import AccumulateGrad
 from puregraph.autodiff.acyclic import AcyclicDirectedGraph
 from puregraph.autodiff.anomaly import AnomalyError, detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from puregraph.autodiff.argskwargs import ArgsKwargs, InputOutput

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.autodiff.accumulate import AccumulateGrad
+from puregraph.autodiff.accumulategrad import AccumulateGrad
 from puregraph.autodiff.acyclic import AcyclicDirectedGraph
 from puregraph.autodiff.argskwargs import ArgsKwargs, InputOutput
 from puregraph.autodiff.edges import Edge, side

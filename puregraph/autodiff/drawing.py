@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.autodiff.accumulate import AccumulateGrad
+from puregraph.autodiff.accumulategrad import AccumulateGrad
 from puregraph.autodiff.edges import side
 from puregraph.autodiff.graphenum import GraphEnum
 from puregraph.autodiff.plan import InspectRow

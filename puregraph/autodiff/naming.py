@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from puregraph.autodiff.accumulate import AccumulateGrad
+from puregraph.autodiff.accumulategrad import AccumulateGrad
 from puregraph.autodiff.graphenum import GraphEnum
 from puregraph.autodiff.occurrence import Occurrence
 from puregraph.module import Module

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from puregraph.algebra import shapeOf
-from puregraph.autodiff.accumulate import AccumulateGrad, total
+from puregraph.autodiff.accumulategrad import AccumulateGrad, total
 from puregraph.autodiff.argskwargs import ArgsKwargs
 from puregraph.autodiff.edges import Edge, Port
 from puregraph.autodiff.naming import kind_of
