@@ -76,8 +76,9 @@ def isArray(value: Any) -> bool:
 
 
 def isValue(value: Any) -> bool:
-    """Whether a value may flow through a graph: an array, or one of a type whose `accumulate` is registered."""
-    return isArray(value) or accumulate.dispatch(type(value)) is not PLAIN
+    """Whether a value may flow through a graph: an array, one of a type whose `accumulate` is registered, or what says
+    so itself."""
+    return isArray(value) or accumulate.dispatch(type(value)) is not PLAIN or getattr(value, "flows", False)
 
 
 def shapeOf(value: Any) -> Any:

@@ -17,6 +17,8 @@ from puregraph.node import Node
 class Context:
     """What one use of a Function keeps for its gradient. Every use has its own, so nothing is shared by accident."""
 
+    flows = True  # from a forward graph to a backward graph, where those are two
+
     def __init__(self, needs: tuple[bool, ...]):
         self.needs_input_grad = needs
         self.saved: tuple = ()
