@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 
 class Watch(threading.local):
     """`look(path, module, arguments, outputs)` is called after every rule that runs; None: nobody looks.
 
     Of a gradient rule that is not a node itself, `look(path, module, [grad, *arguments, *outputs], gradients, True)`.
+    On a tape the function takes the place of the module, and going backward the node: `look(path, node, grads,
+    gradients, True)`. `enter(module)` is called before a module runs on Variables.
     """
 
     look: Callable[..., None] | None = None
+    enter: Callable[[Any], None] | None = None
 
 
 WATCH = Watch()

@@ -8,8 +8,11 @@ from strict import Strict, useStrict
 
 from puregraph import costs
 from puregraph.autodiff.anomaly import AnomalyError, detect_anomaly, is_anomaly_enabled, set_detect_anomaly
+from puregraph.autodiff.engine import grad
 from puregraph.autodiff.forwardmode import jvp
+from puregraph.autodiff.variable import Variable
 from puregraph.errors import AutoDiffException
+from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.module import Module
@@ -225,3 +228,42 @@ def test_it_looks_at_device_arrays(monkeypatch):
     with pytest.raises(AnomalyError, match=r"2 NaN of 4 values, shape \(2, 2\), the first at \(0, 1\).* from -2 to 2"):
         with detect_anomaly():
             graph(Strict([[1.0, -1.0], [-2.0, 2.0]]))
+
+
+def test_operations_on_variables_are_looked_at():
+    x = Variable(np.array([1.0, -1.0]), requires_grad=True)
+    error = caught(lambda: np.sum(np.log(x) * 2))
+    assert (error.path, error.stage) == ("Log", "forward") and "1 NaN of 2" in str(error)
+    assert "argument 0 (2,) from -1 to 1" in str(error)
+    y = np.sum(np.sqrt(Variable(np.array([4.0, 0.0]), requires_grad=True)))
+    error = caught(y.backward)
+    assert (error.path, error.stage) == ("SqrtBackward0", "backward")
+    assert "the gradient of input 0 holds 1 infinite of 2" in str(error)
+
+
+def test_modules_and_functions_on_variables_are_looked_at():
+    class Half(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return Variable(1 / x.data)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    x = Variable(np.array([[0.0, 1.0]]), requires_grad=True)
+    assert caught(lambda: Half.apply(x)).path == "Half"
+    assert caught(lambda: net("1 / x")(x)).path == "f1"
+    y = net("x + 1", "sqrt(x - 1)")(x)
+    error = caught(lambda: y.backward(np.ones((1, 2))))
+    assert error.stage == "backward" and "'f2'" in str(error)
+    plain = np.sum(np.log(Variable(np.array([0.0]))))
+    assert np.isinf(plain.data)
+
+
+def test_a_pass_that_is_recorded_is_looked_at():
+    x = Variable(np.array([4.0, 1.0]), requires_grad=True)
+    with detect_anomaly():
+        (g,) = grad(np.sum(np.sqrt(x)), x, create_graph=True)
+        assert np.allclose(g.data, [0.25, 0.5])
+        np.sum(g).backward()

@@ -686,3 +686,39 @@ def test_a_graph_with_gradients_has_derivatives_too(rng):
     assert np.array_equal(changes[1], found.inputs[0])
     joined = hvp(net, inputs, [v, None], {"fc.W": np.zeros((4, 3))})
     assert np.allclose(changes[2], joined.params["fc.W"], rtol=1e-13)
+
+
+# ---- functions of arrays, backward --------------------------------------------------------------------------
+
+
+def energy(x, w):
+    return np.sum(np.tanh(x @ w) ** 2 * np.sin(x)) + np.log(1 + np.sum(x * x))
+
+
+def test_functions_have_gradients_and_products_with_hessians(rng):
+    x, w, v = (rng.standard_normal((3, 3)) for _ in range(3))
+    found = vjp(energy, [x, w])
+    assert found.value == energy(x, w) and found.params == {}
+    for i, at in enumerate((x, w)):
+        slope = derivative(lambda z, i=i: energy(*(z if j == i else a for j, a in enumerate((x, w)))), at, v)
+        assert np.isclose(np.sum(found.inputs[i] * v), slope, rtol=1e-6)
+    got = hvp(energy, [x, w], [v, None])
+    plus, minus = (vjp(energy, [x + s * v, w]).inputs for s in (STEP, -STEP))
+    for h, a, b in zip(got.inputs, plus, minus):
+        assert np.allclose(h, (a - b) / (2 * STEP), rtol=1e-6, atol=1e-7)
+    assert np.isclose(jvp(energy, [x, w], [v, None])[1], np.sum(found.inputs[0] * v), rtol=1e-12)
+
+
+def test_hessians_of_functions(rng):
+    A = rng.standard_normal((3, 3))
+    x = rng.standard_normal(3)
+    assert np.allclose(hessian(lambda x: x @ A @ x, x), A + A.T)
+    assert not hessian(lambda x: np.sum(x), x).any()
+    with pytest.raises(AutoDiffException, match="wanted one number from the function"):
+        hvp(lambda x: x * x, x, x)
+
+
+def test_a_function_of_several_results_and_constants(rng):
+    x, n = rng.standard_normal(3), np.array([0, 2, 2])
+    found = vjp(lambda x, n: (x[n] * 2, x.sum(), n), [x, n], [np.ones(3), np.array(1.0), None])
+    assert np.array_equal(found.inputs[0], [3.0, 1.0, 5.0]) and found.inputs[1] is None

@@ -5,7 +5,9 @@ import pytest
 from test_everymodule import EXAMPLES, MODES, Cube, Swap, examplesOf
 
 from puregraph import costs
+from puregraph.autodiff.checkpoint import checkpoint
 from puregraph.autodiff.gradcheck import GradcheckError, gradcheck
+from puregraph.autodiff.variable import Variable
 from puregraph.check import Case
 from puregraph.errors import AutoDiffException, ShapeError
 from puregraph.function import Function
@@ -248,7 +250,7 @@ def test_tolerances_count(rng):
 
 
 def test_what_cannot_be_checked_is_said():
-    with pytest.raises(AutoDiffException, match="wanted a Graph, a Module or a Function"):
+    with pytest.raises(AutoDiffException, match="wanted a Graph, a Module or a function"):
         gradcheck(3, np.ones(2))
 
 
@@ -257,3 +259,49 @@ def test_shared_modules_and_several_outputs_pass(rng):
     x, z = Input(name="x").node(), Input(name="z").node()
     a, b = fc(x), fc.node(z, name="again")
     assert gradcheck(Graph([x, z], [Add()(a, b), Sum()(a)]), [rng.standard_normal((2, 3))] * 2)
+
+
+# ---- functions of Variables ---------------------------------------------------------------------------------
+
+
+def test_functions_of_variables_pass(rng):
+    net = Sequential(Linear(3, 4), BatchNorm(4), Dropout(0.4), Tanh()).calcMode("float64")
+    w = Variable(rng.standard_normal((4, 2)), requires_grad=True)
+    count = net[2].count.data.copy()
+
+    def f(x, t):
+        h = net(x) @ w
+        return np.sum(h[t] * np.concatenate([h, h * 2])[:2]), checkpoint(lambda h: np.sin(h), h)
+
+    assert gradcheck(f, [rng.standard_normal((4, 3)), np.array([0, 2])])
+    assert net[2].count.data == count + 1 and w.grad is None  # run once, as it is
+
+
+class Thrice(Function):
+    """x^2, with a gradient that belongs to something else."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 3 * ctx.saved_variables[0] * grad
+
+
+def test_a_node_of_the_tape_is_named(rng):
+    x = rng.standard_normal((2, 3))
+    error = caught(lambda x: np.sum(np.tanh(Thrice.apply(np.sin(x)))), x)
+    assert "at ThriceBackward0: the gradient of argument 0 is wrong: expected" in str(error)
+    assert np.isclose(error.got, 1.5 * error.expected)
+    bad = Wrong("sign", name="second").calcMode("float64")
+    error = caught(lambda x: np.sum(bad(np.tanh(x)) ** 2), x)
+    assert "at WrongBackward0 ('second'): the gradient of argument 0 is wrong" in str(error)
+    error = caught(lambda x: np.sum(Wrong("dtype", name="odd").calcMode("float64")(x)), x)
+    assert "in float32 for argument 0" in str(error)
+
+
+def test_a_function_that_differs_from_run_to_run_is_named(rng):
+    error = caught(lambda x: x * np.random.standard_normal(3), rng.standard_normal(3))
+    assert "two runs on the same values give different outputs 0" in str(error)

@@ -16,12 +16,15 @@ import puregraph
 from puregraph import costs
 from puregraph.autodiff.anomaly import AnomalyError, detect_anomaly
 from puregraph.autodiff.checkpoint import Checkpoint, checkpoint
+from puregraph.autodiff.engine import grad
 from puregraph.autodiff.forwardmode import hvp, jvp
 from puregraph.autodiff.gradcheck import gradcheck
+from puregraph.autodiff.mode import no_grad
+from puregraph.autodiff.variable import Variable
 from puregraph.check import Case, checkModule
-from puregraph.errors import PuregraphError, ShapeError
+from puregraph.errors import AutoDiffException, PuregraphError, ShapeError
 from puregraph.footprint import Footprint
-from puregraph.function import Call
+from puregraph.function import Call, Function
 from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.module import Module
@@ -379,3 +382,126 @@ def test_random_graphs_with_nested_parts(seed):
     assert paths == again and all(np.array_equal(a, b) for a, b in zip(ys, zs, strict=True))
     for a, b in zip(grads, others, strict=True):  # a module at several nodes may add up in another order
         assert (a is None and b is None) or np.allclose(a, b, rtol=1e-13, atol=1e-14)
+
+
+# ---- functions of Variables ---------------------------------------------------------------------------------
+
+
+def twice(f, *data):
+    """What a function gives and the gradients of its inputs, without and with recomputation."""
+    ends = []
+    for call in (f, lambda *vs: checkpoint(f, *vs)):
+        vs = [Variable(x, requires_grad=x.dtype.kind == "f") for x in data]
+        y = call(*vs)
+        (np.sum(np.sin(y)) * 2).backward()
+        ends.append([y.data, *(v.grad for v in vs if v.requires_grad)])
+    return ends
+
+
+def test_a_function_of_variables(rng):
+    def f(x, w, n):
+        h = np.tanh(x @ w)
+        return h[n] * np.exp(-h[n]) + x[n].sum()
+
+    plain, lean = twice(f, rng.standard_normal((4, 3)), rng.standard_normal((3, 2)), np.array([3, 0, 0]))
+    assert all(np.array_equal(a, b) for a, b in zip(plain, lean, strict=True))
+
+
+def test_leaves_from_elsewhere_get_their_gradients(rng):
+    w = Variable(rng.standard_normal((4, 2)), requires_grad=True)
+    x, ends = rng.standard_normal((5, 3)), []
+    for wrap in (False, True):
+        puregraph.seed(4)
+        net = Sequential(Linear(3, 4, name="fc"), BatchNorm(4, name="norm"), Dropout(0.5, name="drop")).calcMode(
+            "float64"
+        )
+        w.zero_grad()
+        v = Variable(x, requires_grad=True)
+        y = checkpoint(lambda v, net=net: np.sin(net(v) @ w), v) if wrap else np.sin(net(v) @ w)
+        np.sum(y * y).backward()
+        ends.append(
+            [y.data, v.grad, w.grad, *(p.grad for p in net.params.values()), *(s.data for s in net.states.values())]
+        )
+    assert all(np.array_equal(a, b) for a, b in zip(*ends, strict=True))
+
+
+def test_parameters_alone_are_reason_enough(rng):
+    net = Linear(3, 2).calcMode("float64")
+    x = rng.standard_normal((4, 3))
+    np.sum(checkpoint(lambda x: np.tanh(net(x)), Variable(x))).backward()
+    assert np.allclose(net.W.grad, x.T @ (1 - np.tanh(net(x)) ** 2))
+
+
+def test_inner_values_of_a_function_are_not_kept():
+    made = []
+
+    class Spy(Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = np.array(x.data) * 2
+            made.append(weakref.ref(y))
+            return Variable(y)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    v = Variable(np.ones(3), requires_grad=True)
+    y = checkpoint(lambda v: Spy.apply(Spy.apply(Spy.apply(v))), v)
+    gc.collect()
+    assert sum(ref() is not None for ref in made) == 1
+    y.backward(np.ones(3))
+    assert np.array_equal(v.grad, [8.0] * 3) and len(made) == 6
+
+
+def test_second_derivatives_go_through(rng):
+    x = rng.standard_normal((2, 3))
+    ends = []
+    for call in (lambda f, v: f(v), checkpoint):
+        v = Variable(x, requires_grad=True)
+        (g,) = grad(np.sum(call(lambda v: np.sin(v) * v, v)), v, create_graph=True)
+        (h,) = grad(np.sum(g * g), v)
+        ends.append((g.data, h))
+    assert all(np.allclose(a, b, rtol=1e-14) for a, b in zip(*ends))
+
+
+def test_several_outputs_nesting_and_passing_twice(rng):
+    x = rng.standard_normal((2, 3))
+    v = Variable(x, requires_grad=True)
+    a, b, n = checkpoint(lambda v: (checkpoint(np.sin, v) * v, v.sum(), 3), v)
+    assert n == 3
+    total = np.sum(a) * b
+    total.backward(retain_graph=True)
+    first = v.grad
+    total.backward()
+    assert np.allclose(v.grad, 2 * first, rtol=1e-15)
+    w = Variable(x, requires_grad=True)
+    (np.sum(np.sin(w) * w) * w.sum()).backward()
+    assert np.allclose(first, w.grad, rtol=1e-14)
+    with pytest.raises(AutoDiffException, match="CheckpointBackward.*a second time"):
+        b.backward()
+
+
+def test_without_recording_nothing_is_kept(rng):
+    v = Variable(rng.standard_normal(3), requires_grad=True)
+    with no_grad():
+        assert checkpoint(np.sin, v).is_leaf
+    assert checkpoint(np.sin, v.detach()).is_leaf
+
+
+def test_what_an_operation_made_elsewhere_is_refused(rng):
+    v = Variable(rng.standard_normal(3), requires_grad=True)
+    h = v * 2
+    with pytest.raises(AutoDiffException, match="takes from elsewhere what MultiplyBackward0 made: make it one"):
+        checkpoint(lambda v: v * h, v)
+
+
+def test_graphs_on_variables(rng):
+    plain, lean = twins(net)
+    x = rng.standard_normal((4, 2, 3, 3)).astype(np.float32)
+    ends = []
+    for each in (plain, lean):
+        v = Variable(x, requires_grad=True)
+        each(v).backward(np.ones((4, 3), np.float32))
+        ends.append([v.grad, *(p.grad for p in each.params.values()), *(s.data for s in each.states.values())])
+    assert all(np.array_equal(a, b) for a, b in zip(*ends, strict=True))

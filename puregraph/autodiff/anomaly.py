@@ -17,9 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.algebra import isArray
+from puregraph.autodiff.dual import Dual
 from puregraph.backward import Accumulate, Gradient, inputNames
 from puregraph.device import toHost
 from puregraph.errors import AutoDiffException, show
+from puregraph.module import Module
+from puregraph.standin import StandIn
 from puregraph.watch import WATCH
 
 PARAMETER = "an earlier update spoiled it: lower the learning rate, clip gradients, or go back to a saved state"
@@ -104,11 +107,12 @@ class _Look:
     def __call__(
         self, path: str, module: Any, arguments: Sequence[Any], results: Sequence[Any], backward: bool = False
     ) -> None:
-        for place, y in enumerate(results):
+        for place, y in enumerate(map(bare, results)):
             if isArray(y) and y.dtype.kind == "f" and not allFinite(y):
                 bad = self.count(y)
                 if bad:
-                    raise self.error(_Place.of(path, module, len(arguments), backward), place, y, bad, arguments)
+                    at = _Place.of(path, module, len(arguments), len(results), backward)
+                    raise self.error(at, place, y, bad, [bare(a) for a in arguments])
 
     def count(self, y: Any) -> _Bad | None:
         """The values that count as bad; None if there are none."""
@@ -146,17 +150,19 @@ def allFinite(x: Any) -> bool:
 
 def low(x: Any) -> float:
     """The smallest value."""
-    return float(toHost(bare(x).min()))
+    return float(toHost(x.min()))
 
 
 def high(x: Any) -> float:
     """The greatest value."""
-    return float(toHost(bare(x).max()))
+    return float(toHost(x.max()))
 
 
 def bare(x: Any) -> Any:
-    """The value of a number with its tangent; anything else is one."""
-    return getattr(x, "value", x)
+    """What a stand-in for an array holds: the value of a number with its tangent, the data of a Variable."""
+    while isinstance(x, StandIn):
+        x = x.value if isinstance(x, Dual) else x.data
+    return x
 
 
 class _Place(NamedTuple):
@@ -170,8 +176,15 @@ class _Place(NamedTuple):
     params: set[str]
 
     @classmethod
-    def of(cls, path: str, module: Any, count: int, backward: bool) -> _Place:
+    def of(cls, path: str, module: Any, count: int, results: int, backward: bool) -> _Place:
         """The place of a forward rule, of a node of a BackwardGraph, or of a gradient rule (`backward`)."""
+        if not isinstance(module, Module):
+            stage = "backward" if backward else "forward"
+            given = "the gradient of output" if backward else "argument"
+            made = "the gradient of input" if backward else "its result"  # of a function, or a node of a tape
+            more = f" ('{module.path}')" if getattr(module, "path", "") else ""
+            several = [f"{made} {i}" if backward or results > 1 else made for i in range(results)]
+            return cls(path, stage, f"{stage} at {path}{more}", [f"{given} {i}" for i in range(count)], several, set())
         if isinstance(module, Accumulate):
             name = path.removeprefix("sum:")
             title = f"backward, where the gradients of '{name}' are added"

@@ -10,15 +10,24 @@ for one more forward pass of each.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from puregraph.autodiff.engine import run
+from puregraph.autodiff.graph import NUMBERS, AccumulateGrad, GradientEdge, Node
+from puregraph.autodiff.mode import enable_grad, is_grad_enabled
 from puregraph.autodiff.pure import alone, backwardOf
+from puregraph.autodiff.variable import AGAIN, Variable, variable
+from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
 from puregraph.module import Inputs, Module
 from puregraph.param import Param, State
 from puregraph.pointwise import Pointwise
 from puregraph.sequential import Sequential
 from puregraph.steps import Steps
+from puregraph.watch import WATCH
 
 Place = tuple[Module, str]  # a module, and the name of a parameter or state of its own
 
@@ -189,9 +198,137 @@ class Checkpoint(Module):
         yield cls(Sequential(Pointwise(formula="a * b"), Pointwise(formula="tanh(x)"))), [(2, 3), (3,)]
 
 
-def checkpoint(function: Module, *inputs: Any) -> Any:
-    """What a Graph or Module gives, keeping only its inputs for the gradient: on Nodes a Node, on arrays arrays.
+def checkpoint(function: Any, *inputs: Any) -> Any:
+    """What a function gives, keeping only its inputs for the gradient: all else is computed again going backward.
+
+    `function` is a Graph or Module, on Nodes, arrays or Variables, or any function of Variables. Leaves that a function
+    finds elsewhere, such as the parameters of modules that it calls, get their gradients too. States of modules are as
+    they were when it runs again, so that masks repeat, and move once; random numbers drawn in any other way do not
+    repeat.
 
     Source    torch.utils.checkpoint
+    Raises    AutoDiffException for a function that takes from elsewhere what an operation made: make it an input
     """
-    return Checkpoint(function)(*inputs)
+    if isinstance(function, Module):
+        return Checkpoint(function)(*inputs)
+    before: dict[int, tuple[State, Any]] = {}
+    start = next(NUMBERS)
+    with enable_grad(), noting(before):
+        fresh = [copied(v) for v in inputs]
+        result = function(*fresh)
+    outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+    found = boundary([y for y in outputs if isinstance(y, Variable)], start, fresh)
+    if not is_grad_enabled() or not any(isinstance(y, Variable) and y.requires_grad for y in outputs):
+        node = None
+    else:
+        node = CheckpointBackward(function, inputs, found, len(outputs), before)
+    new = [output(y, node, i) for i, y in enumerate(outputs)]
+    return type(result)(new) if isinstance(result, (tuple, list)) else new[0]
+
+
+def output(value: Any, node: Node | None, number: int) -> Any:
+    """What a function gave, cut off from how it came about."""
+    if not isinstance(value, Variable):
+        return value
+    return variable(value.data, node if value.requires_grad else None, number)
+
+
+class CheckpointBackward(Node):
+    """The gradient of a function that is run again for it."""
+
+    __slots__ = ("before", "elsewhere", "function", "inputs", "versions", "wanted")
+
+    def __init__(self, function: Any, inputs: Any, elsewhere: list[GradientEdge], count: int, before: Any):
+        self.wanted = [i for i, v in enumerate(inputs) if isinstance(v, Variable) and v.requires_grad]
+        edges = (*(inputs[i].edge() for i in self.wanted), *elsewhere)
+        super().__init__((), count)
+        self.edges = edges
+        self.function, self.inputs, self.elsewhere, self.before = function, inputs, elsewhere, before
+        self.versions = [inputs[i]._version for i in self.wanted]
+
+    def apply(self, *grads: Any) -> Any:
+        if self.inputs is None:
+            raise AutoDiffException(f"{self.name()}: {AGAIN}")
+        if [self.inputs[i]._version for i in self.wanted] != self.versions:
+            raise AutoDiffException(f"{self.name()}: an input was modified in place since; make a new Variable instead")
+        again = is_grad_enabled()
+        fresh = [linked(v) if again else copied(v) for v in self.inputs]
+        with enable_grad(), restored(self.before):
+            result = self.function(*fresh)
+        outputs = result if isinstance(result, (tuple, list)) else [result]
+        seeds = [(y.edge(), g) for y, g in zip(outputs, grads, strict=True) if g is not None]
+        return tuple(run(seeds, [*(fresh[i].edge() for i in self.wanted), *self.elsewhere], None, again, again))
+
+    def release(self) -> None:
+        self.inputs = self.before = None
+
+
+def copied(value: Any) -> Any:
+    """A Variable as a leaf of its own."""
+    if not isinstance(value, Variable):
+        return value
+    fresh = value.detach()
+    fresh.requires_grad = value.requires_grad
+    return fresh
+
+
+def linked(value: Any) -> Any:
+    """A Variable as one that was made from it, so that its gradient is its own."""
+    return np.positive(value) if isinstance(value, Variable) and value.requires_grad else value
+
+
+def boundary(outputs: list[Variable], start: int, fresh: list[Any]) -> list[GradientEdge]:
+    """The edges to leaves that a function found elsewhere, once each.
+
+    Raises    AutoDiffException if it took what an operation before it made
+    """
+    own = {v.edge() for v in fresh if isinstance(v, Variable)}
+    found: dict[GradientEdge, None] = {}
+    stack = [y.edge().node for y in outputs if y.edge().node is not None]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, AccumulateGrad):
+            if GradientEdge(node, 0) not in own:
+                found[GradientEdge(node, 0)] = None
+        elif node.sequence_nr < start:
+            raise AutoDiffException(
+                f"checkpoint: the function takes from elsewhere what {node.name()} made: make it one of its inputs"
+            )
+        for target, _ in node.edges:
+            if target is not None and target not in seen:
+                seen.add(target)
+                stack.append(target)
+    return sorted(found, key=lambda edge: edge.node.sequence_nr)
+
+
+@contextmanager
+def noting(before: dict[int, tuple[State, Any]]) -> Iterator[None]:
+    """Note the states of each module before its first run."""
+    outer = WATCH.enter
+
+    def enter(module: Any) -> None:
+        for state in module.states.values():
+            if id(state) not in before:
+                before[id(state)] = state, state.data.copy()
+        if outer is not None:
+            outer(module)
+
+    WATCH.enter = enter
+    try:
+        yield
+    finally:
+        WATCH.enter = outer
+
+
+@contextmanager
+def restored(before: dict[int, tuple[State, Any]]) -> Iterator[None]:
+    """States as they were, until the end of the block."""
+    now = [(state, state.data) for state, _ in before.values()]
+    for state, data in before.values():
+        state.data = data.copy()
+    try:
+        yield
+    finally:
+        for state, data in now:
+            state.data = data

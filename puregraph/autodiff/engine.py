@@ -19,6 +19,7 @@ from puregraph.autodiff.graph import AccumulateGrad, GradientEdge, Node, get_gra
 from puregraph.autodiff.mode import MODE
 from puregraph.errors import AutoDiffException, addPlace
 from puregraph.standin import StandIn
+from puregraph.watch import WATCH
 
 Add = Callable[[Any, Any], Any]
 
@@ -65,6 +66,7 @@ def walk(
     for (node, number), g in reversed(seeds):
         deliver(pending, node, number, g)
     node: Any = None
+    look = WATCH.look
     try:
         for node in order:
             found = pending.pop(node)
@@ -90,6 +92,8 @@ def walk(
             results = node.apply(*grads)
             if type(results) is not tuple:
                 results = (results,)
+            if look is not None:
+                look(node.name(), node, grads, results, True)
             if len(results) != len(edges):
                 raise AutoDiffException(f"{node.name()} returned {len(results)} gradients, expected {len(edges)}")
             if node.hooks:

@@ -23,7 +23,10 @@ import numpy as np
 
 from puregraph.algebra import isArray, seedLike
 from puregraph.autodiff.dual import Dual
+from puregraph.autodiff.engine import grad
+from puregraph.autodiff.mode import enable_grad
 from puregraph.autodiff.pure import Pure
+from puregraph.autodiff.variable import Variable, bare
 from puregraph.errors import AutoDiffException, need, plural
 from puregraph.module import Module, checkGrads, isFloat
 
@@ -64,6 +67,7 @@ def jvp(function: Any, primals: Any, tangents: Any = None, params: dict[str, Any
 def vjp(function: Any, inputs: Any, cotangents: Any = None, params: Any = ()) -> Derivatives:
     """The outputs, and the gradients of <u, y>: of the inputs, and of parameters by path; `params=True` means all.
 
+    `function` is a Graph, a Module, or a function of arrays, which runs on Variables.
     `cotangents` is u, one for each output; it may be left out where the output is one number. Other than `backward`, it
     gives parameters a gradient in evalMode too, and leaves no trace.
 
@@ -72,7 +76,9 @@ def vjp(function: Any, inputs: Any, cotangents: Any = None, params: Any = ()) ->
     Raises    ShapeError for a cotangent of another shape than its output's
     """
     xs = listOf(inputs)
-    pure = pureOf(function, xs, "vjp")
+    if not isinstance(function, Module):
+        return taped(function, xs, inputs, cotangents)
+    pure = Pure(function, xs)
     chosen = pure.named(pure.params if params is True else params)
     values = pure.run(xs)
     outputs = pure.outputs(values)
@@ -87,6 +93,7 @@ def vjp(function: Any, inputs: Any, cotangents: Any = None, params: Any = ()) ->
 def hvp(function: Any, inputs: Any, vectors: Any = None, params: dict[str, Any] | None = None) -> Derivatives:
     """The value of a function that gives one number, and its Hessian times a vector: H v = d/dt grad f(x + t v).
 
+    `function` is a Graph, a Module, or a function of arrays, which is differentiated twice on a tape.
     The Hessian is that by the inputs, if `vectors` has a direction for each (None: no change), and by the parameters
     that `params` gives a direction by path: leave out either, or give both. The gradient is run on Duals, so that it
     costs about two passes forward and two back, whatever the size.
@@ -96,7 +103,9 @@ def hvp(function: Any, inputs: Any, vectors: Any = None, params: dict[str, Any] 
     Raises    AutoDiffException if the output is not one number, or a rule's own tangent is not known
     """
     xs, vs = beside(inputs, vectors)
-    pure = pureOf(function, xs, "hvp")
+    if not isinstance(function, Module):
+        return tapedTwice(function, xs, vs, inputs)
+    pure = Pure(function, xs)
     chosen = pure.named(params or ())
     if vectors is None and not chosen:
         raise AutoDiffException("hvp: wanted a direction: vectors for the inputs, or params={path: vector}")
@@ -259,8 +268,44 @@ def orZeros(found: Any, like: Any) -> Any:
     return found
 
 
-def pureOf(function: Any, xs: list[Any], what: str) -> Pure:
-    """A Graph or Module as a pure function."""
-    if not isinstance(function, Module):
-        raise AutoDiffException(f"{what}: wanted a Graph or Module, got {type(function).__name__}")
-    return Pure(function, xs)
+# ---- functions of arrays, on a tape -------------------------------------------------------------------------
+
+
+def leaves(function: Callable[..., Any], xs: list[Any]) -> tuple[list[Variable], list[Variable], Any]:
+    """A function's inputs as Variables, those of them that have a gradient, and what it gives."""
+    vs = [Variable(x, requires_grad=isArray(x) and isFloat(x)) for x in xs]
+    with enable_grad():
+        result = function(*vs)
+    return vs, [v for v in vs if v.requires_grad], result
+
+
+def sideBySide(vs: list[Variable], found: Sequence[Any]) -> list[Any]:
+    """One gradient for each input: zeros where nothing depends on it, None where it has none."""
+    left = iter(found)
+    return [orZeros(bare(next(left)), v.data) if v.requires_grad else None for v in vs]
+
+
+def taped(function: Callable[..., Any], xs: list[Any], inputs: Any, cotangents: Any) -> Derivatives:
+    """`vjp` of a function that is written in numpy."""
+    vs, wanted, result = leaves(function, xs)
+    grads = None if cotangents is None else listOf(cotangents)
+    several = list(result) if isinstance(result, (list, tuple)) else [result]
+    rows = [(y, None if grads is None else grads[i]) for i, y in enumerate(several) if y.requires_grad]
+    found: Sequence[Any] = [None] * len(wanted)
+    if rows:
+        found = grad([y for y, _ in rows], wanted, grads and [g for _, g in rows], allow_unused=True)
+    return Derivatives(bare(result), oneOf(sideBySide(vs, found), inputs), {})
+
+
+def tapedTwice(function: Callable[..., Any], xs: list[Any], directions: list[Any], inputs: Any) -> Derivatives:
+    """`hvp` of a function that is written in numpy: the gradient of <v, gradient>."""
+    vs, wanted, y = leaves(function, xs)
+    if not isinstance(y, Variable) or y.shape != ():
+        raise AutoDiffException(f"hvp: wanted one number from the function, got shape {np.shape(bare(y))}")
+    first = grad(y, wanted, create_graph=True, allow_unused=True) if y.requires_grad else [None] * len(wanted)
+    moving = [v for x, v in zip(vs, directions) if x.requires_grad]
+    rows = [(g, v) for g, v in zip(first, moving) if v is not None and getattr(g, "requires_grad", False)]
+    found: Sequence[Any] = [None] * len(wanted)
+    if rows:
+        found = grad([g for g, _ in rows], wanted, [v for _, v in rows], allow_unused=True)
+    return Derivatives(bare(y), oneOf(sideBySide(vs, found), inputs), {})

@@ -9,9 +9,10 @@ from typing import Any
 from puregraph.algebra import isArray
 from puregraph.autodiff.graph import Node
 from puregraph.autodiff.mode import MODE, no_grad
-from puregraph.autodiff.variable import AGAIN, Variable, differentiable
+from puregraph.autodiff.variable import AGAIN, Variable, bare, differentiable
 from puregraph.errors import AutoDiffException
 from puregraph.function import Context, Function, Keyword, leavesOf
+from puregraph.watch import WATCH
 
 
 class FunctionCtx(Context):
@@ -108,6 +109,8 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
         result = cls.call(ctx, args, kwargs)
     outputs = tuple([wrapped(y) for y in (result if type(result) is tuple else (result,))])
     ctx.outputs = outputs
+    if WATCH.look is not None:
+        WATCH.look(cls.__name__, cls, bare(leaves), bare(outputs))
     if MODE.enabled and any(ctx.needs_input_grad):
         node = FunctionBackward(cls, ctx, form, leaves, len(outputs))
         ctx.node = node

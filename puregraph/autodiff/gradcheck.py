@@ -10,6 +10,8 @@ import numpy as np
 
 from puregraph.algebra import isArray
 from puregraph.autodiff.pure import Pure
+from puregraph.autodiff.tapecheck import faultOnTape
+from puregraph.autodiff.variable import bare
 from puregraph.backward import inputNames
 from puregraph.device import toHost
 from puregraph.errors import AutoDiffException, addPlace, show
@@ -54,24 +56,31 @@ def gradcheck(
 
         dy/dx along v = (y(x + eps v) - y(x - eps v)) / (2 eps),    error about eps^2 y''' + 1e-16 y / eps
 
-    `function` is a Graph, a Module or a `Function`; a copy of it is checked, in float64 on the CPU, with the modes as
-    they are, and nothing in it moves. Each node's own rule is checked with the values that it gets here,
-    in the order in which they run, so that the first wrong one is named; then the whole. Noticed besides: rules that
-    write to what they are given, gradients of another shape or dtype, results that differ from run to run. Inputs
-    should lie away from kinks, such as 0 for a rectifier; inside, what lies at one and does not move is let be, as the
-    equal zeros are that a rectifier hands to a maximum pooling. `skip` has paths of nodes whose gradient is another one
-    on purpose; the whole is not checked then.
+    `function` is a Graph, a Module or a `Function`: a copy of it is checked, in float64 on the CPU, with the modes as
+    they are, and nothing in it moves. Or it is a function of Variables, which is run as it is, on inputs in float64.
+    Each node's own rule is checked with the values that it gets here, in the order in which they run, so that the first
+    wrong one is named; then the whole. Noticed besides: rules that write to what they are given, gradients of another
+    shape or dtype, results that differ from run to run. Inputs should lie away from kinks, such as 0 for a rectifier;
+    inside, what lies at one and does not move is let be, as the equal zeros are that a rectifier hands to a maximum
+    pooling. `skip` has paths of nodes whose gradient is another one on purpose; the whole is not checked then.
 
     Source    torch.autograd.gradcheck
     Raises    GradcheckError naming the node, the argument, what was expected and what was found
     """
-    xs = [doubled(x) for x in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
+    xs = [doubled(bare(x)) for x in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
     limits = _Limits(eps, atol, rtol)
     rng = np.random.default_rng(seed)
     if isinstance(function, type) and issubclass(function, Function):
         function = Call(function)
     if not isinstance(function, Module):
-        raise AutoDiffException(f"gradcheck: wanted a Graph, a Module or a Function, got {type(function).__name__}")
+        if not callable(function):
+            raise AutoDiffException(f"gradcheck: wanted a Graph, a Module or a function, got {type(function).__name__}")
+        fault = faultOnTape(function, xs, limits.near, eps, rng)
+        if fault is None:
+            return True
+        text, argument, expected, got = fault
+        numbers = f": expected {expected:.9g} along a random direction, got {got:.9g}" if expected != got else ""
+        raise GradcheckError(f"{text}{numbers}", argument=argument, expected=expected, got=got)
     module = copy.deepcopy(function)
     module.calcMode(np.float64)
     for held in (*module.params.values(), *module.states.values()):

@@ -17,6 +17,7 @@ from puregraph.node import asGrads, placed
 from puregraph.param import Param
 from puregraph.rules import gradientRule
 from puregraph.steps import ABSENT
+from puregraph.watch import WATCH
 
 
 class ParamTarget:
@@ -119,7 +120,11 @@ def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> 
     try:
         module.dataShapeFrom(*shapes)
         values = [*plain, *module.ruleValues()]
+        if WATCH.enter is not None:
+            WATCH.enter(module)
         result = module.updateData(*values)
+        if WATCH.look is not None:
+            WATCH.look(path, module, values, result if type(result) is tuple else (result,))
     except ShapeError as error:
         raise placed(error, path, type(module).__name__) from None
     except Exception as error:

@@ -14,6 +14,7 @@ from puregraph.autodiff.graph import NOWHERE, AccumulateGrad, GradientEdge, Hand
 from puregraph.autodiff.mode import MODE
 from puregraph.errors import AutoDiffException
 from puregraph.standin import StandIn
+from puregraph.watch import WATCH
 
 AGAIN = (
     "the graph of this pass was freed by an earlier backward: trying to backward through it a second time "
@@ -289,6 +290,8 @@ def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any =
     """
     leaves = variables(arguments)
     result = function(*bare(arguments), **options)
+    if WATCH.look is not None:
+        WATCH.look(camel(function), function, bare(arguments), result if type(result) in (tuple, list) else (result,))
     if function in CONSTANT or options.get("out") is not None:
         return result
     isRecorded = MODE.enabled and any(v.requires_grad for v in leaves)
