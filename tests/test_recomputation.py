@@ -505,3 +505,17 @@ def test_graphs_on_variables(rng):
         each(v).backward(np.ones((4, 3), np.float32))
         ends.append([v.grad, *(p.grad for p in each.params.values()), *(s.data for s in each.states.values())])
     assert all(np.array_equal(a, b) for a, b in zip(*ends, strict=True))
+
+
+def test_second_derivatives_of_graphs_go_through(rng):
+    def make(wrap):
+        part = Sequential(Linear(3, 4, name="fc"), BatchNorm(4, name="norm"), Tanh(name="act"), name="part")
+        return Sequential(wrap(part), Linear(4, 2, name="end")).calcMode("float64")
+
+    x, ends = rng.standard_normal((5, 3)), []
+    for each in twins(make):
+        v = Variable(x, requires_grad=True)
+        (g,) = grad(np.sum(np.sin(each(v))), v, create_graph=True)
+        (h,) = grad(np.sum(g * g), v)
+        ends.append((g.data, h, each.states["part.norm.mean"].data))
+    assert all(np.allclose(a, b, rtol=1e-12) for a, b in zip(*ends))

@@ -246,6 +246,9 @@ class CheckpointBackward(Node):
         self.function, self.inputs, self.elsewhere, self.before = function, inputs, elsewhere, before
         self.versions = [inputs[i]._version for i in self.wanted]
 
+    def name(self) -> str:
+        return "CheckpointBackward0"
+
     def apply(self, *grads: Any) -> Any:
         if self.inputs is None:
             raise AutoDiffException(f"{self.name()}: {AGAIN}")

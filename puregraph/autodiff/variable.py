@@ -288,6 +288,8 @@ def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any =
 
     Raises    AutoDiffException where a gradient is needed and none is known for the function
     """
+    if "out" in options and variables((options["out"],)):  # a Variable is not written to: what is returned counts
+        options = {name: option for name, option in options.items() if name != "out"}
     leaves = variables(arguments)
     result = function(*bare(arguments), **options)
     if WATCH.look is not None:
