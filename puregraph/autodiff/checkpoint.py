@@ -35,6 +35,8 @@ Place = tuple[Module, str]  # a module, and the name of a parameter or state of 
 class _Before:
     """The states as they were before a pass, in one thing that no rule takes for an array."""
 
+    flows = True  # from a forward graph to a backward graph, where those are two
+
     def __init__(self, arrays: list[Any]):
         self.arrays = arrays
 
