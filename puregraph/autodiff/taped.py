@@ -65,6 +65,7 @@ def recorded(function: Callable[..., Any], inputs: ArgsKwargs, node: Any) -> Use
 
     def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
         pairs = [(y, number(g)) for y, g in zip(result.values(), grads.values()) if g is not None]
+        pairs = [(y, g) for y, g in pairs if can_differ(data_of(y))]
         known = [(y, g) for y, g in pairs if isinstance(y, Variable) and y.requires_grad]
         if not known:
             return not_recorded(node, pairs, leaves)
