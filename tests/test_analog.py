@@ -106,6 +106,18 @@ def test_a_diamond_of_plain_connections():
 # Equal values are not equal edges -------------------------------------------------------------------------------------
 
 
+def test_nodes_may_be_methods_which_are_made_anew_each_time():
+    class Doubler:
+        def double(self, x):
+            return 2 * x
+
+    doubler = Doubler()
+    graph = chain(doubler.double).insert(np.tanh, "INPUT", doubler.double)
+    assert len(graph.edges_between(np.tanh, doubler.double)) == 1
+    assert graph(0.5) == 2 * np.tanh(0.5)
+    assert np.isclose(graph.backward(1.0), 2 * (1 - np.tanh(0.5) ** 2))
+
+
 @pytest.mark.parametrize("size", [4, 1000])
 @pytest.mark.parametrize("relu", [False, True])
 def test_values_that_are_equal_keep_their_routes(size, relu):
@@ -370,6 +382,12 @@ def test_whole_numbers_may_be_indices():
     graph = chain(take)
     graph(np.array([1.0, 2.0, 3.0]), np.array([2, 2]))
     assert listed(graph.backward(np.ones(2))) == [[0.0, 0.0, 2.0], None]
+
+
+def test_a_result_in_whole_numbers_has_no_gradient():
+    graph = chain(lambda x: (np.argmax(x), 2 * x))
+    assert listed(graph(np.array([1.0, 3.0]))) == [1, [2.0, 6.0]]
+    assert listed(graph.backward([np.int64(1), np.ones(2)])) == [2.0, 2.0]
 
 
 def test_arrays_and_flags_of_the_caller_stay():

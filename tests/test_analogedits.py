@@ -622,6 +622,15 @@ def test_what_is_not_reached_is_said():
     assert made.backward(1.0) == 10.0
 
 
+def test_a_graph_that_cannot_run_is_printed_with_the_reason():
+    assert str(BackwardGraph()).startswith("<BackwardGraph: 0 nodes, 0 edges, static>\n\nOUTPUT doesn't exist")
+    a = Times(2, "a")
+    looped = chain(a).add_connection(a, a)
+    assert str(looped).endswith(
+        "Cycle detected: 'a' -> 'a'; a node runs once: to run a module again, add an Occurrence of it"
+    )
+
+
 def test_a_graph_is_drawn(tmp_path):
     graph = ForwardGraph()
     graph.add_edge(graph.INPUT, np.tanh, in_arg=0)

@@ -7,13 +7,18 @@ import pytest
 
 from puregraph import Graph
 from puregraph.algebra import accumulate
+from puregraph.autodiff.argskwargs import ArgsKwargs
 from puregraph.autodiff.backwardgraph import BackwardGraph
 from puregraph.autodiff.forwardgraph import ForwardGraph
+from puregraph.autodiff.modelgraph import ModelGraph
+from puregraph.autodiff.modelgraphstate import ModelGraphState
 from puregraph.autodiff.occurrence import Occurrence
 from puregraph.autodiff.variable import Variable
 from puregraph.errors import AutoDiffException
 from puregraph.function import Function
 from puregraph.input import Input
+from puregraph.modules import Linear, Tanh
+from puregraph.sequential import Sequential
 
 
 class Scale(Function):
@@ -154,3 +159,88 @@ def test_gradients_of_a_type_of_ones_own_flow_and_add_up():
         calls.add_edge(calls.INPUT, node).add_edge(node, calls.OUTPUT)
     assert calls("a b a") == [Counter(a=2, b=1)] * 2
     assert calls.backward([Counter(a=1), Counter(a=2, c=1)]) == Counter(a=3, c=1)
+
+
+# One tape for a whole graph --------------------------------------------------------------------------------------------
+
+
+class Identity:
+    """y = x, z = 2 x by name, with a gradient of its own: straight through, thrice."""
+
+    def __call__(self, x):
+        return ArgsKwargs([x], {"z": 2 * x})
+
+    def backward(self, g, z=None):
+        return 3 * g if z is None else 3 * g + z
+
+
+def both():
+    """One graph with every kind of node, as an explicit graph and on one tape."""
+    for use_autograd_graph in (False, True):
+        fc = Linear(2, 2, name="fc").calcMode("float64")
+        fc.W.data = np.array([[1.0, 2.0], [3.0, 4.0]])
+        net = Sequential(fc, Tanh(name="t"))
+        inner = chain(np.tanh)
+        graph = ForwardGraph(ModelGraphState(use_autograd_graph))
+        own = Identity()
+        graph.add_connection(graph.INPUT, Square, net, own)
+        graph.add_edge(own, Scale, in_arg=0).add_edge(own, Scale, in_kwarg="z", out_arg=True)
+        graph.add_edge(Scale, inner, in_arg=0).add_edge(Scale, graph.OUTPUT, in_arg=1, out_arg=1)
+        graph.add_edge(inner, graph.OUTPUT, out_arg=0)
+        yield graph, fc
+
+
+def test_one_tape_and_an_explicit_graph_agree():
+    x, seeds = np.array([[0.1, 0.2]]), [np.array([[1.0, 2.0]]), np.array([[3.0, 5.0]])]
+    found = []
+    for graph, fc in both():
+        outputs = graph(x)
+        found.append([*map(values, outputs), graph.backward(seeds, retain_graph=True), fc.W.grad, fc.b.grad])
+        assert np.array_equal(graph.backward(seeds), found[-1][2])
+        assert np.array_equal(fc.W.grad, 2 * found[0][3])
+        with pytest.raises(ValueError, match="used it up"):
+            graph.backward(seeds)
+        with pytest.raises(ValueError, match="wanted a gradient"):
+            graph(x)
+            graph.backward(seeds[:1])
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_a_tape_goes_back_as_a_whole():
+    graph = ForwardGraph(ModelGraphState(use_autograd_graph=True))
+    graph.add_connection(graph.INPUT, np.tanh, graph.OUTPUT)
+    graph(np.ones(2))
+    with pytest.raises(ValueError, match="goes back as a whole"):
+        graph.backward_graph._pass(graph.OUTPUT, np.ones(2))
+
+
+def values(v):
+    return v.data if isinstance(v, Variable) else v
+
+
+def test_a_graph_on_variables_is_a_piece_of_their_tape():
+    inner = chain(lambda x: x * x)
+    v = Variable(np.array([3.0]), requires_grad=True)
+    (2 * inner(v)).backward(np.ones(1))
+    assert v.grad.tolist() == [12.0]
+    assert not inner.graph_state.ready_for_backward()
+    outer = chain(lambda x: 2 * inner.calculate(x))
+    assert outer(np.array([3.0])).tolist() == [18.0]
+    assert outer.backward(np.ones(1)).tolist() == [12.0]
+
+
+@pytest.mark.parametrize("use_autograd_graph", [False, True])
+def test_a_loss_starts_the_backward_graph(use_autograd_graph):
+    model = ModelGraph(use_autograd_graph)
+    model.forward_graph.add_connection(model.INPUT, lambda x: 3 * x, model.OUTPUT)
+    model.compile(auto_backward_graph=True)
+    model(np.array([1.0, 2.0]))
+    (y,) = model.leaves.args
+    model.set_loss(np.sum(y * y))
+    assert model.loss is not None
+    assert model.backward().tolist() == [18.0, 36.0]
+    assert model.loss is None and model.leaves is None
+    model(np.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match="left out only where that is one number"):
+        model.backward()
+    assert model.backward(np.ones(2)).tolist() == [3.0, 3.0]

@@ -88,7 +88,7 @@ def by_hand(forward):
     return back
 
 
-@pytest.mark.parametrize("how", ["turned", "nested", "networkx", "by hand", "dynamic"])
+@pytest.mark.parametrize("how", ["turned", "nested", "networkx", "by hand", "dynamic", "tape"])
 def test_a_graph_of_callables_agrees_with_the_graph_bit_for_bit(how):
     if how == "networkx":
         pytest.importorskip("networkx")
@@ -108,6 +108,7 @@ def test_a_graph_of_callables_agrees_with_the_graph_bit_for_bit(how):
         back = back or BackwardGraph().from_forward(forward)
         for made in (forward, back):
             made.compile(is_static=how != "dynamic")
+        forward.graph_state.use_autograd_graph = how == "tape"
         forward(data)
         found = back.calculate(*seeds)
         assert same(found, grad if back.INPUT in back else None)

@@ -358,8 +358,11 @@ class AcyclicDirectedGraph:
         return place_in(edge.out_arg, edge.out_kwarg)
 
     def __str__(self) -> str:
-        """The plan as a table, a line each step."""
-        rows = self.inspect()
+        """The plan as a table, a line each step; of a graph that cannot run, why."""
+        try:
+            rows = self.inspect()
+        except GraphError as error:
+            return f"{self!r}\n\n{error}"
         inside = {row.node for row in rows}
         left = [name for name in self.names.values() if name not in inside]
         return table(repr(self), rows, [f"not reached from {self.START}: {', '.join(left)}"] if left else [])

@@ -18,6 +18,7 @@ from puregraph.autodiff.residuals import ParamGrads, Residuals
 from puregraph.autodiff.reversal import turn_edges, turn_steps
 from puregraph.autodiff.routing import Routing
 from puregraph.autodiff.seeds import can_differ, checked_seeds, implied_seeds, owned
+from puregraph.autodiff.taped import back_along_tape, loss_seeds
 from puregraph.autodiff.uses import call_backward, call_on_gradients, has_backward
 from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace
 from puregraph.graph import Graph
@@ -201,12 +202,8 @@ class BackwardGraph(AcyclicDirectedGraph):
         Raises    NoForwardPassError before a forward pass, GraphError or ShapeError for a gradient that does not fit
         """
         residuals = self._ready()
-        grads = (
-            implied_seeds(residuals.outputs(self.OUTPUT))
-            if gradient is None
-            else ArgsKwargs.to_args_kwargs_object(gradient)
-        )
-        return self._calculate(residuals, grads, retain_graph)
+        given = None if gradient is None else ArgsKwargs.to_args_kwargs_object(gradient)
+        return self._calculate(residuals, given, retain_graph)
 
     def calculate(self, *args: Any, retain_graph: bool = False, **kwargs: Any) -> Any:
         """The gradient of the inputs: a value, a list of several, ArgsKwargs where inputs have names.
@@ -219,14 +216,20 @@ class BackwardGraph(AcyclicDirectedGraph):
         """
         return self._calculate(self._ready(), ArgsKwargs(args, kwargs), retain_graph)
 
-    def _calculate(self, residuals: Any, grads: ArgsKwargs, retain_graph: bool) -> Any:
-        if grads.is_nothing():
+    def _calculate(self, residuals: Any, grads: ArgsKwargs | None, retain_graph: bool) -> Any:
+        outputs, loss = residuals.outputs(self.OUTPUT), self.graph_state.loss
+        if grads is not None and grads.is_nothing():
             return None
-        grads = checked_seeds(grads, residuals.outputs(self.OUTPUT))
-        results = self._commit(self.OUTPUT, grads, residuals, False)
+        found: ArgsKwargs | None
+        if self._source is None and self.graph_state.is_taped:
+            found = back_along_tape(residuals.outputs(self.INPUT), outputs, grads, loss, retain_graph)
+        else:
+            if grads is None:
+                grads = implied_seeds(outputs) if loss is None else loss_seeds(loss, self.graph_state.leaves)
+            grads = checked_seeds(grads, outputs)
+            found = self._commit(self.OUTPUT, grads, residuals, False).get(self.INPUT)
         if not retain_graph:
             self._release()
-        found = results.get(self.INPUT)
         return None if found is None else ArgsKwargs.from_args_kwargs_object(found)
 
     def _pass(self, from_node: Any, *args: Any, **kwargs: Any) -> dict[Any, InputOutput]:
@@ -244,6 +247,11 @@ class BackwardGraph(AcyclicDirectedGraph):
         self, start: Any, grads: ArgsKwargs, residuals: Any, keep: bool, arrived: dict[Any, ArgsKwargs] | None = None
     ) -> dict[Any, ArgsKwargs | None]:
         """Run, and when all has succeeded store the parameters' gradients."""
+        if self._source is None and self.graph_state.is_taped:
+            raise GraphError(
+                "the forward pass was recorded on one tape (use_autograd_graph), which goes back as a whole: "
+                "call the backward graph, or run forward without that"
+            )
         results, params = self._run(start, grads, residuals, keep, arrived)
         if self.INPUT in self.nodes or self._source is not None:
             results[self.INPUT] = self._reached(results.get(self.INPUT), residuals, bool(params))

@@ -9,10 +9,14 @@ from puregraph.autodiff.acyclic import AcyclicDirectedGraph
 from puregraph.autodiff.argskwargs import ArgsKwargs
 from puregraph.autodiff.edges import Edge, Port, check_edge_parameters
 from puregraph.autodiff.graphenum import GraphEnum
+from puregraph.autodiff.mode import enable_grad
+from puregraph.autodiff.ontape import use_on_tape
 from puregraph.autodiff.plan import reachable
 from puregraph.autodiff.residuals import ParamGrads, Record, Taken
 from puregraph.autodiff.routing import said
+from puregraph.autodiff.taped import leaf
 from puregraph.autodiff.uses import Used, use
+from puregraph.autodiff.variable import Variable
 from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace, show
 from puregraph.node import placed
 
@@ -42,13 +46,25 @@ class ForwardGraph(AcyclicDirectedGraph):
         """The graph's output: a value, a list of several, or ArgsKwargs where some have names.
 
         `is_training`    keep what a backward pass needs
+
+        On Variables it runs as one piece of their tape and gives Variables; call `backward` on those. So it does with
+        `use_autograd_graph`, on Variables of its own: the backward graph then goes back along that tape.
         """
         if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)):
             inputs = tuple(inputs[0])
         elif len(inputs) == 1 and isinstance(inputs[0], ArgsKwargs):
             inputs, named = tuple(inputs[0].args), {**inputs[0].kwargs, **named}
-        self.graph_state.ready_for_forward()
-        records = self._run(self.INPUT, ArgsKwargs(inputs, named), is_training)
+        state, given = self.graph_state, ArgsKwargs(inputs, named)
+        state.ready_for_forward()
+        if any(isinstance(v, Variable) for v in given.values()):
+            return ArgsKwargs.from_args_kwargs_object(self.run_on_tape(given))
+        if is_training and state.use_autograd_graph:
+            with enable_grad():
+                given = ArgsKwargs([leaf(v) for v in given.args], {name: leaf(v) for name, v in given.kwargs.items()})
+                records = self._run(self.INPUT, given, True, on_tape=True)
+            state.is_taped = True
+        else:
+            records = self._run(self.INPUT, given, is_training)
         if is_training:
             self.graph_state.forward_input_output_graph = records  # type: ignore[assignment]
         return ArgsKwargs.from_args_kwargs_object(records[self.OUTPUT].outputs)
@@ -57,11 +73,15 @@ class ForwardGraph(AcyclicDirectedGraph):
         """What goes into every node from `from_node` on, and what comes out, when that is called with these values."""
         return self._run(self.known(from_node), ArgsKwargs(args, kwargs), True)
 
-    def _run(self, start: Any, inputs: ArgsKwargs, is_training: bool) -> dict[Any, Record]:
+    def run_on_tape(self, inputs: ArgsKwargs) -> ArgsKwargs:
+        """Run on Variables, as a piece of their tape."""
+        return self._run(self.INPUT, inputs, True, on_tape=True)[self.OUTPUT].outputs
+
+    def _run(self, start: Any, inputs: ArgsKwargs, is_training: bool, on_tape: bool = False) -> dict[Any, Record]:
         records: dict[Any, Record] = {}
         for rank, (node, edges, finished) in enumerate(self._plan_from(start).steps):
             given, taken = (inputs, []) if node == start else self._gather(node, edges, records)
-            outputs, pull = self._use(node, given, is_training, rank)
+            outputs, pull = self._use(node, given, is_training, rank, on_tape)
             records[node] = Record(given, outputs, taken if is_training else [], pull if is_training else None, rank)
             if not is_training:
                 for done in finished:
@@ -69,11 +89,13 @@ class ForwardGraph(AcyclicDirectedGraph):
                         del records[done]
         return records
 
-    def _use(self, node: Any, given: ArgsKwargs, is_training: bool, rank: int) -> Used:
+    def _use(self, node: Any, given: ArgsKwargs, is_training: bool, rank: int, on_tape: bool) -> Used:
         """Run one node; what it raises gains its place."""
         if isinstance(node, GraphEnum):
             return given, None
         try:
+            if on_tape:
+                return use_on_tape(node, given, self.name_of(node)), None
             return use(node, given, is_training, rank)
         except ShapeError as error:
             raise placed(error, self.name_of(node), type(getattr(node, "module", node)).__name__) from None

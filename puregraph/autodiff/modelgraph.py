@@ -48,6 +48,10 @@ class ModelGraph(ModelGraphState):
         """The gradient of the inputs from that of the outputs."""
         return self.backward_graph(gradient, retain_graph=retain_graph)
 
+    def run_on_tape(self, inputs: ArgsKwargs) -> ArgsKwargs:
+        """Run forward on Variables, as a piece of their tape."""
+        return self.forward_graph.run_on_tape(inputs)
+
     def use_as_node(self, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
         """Run as a node of another graph: the pass is kept there, and not here."""
         return use_graph(self.forward_graph, self.backward_graph, inputs, is_training, rank)

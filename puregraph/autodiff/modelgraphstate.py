@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.autodiff.argskwargs import InputOutput
+from puregraph.autodiff.argskwargs import ArgsKwargs, InputOutput
 from puregraph.autodiff.graphenum import GraphEnum
+from puregraph.autodiff.taped import leaf
 from puregraph.errors import GraphError
 
 
 class ModelGraphState:
     """The values of the last forward pass, shared by a ForwardGraph and its BackwardGraph.
 
-    `use_autograd_graph`            record the whole pass on a tape instead of each node by itself
+    `use_autograd_graph`            record the whole pass on one tape; the backward graph, however edited, is that tape
     `forward_input_output_graph`    what went into every node and came out, until the backward pass has used it
 
     Raises    GraphError for `allow_loops=True`: a graph that runs in a fixed order has none
@@ -26,12 +27,15 @@ class ModelGraphState:
         self.use_autograd_graph = use_autograd_graph
         self.allow_loops = allow_loops
         self.forward_input_output_graph: dict[Any, InputOutput] | None = None
+        self.is_taped = False
         self._loss: Any = None
+        self._leaves: ArgsKwargs | None = None
 
     def ready_for_forward(self) -> None:
         """Forget the last pass."""
         self.forward_input_output_graph = None
-        self._loss = None
+        self.is_taped = False
+        self._loss = self._leaves = None
 
     def ready_for_backward(self) -> bool:
         """Whether there is a forward pass that no backward pass has used."""
@@ -52,8 +56,17 @@ class ModelGraphState:
         return None if found is None or node not in found else found[node].outputs
 
     @property
+    def leaves(self) -> Any:
+        """The outputs of the last forward pass as Variables to compute a `loss` from; None without one."""
+        outputs = self.outputs
+        if self._leaves is None and outputs is not None:
+            named = {name: leaf(v) for name, v in outputs.kwargs.items()}
+            self._leaves = outputs if self.is_taped else ArgsKwargs([leaf(v) for v in outputs.args], named)
+        return self._leaves
+
+    @property
     def loss(self) -> Any:
-        """A Variable made from the outputs, from which the next call of the backward graph starts."""
+        """A Variable computed from `leaves`, the outputs: the next call of the backward graph starts from it."""
         return self._loss
 
     @loss.setter

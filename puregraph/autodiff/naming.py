@@ -60,4 +60,6 @@ def kind_of(node: Any) -> str:
         return kind_of(node.module)
     if isinstance(node, (GraphEnum, AccumulateGrad)):
         return ""
-    return "Function" if isinstance(node, type) else type(node).__name__
+    if isinstance(node, type):
+        return "Function"
+    return "function" if hasattr(node, "__name__") else type(node).__name__

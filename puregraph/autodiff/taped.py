@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.algebra import combine
 from puregraph.autodiff.argskwargs import ArgsKwargs
-from puregraph.autodiff.engine import grad
+from puregraph.autodiff.engine import backward, grad
 from puregraph.autodiff.function import apply
 from puregraph.autodiff.mode import enable_grad, no_grad
 from puregraph.autodiff.naming import label_of
 from puregraph.autodiff.residuals import ParamGrads, Pull
-from puregraph.autodiff.seeds import can_differ
+from puregraph.autodiff.seeds import can_differ, checked_seeds, implied_seeds
 from puregraph.autodiff.variable import Variable
 from puregraph.errors import AutoDiffException
 from puregraph.function import HOLE, Context, Function, Keyword, isHole
@@ -64,6 +65,7 @@ def recorded(function: Callable[..., Any], inputs: ArgsKwargs, node: Any) -> Use
 
     def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
         pairs = [(y, number(g)) for y, g in zip(result.values(), grads.values()) if g is not None]
+        pairs = [(y, g) for y, g in pairs if can_differ(data_of(y))]
         known = [(y, g) for y, g in pairs if isinstance(y, Variable) and y.requires_grad]
         if not known:
             return not_recorded(node, pairs, leaves)
@@ -87,6 +89,38 @@ def on_bare_values(function: type[Function], inputs: ArgsKwargs) -> Used:
         return ArgsKwargs([next(new) for _ in inputs.args], {name: next(new) for name in inputs.kwargs})
 
     return ArgsKwargs(context.outputs), pull
+
+
+def back_along_tape(
+    inputs: ArgsKwargs, outputs: ArgsKwargs, grads: ArgsKwargs | None, loss: Any, retain_graph: bool
+) -> ArgsKwargs:
+    """A backward pass of a graph that ran on one tape: the gradients of its inputs."""
+    pairs = [(loss, None)]
+    if grads is not None or loss is None:
+        bare = ArgsKwargs([data_of(y) for y in outputs.args], {name: data_of(y) for name, y in outputs.kwargs.items()})
+        seeds = checked_seeds(implied_seeds(bare) if grads is None else grads, bare)
+        pairs = [(y, number(g)) for y, g in zip(outputs.values(), seeds.values()) if g is not None]
+        pairs = [(y, g) for y, g in pairs if isinstance(y, Variable) and y.requires_grad]
+    for v in inputs.values():
+        if isinstance(v, Variable):
+            v.zero_grad()
+    if pairs:
+        backward([y for y, _ in pairs], [g for _, g in pairs], retain_graph=retain_graph)
+    return ArgsKwargs([grad_of(v) for v in inputs.args], {name: grad_of(v) for name, v in inputs.kwargs.items()})
+
+
+def grad_of(value: Any) -> Any:
+    """What reached an input: the sum; None if nothing did."""
+    found = value.grad if isinstance(value, Variable) else None
+    return data_of(combine(found) if found else None) if isinstance(found, list) else data_of(found)
+
+
+def loss_seeds(loss: Any, leaves: ArgsKwargs) -> ArgsKwargs:
+    """The gradients of outputs from a loss that was computed from them."""
+    wanted = [v for v in leaves.values() if isinstance(v, Variable)]
+    new = iter(grad(loss, wanted, retain_graph=True, allow_unused=True))
+    found = [data_of(next(new)) if isinstance(v, Variable) else None for v in leaves.values()]
+    return ArgsKwargs(found[: len(leaves.args)], dict(zip(leaves.kwargs, found[len(leaves.args) :])))
 
 
 def unrecorded(function: Any, why: Exception) -> Pull:
