@@ -22,15 +22,30 @@ def accumulate(total: Any, new: Any) -> Any:
 
 
 @accumulate.register
-def accumulateText(total: str, new: str) -> str:
-    """Both texts, a line each; an empty one says nothing."""
-    return "\n".join(filter(None, (total, new)))
+def accumulateText(total: str, new: Any) -> str:
+    """Both texts, a line each; an empty one says nothing. The second may come as a Variable."""
+    return "\n".join(filter(None, (total, getattr(new, "data", new))))
+
+
+@accumulate.register
+def accumulateList(total: list, new: list) -> list:
+    """Element by element: the gradient of a list has as many elements.
+
+    Raises    ValueError if one has more
+    """
+    return [accumulate(a, b) for a, b in zip(total, new, strict=True)]
 
 
 @singledispatch
 def zeroLike(value: Any) -> Any:
     """The gradient that says nothing, in the form of a value: zeros, or an empty text."""
     return np.zeros_like(value)
+
+
+@zeroLike.register
+def zeroList(value: list) -> list:
+    """As many gradients that say nothing."""
+    return [zeroLike(v) for v in value]
 
 
 @zeroLike.register(str)
@@ -44,6 +59,12 @@ def zeroOfType(value: Any) -> Any:
 def seedLike(value: Any) -> Any:
     """The gradient of a value with respect to itself: one; for text, which has none, the empty text."""
     return np.ones_like(value)
+
+
+@seedLike.register
+def seedList(value: list) -> list:
+    """One for every element."""
+    return [seedLike(v) for v in value]
 
 
 @seedLike.register(str)
@@ -77,8 +98,9 @@ def isArray(value: Any) -> bool:
 
 def isValue(value: Any) -> bool:
     """Whether a value may flow through a graph: an array, one of a type whose `accumulate` is registered, or what says
-    so itself."""
-    return isArray(value) or accumulate.dispatch(type(value)) is not PLAIN or getattr(value, "flows", False)
+    so itself. A list may not: where a graph takes a list, it means several values."""
+    isOwn = accumulate.dispatch(type(value)) not in (PLAIN, accumulateList)
+    return isArray(value) or isOwn or getattr(value, "flows", False)
 
 
 def shapeOf(value: Any) -> Any:

@@ -15,14 +15,18 @@ from puregraph.node import Node
 
 
 class Context:
-    """What one use of a Function keeps for its gradient. Every use has its own, so nothing is shared by accident."""
+    """What one use of a Function keeps for its gradient. Every use has its own, so nothing is shared by accident.
+
+    `form` is the inputs as they were given: by name or not, with Variables inside, or the holes of a graph's nodes.
+    """
 
     flows = True  # from a forward graph to a backward graph, where those are two
 
-    def __init__(self, needs: tuple[bool, ...]):
-        self.needs_input_grad = needs
+    def __init__(self, needs: tuple[bool, ...], form: tuple = ()):
+        self.needs_input_grad, self.form = needs, form
         self.saved: tuple = ()
         self.outputs: tuple = ()
+        self.dead: tuple = ()
         self.materializes = True
 
     def save_for_backward(self, *values: Any) -> None:
@@ -33,6 +37,10 @@ class Context:
     def saved_variables(self) -> tuple:
         """What `save_for_backward` kept."""
         return self.saved
+
+    def mark_non_differentiable(self, *outputs: Any) -> None:
+        """Name outputs that have no gradient."""
+        self.dead = outputs
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether `backward` gets zeros for an output that nothing depends on, as it does at first, or None."""
@@ -170,7 +178,7 @@ def holes(value: Any, nodes: list[Any]) -> Any:
     if isinstance(value, Node) or type(value) is tuple and len(value) == 2 and isinstance(value[0], Node):
         nodes.append(value)
         return HOLE
-    return type(value)([holes(v, nodes) for v in value]) if type(value) in (list, tuple) else value
+    return within(value, lambda v: holes(v, nodes))
 
 
 def leavesOf(value: Any, isLeaf: Callable[[Any], bool]) -> list[Any]:
@@ -206,7 +214,14 @@ def filled(value: Any, values: Iterator[Any]) -> Any:
     """An input with values in its holes."""
     if value is HOLE:
         return next(values)
-    return type(value)([filled(v, values) for v in value]) if type(value) in (list, tuple) else value
+    return within(value, lambda v: filled(v, values))
+
+
+def within(value: Any, change: Callable[[Any], Any]) -> Any:
+    """An input with what it holds changed, if it is a list, a tuple or a dict."""
+    if type(value) is dict:
+        return {key: change(v) for key, v in value.items()}
+    return type(value)([change(v) for v in value]) if type(value) in (list, tuple) else value
 
 
 class Call(Module):
@@ -267,7 +282,8 @@ class Call(Module):
 
     def updateData(self, *inputs: Any) -> tuple:
         arguments, keywords = self.given(inputs)
-        context = Context((True,) * (len(arguments) + len(keywords)))
+        form = self.form or (HOLE,) * len(inputs)
+        context = Context((True,) * len(form), form)
         result = self.function.call(context, arguments, keywords)
         context.outputs = result if isinstance(result, tuple) else (result,)
         return (*context.outputs, context)

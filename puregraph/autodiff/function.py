@@ -20,7 +20,6 @@ class FunctionCtx(Context):
 
     node: Any = None
     versions: tuple = ()
-    dead: tuple = ()
 
     def save_for_backward(self, *values: Any) -> None:
         """Keep values for `backward`; `Variable.data` must not be set until then."""
@@ -49,10 +48,6 @@ class FunctionCtx(Context):
                 if y is value:
                     return self.node.output(value, number)
         return value
-
-    def mark_non_differentiable(self, *outputs: Any) -> None:
-        """Name outputs that have no gradient."""
-        self.dead = outputs
 
 
 class FunctionBackward(Node):
@@ -104,7 +99,7 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
     """
     form = (*args, *(Keyword(name, value) for name, value in kwargs.items()))
     leaves = leavesOf(form, isVariable)
-    ctx = FunctionCtx(tuple([any(v.requires_grad for v in leavesOf(part, isVariable)) for part in form]))
+    ctx = FunctionCtx(tuple([any(v.requires_grad for v in leavesOf(part, isVariable)) for part in form]), form)
     with no_grad():
         result = cls.call(ctx, args, kwargs)
     outputs = tuple([wrapped(y) for y in (result if type(result) is tuple else (result,))])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.algebra import isArray, shapeOf
+from puregraph.algebra import accumulate, isArray, shapeOf, zeroLike
 from puregraph.autodiff.derivatives import CONSTANT, VJPS, pullbackOf
 from puregraph.autodiff.engine import Add, backward
 from puregraph.autodiff.graph import NOWHERE, AccumulateGrad, GradientEdge, Handle, Node, get_gradient_edge
@@ -235,6 +235,20 @@ class Variable(StandIn):
 
     def __reduce__(self) -> Any:
         return restored, (self._data, self.role, self.requires_grad)
+
+
+@accumulate.register(Variable)
+def accumulate_variables(total: Variable, new: Any) -> Any:
+    """Two contributions that are Variables: arrays add, of anything else the values are accumulated."""
+    if adds(total._data):
+        return total + new
+    return Variable(accumulate(total._data, getattr(new, "_data", new)), total.role)
+
+
+@zeroLike.register(Variable)
+def zero_variable(value: Variable) -> Variable:
+    """The gradient that says nothing, as a Variable."""
+    return Variable(zeroLike(value._data))
 
 
 def restored(data: Any, role: str, requires_grad: bool) -> Variable:
