@@ -30,6 +30,7 @@ sequential parallel lives
 backward
 archive
 modules costs optimizers compile autodiff data
+text
 train onnx checkpoint blueprint puzzlelib footprint draw profile check overview
 puregraph
 cli __main__ models examples

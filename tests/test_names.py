@@ -21,7 +21,8 @@ FOREIGN = {  # names that users of PyTorch, autograd and AnalogVNN know, and a h
 FORBIDDENCALLS = {"eval", "exec"}
 FORBIDDENMODULES = {"dill", "cloudpickle", "marshal", "pickle", "shelve"}
 SOURCES = list(library())
-MIXED = [source for source in SOURCES if not source.name.startswith("puregraph.autodiff")]
+SNAKE = ("puregraph.autodiff", "puregraph.text")  # torch's and afnio's names
+MIXED = [source for source in SOURCES if not source.name.startswith(SNAKE)]
 
 
 def definitions(tree):

@@ -1,0 +1,127 @@
+"""What the operations on text share: inputs by name, roles, and values that are lists."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+from puregraph.autodiff.function import FunctionCtx
+from puregraph.autodiff.variable import Variable
+from puregraph.errors import AutoDiffException
+from puregraph.function import Context, Function, Keyword
+from puregraph.text.template import fill
+
+
+class TextFunction(Function):
+    """An operation on text. On a tape it takes and gives Variables with roles, in a graph the bare values.
+
+    `forward` and `backward` are class methods, so that a subclass can change the templates that they use.
+
+    Shapes    a text, a number or a list of them is one value, of shape ()
+    """
+
+    @classmethod
+    def dataShapeFrom(cls, *shapes: Any) -> Any:
+        """One text per output."""
+        return [()] * len(cls.outputNames) if len(cls.outputNames) > 1 else ()
+
+    @classmethod
+    def given(cls, ctx: Context) -> dict[str, Any]:
+        """The inputs as they were given, by the names that `forward` has for them."""
+        return dict(zip(cls.names(ctx), [part.value if type(part) is Keyword else part for part in ctx.form]))
+
+    @classmethod
+    def names(cls, ctx: Context) -> list[str]:
+        """The name of each input, in the order in which they were given."""
+        names = parameters(cls)
+        return [part.name if type(part) is Keyword else names[place] for place, part in enumerate(ctx.form)]
+
+    @classmethod
+    def needs(cls, ctx: Context, name: str) -> bool:
+        """Whether an input needs a gradient."""
+        return dict(zip(cls.names(ctx), ctx.needs_input_grad)).get(name, False)
+
+    @classmethod
+    def grads(cls, ctx: Context, **grads: Any) -> tuple:
+        """Gradients by the names of inputs as `backward` returns them: one per input, None for those not named."""
+        return tuple([grads.get(name) for name in cls.names(ctx)])
+
+
+@cache
+def parameters(cls: type[Function]) -> list[str]:
+    """The names of the inputs of `forward`, without the context."""
+    return list(inspect.signature(cls.forward).parameters)[1:]
+
+
+def value_of(x: Any) -> Any:
+    """The value of a Variable; what is none is a value."""
+    return x.data if isinstance(x, Variable) else x
+
+
+def role_of(x: Any, otherwise: str = "") -> str:
+    """What a Variable is for; `otherwise` where that is not said."""
+    return getattr(x, "role", "") or otherwise
+
+
+def roles_of(xs: Iterable[Any]) -> str:
+    """`first and second`: the roles of several inputs, of those that have one."""
+    return " and ".join(filter(None, map(role_of, xs)))
+
+
+def on_tape(ctx: Context) -> bool:
+    """Whether an operation works on Variables; in a graph it works on their bare values."""
+    return isinstance(ctx, FunctionCtx)
+
+
+def said(ctx: Context, data: Any, role: str) -> Any:
+    """A value as an operation hands it on: with its role on a tape, bare in a graph."""
+    return Variable(data, role=role) if on_tape(ctx) else data
+
+
+def feedback(ctx: Context, data: Any, role: str) -> Any:
+    """A gradient as an operation hands it on, named after what it is for."""
+    return said(ctx, data, f"feedback to {role}")
+
+
+def deep(function: Callable[..., Any], *values: Any) -> Any:
+    """A function on values, or element by element on lists of them.
+
+    Raises    ValueError for lists of different lengths
+    """
+    if not all(isinstance(v, list) for v in values):
+        return function(*values)
+    if len({len(v) for v in values}) > 1:
+        raise ValueError(f"wanted lists of one length, got lengths {', '.join(str(len(v)) for v in values)}")
+    return [deep(function, *each) for each in zip(*values)]
+
+
+def worded(template: str, grad: Any, role: str) -> Any:
+    """Feedback in the words of a template, element by element; numbers, and feedback that says nothing, as they are."""
+    return deep(lambda g: fill(template, {"role": role, "feedback": g}) if isinstance(g, str) and g else g, grad)
+
+
+def flatten(value: Any) -> list[Any]:
+    """The elements of a list, which may be lists in lists; of anything else itself."""
+    return [leaf for each in value for leaf in flatten(each)] if isinstance(value, (list, tuple)) else [value]
+
+
+def is_empty(grad: Any) -> bool:
+    """Whether feedback says nothing."""
+    return all(isinstance(g, str) and not g for g in flatten(grad))
+
+
+def refuse(what: str, wanted: str, values: Iterable[Any]) -> None:
+    """Raise the error for values that do not go together."""
+    raise TypeError(f"{what}: wanted {wanted}, got {', '.join(type(v).__name__ for v in values)}")
+
+
+def need_text(answer: Any) -> str:
+    """An answer of a model, if it is one.
+
+    Raises    AutoDiffException for anything but a text
+    """
+    if not isinstance(answer, str):
+        raise AutoDiffException(f"a model client must return a text, got {type(answer).__name__}: {answer!r:.80}")
+    return answer

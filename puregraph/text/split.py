@@ -1,0 +1,60 @@
+"""Split: a text in parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.errors import DataError
+from puregraph.function import Context
+from puregraph.text.function import TextFunction, feedback, is_empty, on_tape, refuse, role_of, said, value_of
+from puregraph.text.template import tagged
+
+
+class Split(TextFunction):
+    """y1, y2, ... = x.split(sep, maxsplit). A list of texts gives lists; rows with fewer parts are filled with "".
+
+    The feedback to x is that to its parts, each as an item, in order: <ITEM>feedback to y1</ITEM>...
+
+    A node of a graph has a fixed number of outputs: there a subclass names them, `outputNames = ("subject", "body")`.
+
+    Shapes    a text, or a list of texts -> a tuple of as many as there are parts
+    Raises    TypeError for what is no text; DataError in a graph where parts and `outputNames` differ in number
+    """
+
+    @classmethod
+    def forward(cls, ctx: Context, x: Any, sep: Any = None, maxsplit: int = -1) -> tuple:
+        """The parts; their roles say which of what they are."""
+        value, role = value_of(x), role_of(x)
+        rows = value if isinstance(value, list) else [value]
+        if not all(isinstance(row, str) for row in rows):
+            refuse("Split", "a text or a list of texts", rows)
+        found = [row.split(value_of(sep), maxsplit) for row in rows]
+        count = max(map(len, found), default=0)
+        columns = [[row[i] if i < len(row) else "" for row in found] for i in range(count)]
+        parts = [column if isinstance(value, list) else column[0] for column in columns]
+        ctx.save_for_backward(len(rows) if isinstance(value, list) else None, role_of(x, "the whole"))
+        if not on_tape(ctx) and len(parts) != len(cls.outputNames):
+            raise DataError(
+                f"{cls.__name__}: the text has {len(parts)} parts, the node {len(cls.outputNames)} outputs; "
+                "name them in a subclass, outputNames = (...), or set maxsplit"
+            )
+        of = f" of {role}" if role else ""
+        return tuple([said(ctx, part, f"split part {i}{of}") for i, part in enumerate(parts)])
+
+    @classmethod
+    def backward(cls, ctx: Context, *grads: Any) -> tuple:
+        """The feedback to all parts, as items."""
+        rows, role = ctx.saved_variables
+        given = [value_of(g) for g in grads]
+        if all(map(is_empty, given)):
+            whole: Any = "" if rows is None else [""] * rows
+        elif rows is None:
+            whole = items(given)
+        else:
+            whole = [items([g[row] if isinstance(g, list) else g for g in given]) for row in range(rows)]
+        return cls.grads(ctx, x=feedback(ctx, whole, role))
+
+
+def items(texts: list[Any]) -> str:
+    """Texts one behind the other, each as an item."""
+    return "".join(tagged("ITEM", text) for text in texts)

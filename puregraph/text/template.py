@@ -1,0 +1,31 @@
+"""Templates: texts with places in braces, `{role}`, that are filled in one go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+PLACE = re.compile(r"\{(\w+)\}")
+Message = dict[str, str]
+
+
+def fill(template: str, values: Mapping[str, Any]) -> str:
+    """A template with its places filled. What a value holds is never taken for a place, and unknown places stay."""
+    return PLACE.sub(lambda found: str(values.get(found[1], found[0])), template)
+
+
+def fill_messages(template: list[Message], values: Mapping[str, Any]) -> list[Message]:
+    """The messages of a template, each with its places filled."""
+    return [{key: fill(text, values) for key, text in message.items()} for message in template]
+
+
+def places(template: str) -> set[str]:
+    """The names in braces."""
+    return set(PLACE.findall(template))
+
+
+def tagged(tag: str, text: Any, **attributes: Any) -> str:
+    """`<TAG name="value">text</TAG>`, how texts are kept apart inside a message."""
+    inside = "".join(f' {name}="{value}"' for name, value in attributes.items())
+    return f"<{tag}{inside}>{text}</{tag}>"
