@@ -123,3 +123,12 @@ def test_resume_is_killed_and_ends_where_the_undisturbed_run_ends(run):
     assert code == 0
     assert "exit code -9" in text
     assert "arrays" in text and "equal bit for bit; the history of the loss is equal" in text
+
+
+def test_prompt_improves_until_nothing_needs_to_change(run):
+    code, text = run("prompt.py")
+    assert code == 0
+    scores = re.findall(r"^step (\d)  (\d) of 3 right", text, re.M)
+    assert scores == [("1", "0"), ("2", "0"), ("3", "0"), ("4", "0"), ("5", "1"), ("6", "3")]
+    assert text.count("feedback to the prompt: ") == 6 and "no feedback to the prompt: nothing needs to change" in text
+    assert text.endswith("1932-05-05\n")
