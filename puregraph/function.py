@@ -217,6 +217,11 @@ def filled(value: Any, values: Iterator[Any]) -> Any:
     return within(value, lambda v: filled(v, values))
 
 
+def copied(value: Any) -> Any:
+    """An input with lists and dicts of its own, so that what happens to the given ones later changes nothing."""
+    return within(value, copied)
+
+
 def within(value: Any, change: Callable[[Any], Any]) -> Any:
     """An input with what it holds changed, if it is a list, a tuple or a dict."""
     if type(value) is dict:

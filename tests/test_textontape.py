@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from puregraph import DataError, Function, Graph, Input, autodiff
+from puregraph import AutoDiffException, DataError, Function, Graph, Input, autodiff
 from puregraph.algebra import accumulate, seedLike, zeroLike
 from puregraph.autodiff import Variable
 
@@ -66,7 +66,7 @@ def test_variables_of_arrays_still_add():
 def test_an_output_without_a_gradient_gets_the_nothing_of_its_type(value, nothing):
     x = text(value)
     first, _ = Halves.apply(x)
-    first.backward(Variable(value))
+    first.backward(value)
     assert [g.data for g in x.grad] == [[value, nothing]]
     assert type(x.grad[0].data[1]) is type(nothing)
 
@@ -135,3 +135,45 @@ def test_a_context_knows_the_form_of_the_inputs_on_a_tape_and_in_a_graph():
 
 def test_zeros_of_an_array_are_a_variable_on_the_tape_too():
     assert isinstance(autodiff.zero_like(Variable(2.0)), Variable)
+
+
+class Rows(Function):
+    """Texts in a list of dicts, one behind the other."""
+
+    @staticmethod
+    def forward(ctx, rows):
+        return "".join(row["text"].data for row in rows)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return [{"text": f"{n}: {grad.data}"} for n in range(2)]
+
+
+def test_a_list_that_grows_after_the_call_changes_nothing():
+    a, b = text("a"), text("b")
+    rows = [{"text": a}, {"text": b}]
+    y = Rows.apply(rows)
+    rows.append({"text": text("c")})
+    rows[0]["text"] = text("d")
+    y.backward("F")
+    assert (a.grad, b.grad) == (["0: F"], ["1: F"])
+
+
+def test_a_list_of_arrays_that_changes_after_the_call_changes_nothing():
+    a, b = (Variable(np.ones(n), requires_grad=True) for n in (2, 3))
+    parts = [a, b]
+    y = np.concatenate(parts)
+    parts.reverse()
+    parts.append(a)
+    y.backward(np.arange(5.0))
+    assert (a.grad.tolist(), b.grad.tolist()) == ([0.0, 1.0], [2.0, 3.0, 4.0])
+
+
+def test_the_gradient_of_a_lone_list_is_one_list():
+    x = text(["a"])
+    x.backward(["F"])
+    autodiff.backward(x, Variable(["G"]))
+    autodiff.backward([x, x], [["H"], ["I"]])
+    assert [getattr(g, "data", g) for g in x.grad] == [["F"], ["G"], ["H"], ["I"]]
+    with pytest.raises(AutoDiffException, match="wanted 2 gradients, one per output, got 1"):
+        autodiff.backward([x, x], [["H"]])

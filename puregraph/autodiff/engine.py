@@ -280,7 +280,8 @@ def edgeOf(value: Any) -> GradientEdge:
 def seedsFor(outputs: Any, grads: Any) -> list[tuple[GradientEdge, Any]]:
     """An edge and a gradient for each output."""
     listedOutputs = listed(outputs)
-    given = [None] * len(listedOutputs) if grads is None else listed(grads)
+    isRow = outputs is not listedOutputs and isinstance(getattr(outputs, "data", None), list)
+    given = [None] * len(listedOutputs) if grads is None else [grads] if isRow else listed(grads)
     if len(given) != len(listedOutputs):
         raise AutoDiffException(f"wanted {len(listedOutputs)} gradients, one per output, got {len(given)}")
     seeds = []

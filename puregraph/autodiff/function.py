@@ -11,7 +11,7 @@ from puregraph.autodiff.graph import Node
 from puregraph.autodiff.mode import MODE, no_grad
 from puregraph.autodiff.variable import AGAIN, Variable, bare, differentiable
 from puregraph.errors import AutoDiffException
-from puregraph.function import Context, Function, Keyword, leavesOf
+from puregraph.function import Context, Function, Keyword, copied, leavesOf
 from puregraph.watch import WATCH
 
 
@@ -97,7 +97,7 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
 
     Raises    what `forward` raises; AutoDiffException, in backward, for another number of gradients than inputs
     """
-    form = (*args, *(Keyword(name, value) for name, value in kwargs.items()))
+    form = (*map(copied, args), *[Keyword(name, copied(value)) for name, value in kwargs.items()])
     leaves = leavesOf(form, isVariable)
     ctx = FunctionCtx(tuple([any(v.requires_grad for v in leavesOf(part, isVariable)) for part in form]), form)
     with no_grad():

@@ -13,6 +13,7 @@ from puregraph.autodiff.engine import Add, backward
 from puregraph.autodiff.graph import NOWHERE, AccumulateGrad, GradientEdge, Handle, Node, get_gradient_edge
 from puregraph.autodiff.mode import MODE
 from puregraph.errors import AutoDiffException
+from puregraph.function import copied
 from puregraph.standin import StandIn
 from puregraph.watch import WATCH
 
@@ -323,6 +324,8 @@ def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any =
         )
     if type(result) is list:
         result = tuple(result)
+    if list in map(type, arguments):  # which may be another one by the time of backward
+        arguments = copied(arguments)
     return made(result, Operation(function, rule, arguments, options, leaves, result))
 
 
