@@ -22,18 +22,21 @@ def accumulate(total: Any, new: Any) -> Any:
 
 
 @accumulate.register
-def accumulateText(total: str, new: Any) -> str:
-    """Both texts, a line each; an empty one says nothing. The second may come as a Variable."""
-    return "\n".join(filter(None, (total, getattr(new, "data", new))))
+def accumulateText(total: str, new: Any) -> Any:
+    """Both texts, a line each; an empty one says nothing. The second may come as a Variable, or as a list of texts."""
+    text = getattr(new, "data", new)
+    if isinstance(text, list):
+        return [accumulate(total, each) for each in text]
+    return "\n".join(filter(None, (total, text)))
 
 
 @accumulate.register
-def accumulateList(total: list, new: list) -> list:
-    """Element by element: the gradient of a list has as many elements.
+def accumulateList(total: list, new: Any) -> list:
+    """Element by element: the gradient of a list has as many elements, or is one text that is said of each.
 
-    Raises    ValueError if one has more
+    Raises    ValueError if one list has more
     """
-    return [accumulate(a, b) for a, b in zip(total, new, strict=True)]
+    return [accumulate(a, b) for a, b in zip(total, [new] * len(total) if isinstance(new, str) else new, strict=True)]
 
 
 @singledispatch

@@ -75,6 +75,7 @@ def test_lists_accumulate_element_by_element():
     assert accumulate(["a", 1.0], ["b", 2.0]) == ["a\nb", 3.0]
     assert zeroLike(["a", 1.0]) == ["", 0.0]
     assert seedLike(["a", 1.0]) == ["", 1.0]
+    assert accumulate(["a", ""], "b") == ["a\nb", "b"] and accumulate("b", ["a", ""]) == ["b\na", "b"]
     with pytest.raises(ValueError, match="longer"):
         accumulate(["a"], ["b", "c"])
 
