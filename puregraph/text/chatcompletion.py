@@ -43,7 +43,7 @@ class ChatCompletion(TextFunction):
     ]
 
     @classmethod
-    def forward(
+    def forward(  # type: ignore[override]
         cls,
         ctx: Context,
         forward_model_client: Client,

@@ -35,7 +35,8 @@ class TextFunction(Function):
     @classmethod
     def names(cls, ctx: Context) -> list[str]:
         """The name of each input, in the order in which they were given."""
-        names = parameters(cls)
+        own: Any = cls
+        names = parameters(own)
         return [part.name if type(part) is Keyword else names[place] for place, part in enumerate(ctx.form)]
 
     @classmethod
@@ -50,7 +51,7 @@ class TextFunction(Function):
 
 
 @cache
-def parameters(cls: type[Function]) -> list[str]:
+def parameters(cls: Any) -> list[str]:
     """The names of the inputs of `forward`, without the context."""
     return list(inspect.signature(cls.forward).parameters)[1:]
 
