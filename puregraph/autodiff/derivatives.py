@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.algebra import combine, shapeOf
+from puregraph.errors import AutoDiffException
 from puregraph.evaluator import Evaluator
 from puregraph.formula import Formula, formulasOf
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
@@ -54,14 +55,70 @@ def vjp(*functions: Any) -> Callable[[Callable], Callable]:
 def bound(function: Any, rule: Callable) -> Rule:
     """A rule that is handed its arguments in one order, however the call gave them."""
     wanted = tuple(inspect.signature(rule).parameters)[2:]
-    names = NAMES.get(function) or tuple(inspect.signature(getattr(function, "reference", function)).parameters)
+    names = namesOf(function)
 
     def call(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
         given = {**dict(zip(names, arguments)), **options}
         found = rule(g, y, **{name: given[name] for name in wanted if name in given})
         return tuple(found) if type(found) is tuple else (found,) + (None,) * (len(arguments) - 1)
 
+    call.reads = {*wanted, *HARMLESS}  # type: ignore[attr-defined]
     return call
+
+
+HARMLESS = {"keepdims", "dtype", "out"}  # the result says it all
+PLAIN = {*HARMLESS, "axis", "order", "casting", "subok", "copy", "optimize"}  # of rules that take a call as it is
+
+
+def namesOf(function: Any) -> tuple[str, ...]:
+    """What a function calls its arguments, in order."""
+    known = NAMES.get(function)
+    if known is None:
+        try:
+            known = tuple(inspect.signature(getattr(function, "reference", function)).parameters)
+        except (TypeError, ValueError):  # a ufunc, or something else written in C
+            known = ()
+        NAMES[function] = known
+    return known
+
+
+def refused(function: Any, rule: Rule, arguments: tuple, options: dict[str, Any]) -> str:
+    """The options of a call that its rule does not know and that change the result, in words; usually none."""
+    given = {**dict(zip(namesOf(function), arguments)), **options} if hasattr(rule, "reads") else options
+    reads = getattr(rule, "reads", PLAIN)
+    return ", ".join([f"{k}={v!r:.40}" for k, v in given.items() if k not in reads and not isDefault(function, k, v)])
+
+
+def isDefault(function: Any, name: str, value: Any) -> bool:
+    """Whether an option has the value that it has when left out."""
+    if value is None or value is np._NoValue:
+        return True
+    if isinstance(function, np.ufunc):
+        return value is True
+    parameter = inspect.signature(getattr(function, "reference", function)).parameters.get(name)
+    return parameter is not None and type(value) is type(parameter.default) and value == parameter.default
+
+
+def positioned(
+    function: Any, arguments: tuple, options: dict[str, Any], isVariable: Callable[[Any], bool]
+) -> tuple[tuple, dict[str, Any]]:
+    """A call with its Variables given by position, whatever it was that the caller gave by name."""
+    late = [k for k, v in options.items() if k != "out" and holds(v, isVariable)]
+    if not late:
+        return arguments, options
+    names = namesOf(function)
+    if not set(late) <= set(names):
+        raise AutoDiffException(f"{function.__name__}: a Variable cannot be given as {', '.join(late)}")
+    options, placed = dict(options), list(arguments)
+    parameters = inspect.signature(getattr(function, "reference", function)).parameters
+    for name in names[len(arguments) : 1 + max(map(names.index, late))]:
+        placed.append(options.pop(name) if name in options else parameters[name].default)
+    return tuple(placed), options
+
+
+def holds(value: Any, isVariable: Callable[[Any], bool]) -> bool:
+    """Whether a value is a Variable, or has one in it."""
+    return isVariable(value) or type(value) in (list, tuple) and any(holds(v, isVariable) for v in value)
 
 
 NAMES = {
@@ -256,7 +313,7 @@ VJPS[np.einsum] = einsumRule
 
 
 @vjp(np.reshape, np.ravel, np.squeeze, np.expand_dims)
-def reshapeRule(g, y, a):
+def reshapeRule(g, y, a, shape=None, axis=None):
     return g.reshape(a.shape)
 
 
@@ -292,7 +349,7 @@ def rollRule(g, y, a, shift, axis=None):
 
 
 @vjp(np.broadcast_to)
-def broadcastRule(g, y, array):
+def broadcastRule(g, y, array, shape=None):
     return fit(g, array)
 
 
@@ -307,9 +364,7 @@ def triuRule(g, y, m, k=0):
 
 
 @vjp(np.pad)
-def padRule(g, y, array, pad_width, mode="constant", constant_values=0):
-    if mode != "constant":
-        raise NotImplementedError(f"the gradient of np.pad is known for mode='constant' only, got {mode!r}")
+def padRule(g, y, array, pad_width, constant_values=0):
     before = np.broadcast_to(pad_width, (array.ndim, 2))[:, 0]
     return g[tuple([slice(int(b), int(b) + n) for b, n in zip(before, array.shape)])]
 

@@ -40,7 +40,7 @@ def parameter(param: Param) -> Variable:
     if leaf is None:
         leaf = LEAVES[param] = AccumulateGrad(ParamTarget(param))
     v = Variable(param.data)
-    v.requires_grad, v._leaf = True, leaf
+    v._wants, v._leaf = True, leaf
     return v
 
 
