@@ -59,6 +59,7 @@ def walk(
     retain_graph: bool,
     tell: bool,
 ) -> list[Any]:
+    """What `run` does, in the mode that it has set."""
     order = topological([edge.node for edge, _ in seeds if edge.node is not None])
     wanted: dict[Node, set[int]] = {}
     if capture is not None:
@@ -267,15 +268,20 @@ def grad(
             raise AutoDiffException(
                 f"grad: the outputs do not depend on input {place}, {v!r:.80}; allow_unused=True gives None for it"
             )
-    return tuple([g if create_graph or not isArray(g) else g.copy() for g in found])  # no seed, and nobody else's
+    if create_graph:
+        kind = next(type(v) for v in (*wanted, *listed(outputs), *found) if isinstance(v, StandIn))
+        return tuple([kind(g) if isArray(g) and not isinstance(g, StandIn) else g for g in found])
+    return tuple([g.copy() if isArray(g) else g for g in found])  # no seed, and nobody else's
 
 
 def listed(value: Any) -> list[Any]:
+    """What may be one Variable, edge or gradient, or several."""
     isOne = isinstance(value, (StandIn, GradientEdge, str)) or not isinstance(value, Sequence)
     return [value] if isOne else list(value)
 
 
 def edgeOf(value: Any) -> GradientEdge:
+    """The edge of a Variable, or an edge itself."""
     if isinstance(value, GradientEdge):
         return value
     if not hasattr(value, "edge"):

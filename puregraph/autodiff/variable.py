@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.algebra import combine, isArray, shapeOf
-from puregraph.autodiff.derivatives import CONSTANT, VJPS, fit, positioned, pullbackOf, refused
+from puregraph.autodiff import products  # noqa: F401 - its rules are registered when it is imported
+from puregraph.autodiff.derivatives import CONSTANT, VJPS, WRITING, fit, positioned, pullbackOf, refused
 from puregraph.autodiff.engine import Add, backward
 from puregraph.autodiff.graph import NOWHERE, NUMBERS, AccumulateGrad, GradientEdge, Handle, Node, get_gradient_edge
 from puregraph.autodiff.mode import MODE
@@ -246,6 +247,12 @@ class Variable(StandIn):
     def __iter__(self) -> Any:
         return iter([self[i] for i in range(len(self))])
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """For what knows nothing of Variables; of one that requires a gradient only what is recorded may be used."""
+        if self._wants:
+            raise TypeError("a Variable that requires a gradient is no plain array: use its data, detach() or np.stack")
+        return np.array(self._data, dtype)
+
     def __bool__(self) -> bool:
         return bool(self._data)
 
@@ -423,7 +430,7 @@ def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any =
         arguments, options = positioned(function, arguments, options, isVariable)
     leaves = variables(arguments)
     isRecorded = MODE.enabled and any(v._wants for v in leaves)
-    if options.get("out") is not None:
+    if options.get("out") is not None or function in WRITING:
         return written(function, arguments, options, isRecorded)
     plain = bare(arguments)
     result = function(*plain, **options)
@@ -450,13 +457,13 @@ def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any =
 
 def written(function: Any, arguments: tuple, options: dict[str, Any], isRecorded: bool) -> Any:
     """What a call gives that writes its result into an array, which cannot be recorded."""
-    out = options["out"]
+    out = options["out"] if "out" in options else arguments[0]
     label = getattr(function, "__name__", function)
     if any(map(isVariable, out if type(out) is tuple else (out,))):
         raise AutoDiffException(f"{label}: a Variable is not written into; make a new one in place of out=")
     if isRecorded:
         raise AutoDiffException(
-            f"{label}: writing a Variable that requires a gradient into an array (out=, or array += Variable) "
+            f"{label}: writing a Variable that requires a gradient into an array (as in array += Variable) "
             "is not recorded: write array = array + Variable, or use detach()"
         )
     return function(*bare(arguments), **options)
@@ -544,6 +551,7 @@ def hasKind(result: Any, kind: str) -> bool:
 
 
 def hasFloats(result: Any) -> bool:
+    """Whether there is anything in a result that could have a gradient."""
     if isinstance(result, (tuple, list)):
         return any(map(hasFloats, result))
     return differentiable(result) or hasKind(result, "c")
