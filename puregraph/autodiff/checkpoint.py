@@ -171,7 +171,8 @@ class Checkpoint(Module):
         *values, before = values[: len(needs)] + values[-1:]
         count = len(needs) - len(names)
         inputs, stored = values[:count], dict(zip(names, values[count:]))
-        stored |= {name: array.copy() for name, array in zip(self.states, before.arrays)}
+        for name, array in zip(self.states, before.arrays):  # a Variable is not written into, so it needs no copy
+            stored[name] = Variable(array) if isinstance(stored[name], Variable) else array.copy()
         steps, found = self.replay(inputs, stored)
         wanted = {id(getattr(self, name)) for name, need in zip(names, needs[count:]) if need}
         back = backwardOf(self.graph, steps, any(needs[:count]), frozenset(wanted))

@@ -4,10 +4,9 @@
 
 `g` is the gradient of the result `y` (a tuple of them where there are several). A rule handed Variables records itself,
 so its gradient is known too: second derivatives need no further table. Ufuncs and Formulas have no row here: theirs
-follow from the formula's derivative.
+follow from the formula's derivative; those of products of matrices are in `products`.
 
-Source    Griewank, Walther 2008, Evaluating Derivatives, ch. 3; Giles 2008, An extended collection of matrix derivative
-          results for forward and reverse mode automatic differentiation (matmul)
+Source    Griewank, Walther 2008, Evaluating Derivatives, ch. 3
 """
 
 from __future__ import annotations
@@ -16,15 +15,16 @@ import inspect
 import operator
 from collections.abc import Callable
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from puregraph.algebra import combine, shapeOf
+from puregraph.algebra import combine, isArray, shapeOf
+from puregraph.errors import AutoDiffException
 from puregraph.evaluator import Evaluator
 from puregraph.formula import Formula, formulasOf
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.kernels.einsum import ontoDiagonal
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.kernels.scatter import gather, putClass, scatterAdd, takeClass
@@ -34,9 +34,12 @@ from puregraph.table import TABLE
 
 Rule = Callable[[Any, Any, tuple, dict, tuple], Any]
 VJPS: dict[Any, Rule] = {}
+WRITING = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
 CONSTANT = {
-    np.shape, np.ndim, np.size, np.zeros_like, np.ones_like, np.empty_like, np.argmax, np.argmin, np.argsort,
-    np.nonzero, np.result_type, np.array_equal, np.allclose, np.isclose, np.searchsorted, np.any, np.all,
+    np.count_nonzero, np.flatnonzero, np.argwhere, np.iscomplexobj, np.isrealobj, np.shares_memory, np.lexsort,
+    np.may_share_memory, np.array_equiv, np.min_scalar_type, np.can_cast, np.shape, np.ndim, np.size, np.zeros_like,
+    np.ones_like, np.empty_like, np.argmax, np.argmin, np.argsort, np.nonzero, np.result_type, np.array_equal,
+    np.allclose, np.isclose, np.searchsorted, np.any, np.all,
 }  # fmt: skip
 
 
@@ -54,21 +57,78 @@ def vjp(*functions: Any) -> Callable[[Callable], Callable]:
 def bound(function: Any, rule: Callable) -> Rule:
     """A rule that is handed its arguments in one order, however the call gave them."""
     wanted = tuple(inspect.signature(rule).parameters)[2:]
-    names = NAMES.get(function) or tuple(inspect.signature(getattr(function, "reference", function)).parameters)
+    names = namesOf(function)
 
     def call(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
         given = {**dict(zip(names, arguments)), **options}
         found = rule(g, y, **{name: given[name] for name in wanted if name in given})
         return tuple(found) if type(found) is tuple else (found,) + (None,) * (len(arguments) - 1)
 
+    call.reads = {*wanted, *(names if hasattr(function, "reference") else HARMLESS)}  # type: ignore[attr-defined]
     return call
+
+
+HARMLESS = {"keepdims", "dtype", "out"}  # the result says it all
+PLAIN = {*HARMLESS, "axis", "order", "casting", "subok", "copy", "optimize"}  # of rules that take a call as it is
+
+
+def namesOf(function: Any) -> tuple[str, ...]:
+    """What a function calls its arguments, in order."""
+    known = NAMES.get(function)
+    if known is None:
+        try:
+            known = tuple(inspect.signature(getattr(function, "reference", function)).parameters)
+        except (TypeError, ValueError):  # a ufunc, or something else written in C
+            known = ()
+        NAMES[function] = known
+    return known
+
+
+def refused(function: Any, rule: Rule, arguments: tuple, options: dict[str, Any]) -> str:
+    """The options of a call that its rule does not know and that change the result, in words; usually none."""
+    given = {**dict(zip(namesOf(function), arguments)), **options} if hasattr(rule, "reads") else options
+    reads = getattr(rule, "reads", PLAIN)
+    return ", ".join([f"{k}={v!r:.40}" for k, v in given.items() if k not in reads and not isDefault(function, k, v)])
+
+
+def isDefault(function: Any, name: str, value: Any) -> bool:
+    """Whether an option has the value that it has when left out."""
+    if value is None or value is np._NoValue:
+        return True
+    if isinstance(function, np.ufunc):
+        return value is True
+    parameter = inspect.signature(getattr(function, "reference", function)).parameters.get(name)
+    return parameter is not None and type(value) is type(parameter.default) and value == parameter.default
+
+
+def positioned(
+    function: Any, arguments: tuple, options: dict[str, Any], isVariable: Callable[[Any], bool]
+) -> tuple[tuple, dict[str, Any]]:
+    """A call with its Variables given by position, whatever it was that the caller gave by name."""
+    late = [k for k, v in options.items() if k != "out" and holds(v, isVariable)]
+    if not late:
+        return arguments, options
+    names = namesOf(function)
+    if not set(late) <= set(names):
+        raise AutoDiffException(f"{function.__name__}: a Variable cannot be given as {', '.join(late)}")
+    options, placed = dict(options), list(arguments)
+    parameters = inspect.signature(getattr(function, "reference", function)).parameters
+    for name in names[len(arguments) : 1 + max(map(names.index, late))]:
+        if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY:
+            raise AutoDiffException(f"{function.__name__}: a Variable cannot be given as {', '.join(late)}")
+        placed.append(options.pop(name) if name in options else parameters[name].default)
+    return tuple(placed), options
+
+
+def holds(value: Any, isVariable: Callable[[Any], bool]) -> bool:
+    """Whether a value is a Variable, or has one in it."""
+    return isVariable(value) or type(value) in (list, tuple) and any(holds(v, isVariable) for v in value)
 
 
 NAMES = {
     operator.getitem: ("x", "key"),
     np.concatenate: ("arrays", "axis"),
     np.where: ("condition", "x", "y"),
-    np.dot: ("a", "b"),
 }
 
 # Pointwise ------------------------------------------------------------------------------------------------------------
@@ -102,14 +162,36 @@ def pullbackOf(function: Any) -> Rule | None:
     text = TEXTS.get(function)
     if text is None:
         return None
-    names = tuple("abc"[: function.nin])
-    return formulaRule([Formula(text)], names, False)
+    formula = Formula(text)
+    names = tuple("abc"[: getattr(function, "nin", len(formula.names))])
+    return formulaRule([formula], names, False)
 
 
 def textsOf() -> dict[Any, str]:
-    """Every ufunc as a formula of a and b."""
-    texts = {np.square: "square(a)", np.reciprocal: "reciprocal(a)", np.positive: "a", np.fabs: "abs(a)"}
-    texts |= {np.logaddexp: "logaddexp(a, b)", np.exp2: "2 ** a", np.float_power: "a ** b"}
+    """Every ufunc, and what else is pointwise, as a formula of a and b: only its derivatives are used."""
+    texts = {
+        np.square: "square(a)",
+        np.reciprocal: "reciprocal(a)",
+        np.positive: "a",
+        np.real: "a",
+        np.fabs: "abs(a)",
+        np.exp2: "2 ** a",
+        np.float_power: "a ** b",
+        np.logaddexp: "logaddexp(a, b)",
+        np.logaddexp2: "logaddexp(a * log(2), b * log(2)) / log(2)",
+        np.fmax: "where(isnan(a), b, where(isnan(b), a, maximum(a, b)))",
+        np.fmin: "where(isnan(a), b, where(isnan(b), a, minimum(a, b)))",
+        np.heaviside: "heaviside(a, b)",
+        np.floor_divide: "floor(a / b)",
+        np.degrees: "a * (180 / pi)",
+        np.rad2deg: "a * (180 / pi)",
+        np.radians: "a * (pi / 180)",
+        np.deg2rad: "a * (pi / 180)",
+        np.sinc: "sinc(a)",
+        np.round: "round(a)",
+        np.around: "round(a)",
+        np.fix: "trunc(a)",
+    }
     for name, row in TABLE.items():
         if isinstance(row.numpy, np.ufunc):
             infix = {"neg": "-a", "not": "not a", "pow": "a ** b"}.get(name, f"a {name} b")
@@ -137,226 +219,312 @@ VJPS[np.add] = plain(lambda g, a, b, na, nb: (fit(g, a) if na else None, fit(g, 
 VJPS[np.subtract] = plain(lambda g, a, b, na, nb: (fit(g, a) if na else None, fit(-g, b) if nb else None))
 VJPS[np.multiply] = plain(lambda g, a, b, na, nb: (fit(g * b, a) if na else None, fit(g * a, b) if nb else None))
 VJPS[np.negative] = plain(lambda g, a, na: (-g,))
-VJPS[astype] = lambda g, y, arguments, options, needs: (g.astype(arguments[0].dtype), *[None] * (len(arguments) - 1))
+
+
+def astypeRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    """The dtype that there was."""
+    return (g.astype(arguments[0].dtype), *[None] * (len(arguments) - 1))
+
+
+VJPS[astype] = VJPS[getattr(np, "astype", astype)] = astypeRule
 
 
 @vjp(np.where)
 def whereRule(g, z, condition, x, y):
-    """Each side gets the gradient where it was chosen."""
+    """Each side where it was chosen."""
     return None, fit(np.where(condition, g, 0), x), fit(np.where(condition, 0, g), y)
 
 
 @vjp(np.clip)
-def clipRule(g, y, a, a_min=None, a_max=None):
-    """Values inside get the gradient, at both bounds too; a bound gets it where it is what came out."""
-    inside = np.equal(y, a)  # torch passes the gradient at both bounds
-    return np.where(inside, g, 0), *outside(g, a, a_min, -1), *outside(g, a, a_max, 1)
+def clipRule(g, y, a, a_min=None, a_max=None, min=None, max=None):
+    """torch's: at both bounds the gradient is the value's, beyond it is the bound's."""
+    low = next((x for x in (a_min, min) if x is not None and x is not np._NoValue), -np.inf)
+    high = next((x for x in (a_max, max) if x is not None and x is not np._NoValue), np.inf)
+    inside = np.logical_and(np.less_equal(low, a), np.less_equal(a, high))
+    below = np.logical_and(np.less(a, low), np.less(low, high))
+    above = np.logical_or(np.greater(a, high), np.greater(low, high))
+    return tuple([fit(np.where(p, g, 0), x) for p, x in ((inside, a), (below, low), (above, high))])
 
 
-def outside(g: Any, a: Any, bound: Any, side: int) -> tuple:
-    """The gradient of a bound: where it is what came out."""
-    return (None if bound is None else fit(np.where(np.greater(side * a, side * bound), g, 0), bound),)
+@vjp(np.full_like)
+def fullLikeRule(g, y, a, fill_value, shape=None):
+    """y = v everywhere: dv = sum g."""
+    return None, fit(g, fill_value)
 
 
 # Sums and the like along axes -----------------------------------------------------------------------------------------
 
 
-def kept(x: Any, axis: Any) -> tuple[int, ...]:
-    """The shape of x with length one along the axes that a reduction takes away."""
-    axes = range(x.ndim) if axis is None else [a % x.ndim for a in (axis if isinstance(axis, tuple) else (axis,))]
-    return tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+def axesOf(x: Any, axis: Any) -> tuple[int, ...]:
+    """The axes that a reduction takes away, counted from the front."""
+    return tuple(range(x.ndim)) if axis is None else tuple([a % x.ndim for a in listOf(axis)])
+
+
+def listOf(value: Any) -> list[Any]:
+    """What may be one number or several."""
+    return list(value) if isinstance(value, (tuple, list, np.ndarray)) else [value]
 
 
 def spread(g: Any, x: Any, axis: Any) -> Any:
     """A gradient repeated along the axes that were summed away."""
-    return np.broadcast_to(g.reshape(kept(x, axis)), x.shape)
+    axes = axesOf(x, axis)
+    return np.broadcast_to(g.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]), x.shape)
+
+
+def counted(x: Any, axis: Any) -> int:
+    """How many values a reduction takes together, at least one: of none there is no gradient to divide."""
+    return max(1, prod([x.shape[i] for i in axesOf(x, axis)]))
 
 
 @vjp(np.sum)
 def sumRule(g, y, a, axis=None):
-    """Every term gets the gradient of its sum."""
+    """y = sum x: dx = g."""
     return spread(g, a, axis)
 
 
 @vjp(np.mean)
 def meanRule(g, y, a, axis=None):
-    """Every term gets an equal share."""
-    return spread(g / (a.size // y.size), a, axis)
+    """y = sum x / n: dx = g / n."""
+    return spread(g / counted(a, axis), a, axis)
+
+
+@vjp(np.average)
+def averageRule(g, y, a, axis=None, weights=None):
+    """y = sum w x / sum w: dx = g w / sum w, dw = g (x - y) / sum w."""
+    if weights is None:
+        return meanRule(g, y, a, axis)
+    w = weights if isArray(weights) else np.asarray(weights)
+    if w.ndim != a.ndim:
+        w = w.reshape([n if i in axesOf(a, axis) else 1 for i, n in enumerate(a.shape)])
+    share = spread(g / np.broadcast_to(w, a.shape).sum(axis=axis).reshape(y.shape), a, axis)
+    return share * w, None, unbroadcast(share * (a - spread(y, a, axis)), w.shape).reshape(np.shape(weights))
 
 
 @vjp(np.var)
-def varRule(g, y, a, axis=None, ddof=0):
-    """d var / dx = 2 (x - mean) / (n - ddof)."""
-    return spread(g * (2 / (a.size // y.size - ddof)), a, axis) * (a - a.mean(axis=axis, keepdims=True))
+def varRule(g, y, a, axis=None, ddof=0, correction=0):
+    """y = sum (x - m)^2 / (n - c): dx = 2 g (x - m) / (n - c)."""
+    return spread(g * (2 * rest(a, axis, ddof, correction)), a, axis) * centered(a, axis)
 
 
 @vjp(np.std)
-def stdRule(g, y, a, axis=None, ddof=0):
-    """d std / dx = (x - mean) / (std (n - ddof))."""
-    rest = a - a.mean(axis=axis, keepdims=True)
-    return spread(g / (y * (a.size // y.size - ddof)), a, axis) * rest
+def stdRule(g, y, a, axis=None, ddof=0, correction=0):
+    """y = sqrt v: dx = g (x - m) / (y (n - c)), and 0 where y is, as in torch."""
+    isZero = np.equal(y, 0)
+    slope = np.where(isZero, 0, g / np.where(isZero, 1, y))
+    return spread(slope * rest(a, axis, ddof, correction), a, axis) * centered(a, axis)
+
+
+def rest(a: Any, axis: Any, ddof: Any, correction: Any) -> float:
+    """1 / (n - c)."""
+    free = counted(a, axis) - (ddof or (0 if correction is np._NoValue else correction))
+    return 1 / free if free else float("nan")
+
+
+def centered(a: Any, axis: Any) -> Any:
+    """x - mean x."""
+    return a - a.mean(axis=axis, keepdims=True)
 
 
 @vjp(np.max, np.min)
 def extremeRule(g, y, a, axis=None):
     """Equal extremes share evenly, as in torch's amax."""
-    where = np.equal(a, np.broadcast_to(y.reshape(kept(a, axis)), a.shape)).astype(a.dtype)
-    return spread(g, a, axis) * where / where.sum(axis=axis, keepdims=True)
+    isOne = np.logical_or(np.equal(a, spread(y, a, axis)), np.not_equal(a, a)).astype(a.dtype)
+    return spread(g, a, axis) * (isOne / isOne.sum(axis=axis, keepdims=True))
 
 
 @vjp(np.prod)
 def prodRule(g, y, a, axis=None):
-    """d prod / dx = prod / x."""
-    return spread(g * y, a, axis) / a
+    """y = x1 x2 ...: dx1 = g x2 ..., by division unless there are zeros."""
+    if not np.any(np.equal(a, 0)):
+        return spread(g * y, a, axis) / a
+    axes = axesOf(a, axis)
+    order = [i for i in range(a.ndim) if i not in axes] + list(axes)
+    lead = [a.shape[i] for i in order[: a.ndim - len(axes)]]
+    n = counted(a, axis)
+    rows = a.transpose(order).reshape([*lead, 1, n])
+    others = np.prod(np.where(np.eye(n, dtype=bool), 1, rows), axis=-1)
+    others = others.reshape([a.shape[i] for i in order]).transpose([int(i) for i in np.argsort(order)])
+    return spread(g, a, axis) * others
 
 
 @vjp(np.cumsum)
 def cumsumRule(g, y, a, axis=None):
-    """Every term gets the gradients of all sums from its own on."""
+    """The sums from the other end."""
     if axis is None:
         return np.flip(np.cumsum(np.flip(g))).reshape(a.shape)
     return np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
 
 
-# Products -------------------------------------------------------------------------------------------------------------
+@vjp(np.diff)
+def diffRule(g, y, a, n=1, axis=-1):
+    """The differences of what came before and after, with the other sign, n times."""
+    width = [(1, 1) if i == axis % a.ndim else (0, 0) for i in range(a.ndim)]
+    for _ in range(n):
+        g = -np.diff(np.pad(g, width), axis=axis)
+    return g
 
 
-@vjp(np.matmul, np.dot)
-def matmulRule(g, y, a, b):
-    """y = A B: dA = G B^T, dB = A^T G, for stacks of matrices too; a vector is a matrix of one row or column."""
-    A = a if a.ndim > 1 else a.reshape(1, -1)
-    B = b if b.ndim > 1 else b.reshape(-1, 1)
-    if max(A.ndim, B.ndim) > 2 and not g.ndim:
-        g = g.reshape(1, 1)
-    G = g if a.ndim > 1 and b.ndim > 1 else g.reshape(*(B if a.ndim == 1 else A).shape[:-2], A.shape[-2], B.shape[-1])
-    dA, dB = G @ B.swapaxes(-1, -2), A.swapaxes(-1, -2) @ G
-    return fit(dA, A).reshape(a.shape), fit(dB, B).reshape(b.shape)
+@vjp(np.sort)
+def sortRule(g, y, a, axis=-1, kind=None, stable=None):
+    """Back to the places where the values were."""
+    return takeAlongRule(g, y, a, np.argsort(a, axis=axis), axis)
 
-
-NAMES[np.matmul] = ("a", "b")
-VJPS[np.matmul] = bound(np.matmul, matmulRule)
-
-
-def einsumRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-    """Each operand's gradient is the same sum with the result's gradient in its place."""
-    equation, *xs = arguments
-    if "." in equation:
-        equation = equation.replace("...", "")
-    terms, _, out = equation.replace(" ", "").partition("->")
-    inputs = terms.split(",")
-    if "->" not in equation:
-        out = "".join(sorted(c for c in set(terms) - {","} if terms.count(c) == 1))
-    found: list[Any] = [None]
-    for i, (letters, x) in enumerate(zip(inputs, xs)):
-        others = [(t, z) for j, (t, z) in enumerate(zip(inputs, xs)) if j != i]
-        known = set(out).union(*[t for t, _ in others])
-        distinct = "".join(dict.fromkeys(letters))
-        target = "".join(c for c in distinct if c in known)
-        part = np.einsum(",".join([out, *(t for t, _ in others)]) + "->" + target, g, *(z for _, z in others))
-        part = part.reshape([x.shape[letters.index(c)] if c in known else 1 for c in distinct])
-        found.append(ontoDiagonal(part, letters, x.shape))
-    return tuple(found)
-
-
-VJPS[np.einsum] = einsumRule
 
 # Views and moves ------------------------------------------------------------------------------------------------------
 
 
 @vjp(np.reshape, np.ravel, np.squeeze, np.expand_dims)
-def reshapeRule(g, y, a):
-    """The gradient in the shape that came in."""
+def reshapeRule(g, y, a, shape=None, axis=None):
+    """The old shape again."""
     return g.reshape(a.shape)
 
 
 @vjp(np.copy)
-def copyRule(g, y, a):
-    """The gradient itself."""
+def copyRule(g, y, a, order="K"):
+    """dx = g."""
     return g
 
 
 @vjp(np.transpose)
 def transposeRule(g, y, a, axes=None):
-    """The gradient with its axes put back."""
+    """The inverse permutation."""
     order = range(a.ndim)[::-1] if axes is None else [axis % a.ndim for axis in axes]
     return g.transpose(tuple(int(i) for i in np.argsort(list(order))))
 
 
 @vjp(np.swapaxes)
 def swapaxesRule(g, y, a, axis1, axis2):
-    """The gradient with its axes put back."""
+    """Once more."""
     return g.swapaxes(axis1, axis2)
 
 
 @vjp(np.moveaxis)
 def moveaxisRule(g, y, a, source, destination):
-    """The gradient with its axes put back."""
+    """The way back."""
     return np.moveaxis(g, destination, source)
 
 
 @vjp(np.flip)
 def flipRule(g, y, m, axis=None):
-    """The gradient turned back."""
+    """Once more."""
     return np.flip(g, axis)
 
 
 @vjp(np.roll)
 def rollRule(g, y, a, shift, axis=None):
-    """The gradient rolled back."""
-    return np.roll(g, tuple(-s for s in shift) if isinstance(shift, tuple) else -shift, axis)
+    """The other way round."""
+    return np.roll(g, [-s for s in listOf(shift)] if np.ndim(shift) else -shift, axis)
 
 
 @vjp(np.broadcast_to)
-def broadcastRule(g, y, array):
+def broadcastRule(g, y, array, shape=None):
     """The sum over what was repeated."""
     return fit(g, array)
 
 
 @vjp(np.tril)
 def trilRule(g, y, m, k=0):
-    """The gradient of what was kept."""
+    """What was kept."""
     return np.tril(g, k)
 
 
 @vjp(np.triu)
 def triuRule(g, y, m, k=0):
-    """The gradient of what was kept."""
+    """What was kept."""
     return np.triu(g, k)
 
 
 @vjp(np.pad)
-def padRule(g, y, array, pad_width, mode="constant", constant_values=0):
-    """The gradient without its margins."""
-    if mode != "constant":
-        raise NotImplementedError(f"the gradient of np.pad is known for mode='constant' only, got {mode!r}")
+def padRule(g, y, array, pad_width, constant_values=0):
+    """What is not padding."""
     before = np.broadcast_to(pad_width, (array.ndim, 2))[:, 0]
     return g[tuple([slice(int(b), int(b) + n) for b, n in zip(before, array.shape)])]
 
 
-def concatenateRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-    """Each array gets its own part."""
-    arrays = arguments[0]
-    axis = (arguments[1] if len(arguments) > 1 else options.get("axis", 0)) % y.ndim
-    ends = np.cumsum([0, *(a.shape[axis] for a in arrays)]).tolist()
-    parts = [g[(slice(None),) * axis + (slice(i, j),)] for i, j in zip(ends, ends[1:])]
-    return (parts, *[None] * (len(arguments) - 1))
+@vjp(np.diagonal)
+def diagonalRule(g, y, a, offset=0, axis1=0, axis2=1):
+    """Onto the diagonal; zero beside it."""
+    i = np.arange(y.shape[-1])
+    shape = np.moveaxis(np.broadcast_to(np.empty(()), a.shape), (axis1, axis2), (0, 1)).shape
+    dx = putAt(np.moveaxis(g, -1, 0), (i + max(-offset, 0), i + max(offset, 0)), shape)
+    return np.moveaxis(dx, (0, 1), (axis1, axis2))
 
 
-def stackRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-    """Each array gets its own slice."""
-    axis = (arguments[1] if len(arguments) > 1 else options.get("axis", 0)) % y.ndim
-    parts = [g[(slice(None),) * axis + (i,)] for i in range(len(arguments[0]))]
-    return (parts, *[None] * (len(arguments) - 1))
+@vjp(np.trace)
+def traceRule(g, y, a, offset=0, axis1=0, axis2=1):
+    """The same for every place of the diagonal."""
+    rows, columns = a.shape[axis1], a.shape[axis2]
+    n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    each = np.broadcast_to(g.reshape((*g.shape, 1)), (*g.shape, n))
+    return diagonalRule(each, each, a, offset, axis1, axis2)
 
 
-VJPS[np.concatenate], VJPS[np.stack] = concatenateRule, stackRule
+@vjp(np.diag)
+def diagRule(g, y, v, k=0):
+    """Out of a diagonal, or onto it."""
+    return np.diagonal(g, k) if v.ndim == 1 else diagonalRule(g, y, v, k)
+
+
+def parts(g: Any, arrays: Any, axis: int) -> Any:
+    """A gradient cut into those of what was joined along an axis."""
+    ends = np.cumsum([0, *[a.shape[axis] for a in arrays]]).tolist()
+    return [g[(slice(None),) * axis + (slice(i, j),)] for i, j in zip(ends, ends[1:])]
+
+
+def joined(rule: Callable) -> Rule:
+    """A rule `(g, y, arrays, axis)` of what joins a list of arrays; one array counts as the list of its rows."""
+
+    def call(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+        given = arguments[0]
+        axis = arguments[1] if len(arguments) > 1 else options.get("axis", 0)
+        found = rule(g, y, [a if isArray(a) else np.asarray(a) for a in given], axis)
+        return (np.stack(found) if isArray(given) else found, *[None] * (len(arguments) - 1))
+
+    return call
+
+
+@joined
+def concatenateRule(g, y, arrays, axis):
+    """Each its part."""
+    if axis is None:
+        ends = parts(g, [np.empty(a.size) for a in arrays], 0)
+        return [part.reshape(a.shape) for part, a in zip(ends, arrays)]
+    return parts(g, arrays, axis % y.ndim)
+
+
+@joined
+def stackRule(g, y, arrays, axis):
+    """Each its part."""
+    return [g[(slice(None),) * (axis % y.ndim) + (i,)] for i in range(len(arrays))]
+
+
+@joined
+def vstackRule(g, y, arrays, axis):
+    """Each its rows."""
+    rows = [np.empty((1 if a.ndim < 2 else a.shape[0], 0)) for a in arrays]
+    return [part.reshape(a.shape) for part, a in zip(parts(g, rows, 0), arrays)]
+
+
+@joined
+def hstackRule(g, y, arrays, axis):
+    """Each its columns."""
+    flat = [np.empty((1,) if a.ndim == 0 else a.shape) for a in arrays]
+    return [part.reshape(a.shape) for part, a in zip(parts(g, flat, min(1, y.ndim - 1)), arrays)]
+
+
+VJPS[np.concatenate], VJPS[np.stack], VJPS[np.vstack], VJPS[np.hstack] = (
+    concatenateRule,
+    stackRule,
+    vstackRule,
+    hstackRule,
+)
 
 
 def splitRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-    """The parts put together; one without a gradient counts as zeros."""
+    """All parts together again; zeros for one that nobody read."""
     axis = arguments[2] if len(arguments) > 2 else options.get("axis", 0)
-    parts = [np.zeros_like(part) if each is None else each for each, part in zip(g, y)]
-    return (np.concatenate(parts, axis), *[None] * (len(arguments) - 1))
+    found = [np.zeros_like(part) if each is None else each for each, part in zip(g, y)]
+    return (np.concatenate(found, axis), *[None] * (len(arguments) - 1))
 
 
 VJPS[np.split] = VJPS[np.array_split] = splitRule
@@ -364,30 +532,44 @@ VJPS[np.split] = VJPS[np.array_split] = splitRule
 
 @vjp(np.repeat)
 def repeatRule(g, y, a, repeats, axis=None):
-    """The sum over the repetitions of each value."""
+    """The sum over the copies."""
     flat = a.reshape(-1) if axis is None else a
-    places = np.repeat(np.arange(flat.shape[axis or 0]), repeats)
-    return putAt(g, (slice(None),) * ((axis or 0) % flat.ndim) + (places,), flat.shape).reshape(a.shape)
+    axis = (axis or 0) % flat.ndim
+    places = np.repeat(np.arange(flat.shape[axis]), repeats)
+    return putAt(g, (slice(None),) * axis + (places,), flat.shape).reshape(a.shape)
+
+
+@vjp(np.tile)
+def tileRule(g, y, A, reps):
+    """The sum over the copies."""
+    times = listOf(reps)
+    shape = (1,) * (len(times) - A.ndim) + tuple(A.shape)
+    times = [1] * (len(shape) - len(times)) + times
+    pairs = [int(n) for pair in zip(times, shape) for n in pair]
+    return g.reshape(pairs).sum(axis=tuple(range(0, len(pairs), 2))).reshape(A.shape)
 
 
 @vjp(operator.getitem)
 def getitemRule(g, y, x, key):
-    """Zeros, with the gradient added where it was taken."""
+    """Back to the places that were read."""
     return putAt(g, key, x.shape)
 
 
 @vjp(np.take)
 def takeRule(g, y, a, indices, axis=None):
-    """Zeros, with the gradient added where it was taken."""
+    """Back to the places that were read."""
     if axis is None:
         return putAt(g, (indices,), (a.size,)).reshape(a.shape)
     return putAt(g, (slice(None),) * (axis % a.ndim) + (indices,), a.shape)
 
 
 @vjp(np.take_along_axis)
-def takeAlongRule(g, y, arr, indices, axis):
-    """Zeros, with the gradient added where it was taken."""
-    grid = list(np.ogrid[tuple([slice(n) for n in indices.shape])])
+def takeAlongRule(g, y, arr, indices, axis=-1):
+    """Back to the places that were read."""
+    if axis is None:
+        return putAt(g, (indices,), (arr.size,)).reshape(arr.shape)
+    sizes = [m if n != 1 else 1 for m, n in zip(y.shape, arr.shape)]
+    grid: list[Any] = list(np.ogrid[tuple([slice(n) for n in sizes])])
     grid[axis] = indices
     return putAt(g, tuple(grid), arr.shape)
 
@@ -408,9 +590,14 @@ def putAt(g: Any, key: Any, shape: Any) -> Any:
 
 
 def isBasic(key: Any) -> bool:
-    """Whether an index names no place twice."""
+    """Whether an index names no place twice: of slices, whole numbers and masks."""
     parts = key if type(key) is tuple else (key,)
-    return all(isinstance(part, (int, slice, type(None), type(Ellipsis))) for part in parts)
+    return all(isinstance(part, (int, slice, type(None), type(Ellipsis))) or isMask(part) for part in parts)
+
+
+def isMask(part: Any) -> bool:
+    """Whether an index is an array of bools."""
+    return isArray(part) and part.dtype == bool
 
 
 VJPS[putAt] = lambda g, y, arguments, options, needs: (g[arguments[1]], None, None)
@@ -420,34 +607,34 @@ VJPS[putAt] = lambda g, y, arguments, options, needs: (g[arguments[1]], None, No
 
 @vjp(convolve)
 def convolveRule(g, y, x, W, stride, pad, dilation, groups):
-    """Its two adjoints."""
+    """Linear in x and in W."""
     lay = (stride, pad, dilation, groups)
     return convolveData(g, W, x.shape, *lay), convolveWeight(g, x, W.shape[2:], *lay), None, None, None, None
 
 
 @vjp(convolveData)
 def convolveDataRule(g, y, grad, W, shape, stride, pad, dilation, groups):
-    """Its two adjoints."""
+    """Linear in the gradient and in W."""
     lay = (stride, pad, dilation, groups)
     return convolve(g, W, *lay), convolveWeight(grad, g, W.shape[2:], *lay), *[None] * 5
 
 
 @vjp(convolveWeight)
 def convolveWeightRule(g, y, grad, x, size, stride, pad, dilation, groups):
-    """Its two adjoints."""
+    """Linear in the gradient and in x."""
     lay = (stride, pad, dilation, groups)
     return convolve(x, g, *lay), convolveData(grad, g, x.shape, *lay), *[None] * 5
 
 
 @vjp(maxPool)
 def maxPoolRule(g, y, x):
-    """Each window's gradient goes to its maximum."""
+    """Back to the places that were the largest."""
     return None if g[0] is None else maxPoolGrad(g[0], whole(y[1]), x.shape)
 
 
 @vjp(maxPoolGrad)
 def maxPoolGradRule(g, y, grad, indices, shape):
-    """Each window takes what lies at its maximum."""
+    """What is at those places."""
     flat = g.reshape(*shape[:2], -1)
     places = np.maximum(indices, 0).reshape(*shape[:2], -1)
     found = np.take_along_axis(flat, places, 2).reshape(indices.shape)
@@ -456,7 +643,7 @@ def maxPoolGradRule(g, y, grad, indices, shape):
 
 @vjp(meanPool)
 def meanPoolRule(g, y, x, size, stride, pad, includePad=True):
-    """Each window's gradient is shared evenly."""
+    """Evenly over each window."""
     return meanPoolGrad(g, x.shape, size, stride, pad, includePad)
 
 
@@ -468,36 +655,26 @@ def meanPoolGradRule(g, y, grad, size, stride, pad, includePad=True):
 
 @vjp(gather)
 def gatherRule(g, y, table, index):
-    """Rows add up where they were taken."""
+    """Back to the rows that were read."""
     return scatterAdd(g, index, table.shape[0])
 
 
 @vjp(scatterAdd)
 def scatterAddRule(g, y, grad, index):
-    """Rows are taken from where they went."""
+    """The rows that were added to."""
     return gather(g, index)
 
 
 @vjp(takeClass)
 def takeClassRule(g, y, x, labels):
-    """Each value goes to the class that it came from."""
+    """Back to the classes that were read."""
     return putClass(g, labels, x.shape[1])
 
 
 @vjp(putClass)
 def putClassRule(g, y, values, labels):
-    """Each value is taken from the class that it went to."""
+    """The classes that were put."""
     return takeClass(g, labels)
-
-
-def ontoDiagonalRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-    """The diagonal."""
-    values, letters, _ = arguments
-    distinct = "".join(dict.fromkeys(letters))
-    return fit(np.einsum(f"{letters}->{distinct}", g), values), None, None
-
-
-VJPS[ontoDiagonal] = ontoDiagonalRule
 
 
 def whole(value: Any) -> Any:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
+from operator import attrgetter
+from threading import RLock
 from typing import Any
 
 import numpy as np
 
-from puregraph.algebra import isArray, seedLike, shapeOf
+from puregraph.algebra import combine, isArray, seedLike, shapeOf
 from puregraph.autodiff.graph import AccumulateGrad, GradientEdge, Node, get_gradient_edge, total
 from puregraph.autodiff.mode import MODE
 from puregraph.errors import AutoDiffException, addPlace
@@ -22,6 +24,7 @@ from puregraph.standin import StandIn
 from puregraph.watch import WATCH
 
 Add = Callable[[Any, Any], Any]
+LOCK = RLock()
 
 
 class CycleError(AutoDiffException, ValueError):
@@ -34,14 +37,18 @@ def run(
     accumulate: Add | None = None,
     retain_graph: bool = False,
     create_graph: bool = False,
+    tell: bool | None = None,
 ) -> list[Any]:
-    """Send seeds through the graph behind them. The gradients at the edges of `capture`, else leaves are told theirs.
+    """Send seeds through the graph behind them: the gradients at the edges of `capture`, if any are wanted.
+
+    `tell` says whether leaves (those of `capture`, else all) and `retain_grad` hear of theirs; left out, they do if
+    nothing is captured.
 
     Raises    what a rule raises, with the name of its node; CycleError
     """
     before, MODE.enabled = MODE.enabled, create_graph
     try:
-        return walk(seeds, capture, accumulate, retain_graph)
+        return walk(seeds, capture, accumulate, retain_graph, capture is None if tell is None else tell)
     finally:
         MODE.enabled = before
 
@@ -51,73 +58,86 @@ def walk(
     capture: Sequence[GradientEdge] | None,
     add: Add | None,
     retain_graph: bool,
+    tell: bool,
 ) -> list[Any]:
-    """What `run` does, with recording switched as it should be."""
+    """What `run` does, in the mode that it has set."""
     order = topological([edge.node for edge, _ in seeds if edge.node is not None])
     wanted: dict[Node, set[int]] = {}
     if capture is not None:
         for edge in capture:
             wanted.setdefault(edge.node, set()).add(edge.output_nr)  # type: ignore[arg-type]
         order = leading(order, wanted)
-    captured: dict[GradientEdge, Any] = {}
     pending: dict[Node, Any] = {n: [] if n.num_outputs == 1 else [[] for _ in range(n.num_outputs)] for n in order}
-    leaves: list[tuple[Node, list[Any]]] = []
+    for (target, number), g in reversed(seeds):
+        deliver(pending, target, number, g)
+    captured: dict[tuple[Node, int], Any] = {}
+    news: list[tuple[Any, list[Any]]] = []  # for whom, what
     ran: list[Node] = []
-    for (node, number), g in reversed(seeds):
-        deliver(pending, node, number, g)
     node: Any = None
     look = WATCH.look
     try:
         for node in order:
             found = pending.pop(node)
-            if isinstance(node, AccumulateGrad):
-                if found and node.hooks:
-                    found = [hooked(node.hooks.get(0, ()), total(found, add))]
-                if node in wanted:
-                    captured[GradientEdge(node, 0)] = total(found, add)
-                elif found:
-                    leaves.append((node, found))
+            if type(node) is AccumulateGrad:
+                if found:
+                    parts = settled(node, found, add)
+                    news.append((node.variable, parts))
+                    if node in wanted:
+                        captured[node, 0] = combine(parts, add)
                 continue
             if node.num_outputs == 1:
-                grads: Any = (total(found, add),)
+                if not found:
+                    continue
+                grads: tuple = (found[0] if len(found) == 1 else total(found, add),)
             else:
-                grads = [total(each, add) for each in found]
+                if not any(found):
+                    continue
+                grads = tuple([total(each, add) for each in found])
             if node.hooks:
-                grads = [g if g is None else hooked(node.hooks.get(i, ()), g) for i, g in enumerate(grads)]
-            for number in wanted.get(node, ()):
-                captured[GradientEdge(node, number)] = grads[number]
+                grads = tuple([g if g is None else hooked(node.hooks.get(i, ()), g) for i, g in enumerate(grads)])
+            if node.kept:
+                news += [(v, [grads[i]]) for i, kept in node.kept.items() for v in kept if grads[i] is not None]
             edges = node.edges
-            if all(g is None for g in grads) or wanted and not any(e.node in pending for e in edges):
-                continue
+            if wanted:
+                captured.update({(node, i): grads[i] for i in wanted.get(node, ())})
+                if not any(target in pending for target, _ in edges):
+                    continue
             results = node.apply(*grads)
             if type(results) is not tuple:
                 results = (results,)
             if look is not None:
                 look(node.name(), node, grads, results, True)
-            if len(results) != len(edges):
-                raise AutoDiffException(f"{node.name()} returned {len(results)} gradients, expected {len(edges)}")
             if node.hooks:
                 results = afterwards(node.hooks.get(None, ()), results, grads)
+            if len(results) != len(edges):
+                raise AutoDiffException(f"{node.name()} returned {len(results)} gradients, expected {len(edges)}")
             ran.append(node)
-            for (target, number), g in zip(reversed(edges), reversed(results)):
-                if target is not None and g is not None and target in pending:
-                    slot = pending[target]
-                    (slot if target.num_outputs == 1 else slot[number]).append(g)
+            for (target, number), g in zip(edges[::-1], results[::-1]):
+                if g is not None and target in pending:
+                    (pending[target] if target.num_outputs == 1 else pending[target][number]).append(g)
     except Exception as error:
         addPlace(error, f"at {node.name()}, backward")
         raise
-    for leaf, contributions in leaves:
-        leaf.apply(*([total(contributions, add)] if add else contributions[::-1]))
+    if tell:
+        with LOCK:  # two threads may add to one leaf
+            for variable, parts in reversed(news):
+                variable.receive(parts)
     if not retain_graph:
         for node in ran:
             node.release()
-    return [captured.get(edge) for edge in capture or ()]
+    return [captured.get((edge.node, edge.output_nr)) for edge in capture or ()]  # type: ignore[arg-type]
 
 
 def deliver(pending: dict[Node, Any], node: Any, number: int, g: Any) -> None:
     """A contribution to the gradient of one output of a node."""
     if g is not None and node in pending:
         (pending[node] if node.num_outputs == 1 else pending[node][number]).append(g)
+
+
+def settled(leaf: AccumulateGrad, found: list[Any], add: Add | None) -> list[Any]:
+    """What a leaf hears: one gradient for an array, or with an `accumulate` of the pass; else each, in order."""
+    parts = [total(found, add)] if add is not None or isArray(found[0]) else found[::-1]
+    return [hooked(leaf.hooks.get(0, ()), g) for g in parts] if leaf.hooks else parts
 
 
 def topological(roots: list[Node]) -> list[Node]:
@@ -136,13 +156,8 @@ def topological(roots: list[Node]) -> list[Node]:
                     seen.add(target)
                     stack.append(target)
     if inOrder:
-        return sorted(seen, key=byNumber, reverse=True)
+        return sorted(seen, key=attrgetter("sequence_nr"), reverse=True)
     return relinked(seen)
-
-
-def byNumber(node: Node) -> int:
-    """When a node was made."""
-    return node.sequence_nr
 
 
 def relinked(nodes: set[Node]) -> list[Node]:
@@ -229,9 +244,7 @@ def backward(
             raise AutoDiffException(
                 f"backward: inputs must be leaves, got one that {edge.node} made; `grad` takes any Variable"
             )
-    for edge, g in zip(edges, run(seeds, edges, accumulate, retain, create_graph)):
-        if g is not None:
-            edge.node.apply(g)  # type: ignore[union-attr]
+    run(seeds, edges, accumulate, retain, create_graph, tell=True)
 
 
 def grad(
@@ -259,17 +272,20 @@ def grad(
             raise AutoDiffException(
                 f"grad: the outputs do not depend on input {place}, {v!r:.80}; allow_unused=True gives None for it"
             )
-    return tuple(found)
+    if create_graph:
+        kind = next(type(v) for v in (*wanted, *listed(outputs), *found) if isinstance(v, StandIn))
+        return tuple([kind(g) if isArray(g) and not isinstance(g, StandIn) else g for g in found])
+    return tuple([g.copy() if isArray(g) else g for g in found])  # no seed, and nobody else's
 
 
 def listed(value: Any) -> list[Any]:
-    """One Variable, or several, as a list."""
+    """What may be one Variable, edge or gradient, or several."""
     isOne = isinstance(value, (StandIn, GradientEdge, str)) or not isinstance(value, Sequence)
     return [value] if isOne else list(value)
 
 
 def edgeOf(value: Any) -> GradientEdge:
-    """The edge of a Variable, or of an edge itself."""
+    """The edge of a Variable, or an edge itself."""
     if isinstance(value, GradientEdge):
         return value
     if not hasattr(value, "edge"):
@@ -287,16 +303,29 @@ def seedsFor(outputs: Any, grads: Any) -> list[tuple[GradientEdge, Any]]:
     seeds = []
     for v, g in zip(listedOutputs, given):
         edge = edgeOf(v)
-        value = getattr(v, "data", None)
-        if g is None:
-            if isArray(value) and value.size != 1:
-                raise AutoDiffException(
-                    f"grad can be implicitly created only for scalar outputs, got shape {shapeOf(value)}: give one"
-                )
-            g = seedLike(value)
-        elif isArray(value):
-            bare = g.data if isinstance(g, StandIn) else g
-            if np.ndim(bare) and shapeOf(bare) != shapeOf(value):
-                raise AutoDiffException(f"wanted a gradient of shape {shapeOf(value)}, got {shapeOf(bare)}")
-        seeds.append((edge, g))
+        seeds.append((edge, seed(getattr(v, "data", None), g)))
     return seeds
+
+
+def seed(value: Any, g: Any) -> Any:
+    """The gradient that a pass starts with at a value: of an array in its shape and dtype, one number for all of it.
+
+    Raises    AutoDiffException for a gradient of another shape, or for none where there is more than one number
+    """
+    if not isArray(value):
+        return seedLike(value) if g is None else g
+    if g is None:
+        if value.size != 1:
+            raise AutoDiffException(
+                f"grad can be implicitly created only for scalar outputs, got shape {shapeOf(value)}: give one"
+            )
+        return seedLike(value)[()] if isinstance(value, np.generic) else seedLike(value)
+    if isinstance(g, StandIn):
+        if g.shape != value.shape:
+            raise AutoDiffException(f"wanted a gradient of shape {shapeOf(value)}, got {shapeOf(g)}")
+        return g if g.dtype == value.dtype else g.astype(value.dtype)
+    if np.ndim(g) and np.shape(g) != shapeOf(value):
+        raise AutoDiffException(f"wanted a gradient of shape {shapeOf(value)}, got {np.shape(g)}")
+    if isArray(g) and g.dtype == value.dtype and shapeOf(g) == shapeOf(value):
+        return g
+    return np.full_like(value, g)[()] if isinstance(value, np.generic) else np.full_like(value, g)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from puregraph.algebra import isArray
+from puregraph.algebra import isArray, shapeOf, zeroLike
 from puregraph.autodiff.graph import Node
 from puregraph.autodiff.mode import MODE, no_grad
-from puregraph.autodiff.variable import AGAIN, Variable, bare, differentiable
+from puregraph.autodiff.variable import AGAIN, Variable, bare, differentiable, isVariable, place, typed, variable
 from puregraph.errors import AutoDiffException
 from puregraph.function import Context, Function, Keyword, copied, leavesOf
 from puregraph.watch import WATCH
@@ -49,17 +49,23 @@ class FunctionCtx(Context):
                     return self.node.output(value, number)
         return value
 
+    def complete(self, grads: Sequence[Any]) -> list[Any]:
+        """The gradients of the outputs as `backward` takes them, Variables all."""
+        if not self.materializes:
+            return list(grads)
+        return [Variable(zeroLike(bare(y))) if g is None else g for g, y in zip(grads, self.outputs)]
+
 
 class FunctionBackward(Node):
     """The gradient of one use of a Function."""
 
-    __slots__ = ("ctx", "form", "function")
+    __slots__ = ("ctx", "form", "function", "leaves")
 
     def __init__(self, function: type[Function], ctx: FunctionCtx, form: tuple, leaves: list[Variable], count: int):
-        edges = tuple([v.edge() for v in leaves])
+        edges = tuple([place(v) for v in leaves])
         super().__init__((), count)
         self.edges = edges
-        self.function, self.ctx, self.form = function, ctx, form
+        self.function, self.ctx, self.form, self.leaves = function, ctx, form, leaves
 
     def name(self) -> str:
         return f"{self.function.__name__}Backward0"
@@ -70,26 +76,26 @@ class FunctionBackward(Node):
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
         given = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
         found = self.function.gradients(ctx, given, self.form, isVariable)
-        return tuple([g if MODE.enabled else stored(g) for g in found])
+        for i, (g, v) in enumerate(zip(found, self.leaves)):
+            if g is not None and isArray(v.data) and shapeOf(bare(g)) != v.shape:
+                raise AutoDiffException(
+                    f"{self.name()}: wanted a gradient of shape {v.shape} for input {i}, got {shapeOf(bare(g))}"
+                )
+        return tuple([g if g is None else stored(g, v) for g, v in zip(found, self.leaves)])
 
     def output(self, value: Variable, number: int) -> Variable:
         """An output as the Variable that points here."""
-        new = Variable(value.data, value.role)
-        new.grad_fn, new.output_nr, new.requires_grad = self, number, True
-        return new
+        return variable(value.data, self, number, value.role)
 
     def release(self) -> None:
-        self.ctx = None  # type: ignore[assignment]
+        self.ctx = self.leaves = None  # type: ignore[assignment]
 
 
-def isVariable(value: Any) -> bool:
-    """Whether a value is a leaf of a Function's inputs."""
-    return isinstance(value, Variable)
-
-
-def stored(grad: Any) -> Any:
-    """A gradient as the engine carries it: the bare array of a Variable, and text with its role."""
-    return grad.data if isinstance(grad, Variable) and isArray(grad.data) else grad
+def stored(grad: Any, v: Variable) -> Any:
+    """A gradient as the engine carries it: an array in its input's dtype, bare unless recorded; text with its role."""
+    if not isArray(grad):
+        return grad
+    return typed(grad if MODE.enabled else bare(grad), v)
 
 
 def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
@@ -131,23 +137,27 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     def once(ctx: Context, *grads: Any) -> Any:
         with no_grad():
             found = backward(ctx, *grads)
-        if not MODE.enabled:
+        if not MODE.enabled or not isinstance(ctx, FunctionCtx):
             return found
-        return tuple([Once.apply(g, *grads) for g in (found if type(found) is tuple else (found,))])
+        node = OnceBackward(ctx.node, grads)
+        many = found if type(found) is tuple else (found,)
+        return tuple([g if g is None else variable(bare(g), node) for g in many])
 
     return once
 
 
-class Once(Function):
-    """A gradient that cannot be differentiated again."""
+class OnceBackward(Node):
+    """Stands for what went into a gradient that cannot be differentiated again."""
 
-    @staticmethod
-    def forward(ctx: Context, g: Any, *grads: Any) -> Any:
-        return g
+    __slots__ = ("function",)
 
-    @staticmethod
-    def backward(ctx: Context, *grads: Any) -> Any:
-        raise AutoDiffException("this gradient comes from a Function that is marked once_differentiable")
+    def __init__(self, of: FunctionBackward, grads: Sequence[Any]):
+        edges = (*of.edges, *(place(g) for g in grads if isVariable(g)))
+        super().__init__()
+        self.edges, self.function = edges, of.function.__name__
+
+    def apply(self, *grads: Any) -> Any:
+        raise AutoDiffException(f"{self.function}.backward is marked once_differentiable: its gradients have none")
 
 
 Function.apply = classmethod(apply)  # type: ignore[assignment]

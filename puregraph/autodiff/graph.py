@@ -36,11 +36,12 @@ class Node:
     `sequence_nr`     when it was made: an operation comes after everything that it read
     """
 
-    __slots__ = ("__weakref__", "edges", "hooks", "num_outputs", "sequence_nr")
+    __slots__ = ("__weakref__", "edges", "hooks", "kept", "num_outputs", "sequence_nr")
 
     def __init__(self, next_functions: Iterable[GradientEdge] = (), num_outputs: int = 1):
-        self.edges: tuple[GradientEdge, ...] = ()
+        self.edges: tuple[tuple[Any, int], ...] = ()  # the engine's: plain pairs are made quickly
         self.hooks: dict[int | None, list[Callable]] | None = None
+        self.kept: dict[int, list[Any]] | None = None
         self.num_outputs = num_outputs
         if next_functions:
             self.next_functions = tuple(next_functions)
@@ -52,7 +53,7 @@ class Node:
 
         Raises    TypeError for anything but pairs of a Node (or None) and a whole number that the Node has
         """
-        return self.edges
+        return tuple([GradientEdge(*edge) for edge in self.edges])
 
     @next_functions.setter
     def next_functions(self, edges: Any) -> None:
@@ -78,6 +79,11 @@ class Node:
         hooks = self.hooks.setdefault(slot, [])
         hooks.append(hook)
         return Handle(hooks, hook)
+
+    def keep(self, slot: int, variable: Any) -> None:
+        """Tell a Variable the gradient of an output at the end of each pass, as leaves are told."""
+        self.kept = self.kept or {}
+        self.kept.setdefault(slot, []).append(variable)
 
     def __str__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"

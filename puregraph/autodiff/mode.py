@@ -23,7 +23,7 @@ def is_grad_enabled() -> bool:
 
 
 class set_grad_enabled:  # noqa: N801 - torch's name
-    """Record operations from now on, or not; as `with set_grad_enabled(False):` until the block ends."""
+    """Record operations from now on, or not; in `with set_grad_enabled(False):` for the block, as @ for a function."""
 
     def __init__(self, mode: bool):
         self.before = MODE.enabled
@@ -34,6 +34,11 @@ class set_grad_enabled:  # noqa: N801 - torch's name
 
     def __exit__(self, *error: Any) -> None:
         MODE.enabled = self.before
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """As a decorator it is for the function only."""
+        mode, MODE.enabled = MODE.enabled, self.before
+        return (enable_grad if mode else no_grad)(function)
 
 
 class Switch:

@@ -41,7 +41,7 @@ def parameter(param: Param) -> Variable:
     if leaf is None:
         leaf = LEAVES[param] = AccumulateGrad(ParamTarget(param))
     v = Variable(param.data)
-    v.requires_grad, v._leaf = True, leaf
+    v._wants, v._leaf = True, leaf
     return v
 
 
@@ -87,21 +87,21 @@ class ModuleBackward(Node):
     def recorded(self) -> tuple[list[Any], tuple]:
         """Arguments and outputs as Variables of the graph, for a gradient that is to be differentiated again.
 
-        Hidden outputs in floating point depend on the arguments, too: they are made again, recorded.
+        Hidden outputs in floating point depend on the arguments, too: they are made again, recorded. Running states
+        do not move by it: as Variables they are not written into.
         """
         module = self.module
-        params = [leaf if leaf is not None else x for leaf, x in zip(self.leaves, self.values[len(self.inputs) :])]
+        params = [
+            v if v is not None or x is None else Variable(x)
+            for v, x in zip(self.leaves, self.values[len(self.inputs) :])
+        ]
         values = [*self.inputs, *params]
         count = len(module.outputNames)
         visible = made(self.outputs[:count], self)
         hidden = self.outputs[count:]
         if any(differentiable(h) and hasattr(h, "dtype") for h in hidden):
-            kept = {name: state.data.copy() for name, state in module.states.items()}
             with enable_grad():
-                result = module.updateData(*values)
-            for name, data in kept.items():
-                getattr(module, name).data = data
-            hidden = result[count:]
+                hidden = module.updateData(*values)[count:]
         return values, (*visible, *hidden)
 
     def release(self) -> None:
