@@ -242,8 +242,12 @@ class Call(Module):
     reads = ("context",)
 
     def __init__(self, function: type[Function], form: tuple | None = None, name: str | None = None):
-        super().__init__(name or function.__name__.lower())
+        super().__init__(name)
         self.function, self.form = function, form
+
+    @property
+    def label(self) -> str:
+        return self.function.__name__
 
     @property
     def outputNames(self) -> tuple[str, ...]:

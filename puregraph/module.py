@@ -136,6 +136,11 @@ class Module:
     # Inputs, outputs, parameters --------------------------------------------------------------------------------------
 
     @property
+    def label(self) -> str:
+        """What kind of module it is, as messages and names by position say it."""
+        return type(self).__name__
+
+    @property
     def outputNames(self) -> tuple[str, ...]:
         """The names of the visible outputs."""
         return ("y",)

@@ -103,7 +103,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        return type(self.module).__name__
+        return self.module.label
 
     def addBackwards(self, nodes: Any, argument: str | None = None) -> None:
         """Link parents: each is noted in `bwds` here and in `fwds` there.

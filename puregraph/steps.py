@@ -34,7 +34,7 @@ class Step:
 
     @property
     def label(self) -> str:
-        return type(self.module).__name__
+        return self.module.label
 
     def __repr__(self) -> str:
         return f"Step({self.path!r}, {self.label}, {list(self.args)} -> {list(self.outs)})"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
+from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.modules import (
@@ -582,3 +583,15 @@ def test_an_input_node_that_takes_any_number_takes_what_is_given():
     assert join([data(2, 2), data(2, 2), data(2, 2)]).shape == (2, 1)
     join.backward(data(2, 1))
     assert [g.shape for g in join.grad] == [(2, 2)] * 3
+
+
+def test_one_function_at_two_nodes_is_named_by_position():
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+    x = Input(name="x").node()
+    net = Graph(x, Twice.node(Twice.node(x)))
+    assert list(net.paths.values()) == ["x", "twice", "twice2"]
+    assert net(np.ones(2)).tolist() == [4, 4]
