@@ -9,7 +9,7 @@ from puregraph.algebra import combine, shapeOf
 from puregraph.autodiff.graph import AccumulateGrad, Node
 from puregraph.autodiff.mode import MODE, enable_grad
 from puregraph.autodiff.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made
-from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace, show
+from puregraph.errors import AutoDiffException, Fault, GraphError, ShapeError, addPlace, show
 from puregraph.function import Call
 from puregraph.graph import Graph
 from puregraph.module import Module
@@ -80,8 +80,14 @@ class ModuleBackward(Node):
             found = rule(given if len(given) > 1 else given[0], *values, *outputs)
         except Exception as error:
             addPlace(error, f"at '{self.path}' ({type(self.module).__name__}), backward")
+            if MODE.enabled and isinstance(error, TypeError):
+                raise AutoDiffException(f"{self.name()}: its rule cannot be recorded: {error}") from error
             raise
         found = asGrads(found, len(values), type(self.module).__name__)
+        for i, (g, needed) in enumerate(zip(found, self.needs)):
+            if needed and g is not None and shapeOf(g) != shapeOf(self.values[i]):
+                wanted = f"its gradient rule to give shape {show(shapeOf(self.values[i]))} for argument {i}"
+                raise placed(ShapeError(Fault(wanted, show(shapeOf(g)))), self.path, type(self.module).__name__)
         return tuple([g for g, n in zip(found, self.needs) if n])
 
     def recorded(self) -> tuple[list[Any], tuple]:

@@ -95,11 +95,12 @@ def fold(grad, widths, mode):
         if before or after:
             lead, end = (slice(None),) * axis, grad.shape[axis] - after
             left, right = grad[(*lead, slice(0, before))], grad[(*lead, slice(end, None))]
-            grad, last = grad[(*lead, slice(before, end))].copy(), end - before - 1
+            grad, last = grad[(*lead, slice(before, end))], end - before - 1
             if mode == "edge":
-                grad[(*lead, slice(0, 1))] += left.sum(axis=axis, keepdims=True)
-                grad[(*lead, slice(last, None))] += right.sum(axis=axis, keepdims=True)
+                parts = (left.sum(axis=axis, keepdims=True), 0), (right.sum(axis=axis, keepdims=True), last)
             else:
-                grad[(*lead, slice(1, before + 1))] += np.flip(left, axis)
-                grad[(*lead, slice(last - after, last))] += np.flip(right, axis)
+                parts = (np.flip(left, axis), 1), (np.flip(right, axis), last - after)
+            for part, start in parts:
+                rest = last + 1 - start - part.shape[axis]
+                grad = grad + np.pad(part, [(start, rest) if i == axis else (0, 0) for i in range(grad.ndim)])
     return grad
