@@ -6,6 +6,7 @@ import copy
 import operator
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -210,6 +211,22 @@ class Variable(StandIn):
             if isinstance(function, kind):
                 return recorder(function, arguments, options)
         return record(function, arguments, options)
+
+    def __array_ufunc__(self, ufunc: Any, how: str, *inputs: Any, **options: Any) -> Any:
+        if how == "__call__" and not options:
+            if ufunc in SLOPES:
+                return slide(ufunc, SLOPES[ufunc], self)
+            if ufunc in OPERATORS:
+                return operate(OPERATORS[ufunc], *inputs)
+        return super().__array_ufunc__(ufunc, how, *inputs, **options)
+
+    def __neg__(self) -> Any:
+        return slide(np.negative, SLOPES[np.negative], self)
+
+    def __pow__(self, other: Any) -> Any:
+        if type(other) in (int, float):
+            return slide(np.power, powerOf(other), self, other)
+        return self.handle(np.power, (self, other), {})
 
     def __add__(self, other: Any) -> Any:
         return operate(ADD, self, other)
@@ -417,6 +434,69 @@ class Pair(Node):
         self.left = self.right = self.result = None
 
 
+OPERATORS = {op.function: op for op in (ADD, SUB, MUL, DIV)}
+
+
+class Slide(Node):
+    """One recorded function of one value, whose derivative is so short that it is written down here."""
+
+    __slots__ = ("argument", "function", "result", "slope", "version")
+
+    def __init__(self, function: Any, slope: Callable[[Any, Any, Any], Any], v: Variable, result: Any):
+        self.hooks = self.kept = None
+        self.num_outputs = 1
+        self.function, self.slope, self.argument, self.result = function, slope, v, result
+        self.edges, self.version = (place(v),), v._version
+        self.sequence_nr = next(NUMBERS)
+
+    def name(self) -> str:
+        return f"{titled(self.function)}Backward0"
+
+    def apply(self, *grads: Any) -> Any:
+        (g,), v, y = grads, self.argument, self.result
+        if y is None:
+            raise AutoDiffException(f"{self.name()}: {AGAIN}")
+        if v._version != self.version:
+            raise AutoDiffException(f"{self.name()}: {MODIFIED}")
+        if MODE.enabled:
+            return (self.slope(g if isinstance(g, Variable) else Variable(g), variable(y, self), v),)
+        return (self.slope(g._data if isinstance(g, Variable) else g, y, v._data),)
+
+    def release(self) -> None:
+        self.argument = self.result = None
+
+
+def slide(function: Any, slope: Callable[[Any, Any, Any], Any], v: Variable, *more: Any) -> Variable:
+    """A function of one Variable whose derivative is known by `slope`; float16, computed wider, goes the long way."""
+    isShort = v._wants and MODE.enabled and WATCH.look is None and isArray(v._data) and v._data.dtype.itemsize > 2
+    if not isShort:
+        return record(function, (v, *more), {})
+    y = v._data ** more[0] if more else function(v._data)
+    return variable(y, Slide(function, slope, v, y))
+
+
+SLOPES: dict[Any, Callable[[Any, Any, Any], Any]] = {  # as their formulas have them: g times dy/dx
+    np.negative: lambda g, y, x: -g,
+    np.exp: lambda g, y, x: g * y,
+    np.log: lambda g, y, x: g / x,
+    np.sqrt: lambda g, y, x: g / (2 * y),
+    np.square: lambda g, y, x: g * (2 * x),
+    np.tanh: lambda g, y, x: g * (1 - y * y),
+    np.sin: lambda g, y, x: g * np.cos(x),
+    np.cos: lambda g, y, x: -g * np.sin(x),
+}
+
+
+@lru_cache(maxsize=256)
+def powerOf(n: float) -> Callable[[Any, Any, Any], Any]:
+    """The derivative n x^(n - 1) of x^n."""
+    if n == 0:
+        return lambda g, y, x: g * 0
+    if n == 1:
+        return lambda g, y, x: g
+    return lambda g, y, x: g * (n * x ** (n - 1))
+
+
 def operate(op: Operator, a: Any, b: Any) -> Any:
     """An operator on two values: on text what `puregraph.text` made of it, else numpy's."""
     x, wants = (a._data, a._wants) if isinstance(a, Variable) else (a, False)
@@ -425,9 +505,12 @@ def operate(op: Operator, a: Any, b: Any) -> Any:
         if op.name not in TEXT_OPERATORS:
             raise AutoDiffException(f"text knows no operator {op.name!r}; `import puregraph.text` brings addition")
         return TEXT_OPERATORS[op.name](a, b)
-    if not wants or not MODE.enabled or isinstance(z, StandIn) or WATCH.look is not None:
+    isRecorded, isForeign = wants and MODE.enabled, isinstance(x, StandIn) or isinstance(z, StandIn)
+    if not (isRecorded or isArray(x) or isArray(z)) or isForeign or WATCH.look is not None:
         return record(op.function, (a, b), {})
     y = op.call(x, z)
+    if not isRecorded:
+        return variable(y)
     kind = type(y)
     if kind in SCALARS and (type(x) is kind or x is a) and (type(z) is kind or z is b):
         return variable(y, Pair(op, a, b, y, True))
