@@ -124,6 +124,8 @@ class Function:
         """
         found = cls.backward(ctx, *ctx.complete(grads))
         found = found if type(found) is tuple else (found,)
+        if len(found) == len(form) and all(map(isLeaf, form)):
+            return list(found)
         spare = [not leavesOf(part, isLeaf) for part in form]
         if len(found) < len(form) and all(spare[len(found) :]):
             found += (None,) * (len(form) - len(found)) if any(map(isKeyword, form[len(found) :])) else ()

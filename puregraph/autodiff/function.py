@@ -104,10 +104,14 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
     Raises    what `forward` raises; AutoDiffException, in backward, for another number of gradients than inputs
     """
     form = (*map(copied, args), *[Keyword(name, copied(value)) for name, value in kwargs.items()])
-    leaves = leavesOf(form, isVariable)
-    ctx = FunctionCtx(tuple([any(v.requires_grad for v in leavesOf(part, isVariable)) for part in form]), form)
-    with no_grad():
+    parts = [[part] if isVariable(part) else leavesOf(part, isVariable) for part in form]
+    leaves = [v for part in parts for v in part]
+    ctx = FunctionCtx(tuple([True in [v._wants for v in part] for part in parts]), form)
+    before, MODE.enabled = MODE.enabled, False
+    try:
         result = cls.call(ctx, args, kwargs)
+    finally:
+        MODE.enabled = before
     outputs = tuple([wrapped(y) for y in (result if type(result) is tuple else (result,))])
     ctx.outputs = outputs
     if WATCH.look is not None:
