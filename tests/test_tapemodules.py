@@ -1,9 +1,13 @@
 """Every module and cost on Variables: what it gives alone, what Graph.backward gives, and second derivatives."""
 
 import copy
+import random
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from randomgraphs import randomGraph
 from test_everymodule import CLASSES, EXAMPLES, Cube, Swap, examplesOf, label
 
 from puregraph.autodiff import AutoDiffException, Function, Variable, backward, enable_grad, grad, no_grad, parameter
@@ -393,3 +397,27 @@ def test_an_input_that_was_modified_is_noticed():
 def test_every_class_was_looked_at():
     assert {found for found, _ in EXAMPLES} == set(CLASSES)
     assert any(isinstance(p, Param) for p in Linear(2, 3).params.values())
+
+
+# Random graphs --------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**63))
+def test_random_graphs_on_variables_are_those_on_arrays(seed):
+    graph, shapes, _ = randomGraph(random.Random(f"tape {seed}"))
+    numbers = np.random.default_rng(seed % 2**32)
+    inputs = [numbers.standard_normal(s) for s in shapes]
+    outputs = listed(graph(inputs))
+    seeds = [numbers.standard_normal(y.shape) for y in outputs]
+    graph.backward(seeds if len(seeds) > 1 else seeds[0])
+    wanted, grads = {path: p.grad for path, p in graph.params.items()}, listed(graph.grad)
+    for p in graph.params.values():
+        p.grad = None
+    leaves = leavesOf(inputs)
+    found = listed(graph(*leaves) if len(leaves) == 1 else graph(leaves))
+    assert all(same(a, b.data) for a, b in zip(outputs, found, strict=True))
+    backward(found, seeds)
+    assert all(same(v.grad, g) for v, g in zip(leaves, grads, strict=True))
+    for path, p in graph.params.items():
+        assert same(p.grad, wanted[path]), path
