@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from puregraph.algebra import isArray, shapeOf, zeroLike
 from puregraph.autodiff.graph import Node
 from puregraph.autodiff.mode import MODE, no_grad
@@ -76,26 +78,30 @@ class FunctionBackward(Node):
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
         given = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
         found = self.function.gradients(ctx, given, self.form, isVariable)
-        for i, (g, v) in enumerate(zip(found, self.leaves)):
-            if g is not None and isArray(v.data) and shapeOf(bare(g)) != v.shape:
-                raise AutoDiffException(
-                    f"{self.name()}: wanted a gradient of shape {v.shape} for input {i}, got {shapeOf(bare(g))}"
-                )
-        return tuple([g if g is None else stored(g, v) for g, v in zip(found, self.leaves)])
+        return tuple([self.stored(g, v, i) for i, (g, v) in enumerate(zip(found, self.leaves))])
+
+    def stored(self, g: Any, v: Variable, number: int) -> Any:
+        """A gradient as the engine carries it: an array in its input's dtype, bare unless recorded; text with its role.
+
+        Raises    AutoDiffException unless it has the shape of its input
+        """
+        x = g._data if isinstance(g, Variable) else g
+        if type(x) is type(v._data) is np.float64:  # most of all, and quickly
+            return g if MODE.enabled else x
+        if g is not None and isArray(v._data) and shapeOf(x) != v.shape:
+            raise AutoDiffException(
+                f"{self.name()}: wanted a gradient of shape {v.shape} for input {number}, got {shapeOf(x)}"
+            )
+        return typed(g if MODE.enabled else x, v) if isArray(x) else g
 
     def output(self, value: Variable, number: int) -> Variable:
-        """An output as the Variable that points here."""
-        return variable(value.data, self, number, value.role)
+        """An output as the Variable that points here, if it can have a gradient."""
+        if value is None or not differentiable(value._data):
+            return value
+        return variable(value._data, self, number, value.role)
 
     def release(self) -> None:
-        self.ctx = self.leaves = None  # type: ignore[assignment]
-
-
-def stored(grad: Any, v: Variable) -> Any:
-    """A gradient as the engine carries it: an array in its input's dtype, bare unless recorded; text with its role."""
-    if not isArray(grad):
-        return grad
-    return typed(grad if MODE.enabled else bare(grad), v)
+        self.ctx = self.leaves = self.form = None  # type: ignore[assignment]
 
 
 def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
@@ -103,10 +109,14 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
 
     Raises    what `forward` raises; AutoDiffException, in backward, for another number of gradients than inputs
     """
-    form = (*map(copied, args), *[Keyword(name, copied(value)) for name, value in kwargs.items()])
-    parts = [[part] if isVariable(part) else leavesOf(part, isVariable) for part in form]
-    leaves = [v for part in parts for v in part]
-    ctx = FunctionCtx(tuple([True in [v._wants for v in part] for part in parts]), form)
+    if not kwargs and all(map(isVariable, args)):
+        form, leaves = args, list(args)
+        ctx = FunctionCtx(tuple([v._wants for v in leaves]), form)
+    else:
+        form = (*map(copied, args), *[Keyword(name, copied(value)) for name, value in kwargs.items()])
+        parts = [leavesOf(part, isVariable) for part in form]
+        leaves = [v for part in parts for v in part]
+        ctx = FunctionCtx(tuple([any(v._wants for v in part) for part in parts]), form)
     before, MODE.enabled = MODE.enabled, False
     try:
         result = cls.call(ctx, args, kwargs)
@@ -120,12 +130,7 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
         node = FunctionBackward(cls, ctx, form, leaves, len(outputs))
         ctx.node = node
         dead = [id(y) for y in ctx.dead]
-        outputs = tuple(
-            [
-                node.output(y, i) if isVariable(y) and id(y) not in dead and differentiable(y.data) else y
-                for i, y in enumerate(outputs)
-            ]
-        )
+        outputs = tuple([node.output(y, i) if id(y) not in dead else y for i, y in enumerate(outputs)])
     return outputs if type(result) is tuple else outputs[0]
 
 
