@@ -597,6 +597,13 @@ def test_a_pickle_is_a_leaf():
 def test_a_variable_acts_as_a_number():
     x = number(2)
     assert float(x) == 2 and bool(x) and x.item() == 2 and type(x.item()) is float
+    assert int(x) == 2 and f"{x:.2f}" == "2.00" and f"{x}" == repr(x)
+    assert Variable(np.arange(3)).tolist() == [0, 1, 2] and Variable("a").tolist() == "a"
+    assert (
+        (leaf([1.0, 2.0]) > 1).any()
+        and not (leaf([1.0, 2.0]) > 1).all()
+        and leaf([2.0, 1.0]).argsort().tolist() == [1, 0]
+    )
     assert Variable(3).item() == 3 and Variable(3).dtype == int and Variable(3).shape == ()
     assert (x.ndim, x.size, x.shape, x.dtype) == (0, 1, (), np.float64)
     with pytest.raises(TypeError):

@@ -168,6 +168,10 @@ def test_signs_and_methods():
         lambda x: x.T,
         lambda x: x.copy(),
         lambda x: x.ravel() * 2,
+        lambda x: x.flatten() * 2,
+        lambda x: x.dot(x.T),
+        lambda x: x.trace() * x.diagonal(),
+        lambda x: x // 0.3 + 2 // x,
         lambda x: x.clip(-0.5, 0.5),
         lambda x: x.repeat(2),
         lambda x: x.take([0, 3]),
@@ -209,6 +213,7 @@ KINKS = {
     "prod one zero": (np.prod, [0.0, 2.0, 3.0], [6, 0, 0]),
     "prod two zeros": (np.prod, [0.0, 2.0, 0.0], [0, 0, 0]),
     "hypot": (lambda x: np.hypot(x, 0 * x), [0.0, 2.0], [0, 1]),
+    "nan_to_num": (np.nan_to_num, [np.nan, 2.0, np.inf], [0, 1, 0]),
 }
 
 
@@ -482,6 +487,10 @@ MOVES = {
     "where broadcast": lambda x: np.where(np.array([True, False]), x, x[0, 0]),
     "where number": lambda x: np.where(x > 0, x, 0),
     "full_like": lambda x: np.full_like(x[0], x[0, 0, 0]) * x[0, 0, 1],
+    "atleast_1d": lambda x: np.atleast_1d(x[0, 0, 0], x[0, 0]),
+    "atleast_2d": lambda x: np.atleast_2d(x[0, 0]),
+    "atleast_3d": lambda x: [np.atleast_3d(x[0])] + [np.atleast_3d(x[0], x[1])[1]],
+    "nan_to_num": np.nan_to_num,
     "copy": np.copy,
     "astype": lambda x: astype(x, np.float64),
     "clip": lambda x: np.clip(x, x[:, :1] - 0.5, x[0, 0] + 0.3),

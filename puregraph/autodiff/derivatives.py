@@ -246,6 +246,12 @@ def clipRule(g, y, a, a_min=None, a_max=None, min=None, max=None):
     return tuple([fit(np.where(p, g, 0), x) for p, x in ((inside, a), (below, low), (above, high))])
 
 
+@vjp(np.nan_to_num)
+def nanToNumRule(g, y, x, nan=0, posinf=None, neginf=None):
+    """dx = g where x was a number."""
+    return np.where(np.isfinite(x), g, 0)
+
+
 @vjp(np.full_like)
 def fullLikeRule(g, y, a, fill_value, shape=None):
     """y = v everywhere: dv = sum g."""
@@ -377,6 +383,15 @@ def sortRule(g, y, a, axis=-1, kind=None, stable=None):
 def reshapeRule(g, y, a, shape=None, axis=None):
     """The old shape again."""
     return g.reshape(a.shape)
+
+
+def atleastRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    """The old shape again."""
+    grads = g if type(y) is tuple else (g,)
+    return tuple([each if each is None else each.reshape(np.shape(a)) for each, a in zip(grads, arguments)])
+
+
+VJPS[np.atleast_1d] = VJPS[np.atleast_2d] = VJPS[np.atleast_3d] = atleastRule
 
 
 @vjp(np.copy)

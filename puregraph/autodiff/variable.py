@@ -135,6 +135,10 @@ class Variable(StandIn):
         """The value as a plain Python number."""
         return self._data.item() if isArray(self._data) else self._data
 
+    def tolist(self) -> Any:
+        """The value as plain Python numbers in lists."""
+        return self._data.tolist() if isArray(self._data) else self._data
+
     # The gradient -----------------------------------------------------------------------------------------------------
 
     @property
@@ -277,6 +281,12 @@ class Variable(StandIn):
 
     def __float__(self) -> float:
         return float(self._data)
+
+    def __int__(self) -> int:
+        return int(self._data)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._data, spec) if spec else str(self)
 
     def __repr__(self) -> str:
         made = f", grad_fn={self._node.name()}" if self._node is not None else ""
