@@ -80,7 +80,7 @@ class _Recurrent(Module):
         """All outputs, visible and hidden."""
         dtype = x.dtype
         x, W, b, *weights = map(widen, (x, W, b, *weights))
-        first, on = self.enter(x, first, lengths)
+        x, first, on = self.enter(x, first, lengths)
         p = np.matmul(x, W)
         p = p if b is None else p + b
         tracks = [
@@ -100,34 +100,38 @@ class _Recurrent(Module):
         """Every argument's gradient, in the order x, first states, lengths, W, b, other weights."""
         x, *given = values[: len(needs)]
         dtype, count = x.dtype, len(self.cell)
-        W, _, U, *others = given[count + 1 :]
-        W, U = widen(W), widen(U)
-        first, on = self.enter(widen(x), given[:count], given[count])
+        W, _, U, *_ = given[count + 1 :]
+        x, first, on = self.enter(widen(x), given[:count], given[count])
         made = dict(zip((*self.outputNames, *self.hidden), values[len(needs) :]))
-        tracks = [widen(made["y"]), *[made[name] for name in self.tracked]]
-        grads = dict(zip(self.outputNames, grad if len(self.outputNames) > 1 else [grad]))
+        tracks = [widen(made[name]) for name in ("y", *self.tracked)]
+        grads = self.seeds(grad, tracks[0], first, on)
+        dp, *rest = joined([self.through(i, widen(U), tracks, first, grads, on) for i in range(self.sides)])
+        found = [
+            dp @ widen(W).T if needs[0] else None,
+            *(g if s is not None else None for g, s in zip(rest, given[:count])),
+            None,
+            flat(x).T @ flat(dp) if needs[count + 2] else None,
+            dp.sum(axis=(0, 1)) if needs[count + 3] else None,
+            *(g if needed else None for g, needed in zip(rest[count:], needs[count + 4 :])),
+        ]
+        return tuple([None if g is None else g.astype(dtype, copy=False) for g in found])
+
+    def seeds(self, grad, y, first, on):
+        """The gradients of y and of the last states, zeros for what is no output or has none."""
+        given = dict(zip(self.outputNames, grad if len(self.outputNames) > 1 else [grad]))
         gy, *glast = (
-            np.zeros_like(like) if grads.get(name) is None else widen(grads[name])
-            for name, like in zip(("y", *self.cell), (tracks[0], *first))
+            np.zeros_like(like) if given.get(name) is None else widen(given[name])
+            for name, like in zip(("y", *self.cell), (y, *first))
         )
-        if on is not None:
-            gy = np.where(on[:, :, None], gy, 0)
-        found = []
-        for i in range(self.sides):
-            after, start, last, alone = (self.side(v, i) for v in (tracks, first, glast, [gy, U]))
-            before = [earlier(track, s, on, i == 1) for track, s in zip(after, start)]
-            after, kept = after[:count], after[count:]
-            dp, dq, gfirst = backward(self.back, alone[1], before, after, kept, alone[0], last, on, i == 1)
-            found.append((dp, *gfirst, *self.weightGrads(before[0], dq)))
-        dp, *rest = joined(found)
-        gx = dp @ W.T if needs[0] else None
-        gW = flat(widen(x)).T @ flat(dp) if needs[count + 2] else None
-        gb = dp.sum(axis=(0, 1)) if needs[count + 3] else None
-        gfirst = [g if given[i] is not None else None for i, g in enumerate(rest[:count])]
-        gweights = [g if needed else None for g, needed in zip(rest[count:], needs[count + 4 :])]
-        return tuple(
-            [None if g is None else g.astype(dtype, copy=False) for g in (gx, *gfirst, None, gW, gb, *gweights)]
-        )
+        return [gy if on is None else np.where(on[:, :, None], gy, 0), *glast]
+
+    def through(self, i, U, tracks, first, grads, on):
+        """Back through time in one direction: dp, the gradients of the first states and of the cell's weights."""
+        after, first, (gy, *glast), (U,) = (self.side(values, i) for values in (tracks, first, grads, [U]))
+        before = [earlier(track, s, on, i == 1) for track, s in zip(after, first)]
+        count = len(first)
+        dp, dq, gfirst = backward(self.back, U, before, after[:count], after[count:], gy, glast, on, i == 1)
+        return dp, *gfirst, *self.weightGrads(before[0], dq)
 
     def weightGrads(self, h, dq):
         """The gradients of what is added to p: of U in q = h U, in one product for all moments."""
@@ -143,18 +147,19 @@ class _Recurrent(Module):
         return [v if v is None or self.sides == 1 else parts(v, self.sides)[i] for v in values]
 
     def enter(self, x, first, lengths):
-        """The first states, zeros unless given, and which moments count, None for all."""
+        """x without padding, which may be anything; the first states, zeros unless given; which moments count."""
         zeros = np.zeros_like(x, shape=(x.shape[0], self.sides * self.hsize))
         first = [zeros if s is None else widen(s) for s in first]
         if lengths is None:
-            return first, None
+            return x, first, None
         kind = type(self).__name__
         if lengths.dtype.kind not in "iu":
             raise DataError(f"{kind}: wanted lengths in whole numbers, got {lengths.dtype}; use .astype('int64')")
         try:
-            return first, alive(lengths, x.shape[1])
+            on = alive(lengths, x.shape[1])
         except IndexError as error:
             raise DataError(f"{kind}: {error}") from None
+        return np.where(on[:, :, None], x, 0), first, on
 
 
 def joined(sides):
