@@ -5,7 +5,7 @@ import pytest
 from peers import prepared
 
 from puregraph import Graph, Input, Sequential
-from puregraph.autodiff import Variable, grad
+from puregraph.autodiff import Checkpoint, Variable, grad, vjp
 from puregraph.check import checkModule
 from puregraph.errors import DataError, ShapeError
 from puregraph.models import lstm
@@ -183,6 +183,26 @@ def test_padding_counts_for_nothing_whatever_it_holds(kind, rng):
             assert not h[i].any()
     for path, g in params.items():
         assert np.allclose(g, total[path], rtol=1e-11, atol=1e-13), path
+
+
+def test_a_state_that_is_left_out_is_left_out_on_every_way(rng):
+    x, c0, lengths = rng.standard_normal((2, 5, 3)), rng.standard_normal((2, 4)), np.array([3, 5])
+    module = LSTM(3, 4).calcMode(np.float64)
+    wanted, ones = module(x, None, c0, lengths), np.ones((2, 5, 4))
+    module.backward(ones)
+    gx, gh, gc, _ = module.grad
+    assert gh is None and gc.any()
+    for made in (module, Checkpoint(module)):
+        ins = [Input(name=name).node() for name in ("x", "c0", "lengths")]
+        net = Graph(ins, made.node(ins[0], c0=ins[1], lengths=ins[2]))
+        assert np.array_equal(net([x, c0, lengths]), wanted)
+        net.backward(ones)
+        assert np.array_equal(net.grad[0], gx) and np.array_equal(net.grad[1], gc) and net.grad[2] is None
+        assert np.array_equal(vjp(net, [x, c0, lengths], ones).inputs[1], gc)
+    leaves = Variable(x, requires_grad=True), Variable(c0, requires_grad=True)
+    y = module(leaves[0], None, leaves[1], lengths)
+    assert np.array_equal(y.data, wanted)
+    assert all(np.array_equal(a.data, b) for a, b in zip(grad(y, leaves, ones), (gx, gc), strict=True))
 
 
 def test_wrong_lengths_are_refused(rng):
