@@ -1,6 +1,7 @@
 """Known networks: each function returns a Graph; its docstring has the paper and the parameter count."""
 
 from puregraph.models.lenet import lenet
+from puregraph.models.lstm import lstm
 from puregraph.models.mlp import mlp
 from puregraph.models.resnet import (
     cifarResnet,
@@ -21,6 +22,7 @@ from puregraph.models.vgg import vgg, vgg11, vgg13, vgg16, vgg19
 __all__ = [
     "cifarResnet",
     "lenet",
+    "lstm",
     "mlp",
     "resnet",
     "resnet101",

@@ -40,6 +40,9 @@ from puregraph.initial import seed
 from puregraph.input import Input
 from puregraph.module import Module
 from puregraph.modules import (
+    GRU,
+    LSTM,
+    RNN,
     Add,
     AvgPool1D,
     AvgPool2D,
@@ -168,6 +171,7 @@ __all__ = [
     "Formula",
     "FormulaError",
     "Function",
+    "GRU",
     "Gather",
     "Gelu",
     "GlobalAvgPool",
@@ -177,6 +181,7 @@ __all__ = [
     "History",
     "Identity",
     "Input",
+    "LSTM",
     "LayerNorm",
     "LeakyRelu",
     "Linear",
@@ -205,6 +210,7 @@ __all__ = [
     "Power",
     "PuregraphError",
     "RMSProp",
+    "RNN",
     "Relu",
     "Reshape",
     "SGD",

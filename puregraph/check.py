@@ -56,9 +56,16 @@ class Case:
         self.states = {name: s.data.copy() for name, s in self.module.states.items()}
 
     @property
+    def absent(self) -> int:
+        """How many optional inputs are left out."""
+        spec = self.module.inputSpec
+        return 0 if spec.variadic else max(0, len(spec.names) - len(self.inputs))
+
+    @property
     def arguments(self) -> list[Any]:
         return [
             *self.inputs,
+            *[None] * self.absent,
             *(
                 None if p is None else frozen(p.data) if isinstance(p, Param) else p.data
                 for p in self.module.ruleParams()
@@ -68,12 +75,13 @@ class Case:
     @property
     def names(self) -> list[str]:
         inputs = self.module.arguments
-        return [inputs[min(i, len(inputs) - 1)] for i in range(len(self.inputs))] + list(self.module.ruleNames)
+        count = len(self.inputs) + self.absent
+        return [inputs[min(i, len(inputs) - 1)] for i in range(count)] + list(self.module.ruleNames)
 
     @property
     def floats(self) -> list[int]:
         """The arguments that have a gradient: float inputs, and parameters."""
-        params = [None] * len(self.inputs) + self.module.ruleParams()
+        params = [None] * (len(self.inputs) + self.absent) + self.module.ruleParams()
         return [
             i
             for i, (a, p) in enumerate(zip(self.arguments, params, strict=True))
@@ -93,8 +101,9 @@ class Case:
         arguments = self.arguments if arguments is None else arguments
         if arguments is not None:
             states = self.module.ruleParams()
-            tail = arguments[len(self.inputs) :]
-            arguments = arguments[: len(self.inputs)] + [
+            count = len(self.inputs) + self.absent
+            tail = arguments[count:]
+            arguments = arguments[:count] + [
                 t if p is None or isinstance(p, Param) else p.data for t, p in zip(tail, states, strict=True)
             ]
         result = self.module.updateData(*arguments)

@@ -166,14 +166,15 @@ class Graph(Module):
         return [f"{path}.{names[i] if i < len(names) else i}" for i in range(count)]
 
     def inputCounts(self, count: int | None) -> list[int]:
-        """How many of `count` values each input node takes."""
+        """How many of `count` values each input node takes; what is left over goes to what is optional."""
         specs = [n.module.inputSpec for n in self.inputs]
         sizes = [len(s.names) - len(s.optional) for s in specs]
-        free = [i for i, s in enumerate(specs) if s.variadic]
+        free = [i for i, s in enumerate(specs) if s.variadic or s.optional]
         if count is None or count == sum(sizes):
             return sizes
-        if len(free) == 1 and count > sum(sizes):
-            sizes[free[0]] += count - sum(sizes)
+        more = count - sum(sizes)
+        if len(free) == 1 and 0 < more and (specs[free[0]].variadic or more <= len(specs[free[0]].optional)):
+            sizes[free[0]] += more
             return sizes
         raise GraphError(
             f"{self.title()}: wanted {plural(sum(sizes), 'input')} ({', '.join(self.arguments)}), got {count}"

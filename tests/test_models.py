@@ -13,6 +13,7 @@ IMAGE = ("N", 3, 224, 224)
 CIFAR = ("N", 3, 32, 32)
 PUBLISHED = {
     "lenet": (61_706, ("N", 1, 28, 28), 10),
+    "lstm": (819_722, ("N", "T", 28), 10),
     "mlp": (669_706, ("N", 784), 10),
     "resnet18": (11_689_512, IMAGE, 1000),
     "resnet34": (21_797_672, IMAGE, 1000),
@@ -45,6 +46,8 @@ TINY = [
     ("resnet18", {"classes": 5}, (2, 3, 32, 32)),
     ("resnet50", {"classes": 5}, (2, 3, 32, 32)),
     ("vgg11", {"classes": 5, "size": 32}, (2, 3, 32, 32)),
+    ("lstm", {"insize": 3, "hsize": 4, "classes": 5}, (2, 6, 3)),
+    ("lstm", {"insize": 3, "hsize": 4, "layers": 3, "direction": "bi", "dropout": 0.2}, (2, 6, 3)),
 ]
 
 
@@ -92,6 +95,7 @@ def test_names_are_stable():
     assert "stage2.block2.convskip.W" not in names
     assert names[-2:] == ["fc.W", "fc.b"]
     assert list(models.vgg11().params)[-4:] == ["head.fc2.W", "head.fc2.b", "head.fc3.W", "head.fc3.b"]
+    assert list(models.lstm(layers=1).params) == ["lstm1.W", "lstm1.U", "lstm1.b", "out.W", "out.b"]
     assert list(models.mlp(hidden=(3,)).params) == ["fc1.W", "fc1.b", "out.W", "out.b"]
     assert "stage3.block3.norm2.mean" in models.resnet20().states
     assert "stage1.block1.convskip.W" in models.resnet50().params
@@ -102,6 +106,7 @@ def test_options():
     assert models.lenet(size=8).dataShapeFrom((4, 1, 8, 8)) == (4, 10)
     assert models.vgg16(size=64, classes=3).dataShapeFrom((4, 3, 64, 64)) == (4, 3)
     assert models.resnet50(inmaps=1, classes=3, name="mine").dataShapeFrom((4, 1, 64, 64)) == (4, 3)
+    assert models.lstm(5, 3, layers=1, direction="bi", classes=7).dataShapeFrom(("N", "T", 5)) == ("N", 7)
     assert models.cifarResnet(8).dataShapeFrom(CIFAR) == ("N", 10)
 
 
@@ -123,6 +128,8 @@ def test_unknown_depths_are_refused():
         models.lenet(size=3)
     with pytest.raises(ValueError, match="vgg: wanted a size of at least 32, got 31"):
         models.vgg(11, size=31)
+    with pytest.raises(ValueError, match="lstm: wanted at least one layer, got 0"):
+        models.lstm(layers=0)
     with pytest.raises(ValueError, match=r"mlp: wanted the sizes of the hidden layers in a tuple, as in \(64,\)"):
         models.mlp(hidden=64)
 

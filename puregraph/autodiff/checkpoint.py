@@ -151,13 +151,13 @@ class Checkpoint(Module):
         return (*self.arguments, *self.ruleNames, "before")
 
     def dataShapeFrom(self, *shapes: Any) -> Any:
-        return self.graph.dataShapeFrom([s for s in shapes if s is not None])
+        return self.graph.dataShapeFrom(list(shapes)) if self.graph is self.inner else self.inner.dataShapeFrom(*shapes)
 
     def hiddenShapeFrom(self, *shapes: Any) -> list:
         return [((), object)]
 
     def flopsFrom(self, *shapes: Any) -> Any:
-        return self.graph.flopsFrom([s for s in shapes if s is not None])
+        return self.graph.flopsFrom(list(shapes)) if self.graph is self.inner else self.inner.flopsFrom(*shapes)
 
     def updateData(self, *values: Any) -> tuple:
         names = self.ruleNames
@@ -177,16 +177,18 @@ class Checkpoint(Module):
         wanted = {id(getattr(self, name)) for name, need in zip(names, needs[count:]) if need}
         back = backwardOf(self.graph, steps, any(needs[:count]), frozenset(wanted))
         new, params = back.gradients(list(grad) if outputs > 1 else [grad], found, shows=False)
-        given = iter(new)
         grads = {id(p): g for p, g in params}
         return (
-            *(None if x is None else next(given) for x in inputs),
+            *new,
+            *[None] * (count - len(new)),
             *(grads.pop(id(getattr(self, name)), None) for name in names),
         )
 
     def replay(self, inputs: Any, stored: dict[str, Any]) -> tuple[Steps, list[Any]]:
         """A pass on these parameters and states, and its values."""
-        given = [x for x in inputs if x is not None]
+        given = list(inputs)
+        while given and given[-1] is None:  # left out; one before others keeps its place
+            given.pop()
         steps = self.graph.steps(len(given))
         arrays = {id(getattr(self, name)): array for name, array in stored.items()}
         numbers = {number: id(getattr(module, name)) for number, module, name in steps.params}

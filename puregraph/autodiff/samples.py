@@ -12,6 +12,7 @@ import numpy as np
 from puregraph.errors import AutoDiffException
 from puregraph.evaluator import Evaluator
 from puregraph.kernels import convolveWeight, scatterAdd
+from puregraph.kernels.recurrent import alive
 from puregraph.standin import StandIn, astype
 
 Rule = Callable[..., Any]
@@ -179,12 +180,12 @@ def alike(function: Any, x: Any, *arguments: Any, shape: Any = None, **options: 
     return Samples(function(x.all, *arguments, shape=whole, **options))
 
 
-@forAll(np.concatenate)
+@forAll(np.concatenate, np.stack)
 def joined(function: Any, arrays: Any, axis: int = 0) -> Any:
-    """Arrays of each sample one after another."""
+    """Arrays of each sample one after another, or along a new axis."""
     first = next(a for a in arrays if isinstance(a, Samples))
     parts = [a.all if isinstance(a, Samples) else np.broadcast_to(a, (len(first.all), *a.shape)) for a in arrays]
-    return Samples(function(parts, axis=along(axis, first.ndim)))
+    return Samples(function(parts, axis=along(axis, first.ndim + (function is np.stack))))
 
 
 @forAll(operator.getitem)
@@ -243,3 +244,9 @@ def scattered(function: Any, grad: Any, index: Any, rows: int) -> Any:
     places = np.where(index.all < 0, -1, index.all + first)
     found = function(grad.all, places, n * rows)
     return Samples(found.reshape(n, rows, *found.shape[1:]))
+
+
+@forAll(alive)
+def counted(function: Any, lengths: Any, count: int) -> Any:
+    """Which moments lie within the lengths of each sample."""
+    return Samples(function(lengths.all.reshape(-1), count).reshape(*lengths.all.shape, count))

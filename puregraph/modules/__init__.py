@@ -23,10 +23,12 @@ from puregraph.modules.flatten import Flatten
 from puregraph.modules.gather import Gather
 from puregraph.modules.gelu import Gelu
 from puregraph.modules.globalavgpool import GlobalAvgPool
+from puregraph.modules.gru import GRU
 from puregraph.modules.identity import Identity
 from puregraph.modules.layernorm import LayerNorm
 from puregraph.modules.leakyrelu import LeakyRelu
 from puregraph.modules.linear import Linear
+from puregraph.modules.lstm import LSTM
 from puregraph.modules.matmul import MatMul
 from puregraph.modules.max import Max
 from puregraph.modules.maxpool1d import MaxPool1D
@@ -40,6 +42,7 @@ from puregraph.modules.pad import Pad
 from puregraph.modules.power import Power
 from puregraph.modules.relu import Relu
 from puregraph.modules.reshape import Reshape
+from puregraph.modules.rnn import RNN
 from puregraph.modules.sigmoid import Sigmoid
 from puregraph.modules.slice import Slice
 from puregraph.modules.softmax import SoftMax
@@ -52,6 +55,9 @@ from puregraph.modules.tanh import Tanh
 from puregraph.modules.transpose import Transpose
 
 __all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
     "Add",
     "AvgPool1D",
     "AvgPool2D",

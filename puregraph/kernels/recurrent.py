@@ -1,0 +1,148 @@
+"""Recurrent: cells that are run along time, and back; plain functions, which numpy's protocols carry to any array.
+
+A cell is a pair of functions of one moment,
+
+    step(p, weights, *states) -> (states after it, what is kept of it)
+    back(U, before, after, kept, grads) -> (dp, dq, gradients of the states before it)
+
+where p is what comes from outside, made for all moments in one product, and q what U adds to it: p + h U is p + q.
+`before` and `after` are the states around the moment; the first state is h. `kept` holds one array, or none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from puregraph.kernel import kernel
+
+
+@kernel
+def alive(lengths, count):
+    """Which of `count` moments lie within each length.
+
+    Shapes    lengths (n,) whole numbers -> (n, count) of bools
+    Raises    IndexError if a length is below 0 or above the count
+    """
+    wrong = lengths[(lengths < 0) | (lengths > count)]
+    if wrong.size:
+        raise IndexError(f"wanted lengths from 0 to {count}, the moments of x, got {wrong[0]}")
+    return np.arange(count) < lengths[:, None]
+
+
+def forward(step, p, weights, states, on=None, reverse=False):
+    """The states after every moment, then what is kept; where `on` is False, states stay as they were.
+
+    Shapes    p (n, t, width), states (n, hsize), on (n, t) -> each (n, t, ...)
+    """
+    rows = []
+    for k in moments(p, reverse):
+        after, kept = step(p[:, k], weights, *states)
+        if on is not None:
+            after = [np.where(on[:, k, None], new, old) for new, old in zip(after, states)]
+        states = after
+        rows.append((*after, *kept))
+    return stacked(rows, reverse)
+
+
+def backward(back, U, before, after, kept, gy, grads, on=None, reverse=False):
+    """dp and dq of every moment, and the gradients of the first states, from those of all h and of the last states.
+
+    Shapes    before, after, kept, gy (n, t, ...), grads (n, hsize) -> (n, t, width) twice, and as grads
+    """
+    rows = []
+    for k in moments(after[0], not reverse):
+        grads = [grads[0] + gy[:, k], *grads[1:]]
+        if on is not None:
+            passing = [np.where(on[:, k, None], 0, g) for g in grads]
+            grads = [np.where(on[:, k, None], g, 0) for g in grads]
+        around = ([each[:, k] for each in group] for group in (before, after, kept))
+        dp, dq, grads = back(U, *around, grads)
+        if on is not None:
+            grads = [g + rest for g, rest in zip(grads, passing)]
+        rows.append((dp,) if dq is dp else (dp, dq))
+    found = stacked(rows, not reverse)
+    return found[0], found[-1], grads
+
+
+def moments(x, reverse):
+    """The places along axis 1 in the order in which they are visited."""
+    return range(x.shape[1])[:: -1 if reverse else 1]
+
+
+def stacked(rows, reverse):
+    """What was made at each moment, in the order of time."""
+    return [np.stack(each, axis=1) for each in zip(*(rows[::-1] if reverse else rows))]
+
+
+def sigmoid(x):
+    """1 / (1 + exp(-x)), which overflows nowhere."""
+    return 0.5 * np.tanh(0.5 * x) + 0.5
+
+
+def tanhStep(p, weights, h):
+    """h' = tanh(p + h U)."""
+    return [np.tanh(p + h @ weights[0])], ()
+
+
+def tanhBack(U, before, after, kept, grads):
+    """dp = dh' (1 - h'^2)."""
+    dp = grads[0] * (1 - after[0] * after[0])
+    return dp, dp, [dp @ U.T]
+
+
+def reluStep(p, weights, h):
+    """h' = max(p + h U, 0)."""
+    return [np.maximum(p + h @ weights[0], 0)], ()
+
+
+def reluBack(U, before, after, kept, grads):
+    """dp = dh' where h' > 0."""
+    dp = np.where(after[0] > 0, grads[0], 0)
+    return dp, dp, [dp @ U.T]
+
+
+def lstmStep(p, weights, h, c):
+    """i, f, g, o from p + h U; c' = f c + i g; h' = o tanh(c')."""
+    a, size = p + h @ weights[0], h.shape[1]
+    both, g, o = sigmoid(a[:, : 2 * size]), np.tanh(a[:, 2 * size : 3 * size]), sigmoid(a[:, 3 * size :])
+    c = both[:, size:] * c + both[:, :size] * g
+    return [o * np.tanh(c), c], (np.concatenate([both, g, o], axis=1),)
+
+
+def lstmBack(U, before, after, kept, grads):
+    """The derivatives of `lstmStep`, in the order of its gates."""
+    i, f, g, o = parts(kept[0], 4)
+    (_, c), (dh, dc) = before, grads
+    z = np.tanh(after[1])
+    dc = dc + dh * o * (1 - z * z)
+    da = [dc * g * i * (1 - i), dc * c * f * (1 - f), dc * i * (1 - g * g), dh * z * o * (1 - o)]
+    dp = np.concatenate(da, axis=1)
+    return dp, dp, [dp @ U.T, dc * f]
+
+
+def gruStep(p, weights, h):
+    """r, z from p + h U; g = tanh(p + r (h U + d)); h' = (1 - z) g + z h."""
+    U, d = weights
+    q, size = h @ U, h.shape[1]
+    both, e = sigmoid(p[:, : 2 * size] + q[:, : 2 * size]), q[:, 2 * size :]
+    if d is not None:
+        e = e + d
+    r, z = parts(both, 2)
+    g = np.tanh(p[:, 2 * size :] + r * e)
+    return [g + z * (h - g)], (np.concatenate([both, g, e], axis=1),)
+
+
+def gruBack(U, before, after, kept, grads):
+    """The derivatives of `gruStep`, in the order of its gates."""
+    r, z, g, e = parts(kept[0], 4)
+    (h,), (dh,) = before, grads
+    dg = dh * (1 - z) * (1 - g * g)
+    both = np.concatenate([dg * e * r * (1 - r), dh * (h - g) * z * (1 - z)], axis=1)
+    dq = np.concatenate([both, dg * r], axis=1)
+    return np.concatenate([both, dg], axis=1), dq, [dq @ U.T + dh * z]
+
+
+def parts(x, count):
+    """The last axis in equal parts."""
+    size = x.shape[-1] // count
+    return [x[..., i * size : (i + 1) * size] for i in range(count)]

@@ -1,0 +1,191 @@
+"""What RNN, LSTM and GRU share: one or two directions along time, lengths, and which states are outputs."""
+
+import numpy as np
+
+from puregraph import initial
+from puregraph.errors import DataError, need
+from puregraph.kernels.recurrent import alive, backward, forward, parts
+from puregraph.kernels.widen import widen
+from puregraph.module import Module
+from puregraph.modules.windows import isWhole
+from puregraph.param import Param
+
+DIRECTIONS = {"uni": 1, "bi": 2}
+
+
+class _Recurrent(Module):
+    """A subclass names its states in `cell`, counts its `gates`, says what it keeps, and gives step and back."""
+
+    reads = ("x", "h0", "lengths", "W", "U", "y")
+    indices = ("lengths",)
+    cell = ("h",)
+    kept = ()
+    gates = 1
+
+    def __init__(self, insize, hsize, direction, useBias, initscheme, wscale, outputs, name):
+        super().__init__(name)
+        for what, number in (("insize", insize), ("hsize", hsize)):
+            need(isWhole(number, 1), f"{what} as a whole number of at least 1", repr(number))
+        need(direction in DIRECTIONS, "a direction of 'uni' or 'bi'", repr(direction))
+        self.hsize, self.sides = hsize, DIRECTIONS[direction]
+        self.chosen = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+        known = ("y", *self.cell)
+        fits = self.chosen and set(self.chosen) <= set(known) and len(set(self.chosen)) == len(self.chosen)
+        need(fits, f"outputs among {', '.join(map(repr, known))}, each once", repr(outputs))
+        width = self.sides * self.gates * hsize
+        self.W = Param((insize, width), initial.weights(initscheme, insize, hsize, wscale))
+        self.U = Param((hsize, width), _Blocks(initial.Orthogonal(), hsize))
+        self.b = Param((width,)) if useBias else None
+
+    @property
+    def outputNames(self):
+        return self.chosen
+
+    @property
+    def hidden(self):
+        """y, which the gradient reads, where it is no output; the other states at every moment; what cells keep."""
+        return (*(() if "y" in self.chosen else ("y",)), *self.tracked)
+
+    # Shapes -----------------------------------------------------------------------------------------------------------
+
+    def dataShapeFrom(self, x, *others):
+        insize = self.W.shape[0]
+        need(len(x) == 3 and x[2] == insize, f"(n, t, {insize})", x, "samples first, then moments")
+        need(x[1] >= 1, "at least one moment in axis 1", x)
+        last = (x[0], self.sides * self.hsize)
+        for name, shape in zip(self.arguments[1:], others):
+            wanted = last[:1] if name == "lengths" else last
+            need(shape is None or shape == wanted, f"{name} of shape {wanted}", shape)
+        found = [(*x[:2], last[1]) if name == "y" else last for name in self.chosen]
+        return found if len(found) > 1 else found[0]
+
+    def hiddenShapeFrom(self, x, *others):
+        size, wide = self.sides * self.hsize, np.promote_types(self.W.dtype, np.float32)
+        kept = {"y": (size, None), "gates": (4 * size, wide)}
+        return [((*x[:2], width), dtype) for width, dtype in (kept.get(name, (size, wide)) for name in self.hidden)]
+
+    def flopsFrom(self, x, *others):
+        insize, width = self.W.shape
+        return x[0] * x[1] * width * (2 * (insize + self.hsize) + 3)
+
+    def sample(self, rng, x, *others):
+        return [
+            rng.integers(1, x[1] + 1, shape) if name == "lengths" else rng.standard_normal(shape)
+            for name, shape in zip(self.arguments, (x, *others))
+        ]
+
+    # Rules ------------------------------------------------------------------------------------------------------------
+
+    def run(self, x, first, lengths, W, b, *weights):
+        """All outputs, visible and hidden."""
+        dtype = x.dtype
+        x, W, b, *weights = map(widen, (x, W, b, *weights))
+        x, first, on = self.enter(x, first, lengths)
+        p = np.matmul(x, W)
+        p = p if b is None else p + b
+        tracks = [
+            forward(self.step, *self.side([p], i), self.side(weights, i), self.side(first, i), on, i == 1)
+            for i in range(self.sides)
+        ]
+        found = dict(zip(("y", *self.tracked), joined(tracks)))
+        for place, state in enumerate(self.cell):
+            (last,) = joined([[track[place][:, 0 if i else -1]] for i, track in enumerate(tracks)])
+            found[state] = last.astype(dtype, copy=False)
+        y = found["y"] if on is None else np.where(on[:, :, None], found["y"], 0)
+        found["y"] = y.astype(dtype, copy=False)
+        made = tuple([found[name] for name in (*self.outputNames, *self.hidden)])
+        return made if len(made) > 1 else made[0]
+
+    def updateGrad(self, grad, *values, needs):
+        """Every argument's gradient, in the order x, first states, lengths, W, b, other weights."""
+        x, *given = values[: len(needs)]
+        dtype, count = x.dtype, len(self.cell)
+        W, _, U, *_ = given[count + 1 :]
+        x, first, on = self.enter(widen(x), given[:count], given[count])
+        made = dict(zip((*self.outputNames, *self.hidden), values[len(needs) :]))
+        tracks = [widen(made[name]) for name in ("y", *self.tracked)]
+        grads = self.seeds(grad, tracks[0], first, on)
+        dp, *rest = joined([self.through(i, widen(U), tracks, first, grads, on) for i in range(self.sides)])
+        found = [
+            dp @ widen(W).T if needs[0] else None,
+            *(g if s is not None else None for g, s in zip(rest, given[:count])),
+            None,
+            flat(x).T @ flat(dp) if needs[count + 2] else None,
+            dp.sum(axis=(0, 1)) if needs[count + 3] else None,
+            *(g if needed else None for g, needed in zip(rest[count:], needs[count + 4 :])),
+        ]
+        return tuple([None if g is None else g.astype(dtype, copy=False) for g in found])
+
+    def seeds(self, grad, y, first, on):
+        """The gradients of y and of the last states, zeros for what is no output or has none."""
+        given = dict(zip(self.outputNames, grad if len(self.outputNames) > 1 else [grad]))
+        gy, *glast = (
+            np.zeros_like(like) if given.get(name) is None else widen(given[name])
+            for name, like in zip(("y", *self.cell), (y, *first))
+        )
+        return [gy if on is None else np.where(on[:, :, None], gy, 0), *glast]
+
+    def through(self, i, U, tracks, first, grads, on):
+        """Back through time in one direction: dp, the gradients of the first states and of the cell's weights."""
+        after, first, (gy, *glast), (U,) = (self.side(values, i) for values in (tracks, first, grads, [U]))
+        before = [earlier(track, s, on, i == 1) for track, s in zip(after, first)]
+        count = len(first)
+        dp, dq, gfirst = backward(self.back, U, before, after[:count], after[count:], gy, glast, on, i == 1)
+        return dp, *gfirst, *self.weightGrads(before[0], dq)
+
+    def weightGrads(self, h, dq):
+        """The gradients of what is added to p: of U in q = h U, in one product for all moments."""
+        return [flat(h).T @ flat(dq)]
+
+    @property
+    def tracked(self):
+        """The names of what is known of every moment besides y."""
+        return (*(f"{state}s" for state in self.cell[1:]), *self.kept)
+
+    def side(self, values, i):
+        """Of each value the part that belongs to the i-th direction."""
+        return [v if v is None or self.sides == 1 else parts(v, self.sides)[i] for v in values]
+
+    def enter(self, x, first, lengths):
+        """x without padding, which may be anything; the first states, zeros unless given; which moments count."""
+        zeros = np.zeros_like(x, shape=(x.shape[0], self.sides * self.hsize))
+        first = [zeros if s is None else widen(s) for s in first]
+        if lengths is None:
+            return x, first, None
+        kind = type(self).__name__
+        if lengths.dtype.kind not in "iu":
+            raise DataError(f"{kind}: wanted lengths in whole numbers, got {lengths.dtype}; use .astype('int64')")
+        try:
+            on = alive(lengths, x.shape[1])
+        except IndexError as error:
+            raise DataError(f"{kind}: {error}") from None
+        return np.where(on[:, :, None], x, 0), first, on
+
+
+def joined(sides):
+    """What each direction made, side by side in the last axis."""
+    return [each[0] if len(each) == 1 else np.concatenate(each, axis=-1) for each in zip(*sides)]
+
+
+def flat(x):
+    """Samples and moments in one axis."""
+    return x.reshape(-1, x.shape[-1])
+
+
+def earlier(track, first, on, reverse):
+    """The states before each moment, from those after: one place on, and before all of them the first."""
+    start = first[:, None]
+    if on is not None:  # from the back, the state before the last moment that counts is the first, and no padding
+        track = np.where(on[:, :, None], track, start)
+    return np.concatenate([track[:, 1:], start] if reverse else [start, track[:, :-1]], axis=1)
+
+
+class _Blocks:
+    """Starting values made alone for each square block of a row of them."""
+
+    def __init__(self, start, size):
+        self.start, self.size = start, size
+
+    def __call__(self, rng, shape):
+        blocks = shape[1] // self.size
+        return np.concatenate([self.start(rng, (self.size, self.size)) for _ in range(blocks)], axis=1)
