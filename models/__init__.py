@@ -1,8 +1,11 @@
 """Known networks: each function returns a Graph; its docstring has the paper and the parameter count."""
 
+from puregraph.models.dlrm import dlrm
+from puregraph.models.gpt import gpt, gpt2
 from puregraph.models.lenet import lenet
 from puregraph.models.lstm import lstm
 from puregraph.models.mlp import mlp
+from puregraph.models.mobilenet import mobilenet
 from puregraph.models.resnet import (
     cifarResnet,
     resnet,
@@ -17,13 +20,20 @@ from puregraph.models.resnet import (
     resnet110,
     resnet152,
 )
+from puregraph.models.transformer import multiHeadAttention, transformer, transformerBlock
+from puregraph.models.unet import unet
 from puregraph.models.vgg import vgg, vgg11, vgg13, vgg16, vgg19
 
 __all__ = [
     "cifarResnet",
+    "dlrm",
+    "gpt",
+    "gpt2",
     "lenet",
     "lstm",
     "mlp",
+    "mobilenet",
+    "multiHeadAttention",
     "resnet",
     "resnet101",
     "resnet110",
@@ -35,6 +45,9 @@ __all__ = [
     "resnet44",
     "resnet50",
     "resnet56",
+    "transformer",
+    "transformerBlock",
+    "unet",
     "vgg",
     "vgg11",
     "vgg13",

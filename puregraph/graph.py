@@ -176,6 +176,10 @@ class Graph(Module):
         if len(free) == 1 and 0 < more and (specs[free[0]].variadic or more <= len(specs[free[0]].optional)):
             sizes[free[0]] += more
             return sizes
+        spare = [i for i, s in enumerate(specs) if s.optional]
+        if len(spare) == 1 and 0 < count - sum(sizes) <= len(specs[spare[0]].optional):
+            sizes[spare[0]] += count - sum(sizes)
+            return sizes
         raise GraphError(
             f"{self.title()}: wanted {plural(sum(sizes), 'input')} ({', '.join(self.arguments)}), got {count}"
         )

@@ -22,6 +22,7 @@ from puregraph.kernels import (
     scatterAdd,
     takeClass,
 )
+from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.einsum import ontoDiagonal
 from puregraph.standin import astype
 
@@ -596,6 +597,24 @@ def test_scattering():
     check(lambda v: ontoDiagonal(v, "iji", (2, 3, 2)) ** 2, some(2, 3))
     check(lambda v: ontoDiagonal(v, "iji", (2, 3, 2)) ** 2, some(2, 1))
     check(lambda g: putAt(g, ([0, 0, 1],), (3,)) ** 2, some(3))
+
+
+def test_attention():
+    mask = np.array([[True, False, True], [True, True, True]])
+    for hides, causal in ((None, False), (mask, False), (None, True)):
+        check(
+            lambda q, k, v: attend(q, k, v, hides, causal, 0.5)[0] ** 2,
+            some(1, 2, 2, 3),
+            some(1, 1, 3, 3),
+            some(1, 1, 3, 2),
+        )
+    q, k, v = some(1, 1, 2, 3), some(1, 1, 3, 3), some(1, 1, 3, 2)
+    y, lse = attend(q, k, v, None, False, 0.5)
+    for i in range(3):
+        check(
+            lambda g: attendGrad(g, q, k, v, None, lse, (g * y).sum(-1, keepdims=True), False, 0.5)[i] ** 2,
+            some(1, 1, 2, 2),
+        )
 
 
 def test_every_rule_is_tested_here():

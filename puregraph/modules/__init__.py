@@ -2,6 +2,7 @@
 
 from puregraph.modules import operators as operators  # gives nodes their operators
 from puregraph.modules.add import Add
+from puregraph.modules.attention import Attention
 from puregraph.modules.avgpool1d import AvgPool1D
 from puregraph.modules.avgpool2d import AvgPool2D
 from puregraph.modules.avgpoolnd import AvgPoolNd
@@ -23,7 +24,9 @@ from puregraph.modules.flatten import Flatten
 from puregraph.modules.gather import Gather
 from puregraph.modules.gelu import Gelu
 from puregraph.modules.globalavgpool import GlobalAvgPool
+from puregraph.modules.groupnorm import GroupNorm
 from puregraph.modules.gru import GRU
+from puregraph.modules.hardswish import HardSwish
 from puregraph.modules.identity import Identity
 from puregraph.modules.layernorm import LayerNorm
 from puregraph.modules.leakyrelu import LeakyRelu
@@ -39,6 +42,8 @@ from puregraph.modules.min import Min
 from puregraph.modules.mul import Mul
 from puregraph.modules.muladdconst import MulAddConst
 from puregraph.modules.pad import Pad
+from puregraph.modules.pairdot import PairDot
+from puregraph.modules.position import Position
 from puregraph.modules.power import Power
 from puregraph.modules.relu import Relu
 from puregraph.modules.reshape import Reshape
@@ -53,12 +58,14 @@ from puregraph.modules.sum import Sum
 from puregraph.modules.swish import Swish
 from puregraph.modules.tanh import Tanh
 from puregraph.modules.transpose import Transpose
+from puregraph.modules.upsample2d import Upsample2D
 
 __all__ = [
     "GRU",
     "LSTM",
     "RNN",
     "Add",
+    "Attention",
     "AvgPool1D",
     "AvgPool2D",
     "AvgPoolNd",
@@ -80,6 +87,8 @@ __all__ = [
     "Gather",
     "Gelu",
     "GlobalAvgPool",
+    "GroupNorm",
+    "HardSwish",
     "Identity",
     "LayerNorm",
     "LeakyRelu",
@@ -94,6 +103,8 @@ __all__ = [
     "Mul",
     "MulAddConst",
     "Pad",
+    "PairDot",
+    "Position",
     "Power",
     "Relu",
     "Reshape",
@@ -107,4 +118,5 @@ __all__ = [
     "Swish",
     "Tanh",
     "Transpose",
+    "Upsample2D",
 ]
