@@ -8,6 +8,7 @@ from typing import Any
 from puregraph.backward import BackwardGraph
 from puregraph.errors import GraphError
 from puregraph.graph import Graph, few, nearest
+from puregraph.input import Input
 from puregraph.module import Module
 from puregraph.node import Node
 from puregraph.param import Param
@@ -23,7 +24,7 @@ class Pure:
 
     def __init__(self, subject: Module, inputs: Sequence[Any]):
         self.subject = subject
-        self.graph = subject if isinstance(subject, Graph) else alone(subject)
+        self.graph = subject if isinstance(subject, Graph) else alone(subject, len(inputs))
         self.steps: Steps = self.graph.steps(len(inputs))
         self.graph.checkData(list(inputs), self.steps)
         cut = "" if self.graph is subject or not self.steps.items else f"{self.steps.items[0].path}."
@@ -102,7 +103,11 @@ def backwardOf(graph: Graph, steps: Steps, updGrad: bool, chosen: frozenset[int]
     return graph.backwards[key]
 
 
-def alone(module: Module) -> Graph:
-    """A Graph of one node."""
-    node = Node(module)
-    return Graph([node], node)
+def alone(module: Module, count: int | None = None) -> Graph:
+    """A Graph of one node; of the inputs that may be left out it takes those among the first `count`."""
+    spec = module.inputSpec
+    if count is None or not spec.optional:
+        node = Node(module)
+        return Graph([node], node)
+    inputs = [Input(name=name).node() for name in spec.names[:count]]
+    return Graph(inputs, Node(module, list(inputs)))
