@@ -41,6 +41,7 @@ from puregraph.input import Input
 from puregraph.module import Module
 from puregraph.modules import (
     Add,
+    Attention,
     AvgPool1D,
     AvgPool2D,
     BatchNorm,
@@ -132,6 +133,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Add",
+    "Attention",
     "AutoDiffException",
     "AvgPool1D",
     "AvgPool2D",

@@ -11,6 +11,7 @@ import numpy as np
 from puregraph.autodiff.pure import Pure
 from puregraph.autodiff.tangents import linear, push, register_tangent
 from puregraph.errors import AutoDiffException
+from puregraph.kernels import attend, attendGrad
 from puregraph.module import Module
 from puregraph.standin import StandIn, method
 
@@ -166,3 +167,12 @@ def write(found: Any, out: Any) -> Any:
         out.tangent, out.owns = tangent, False
         return out
     return Dual(target, tangent, found.level) if isinstance(found, Dual) else target
+
+
+@register_tangent(attend, attendGrad)
+def throughReference(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """The reference itself on Duals: it is written in functions of numpy that have tangents."""
+    level = max([0, *(known + 1 for known in levels(values))])
+    given = [x if t is None else Dual(x, t, level) for x, t in zip(values, tangents)]
+    found = [part((y,), level) for y in function.reference(*given, **options)]
+    return tuple([y for (y,), _ in found]), [t for _, (t,) in found]

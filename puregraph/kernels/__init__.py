@@ -1,5 +1,6 @@
 """The array operations that several modules share: numpy references, each with its faster twins below it."""
 
+from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 from puregraph.kernels.random import normal, uniform
@@ -7,6 +8,8 @@ from puregraph.kernels.reduce import logSoftmax, logSumExp, moments, softmax, un
 from puregraph.kernels.scatter import gather, putClass, scatterAdd, takeClass
 
 __all__ = [
+    "attend",
+    "attendGrad",
     "convolve",
     "convolveData",
     "convolveWeight",

@@ -2,6 +2,7 @@
 
 from puregraph.modules import operators as operators  # gives nodes their operators
 from puregraph.modules.add import Add
+from puregraph.modules.attention import Attention
 from puregraph.modules.avgpool1d import AvgPool1D
 from puregraph.modules.avgpool2d import AvgPool2D
 from puregraph.modules.avgpoolnd import AvgPoolNd
@@ -53,6 +54,7 @@ from puregraph.modules.transpose import Transpose
 
 __all__ = [
     "Add",
+    "Attention",
     "AvgPool1D",
     "AvgPool2D",
     "AvgPoolNd",

@@ -1,0 +1,188 @@
+"""Attention: queries that mix values by how well keys answer them, block by block.
+
+No array of all queries by all keys is ever made: a block of queries meets one block of keys after the other, keeping
+the largest score and the sum of exponentials so far. What backward needs of that is one number a row, the log-sum-exp;
+the blocks themselves are computed again.
+
+Everything is written in functions that numpy's protocols carry to any array library.
+
+Source    Dao 2023, FlashAttention-2, arXiv:2307.08691, algorithms 1 and 2; Milakov, Gimelshein 2018, arXiv:1805.02867
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from puregraph.kernel import kernel
+from puregraph.kernels.reduce import unbroadcast
+from puregraph.kernels.widen import widen
+
+BLOCK = 128  # queries, and keys, that meet at a time
+FLOOR = -1e30  # a score below this counts as hidden; large enough that exp(x - FLOOR) = 0 for x = -inf
+
+
+@kernel
+def attend(q, k, v, mask, causal, scale):
+    """y = sum over j of softmax_j(scale q k' + mask) v_j, and lse = ln sum over j of exp(scale q k' + mask)
+
+    A mask of bools hides where it is False; causal hides key j from query i < j. A row that sees no key has y = 0 and
+    lse = FLOOR. Each g = h / heads of k queries share their keys and values.
+
+    Shapes    q (n, h, t, d), k (n, h / g, s, d), v (n, h / g, s, e), mask None or any that broadcasts to (n, h, t, s)
+              -> y (n, h, t, e), lse (n, h, t, 1) in float32 or better
+    """
+    lay = Layout(q, k, mask, causal, scale)
+    values = widen(v)
+    found, sums = [], []
+    for i in lay.queries:
+        top = total = y = None
+        for j in lay.keysFor(i):
+            scores = lay.scores(i, j)
+            high = np.maximum(scores.max(axis=-1, keepdims=True), FLOOR)
+            high = high if top is None else np.maximum(high, top)
+            scores -= high
+            p = np.exp(scores)
+            count, part = p.sum(axis=-1, keepdims=True), p @ values[:, :, j]
+            if top is not None:
+                fade = np.exp(top - high)
+                count, part = count + total * fade, part + y * fade
+            top, total, y = high, count, part
+        seen = np.where(total > 0, total, 1)
+        found.append(lay.unfold(y / seen))
+        sums.append(lay.unfold(top + np.log(seen)))
+    return np.concatenate(found, axis=2).astype(q.dtype, copy=False), np.concatenate(sums, axis=2)
+
+
+@attend.cuda
+def attend(*arguments):
+    """The reference, which runs on CuPy's arrays as it is."""
+    return attend.reference(*arguments)
+
+
+@kernel
+def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
+    """The gradients of q, k and v, and, if asked for, of the mask: with p = exp(scale q k' + mask - lse),
+
+    ds = p (grad v' - rest), dq = scale ds k, dk = scale ds' q, dv = p' grad, dmask = ds.
+
+    `rest` is sum_e grad y, less the gradient of lse where there is one.
+
+    Shapes    as of `attend`, grad (n, h, t, e), lse and rest (n, h, t, 1) -> dq, dk, dv (, dmask) as q, k, v (, mask)
+    """
+    lay = Layout(q, k, mask, causal, scale)
+    keys, values, g, rest = widen(k), widen(v), widen(grad), widen(rest)
+    dq, dk, dv, dmask = [], {}, {}, {}
+    for i in lay.queries:
+        part = 0.0
+        query, gi, lsei, resti = lay.scaled(i), lay.fold(g, i), lay.fold(lse, i), lay.fold(rest, i)
+        for j in lay.keysFor(i):
+            p = np.exp(lay.scores(i, j) - lsei)
+            ds = gi @ values[:, :, j].swapaxes(-1, -2)
+            ds -= resti
+            ds *= p
+            part = part + ds @ keys[:, :, j]
+            add(dk, j, ds.swapaxes(-1, -2) @ query)
+            add(dv, j, p.swapaxes(-1, -2) @ gi)
+            if ofMask:
+                lay.addToMask(dmask, i, j, ds)
+        dq.append(lay.unfold(part * lay.scale))
+    found = [np.concatenate(dq, axis=2).astype(q.dtype, copy=False)]
+    for parts, x, dtype in ((dk, keys, k.dtype), (dv, values, v.dtype)):
+        whole = [parts[j.start] if j.start in parts else np.zeros_like(x[:, :, j]) for j in lay.keys]
+        found.append(np.concatenate(whole, axis=2).astype(dtype, copy=False))
+    if ofMask:
+        found.append(lay.joinedMask(dmask).astype(mask.dtype, copy=False))
+    return tuple(found)
+
+
+@attendGrad.cuda
+def attendGrad(*arguments, **options):
+    """The reference, which runs on CuPy's arrays as it is."""
+    return attendGrad.reference(*arguments, **options)
+
+
+def add(parts, block, new):
+    """parts[block] += new"""
+    parts[block.start] = new if block.start not in parts else parts[block.start] + new
+
+
+def blocks(length):
+    """The slices of an axis that are worked on at a time; at least one, which may be empty."""
+    return [slice(start, min(start + BLOCK, length)) for start in range(0, max(length, 1), BLOCK)]
+
+
+class Layout:
+    """How queries meet keys: in blocks, the g heads that share keys folded into one block of g rows for each query."""
+
+    def __init__(self, q, k, mask, causal, scale):
+        self.q, self.k, self.causal, self.scale = widen(q), widen(k), causal, scale
+        self.heads = k.shape[1]
+        self.group = q.shape[1] // max(k.shape[1], 1)
+        self.queries, self.keys = blocks(q.shape[2]), blocks(k.shape[2])
+        self.folded = None
+        self.mask = None
+        if mask is not None:
+            self.maskShape = mask.shape
+            n, h, t, s = (1,) * (4 - mask.ndim) + tuple(mask.shape)
+            self.mask = mask.reshape(n, *((1, 1) if h == 1 else (self.heads, self.group)), t, s)
+            self.isBool = mask.dtype.kind == "b"
+
+    def keysFor(self, i):
+        """The blocks of keys that a block of queries sees some of."""
+        return [j for j in self.keys if not self.causal or j.start < max(i.stop, 1)]
+
+    def fold(self, x, i):
+        """Rows i of x (n, h, t, d) as (n, h / g, g rows, d)."""
+        part = x[:, :, i]
+        return part.reshape(x.shape[0], self.heads, self.group * part.shape[2], x.shape[3])
+
+    def unfold(self, x):
+        """The other way round."""
+        return x.reshape(x.shape[0], self.heads * self.group, x.shape[2] // self.group, x.shape[3])
+
+    def scaled(self, i):
+        """Queries times the scale; kept while the same ones meet other keys."""
+        if self.folded is None or self.folded[0] != i:
+            self.folded = i, self.fold(self.q, i) * self.scale
+        return self.folded[1]
+
+    def scores(self, i, j):
+        """scale q k' + mask, -inf where hidden: (n, h / g, g rows, keys)."""
+        scores = self.scaled(i) @ self.k[:, :, j].swapaxes(-1, -2)
+        crosses = self.causal and j.stop - 1 > i.start
+        if self.mask is None and not crosses:
+            return scores
+        whole = scores.shape
+        scores = scores.reshape(*whole[:2], self.group, whole[2] // self.group, whole[3])
+        if self.mask is not None:
+            mask = self.maskAt(i, j)
+            scores = np.where(mask, scores, -np.inf) if self.isBool else scores + mask.astype(scores.dtype)
+        if crosses:
+            sees = np.tril(np.ones_like(scores, shape=scores.shape[-2:], dtype=bool), i.start - j.start)
+            scores = np.where(sees, scores, -np.inf)
+        return scores.reshape(whole)
+
+    def maskAt(self, i, j):
+        """The part of the mask for a block: an axis of length one serves all."""
+        mask = self.mask if self.mask.shape[-2] == 1 else self.mask[..., i, :]
+        return mask if mask.shape[-1] == 1 else mask[..., j]
+
+    def addToMask(self, parts, i, j, ds):
+        """Add what a block gives to the gradient of its part of the mask."""
+        inner = (self.group, ds.shape[2] // self.group)
+        new = unbroadcast(ds.reshape(*ds.shape[:2], *inner, ds.shape[3]), self.maskAt(i, j).shape)
+        rows, columns = self.mask.shape[-2:]
+        place = (0 if rows == 1 else i.start, 0 if columns == 1 else j.start)
+        parts[place] = new if place not in parts else parts[place] + new
+
+    def joinedMask(self, parts):
+        """The gradient of the mask; zero for blocks that nobody saw."""
+        rows, columns = self.mask.shape[-2:]
+        lines = []
+        for i in self.queries if rows > 1 else self.queries[:1]:
+            line = []
+            for j in self.keys if columns > 1 else self.keys[:1]:
+                place = (i.start, j.start)
+                line.append(parts[place] if place in parts else np.zeros_like(self.q, shape=self.maskAt(i, j).shape))
+            lines.append(np.concatenate(line, axis=-1))
+        return np.concatenate(lines, axis=-2).reshape(self.maskShape)

@@ -1,0 +1,76 @@
+"""Attention: each query takes the values whose keys answer it."""
+
+from puregraph.errors import DataError, need
+from puregraph.kernels.attention import attend, attendGrad
+from puregraph.kernels.widen import widen
+from puregraph.module import Module
+from puregraph.shape import broadcast, product
+
+
+class Attention(Module):
+    """y_i = sum over j of p_ij v_j, p_i = softmax over j of (scale <q_i, k_j> + mask_ij); scale is 1 / sqrt d
+
+    The mask, which may be left out, is added, and has a gradient; a mask of bools hides where it is False. `causal`
+    hides from query i all keys j > i. A query that sees no key, because all its scores are below -1e30, gets zeros.
+    q may have g times the heads of k and v: each g of them in a row share theirs. Lengths t and s may differ.
+
+    It works on blocks, so memory grows with t + s and not with their product; the hidden output `lse`, in float32 or
+    better, is the log-sum-exp of each row, from which the gradient computes the blocks again.
+
+    Shapes    q (n, h, t, d), k (n, h / g, s, d), v (n, h / g, s, e), mask: broadcasts to (n, h, t, s) -> y (n, h, t, e)
+    Source    Vaswani et al. 2017, arXiv:1706.03762, eq. 1; in blocks: Dao 2023, FlashAttention-2, arXiv:2307.08691;
+              shared keys: Ainslie et al. 2023, arXiv:2305.13245
+    Raises    ShapeError if one of them has another rank, sizes differ, heads of k do not divide those of q, there is
+              no key, or the mask does not broadcast; DataError for a mask of whole numbers
+    """
+
+    reads = ("q", "k", "v", "mask", "y", "lse")
+    hidden = ("lse",)
+
+    def __init__(self, causal=False, scale=None, name=None):
+        super().__init__(name)
+        self.causal, self.scale = causal, scale
+
+    def dataShapeFrom(self, q, k, v, mask=None):
+        need(all(len(x) == 4 for x in (q, k, v)), "(n, h, t, d), (n, h / g, s, d), (n, h / g, s, e)", [q, k, v])
+        (n, h, t, d), (_, heads, s, _), e = q, k, v[3]
+        wanted = [(n, h, t, d), (n, heads, s, d), (n, heads, s, e)]
+        need([q, k, v] == wanted, wanted, [q, k, v], "q and k have one d, k and v have one s, all have one n")
+        need(heads >= 1 and h % heads == 0, f"heads of q that are a multiple of the {heads} of k", q)
+        need(s >= 1 and d >= 1, "at least one key of at least one number", k)
+        if mask is not None:
+            whole = (n, h, t, s)
+            need(len(mask) <= 4 and broadcast(mask, whole) == whole, f"a mask that broadcasts to {whole}", mask)
+        return (n, h, t, e)
+
+    def hiddenShapeFrom(self, q, k, v, mask=None):
+        return [((*q[:3], 1), None)]
+
+    def factor(self, q):
+        return q.shape[-1] ** -0.5 if self.scale is None else self.scale
+
+    def updateData(self, q, k, v, mask=None):
+        if mask is not None and mask.dtype.kind not in "bf":
+            raise DataError(
+                f"Attention: wanted a mask of bools or floats, got {mask.dtype}; convert with .astype(bool)"
+            )
+        return attend(q, k, v, mask, self.causal, self.factor(q))
+
+    def updateGrad(self, grad, q, k, v, *others, needs):
+        *masks, y, lse = others  # a mask that was left out may be None, or not be there at all
+        mask = masks[0] if masks else None
+        rest = (widen(grad) * widen(y)).sum(axis=-1, keepdims=True)
+        ofMask = len(needs) > 3 and needs[3] and mask is not None
+        found = attendGrad(grad, q, k, v, mask, lse, rest, self.causal, self.factor(q), ofMask)
+        return (*found, *[None] * (len(needs) - len(found)))
+
+    def flopsFrom(self, q, k, v, mask=None):
+        return 2 * product(q[:3]) * k[2] * (q[3] + v[3] + 2)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 5, 3)]
+        yield cls(causal=True), [(1, 2, 4, 3)] * 3
+        yield cls(scale=0.7), [(2, 4, 3, 2), (2, 2, 2, 2), (2, 2, 2, 2), (2, 1, 1, 2)]
+        yield cls(causal=True, scale=1.0), [(1, 6, 3, 2), (1, 2, 5, 2), (1, 2, 5, 1), (6, 3, 5)]
+        yield cls(), [(2, 1, 3, 2), (2, 1, 2, 2), (2, 1, 2, 2), (2, 1, 3, 1)]
