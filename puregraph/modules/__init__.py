@@ -24,6 +24,8 @@ from puregraph.modules.flatten import Flatten
 from puregraph.modules.gather import Gather
 from puregraph.modules.gelu import Gelu
 from puregraph.modules.globalavgpool import GlobalAvgPool
+from puregraph.modules.groupnorm import GroupNorm
+from puregraph.modules.hardswish import HardSwish
 from puregraph.modules.identity import Identity
 from puregraph.modules.layernorm import LayerNorm
 from puregraph.modules.leakyrelu import LeakyRelu
@@ -38,6 +40,8 @@ from puregraph.modules.min import Min
 from puregraph.modules.mul import Mul
 from puregraph.modules.muladdconst import MulAddConst
 from puregraph.modules.pad import Pad
+from puregraph.modules.pairdot import PairDot
+from puregraph.modules.position import Position
 from puregraph.modules.power import Power
 from puregraph.modules.relu import Relu
 from puregraph.modules.reshape import Reshape
@@ -51,6 +55,7 @@ from puregraph.modules.sum import Sum
 from puregraph.modules.swish import Swish
 from puregraph.modules.tanh import Tanh
 from puregraph.modules.transpose import Transpose
+from puregraph.modules.upsample2d import Upsample2D
 
 __all__ = [
     "Add",
@@ -76,6 +81,8 @@ __all__ = [
     "Gather",
     "Gelu",
     "GlobalAvgPool",
+    "GroupNorm",
+    "HardSwish",
     "Identity",
     "LayerNorm",
     "LeakyRelu",
@@ -90,6 +97,8 @@ __all__ = [
     "Mul",
     "MulAddConst",
     "Pad",
+    "PairDot",
+    "Position",
     "Power",
     "Relu",
     "Reshape",
@@ -103,4 +112,5 @@ __all__ = [
     "Swish",
     "Tanh",
     "Transpose",
+    "Upsample2D",
 ]

@@ -1,0 +1,80 @@
+"""GroupNorm: normalisation of each sample, by groups of its maps."""
+
+import numpy as np
+
+from puregraph.errors import need
+from puregraph.kernels.reduce import moments
+from puregraph.kernels.widen import widen
+from puregraph.module import Module
+from puregraph.modules.convnd import checkMaps
+from puregraph.modules.windows import overMaps, perMap
+from puregraph.param import Param
+from puregraph.shape import product
+
+
+class GroupNorm(Module):
+    """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon)
+
+    m and v being mean and variance over the maps of a group and all their places, for each sample alone. m and f are
+    the hidden outputs `center` and `factor`, in float32 or better if there is a scale, else in the dtype of x.
+
+    Shapes    x (n, maps, *spatial), scale, bias (maps,) -> y as x
+    Source    Wu, He 2018, arXiv:1803.08494, eq. 7; with one map a group: Ulyanov et al. 2016, arXiv:1607.08022
+    Raises    ShapeError if x has another number of maps or no places, or groups do not divide the maps
+    """
+
+    reads = ("x", "scale", "center", "factor")
+    hidden = ("center", "factor")
+
+    def __init__(self, groups, maps, epsilon=1e-5, affine=True, name=None):
+        super().__init__(name)
+        checkMaps(maps, maps, groups)
+        self.groups, self.maps, self.epsilon = groups, maps, epsilon
+        self.scale = Param((maps,), "ones") if affine else None
+        self.bias = Param((maps,)) if affine else None
+
+    def dataShapeFrom(self, x):
+        need(len(x) >= 2 and x[1] == self.maps, f"(n, {self.maps}, *spatial)", x)
+        need(product(x[2:]) >= 1, "at least one value of each map", x)
+        return x
+
+    def hiddenShapeFrom(self, x):
+        dtype = None if self.scale is None else np.promote_types(self.scale.dtype, np.float32)
+        return [((x[0], self.groups, 1), dtype)] * 2
+
+    def grouped(self, x):
+        """x with the values of each group side by side: (n, groups, maps / groups places)."""
+        return x.reshape(x.shape[0], self.groups, product(x.shape[1:]) // self.groups)
+
+    def updateData(self, x, scale, bias):
+        rows = self.grouped(x)
+        center, variance = moments(rows, 2, keepdims=True)
+        factor = 1 / np.sqrt(variance + self.epsilon)
+        y = ((rows - center) * factor).reshape(x.shape)
+        if scale is None:
+            return y.astype(x.dtype, copy=False), center.astype(x.dtype, copy=False), factor.astype(x.dtype, copy=False)
+        return (y * perMap(scale, x) + perMap(bias, x)).astype(x.dtype, copy=False), center, factor
+
+    def updateGrad(self, grad, x, scale, bias, y, center, factor, needs):
+        g = widen(grad)
+        z = (widen(self.grouped(x)) - center) * factor
+        gx = gscale = gbias = None
+        if needs[0]:
+            d = self.grouped(g if scale is None else g * perMap(scale, g))
+            d = d - d.mean(axis=2, keepdims=True) - z * (d * z).mean(axis=2, keepdims=True)
+            gx = (d * factor).reshape(x.shape).astype(x.dtype, copy=False)
+        if needs[1]:
+            gscale = (g * z.reshape(x.shape)).sum(axis=overMaps(g)).astype(x.dtype, copy=False)
+        if needs[2]:
+            gbias = g.sum(axis=overMaps(g)).astype(x.dtype, copy=False)
+        return gx, gscale, gbias
+
+    def flopsFrom(self, x):
+        return 4 * product(x)
+
+    @classmethod
+    def examples(cls):
+        yield cls(2, 4), [(2, 4, 3, 2)]
+        yield cls(3, 3, epsilon=1e-3), [(2, 3, 4)]
+        yield cls(1, 4, affine=False), [(3, 4)]
+        yield cls(2, 2, affine=False), [(1, 2, 2, 1, 3)]

@@ -1,0 +1,21 @@
+"""HardSwish: the input times a sigmoid made of three straight lines."""
+
+from puregraph.pointwise import Pointwise
+
+
+class HardSwish(Pointwise):
+    """y = x min(max(x + 3, 0), 6) / 6
+
+    Shapes    x (any) -> y the same
+    Source    Howard et al. 2019, Searching for MobileNetV3, arXiv:1905.02244, section 5.2
+    """
+
+    formula = "x * clip(x + 3, 0, 6) / 6"
+
+    def __init__(self, name=None):
+        super().__init__(name)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(), [(3, 2, 2)]

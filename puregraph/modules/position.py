@@ -1,0 +1,61 @@
+"""Position: a learned vector for each place in a sequence, added to what stands there."""
+
+import numpy as np
+
+from puregraph import initial
+from puregraph.errors import need
+from puregraph.kernels.reduce import unbroadcast
+from puregraph.kernels.widen import widened
+from puregraph.module import Module
+from puregraph.param import Param
+from puregraph.shape import product
+
+
+class Position(Module):
+    """y[n, ..., t] = x[n, ..., t] + W[t]
+
+    Sequences may be shorter than `length`; the vectors of places that they do not reach have gradient zero.
+
+    Shapes    x (n, ..., t, size), W (length, size), t <= length -> y as x
+    Source    Gehring, Auli, Grangier, Yarats, Dauphin 2017, arXiv:1705.03122, section 3.1
+    Raises    ShapeError if x has another size, or more than `length` places
+    """
+
+    reads = ()
+    handsOn = True
+
+    def __init__(self, length, size, initscheme="gaussian", wscale=0.02, name=None):
+        super().__init__(name)
+        self.W = Param((length, size), initial.weights(initscheme, length, size, wscale))
+
+    def dataShapeFrom(self, x):
+        length, size = self.W.shape
+        need(len(x) >= 3 and x[-1] == size, f"(n, ..., t, {size})", x)
+        need(x[-2] <= length, f"at most {length} places", x, "give a larger length, or shorter sequences")
+        return x
+
+    def updateData(self, x, W):
+        return plus(x, W[: x.shape[-2]])
+
+    def updateGrad(self, grad, x, W, y, needs):
+        gW = None
+        if needs[1]:
+            length, size = W.shape
+            used = unbroadcast(grad, grad.shape[-2:])
+            gW = np.concatenate([used, np.zeros_like(used, shape=(length - grad.shape[-2], size))], axis=0)
+        return grad, gW
+
+    def flopsFrom(self, x):
+        return product(x)
+
+    @classmethod
+    def examples(cls):
+        yield cls(4, 3), [(2, 4, 3)]
+        yield cls(5, 2, initscheme="uniform", wscale=0.1), [(2, 2, 3, 2)]
+        yield cls(2, 1), [(3, 1, 1)]
+
+
+@widened
+def plus(x, w):
+    """The sum."""
+    return x + w

@@ -1,0 +1,116 @@
+"""Upsample2D: images of several times the height and width."""
+
+import numpy as np
+
+from puregraph.errors import need
+from puregraph.kernels.widen import widened
+from puregraph.module import Module
+from puregraph.modules.windows import needRank, perAxis
+from puregraph.shape import product
+
+
+class Upsample2D(Module):
+    """y[i] = x[i // s], or, with mode="linear", y[i] = (1 - f) x[j] + f x[j + 1], j + f = (i + 1/2) / s - 1/2
+
+    along height and width, `scale` being s or a pair of them. Beyond the border lies the value at the border: places
+    are those of the centres of pixels.
+
+    Shapes    x (n, c, h, w) -> y (n, c, s_h h, s_w w)
+    Source    ONNX operator Resize with coordinates half_pixel; PuzzleLib's Upsample2D
+    Raises    ShapeError if x has another rank or no pixels, or the scale is no whole number;
+              ValueError for another mode
+    """
+
+    reads = ()
+
+    def __init__(self, scale=2, mode="nearest", name=None):
+        super().__init__(name)
+        if mode not in ("nearest", "linear"):
+            raise ValueError(f"Upsample2D: wanted mode 'nearest' or 'linear', got {mode!r}")
+        self.scale, self.mode = perAxis(scale, 2, "scale"), mode
+
+    def dataShapeFrom(self, x):
+        h, w = needRank(x, 2)
+        need(h >= 1 and w >= 1, "at least one pixel", x)
+        return (*x[:2], h * self.scale[0], w * self.scale[1])
+
+    def updateData(self, x):
+        stretch = repeated if self.mode == "nearest" else between
+        return stretch(stretch(x, self.scale[0], 2), self.scale[1], 3)
+
+    def updateGrad(self, grad, x, y):
+        gather = summed if self.mode == "nearest" else spread
+        return gather(gather(grad, self.scale[1], 3), self.scale[0], 2)
+
+    def flopsFrom(self, x):
+        return 0 if self.mode == "nearest" else 3 * product(self.dataShapeFrom(x))
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3, 2, 3)]
+        yield cls((3, 1)), [(1, 2, 3, 2)]
+        yield cls(mode="linear"), [(2, 2, 3, 4)]
+        yield cls((1, 3), mode="linear"), [(2, 1, 2, 3)]
+        yield cls((4, 5), mode="linear"), [(1, 2, 1, 2)]
+
+
+def repeated(x, scale, axis):
+    """Each value `scale` times."""
+    return x.repeat(scale, axis=axis)
+
+
+@widened
+def summed(grad, scale, axis):
+    """The adjoint of `repeated`."""
+    return phases(grad, scale, axis).sum(axis=axis + 1)
+
+
+@widened
+def between(x, scale, axis):
+    """Values on straight lines between neighbours."""
+    size = x.shape[axis]
+    found = []
+    for f in fractions(scale):
+        near = neighbours(x, axis, -1 if f < 0 else 1)
+        found.append((1 - abs(f)) * x + abs(f) * near)
+    return np.stack(found, axis=axis + 1).reshape(*x.shape[:axis], scale * size, *x.shape[axis + 1 :])
+
+
+@widened
+def spread(grad, scale, axis):
+    """The adjoint of `between`."""
+    parts, total = phases(grad, scale, axis), 0.0
+    for i, f in enumerate(fractions(scale)):
+        g = parts[(slice(None),) * (axis + 1) + (i,)]
+        total = total + (1 - abs(f)) * g + abs(f) * given(g, axis, -1 if f < 0 else 1)
+    return total
+
+
+def phases(grad, scale, axis):
+    """The gradients that belong to one value of the input side by side, on an axis of their own."""
+    return grad.reshape(*grad.shape[:axis], grad.shape[axis] // scale, scale, *grad.shape[axis + 1 :])
+
+
+def fractions(scale):
+    """How far each of the `scale` values lies from the value that it is made of."""
+    return [(r + 0.5) / scale - 0.5 for r in range(scale)]
+
+
+def cut(x, axis, *ends):
+    """A slice of an axis."""
+    return x[(slice(None),) * axis + (slice(*ends),)]
+
+
+def neighbours(x, axis, side):
+    """The value before (-1) or after (1) each one; at the border that one itself."""
+    ends = ((None, 1), (None, -1)) if side < 0 else ((1, None), (-1, None))
+    return np.concatenate([cut(x, axis, *each) for each in ends], axis=axis)
+
+
+def given(grad, axis, side):
+    """The adjoint of `neighbours`: what each value gave to the one after (-1) or before (1) it, and to itself."""
+    inner = cut(grad, axis, 1, None) if side < 0 else cut(grad, axis, None, -1)
+    border = cut(grad, axis, None, 1) if side < 0 else cut(grad, axis, -1, None)
+    gap, rest = np.zeros_like(border), np.zeros_like(inner)
+    moved = np.concatenate([inner, gap] if side < 0 else [gap, inner], axis=axis)
+    return moved + np.concatenate([border, rest] if side < 0 else [rest, border], axis=axis)
