@@ -31,7 +31,7 @@ class Position(Module):
     def dataShapeFrom(self, x):
         length, size = self.W.shape
         need(len(x) >= 3 and x[-1] == size, f"(n, ..., t, {size})", x)
-        need(x[-2] <= length, f"at most {length} places", x, "give a larger length, or shorter sequences")
+        need(length - x[-2] >= 0, f"at most {length} places", x, "give a larger length, or shorter sequences")
         return x
 
     def updateData(self, x, W):
