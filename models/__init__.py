@@ -1,7 +1,10 @@
 """Known networks: each function returns a Graph; its docstring has the paper and the parameter count."""
 
+from puregraph.models.dlrm import dlrm
+from puregraph.models.gpt import gpt, gpt2
 from puregraph.models.lenet import lenet
 from puregraph.models.mlp import mlp
+from puregraph.models.mobilenet import mobilenet
 from puregraph.models.resnet import (
     cifarResnet,
     resnet,
@@ -16,12 +19,19 @@ from puregraph.models.resnet import (
     resnet110,
     resnet152,
 )
+from puregraph.models.transformer import multiHeadAttention, transformer, transformerBlock
+from puregraph.models.unet import unet
 from puregraph.models.vgg import vgg, vgg11, vgg13, vgg16, vgg19
 
 __all__ = [
     "cifarResnet",
+    "dlrm",
+    "gpt",
+    "gpt2",
     "lenet",
     "mlp",
+    "mobilenet",
+    "multiHeadAttention",
     "resnet",
     "resnet101",
     "resnet110",
@@ -33,6 +43,9 @@ __all__ = [
     "resnet44",
     "resnet50",
     "resnet56",
+    "transformer",
+    "transformerBlock",
+    "unet",
     "vgg",
     "vgg11",
     "vgg13",

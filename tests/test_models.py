@@ -4,6 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
+from test_networks import NETWORKS, PARTS
 
 from puregraph import models
 from puregraph.graph import Graph
@@ -81,7 +82,7 @@ def test_the_docstring_has_the_count(name):
 
 
 def test_every_function_is_tested():
-    assert set(models.__all__) == {*PUBLISHED, "resnet", "cifarResnet", "vgg"}
+    assert set(models.__all__) == {*PUBLISHED, "resnet", "cifarResnet", "vgg", *NETWORKS, *PARTS}
 
 
 def test_names_are_stable():

@@ -1,0 +1,90 @@
+"""Transformer: attention and a small network at each place, each added to what came in."""
+
+from puregraph.graph import Graph
+from puregraph.input import Input
+from puregraph.modules import Attention, Dropout, Gelu, LayerNorm, Linear, Reshape, Split, Transpose
+from puregraph.sequential import Sequential
+
+
+def multiHeadAttention(size, heads, causal=False, cross=False, masked=False, useBias=True, start=None, name=None):
+    """Attention of several heads: q, k and v by one Linear, `Attention`, and a Linear for all heads together.
+
+    With `cross` the keys and values come from a second input, with `masked` the mask from a last one: bools that hide
+    where they are False, or floats that are added. `start` is the deviation of normal starting values, in place of
+    xavier's.
+
+    Shapes    x (n, t, size) (, memory (n, s, size)) (, mask that broadcasts to (n, heads, t, s)) -> (n, t, size)
+    Source    Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2
+    Params    4 size (size + 1), or 4 size^2 without bias
+    Raises    ValueError if the heads do not divide the size
+    """
+    if size % heads:
+        raise ValueError(f"multiHeadAttention: wanted heads that divide the size {size}, got {heads}")
+    options = normal(start) | ({} if useBias else {"useBias": False})
+
+    def apart(h, part):  # (n, t, size) as (n, heads, t, size / heads)
+        h = Reshape((0, 0, heads, size // heads), name=f"split{part}")(h)
+        return Transpose((0, 2, 1, 3), name=f"heads{part}")(h)
+
+    x = Input(name="x").node()
+    inputs = [x]
+    if cross:
+        memory = Input(name="memory").node()
+        inputs.append(memory)
+        kv = Split(-1, 2, name="parts").node(Linear(size, 2 * size, **options, name="kv")(memory))
+        q, k, v = Linear(size, size, **options, name="q")(x), (kv, 0), (kv, 1)
+    else:
+        qkv = Split(-1, 3, name="parts").node(Linear(size, 3 * size, **options, name="qkv")(x))
+        q, k, v = (qkv, 0), (qkv, 1), (qkv, 2)
+    q, k, v = (apart(h, part) for h, part in ((q, "Q"), (k, "K"), (v, "V")))
+    attention = Attention(causal, name="attention")
+    if masked:
+        mask = Input(name="mask").node()
+        inputs.append(mask)
+        h = attention.node(q, k, v, mask=mask)
+    else:
+        h = attention.node(q, k, v)
+    h = Reshape((0, 0, size), name="join")(Transpose((0, 2, 1, 3), name="places")(h))
+    return Graph(inputs, Linear(size, size, **options, name="out")(h), name=name)
+
+
+def normal(start):
+    """The options of a Linear that starts with normal numbers of this deviation; None: as usual."""
+    return {} if start is None else {"initscheme": "gaussian", "wscale": start}
+
+
+def transformerBlock(
+    size=256, heads=4, inner=None, causal=False, dropout=0.0, approximate=False, start=None, name="block"
+):
+    """x + attention(norm(x)), then h + network(norm(h)): one layer, normalised before each part.
+
+    `inner` is the width of the network, 4 size unless given; `approximate` is the Gelu's, `start` the attention's.
+
+    Shapes    x (n, t, size) -> (n, t, size)
+    Source    Vaswani et al. 2017, arXiv:1706.03762, section 3; with norms first: Xiong et al. 2020, arXiv:2002.04745
+    Params    12 size^2 + 13 size: 789,760 for a size of 256
+    """
+    inner = inner or 4 * size
+    options = normal(start)
+    x = Input(name="x").node()
+    mixed = multiHeadAttention(size, heads, causal, start=start, name="attn").node(LayerNorm(size, name="norm1")(x))
+    h = x + (Dropout(dropout, name="drop1")(mixed) if dropout else mixed)
+    network = Sequential(
+        Linear(size, inner, **options, name="fc1"),
+        Gelu(approximate, name="gelu"),
+        Linear(inner, size, **options, name="fc2"),
+        name="mlp",
+    )
+    y = network.node(LayerNorm(size, name="norm2")(h))
+    return Graph(x, h + (Dropout(dropout, name="drop2")(y) if dropout else y), name=name)
+
+
+def transformer(layers=6, size=256, heads=4, inner=None, causal=False, dropout=0.0, name="transformer"):
+    """Blocks one after the other, and a last norm: what turns vectors into vectors that know of each other.
+
+    Shapes    x (n, t, size) -> (n, t, size)
+    Source    Vaswani et al. 2017, arXiv:1706.03762, figure 1, the encoder; norms first as in `transformerBlock`
+    Params    4,739,072 for 6 layers of 256
+    """
+    blocks = [transformerBlock(size, heads, inner, causal, dropout, name=f"block{i + 1}") for i in range(layers)]
+    return Sequential(*blocks, LayerNorm(size, name="norm"), name=name)
