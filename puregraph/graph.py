@@ -175,6 +175,10 @@ class Graph(Module):
         if len(free) == 1 and count > sum(sizes):
             sizes[free[0]] += count - sum(sizes)
             return sizes
+        spare = [i for i, s in enumerate(specs) if s.optional]
+        if len(spare) == 1 and 0 < count - sum(sizes) <= len(specs[spare[0]].optional):
+            sizes[spare[0]] += count - sum(sizes)
+            return sizes
         raise GraphError(
             f"{self.title()}: wanted {plural(sum(sizes), 'input')} ({', '.join(self.arguments)}), got {count}"
         )

@@ -9,7 +9,7 @@ from puregraph.autodiff.engine import grad
 from puregraph.autodiff.forwardmode import hvp, vjp
 from puregraph.autodiff.variable import Variable
 from puregraph.check import checkModule
-from puregraph.errors import DataError, ShapeError
+from puregraph.errors import DataError, GraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.kernels import attention as file
@@ -202,6 +202,19 @@ def test_in_a_graph_the_mask_may_be_left_out_or_named(rng):
     assert np.array_equal(hidden(q, k, v, mask), Attention()(q, k, v, mask))
     hidden.backward(np.ones((2, 4, 7, 5)))
     assert hidden.grad[3] is None and hidden.grad[0].shape == q.shape
+
+
+def test_a_graph_that_begins_with_attention_takes_a_mask_or_none(rng):
+    q, k, v = arrays(rng)
+    node = Attention(name="mix").node()
+    net, mask = Graph(node, node), rng.standard_normal((7, 9))
+    for inputs in ([q, k, v], [q, k, v, mask]):
+        y = net(inputs)
+        net.backward(np.ones_like(y))
+        assert np.array_equal(y, Attention()(*inputs)) and len(net.grad) == len(inputs)
+        assert net.dataShapeFrom([x.shape for x in inputs]) == y.shape
+    with pytest.raises(GraphError, match=r"wanted 3 inputs \(mix.q, mix.k, mix.v\), got 5"):
+        net([q, k, v, mask, mask])
 
 
 # On arrays that are not numpy's, and derivatives ----------------------------------------------------------------------

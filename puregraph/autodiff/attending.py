@@ -13,6 +13,7 @@ import numpy as np
 from puregraph.autodiff.derivatives import VJPS, fit, whole
 from puregraph.autodiff.products import turned
 from puregraph.kernels.attention import attend, attendGrad
+from puregraph.kernels.widen import widen
 
 
 def attendRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
@@ -21,7 +22,7 @@ def attendRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) ->
     q, k, v, mask, causal, scale = arguments
     out, lse = y
     gy = np.zeros_like(out) if gy is None else gy
-    rest = (gy * out).sum(axis=-1, keepdims=True)
+    rest = (widen(gy) * widen(out)).sum(axis=-1, keepdims=True)
     ofMask = bool(needs[3])
     rest = rest if glse is None else rest - glse
     return (*attendGrad(gy, q, k, v, mask, lse, rest, causal, scale, ofMask), *[None] * (3 - ofMask))

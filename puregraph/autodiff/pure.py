@@ -8,7 +8,6 @@ from typing import Any
 from puregraph.backward import BackwardGraph
 from puregraph.errors import GraphError
 from puregraph.graph import Graph, few, nearest
-from puregraph.input import Input
 from puregraph.module import Module
 from puregraph.node import Node
 from puregraph.param import Param
@@ -24,7 +23,7 @@ class Pure:
 
     def __init__(self, subject: Module, inputs: Sequence[Any]):
         self.subject = subject
-        self.graph = subject if isinstance(subject, Graph) else alone(subject, len(inputs))
+        self.graph = subject if isinstance(subject, Graph) else alone(subject)
         self.steps: Steps = self.graph.steps(len(inputs))
         self.graph.checkData(list(inputs), self.steps)
         cut = "" if self.graph is subject or not self.steps.items else f"{self.steps.items[0].path}."
@@ -103,11 +102,7 @@ def backwardOf(graph: Graph, steps: Steps, updGrad: bool, chosen: frozenset[int]
     return graph.backwards[key]
 
 
-def alone(module: Module, count: int | None = None) -> Graph:
-    """A Graph of one node; of the inputs that may be left out it takes those among the first `count`."""
-    spec = module.inputSpec
-    if count is None or not spec.optional:
-        node = Node(module)
-        return Graph([node], node)
-    inputs = [Input(name=name).node() for name in spec.names[:count]]
-    return Graph(inputs, Node(module, list(inputs)))
+def alone(module: Module) -> Graph:
+    """A Graph of one node."""
+    node = Node(module)
+    return Graph([node], node)
