@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.algebra import accumulate, combine, isArray, shapeOf, zeroLike
-from puregraph.autodiff import products  # noqa: F401 - its rules are registered when it is imported
+from puregraph.autodiff import attending, products  # noqa: F401 - their rules are registered when they are imported
 from puregraph.autodiff.derivatives import CONSTANT, VJPS, WRITING, fit, positioned, pullbackOf, refused
 from puregraph.autodiff.engine import Add, backward
 from puregraph.autodiff.graph import NOWHERE, NUMBERS, AccumulateGrad, GradientEdge, Handle, Node, get_gradient_edge
