@@ -6,6 +6,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import importlib.util
+import signal
 import zlib
 
 import numpy as np
@@ -24,6 +25,10 @@ LEFTOUT = {
     "peers": "comparisons with PyTorch were skipped: install the extra puregraph[peers]",
     "gpu": f"tests that need a GPU were skipped: {devices.reason()}",
 }
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background: Ctrl-C is tested
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
