@@ -106,7 +106,12 @@ def plural(count: int, noun: str) -> str:
 
 
 def addPlace(error: BaseException, place: str) -> None:
-    """Append the place where an exception of any type passed through, keeping its type and traceback."""
+    """Append the place where an exception of any type passed through, keeping its type and traceback.
+
+    One that names its node itself, and says so by `namesPlace`, stays as it is.
+    """
+    if getattr(error, "namesPlace", False):
+        return
     if hasattr(error, "add_note"):
         error.add_note(place)
     elif error.args and isinstance(error.args[0], str):  # Python 3.10 has no notes

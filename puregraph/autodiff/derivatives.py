@@ -76,12 +76,17 @@ def namesOf(function: Any) -> tuple[str, ...]:
     """What a function calls its arguments, in order."""
     known = NAMES.get(function)
     if known is None:
-        try:
-            known = tuple(inspect.signature(getattr(function, "reference", function)).parameters)
-        except (TypeError, ValueError):  # a ufunc, or something else written in C
-            known = ()
-        NAMES[function] = known
+        known = NAMES[function] = tuple(parametersOf(function))
     return known
+
+
+@cache
+def parametersOf(function: Any) -> dict[str, inspect.Parameter]:
+    """The parameters of a function by name; none where it does not tell."""
+    try:
+        return dict(inspect.signature(getattr(function, "reference", function)).parameters)
+    except (TypeError, ValueError):  # a ufunc, or something else written in C
+        return {}
 
 
 def refused(function: Any, rule: Rule, arguments: tuple, options: dict[str, Any]) -> str:
@@ -97,7 +102,7 @@ def isDefault(function: Any, name: str, value: Any) -> bool:
         return True
     if isinstance(function, np.ufunc):
         return value is True
-    parameter = inspect.signature(getattr(function, "reference", function)).parameters.get(name)
+    parameter = parametersOf(function).get(name)
     return parameter is not None and type(value) is type(parameter.default) and value == parameter.default
 
 
@@ -112,11 +117,13 @@ def positioned(
     if not set(late) <= set(names):
         raise AutoDiffException(f"{function.__name__}: a Variable cannot be given as {', '.join(late)}")
     options, placed = dict(options), list(arguments)
-    parameters = inspect.signature(getattr(function, "reference", function)).parameters
+    parameters = parametersOf(function)
     for name in names[len(arguments) : 1 + max(map(names.index, late))]:
-        if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY:
+        parameter = parameters.get(name)
+        isLost = parameter is None and name not in options
+        if isLost or parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             raise AutoDiffException(f"{function.__name__}: a Variable cannot be given as {', '.join(late)}")
-        placed.append(options.pop(name) if name in options else parameters[name].default)
+        placed.append(options.pop(name) if name in options else parameter.default)  # type: ignore[union-attr]
     return tuple(placed), options
 
 
