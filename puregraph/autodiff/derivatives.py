@@ -197,7 +197,6 @@ def textsOf() -> dict[Any, str]:
         np.sinc: "sinc(a)",
         np.round: "round(a)",
         np.around: "round(a)",
-        np.fix: "trunc(a)",
     }
     for name, row in TABLE.items():
         if isinstance(row.numpy, np.ufunc):
