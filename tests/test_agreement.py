@@ -1,4 +1,4 @@
-"""One backward pass, however it is built: on 2,000 random graphs all ways agree to the last bit."""
+"""One backward pass, however it is built: on more than 2,000 random graphs all ways agree to the last bit."""
 
 import random
 
@@ -12,7 +12,7 @@ from puregraph.autodiff import BackwardGraph, Variable, add_backward_pass, backw
 
 SEEDS = st.integers(0, 2**63)
 PARTS = 4
-many = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=640, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def drawn(part, seed):
