@@ -296,7 +296,7 @@ def edgeOf(value: Any) -> GradientEdge:
 def seedsFor(outputs: Any, grads: Any) -> list[tuple[GradientEdge, Any]]:
     """An edge and a gradient for each output."""
     listedOutputs = listed(outputs)
-    isRow = outputs is not listedOutputs and isinstance(getattr(outputs, "data", None), list)
+    isRow = isinstance(getattr(outputs, "data", None), list)  # one Variable whose gradient is a list
     given = [None] * len(listedOutputs) if grads is None else [grads] if isRow else listed(grads)
     if len(given) != len(listedOutputs):
         raise AutoDiffException(f"wanted {len(listedOutputs)} gradients, one per output, got {len(given)}")
