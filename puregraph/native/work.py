@@ -1,0 +1,49 @@
+"""Work: one step of native code, before it has addresses: which kernel, on what, in how many tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from puregraph.native.code import Code
+
+
+class Work(NamedTuple):
+    """A call of a native kernel.
+
+    `name`   what a table shows: "product 64x512x784"
+    `key`    everything that the code depends on and its source does not say: block sizes, options, the key of its finish
+    `write`  writes the code: its slots are those of `slots`, by name
+    `slots`  what each slot holds: an array (or whatever stands for one until addresses are known), or a whole number
+    `tasks`  how many tasks there are; any thread may run any of them, and no two write to the same place
+    """
+
+    name: str
+    key: str
+    write: Callable[[Code], None]
+    slots: dict[str, Any]
+    tasks: int
+
+
+class Finish:
+    """What becomes of the numbers of a product or convolution once their sums are complete: here they are stored.
+
+    A kernel calls `open` before its loops, and for each row (a pixel, a sample) and run of columns `put` with the sums.
+    A subclass adds bias, activation or a residual on the way, and may store more than one result.
+    """
+
+    key = "store"
+
+    def __init__(self, to: Any, stride: int):
+        self.to, self.stride = to, stride
+
+    @property
+    def slots(self) -> dict[str, Any]:
+        return {"y": self.to, "yStride": self.stride}
+
+    def open(self, code: Code) -> None:
+        self.y, self.rowStride = code.pointer("y", "f32"), code.integer("yStride")
+
+    def put(self, code: Code, row: Any, column: Any, sums: Any, mask: Any = None) -> None:
+        """Take the sums of `sums.lanes` columns in a row, of which the mask says which there are."""
+        self.y.store(row * self.rowStride + column, sums, mask)
