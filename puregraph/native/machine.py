@@ -30,6 +30,7 @@ CALLED += "exp exp2 expm1 log log2 log1p sin cos tan tanh"
 
 LOADED: dict[tuple[str, str, str], Library] = {}
 LOCKS: dict[str, threading.Lock] = {}
+LOADING = threading.Lock()
 HERE = threading.local()
 
 
@@ -169,8 +170,8 @@ def machineHere() -> Any:
     return HERE.machine
 
 
-def objectFrom(text: str) -> bytes:
-    """The object code of LLVM IR, optimised for the target.
+def objectFrom(text: str, symbol: str = ENTRY) -> bytes:
+    """The object code of LLVM IR, optimised for the target; its function `kernel` is named `symbol` there.
 
     Raises    ValueError with what LLVM says if the text is not IR that it takes
     """
@@ -182,10 +183,24 @@ def objectFrom(text: str) -> bytes:
                 module.triple = machine.triple
                 module.data_layout = HERE.layout
                 module.verify()
+                expose(module, symbol)
                 optimise(L, module, machine)
                 return emit(L, module, machine)
         except RuntimeError as error:
             raise ValueError(f"LLVM refuses the code of a kernel: {error}") from error
+
+
+def expose(module: Any, symbol: str) -> None:
+    """Let others see the kernel, under a name of its own, and nothing else: one engine loads all objects."""
+    try:
+        kernel = module.get_function(ENTRY)
+    except NameError as error:
+        raise RuntimeError(f"there is no function named '{ENTRY}'") from error
+    for value in (*module.functions, *module.global_variables):
+        if not value.is_declaration:
+            value.linkage = "internal"
+    kernel.linkage = "external"
+    kernel.name = symbol
 
 
 def optimise(L: Any, module: Any, machine: Any) -> None:
@@ -254,44 +269,58 @@ def stamp() -> str:
 
 
 def stored(name: str) -> Library | None:
+    """The kernel in the cache under a name."""
     found = store.read(name)
     if found is None:
         return None
     header, data = found
-    return Library(addressOf(data), tuple(header["names"]), header["scratch"])
+    return Library(addressOf(data, symbolOf(name)), tuple(header["names"]), header["scratch"])
 
 
 def compiled(name: str, key: str, make: Make) -> Library:
+    """A kernel made now, and stored."""
     text, names, scratch = make()
     names = tuple(names)
     try:
-        data = objectFrom(text)
+        data = objectFrom(text, symbolOf(name))
     except ValueError as error:
         raise ValueError(f"kernel '{key}': {error}") from error
-    library = Library(addressOf(data), names, scratch)
+    library = Library(addressOf(data, symbolOf(name)), names, scratch)
     store.write(name, {"names": names, "scratch": scratch, "key": key}, data)
     return library
 
 
-def addressOf(data: bytes) -> int:
-    """Load an object and say where its kernel is."""
+def symbolOf(name: str) -> str:
+    return f"puregraph_{name}"
+
+
+def addressOf(data: bytes, symbol: str) -> int:
+    """Load an object, for as long as the process lives, and say where its kernel is."""
     L = binding()
-    context = L.create_context()
-    machine = createMachine(L, "", "")
-    engine = L.create_mcjit_compiler(L.parse_assembly("", context), machine)
-    engine.add_object_file(L.object_file.ObjectFileRef.from_data(data))
-    engine.finalize_object()
-    address = engine.get_function_address(ENTRY)
-    engine.detach()  # what is loaded is never freed: a daemon thread may run in it while the interpreter ends
-    context.detach()
+    with LOADING:
+        loader = engine()
+        loader.add_object_file(L.object_file.ObjectFileRef.from_data(data))
+        loader.finalize_object()
+        address = loader.get_function_address(symbol)
     if not address:
-        raise DeviceError(f"an object without a function named '{ENTRY}' cannot be loaded")
+        raise DeviceError(f"an object without '{symbol}' cannot be loaded")
     return address
+
+
+@cache
+def engine() -> Any:
+    """What loads objects. It is never freed: a daemon thread may run in a kernel while the interpreter ends."""
+    L = binding()
+    made = L.create_mcjit_compiler(L.parse_assembly(""), createMachine(L, "", ""))
+    made.close = made.detach
+    return made
 
 
 def renew() -> None:
     """After a fork: a lock may have been held by a thread that is not here."""
+    global LOADING
     LOCKS.clear()
+    LOADING = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
