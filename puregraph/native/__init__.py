@@ -1,1 +1,1 @@
-"""Native: kernels as machine code, made by LLVM for the CPU at hand, and the threads that run them."""
+"""Kernels as machine code: built through LLVM for this CPU, kept on disk, run by one pool of threads."""
