@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "puregraph/__init__.py").read_text(), re.M)[1]
 
 EXTRAS = {
-    "fast": ["numba>=0.59"],
+    "fast": ["llvmlite>=0.44"],
     "cuda12": ["cupy-cuda12x>=14"],
     "cuda13": ["cupy-cuda13x>=14"],
     "onnx": ["onnx>=1.16"],

@@ -19,7 +19,7 @@ from puregraph.errors import DeviceError
 VARIABLE = "PUREGRAPH_DEVICE"
 CHOICES = ("auto", "cpu", "cuda")
 LIMITS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
-PACKAGES = ("puregraph", "numpy", "h5py", "rich", "cupy-cuda12x", "cupy-cuda13x", "numba")
+PACKAGES = ("puregraph", "numpy", "h5py", "rich", "cupy-cuda12x", "cupy-cuda13x", "llvmlite")
 
 
 class Choice(NamedTuple):

@@ -7,7 +7,8 @@ import pytest
 from source import ROOT, Source, library, place
 
 LOWERWORD = re.compile(r"[a-z][a-z0-9]*|__init__|__main__")
-FOREIGN = {  # names that users of PyTorch, autograd and AnalogVNN know, and a hook of ast.NodeVisitor
+FOREIGN = {  # names that users of PyTorch, autograd and AnalogVNN know, hooks of ast.NodeVisitor, attributes of llvmlite
+    "data_layout",
     "generic_visit",
     "mark_dirty",
     "mark_non_differentiable",
