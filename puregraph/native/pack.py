@@ -139,7 +139,7 @@ def turnColumns(code: Code, b: Matrix, row: Any, column: Any, count: Any, tile: 
 
 
 def transpose(code: Code, rows: list[Value]) -> list[Value]:
-    """As many vectors as each has lanes, as a matrix, transposed: bit by bit, the bit of a row's number with a lane's."""
+    """As many vectors as each has lanes, as a matrix, transposed: bit by bit of the numbers of rows and lanes."""
     lanes = len(rows)
     rows, bit = list(rows), lanes // 2
     while bit:
@@ -161,7 +161,7 @@ def packed(
     lanes: int,
     vectors: int = 2,
 ) -> tuple[Packed, list[Work]]:
-    """b[k, n] packed once for several products of tiles with as many vectors; `room` gives memory for so many floats."""
+    """b[k, n] packed once for several products, whose tiles have as many vectors; `room(count)` gives it memory."""
     tile = Tile(1, vectors, lanes)
     layout = layoutOf(strides, (k, n))
     panels, chunks = -(-n // tile.width), max(1, -(-k // CHUNK))

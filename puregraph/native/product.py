@@ -145,7 +145,7 @@ class Kernel(NamedTuple):
 
     def write(self, code: Code) -> None:
         """The tasks of a batch are its blocks, row after row of them."""
-        tile, lanes = self.tile, self.tile.lanes
+        tile = self.tile
         a, b = code.pointer("a", "f32"), code.pointer("b", "f32")
         m, n, k = (code.integer(name) for name in "mnk")
         aStrides, bStrides = ((code.integer(s + "Row"), code.integer(s + "Column")) for s in "ab")
@@ -207,7 +207,14 @@ class Kernel(NamedTuple):
                         self.end(code, place, row, code.least(rows[1] - row, tile.rows), column, b.columns)
 
     def tileOf(
-        self, code: Code, strip: Pointer, b: Matrix, right: Pointer, at: tuple[Any, Any, Any], isFirst: Value, place: Pointer
+        self,
+        code: Code,
+        strip: Pointer,
+        b: Matrix,
+        right: Pointer,
+        at: tuple[Any, Any, Any],
+        isFirst: Value,
+        place: Pointer,
     ) -> None:
         """The sums of one tile over one block of k, taken up from and left at a place."""
         tile, (k, column, count) = self.tile, at
