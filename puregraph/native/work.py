@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from puregraph.native.code import Code
@@ -28,21 +28,28 @@ class Work(NamedTuple):
 class Finish:
     """What becomes of the numbers of a product or convolution once their sums are complete: here they are stored.
 
-    A kernel calls `open` before its loops, and for each row (a pixel, a sample) and run of columns `put` with the sums.
+    A kernel calls `open` before its loops, `enter` for the product of a batch that it works on (its indices along the
+    batch axes), and for each row (a pixel, a sample) and run of columns `put` with the sums.
     A subclass adds bias, activation or a residual on the way, and may store more than one result.
     """
 
     key = "store"
 
-    def __init__(self, to: Any, stride: int):
-        self.to, self.stride = to, stride
+    def __init__(self, to: Any, stride: int, batch: Sequence[int] = ()):
+        self.to, self.stride, self.batch = to, stride, tuple(batch)
 
     @property
     def slots(self) -> dict[str, Any]:
-        return {"y": self.to, "yStride": self.stride}
+        return {"y": self.to, "yStride": self.stride} | {f"yBatch{i}": step for i, step in enumerate(self.batch)}
 
     def open(self, code: Code) -> None:
         self.y, self.rowStride = code.pointer("y", "f32"), code.integer("yStride")
+        self.steps = [code.integer(f"yBatch{i}") for i in range(len(self.batch))]
+
+    def enter(self, code: Code, indices: Sequence[Any]) -> None:
+        """Go to one product of a batch."""
+        for index, step in zip(indices, self.steps):
+            self.y = self.y.at(index * step)
 
     def put(self, code: Code, row: Any, column: Any, sums: Any, mask: Any = None) -> None:
         """Take the sums of `sums.lanes` columns in a row, of which the mask says which there are."""

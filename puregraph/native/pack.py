@@ -1,0 +1,189 @@
+"""Pack: pieces of a matrix copied to where a product reads them best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from puregraph.native.code import Code, Pointer, Value
+from puregraph.native.tile import Tile
+from puregraph.native.work import Work
+
+DEPTH = 384  # of k that is copied at a time
+CHUNK = 512  # of k in one task of `packed`
+
+
+class Matrix(NamedTuple):
+    """A matrix in the code of a kernel: where it starts, its sizes and its strides."""
+
+    start: Pointer
+    rows: Any
+    columns: Any
+    strides: tuple[Any, Any]
+
+    def at(self, row: Any, column: Any) -> Pointer:
+        return self.start.at(row * self.strides[0]).at(column * self.strides[1])
+
+
+class Packed(NamedTuple):
+    """A matrix b[k, n] in panels of as many columns as a tile has: [panel][k][column], the last one filled up."""
+
+    array: Any
+    k: int
+    n: int
+    vectors: int
+    lanes: int
+
+
+def layoutOf(strides: tuple[int, int], sizes: tuple[int, int]) -> str:
+    """Whether numbers side by side in memory are those of a row, of a column, or neither."""
+    if strides[1] == 1 or sizes[1] == 1:
+        return "rows"
+    return "columns" if strides[0] == 1 or sizes[0] == 1 else "any"
+
+
+# A strip: as many rows of a as a tile has -----------------------------------------------------------------------
+
+
+def stripStrides(layout: str, tile: Tile) -> tuple[int, int]:
+    """Row and column strides of a strip; those of rows keep them apart in the cache."""
+    return (1, tile.rows) if layout == "columns" else (DEPTH + tile.lanes, 1)
+
+
+def stripSize(tile: Tile) -> int:
+    """Numbers of room that a strip takes, with what whole vectors write behind it."""
+    return tile.rows * (DEPTH + tile.lanes) + 16 * tile.lanes
+
+
+def copyStrip(code: Code, a: Matrix, layout: str, row: Any, column: Any, count: Any, tile: Tile, to: Pointer) -> None:
+    """The rows of a from `row` on, `count` columns of them; rows that a does not have hold any numbers."""
+    if layout == "columns":
+        copyColumns(code, a, row, column, count, tile, to)
+        return
+    with code.loop(0, tile.rows, unroll=1) as r:
+        source, goal = a.at(code.least(r + row, a.rows - 1), column), to.at(r * (DEPTH + tile.lanes))
+        if layout == "any":
+            with code.loop(0, count, unroll=1) as i:
+                goal.store(i, source.load(i * a.strides[1]))
+        else:
+            copyRun(code, source, goal, count, tile.lanes)
+
+
+def copyRun(code: Code, source: Pointer, goal: Pointer, count: Any, lanes: int) -> None:
+    """`count` numbers side by side, and zeros up to the end of the last vector."""
+    whole = count - count % lanes
+    with code.loop(0, whole, lanes, unroll=1) as i:
+        goal.store(i, source.load(i, lanes))
+    with code.when(whole < count):
+        goal.store(whole, source.load(whole, lanes, code.mask(count - whole, lanes)))
+
+
+def copyColumns(code: Code, a: Matrix, row: Any, column: Any, count: Any, tile: Tile, to: Pointer) -> None:
+    """Each column of the strip as a run of whole vectors: what is too much of one, the next one covers."""
+    lanes, source = tile.lanes, a.at(row, column)
+    starts = range(0, tile.rows, lanes)
+    inside = a.rows - row >= len(starts) * lanes
+    for isInside in (inside, ~inside):
+        with code.when(isInside):
+            masks = {v: None if isInside is inside else code.mask(a.rows - row - v, lanes) for v in starts}
+            with code.loop(0, count, unroll=1) as i:
+                found = [source.at(i * a.strides[1]).load(v, lanes, masks[v]) for v in starts]
+                for v, one in zip(starts, found):
+                    to.at(i * tile.rows).store(v, one)
+
+
+# A panel: as many columns of b as a tile has ------------------------------------------------------------------------
+
+
+def panelSize(tile: Tile) -> int:
+    """Numbers of room that a panel of DEPTH rows takes."""
+    return DEPTH * tile.width
+
+
+def copyPanel(code: Code, b: Matrix, layout: str, row: Any, column: Any, count: Any, tile: Tile, to: Pointer) -> None:
+    """`count` rows of b from `row` on, the columns from `column` on; columns that b does not have hold any numbers.
+
+    Panels of transposed matrices write up to a multiple of `tile.lanes` rows.
+    """
+    if layout == "columns":
+        turnColumns(code, b, row, column, count, tile, to)
+        return
+    if layout == "any":
+        with code.loop(0, tile.width, unroll=1) as i:
+            source = b.at(row, code.least(i + column, b.columns - 1))
+            with code.loop(0, count, unroll=1) as k:
+                to.store(k * tile.width + i, source.load(k * b.strides[0]))
+        return
+    starts, source = range(0, tile.width, tile.lanes), b.at(row, column)
+    masks = [code.mask(b.columns - column - v, tile.lanes) for v in starts]
+    with code.loop(0, count, unroll=1) as k:
+        for v, mask in zip(starts, masks):
+            to.at(k * tile.width).store(v, source.at(k * b.strides[0]).load(v, tile.lanes, mask))
+
+
+def turnColumns(code: Code, b: Matrix, row: Any, column: Any, count: Any, tile: Tile, to: Pointer) -> None:
+    """The panel of a matrix whose columns are contiguous, by squares transposed in registers."""
+    lanes = tile.lanes
+    whole = count - count % lanes
+    with code.loop(0, tile.width, lanes, unroll=1) as v:
+        sources = [b.at(row, code.least(v + column + i, b.columns - 1)) for i in range(lanes)]
+
+        def square(k: Any, mask: Value | None = None, v: Any = v, sources: list[Pointer] = sources) -> None:
+            for i, one in enumerate(transpose(code, [source.load(k, lanes, mask) for source in sources])):
+                to.at((k + i) * tile.width).store(v, one)
+
+        with code.loop(0, whole, lanes, unroll=1) as k:
+            square(k)
+        with code.when(whole < count):
+            square(whole, code.mask(count - whole, lanes))
+
+
+def transpose(code: Code, rows: list[Value]) -> list[Value]:
+    """As many vectors as each has lanes, as a matrix, transposed: bit by bit of the numbers of rows and lanes."""
+    lanes = len(rows)
+    rows, bit = list(rows), lanes // 2
+    while bit:
+        for i in range(lanes):
+            if not i & bit:
+                x, y = rows[i], rows[i + bit]
+                rows[i] = code.shuffle(x, y, [lanes + j - bit if j & bit else j for j in range(lanes)])
+                rows[i + bit] = code.shuffle(x, y, [lanes + j if j & bit else j + bit for j in range(lanes)])
+        bit //= 2
+    return rows
+
+
+def packed(
+    b: Any,
+    n: int,
+    k: int,
+    strides: tuple[int, int],
+    room: Callable[[int], Any],
+    lanes: int,
+    vectors: int = 2,
+) -> tuple[Packed, list[Work]]:
+    """b[k, n] packed once for several products, whose tiles have as many vectors; `room(count)` gives it memory."""
+    tile = Tile(1, vectors, lanes)
+    layout = layoutOf(strides, (k, n))
+    panels, chunks = -(-n // tile.width), max(1, -(-k // CHUNK))
+    to = Packed(room(panels * (k + lanes) * tile.width), k, n, vectors, lanes)
+
+    def write(code: Code) -> None:
+        start, goal = code.pointer("b", "f32"), code.pointer("packed", "f32")
+        rows, columns, bStrides = code.integer("k"), code.integer("n"), (code.integer("bRow"), code.integer("bColumn"))
+        matrix = known(Matrix(start, rows, columns, bStrides), layout)
+        chunks = (rows + (CHUNK - 1)) / CHUNK
+        panel, row = code.task / chunks, code.task % chunks * CHUNK
+        count = code.least(rows - row, CHUNK)
+        place = goal.at((panel * (rows + lanes) + row) * tile.width)
+        copyPanel(code, matrix, layout, row, panel * tile.width, count, tile, place)
+
+    slots = {"b": b, "packed": to.array, "k": k, "n": n, "bRow": strides[0], "bColumn": strides[1]}
+    if n == 0 or k == 0:
+        return to, []
+    return to, [Work(f"pack {k}x{n}", f"pack {layout} {vectors}x{lanes}", write, slots, panels * chunks)]
+
+
+def known(matrix: Matrix, layout: str) -> Matrix:
+    """With the stride that the layout tells."""
+    row, column = matrix.strides
+    return matrix._replace(strides={"rows": (row, 1), "columns": (1, column), "any": (row, column)}[layout])

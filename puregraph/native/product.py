@@ -1,0 +1,254 @@
+"""Product: matrix products of any sizes and strides, as tasks that need nothing of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from puregraph.native.code import Code, Pointer, Value
+from puregraph.native.pack import (
+    DEPTH,
+    Matrix,
+    Packed,
+    copyPanel,
+    copyStrip,
+    known,
+    layoutOf,
+    panelSize,
+    stripSize,
+    stripStrides,
+)
+from puregraph.native.tile import Tile, keep, multiply, restore, tileFor, zeros
+from puregraph.native.work import Finish, Work
+
+PANELS = 256  # columns of b that a task keeps packed
+KEPT = 1 << 16  # sums that a task keeps between blocks of k
+
+
+class Axis(NamedTuple):
+    """A batch axis: how many products, and how far the matrices of one lie from those of the next."""
+
+    size: int
+    a: int
+    b: int
+
+
+class Plan(NamedTuple):
+    """How a product is cut into tasks: tiles down and across in each, how many blocks of them there are."""
+
+    tile: Tile
+    strips: int
+    panels: int
+    depth: int  # of k at a time
+    down: int
+    across: int
+
+
+def planFor(m: int, n: int, k: int, batch: int, tile: Tile, threads: int) -> Plan:
+    """Blocks as large as their room allows, and as small as all threads need to be busy to the end."""
+    strips, panels = -(-m // tile.rows), -(-n // tile.width)
+    blocks = max(1, -(-k // DEPTH))
+    depth = -(-k // blocks // tile.lanes) * tile.lanes if k else tile.lanes
+
+    def time(cut: tuple[int, int]) -> float:
+        down, across = cut
+        ceil, floor = -(-strips // down), -(-panels // across)
+        task = ceil * floor * tile.cost * tile.rows + ceil * tile.rows * 2 + floor * tile.width * 2
+        rounds = -(-batch * (-(-strips // ceil)) * (-(-panels // floor)) // threads)
+        return rounds * task
+
+    fits = [
+        (down, across)
+        for down in divisions(strips)
+        for across in divisions(panels)
+        if -(-panels // across) * tile.width <= max(PANELS, tile.width)
+        and (blocks == 1 or -(-strips // down) * -(-panels // across) * tile.size <= max(KEPT, tile.size))
+    ]
+    down, across = min(fits, key=time)
+    high, wide = -(-strips // down), -(-panels // across)
+    return Plan(tile, high, wide, depth, -(-strips // high), -(-panels // wide))
+
+
+def divisions(count: int) -> list[int]:
+    """Numbers of parts to try: all small ones, then in steps of an eighth."""
+    found, parts = [], 1
+    while parts < count:
+        found.append(parts)
+        parts += max(1, parts // 8)
+    return [*found, count]
+
+
+def product(
+    a: Any,
+    b: Any,
+    finish: Finish,
+    m: int,
+    n: int,
+    k: int,
+    aStrides: tuple[int, int],
+    bStrides: tuple[int, int] = (0, 0),
+    batch: Sequence[Axis] = (),
+    lanes: int = 16,
+    threads: int = 2,
+) -> list[Work]:
+    """sums[m, n] = sum_k a[m, k] b[k, n], given to `finish` row by row; b may be `Packed`.
+
+    The order of a sum is that of k, whatever the number of threads.
+    """
+    count = 1
+    for axis in batch:
+        count *= axis.size
+    if m * n * count == 0:
+        return []
+    tile = tileFor(m, n, lanes, b.vectors if isinstance(b, Packed) else None)
+    plan = planFor(m, n, k, count, tile, threads)
+    aLayout = layoutOf(aStrides, (m, k))
+    bLayout = "packed" if isinstance(b, Packed) else layoutOf(bStrides, (k, n))
+    kernel = Kernel(tile, aLayout, bLayout, len(batch), m <= tile.rows, k > DEPTH, finish)
+    slots = {
+        "a": a,
+        "b": b.array if isinstance(b, Packed) else b,
+        "m": m,
+        "n": n,
+        "k": k,
+        "aRow": aStrides[0],
+        "aColumn": aStrides[1],
+        "bRow": bStrides[0],
+        "bColumn": bStrides[1],
+        "strips": plan.strips,
+        "panels": plan.panels,
+        "depth": plan.depth,
+        "down": plan.down,
+        "across": plan.across,
+    }
+    for i, axis in enumerate(batch):
+        slots |= {f"batch{i}": axis.size, f"aBatch{i}": axis.a, f"bBatch{i}": axis.b}
+    tasks = plan.down * plan.across * count
+    return [Work(f"product {m}x{k}x{n}", kernel.key, kernel.write, slots | finish.slots, tasks)]
+
+
+class Kernel(NamedTuple):
+    """What the code of a product depends on. `isLow`: one strip is all; `isDeep`: sums wait between blocks of k."""
+
+    tile: Tile
+    aLayout: str
+    bLayout: str
+    axes: int
+    isLow: bool
+    isDeep: bool
+    finish: Finish
+
+    @property
+    def key(self) -> str:
+        options = f"{self.aLayout} {self.bLayout} {self.axes} {self.isLow:d}{self.isDeep:d}"
+        return f"product {self.tile.key} {options} {self.finish.key}"
+
+    def write(self, code: Code) -> None:
+        """The tasks of a batch are its blocks, row after row of them."""
+        tile = self.tile
+        a, b = code.pointer("a", "f32"), code.pointer("b", "f32")
+        m, n, k = (code.integer(name) for name in "mnk")
+        aStrides, bStrides = ((code.integer(s + "Row"), code.integer(s + "Column")) for s in "ab")
+        strips, panels, depth, down, across = (
+            code.integer(name) for name in ("strips", "panels", "depth", "down", "across")
+        )
+        axes = [[code.integer(f"{name}{i}") for name in ("batch", "aBatch", "bBatch")] for i in range(self.axes)]
+        self.finish.open(code)
+        block = code.task % (down * across)
+        indices = []
+        left = code.task / (down * across)
+        for size, aStep, bStep in reversed(axes):
+            index, left = left % size, left / size
+            a, b = a.at(index * aStep), b.at(index * bStep)
+            indices.insert(0, index)
+        if indices:
+            self.finish.enter(code, indices)
+        rowStart, columnStart = block / across * strips * tile.rows, block % across * panels * tile.width
+        self.block(
+            code,
+            known(Matrix(a, m, k, aStrides), self.aLayout),
+            known(Matrix(b, k, n, bStrides), self.bLayout) if self.bLayout != "packed" else Matrix(b, k, n, bStrides),
+            (rowStart, code.least(rowStart + strips * tile.rows, m)),
+            (columnStart, code.least(columnStart + panels * tile.width, n)),
+            depth,
+            panels,
+        )
+
+    def block(
+        self,
+        code: Code,
+        a: Matrix,
+        b: Matrix,
+        rows: tuple[Value, Value],
+        columns: tuple[Value, Value],
+        depth: Value,
+        panels: Value,
+    ) -> None:
+        """One task: blocks of k; strips of a, copied; panels of b, copied when the first strip meets them."""
+        tile = self.tile
+        strip = code.room("f32", stripSize(tile))
+        packs = self.bLayout != "packed"
+        store = code.room("f32", max(PANELS // tile.width, 1) * panelSize(tile)) if packs else b.start
+        sums = code.room("f32", max(KEPT, tile.size) if self.isDeep else tile.size)
+        with code.loop(0, code.select(b.rows > 0, b.rows, 1), depth, unroll=1) as k:
+            count = code.least(depth, b.rows - k)
+            isLast = k + depth >= b.rows
+            with code.loop(rows[0], rows[1], tile.rows, unroll=1) as row:
+                copyStrip(code, a, self.aLayout, row, k, count, tile, strip)
+                with code.loop(columns[0], columns[1], tile.width, unroll=1) as column:
+                    panel = (column - columns[0]) / tile.width
+                    if packs:
+                        right = store.at(panel * panelSize(tile))
+                    else:
+                        right = store.at((column / tile.width * (b.rows + tile.lanes) + k) * tile.width)
+                    place = sums.at(((row - rows[0]) / tile.rows * panels + panel) * tile.size) if self.isDeep else sums
+                    self.tileOf(code, strip, b, right, (k, column, count), row == rows[0], place)
+                    with code.when(isLast):
+                        self.end(code, place, row, code.least(rows[1] - row, tile.rows), column, b.columns)
+
+    def tileOf(
+        self,
+        code: Code,
+        strip: Pointer,
+        b: Matrix,
+        right: Pointer,
+        at: tuple[Any, Any, Any],
+        isFirst: Value,
+        place: Pointer,
+    ) -> None:
+        """The sums of one tile over one block of k, taken up from and left at a place."""
+        tile, (k, column, count) = self.tile, at
+        strides = stripStrides(self.aLayout, tile)
+        total = zeros(code, tile)
+        if self.isDeep:
+            with code.when(k > 0):
+                restore(total, place)
+        isWhole = b.columns - column >= tile.width
+        if self.bLayout == "packed":
+            multiply(code, total, strip, strides, right, tile.width, count)
+        elif self.bLayout == "rows":
+            direct = isWhole if self.isLow else isWhole & isFirst
+            with code.when(direct):
+                copy = None if self.isLow else right
+                multiply(code, total, strip, strides, b.at(k, column), b.strides[0], count, copy)
+            with code.when(~direct):
+                with code.when(isFirst):
+                    copyPanel(code, b, self.bLayout, k, column, count, tile, right)
+                multiply(code, total, strip, strides, right, tile.width, count)
+        else:
+            with code.when(isFirst):
+                copyPanel(code, b, self.bLayout, k, column, count, tile, right)
+            multiply(code, total, strip, strides, right, tile.width, count)
+        keep(total, place)
+
+    def end(self, code: Code, place: Pointer, row: Value, count: Value, column: Value, columns: Value) -> None:
+        """Hand over the rows of a tile."""
+        tile, lanes = self.tile, self.tile.lanes
+        isWhole = columns - column >= tile.width
+        with code.when(isWhole), code.loop(0, count, unroll=1) as r:
+            for v in range(0, tile.width, lanes):
+                self.finish.put(code, row + r, column + v, place.load(r * tile.width + v, lanes))
+        with code.when(~isWhole), code.loop(0, count, unroll=1) as r:
+            with code.loop(0, columns - column, lanes, unroll=1) as v:
+                mask = code.mask(columns - column - v, lanes)
+                self.finish.put(code, row + r, column + v, place.load(r * tile.width + v, lanes), mask)

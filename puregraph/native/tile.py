@@ -1,0 +1,97 @@
+"""Tile: the piece of a matrix product that stays in registers while the sum runs over k."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from puregraph.native.code import Code, Pointer, Type, Variable
+
+
+class Tile(NamedTuple):
+    """`rows` of a times `vectors` of b's columns, each of `lanes` numbers.
+
+    Source    Goto & van de Geijn 2008, Anatomy of high-performance matrix multiplication, section 6
+    """
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self.vectors * self.lanes
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.width
+
+    @property
+    def cost(self) -> float:
+        """Time of one step of k, in vector multiplications: the loop itself takes about one."""
+        return max(self.rows * self.vectors, 4) + 1.0
+
+    @property
+    def key(self) -> str:
+        return f"{self.rows}x{self.vectors}x{self.lanes}"
+
+
+def registers(lanes: int) -> int:
+    """How many vector registers there are: AVX2 alone has only half as many as AVX-512 and ARM."""
+    return 16 if lanes == 8 else 32
+
+
+def tiles(lanes: int) -> list[Tile]:
+    """All tiles whose sums fit the registers, next to a row of b and one number of a."""
+    most = registers(lanes) - 1
+    sizes = ((rows, vectors) for vectors in (1, 2, 3, 4, 6, 8) for rows in range(1, 15))
+    return [Tile(r, v, lanes) for r, v in sizes if (r + 1) * v <= most]
+
+
+def tileFor(m: int, n: int, lanes: int, vectors: int | None = None) -> Tile:
+    """The tile that covers m x n in the least time, and of those the one with the most rows to a row of b."""
+
+    def time(tile: Tile) -> tuple[float, int]:
+        return -(-m // tile.rows) * -(-n // tile.width) * tile.cost, -tile.rows
+
+    return min((tile for tile in tiles(lanes) if vectors in (None, tile.vectors)), key=time)
+
+
+Sums = list[list[Variable]]
+
+
+def zeros(code: Code, tile: Tile) -> Sums:
+    zero = code.constant(0, Type("f32", tile.lanes))
+    return [[code.variable(zero) for _ in range(tile.vectors)] for _ in range(tile.rows)]
+
+
+def restore(sums: Sums, place: Pointer) -> None:
+    """Take sums up again where `keep` left them."""
+    lanes = sums[0][0].type.lanes
+    for i, one in enumerate(one for row in sums for one in row):
+        one.value = place.load(i * lanes, lanes)
+
+
+def keep(sums: Sums, place: Pointer) -> None:
+    """Write the tile down, row after row."""
+    lanes = sums[0][0].type.lanes
+    for i, one in enumerate(one for row in sums for one in row):
+        place.store(i * lanes, one.value)
+
+
+def multiply(
+    code: Code, sums: Sums, a: Pointer, aStrides: Any, b: Pointer, bStride: Any, count: Any, copy: Pointer | None = None
+) -> None:
+    """sums[r, v] += sum_k a[r, k] b[k, v] over `count` k; the rows of b that it reads may be copied on the way."""
+    lanes, vectors = sums[0][0].type.lanes, len(sums[0])
+    with code.loop(0, count, unroll=1) as k:
+        column, row = a.at(k * aStrides[1]), b.at(k * bStride)
+        right = [row.load(v * lanes, lanes) for v in range(vectors)]
+        if copy is not None:
+            place = copy.at(k * (vectors * lanes))
+            for v, one in enumerate(right):
+                place.store(v * lanes, one)
+        for r, line in enumerate(sums):
+            left = code.splat(column.load(r * aStrides[0]), lanes)
+            for one, value in zip(line, right):
+                one.value = code.fma(left, value, one.value)

@@ -1,0 +1,207 @@
+"""Matrix products of native code: every layout, size, batch and tail against float64."""
+
+import numpy as np
+import pytest
+
+from puregraph.native import machine
+
+if not machine.available():
+    pytest.skip(machine.missing(), allow_module_level=True)
+
+from nativeworks import aligned, compiledFor, run, strides
+
+from puregraph.native.pack import packed, transpose
+from puregraph.native.product import Axis, product
+from puregraph.native.tile import registers, tileFor, tiles
+from puregraph.native.work import Finish
+
+LANES = machine.lanes(4)
+CPUS = [(None, LANES), ("haswell", 8), ("x86-64", 4)] if LANES > 4 else [(None, 4)]
+SIZES = [(1, 1, 1), (64, 48, 40), (37, 70, 33), (3, 100, 20), (130, 35, 800), (16, 10, 500), (15, 33, 0), (2, 3, 1000)]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+def matrix(rng, rows, columns, kind):
+    """Contiguous rows, contiguous columns, rows of a larger matrix, or every third number of one."""
+    if kind == "rows":
+        return rng.standard_normal((rows, columns)).astype("f4")
+    if kind == "columns":
+        return rng.standard_normal((columns, rows)).astype("f4").T
+    if kind == "part":
+        return rng.standard_normal((rows + 1, columns + 5)).astype("f4")[1:, 2 : 2 + columns]
+    return rng.standard_normal((rows, columns, 3)).astype("f4")[:, :, 1]
+
+
+KINDS = ("rows", "columns", "part", "apart")
+
+
+def agrees(found, a, b):
+    """Whether each sum is off by no more than rounding every step of it explains."""
+    exact = a.astype("f8") @ b.astype("f8")
+    bound = 2**-24 * a.shape[-1] * (np.abs(a).astype("f8") @ np.abs(b).astype("f8"))
+    return bool((np.abs(found - exact) <= bound).all())
+
+
+def multiply(a, b, lanes=LANES, threads=2, walkers=1, **options):
+    """a b through native code, into rows longer than needed, whose ends must stay as they are."""
+    m, k, n = *a.shape, b.shape[1]
+    y = np.full((m, n + 3), 7, "f4")
+    works = product(a, b, Finish(y, n + 3), m, n, k, strides(a), strides(b), lanes=lanes, threads=threads, **options)
+    run(works, walkers)
+    assert (y[:, n:] == 7).all()
+    return y[:, :n]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("right", KINDS)
+@pytest.mark.parametrize("left", KINDS)
+def test_any_strides(rng, left, right, size):
+    m, n, k = size
+    a, b = matrix(rng, m, k, left), matrix(rng, k, n, right)
+    assert agrees(multiply(a, b), a, b)
+
+
+@pytest.mark.parametrize("cpu, lanes", CPUS[1:])
+@pytest.mark.parametrize("left, right", [("rows", "rows"), ("rows", "columns"), ("columns", "part")])
+def test_narrow_vectors(rng, cpu, lanes, left, right):
+    with compiledFor(cpu):
+        for m, n, k in [(37, 70, 33), (3, 100, 20), (130, 35, 400), (7, 9, 50)]:
+            a, b = matrix(rng, m, k, left), matrix(rng, k, n, right)
+            assert agrees(multiply(a, b, lanes), a, b)
+
+
+@pytest.mark.parametrize("kind", ("rows", "columns", "apart"))
+@pytest.mark.parametrize("cpu, lanes", CPUS)
+def test_packed_once_for_several_products(rng, cpu, lanes, kind):
+    with compiledFor(cpu):
+        b = matrix(rng, 600, 70, kind)
+        panels, works = packed(b, 70, 600, strides(b), lambda count: np.full(count, np.nan, "f4"), lanes)
+        run(works)
+        for m in (5, 64, 150):
+            a, y = matrix(rng, m, 600, "rows"), np.zeros((m, 70), "f4")
+            run(product(a, panels, Finish(y, 70), m, 70, 600, strides(a), lanes=lanes))
+            assert agrees(y, a, b)
+
+
+def test_random_sizes(rng):
+    for _ in range(60):
+        m, n, k = (int(2 ** rng.uniform(0, 8.5)) for _ in range(3))
+        left, right = rng.choice(KINDS, 2)
+        a, b = matrix(rng, m, k, left), matrix(rng, k, n, right)
+        assert agrees(multiply(a, b, threads=int(rng.integers(1, 17))), a, b)
+
+
+def test_batches_with_any_strides(rng):
+    a, b = rng.standard_normal((3, 4, 33, 20)).astype("f4"), rng.standard_normal((4, 50, 20)).astype("f4")
+    y = np.zeros((4, 33, 3, 50), "f4")  # [second, row, first, column]
+    axes = [Axis(3, 4 * 33 * 20, 0), Axis(4, 33 * 20, 50 * 20)]
+    finish = Finish(y, 3 * 50, (50, 33 * 3 * 50))
+    run(product(a, b, finish, 33, 50, 20, (20, 1), (1, 20), axes), 2)
+    exact = np.einsum("fsrk,sck->srfc", a.astype("f8"), b.astype("f8"))
+    assert np.abs(y - exact).max() < 1e-5
+
+
+def test_one_batch_axis(rng):
+    a, b = rng.standard_normal((5, 40, 17)).astype("f4"), rng.standard_normal((5, 17, 23)).astype("f4")
+    y = np.zeros((5, 40, 23), "f4")
+    run(product(a, b, Finish(y, 23, (40 * 23,)), 40, 23, 17, (17, 1), (23, 1), [Axis(5, 40 * 17, 17 * 23)]))
+    assert np.abs(y - a.astype("f8") @ b).max() < 1e-5
+
+
+@pytest.mark.parametrize("m, n, k", [(100, 300, 900), (64, 500, 50), (7, 700, 400), (300, 9, 100)])
+def test_the_same_numbers_for_any_number_of_threads(rng, m, n, k):
+    a, b = matrix(rng, m, k, "rows"), matrix(rng, k, n, "rows")
+    results = [multiply(a, b, threads=threads, walkers=threads) for threads in (1, 2, 3, 4, 16)]
+    assert all((result == results[0]).all() for result in results)
+
+
+def test_no_products_of_nothing():
+    none = np.zeros((0, 4), "f4")
+    assert product(none, none, Finish(none, 4), 0, 4, 3, (3, 1), (4, 1)) == []
+
+
+class Relu(Finish):
+    """y = max(sums + b, 0)"""
+
+    key = "bias relu"
+
+    def __init__(self, to, stride, bias):
+        super().__init__(to, stride)
+        self.bias = bias
+
+    @property
+    def slots(self):
+        return super().slots | {"bias": self.bias}
+
+    def open(self, code):
+        super().open(code)
+        self.add = code.pointer("bias", "f32")
+
+    def put(self, code, row, column, sums, mask=None):
+        y = sums + self.add.load(column, sums.lanes, mask)
+        super().put(code, row, column, code.select(y > 0.0, y, 0.0), mask)
+
+
+class Add(Finish):
+    """y += sums"""
+
+    key = "add"
+
+    def put(self, code, row, column, sums, mask=None):
+        old = self.y.load(row * self.rowStride + column, sums.lanes, mask)
+        super().put(code, row, column, old + sums, mask)
+
+
+@pytest.mark.parametrize("m, n, k", [(40, 50, 30), (70, 33, 500), (1, 100, 70), (100, 1, 70), (20, 40, 1)])
+def test_what_becomes_of_the_sums(rng, m, n, k):
+    a, b, bias = matrix(rng, m, k, "rows"), matrix(rng, k, n, "rows"), rng.standard_normal(n).astype("f4")
+    y = np.zeros((m, n), "f4")
+    run(product(a, b, Relu(y, n, bias), m, n, k, (k, 1), (n, 1)))
+    exact = np.maximum(a.astype("f8") @ b + bias, 0)
+    assert np.abs(y - exact).max() < 1e-3
+    run(product(a, b, Add(y, n), m, n, k, (k, 1), (n, 1)))
+    assert np.abs(y - exact - a.astype("f8") @ b).max() < 1e-3
+
+
+def test_nothing_is_read_outside(rng):
+    """Matrices surrounded by nan, at both ends of what they lie in."""
+    for left, right in (("rows", "rows"), ("columns", "columns"), ("part", "rows"), ("rows", "columns")):
+        for m, n, k in [(30, 35, 21), (5, 17, 3), (1, 40, 9), (40, 1, 9)]:
+            a, b = guarded(rng, m, k, left), guarded(rng, k, n, right)
+            assert agrees(multiply(a, b), a, b)
+
+
+def guarded(rng, rows, columns, kind):
+    if kind == "columns":
+        return guarded(rng, columns, rows, "rows").T
+    room = np.full((rows + 2, columns + 34), np.nan, "f4")
+    room[1:-1, 17:-17] = rng.standard_normal((rows, columns))
+    return room[1:-1, 17:-17]
+
+
+@pytest.mark.parametrize("lanes", (4, 8, 16))
+def test_tiles_fit_the_registers(lanes):
+    for tile in tiles(lanes):
+        assert tile.rows * tile.vectors + tile.vectors + 1 <= registers(lanes)
+    assert tileFor(1, 512, lanes).rows == 1
+    assert tileFor(64, 10, lanes).width <= max(16, lanes)
+
+
+def test_room_starts_a_line():
+    assert aligned(100).ctypes.data % 64 == 0
+
+
+def test_transpose_of_a_square():
+    """The picks of each shuffle, followed with lists in place of vectors."""
+
+    class Lists:
+        def shuffle(self, x, y, picks):
+            return [(x + y)[i] for i in picks]
+
+    for lanes in (2, 4, 8, 16):
+        rows = [[(i, j) for j in range(lanes)] for i in range(lanes)]
+        assert transpose(Lists(), rows) == [[(i, j) for i in range(lanes)] for j in range(lanes)]
