@@ -1,0 +1,97 @@
+"""Bell: the error functions and normal quantiles, on values of native code.
+
+Source    W. J. Cody 1969, Rational Chebyshev approximations for the error function; M. J. Wichura 1988, AS 241
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from puregraph.native.code import Code, Value
+from puregraph.native.powers import exp, expBelow, horner, log, rounded
+from puregraph.special import error, normal
+
+# of least maximal relative error: erf(x) / x - 1 by x^2, and log erfc(x)
+NEAR = (-6.09036014e-4, 5.01196283e-3, -2.67789089e-2, 1.12821408e-1, -3.76125233e-1, 1.28379154e-1)
+FAR: tuple[float, ...] = (-1.63622899e-5, 3.68881083e-4, -3.7950161e-3, 2.39645925e-2, -1.06231394e-1)
+FAR += (-6.35444922e-1, -1.12836637, -8.49064296e-5)
+
+
+def ratio(code: Code, x: Value, above: Sequence[float], below: Sequence[float]) -> Value:
+    return horner(code, x, above) / horner(code, x, below)
+
+
+def erfSingle(code: Code, x: Value) -> Value:
+    """x + x times a polynomial of x^2 below 0.9, 1 - exp(a polynomial of |x|) above; from 4 on it is 1."""
+    a, z = code.call("fabs", x), x * x
+    small = code.fma(x, horner(code, z, NEAR), x)
+    large = 1.0 - expBelow(code, horner(code, code.select(code.cast(4.0, x.type) < a, 4.0, a), FAR))
+    return code.select(a >= 0.9, code.call("copysign", large, x), small)
+
+
+def erfSmall(code: Code, x: Value) -> Value:
+    z = x * x
+    return x * ratio(code, z, error.SMALL, error.SMALL_BELOW)
+
+
+def scaledTail(code: Code, x: Value) -> Value:
+    """exp(x^2) erfc(x) for x > 0.46875."""
+    z = 1.0 / (x * x)
+    far = (1.0 / math.sqrt(math.pi) - z * ratio(code, z, error.TAIL, error.TAIL_BELOW)) / x
+    return code.select(x > 4.0, far, ratio(code, x, error.MIDDLE, error.MIDDLE_BELOW))
+
+
+def expSquare(code: Code, x: Value, sign: float) -> Value:
+    """exp(x^2), or with a minus: in two steps, of which the first is exact, it keeps the relative accuracy."""
+    x = code.select(x > 32.0, 32.0, code.select(x < -32.0, -32.0, x))
+    near = code.call("trunc", x * 16.0) * 0.0625
+    return exp(code, near * near * sign) * exp(code, (x - near) * (x + near) * sign)
+
+
+def tailOf(code: Code, a: Value) -> Value:
+    """erfc for a > 0.46875."""
+    return scaledTail(code, a) * expSquare(code, a, -1.0)
+
+
+def erf(code: Code, x: Value) -> Value:
+    if x.kind == "f32":
+        return erfSingle(code, x)
+    a = code.call("fabs", x)
+    return code.select(a <= 0.46875, erfSmall(code, x), code.call("copysign", 1.0 - tailOf(code, a), x))
+
+
+@rounded
+def erfc(code: Code, x: Value) -> Value:
+    a = code.call("fabs", x)
+    tail = tailOf(code, a)
+    return code.select(a <= 0.46875, 1.0 - erfSmall(code, x), code.select(x < 0.0, 2.0 - tail, tail))
+
+
+@rounded
+def erfcx(code: Code, x: Value) -> Value:
+    a = code.call("fabs", x)
+    tail = scaledTail(code, a)
+    small = exp(code, x * x) * (1.0 - erfSmall(code, x))
+    large = code.select(x < 0.0, 2.0 * expSquare(code, x, 1.0) - tail, tail)
+    return code.select(a <= 0.46875, small, large)
+
+
+def quantile(code: Code, q: Value, tail: Value) -> Value:
+    """The normal quantile at 0.5 + q, with `tail` = 0.5 - |q| given to full relative accuracy."""
+    r = code.call("sqrt", -log(code, tail))
+    end, side = ratio(code, r - 5.0, normal.END, normal.END_BELOW), ratio(code, r - 1.6, normal.SIDE, normal.SIDE_BELOW)
+    y = code.select(tail == 0.0, math.inf, code.select(r > 5.0, end, side))
+    centre = q * ratio(code, 0.180625 - q * q, normal.CENTRE, normal.CENTRE_BELOW)
+    return code.select(code.call("fabs", q) <= 0.425, centre, code.call("copysign", y, q))
+
+
+@rounded
+def ndtri(code: Code, p: Value) -> Value:
+    rest = 1.0 - p
+    return quantile(code, p - 0.5, code.select(p > rest, rest, p))
+
+
+@rounded
+def erfinv(code: Code, x: Value) -> Value:
+    return quantile(code, x * 0.5, 0.5 - code.call("fabs", x) * 0.5) * math.sqrt(0.5)

@@ -1,0 +1,195 @@
+"""Maths: every operation of the formula language as native code, and whole formulas.
+
+    y = emit(code, Formula("x * sigmoid(beta * x)"), {"x": x, "beta": beta})
+
+A value may have any number of lanes, and is f32 or f64. Results follow numpy's also at inf, nan and -0; where a result
+would be denormal it may be 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Union
+
+import numpy as np
+
+from puregraph.formula import Formula
+from puregraph.native import angles, bell, powers
+from puregraph.native.code import Code, Type, Value
+from puregraph.native.powers import Emission
+from puregraph.table import LOGICAL, TABLE
+from puregraph.terms import TRUTHS, Term, leaf, lower, read, rebuild, walk
+
+Part = Union[Formula, Term, str]  # noqa: UP007 -- Python 3.10 evaluates it
+FLOATS = {"f32": np.float32, "f64": np.float64}
+
+
+def isKnown(x: Value) -> bool:
+    """Whether a value is a constant other than nan."""
+    return x.name[0] != "%" and "0x7FF8" not in x.name and "0xFFF8" not in x.name
+
+
+def larger(code: Code, x: Value, y: Value) -> Value:
+    """The larger of two; nan if one is nan."""
+    x, y = code.alike(x, y)
+    if isKnown(y):
+        return code.select(y > x, y, x)
+    most = code.select(x > y, x, y)
+    return most if isKnown(x) else code.select(x == x, most, x)
+
+
+def smaller(code: Code, x: Value, y: Value) -> Value:
+    """The smaller of two; nan if one is nan."""
+    x, y = code.alike(x, y)
+    if isKnown(y):
+        return code.select(y < x, y, x)
+    least = code.select(x < y, x, y)
+    return least if isKnown(x) else code.select(x == x, least, x)
+
+
+def sign(code: Code, x: Value) -> Value:
+    """-1, 0 or 1; nan for nan."""
+    one = code.call("copysign", code.constant(1.0, x.type), x)
+    return code.select((x > 0.0) | (x < 0.0), one, code.select(x == 0.0, 0.0, x))
+
+
+def fmod(code: Code, x: Value, y: Value) -> Value:
+    return x % y
+
+
+def modulo(code: Code, x: Value, y: Value) -> Value:
+    """What is left of x by y, with the sign of y."""
+    x, y = code.alike(x, y)
+    rest = x % y
+    rest = code.select((rest != 0.0) & ((rest < 0.0) ^ (y < 0.0)), rest + y, rest)
+    return code.select(rest == 0.0, code.call("copysign", code.constant(0.0, x.type), y), rest)
+
+
+def where(code: Code, condition: Value, x: Value, y: Value) -> Value:
+    lanes = max(condition.lanes, x.lanes, y.lanes)
+    of = Type(x.kind, lanes)
+    condition = condition if condition.lanes == 1 else code.splat(condition, lanes)
+    return code.select(condition, code.cast(x, of), code.cast(y, of))
+
+
+def isFinite(code: Code, x: Value) -> Value:
+    return code.call("fabs", x) < math.inf
+
+
+def called(intrinsic: str) -> Emission:
+    return lambda code, *values: code.call(intrinsic, *values)
+
+
+def defined(text: str) -> Emission:
+    """A function that the table defines by others."""
+    return lambda code, *values: emit(code, text, dict(zip("abc", values)))
+
+
+EMIT: dict[str, Emission] = {
+    "+": lambda code, a, b: a + b,
+    "-": lambda code, a, b: a - b,
+    "*": lambda code, a, b: a * b,
+    "/": lambda code, a, b: a / b,
+    "%": modulo,
+    "fmod": fmod,
+    "neg": lambda code, a: -a,
+    "<": lambda code, a, b: a < b,
+    "<=": lambda code, a, b: a <= b,
+    ">": lambda code, a, b: a > b,
+    ">=": lambda code, a, b: a >= b,
+    "==": lambda code, a, b: a == b,
+    "!=": lambda code, a, b: a != b,
+    "and": lambda code, a, b: a & b,
+    "or": lambda code, a, b: a | b,
+    "not": lambda code, a: ~a,
+    "where": where,
+    "pow": powers.power,
+    "maximum": larger,
+    "minimum": smaller,
+    "abs": called("fabs"),
+    "sign": sign,
+    "floor": called("floor"),
+    "ceil": called("ceil"),
+    "round": called("rint"),
+    "trunc": called("trunc"),
+    "isnan": lambda code, a: a != a,
+    "isfinite": isFinite,
+    "isinf": lambda code, a: code.call("fabs", a) == math.inf,
+    "copysign": called("copysign"),
+    "sqrt": called("sqrt"),
+    "cbrt": powers.cbrt,
+    "hypot": powers.hypot,
+    "exp": powers.exp,
+    "exp2": powers.exp2,
+    "expm1": powers.expm1,
+    "log": powers.log,
+    "log1p": powers.log1p,
+    "log2": powers.log2,
+    "log10": powers.log10,
+    "sin": angles.sin,
+    "cos": angles.cos,
+    "tan": angles.tan,
+    "sinh": powers.sinh,
+    "cosh": powers.cosh,
+    "tanh": powers.tanh,
+    "arcsin": angles.arcsin,
+    "arccos": angles.arccos,
+    "arctan": angles.arctan,
+    "arcsinh": powers.arcsinh,
+    "arccosh": powers.arccosh,
+    "arctanh": powers.arctanh,
+    "atan2": angles.atan2,
+    "erf": bell.erf,
+    "erfc": bell.erfc,
+    "erfcx": bell.erfcx,
+    "erfinv": bell.erfinv,
+    "ndtri": bell.ndtri,
+}
+
+
+def lowered(part: Part) -> Term:
+    """A formula, or the text of one, in operations that have an emission, if there are such for all of it."""
+    term = part.term if isinstance(part, Formula) else read(part) if isinstance(part, str) else part
+    return rebuild(term, {}, lower)
+
+
+def lacking(*parts: Part) -> list[str]:
+    """The operations of formulas that native code has no emission for; most often none."""
+    order = walk(*[lowered(part) for part in parts])
+    return sorted({t.op for t in order if t.args and t.op not in EMIT})
+
+
+def emit(code: Code, part: Part, values: Mapping[str, Value]) -> Value:
+    """The value of a formula of named values; a comparison gives i1."""
+    return emitAll(code, [part], values)[0]
+
+
+def emitAll(code: Code, parts: Sequence[Part], values: Mapping[str, Value]) -> list[Value]:
+    """The values of several formulas; what they share is computed once.
+
+    All values are converted to f64 if one is that, else to f32.
+    """
+    kind = "f64" if any(v.kind == "f64" for v in values.values()) else "f32"
+    roots = [lowered(part) for part in parts]
+    done: dict[Term, Value] = {leaf(name): value for name, value in values.items()}
+    for t in walk(*roots):
+        if t.op == "number":
+            with np.errstate(over="ignore"):
+                done[t] = code.constant(float(FLOATS[kind](t.value)), Type(kind))
+        elif t.args:
+            truths = TRUTHS.get(t.op, (False,) * len(t.args))
+            given = [asTruth(done[a]) if truth else asNumber(code, done[a], kind) for a, truth in zip(t.args, truths)]
+            done[t] = EMIT[t.op](code, *given)
+    return [done[root] if root.op in LOGICAL else asNumber(code, done[root], kind) for root in roots]
+
+
+def asTruth(x: Value) -> Value:
+    return x if x.kind == "i1" else x != 0
+
+
+def asNumber(code: Code, x: Value, kind: str) -> Value:
+    return code.convert(x, kind)
+
+
+EMIT |= {op: defined(row.numpy) for op, row in TABLE.items() if isinstance(row.numpy, str) and not lacking(row.numpy)}
