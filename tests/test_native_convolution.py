@@ -3,16 +3,14 @@
 import numpy as np
 import pytest
 
-from puregraph.kernels.convolution import convolve, convolveData
-from puregraph.native import machine
+from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
+from puregraph.native import convolution, machine
 
-if not machine.available():
-    pytest.skip(machine.missing(), allow_module_level=True)
-
-from puregraph.native import convolution
 from puregraph.native.geometry import geometry
 from puregraph.native.work import Finish
 from works import first, last, run
+
+pytestmark = pytest.mark.skipif(not machine.available(), reason="native kernels cannot be compiled here")
 
 # n, c, o, spatial, size, stride, pad, dilation, groups
 CASES = {
@@ -91,4 +89,18 @@ def test_data_gradient_is_the_adjoint(name):
     run(convolution.packData(W, packed, g))
     run(convolution.dataGradient(given, packed, Finish(dx, g.c), g))
     close(first(dx), wanted)
+    assert np.isnan(room[:64]).all() and np.isnan(room[-64:]).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_weight_gradient_is_the_adjoint(name):
+    x, W, g, options = arrays(name)
+    grad = np.random.default_rng(1).standard_normal(convolve(x, W, *options).shape).astype("f")
+    wanted = convolveWeight(grad, x, W.shape[2:], *options)
+    keep, given = guarded(last(grad))
+    kept, inputs = guarded(last(x))
+    room, dW = guarded(np.full(W.shape, np.nan, "f"))
+    parts = np.full(convolution.weightRoom(g), np.nan, "f")
+    run(convolution.weightGradient(given, inputs, dW, parts, g))
+    close(dW, wanted)
     assert np.isnan(room[:64]).all() and np.isnan(room[-64:]).all()

@@ -8,7 +8,19 @@ from typing import Any
 from puregraph.native.correlation import Correlation, correlate
 from puregraph.native.geometry import Geometry, dataLines, forwardLine
 from puregraph.native.packing import pack
+from puregraph.native.weightsum import weightGradient, weightRoom
 from puregraph.native.work import Finish, Work
+
+__all__ = [
+    "dataGradient",
+    "dataRoom",
+    "forward",
+    "forwardRoom",
+    "packData",
+    "packForward",
+    "weightGradient",
+    "weightRoom",
+]
 
 
 def forwardSum(g: Geometry) -> Correlation:

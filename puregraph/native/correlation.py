@@ -78,9 +78,7 @@ def kinds(line: Line, pixels: int) -> list[Kind]:
     found: list[Kind] = []
     for i in range(ceil(line.count / pixels)):
         first = min(i * pixels, line.count - pixels)
-        inside = tuple(
-            tuple(p for p in range(pixels) if line.isInside(first + p, t)) for t in range(len(line.taps))
-        )
+        inside = tuple(tuple(p for p in range(pixels) if line.isInside(first + p, t)) for t in range(len(line.taps)))
         kind = Kind(i, i + 1, i * pixels - first, inside)
         if found and found[-1][2:] == kind[2:]:
             kind = kind._replace(start=found.pop().start)
@@ -88,9 +86,7 @@ def kinds(line: Line, pixels: int) -> list[Kind]:
     return found
 
 
-def correlate(
-    name: str, of: Correlation, x: Any, xPixel: int, packed: Any, finish: Finish, skip: int = 0
-) -> Work:
+def correlate(name: str, of: Correlation, x: Any, xPixel: int, packed: Any, finish: Finish, skip: int = 0) -> Work:
     """y = the correlation of x with the weights that lie at `skip` in `packed`; `xPixel` numbers from pixel to pixel."""
     of = flat(of)
     t = of.tile
@@ -174,7 +170,9 @@ class Writer:
         if deep.count > 1:
             d, n = n % deep.count, n // deep.count
         self.bounds = [bounds(code, deep, d), bounds(code, high, h)]
-        self.source = ((n * deep.length + (d * deep.stride + deep.first)) * high.length) + (h * high.stride + high.first)
+        self.source = ((n * deep.length + (d * deep.stride + deep.first)) * high.length) + (
+            h * high.stride + high.first
+        )
         out = (n * deep.full + (d * deep.skip + deep.start)) * high.full + (h * high.skip + high.start)
         self.out = out * wide.full + wide.start
         for kind in self.kinds:
@@ -204,9 +202,7 @@ class Writer:
     def begin(self, i: Value) -> list[list[Variable]]:
         """The sums of a tile: zeros, or what the blocks before have left."""
         code, t = self.code, self.tile
-        sums = [
-            [code.variable(code.constant(0, Type("f32", width))) for width in t.vectors] for _ in range(t.pixels)
-        ]
+        sums = [[code.variable(code.constant(0, Type("f32", width))) for width in t.vectors] for _ in range(t.pixels)]
         for each in sums:
             for variable in each:
                 variable.value = 0.0
@@ -244,9 +240,7 @@ class Writer:
                         self.products(kind.inside[tap], sums, x + each, b + i * (t.block * t.width), t.block)
             tap = last
 
-    def products(
-        self, pixels: tuple[int, ...], sums: list[list[Variable]], x: Value, b: Value, length: int
-    ) -> None:
+    def products(self, pixels: tuple[int, ...], sums: list[list[Variable]], x: Value, b: Value, length: int) -> None:
         """Add a run of inputs of each pixel times their weights."""
         code, t = self.code, self.tile
         step = self.of.lines[2].stride * self.xPixel

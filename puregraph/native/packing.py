@@ -20,9 +20,7 @@ def pack(name: str, of: Correlation, W: Any, packed: Any, size: tuple[int, ...],
     of = flat(of)
     t = of.tile
     blocks = of.depth // t.block
-    positions = [
-        (a * size[1] + b) * size[2] + c for a, b, c in product(*(line.taps for line in of.lines))
-    ]
+    positions = [(a * size[1] + b) * size[2] + c for a, b, c in product(*(line.taps for line in of.lines))]
     taps = prod(size)
     inner = of.maps if isTurned else of.depth
     lane, deep = (taps, inner * taps) if isTurned else (inner * taps, taps)
