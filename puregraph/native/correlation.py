@@ -1,0 +1,301 @@
+"""Correlation: sums of weighted windows of maps that lie channels last; convolutions and their data gradients are made of it.
+
+A tile of pixels of one output row times a panel of output maps is summed in registers. For each row of taps, what
+one pixel reads is a run of numbers; each is repeated for all lanes and multiplied with the weights of the panel, that
+are packed in the order in which they are used. Taps outside of the map are left out, never multiplied by zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from math import ceil, prod
+from typing import Any, NamedTuple
+
+from puregraph.native.code import Code, Pointer, Type, Value, Variable
+from puregraph.native.geometry import Line
+from puregraph.native.tiling import Tile, tile
+from puregraph.native.work import Finish, Work
+
+GRAIN = 1 << 21  # products that a task has at least, where there are enough
+MOST = 64  # tasks
+LONGEST = 160  # products written out in one loop
+
+
+class Correlation(NamedTuple):
+    """What is summed: n samples of maps, `depth` inputs and `maps` outputs in each group, along three Lines."""
+
+    n: int
+    depth: int
+    maps: int
+    groups: int
+    lines: tuple[Line, Line, Line]
+
+    @property
+    def taps(self) -> int:
+        return prod(len(line.taps) for line in self.lines)
+
+    @property
+    def rows(self) -> int:
+        return self.n * self.lines[0].count * self.lines[1].count
+
+    @property
+    def tile(self) -> Tile:
+        return tile(self.lines[2].count, self.maps, self.depth, max(1, self.taps))
+
+    @property
+    def panels(self) -> int:
+        """In each group."""
+        return ceil(self.maps / self.tile.width)
+
+    @property
+    def packed(self) -> int:
+        """Numbers of the packed weight."""
+        return self.groups * self.panels * self.taps * self.depth * self.tile.width
+
+
+def flat(of: Correlation) -> Correlation:
+    """The same sums as one long row, where each output reads the one input at its place."""
+    for line in of.lines:
+        if line != Line(line.length, line.length, 1, 0, line.step, (0,), 0, 1, line.length):
+            return of
+    length = of.n * prod(line.length for line in of.lines)
+    one = Line(1, 1, 1, 0, 1, (0,), full=1)
+    return of._replace(n=1, lines=(one, one, Line(length, length, 1, 0, 1, (0,), full=length)))
+
+
+class Kind(NamedTuple):
+    """Tiles of a row, from `start` to `stop`, that read the same taps; `skip` pixels belong to the tile before."""
+
+    start: int
+    stop: int
+    skip: int
+    inside: tuple[tuple[int, ...], ...]  # the pixels that have each tap
+
+
+def kinds(line: Line, pixels: int) -> list[Kind]:
+    """The tiles of a row."""
+    found: list[Kind] = []
+    for i in range(ceil(line.count / pixels)):
+        first = min(i * pixels, line.count - pixels)
+        inside = tuple(tuple(p for p in range(pixels) if line.isInside(first + p, t)) for t in range(len(line.taps)))
+        kind = Kind(i, i + 1, i * pixels - first, inside)
+        if found and found[-1][2:] == kind[2:]:
+            kind = kind._replace(start=found.pop().start)
+        found.append(kind)
+    return found
+
+
+def correlate(name: str, of: Correlation, x: Any, xPixel: int, packed: Any, finish: Finish, skip: int = 0) -> Work:
+    """y = the correlation of x with the weights that lie at `skip` in `packed`; `xPixel` numbers from pixel to pixel."""
+    of = flat(of)
+    t = of.tile
+    tiles = ceil(of.lines[2].count / t.pixels)
+    panels = of.groups * of.panels
+    work = of.rows * of.lines[2].count * max(1, of.taps) * of.depth * of.maps * of.groups
+    wanted = max(1, min(MOST, work // GRAIN))
+    # weights that fit near the core are used for a few rows at a time; larger ones are read once, by few tasks
+    together = panels if of.packed * 4 <= 1 << 19 else 1
+    sweeps = ceil(panels / together)
+    if of.rows >= wanted or of.rows >= tiles:
+        chunk, across = max(1, of.rows * sweeps // wanted), tiles
+        if sweeps == 1 and of.rows < wanted and panels > 1:
+            together = 1
+            sweeps = panels
+    else:
+        chunk, across = 1, max(1, tiles * sweeps // wanted)
+    if t.block < of.depth:
+        chunk = min(chunk, max(1, (96 << 10) // (min(across, tiles) * t.pixels * t.width * 4)))
+    spans, parts = ceil(of.rows / chunk), ceil(tiles / across)
+    slots = {"x": x, "b": packed, "skip": skip, **finish.slots}
+    key = f"correlate {of} {xPixel} {t} {chunk} {across} {together} {finish.key}"
+
+    def write(code: Code) -> None:
+        Writer(code, of, t, xPixel, finish, chunk, across, together).write()
+
+    return Work(name, key, write, slots, sweeps * spans * parts)
+
+
+class Writer:
+    """Writes the code of a correlation."""
+
+    def __init__(
+        self, code: Code, of: Correlation, t: Tile, xPixel: int, finish: Finish, chunk: int, across: int, together: int
+    ):
+        self.code, self.of, self.tile, self.xPixel, self.finish = code, of, t, xPixel, finish
+        self.chunk, self.across, self.together = chunk, across, together
+        self.blocks = of.depth // t.block
+        self.starts = [sum(t.vectors[:v]) for v in range(len(t.vectors))]
+
+    def write(self) -> None:
+        code, of, t = self.code, self.of, self.tile
+        self.x, self.b = code.pointer("x", "f32"), code.pointer("b", "f32")
+        skip = code.integer("skip")
+        self.finish.open(code)
+        tiles = ceil(of.lines[2].count / t.pixels)
+        spans, parts, panels = ceil(of.rows / self.chunk), ceil(tiles / self.across), of.groups * of.panels
+        self.kinds = kinds(of.lines[2], t.pixels)
+        if self.blocks > 1:
+            self.sums = code.room("f32", self.chunk * self.across * t.pixels * t.width)
+        task = code.task
+        part, task = (task % parts, task // parts) if parts > 1 else (code.whole(0), task)
+        span, sweep = task % spans, task // spans
+        self.firstRow = span * self.chunk
+        lastRow = code.least(self.firstRow + self.chunk, of.rows)
+        self.firstTile = part * self.across
+        self.lastTile = code.least(self.firstTile + self.across, tiles)
+        firstPanel = sweep * self.together
+        with code.loop(firstPanel, code.least(firstPanel + self.together, panels), unroll=1) as panel:
+            group, o = (panel // of.panels, (panel % of.panels) * t.width) if of.groups > 1 else (None, panel * t.width)
+            self.column = o if group is None else group * of.maps + o
+            self.masks = [
+                code.mask(of.maps - o - start, width) if of.maps % t.width else None
+                for start, width in zip(self.starts, t.vectors)
+            ]
+            with code.loop(0, self.blocks, unroll=1) if self.blocks > 1 else once(code) as block:
+                self.block = block
+                self.weights = (panel * self.blocks + block) * (of.taps * t.block * t.width) + skip
+                self.inputs = block * t.block if group is None else group * of.depth + block * t.block
+                with code.loop(self.firstRow, lastRow, unroll=1) as row:
+                    self.row(row)
+
+    def row(self, row: Value) -> None:
+        """One output row."""
+        code, (deep, high, wide) = self.code, self.of.lines
+        self.place = (row - self.firstRow) * self.across - self.firstTile
+        n = row
+        d = h = code.whole(0)
+        if high.count > 1:
+            h, n = row % high.count, row // high.count
+        if deep.count > 1:
+            d, n = n % deep.count, n // deep.count
+        self.bounds = [bounds(code, deep, d), bounds(code, high, h)]
+        self.source = ((n * deep.length + (d * deep.stride + deep.first)) * high.length) + (
+            h * high.stride + high.first
+        )
+        out = (n * deep.full + (d * deep.skip + deep.start)) * high.full + (h * high.skip + high.start)
+        self.out = out * wide.full + wide.start
+        for kind in self.kinds:
+            self.tiles(kind)
+
+    def tiles(self, kind: Kind) -> None:
+        """The tiles of one kind in the row."""
+        code, t, wide = self.code, self.tile, self.of.lines[2]
+        first = code.select(self.firstTile > kind.start, self.firstTile, kind.start)
+        with code.loop(first, code.least(self.lastTile, kind.stop), unroll=1) as i:
+            a = i * t.pixels - kind.skip
+            sums = self.begin(i)
+            with ExitStack() as loops:
+                deep, high = (loops.enter_context(self.taps(line, b)) for line, b in zip(self.of.lines, self.bounds))
+                at = self.source + high * self.of.lines[1].step
+                at = at + deep * (self.of.lines[0].step * self.of.lines[1].length)
+                at = (at * wide.length + (a * wide.stride + wide.first)) * self.xPixel + self.inputs
+                weights = (deep * len(self.of.lines[1].taps) + high) * (len(wide.taps) * t.block * t.width)
+                self.segments(kind, sums, at, weights + self.weights)
+            self.end(kind, sums, i, a)
+
+    def taps(self, line: Line, limits: tuple[Value, Value] | None) -> Any:
+        if limits is None:
+            return once(self.code)
+        return self.code.loop(*limits, unroll=1)
+
+    def begin(self, i: Value) -> list[list[Variable]]:
+        """The sums of a tile: zeros, or what the blocks before have left."""
+        code, t = self.code, self.tile
+        sums = [[code.variable(code.constant(0, Type("f32", width))) for width in t.vectors] for _ in range(t.pixels)]
+        for each in sums:
+            for variable in each:
+                variable.value = 0.0
+        if self.blocks > 1:
+            with code.when(self.block > 0):
+                for place, variable in self.kept(sums, i):
+                    variable.value = self.sums.load(place, variable.type.lanes)
+        return sums
+
+    def kept(self, sums: list[list[Variable]], i: Value) -> Iterator[tuple[Value, Variable]]:
+        """Where sums lie between blocks."""
+        t = self.tile
+        start = (self.place + i) * (t.pixels * t.width)
+        for p, each in enumerate(sums):
+            for at, variable in zip(self.starts, each):
+                yield start + (p * t.width + at), variable
+
+    def segments(self, kind: Kind, sums: list[list[Variable]], at: Value, weights: Value) -> None:
+        """One row of taps: as few loops as the edges of the map allow."""
+        t, wide = self.tile, self.of.lines[2]
+        isRun = wide.step == 1 and self.xPixel == t.block
+        tap = 0
+        while tap < len(wide.taps):
+            last = tap + 1
+            while last < len(wide.taps) and kind.inside[last] == kind.inside[tap]:
+                last += 1
+            if kind.inside[tap]:
+                x = at + tap * wide.step * self.xPixel
+                b = weights + tap * t.block * t.width
+                if isRun or last == tap + 1:
+                    self.products(kind.inside[tap], sums, x, b, (last - tap) * t.block)
+                else:
+                    with self.code.loop(0, last - tap, unroll=1) as i:
+                        each = i * (wide.step * self.xPixel)
+                        self.products(kind.inside[tap], sums, x + each, b + i * (t.block * t.width), t.block)
+            tap = last
+
+    def products(self, pixels: tuple[int, ...], sums: list[list[Variable]], x: Value, b: Value, length: int) -> None:
+        """Add a run of inputs of each pixel times their weights."""
+        code, t = self.code, self.tile
+        step = self.of.lines[2].stride * self.xPixel
+        size = len(pixels) * len(t.vectors)
+        unroll = length if length * size <= 2 * LONGEST else 1
+        if unroll == 1:
+            unroll = max(u for u in (1, 2, 3, 4, 5, 6, 7, 8) if length % u == 0 and (u == 1 or u * size <= LONGEST))
+        with code.loop(0, length, unroll, unroll=1) if unroll < length else once(code) as j:
+            now = {p: [variable.value for variable in sums[p]] for p in pixels}
+            for u in range(unroll):
+                rows = [
+                    self.b.load(b + (j * t.width + (u * t.width + start)), width)
+                    for start, width in zip(self.starts, t.vectors)
+                ]
+                for p in pixels:
+                    factor = self.x.load(x + j + (u + p * step))
+                    now[p] = [code.fma(code.splat(factor, w.lanes), w, s) for w, s in zip(rows, now[p])]
+            for p in pixels:
+                for variable, value in zip(sums[p], now[p]):
+                    variable.value = value
+
+    def end(self, kind: Kind, sums: list[list[Variable]], i: Value, a: Value) -> None:
+        """Keep the sums for the next block, or finish them."""
+        code, t, wide = self.code, self.tile, self.of.lines[2]
+        if self.blocks > 1:
+            with code.when(self.block < self.blocks - 1):
+                for place, variable in self.kept(sums, i):
+                    self.sums.store(place, variable.value)
+        with code.when(self.block == self.blocks - 1) if self.blocks > 1 else once(code):
+            for p in range(kind.skip, t.pixels):
+                row = self.out + (a + p) * wide.skip
+                for start, mask, variable in zip(self.starts, self.masks, sums[p]):
+                    self.finish.put(code, row, self.column + start, variable.value, mask)
+
+
+class once:
+    """In place of a loop that has one turn."""
+
+    def __init__(self, code: Code):
+        self.code = code
+
+    def __enter__(self) -> Value:
+        return self.code.whole(0)
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+
+def bounds(code: Code, line: Line, a: Value) -> tuple[Value, Value] | None:
+    """From which tap to which an output has inputs; None where there is one tap, always inside."""
+    taps = len(line.taps)
+    if all(line.isInside(i, t) for i in (0, line.count - 1) for t in (0, taps - 1)) and taps:
+        return None if taps == 1 else (code.whole(0), code.whole(taps))
+    first = a * line.stride + line.first
+    start = code.select(first < 0, (line.step - 1 - first) // line.step, 0)
+    left = line.length - 1 - first
+    stop = code.select(left < 0, 0, left // line.step + 1)
+    return code.least(start, taps), code.least(stop, taps)

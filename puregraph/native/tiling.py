@@ -1,0 +1,67 @@
+"""Tiling: which part of a sum is kept in registers, for the vectors and registers that a CPU has."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import NamedTuple
+
+from puregraph.native import machine
+
+NEAR = 384 << 10  # bytes of packed weights that stay in the second cache
+LATENCY = 4  # turns that a sum waits for itself
+
+
+class Tile(NamedTuple):
+    """Pixels of a row times vectors of maps, and of how many input maps a packed block has."""
+
+    pixels: int
+    vectors: tuple[int, ...]
+    block: int
+
+    @property
+    def width(self) -> int:
+        """Maps of a panel."""
+        return sum(self.vectors)
+
+
+def registers() -> int:
+    """How many vector registers there are."""
+    return 32 if machine.lanes(4) == 16 else 16
+
+
+def vectorsOf(maps: int, lanes: int) -> tuple[int, ...]:
+    """The vectors that hold so many maps: whole ones, and what is left in a narrow one."""
+    whole, left = divmod(maps, lanes)
+    rest = next(width for width in (4, 8, 16) if width >= left) if left else 0
+    return (lanes,) * whole + ((rest,) if left else ())
+
+
+def tile(count: int, maps: int, depth: int, taps: int) -> Tile:
+    """For rows of `count` pixels, `maps` sums each, of `depth` inputs for each of `taps`."""
+    lanes, most = machine.lanes(4), registers()
+    best = None
+    for panels in range(1, ceil(maps / lanes) + 1):
+        vectors = vectorsOf(ceil(ceil(maps / panels) / 4) * 4, lanes)
+        v = len(vectors)
+        if v > 4:
+            continue
+        if panels > 1 and sum(vectors) % lanes and maps % sum(vectors):
+            continue
+        for limit in range(1, (most - v - 1) // v + 1):
+            tiles = ceil(count / limit)
+            pixels = ceil(count / tiles)
+            price = sum(1 if width == lanes else 0.6 for width in vectors) * pixels
+            price = max(price, 0.95 * (pixels + v), LATENCY) * tiles * ceil(maps / sum(vectors))
+            price *= 1 + 0.01 * tiles / count
+            if best is None or price < best[0]:
+                best = price, pixels, vectors
+    assert best is not None
+    return Tile(best[1], best[2], blockOf(depth, taps * sum(best[2]) * 4))
+
+
+def blockOf(depth: int, size: int) -> int:
+    """How many inputs, of `size` bytes of weights each, are summed at a time: all, or a part that divides them."""
+    if depth * size <= NEAR:
+        return depth
+    fits = [part for part in range(8, depth) if depth % part == 0 and part * size <= NEAR]
+    return fits[-1] if fits and fits[-1] * size > NEAR // 6 else depth
