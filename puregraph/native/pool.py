@@ -1,0 +1,150 @@
+"""The one pool of threads of this process, and the tables of steps that it runs."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from puregraph.native import walk
+from puregraph.native.crew import Crew
+from puregraph.native.memory import Block
+from puregraph.native.walk import SINGLY, TOGETHER
+
+STEP = 8 * walk.RECORDWORDS
+LOCK = threading.Lock()
+OWN = threading.local()
+WANTED: list[int] = []
+CREWS: list[Crew] = []
+
+__all__ = ["SINGLY", "TOGETHER", "Table", "setSpin", "setThreads", "threads"]
+
+
+class Table:
+    """Steps of native code, run in their order by all threads of the pool.
+
+    steps      (address of a function, address of its arguments, number of tasks[, TOGETHER or SINGLY]) each; the
+               function is called with the address of the arguments, the number of a task and the address of scratch
+               memory. Any thread may run any task of a step, but all of one thread if it says SINGLY; a step begins
+               when all tasks of the one before it have ended
+    scratch    the bytes of scratch memory that the step that needs most of it needs
+    flush      whether denormal numbers become zero
+    wake       whether a run is long enough to wake sleeping threads for it
+    keep       whatever has to live as long as the table: arrays, arguments
+
+    Raises    ValueError for a step without a task, or with 2**31 or more
+    """
+
+    def __init__(
+        self, steps: Iterable[Sequence[int]], scratch: int = 0, flush: bool = True, wake: bool = True, keep: Any = None
+    ) -> None:
+        rows = [(*step, TOGETHER)[: walk.RECORDWORDS] for step in steps]
+        for index, (_, _, tasks, _) in enumerate(rows):
+            if not 0 < tasks < 1 << 31:
+                raise ValueError(
+                    f"step {index} of a table has {tasks} tasks: it needs one at least, and fewer than 2**31"
+                )
+        self.count = len(rows)
+        self.memory = Block(STEP * self.count)
+        records = (ctypes.c_int64 * (walk.RECORDWORDS * self.count)).from_address(self.memory.address)
+        records[:] = [word for row in rows for word in row]
+        self.wide = [0]  # at i: how many of the first i steps are for more than one thread
+        for _, _, tasks, how in rows:
+            self.wide.append(self.wide[-1] + (tasks > 1 and how == TOGETHER))
+        self.scratch = scratch
+        self.flush = flush
+        self.wake = wake
+        self.keep = keep
+        crew().reserve(scratch)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def run(self, begin: int = 0, end: int | None = None) -> None:
+        """Run the steps from `begin` to before `end`; come back when all are done."""
+        if end is None:
+            end = self.count
+        if not 0 <= begin <= end <= self.count:
+            raise IndexError(f"a table of {self.count} steps has none from {begin} to {end}")
+        team = CREWS[0] if CREWS else crew()
+        wide = self.wide[end] - self.wide[begin]
+        if wide and self.wake and team.asleep:
+            team.wake()
+        first = self.memory.address
+        if not team.run(team.board, first + STEP * begin, first + STEP * end, self.flush, wide):
+            team.alone(first + STEP * begin, first + STEP * end, self.spare(), self.flush)
+
+    def spare(self) -> int:
+        """Scratch memory of the calling thread, for a run beside that of another thread."""
+        if getattr(OWN, "block", None) is None or OWN.block.size < self.scratch:
+            OWN.block = Block(self.scratch)
+        return OWN.block.address
+
+
+def crew() -> Crew:
+    """The crew of this process, made when it is first needed."""
+    with LOCK:
+        if not CREWS:
+            CREWS.append(Crew(threads()))
+        return CREWS[0]
+
+
+def threads() -> int:
+    """How many threads run tasks: what `setThreads` or PUREGRAPH_THREADS says, or a thread for each CPU."""
+    if WANTED:
+        return WANTED[0]
+    text = os.environ.get("PUREGRAPH_THREADS", "").strip()
+    if text.isdecimal() and int(text) > 0:
+        return min(int(text), walk.THREADS)
+    hasAffinity = hasattr(os, "sched_getaffinity")  # not on macOS, not on Windows
+    cores = len(os.sched_getaffinity(0)) if hasAffinity else os.cpu_count() or 1
+    return min(cores, walk.THREADS)
+
+
+def setThreads(count: int) -> None:
+    """Let so many threads run tasks, the calling one among them. Results do not depend on it."""
+    if not 1 <= count <= walk.THREADS:
+        raise ValueError(f"the number of threads goes from 1 to {walk.THREADS}, got {count}")
+    WANTED[:] = [count]
+    if CREWS:
+        CREWS[0].setCount(count)
+
+
+def setSpin(idle: float, patience: float) -> None:
+    """For how many microseconds workers look for work after a run, and for how many a waiting thread keeps its CPU."""
+    crew().setSpin(idle, patience)
+
+
+def rest() -> None:
+    """Before a fork: end the workers, who would be missing in the child."""
+    for team in CREWS:
+        team.stop()
+
+
+def resume() -> None:
+    """After a fork, in the parent."""
+    for team in CREWS:
+        team.setCount(team.count)
+
+
+def renew() -> None:
+    """After a fork, in the child: another thread of the parent may have been in the middle of a run."""
+    global LOCK
+    LOCK = threading.Lock()
+    CREWS.clear()
+    OWN.__dict__.clear()
+
+
+def leave() -> None:
+    """Before the interpreter ends: what still runs then runs on one thread."""
+    for team in CREWS:
+        team.stop(timeout=1)
+        team.count = 1
+
+
+atexit.register(leave)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=rest, after_in_parent=resume, after_in_child=renew)
