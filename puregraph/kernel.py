@@ -9,6 +9,10 @@
     @gather.cuda
     def gather(x, index): ...  # on CuPy arrays
 
+    @gather.shape
+    def gather(x, index):  # (shape, dtype) of the result, a list of them for several; compiling asks for it
+        return (*index.shape, *x.shape[1:]), x.dtype
+
 Each decorator gives the Kernel back, so one name serves all three.
 """
 
@@ -38,6 +42,7 @@ class Kernel:
         functools.update_wrapper(self, reference)
         self.reference = reference
         self.twins: dict[str, Callable[..., Any]] = {}
+        self.outline: Callable[..., Any] | None = None
         self.name = f"{reference.__module__}.{reference.__qualname__}"
         if registry.setdefault(self.name, self) is not self:
             raise ValueError(f"there is a kernel {self.name} already; give this one another name")
@@ -49,6 +54,12 @@ class Kernel:
     def cuda(self, twin: Callable[..., Any]) -> Kernel:
         """Register the twin that works on CuPy arrays."""
         return self.addTwin("cuda", twin)
+
+    def shape(self, rule: Callable[..., Any]) -> Kernel:
+        """Register what its results are, told from arguments of which only shape and dtype may be asked:
+        (shape, dtype), or a list of such pairs where it gives several."""
+        self.outline = rule
+        return self
 
     def addTwin(self, kind: str, twin: Callable[..., Any]) -> Kernel:
         if self.twins.setdefault(kind, twin) is not twin:

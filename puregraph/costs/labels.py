@@ -26,6 +26,12 @@ def classIndex(labels, classes, ignored=None):
     return np.where(absent, -1, index)
 
 
+@classIndex.shape
+def classIndex(labels, classes, ignored=None):
+    """As the labels, in int64."""
+    return labels.shape, np.dtype(np.int64)
+
+
 @classIndex.cuda
 def classIndex(labels, classes, ignored=None):
     """The same calls on CuPy arrays; the check waits for the GPU once."""

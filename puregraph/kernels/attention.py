@@ -53,6 +53,13 @@ def attend(q, k, v, mask, causal, scale):
     return np.concatenate(found, axis=2).astype(q.dtype, copy=False), np.concatenate(sums, axis=2)
 
 
+@attend.shape
+def attend(q, k, v, mask, causal, scale):
+    """y (n, h, t, e) and lse (n, h, t, 1)."""
+    lead = q.shape[:3]
+    return [((*lead, v.shape[3]), q.dtype), ((*lead, 1), np.promote_types(q.dtype, np.float32))]
+
+
 @attend.cuda
 def attend(*arguments):
     """The reference, which runs on CuPy's arrays as it is."""
@@ -93,6 +100,13 @@ def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
     if ofMask:
         found.append(lay.joinedMask(dmask).astype(mask.dtype, copy=False))
     return tuple(found)
+
+
+@attendGrad.shape
+def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
+    """As q, k, v, and the mask if asked for."""
+    given = (q, k, v, mask) if ofMask else (q, k, v)
+    return [(x.shape, x.dtype) for x in given]
 
 
 @attendGrad.cuda

@@ -84,6 +84,13 @@ def convolve(x, W, stride, pad, dilation, groups):
     return y.reshape(lay.n, len(W), *lay.window.count[2 - x.ndim :])
 
 
+@convolve.shape
+def convolve(x, W, stride, pad, dilation, groups):
+    """y (n, o, *count)."""
+    win = window(x.shape[2:], W.shape[2:], stride, pad, dilation)
+    return (x.shape[0], W.shape[0], *win.count), np.result_type(x.dtype, W.dtype)
+
+
 @kernel
 @widened
 def convolveData(grad, W, shape, stride, pad, dilation, groups):
@@ -105,6 +112,12 @@ def convolveData(grad, W, shape, stride, pad, dilation, groups):
     return dx.reshape(shape)
 
 
+@convolveData.shape
+def convolveData(grad, W, shape, stride, pad, dilation, groups):
+    """dx of the shape that is given."""
+    return tuple(shape), np.result_type(grad.dtype, W.dtype)
+
+
 @kernel
 @widened
 def convolveWeight(grad, x, size, stride, pad, dilation, groups):
@@ -124,6 +137,13 @@ def convolveWeight(grad, x, size, stride, pad, dilation, groups):
         dW += np.matmul(left, right.swapaxes(-1, -2), out=term)
     dW = fromMatrix(dW.swapaxes(-1, -2) if isLong else dW, lay)
     return dW.reshape(grad.shape[1], lay.maps // groups, *size)
+
+
+@convolveWeight.shape
+def convolveWeight(grad, x, size, stride, pad, dilation, groups):
+    """dW (o, c / groups, *size)."""
+    size = perAxis(size, x.ndim - 2)
+    return (grad.shape[1], x.shape[1] // groups, *size), np.result_type(grad.dtype, x.dtype)
 
 
 def operands(lay, grad, x):

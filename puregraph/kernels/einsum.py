@@ -17,15 +17,25 @@ def contract(equation, *xs):
     return np.einsum(equation, *xs, optimize=len(xs) > 1)
 
 
-@kernel
-def ontoDiagonal(values, letters, shape):
+def spread(values, letters, shape):
     """dx with dx[i, i] = values[i] for letters `ii`, zero elsewhere; repeated along axes of length one.
 
     Shapes    values: a size, or 1, for each distinct letter -> dx (shape)
     """
-    distinct = "".join(dict.fromkeys(letters))
-    if len(distinct) == len(letters):
-        return values if values.shape == tuple(shape) else np.broadcast_to(values, shape).copy()
+    if len(set(letters)) < len(letters):
+        return ontoDiagonal(values, letters, shape)
+    return values if values.shape == tuple(shape) else np.broadcast_to(values, shape).copy()
+
+
+@kernel
+def ontoDiagonal(values, letters, shape):
+    """`spread` where letters repeat."""
     dx = np.zeros(shape, dtype=values.dtype)
-    np.einsum(f"{letters}->{distinct}", dx)[...] = values
+    np.einsum(f"{letters}->{''.join(dict.fromkeys(letters))}", dx)[...] = values
     return dx
+
+
+@ontoDiagonal.shape
+def ontoDiagonal(values, letters, shape):
+    """dx of the shape that is given."""
+    return tuple(shape), values.dtype

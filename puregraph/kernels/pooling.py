@@ -33,6 +33,13 @@ def maxPool(x, size, stride, pad, dilation=1):
     return y.reshape(shape), indices.reshape(shape)
 
 
+@maxPool.shape
+def maxPool(x, size, stride, pad, dilation=1):
+    """y and indices (n, c, *count)."""
+    shape = x.shape[:2] + window(x.shape[2:], size, stride, pad, dilation).count
+    return [(shape, x.dtype), (shape, np.int32)]
+
+
 def chunks(maps, win):
     """Slices of a few maps."""
     step = max(1, CHUNK // max(1, prod(win.full)))
@@ -101,6 +108,12 @@ def maxPoolGrad(grad, indices, shape):
     return dx.reshape(shape)
 
 
+@maxPoolGrad.shape
+def maxPoolGrad(grad, indices, shape):
+    """dx of the shape that is given."""
+    return tuple(shape), grad.dtype
+
+
 @kernel
 @widened
 def meanPool(x, size, stride, pad, includePad=True):
@@ -115,6 +128,12 @@ def meanPool(x, size, stride, pad, includePad=True):
     for few in chunks(len(maps), win):
         y[few] = sums(maps[few], win) / share
     return y.reshape(*x.shape[:2], *win.count)
+
+
+@meanPool.shape
+def meanPool(x, size, stride, pad, includePad=True):
+    """y (n, c, *count)."""
+    return x.shape[:2] + window(x.shape[2:], size, stride, pad).count, x.dtype
 
 
 def sums(x, win):
@@ -139,6 +158,12 @@ def meanPoolGrad(grad, shape, size, stride, pad, includePad=True):
     for few in chunks(len(maps), win):
         dx[few] = shares(maps[few] / share, win)
     return dx.reshape(shape)
+
+
+@meanPoolGrad.shape
+def meanPoolGrad(grad, shape, size, stride, pad, includePad=True):
+    """dx of the shape that is given."""
+    return tuple(shape), grad.dtype
 
 
 def shares(grad, win):

@@ -43,6 +43,12 @@ def uniform(shape, key, counter, dtype=np.float32):
     return u.reshape(shape)
 
 
+@uniform.shape
+def uniform(shape, key, counter, dtype=np.float32):
+    """As many numbers as are asked for."""
+    return tuple(shape), np.dtype(dtype)
+
+
 @kernel
 def normal(shape, key, counter, dtype=np.float32):
     """Standard normal numbers, by pairs: sqrt(-2 ln u) (cos a, sin a), u in (0, 1], a an angle.
@@ -59,6 +65,12 @@ def normal(shape, key, counter, dtype=np.float32):
     for i in range(0, len(drawn), CHUNK):
         x[i : i + CHUNK] = boxMuller(drawn[i : i + CHUNK])
     return np.ascontiguousarray(x.reshape(-1)[:count]).reshape(shape)
+
+
+@normal.shape
+def normal(shape, key, counter, dtype=np.float32):
+    """As many numbers as are asked for."""
+    return tuple(shape), np.dtype(dtype)
 
 
 def words(key, counter, count):

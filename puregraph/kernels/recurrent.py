@@ -29,6 +29,12 @@ def alive(lengths, count):
     return np.arange(count) < lengths[:, None]
 
 
+@alive.shape
+def alive(lengths, count):
+    """(n, count) of bools."""
+    return (lengths.shape[0], count), np.dtype(bool)
+
+
 def forward(step, p, weights, states, on=None, reverse=False):
     """The states after every moment, then what is kept; where `on` is False, states stay as they were.
 

@@ -26,6 +26,12 @@ def gather(table, index):
     return y
 
 
+@gather.shape
+def gather(table, index):
+    """y (*index.shape, *width)."""
+    return (*index.shape, *table.shape[1:]), table.dtype
+
+
 @kernel
 @widened
 def scatterAdd(grad, index, rows):
@@ -45,6 +51,12 @@ def scatterAdd(grad, index, rows):
     return table.reshape(rows, *width)
 
 
+@scatterAdd.shape
+def scatterAdd(grad, index, rows):
+    """dtable (rows, *width)."""
+    return (rows, *grad.shape[index.ndim :]), grad.dtype
+
+
 @kernel
 def takeClass(x, labels):
     """y[n, *s] = x[n, labels[n, *s], *s], and zero where the label is -1.
@@ -60,6 +72,12 @@ def takeClass(x, labels):
     return np.where(labels < 0, x.dtype.type(0), y) if absent else np.ascontiguousarray(y)
 
 
+@takeClass.shape
+def takeClass(x, labels):
+    """y as the labels."""
+    return labels.shape, x.dtype
+
+
 @kernel
 def putClass(values, labels, classes):
     """The adjoint of `takeClass`: dx[n, labels[n, *s], *s] = values[n, *s], zero elsewhere; -1 puts nothing.
@@ -73,6 +91,12 @@ def putClass(values, labels, classes):
     if classes:
         np.put_along_axis(dx, labels[:, None].astype(np.intp), values[:, None], axis=1)
     return dx
+
+
+@putClass.shape
+def putClass(values, labels, classes):
+    """dx (n, classes, *spatial)."""
+    return (values.shape[0], classes, *values.shape[1:]), values.dtype
 
 
 def check(index, limit):

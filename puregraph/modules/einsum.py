@@ -1,7 +1,7 @@
 """Einsum: sums of products of any number of arrays, by naming their axes."""
 
 from puregraph.errors import need
-from puregraph.kernels.einsum import contract, ontoDiagonal
+from puregraph.kernels.einsum import contract, spread
 from puregraph.module import Module
 from puregraph.shape import product
 
@@ -54,7 +54,7 @@ class Einsum(Module):
         found = [letter for letter in distinct if any(letter in letters for letters in others)]
         dx = contract(f"{','.join(others)}->{''.join(found)}", grad, *xs[:i], *xs[i + 1 :])
         shape = [x.shape[own.index(letter)] if letter in found else 1 for letter in distinct]
-        return ontoDiagonal(dx.reshape(shape), own, x.shape)
+        return spread(dx.reshape(shape), own, x.shape)
 
     def flopsFrom(self, *xs):
         return len(self.inputLetters) * product(self.sizes(xs).values())

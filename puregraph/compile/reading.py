@@ -1,0 +1,135 @@
+"""Reading: the rules of a graph become calls, each read once; one that cannot be read is kept whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.functions import readerOf
+from puregraph.compile.record import Recorded, Recorder, UnreadableError
+from puregraph.compile.value import Call, Place, Value, frozen
+from puregraph.compile.whole import Whole, outputsOf
+from puregraph.function import Call as FunctionCall
+from puregraph.param import State
+from puregraph.steps import Step
+
+Found = tuple[list[Any], list[tuple[int, Value]]]
+
+
+class Reading:
+    """Reads one rule after the other.
+
+    `dtype`   what rules compute in, where nothing else tells
+    `stored`  every Param and State so far by its id, with the Value that it had first; `now` those that it has by now
+    """
+
+    def __init__(self, dtype: Any = np.float32):
+        self.recorder, self.dtype = Recorder(readerOf), np.dtype(dtype)
+        self.stored: dict[int, tuple[Any, Value]] = {}
+        self.now: dict[int, Value] = {}
+        self.states: dict[int, int] = {}  # the number of a State's value -> the State's id
+
+    def held(self, stored: Any, name: str) -> Value:
+        """The Value of a Param or State now."""
+        key = id(stored)
+        if key not in self.now:
+            array, isState = stored.data, isinstance(stored, State)
+            role = "state" if isState else "param"
+            value = self.recorder.value(array.shape, array.dtype, array.strides, role, name, stored)
+            self.stored[key] = stored, value
+            self.become(key, value, isState)
+        return self.now[key]
+
+    def become(self, key: int, value: Value, isState: bool = True) -> None:
+        """Note what a Param or State is from now on."""
+        self.now[key] = value
+        if isState:
+            self.states[value.number] = key
+
+    @property
+    def changes(self) -> list[tuple[Any, Value]]:
+        """Every State that rules have changed, with what it is to become."""
+        return [(stored, self.now[key]) for key, (stored, first) in self.stored.items() if self.now[key] is not first]
+
+    # One rule ---------------------------------------------------------------------------------------------------------
+
+    def rule(self, step: Step, values: list[Any], phase: str) -> list[Any]:
+        """The Values of what a rule gives for those of its arguments; None stands for None."""
+        given = tuple([None if v is None else v.shape for v in values])
+        self.recorder.place = Place(step.path, step.label, given, phase)
+        calls = self.recorder.calls
+        mark = len(calls)
+        try:
+            found, changes = self.read(step, values)
+            if not isTrusted(step):
+                once = signature(calls[mark:])
+                del calls[mark:]
+                found, changes = self.read(step, values)
+                if signature(calls[mark:]) != once:
+                    raise UnreadableError("a rule does not do the same each time")
+        except Exception as error:  # whatever it is, the rule itself will say it when it runs
+            del calls[mark:]
+            found, changes = self.whole(step, values, str(error))
+        for key, value in changes:
+            self.become(key, value)
+        return found
+
+    def read(self, step: Step, values: list[Any]) -> Found:
+        """Run a rule on handles: its results, and what States become."""
+        if isinstance(step.module, FunctionCall):
+            raise UnreadableError("a Function may do more than compute")
+        handles = [self.recorder.handle(v) for v in values]
+        result = step.call(*handles)
+        found = [self.taken(y) for y in (result if type(result) is tuple else (result,))]
+        if len(found) != len(step.outs):
+            raise UnreadableError("another number of results than the class names")
+        changes = []
+        for value, handle in zip(values, handles):
+            if value is not None and handle.current is not value:
+                if value.number not in self.states:
+                    raise UnreadableError("a rule writes to an argument")
+                changes.append((self.states[value.number], handle.value))
+        return found, changes
+
+    def taken(self, y: Any) -> Any:
+        """The Value of a result."""
+        if y is None:
+            return None
+        if type(y) is Recorded:
+            return y.current
+        if isinstance(y, (np.ndarray, np.generic)):
+            return self.recorder.constant(y)
+        raise UnreadableError(f"a result is {type(y).__name__}")
+
+    def whole(self, step: Step, values: list[Any], reason: str) -> Found:
+        """Note a rule as one call."""
+        outs = outputsOf(self.recorder, step, values, self.dtype)
+        count, changes = len(outs), []
+        states = [i for i, v in enumerate(values) if v is not None and v.number in self.states]
+        for i in states:
+            new = self.recorder.value(values[i].shape, values[i].dtype, values[i].strides)
+            outs.append(new)
+            changes.append((self.states[values[i].number], new))
+        self.recorder.add(Whole(step.call, tuple(states), reason), tuple(values), {}, outs, "rule", True)
+        return outs[:count], changes
+
+
+def isTrusted(step: Step) -> bool:
+    """Whether a rule is this library's own, and so known to be pure."""
+    module = step.module
+    rule = getattr(module, "rule", None)
+    owners = [type(getattr(module, "of", module)), getattr(rule, "func", rule) or type(module)]
+    return all((owner.__module__ or "").startswith("puregraph.") for owner in owners)
+
+
+def signature(calls: list[Call]) -> list[Any]:
+    """What calls do, whatever the numbers of the values that they make."""
+    numbers: dict[int, int] = {}
+    for call in calls:
+        for y in call.outs:
+            numbers[y.number] = -len(numbers) - 1
+    return [
+        (call.kind, frozen(call.function), frozen(call.arguments, numbers), frozen(call.options, numbers))
+        for call in calls
+    ]

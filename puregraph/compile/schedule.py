@@ -1,0 +1,153 @@
+"""Schedule: forward, cost, backward and update of a graph as one list of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.listing import listing
+from puregraph.compile.readers import readUfunc
+from puregraph.compile.reading import Reading
+from puregraph.compile.simplify import simplified
+from puregraph.compile.value import Call, Place, Value
+from puregraph.compile.whole import NotArraysError
+from puregraph.errors import GraphError, show
+from puregraph.graph import Graph
+from puregraph.steps import Steps
+
+
+class Schedule:
+    """One step as a list of calls.
+
+    `calls`       in the order in which they run
+    `inputs`      the Values of the graph's inputs, then those of the gradients of outputs that are given from outside
+    `outputs`     those of its outputs; `inputGrads` of the gradients of its inputs, None where there is none
+    `paramGrads`  (Param, Value) of every gradient of a parameter, summed over its uses
+    `stores`      (Param, State or array, Value): what each is to hold after the step
+    `scalars`     by name, the Values of numbers that every run reads
+    `values`      how many Values were numbered
+    """
+
+    def __init__(self, graph: Graph, steps: Steps):
+        self.graph, self.steps = graph, steps
+        self.calls: list[Call] = []
+        self.inputs: list[Value] = []
+        self.outputs: list[Any] = []
+        self.inputGrads: list[Any] = []
+        self.paramGrads: list[tuple[Any, Value]] = []
+        self.stores: list[tuple[Any, Value]] = []
+        self.scalars: dict[str, Value] = {}
+        self.values = 0
+
+    def kept(self) -> list[Value]:
+        """The Values that are read after the last call."""
+        found = [*self.outputs, *self.inputGrads, *(v for _, v in self.paramGrads), *(v for _, v in self.stores)]
+        return [v for v in found if v is not None]
+
+    def __str__(self) -> str:
+        return listing(self)
+
+    def __repr__(self) -> str:
+        return f"<Schedule of {self.graph.title()}: {len(self.calls)} calls>"
+
+
+def schedule(
+    graph: Graph,
+    shapes: Sequence[Any],
+    dtypes: Sequence[Any] | None = None,
+    grads: Sequence[bool] | str | None = None,
+    updGrad: bool = True,
+    simplify: bool = True,
+) -> Schedule:
+    """The calls of a graph's passes for inputs of these shapes, in the modes that its modules are in.
+
+    `grads`    None: forward only; "one": backward from the first output, which is one number; or for each output
+               whether its gradient is given as a further input
+    `updGrad`  whether the inputs get gradients
+
+    Raises    ShapeError if the shapes do not fit; NotArraysError if what flows is no array
+    """
+    graph.dataShapeFrom([tuple(s) for s in shapes])
+    steps = graph.steps(len(shapes))
+    dtypes = dtypes or [np.dtype(graph.dtype or np.float32)] * len(shapes)
+    found = Schedule(graph, steps)
+    reading = Reading(graph.dtype or np.float32)
+    values = forward(found, reading, [tuple(s) for s in shapes], [np.dtype(d) for d in dtypes])
+    if grads is not None:
+        backward(found, reading, values, grads, updGrad)
+    found.stores += reading.changes
+    found.calls, found.values = reading.recorder.calls, reading.recorder.count
+    return simplified(found) if simplify else found
+
+
+def forward(found: Schedule, reading: Reading, shapes: list[Any], dtypes: list[Any]) -> list[Any]:
+    """The forward rules; the Value of every number."""
+    steps, recorder = found.steps, reading.recorder
+    values: list[Any] = [None] * steps.count
+    for number, shape, dtype in zip(steps.inputs, shapes, dtypes, strict=True):
+        values[number] = recorder.value(shape, dtype, role="input", name=steps.names[number])
+        found.inputs.append(values[number])
+    stored = {n: p for n, module, name in steps.params if (p := getattr(module, name)) is not None}
+    run(reading, steps, values, stored, "forward")
+    found.outputs = [values[n] for n in steps.outputs]
+    if any(v is None or v.role == "object" for v in found.outputs):
+        raise NotArraysError(f"{found.graph.title()}: an output is no array")
+    return values
+
+
+def run(reading: Reading, steps: Steps, values: list[Any], stored: dict[int, Any], phase: str) -> None:
+    """All rules of a list of steps."""
+    for step in steps.items:
+        for n in step.args:
+            if n in stored:
+                values[n] = reading.held(stored[n], steps.names[n])
+        results = reading.rule(step, [values[n] for n in step.args], phase)
+        for number, y in zip(step.outs, results, strict=True):
+            values[number] = y
+            if y is not None and not y.name and y.role != "constant":
+                y.name = steps.names[number]
+
+
+def backward(found: Schedule, reading: Reading, values: list[Any], grads: Any, updGrad: bool) -> None:
+    """The gradient rules in the order of the backward graph, with its sums."""
+    graph, steps, recorder = found.graph, found.steps, reading.recorder
+    back = graph.backwardGraph(updGrad, True, steps)
+    inner = back.steps()
+    seeds = seedsFor(found, reading, grads)
+    stored = {n: p for n, module, name in steps.params if (p := getattr(module, name)) is not None}
+    for n, p in stored.items():
+        values[n] = reading.held(p, steps.names[n])
+    backs: list[Any] = [None] * inner.count
+    for number, value in zip(inner.inputs, [*seeds, *[values[n] for n in back.numbers]], strict=True):
+        backs[number] = value
+    run(reading, inner, backs, {}, "backward")
+    results = iter([backs[n] for n in inner.outputs])
+    inputs = [None if edge is None else next(results) for edge in back.inputGrads]
+    found.inputGrads = [g if values[n].dtype.kind == "f" else None for g, n in zip(inputs, steps.inputs, strict=True)]
+    totals: dict[int, tuple[Any, Any]] = {}
+    for param, edge in back.paramGrads:
+        new = None if edge is None else next(results)
+        if new is not None:
+            old = totals.get(id(param))
+            if old is not None:
+                recorder.place = Place(f"sum:{new.name}", "Accumulate", (), "backward")
+                new = readUfunc(recorder, np.add, [old[1], new], {})
+            totals[id(param)] = param, new
+    found.paramGrads = list(totals.values())
+
+
+def seedsFor(found: Schedule, reading: Reading, grads: Any) -> list[Any]:
+    """The gradient of each output."""
+    if isinstance(grads, str):
+        first = found.outputs[0]
+        if first.shape != ():
+            raise GraphError(f"{found.graph.title()}: backward wanted an output of one number, got {show(first.shape)}")
+        return [reading.recorder.constant(np.ones((), first.dtype)), *[None] * (len(found.outputs) - 1)]
+    seeds: list[Any] = []
+    for place, (given, y) in enumerate(zip(grads, found.outputs, strict=True)):
+        name = found.steps.names[found.steps.outputs[place]]
+        seeds.append(reading.recorder.value(y.shape, y.dtype, role="input", name=f"d:{name}") if given else None)
+    found.inputs += [s for s in seeds if s is not None]
+    return seeds

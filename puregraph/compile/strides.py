@@ -1,0 +1,199 @@
+"""Strides: how numpy lays out what it makes, told from the layouts of what it is made of, without any memory.
+
+Sums depend, in their last bits, on the order in which they are taken, and that on the layout. A compiled step that is
+to equal the eager one lays its values out as numpy would.
+
+Source    numpy 2: nditer's ordering of axes, PyArray_NewLikeArray, PyArray_ConcatenateArrays
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Strides = tuple[int, ...]
+
+
+def contiguous(shape: Sequence[int], itemsize: int) -> Strides:
+    """Row-major strides in bytes."""
+    strides, step = [], itemsize
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size if size else 1
+    return tuple(reversed(strides))
+
+
+def isContiguous(shape: Sequence[int], strides: Strides, itemsize: int) -> bool:
+    """Whether the elements lie one after the other in row-major order; axes of length one do not matter."""
+    step = itemsize
+    for size, stride in zip(reversed(shape), reversed(strides)):
+        if size != 1:
+            if size == 0:
+                return True
+            if stride != step:
+                return False
+            step *= size
+    return True
+
+
+def isDense(shape: Sequence[int], strides: Strides, itemsize: int) -> bool:
+    """Whether the elements fill their memory without gaps or overlaps, in any order of the axes, none backward."""
+    step = itemsize
+    for stride, size in sorted((s, n) for n, s in zip(shape, strides) if n != 1):
+        if size and stride != step:
+            return False
+        step *= size
+    return True
+
+
+def sameStrides(shape: Sequence[int], a: Strides, b: Strides) -> bool:
+    """Whether two layouts are one; axes of length one do not matter, and nothing does where there are no elements."""
+    return 0 in shape or all(size == 1 or s == t for size, s, t in zip(shape, a, b))
+
+
+def dense(shape: Sequence[int], order: Sequence[int], itemsize: int) -> Strides:
+    """Strides without gaps for axes in an order, the slowest first."""
+    strides, step = [0] * len(shape), itemsize
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis] if shape[axis] else 1
+    return tuple(strides)
+
+
+def aligned(shape: Sequence[int], strides: Strides, rank: int) -> Strides:
+    """Strides of an operand along the last axes of a result of more, 0 where it is repeated."""
+    return (0,) * (rank - len(shape)) + tuple([0 if n == 1 else s for n, s in zip(shape, strides)])
+
+
+def falling(strides: Strides) -> bool:
+    """Whether strides, but for those of 0, never grow."""
+    last = None
+    for s in strides:
+        if s:
+            s = abs(s)
+            if last is not None and s > last:
+                return False
+            last = s
+    return True
+
+
+def sortedAxes(operands: Sequence[Strides], rank: int) -> list[int]:
+    """The axes in the order in which numpy's iterator walks them, the slowest first, for operands of full rank."""
+    order = list(range(rank))
+    for place in range(rank - 2, -1, -1):  # each axis moves inward past those that are slower
+        axis, goal = order[place], place
+        for other in range(place + 1, rank):
+            swap = compared(operands, axis, order[other])
+            if swap:
+                goal = other
+            elif swap is not None:
+                break
+        order.insert(goal, order.pop(place))
+    return order
+
+
+def compared(operands: Sequence[Strides], axis: int, inner: int) -> bool | None:
+    """Whether an axis belongs inside of another one further in; None where no operand tells."""
+    swap = None
+    for strides in operands:
+        outside, inside = abs(strides[axis]), abs(strides[inner])
+        if outside and inside:
+            if inside <= outside:
+                swap = False  # where operands disagree, row-major wins
+            elif swap is None:
+                swap = True
+    return swap
+
+
+def iterated(shape: Sequence[int], operands: Sequence[Strides], itemsize: int) -> Strides:
+    """The layout of what a ufunc makes of operands, given by their strides at full rank."""
+    if len(shape) < 2 or all(map(falling, operands)):
+        return contiguous(shape, itemsize)
+    return dense(shape, sortedAxes(operands, len(shape)), itemsize)
+
+
+def like(shape: Sequence[int], strides: Strides, itemsize: int) -> Strides:
+    """The layout of `np.zeros_like`, `np.copy` and `astype`: axes in the order of their strides."""
+    if len(shape) < 2 or isDescending(shape, strides):
+        return contiguous(shape, itemsize)
+    order = sorted(range(len(shape)), key=lambda axis: -abs(strides[axis]))
+    return dense(shape, order, itemsize)
+
+
+def isDescending(shape: Sequence[int], strides: Strides) -> bool:
+    """Whether strides never grow."""
+    return all(abs(a) >= abs(b) for a, b in zip(strides, strides[1:]))
+
+
+def joinedAxes(shapes: Sequence[Sequence[int]], operands: Sequence[Strides]) -> list[int]:
+    """The axes in the order that `np.concatenate` gives its result, the slowest first."""
+    rank = len(shapes[0])
+    order = list(range(rank))
+    for place in range(1, rank):
+        axis, goal = order[place], place
+        for other in range(place - 1, -1, -1):
+            swap = None
+            for shape, strides in zip(shapes, operands):
+                outer = order[other]
+                if shape[axis] != 1 and shape[outer] != 1:
+                    if abs(strides[axis]) <= abs(strides[outer]):
+                        swap = False
+                    elif swap is None:
+                        swap = True
+            if swap:
+                goal = other
+            elif swap is not None:
+                break
+        order.insert(goal, order.pop(place))
+    return order
+
+
+def reshaped(shape: Sequence[int], strides: Strides, wanted: Sequence[int], itemsize: int) -> Strides | None:
+    """The strides of a view in another shape; None where numpy has to copy."""
+    if 0 in shape:
+        return contiguous(wanted, itemsize)
+    old = [(n, s) for n, s in zip(shape, strides) if n != 1]
+    found: list[int] = []
+    i = j = 0
+    wanted = list(wanted)
+    while i < len(old) and j < len(wanted):
+        last, end = i + 1, j + 1
+        product, goal = old[i][0], wanted[j]
+        while product != goal:
+            if product < goal:
+                product *= old[last][0]
+                last += 1
+            else:
+                goal *= wanted[end]
+                end += 1
+        if any(old[k][1] != old[k + 1][0] * old[k + 1][1] for k in range(i, last - 1)):
+            return None
+        step, group = old[last - 1][1], []
+        for size in reversed(wanted[j:end]):
+            group.append(step)
+            step *= size
+        found += reversed(group)
+        i, j = last, end
+    rest = len(wanted) - len(found)
+    step = found[-1] if found else itemsize
+    return (*found, *[step] * rest)
+
+
+def extent(shape: Sequence[int], strides: Strides, itemsize: int) -> tuple[int, int]:
+    """The first byte that is touched, relative to the first element, and the end of the last."""
+    if 0 in shape:
+        return 0, 0
+    low = sum((n - 1) * s for n, s in zip(shape, strides) if s < 0)
+    high = sum((n - 1) * s for n, s in zip(shape, strides) if s > 0)
+    return low, high + itemsize
+
+
+def wholeShape(size: int, wanted: Any) -> tuple[int, ...]:
+    """A shape with the -1 in it, if there is one, replaced by what is left."""
+    shape = [int(wanted)] if not isinstance(wanted, (tuple, list)) else [int(n) for n in wanted]
+    if -1 in shape:
+        rest = 1
+        for n in shape:
+            rest *= n if n != -1 else 1
+        shape[shape.index(-1)] = size // rest if rest else 0
+    return tuple(shape)
