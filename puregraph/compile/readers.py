@@ -230,7 +230,10 @@ def readKernel(recorder: Recorder, kernel: Kernel, given: list, options: dict[st
         found = kernel.reference(*stands[0], **dict(zip(options, stands[1])))
         found = [(y.shape, y.dtype) for y in found] if type(found) is tuple else (found.shape, found.dtype)
     several = type(found) is list
-    outs = [recorder.value(tuple(shape), np.dtype(dtype)) for shape, dtype in (found if several else [found])]
+    outs = []
+    for shape, dtype in found if several else [found]:
+        lay = recorder.layout(kernel, tuple(shape), np.dtype(dtype)) if recorder.layout else None
+        outs.append(recorder.value(tuple(shape), np.dtype(dtype), lay))
     recorder.add(kernel, tuple(given), options, outs, "kernel", several)
     return outs if several else outs[0]
 

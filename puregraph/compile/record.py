@@ -39,6 +39,7 @@ class Recorder:
         self.place = Place("")
         self.readerOf = readerOf
         self.constants: dict[Any, Value] = {}
+        self.layout: Any = None  # where kernels put what they make, see `layout.layoutFor`
         self.held: list[Any] = []  # arrays that are known by their id
 
     # Values -----------------------------------------------------------------------------------------------------------

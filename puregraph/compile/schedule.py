@@ -60,12 +60,14 @@ def schedule(
     grads: Sequence[bool] | str | None = None,
     updGrad: bool = True,
     simplify: bool = True,
+    layout: Any = None,
 ) -> Schedule:
     """The calls of a graph's passes for inputs of these shapes, in the modes that its modules are in.
 
     `grads`    None: forward only; "one": backward from the first output, which is one number; or for each output
                whether its gradient is given as a further input
     `updGrad`  whether the inputs get gradients
+    `layout`   says how the results of kernels lie, see `layout.layoutFor`; None: as numpy lays them out
 
     Raises    ShapeError if the shapes do not fit; NotArraysError if what flows is no array
     """
@@ -74,6 +76,7 @@ def schedule(
     dtypes = dtypes or [np.dtype(graph.dtype or np.float32)] * len(shapes)
     found = Schedule(graph, steps)
     reading = Reading(graph.dtype or np.float32)
+    reading.recorder.layout = layout
     values = forward(found, reading, [tuple(s) for s in shapes], [np.dtype(d) for d in dtypes])
     if grads is not None:
         backward(found, reading, values, grads, updGrad)

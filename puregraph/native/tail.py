@@ -30,7 +30,10 @@ class Tail(Finish):
         self, sums: str, loads: Mapping[str, Column], lines: Sequence[tuple[str, Formula]], stores: Mapping[str, Column]
     ):
         self.sums, self.loads, self.lines, self.stores = sums, dict(loads), list(lines), dict(stores)
-        self.operands = {**{f"l_{k}": o for k, o in self.loads.items()}, **{f"s_{k}": o for k, o in self.stores.items()}}
+        self.operands = {
+            **{f"l_{k}": o for k, o in self.loads.items()},
+            **{f"s_{k}": o for k, o in self.stores.items()},
+        }
 
     @property
     def key(self) -> str:  # type: ignore[override]

@@ -1,0 +1,343 @@
+"""Lower: steps of a program as native code, where there is any for them; what is left is carried out by numpy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.compile.fuse import KINDS, Fuser, Group, nameOf
+from puregraph.compile.value import Call, Value
+from puregraph.native import machine
+from puregraph.native.nest import Fold, Nest, Operand, works
+from puregraph.native.product import Axis, product
+from puregraph.native.tail import Column, Tail
+from puregraph.native.work import Finish, Work
+
+Room = Callable[..., Value]
+LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
+
+
+class Native(NamedTuple):
+    """The function of a step that native code carries out; the slots of its works hold Values, `At`s and numbers."""
+
+    name: str
+    works: list[Work]
+
+
+class At(NamedTuple):
+    """A place inside a Value: so many bytes from its start."""
+
+    value: Value
+    bytes: int
+
+
+class Frame(NamedTuple):
+    """How the results of a product or convolution lie: which axes of its result count rows of sums, which the columns,
+    and which a batch."""
+
+    rows: tuple[int, ...]
+    column: int
+    batch: tuple[int, ...] = ()
+
+
+def lower(calls: Iterable[Call], outside: Iterable[Value], new: Callable[[int], Value]) -> list[Call]:
+    """The calls with all that is possible done by native code, in an order that gives the same.
+
+    `outside` are the Values that are read when all is done; `new(count)` makes a Value of so many floats for what a
+    step needs beside its results.
+    """
+    return Lowering(Fuser(calls).run(), outside, new).run()
+
+
+def lowers(kind: Any) -> Callable[[Any], Any]:
+    """Register what makes native work of a kernel's call: `(call, room)` gives works, or None."""
+
+    def keep(function: Any) -> Any:
+        LOWERINGS[kind] = function
+        return function
+
+    return keep
+
+
+class Lowering:
+    """One list of steps on its way to native code."""
+
+    def __init__(self, steps: list[Any], outside: Iterable[Value], new: Callable[[int], Value]):
+        self.steps, self.new = steps, new
+        self.readers: dict[int, list[int]] = {}
+        self.makers: dict[int, int] = {}
+        for i, step in enumerate(steps):
+            for v in values(step):
+                self.readers.setdefault(v.root.number, []).append(i)
+            for v in made(step):
+                self.makers[v.number] = i
+        for v in outside:
+            self.readers.setdefault(v.root.number, []).append(len(steps))
+        self.tails: dict[int, Group] = {}
+
+    def run(self) -> list[Call]:
+        for i, step in enumerate(self.steps):
+            if isinstance(step, Group):
+                self.attach(i, step)
+        merged = {id(group) for group in self.tails.values()}
+        found: list[Call] = []
+        for i, step in enumerate(self.steps):
+            if isinstance(step, Group):
+                if id(step) not in merged:
+                    found += self.group(i, step)
+            else:
+                found += self.call(i, step)
+        return found
+
+    def isRead(self, value: Value, besides: Iterable[int]) -> bool:
+        """Whether other steps than these read a value."""
+        return bool(set(self.readers.get(value.number, ())) - set(besides))
+
+    # Groups ---------------------------------------------------------------------------------------------------------
+
+    def group(self, i: int, group: Group) -> list[Call]:
+        """A group as one step; as the calls it is made of where its numbers do not lie as native code takes them."""
+        stored = [v for v in group.made.values() if self.isRead(v, (i,))]
+        if not stored:
+            return []
+        loads = {n: operand(group, v, axes) for n, (v, axes) in group.loads.items()}
+        stores = {nameOf(v): operand(group, v, group.axes[v.number]) for v in stored}
+        if any(o is None for o in (*loads.values(), *stores.values())):
+            return group.calls
+        extra: list[Value] = []
+        nest = Nest(group.space, loads, tuple(needed(group, stores)), stores)  # type: ignore[arg-type]
+        done = works(canonical(nest), self.room(extra))
+        return [self.step(done, group.calls[-1], [v for v, _ in group.loads.values()], [*stored, *extra])]
+
+    def room(self, extra: list[Value]) -> Callable[[int], Value]:
+        def give(count: int) -> Value:
+            extra.append(self.new(count))
+            return extra[-1]
+
+        return give
+
+    def step(self, done: list[Work], call: Call, reads: list[Value], makes: list[Value]) -> Call:
+        name = "; ".join(dict.fromkeys(w.name for w in done))
+        made = Call(Native(name, done), tuple(reads), {}, list(makes), "native", call.place, True)
+        for v in makes:
+            v.call = made
+        return made
+
+    # Products and kernels -------------------------------------------------------------------------------------------
+
+    def attach(self, i: int, group: Group) -> None:
+        """Have a group done by the product or convolution whose sums it reads, if that is possible."""
+        if group.folds:
+            return
+        sources = [(self.makers[v.number], v, axes) for v, axes in group.loads.values() if v.number in self.makers]
+        for p, value, axes in sorted(sources, key=lambda s: -s[0]):
+            step = self.steps[p]
+            frame = None if isinstance(step, Group) or p in self.tails else frameOf(step)
+            if frame is None or value.shape != group.space or axes != identity(group, value):
+                continue
+            others = [v for v, _ in group.loads.values() if v is not value]
+            if any(self.makers.get(v.root.number, -1) >= p for v in others):
+                continue
+            kept = [v for v in group.made.values() if self.isRead(v, (i,))]
+            everything = [*group.loads.values(), *((v, group.axes[v.number]) for v in kept)]
+            if all(column(group, v, a, frame) is not None for v, a in everything):
+                if all(group.axes[v.number] == identity(group, value) for v in kept):
+                    self.tails[p] = group
+                    return
+
+    def finish(self, i: int, call: Call) -> tuple[Any, list[Value], list[Value]] | None:
+        """What becomes of the sums of a call, what that reads besides, and what it makes."""
+        (y,) = call.outs
+        frame = frameOf(call)
+        assert frame is not None
+        group = self.tails.get(i)
+        own = place(y, frame)
+        if group is None:
+            if own is None or own.column != 1:
+                return None
+            return Finish(y, own.row, own.batch), [], [y]
+        j = self.steps.index(group)
+        kept = [v for v in group.made.values() if self.isRead(v, (j,))]
+        loads = {n: column(group, v, a, frame) for n, (v, a) in group.loads.items() if v is not y}
+        stores = {nameOf(v): column(group, v, group.axes[v.number], frame) for v in kept}
+        if self.isRead(y, (i, j)):
+            stores[nameOf(y)] = own
+            kept = [*kept, y]
+        if any(s is None for s in stores.values()):
+            return None
+        nest = canonical(Nest(group.space, {**loads, nameOf(y): None}, tuple(needed(group, stores)), stores))
+        (sums,) = [n for n, o in nest.loads.items() if o is None]
+        tail = Tail(sums, {n: o for n, o in nest.loads.items() if o is not None}, nest.lines, nest.stores)
+        return tail, [v for v, _ in group.loads.values() if v is not y], kept
+
+    def call(self, i: int, call: Call) -> list[Call]:
+        """A call as one native step, or as it is."""
+        group = self.tails.get(i)
+        extra: list[Value] = []
+        done = None
+        if frameOf(call) is not None:
+            ending = self.finish(i, call)
+            if ending is not None:
+                done = (productOf if call.kind == "product" else LOWERINGS[call.function])(
+                    call, ending[0], self.room(extra)
+                )
+                if done is not None:
+                    return [self.step(done, call, [*call.values(), *ending[1]], [*ending[2], *extra])]
+        elif call.function in LOWERINGS if call.kind in ("kernel", "copy") else False:
+            done = LOWERINGS[call.function](call, self.room(extra))
+            if done is not None:
+                return [self.step(done, call, call.values(), [*call.outs, *extra])]
+        return [call] if group is None else [call, *self.group(self.steps.index(group), group)]
+
+
+def values(step: Any) -> list[Value]:
+    return [v for v, _ in step.loads.values()] if isinstance(step, Group) else step.values()
+
+
+def made(step: Any) -> list[Value]:
+    return list(step.made.values()) if isinstance(step, Group) else [y for y in step.outs if y is not None]
+
+
+def identity(group: Group, value: Value) -> tuple[int | None, ...]:
+    return tuple([None if n == 1 else a for a, n in enumerate(value.shape)])
+
+
+def needed(group: Group, names: Iterable[str]) -> list[tuple[str, Any]]:
+    """The lines of a group that some names need."""
+    wanted, found = set(names), []
+    for name, line in reversed(group.lines):
+        if name in wanted:
+            wanted |= {line.of} if isinstance(line, Fold) else set(line.names)
+            found.append((name, line))
+    return found[::-1]
+
+
+def namesIn(lines: Iterable[tuple[str, Any]]) -> set[str]:
+    found: set[str] = set()
+    for _, line in lines:
+        found |= {line.of} if isinstance(line, Fold) else set(line.names)
+    return found
+
+
+def canonical(nest: Nest) -> Nest:
+    """The nest with names by order of use, so that equal formulas have one code; without what it does not use."""
+    names: dict[str, str] = {}
+    loads: dict[str, Any] = {}
+    lines = []
+
+    def name(n: str) -> str:
+        if n in nest.loads and n not in names:
+            names[n] = f"x{len(loads)}"
+            loads[names[n]] = nest.loads[n]
+        return names.get(n, n)
+
+    for n, line in nest.lines:
+        if isinstance(line, Fold):
+            line = line._replace(of=name(line.of))
+        elif line.names:
+            line = line.put(**{x: name(x) for x in line.names})
+        names[n] = f"y{len(lines)}"
+        lines.append((names[n], line))
+    stores = {name(n): o for n, o in nest.stores.items()}
+    return nest._replace(loads=loads, lines=tuple(lines), stores=stores)
+
+
+def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand | None:
+    """A Value as an operand of a nest; None if its numbers lie between numbers."""
+    size, steps = value.dtype.itemsize, [0] * len(group.space)
+    for a, s in zip(axes, value.strides):
+        if a is not None:
+            if s % size:
+                return None
+            steps[a] += s // size
+    return Operand(KINDS[value.dtype.name], value, tuple(steps))
+
+
+def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: Frame) -> Column | None:
+    """A Value as an operand of a tail; None if it cannot be seen so."""
+    found = operand(group, value, axes)
+    return None if found is None else seen(found.kind, value, found.strides, group.space, frame)
+
+
+def place(value: Value, frame: Frame) -> Column | None:
+    """Where a product puts its own result."""
+    size = value.dtype.itemsize
+    return seen(KINDS[value.dtype.name], value, tuple(s // size for s in value.strides), value.shape, frame)
+
+
+def seen(kind: str, what: Any, strides: tuple[int, ...], space: tuple[int, ...], frame: Frame) -> Column | None:
+    """Strides along axes as one along rows, one along columns, and those of a batch."""
+    row = collapsed([(space[a], strides[a]) for a in frame.rows])
+    col = strides[frame.column] if space[frame.column] > 1 else int(any(strides))
+    if row is None or col not in (0, 1):
+        return None
+    return Column(kind, what, row, col, tuple(strides[a] for a in frame.batch))
+
+
+def collapsed(axes: list[tuple[int, int]]) -> int | None:
+    """The stride of several axes seen as one; None if they cannot be."""
+    axes = [(n, s) for n, s in axes if n > 1]
+    for (_, outer), (n, inner) in zip(axes, axes[1:]):
+        if outer != n * inner:
+            return None
+    return axes[-1][1] if axes else 0
+
+
+# Products -----------------------------------------------------------------------------------------------------------
+
+
+def frameOf(call: Call) -> Frame | None:
+    """How the sums of a call lie, if it makes sums that formulas can be applied to."""
+    if call.kind == "product":
+        return productFrame(call)
+    framed = getattr(LOWERINGS.get(call.function), "frame", None) if call.kind == "kernel" else None
+    return None if framed is None else framed(call)
+
+
+def productFrame(call: Call) -> Frame | None:
+    """Rows are all axes but the last where b is one matrix and the rows of a follow each other; else there is a batch."""
+    if call.function is not np.matmul or call.options:
+        return None
+    a, b = call.arguments
+    (y,) = call.outs
+    if not a.dtype == b.dtype == y.dtype == np.float32 or a.ndim < 2 or b.ndim < 2 or 0 in (*a.shape, *b.shape):
+        return None
+    if any(s % 4 for v in (a, b, y) for s in v.strides):
+        return None
+    lead = y.ndim - 2
+    if math.prod(b.shape[:-2]) == 1:
+        rows = [(n, s) for n, s in zip(a.shape[:-1], a.strides[:-1])]
+        own = [(n, s) for n, s in zip(y.shape[:-1], y.strides[:-1])]
+        if collapsed(rows) is not None and collapsed(own) is not None:
+            return Frame(tuple(range(y.ndim - 1)), y.ndim - 1)
+    batch = tuple(a for a in range(lead) if y.shape[a] > 1)
+    return Frame((lead,), lead + 1, batch) if len(batch) <= 2 else None
+
+
+def productOf(call: Call, finish: Any, room: Any) -> list[Work] | None:
+    """A matrix product as native work."""
+    a, b = call.arguments
+    (y,) = call.outs
+    frame = productFrame(call)
+    assert frame is not None
+    m = math.prod(y.shape[i] for i in frame.rows)
+    n, k = y.shape[-1], a.shape[-1]
+    rows = (
+        [(size, s // 4) for size, s in zip(a.shape[:-1], a.strides[:-1])]
+        if len(frame.rows) > 1
+        else [(a.shape[-2], a.strides[-2] // 4)]
+    )
+    aRow = collapsed(rows)
+    batch = []
+    for axis in frame.batch:
+        steps = []
+        for v in (a, b):
+            own = axis - (y.ndim - v.ndim)
+            steps.append(v.strides[own] // 4 if own >= 0 and v.shape[own] > 1 else 0)
+        batch.append(Axis(y.shape[axis], *steps))
+    lanes = machine.lanes(4)
+    strides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
+    return product(a, b, finish, m, n, k, *strides, batch=batch, lanes=lanes)
