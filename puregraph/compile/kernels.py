@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.layout import channelsLast
-from puregraph.compile.lower import Frame, lowers
-from puregraph.compile.value import Call, Value
+from puregraph.compile.lower import At, Frame, lowers
+from puregraph.compile.strides import contiguous
+from puregraph.compile.value import Call, Value, copy, put
 from puregraph.formula import Formula
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.native import convolution
@@ -17,6 +18,8 @@ from puregraph.native.nest import Nest, Operand, works
 from puregraph.native.work import Work
 
 SINGLE = np.dtype(np.float32)
+KINDS = {1: "bool", 4: "f32", 8: "f64"}  # by bytes: as what numbers are moved
+WIDE = {1: "f32", 4: "f32", 8: "f64"}
 
 
 def pixelOf(value: Value) -> int | None:
@@ -48,9 +51,14 @@ def strided(value: Value) -> tuple[int, ...]:
     return tuple([s // value.dtype.itemsize if n > 1 else 0 for n, s in zip(value.shape, value.strides)])
 
 
-def copies(x: Any, y: Any, shape: tuple[int, ...], xStrides: tuple[int, ...], yStrides: tuple[int, ...]) -> list[Work]:
-    """The numbers of x in the order of y."""
-    nest = Nest(shape, {"x": Operand("f32", x, xStrides)}, (("y", Formula("x")),), {"y": Operand("f32", y, yStrides)})
+def copies(
+    x: Any, y: Any, shape: tuple[int, ...], xStrides: tuple[int, ...], yStrides: tuple[int, ...], size: int = 4
+) -> list[Work]:
+    """The numbers of x, of so many bytes each, in the order of y. They are moved as floats, whatever they are."""
+    kind = KINDS[size]
+    nest = Nest(
+        shape, {"x0": Operand(kind, x, xStrides)}, (("y0", Formula("x0")),), {"y0": Operand(kind, y, yStrides)}, WIDE[size]
+    )
     return works(nest, lambda count: None)
 
 
@@ -112,3 +120,95 @@ def lowerConvolveWeight(call: Call, room: Any) -> list[Work] | None:
     xAt, xPixel, two = laidLast(x, room)
     temporary = room(max(1, convolution.weightRoom(g)))
     return [*one, *two, *convolution.weightGradient(gradAt, xAt, dW, temporary, g, gradPixel, xPixel)]
+
+
+# Moving -------------------------------------------------------------------------------------------------------------
+
+
+def isMoved(*values: Value) -> bool:
+    """Whether numbers can be moved by native code: all of one kind, none lies between numbers."""
+    kinds = {v.dtype for v in values}
+    size = values[0].dtype.itemsize
+    known = size in (4, 8) and values[0].dtype.kind in "fiu" or values[0].dtype.kind == "b"
+    return len(kinds) == 1 and known and all(0 not in v.shape and not any(s % size for s in v.strides) for v in values)
+
+
+def spread(value: Value, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a value that is repeated to fill a shape."""
+    return (0,) * (len(shape) - value.ndim) + strided(value)
+
+
+@lowers(copy)
+def lowerCopy(call: Call, room: Any) -> list[Work] | None:
+    (x,), (y,) = call.values(), call.outs
+    if not isMoved(x, y):
+        return None
+    return copies(x, y, y.shape, spread(x, y.shape), strided(y), x.dtype.itemsize)
+
+
+@lowers(np.reshape)
+def lowerReshape(call: Call, room: Any) -> list[Work] | None:
+    x, (y,) = call.values()[0], call.outs
+    if not isMoved(x, y) or not isPlain(y) or call.options:
+        return None
+    size = x.dtype.itemsize
+    return copies(x, y, x.shape, strided(x), tuple(s // size for s in contiguous(x.shape, size)), size)
+
+
+@lowers(np.concatenate)
+def lowerConcatenate(call: Call, room: Any) -> list[Work] | None:
+    parts, (y,) = list(call.arguments[0]), call.outs
+    axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)
+    if axis is None or not all(type(x) is Value for x in parts):
+        return None
+    axis %= y.ndim
+    if any(0 in x.shape for x in parts) or not isMoved(y, *parts):
+        return None
+    size, start, found = y.dtype.itemsize, 0, []
+    for x in parts:
+        found += copies(x, At(y, start * y.strides[axis]), x.shape, strided(x), strided(y), size)
+        start += x.shape[axis]
+    return found
+
+
+@lowers(np.stack)
+def lowerStack(call: Call, room: Any) -> list[Work] | None:
+    parts, (y,) = list(call.arguments[0]), call.outs
+    axis = (call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)) % y.ndim
+    if not all(type(x) is Value for x in parts) or not isMoved(y, *parts):
+        return None
+    own = tuple(s for a, s in enumerate(strided(y)) if a != axis)
+    size = y.dtype.itemsize
+    return [
+        w for i, x in enumerate(parts) for w in copies(x, At(y, i * y.strides[axis]), x.shape, strided(x), own, size)
+    ]
+
+
+@lowers(put)
+def lowerPut(call: Call, room: Any) -> list[Work] | None:
+    """x with a part replaced that slices and numbers say."""
+    x, key, part = call.arguments
+    (y,) = call.outs
+    key = key if isinstance(key, tuple) else (key,)
+    if any(k is Ellipsis for k in key):
+        at = next(i for i, k in enumerate(key) if k is Ellipsis)
+        key = (*key[:at], *[slice(None)] * (y.ndim - len(key) + 1), *key[at + 1 :])
+    if type(x) is not Value or type(part) is not Value or not isMoved(x, y, part):
+        return None
+    if not all(isinstance(k, (int, slice)) for k in key) or any(type(k) is bool for k in key):
+        return None
+    strides, shape, offset = list[int](), list[int](), 0
+    for n, s, k in zip(y.shape, y.strides, (*key, *[slice(None)] * (y.ndim - len(key)))):
+        if isinstance(k, int):
+            offset += (k % n) * s
+            continue
+        start, stop, step = k.indices(n)
+        count = len(range(start, stop, step))
+        offset += start * s
+        shape.append(count)
+        strides.append(s * step // y.dtype.itemsize if count > 1 else 0)
+    if 0 in shape or part.ndim > len(shape):
+        return None
+    size = y.dtype.itemsize
+    whole = copies(x, y, y.shape, spread(x, y.shape), strided(y), size)
+    return [*whole, *copies(part, At(y, offset), tuple(shape), spread(part, tuple(shape)), tuple(strides), size)]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.compile.fuse import KINDS, Fuser, Group, nameOf
+from puregraph.compile.fuse import KINDS, Fuser, Group, formulas, nameOf
 from puregraph.compile.value import Call, Value
 from puregraph.native import machine
 from puregraph.native.nest import Fold, Nest, Operand, works
@@ -186,11 +186,29 @@ class Lowering:
                 )
                 if done is not None:
                     return [self.step(done, call, [*call.values(), *ending[1]], [*ending[2], *extra])]
-        elif call.function in LOWERINGS if call.kind in ("kernel", "copy") else False:
+        elif call.kind in ("kernel", "copy", "put") and call.function in LOWERINGS:
             done = LOWERINGS[call.function](call, self.room(extra))
-            if done is not None:
-                return [self.step(done, call, call.values(), [*call.outs, *extra])]
+        elif isCount(call):
+            done = counted(call)
+        if done is not None:
+            return [self.step(done, call, call.values(), [*call.outs, *extra])]
         return [call] if group is None else [call, *self.group(self.steps.index(group), group)]
+
+
+def isCount(call: Call) -> bool:
+    """Whether a call makes one whole number of whole numbers, such as the next count of batches."""
+    values = [*call.values(), *call.outs]
+    return call.kind == "pointwise" and all(v is not None and v.dtype == np.int64 and v.size == 1 for v in values)
+
+
+def counted(call: Call) -> list[Work] | None:
+    """One whole number, by way of float64, which holds it exactly up to 2^53."""
+    found = formulas(call)
+    if found is None:
+        return None
+    loads = {nameOf(v): Operand("i64", v, (0,)) for v in call.values()}
+    nest = Nest((1,), loads, tuple((nameOf(y), f) for y, f in found), {nameOf(y): Operand("i64", y, (0,)) for y, _ in found})
+    return works(canonical(nest._replace(kind="f64")), lambda count: None)
 
 
 def values(step: Any) -> list[Value]:

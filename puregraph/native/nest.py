@@ -297,6 +297,7 @@ class Shape:
         self.loops = sorted(axes)
         self.outer = [a for a in range(len(nest.space)) if a not in axes]
         self.varies = varying(nest, axes)
+        self.spread = {n: self.varies[n] or any(o.strides[a] for a in axes) for n, o in nest.stores.items()}
         self.phase = dict.fromkeys(nest.loads, 0)
         self.lines = dict(nest.lines)
         for name, x in nest.lines:
@@ -337,7 +338,7 @@ class Shape:
 
     def at(self, phase: int) -> tuple[list[str], list[str], list[str]]:
         """The folds, the folds kept beside, and the stores of a phase of the rows."""
-        stores = [n for n in self.nest.stores if self.varies.get(n) and n not in self.beside and self.phase[n] == phase]
+        stores = [n for n in self.nest.stores if self.spread[n] and n not in self.beside and self.phase[n] == phase]
         folds = [n for n, x in self.folds.items() if self.phase[x.of] == phase]
         return folds, [n for n, x in self.beside.items() if self.phase[x.of] == phase], stores
 
@@ -572,7 +573,7 @@ def writeRows(writer: Writer, near: int) -> None:
                     parts = [writer.join(how, a, b) for a, b in zip(parts[::2], parts[1::2])]
                 outer.values[n] = code.fold(parts[0], lambda a, b, how=how: writer.join(how, a, b))
         for n in nest.stores:
-            if not shape.varies.get(n) and n not in shape.beside:
+            if not shape.spread[n] and n not in shape.beside:
                 writer.write(n, outer.get(n), indices, 1, None)
 
 
@@ -643,7 +644,7 @@ def writeColumns(writer: Writer, wide: int, exact: bool) -> None:
             for w in range(wide):
                 outers[w].values[n] = sums[n][w].value
     for n in nest.stores:
-        if not shape.varies.get(n):
+        if not shape.spread[n]:
             for outer, mask in zip(outers, masks):
                 writer.write(n, outer.get(n), outer.indices, lanes, mask)
 
