@@ -74,7 +74,7 @@ class Evaluator:
             plan = self.plans[dtypes] = self.plan(dtypes)
         with np.errstate(all="ignore"):  # discarded branches overflow, and a GPU does not warn either
             done = None
-            if len(self.steps) > 2 and _large(arrays):
+            if len(self.steps) > 2 and isLarge(arrays):
                 done = self.blockwise(plan, arrays, out)
             return self.evaluate(plan, arrays, out) if done is None else done
 
@@ -142,7 +142,8 @@ class Evaluator:
         return out
 
 
-def _large(arrays: Sequence[Any]) -> bool:
+def isLarge(arrays: Sequence[Any]) -> bool:
+    """Whether some array is worked on in pieces."""
     for a in arrays:
         if type(a) is np.ndarray and a.size >= 2 * BLOCK:
             return True

@@ -32,7 +32,9 @@ UFUNCS |= {np.invert: "not", np.positive: "positive", np.abs: "abs", np.true_div
 INFIX = {"+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!=", "and", "or"}
 FOLDS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.min: "min", np.add.reduce: "sum"}
 FOLDS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np.amin: "min"}
+BARRIERS = ("host", "rule", "store", "object")  # what has effects, or reads what no Value tells
 KINDS = {"float32": "f32", "bool": "bool", "int64": "i64", "int32": "i32"}
+LONE = {**KINDS, "float64": "f64"}  # of what is one number
 
 
 class Group:
@@ -134,7 +136,7 @@ def reading(call: Call) -> Reading | None:
     results = [y for y, _, _ in found.results]
     if any(y.dtype.name not in ("float32", "bool") or 0 in y.shape for y in results):
         return None
-    if any(x.dtype.name not in KINDS or x.role == "object" for x in values):
+    if any(x.dtype.name not in (LONE if x.size == 1 else KINDS) or x.role == "object" for x in values):
         return None
     if any(x.dtype.kind == "i" and max(x.shape, default=0) >= EXACT for x in values):
         return None
@@ -262,6 +264,7 @@ class Fuser:
         self.known: set[int] = set()
         self.heavy: set[int] = set()
         self.readings: dict[int, Reading | None] = {}
+        self.barriers = [i for i, call in enumerate(self.calls) if call.kind in BARRIERS]
         self.readers: dict[int, list[int]] = {}
         for i, call in enumerate(self.calls):
             for v in call.values():
@@ -294,9 +297,9 @@ class Fuser:
             return
         read = self.read(i)
         if read is None:
-            for value in call.values():
-                for group in [g for g in self.open if value.root.number in g.made]:
-                    self.close(group)
+            isBarrier = call.kind in BARRIERS
+            for group in [g for g in self.open if isBarrier or any(v.root.number in g.made for v in call.values())]:
+                self.close(group)
             if i in self.taken:
                 return
             self.steps.append(call)
@@ -339,10 +342,12 @@ class Fuser:
         """Take what is further on and fits, then put the group into the list."""
         self.open.remove(group)
         isTail = any(v.number in self.heavy and v.shape == group.space for v, _ in group.loads.values())
+        end = next((b for b in self.barriers if b >= self.count), len(self.calls))
+        end = min(end, self.count + AHEAD)
         tried: set[int] = set()
         while True:
             ahead = sorted({r for n in group.made for r in self.readers.get(n, ())} - self.taken - tried)
-            i = next((r for r in ahead if r <= self.count + AHEAD), None)
+            i = next((r for r in ahead if r < end), None)
             if i is None:
                 break
             tried.add(i)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.compile.fuse import KINDS, Fuser, Group, formulas, nameOf
+from puregraph.compile.fuse import LONE, Fuser, Group, formulas, nameOf
 from puregraph.compile.value import Call, Value
 from puregraph.native import machine
 from puregraph.native.nest import Fold, Nest, Operand, works
@@ -21,10 +21,15 @@ LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
 
 
 class Native(NamedTuple):
-    """The function of a step that native code carries out; the slots of its works hold Values, `At`s and numbers."""
+    """The function of a step that native code carries out; the slots of its works hold Values, `At`s and numbers.
+
+    `pointwise`  whether each number of a result depends on those at its own place alone, so that a result may be
+                 written over an argument that lies as it does
+    """
 
     name: str
     works: list[Work]
+    pointwise: bool = False
 
 
 class At(NamedTuple):
@@ -110,7 +115,8 @@ class Lowering:
         extra: list[Value] = []
         nest = Nest(group.space, loads, tuple(needed(group, stores)), stores)  # type: ignore[arg-type]
         done = works(canonical(nest), self.room(extra))
-        return [self.step(done, group.calls[-1], [v for v, _ in group.loads.values()], [*stored, *extra])]
+        reads = [v for v, _ in group.loads.values()]
+        return [self.step(done, group.calls[-1], reads, [*stored, *extra], not group.folds)]
 
     def room(self, extra: list[Value]) -> Callable[[int], Value]:
         def give(count: int) -> Value:
@@ -119,9 +125,9 @@ class Lowering:
 
         return give
 
-    def step(self, done: list[Work], call: Call, reads: list[Value], makes: list[Value]) -> Call:
+    def step(self, done: list[Work], call: Call, reads: list[Value], makes: list[Value], pointwise: bool = False) -> Call:
         name = "; ".join(dict.fromkeys(w.name for w in done))
-        made = Call(Native(name, done), tuple(reads), {}, list(makes), "native", call.place, True)
+        made = Call(Native(name, done, pointwise), tuple(reads), {}, list(makes), "native", call.place, True)
         for v in makes:
             v.call = made
         return made
@@ -271,7 +277,7 @@ def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand
             if s % size:
                 return None
             steps[a] += s // size
-    return Operand(KINDS[value.dtype.name], value, tuple(steps))
+    return Operand(LONE[value.dtype.name], value, tuple(steps))
 
 
 def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: Frame) -> Column | None:
@@ -283,7 +289,7 @@ def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: Fram
 def place(value: Value, frame: Frame) -> Column | None:
     """Where a product puts its own result."""
     size = value.dtype.itemsize
-    return seen(KINDS[value.dtype.name], value, tuple(s // size for s in value.strides), value.shape, frame)
+    return seen(LONE[value.dtype.name], value, tuple(s // size for s in value.strides), value.shape, frame)
 
 
 def seen(kind: str, what: Any, strides: tuple[int, ...], space: tuple[int, ...], frame: Frame) -> Column | None:

@@ -11,7 +11,7 @@ from puregraph.compile.record import Recorded, Recorder, UnreadableError
 from puregraph.compile.value import Call, Place, Value, frozen
 from puregraph.compile.whole import Whole, outputsOf
 from puregraph.function import Call as FunctionCall
-from puregraph.param import State
+from puregraph.param import Param, State
 from puregraph.steps import Step
 
 Found = tuple[list[Any], list[tuple[int, Value]]]
@@ -31,11 +31,11 @@ class Reading:
         self.states: dict[int, int] = {}  # the number of a State's value -> the State's id
 
     def held(self, stored: Any, name: str) -> Value:
-        """The Value of a Param or State now."""
+        """The Value now of a Param, a State, or another target."""
         key = id(stored)
         if key not in self.now:
             array, isState = stored.data, isinstance(stored, State)
-            role = "state" if isState else "param"
+            role = "param" if isinstance(stored, Param) else "state"
             value = self.recorder.value(array.shape, array.dtype, array.strides, role, name, stored)
             self.stored[key] = stored, value
             self.become(key, value, isState)

@@ -11,10 +11,13 @@ from puregraph.compile.listing import listing
 from puregraph.compile.readers import readUfunc
 from puregraph.compile.reading import Reading
 from puregraph.compile.simplify import simplified
-from puregraph.compile.value import Call, Place, Value
+from puregraph.compile.targets import GradientOf
+from puregraph.compile.update import addUpdate
+from puregraph.compile.value import Call, Place, Value, copy, store
 from puregraph.compile.whole import NotArraysError
 from puregraph.errors import GraphError, show
 from puregraph.graph import Graph
+from puregraph.param import State
 from puregraph.steps import Steps
 
 
@@ -25,9 +28,9 @@ class Schedule:
     `inputs`      the Values of the graph's inputs, then those of the gradients of outputs that are given from outside
     `outputs`     those of its outputs; `inputGrads` of the gradients of its inputs, None where there is none
     `paramGrads`  (Param, Value) of every gradient of a parameter, summed over its uses
-    `stores`      (Param, State or array, Value): what each is to hold after the step
-    `scalars`     by name, the Values of numbers that every run reads
-    `values`      how many Values were numbered
+    `stores`      (target, Value): what a Param, a State, or one of `targets`, is to hold after the step
+    `held`        (target, Value): what each of those, and every Param and State that is read, holds before it
+    `scalars`     the Values of numbers that are set before, or in the middle of, every run
     """
 
     def __init__(self, graph: Graph, steps: Steps):
@@ -38,12 +41,12 @@ class Schedule:
         self.inputGrads: list[Any] = []
         self.paramGrads: list[tuple[Any, Value]] = []
         self.stores: list[tuple[Any, Value]] = []
-        self.scalars: dict[str, Value] = {}
-        self.values = 0
+        self.held: list[tuple[Any, Value]] = []
+        self.scalars: list[Value] = []
 
     def kept(self) -> list[Value]:
         """The Values that are read after the last call."""
-        found = [*self.outputs, *self.inputGrads, *(v for _, v in self.paramGrads), *(v for _, v in self.stores)]
+        found = [*self.outputs, *self.inputGrads, *(v for _, v in self.stores)]
         return [v for v in found if v is not None]
 
     def __str__(self) -> str:
@@ -59,30 +62,93 @@ def schedule(
     dtypes: Sequence[Any] | None = None,
     grads: Sequence[bool] | str | None = None,
     updGrad: bool = True,
+    optimizer: Any = None,
+    keepGrads: bool = True,
+    scaled: bool = False,
+    added: bool = False,
+    wanted: Sequence[bool] | None = None,
     simplify: bool = True,
     layout: Any = None,
 ) -> Schedule:
     """The calls of a graph's passes for inputs of these shapes, in the modes that its modules are in.
 
-    `grads`    None: forward only; "one": backward from the first output, which is one number; or for each output
-               whether its gradient is given as a further input
-    `updGrad`  whether the inputs get gradients
-    `layout`   says how the results of kernels lie, see `layout.layoutFor`; None: as numpy lays them out
+    `grads`      None: forward only; "one": backward from the first output, which is one number; or for each output
+                 whether its gradient is given as a further input
+    `updGrad`    whether the inputs get gradients
+    `optimizer`  updates the parameters at the end
+    `keepGrads`  whether the gradients of parameters are left in `Param.grad`
+    `scaled`     whether they are multiplied by the scalar "scale"; `added`: whether what `Param.grad` has is added
+    `wanted`     for each output whether it is read after the step; all are, if this is left out
+    `layout`     says how the results of kernels lie, see `layout.layoutFor`; None: as numpy lays them out
 
     Raises    ShapeError if the shapes do not fit; NotArraysError if what flows is no array
     """
-    graph.dataShapeFrom([tuple(s) for s in shapes])
-    steps = graph.steps(len(shapes))
-    dtypes = dtypes or [np.dtype(graph.dtype or np.float32)] * len(shapes)
-    found = Schedule(graph, steps)
+    shapes = [tuple(s) for s in shapes]
+    graph.dataShapeFrom(shapes)
+    found = Schedule(graph, graph.steps(len(shapes)))
     reading = Reading(graph.dtype or np.float32)
     reading.recorder.layout = layout
-    values = forward(found, reading, [tuple(s) for s in shapes], [np.dtype(d) for d in dtypes])
+    values = forward(found, reading, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
     if grads is not None:
+        if optimizer is not None and isinstance(grads, str):
+            reading.recorder.place = Place("cost", "", (), "forward")
+            reading.recorder.add(isFinite, (found.outputs[0],), {}, [], "host")
         backward(found, reading, values, grads, updGrad)
-    found.stores += reading.changes
-    found.calls, found.values = reading.recorder.calls, reading.recorder.count
+        accumulate(found, reading, scaled, added)
+    storeStates(found, reading)
+    if optimizer is not None:
+        addUpdate(found, reading, optimizer)
+    if keepGrads:
+        found.stores += [(GradientOf(p, v.dtype), v) for p, v in found.paramGrads]
+    if wanted is not None:
+        found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
+    found.held = list(reading.stored.values())
+    ownMemory(found, reading)
+    found.calls = reading.recorder.calls
     return simplified(found) if simplify else found
+
+
+def isFinite(cost: Any) -> bool:
+    """Whether a cost is a number that one can go on with."""
+    return bool(np.isfinite(cost))
+
+
+def accumulate(found: Schedule, reading: Reading, scaled: bool, added: bool) -> None:
+    """Scale the gradients of parameters, and add those that there are."""
+    recorder, scales = reading.recorder, {}
+    for place, (param, new) in enumerate(found.paramGrads):
+        recorder.place = Place(f"sum:{new.name}", "", (), "backward")
+        if scaled:
+            if new.dtype not in scales:
+                scales[new.dtype] = recorder.value((), new.dtype, role="scalar", name="scale", source="scale")
+            new = readUfunc(recorder, np.multiply, [new, scales[new.dtype]], {})
+        if added:
+            old = reading.held(GradientOf(param, new.dtype), new.name)
+            new = readUfunc(recorder, np.add, [new, old], {})
+        found.paramGrads[place] = param, new
+    found.scalars += scales.values()
+
+
+def storeStates(found: Schedule, reading: Reading) -> None:
+    """Put what rules made of States where those lie, once nothing can fail any more."""
+    reading.recorder.place = Place("states", "", (), "backward")
+    changes = [(stored, v) for stored, v in reading.changes if isinstance(stored, State)]
+    kept = [(stored, copied(reading, v) if v.root.role == "state" else v) for stored, v in changes]
+    for stored, value in kept:
+        reading.recorder.add(store, (value,), {"target": stored}, [], "store")
+
+
+def copied(reading: Reading, value: Value) -> Value:
+    """A Value in memory of its own."""
+    return reading.recorder.made(copy, (value,), {}, "copy", value.shape, value.dtype)
+
+
+def ownMemory(found: Schedule, reading: Reading) -> None:
+    """Have everything that is stored be made by a call: what lies in a target, or is a constant, is copied."""
+    for place, (target, value) in enumerate(found.stores):
+        if value.root.role != "made":
+            reading.recorder.place = Place("store", "", (), "update")
+            found.stores[place] = target, copied(reading, value)
 
 
 def forward(found: Schedule, reading: Reading, shapes: list[Any], dtypes: list[Any]) -> list[Any]:

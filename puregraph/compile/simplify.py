@@ -7,6 +7,7 @@ from typing import Any
 from puregraph.compile.value import Call, Value, changed, frozen
 
 CHEAP = ("view", "pointwise", "copy", "fill", "put")  # what is made again in backward rather than kept from forward
+EFFECTS = ("rule", "host", "store")  # what is always done
 LITTLE = 4096  # bytes that may always be kept
 
 
@@ -33,7 +34,7 @@ def once(schedule: Any) -> None:
         for y in call.outs:
             if y is not None and y.base is not None:
                 y.base = now(y.base)
-        if call.kind in ("rule", "host"):
+        if call.kind in EFFECTS:
             calls.append(call)
             continue
         lays = tuple([(y.shape, y.dtype, y.strides) for y in call.outs])
@@ -66,7 +67,7 @@ def alive(schedule: Any) -> None:
     needed = {v.number for v in schedule.kept()}
     calls: list[Call] = []
     for call in reversed(schedule.calls):
-        if call.kind in ("rule", "host") or any(y is not None and y.number in needed for y in call.outs):
+        if call.kind in EFFECTS or any(y is not None and y.number in needed for y in call.outs):
             needed.update(v.number for v in call.values())
             calls.append(call)
     calls.reverse()

@@ -90,7 +90,8 @@ class Call:
     "kernel"     a Kernel
     "other"      any other function of numpy
     "rule"       a whole rule that could not be read; it may have effects, and is always run
-    "host"       something that Python does between two parts of a step
+    "store"      `store(x)`: x is put into the memory of the option `target`
+    "host"       something that Python does between two parts of a step; the step ends there if it gives False
 
     A call gives one value, or `several` as a tuple or list; None among `outs` stands for one that is None.
     """

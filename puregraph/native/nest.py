@@ -550,8 +550,9 @@ def writeRows(writer: Writer, near: int) -> None:
                 for n, room in kept.items():
                     if shape.phase[n] < p:
                         scope.values[n] = room.load(column, lanes)
-                for n in stores:
-                    writer.write(n, scope.get(n), at, lanes, mask)
+                made = [scope.get(n) for n in stores]  # all, before any is written: to where an operand lies, perhaps
+                for n, value in zip(stores, made):
+                    writer.write(n, value, at, lanes, mask)
                 for n in folds:
                     fold = shape.folds[n]
                     value = code.splat(scope.get(fold.of), lanes)

@@ -13,7 +13,7 @@ import numpy as np
 from puregraph import device
 from puregraph.errors import CheckpointError, PuregraphError, show
 from puregraph.formula import Formula, numpyFrom
-from puregraph.kernels.widen import widen
+from puregraph.kernels.norm import norm
 from puregraph.optimizers.recorded import Recorded
 
 GIVEN = {"param", "grad", "rate", "decay", "step"}  # what a rule may name besides its states, scalars and attributes
@@ -140,7 +140,7 @@ class Optimizer(Recorded):
                 f"{type(self).__name__}: none of {len(self.slots)} parameters has a gradient; "
                 "setupOn(net) comes first, and backward in trainMode before each update"
             )
-        shrink = self.shrinkFor(ready)
+        shrink = self.shrinkFor(ready, [slot.param.grad for slot in ready])
         if shrink is None:
             return False
         rate = self.rate
@@ -196,12 +196,16 @@ class Optimizer(Recorded):
             **{name: float(function(step)) for name, function in scalars.items()},
         }
 
-    def advance(self, slot: Slot, rate: float, shrink: float = 1.0) -> None:
-        """Update one parameter and its state, in place."""
-        param = slot.param
+    def prepare(self, slot: Slot) -> None:
+        """Make the arrays of the state that a parameter does not have yet."""
         for name in states(type(self)):
             if name not in slot.arrays:
                 slot.arrays[name] = slot.blank()
+
+    def advance(self, slot: Slot, rate: float, shrink: float = 1.0) -> None:
+        """Update one parameter and its state, in place."""
+        param = slot.param
+        self.prepare(slot)
         arrays = {"param": param.data, "grad": param.grad, **slot.arrays}
         values = {**arrays, **self.numbers(slot, rate, shrink)}
         formulas = self.formulas(bool(self.decay and param.decay))
@@ -209,19 +213,26 @@ class Optimizer(Recorded):
         function(*[values[name] for name in names], out=[arrays[name] for name in formulas])
         slot.step += 1
 
-    def shrinkFor(self, ready: list[Slot]) -> float | None:
-        """The factor that brings all gradients together to `clipNorm`; None to skip this update."""
-        if self.clipNorm is None and self.onNonFinite is None:
+    @property
+    def looks(self) -> bool:
+        """Whether every update takes the norm of all gradients."""
+        return self.clipNorm is not None or self.onNonFinite is not None
+
+    def shrinkFor(self, ready: list[Slot], grads: list[Any], found: float | None = None) -> float | None:
+        """The factor that brings all gradients together to `clipNorm`; None to skip this update.
+
+        `found` is their norm, where it is known already.
+        """
+        if not self.looks:
             return 1.0
-        grads = [slot.param.grad for slot in ready]
-        self.norm = normOf(grads)
+        self.norm = float(norm(*grads)) if found is None else found
         if not math.isfinite(self.norm):  # or the squares were too large for the gradients' own dtype
-            self.norm = normOf([g.astype(np.float64) for g in grads])
+            self.norm = float(norm(*[g.astype(np.float64) for g in grads]))
         if math.isfinite(self.norm):
             return 1.0 if self.clipNorm is None else min(1.0, self.clipNorm / (self.norm + 1e-6))
         if self.onNonFinite == "skip":
             return None
-        wrong = [f"'{slot.path}'" for slot in ready if not np.isfinite(slot.param.grad).all()]
+        wrong = [f"'{slot.path}'" for slot, g in zip(ready, grads) if not np.isfinite(g).all()]
         raise PuregraphError(
             f"{type(self).__name__}: at update {self.step} the gradient of {', '.join(wrong)} is not finite; "
             "try a lower learnRate, or leave such updates out with onNonFinite='skip'"
@@ -283,12 +294,6 @@ def unfit(name: str, slot: Slot, array: Any) -> str:
     if array.dtype.kind not in kinds:
         return f"'{name}/{slot.path}' wanted {'whole numbers' if name == 'step' else 'floats'}, got {array.dtype}"
     return f"'{name}/{slot.path}' wanted at least 1, got {int(array)}" if name == "step" and array < 1 else ""
-
-
-def normOf(grads: list[Any]) -> float:
-    """The Euclidean norm of all gradients together."""
-    with np.errstate(all="ignore"):
-        return float(np.sqrt(sum(np.vdot(g, g).astype(np.float64) for g in map(widen, grads))))
 
 
 @cache

@@ -1,0 +1,84 @@
+"""Entry: how an input gets to where it is read, without a copy if that can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.bind import Bound
+from puregraph.compile.memory import Memory
+from puregraph.compile.value import Value
+
+LITTLE = 1 << 12  # bytes that are copied sooner than exchanged
+
+
+class Entry:
+    """An input of a step.
+
+    `views`   the Values in its memory, in the order in which they are made
+    `places`  (list, index, Value) of every argument of a call that is the input or one of them
+    `patches` (slots, index, Value, bytes) of every argument of native code that is the address of one of them
+    `fixed`   whether it also stands where nothing can be exchanged; the input is then copied to one place
+    """
+
+    def __init__(self, value: Value, memory: Memory):
+        self.value, self.memory = value, memory
+        self.array = memory(value)
+        self.views: list[Value] = []
+        self.places: list[tuple[list, int, Value]] = []
+        self.patches: list[tuple[Any, int, Value, int]] = []
+        self.fixed = value.nbytes <= LITTLE
+
+    def put(self, x: Any) -> None:
+        """Have the calls read this array."""
+        if self.fixed:
+            np.copyto(self.array, x)
+            return
+        known = self.memory.known
+        known[self.value.number] = x = np.ascontiguousarray(x)
+        start = x.__array_interface__["data"][0]
+        for slots, i, v, bytes in self.patches:
+            slots[i] = start + v.offset + bytes
+        for v in self.views:
+            known[v.number] = self.memory.make(v)
+        for arguments, i, v in self.places:
+            arguments[i] = known[v.number]
+
+
+def entriesOf(schedule: Any, memory: Memory, steps: list[Bound]) -> list[Entry]:
+    """An Entry for each input, with all the places where it is read."""
+    entries = {v.number: Entry(v, memory) for v in schedule.inputs}
+    for call in schedule.calls:
+        for y in call.outs if call.kind == "view" else ():
+            if y.base.number in entries:
+                entries[y.base.number].views.append(y)
+    found = {}
+    for entry in entries.values():
+        for v in (entry.value, *entry.views):
+            found[id(memory(v))] = entry, v
+    for step in steps:
+        note(step.arguments, found)
+        fix([*step.options.values()], found)
+    return [entries[v.number] for v in schedule.inputs]
+
+
+def note(arguments: list, found: dict[int, Any]) -> None:
+    """Note the places in a list, and in lists inside of it."""
+    for i, a in enumerate(arguments):
+        if id(a) in found:
+            entry, value = found[id(a)]
+            entry.places.append((arguments, i, value))
+        elif type(a) is list:
+            note(a, found)
+        elif type(a) is tuple:
+            fix(a, found)
+
+
+def fix(parts: Any, found: dict[int, Any]) -> None:
+    """Note that what stands here cannot be exchanged."""
+    for a in parts:
+        if id(a) in found:
+            found[id(a)][0].fixed = True
+        elif type(a) in (tuple, list):
+            fix(a, found)

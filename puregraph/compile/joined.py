@@ -1,0 +1,54 @@
+"""Joined: a network and its cost as one graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.errors import GraphError
+from puregraph.graph import Graph
+from puregraph.input import Input
+
+
+def joined(net: Graph, cost: Any, inputs: int, targets: int) -> Graph:
+    """The graph of so many inputs and targets that gives the cost, if there is one, and then the network's outputs.
+
+    The cost takes the first output of the network, or all of them if it has an argument for each.
+
+    Raises    GraphError if they do not fit
+    """
+    data = [Input().node() for _ in range(inputs)]
+    output = net.node(*data)
+    found = [(output, slot) for slot in range(len(net.outputNames))]
+    wanted = [Input().node() for _ in range(targets)]
+    if cost is not None:
+        found = [cost.node(*found[: taken(cost, len(found), targets)], *wanted), *found]
+    return Graph([*data, *wanted], found)
+
+
+def taken(cost: Any, outputs: int, targets: int) -> int:
+    """How many outputs of a network a cost takes."""
+    spec = cost.inputSpec
+    least = len(spec.names) - len(spec.optional) - spec.variadic
+    for count in (1, outputs):
+        if least <= count + targets <= len(spec.names) and not spec.variadic:
+            return count
+    if spec.variadic:
+        return outputs
+    first = "its first output" if outputs == 1 else f"its first output or all {outputs}"
+    raise GraphError(
+        f"{type(cost).__name__} takes {', '.join(spec.names)}; wanted targets that make these together with "
+        f"what the network gives, {first}, got {targets} target{'s' * (targets != 1)}"
+    )
+
+
+def wholeNumbers(steps: Any) -> set[int]:
+    """The values that some module reads as whole numbers, through views of them as well."""
+    found: set[int] = set()
+    for step in reversed(steps.items):
+        names = step.module.arguments
+        for position, number in enumerate(step.args[: step.inputs]):
+            if names[min(position, len(names) - 1)] in step.module.indices:
+                found.add(number)
+        if step.module.views and found.intersection(step.visible):
+            found.add(step.args[0])
+    return found

@@ -1,0 +1,57 @@
+"""Memory: the arrays of a step's Values, in the arena, in targets, or where they lie already."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.plan import ALIGNMENT, Buffer, Plan
+from puregraph.compile.value import Value, changed
+from puregraph.native.memory import Block
+
+
+class Memory:
+    """Gives the array of every Value of a plan.
+
+    `arena`  all of the memory, in bytes
+    `known`  the arrays so far by the number of their Value; a scalar and an input have one of their own
+    """
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.arena = alignedBytes(plan.bytes)
+        self.known: dict[int, Any] = {}
+        self.known |= {v.number: target.data for target, v in plan.schedule.held}
+
+    def __call__(self, value: Value) -> Any:
+        found = self.known.get(value.number)
+        if found is None:
+            found = self.known[value.number] = self.make(value)
+        return found
+
+    def make(self, value: Value) -> Any:
+        """The array of a Value: a view is made by the very call that stands in the schedule."""
+        if value.base is not None and value.call is not None:
+            call = value.call
+            given = [changed(a, self) for a in call.arguments]
+            return call.function(*given, **{k: changed(a, self) for k, a in call.options.items()})
+        if value.role == "constant":
+            return value.source
+        if value.role in ("input", "scalar"):
+            return np.zeros(value.shape, value.dtype)
+        place = self.plan.places[value.number]
+        if isinstance(place, Buffer):
+            return np.ndarray(value.shape, value.dtype, self.arena, place.offset, value.strides)
+        return place.data
+
+    def region(self, buffer: Buffer) -> Any:
+        """The bytes of a buffer."""
+        return self.arena[buffer.offset : buffer.offset + buffer.size]
+
+
+def alignedBytes(size: int) -> Any:
+    """So many zeros that begin where a page does, or a large page where there are that many."""
+    block = Block(size)
+    return np.frombuffer(block.map, np.uint8, size, block.address - ctypes.addressof(block.start))

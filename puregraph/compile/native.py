@@ -1,0 +1,101 @@
+"""Native: steps of native code on the very arrays, as tables that the pool of threads walks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile import kernels  # noqa: F401  its lowerings register themselves
+from puregraph.compile.layout import layoutFor
+from puregraph.compile.lower import At, Native, lower
+from puregraph.compile.value import Call, Value
+from puregraph.kernel import Kernel
+from puregraph.native import machine, pool
+from puregraph.native.code import Code
+from puregraph.native.work import Work
+
+FLOAT = np.dtype(np.float32)
+
+
+def isWanted(dtype: Any) -> bool:
+    """Whether a step that computes in this dtype becomes native code."""
+    return Kernel.fastAllowed and np.dtype(dtype) == FLOAT and machine.available()
+
+
+def lowered(schedule: Any) -> Any:
+    """The schedule with its calls as native steps, as far as there is native code for them."""
+    made = [y.number for call in schedule.calls for y in (*call.outs, *call.values()) if y is not None]
+    count = [max(made, default=0)]
+
+    def new(size: int) -> Value:
+        count[0] += 1
+        return Value(count[0], (size,), FLOAT, (FLOAT.itemsize,), name="scratch")
+
+    schedule.calls = lower(schedule.calls, schedule.kept(), new)
+    return schedule
+
+
+class Segment:
+    """Native steps that follow one another, on the arrays of a program: called, it runs them.
+
+    `patches` are (arguments, index, Value, bytes) of every argument that is the address of an input
+    """
+
+    def __init__(self, calls: list[Call], arrayOf: Callable[[Value], Any]):
+        self.calls, self.arrayOf = calls, arrayOf
+        self.patches: list[tuple[Any, int, Value, int]] = []
+        works = [w for call in calls for w in call.function.works]
+        libraries = machine.compileAll([(w.key, maker(w)) for w in works], digest(), pool.threads())
+        steps, self.arguments = [], []
+        for work, library in zip(works, libraries):
+            slots = np.zeros(len(library.names) + 1, np.int64)
+            for i, name in enumerate(library.names):
+                slots[i] = self.slot(slots, i, work.slots[name])
+            self.arguments.append(slots)
+            steps.append((library.address, addressOf(slots), work.tasks))
+        scratch = max((library.scratch for library in libraries), default=0)
+        self.table = pool.Table(steps, scratch, keep=self.arguments)
+
+    def slot(self, slots: Any, i: int, what: Any) -> int:
+        """A number, or an address."""
+        if isinstance(what, (int, np.integer)):
+            return int(what)
+        value, start = what if isinstance(what, At) else (what, 0)
+        if value.root.role == "input":
+            self.patches.append((slots, i, value, start))
+        return addressOf(self.arrayOf(value)) + start
+
+    def __call__(self) -> None:
+        self.table.run()
+
+
+def addressOf(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def maker(work: Work) -> Callable[[], tuple[str, Any, int]]:
+    """What writes the code of a work."""
+
+    def make() -> tuple[str, Any, int]:
+        code = Code()
+        work.write(code)
+        return code.text(), code.slots, code.scratchBytes
+
+    return make
+
+
+@cache
+def digest() -> str:
+    """Tells one version of the code that writes native code from another."""
+    found = hashlib.blake2b(digest_size=16)
+    for path in sorted(Path(machine.__file__).parent.glob("*.py")):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+__all__ = ["Native", "Segment", "addressOf", "isWanted", "layoutFor", "lowered"]

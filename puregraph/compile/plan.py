@@ -1,0 +1,108 @@
+"""Plan: where every value of a step lies, in one arena or outside of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.arena import arranged
+from puregraph.compile.inplace import overwritable
+from puregraph.compile.strides import sameStrides
+from puregraph.compile.value import Value
+
+ALIGNMENT = 64  # bytes
+
+
+class Buffer:
+    """A piece of the arena, and the calls from which to which it is in use; values may follow one another in it."""
+
+    __slots__ = ("birth", "death", "offset", "size", "values")
+
+    def __init__(self, value: Value, birth: int, death: int):
+        self.size = -(-max(value.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        self.birth, self.death, self.offset = birth, death, -1
+        self.values = [value]
+
+
+class Plan:
+    """Where the values lie that calls make.
+
+    `buffers`   the pieces of the arena
+    `places`    by a Value's number the Buffer that it is in, or the target outside that it is made in
+    `taken`     by the number of a call the argument whose memory it writes its result to
+    `copies`    (target, Value) of what has to be copied to a target after the last call
+    `bytes`     the size of the arena
+    """
+
+    def __init__(self, schedule: Any):
+        self.schedule = schedule
+        self.buffers: list[Buffer] = []
+        self.places: dict[int, Any] = {}
+        self.taken: dict[int, int] = {}
+        self.copies: list[tuple[Any, Value]] = []
+        self.last = lastReads(schedule)
+        self.settle()
+        self.share()
+        self.bytes = arranged(self.buffers)
+
+    def settle(self) -> None:
+        """Have a value that is stored made in the memory of its target, where nobody reads the old value later."""
+        birth = {y.number: i for i, call in enumerate(self.schedule.calls) for y in call.outs if y is not None}
+        old = {id(target): value for target, value in self.schedule.held}
+        for target, value in self.schedule.stores:
+            free = value.number not in self.places and value.base is None and fits(target, value)
+            if free and self.follows(old.get(id(target)), value, birth[value.number]):
+                self.places[value.number] = target
+            else:
+                self.copies.append((target, value))
+
+    def follows(self, old: Value | None, new: Value, birth: int) -> bool:
+        """Whether a new value may be written over an old one by the call that makes it."""
+        if old is None or self.last.get(old.number, -1) < birth:
+            return True
+        call = self.schedule.calls[birth]
+        return self.last[old.number] == birth and any(call.arguments[i] is old for i in overwritable(call, new))
+
+    def share(self) -> None:
+        """Give every value that a call makes memory: that of an argument that ends there, or its own."""
+        for i, call in enumerate(self.schedule.calls):
+            for y in call.outs:
+                if y is None or y.base is not None or y.role == "object" or y.number in self.places:
+                    continue
+                place = self.heir(i, call, y)
+                death = self.last.get(y.number, i)
+                if place is None:
+                    buffer = Buffer(y, i, death)
+                    self.buffers.append(buffer)
+                else:
+                    buffer = self.places[call.arguments[place].number]
+                    buffer.death = death
+                    buffer.values.append(y)
+                    self.taken[i] = place
+                self.places[y.number] = buffer
+
+    def heir(self, i: int, call: Any, y: Value) -> int | None:
+        """The argument whose memory a result may have."""
+        for place in overwritable(call, y):
+            buffer = self.places.get(call.arguments[place].number)
+            if isinstance(buffer, Buffer) and buffer.death == i and y.nbytes <= buffer.size:
+                return place
+        return None
+
+
+def lastReads(schedule: Any) -> dict[int, int]:
+    """By the number of a value with memory the last call that reads it, or a view of it."""
+    end = len(schedule.calls)
+    last: dict[int, int] = {}
+    for i, call in enumerate(schedule.calls):
+        if call.kind != "view":
+            for v in call.values():
+                last[v.root.number] = i
+    last.update((v.root.number, end) for v in schedule.kept())
+    return last
+
+
+def fits(target: Any, value: Value) -> bool:
+    """Whether a value can be made in the memory of a target."""
+    array = target.data
+    same = array.shape == value.shape and array.dtype == value.dtype
+    return same and sameStrides(array.shape, array.strides, value.strides)

@@ -1,0 +1,227 @@
+"""Program: a step of a graph, compiled, and compiled anew whenever that is needed."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.algebra import seedLike
+from puregraph.compile import native
+from puregraph.compile.bind import DeviationError
+from puregraph.compile.built import Built
+from puregraph.compile.current import Current
+from puregraph.compile.schedule import isFinite, schedule
+from puregraph.compile.targets import GRADS
+from puregraph.compile.whole import NotArraysError
+from puregraph.errors import DataError, DtypeError, GraphWarning, need, plural, show
+from puregraph.graph import Graph
+from puregraph.watch import WATCH
+
+
+class Program:
+    """A step of a graph for inputs of given shapes, compiled; `graph.compile` makes one.
+
+    `graph`      what runs, in the modes that its modules are in, or in those of `train` (True: all train)
+    `grads`      None: forward only; "one": backward from the first output, which is one number; or for each output
+                 whether its gradient is given as a further input
+    `optimizer`  updates the parameters at the end of each run
+
+    What decides the calls is looked at before each run, and compiled anew if it has changed: the graph and its modules,
+    what they hold, modes, which parameters are trained, the optimizer's options. Parameters, states and what an
+    optimizer keeps are the very arrays that a run of the graph itself would use.
+
+    Where compiling cannot serve, the graph itself runs: for values that are no arrays, on a GPU, while somebody looks
+    on (`detect_anomaly`), with numpy's errors set to raise, when a rule that could not be read does something else than
+    when it was tried (`why` says so), and when a call fails, to tell where and why.
+
+    `data` and `grad` of nodes are not set; `Param.grad` is an array that the next run writes to again.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        shapes: Sequence[Any],
+        dtypes: Sequence[Any] | None = None,
+        train: bool | None = None,
+        poison: bool = False,
+        **options: Any,
+    ):
+        self.graph, self.shapes, self.train = graph, [tuple(s) for s in shapes], train
+        self.given, self.poison, self.options = dtypes, poison, options
+        self.optimizer = options.get("optimizer")
+        self.lock = threading.Lock()
+        self.grad: Any = None
+        self.build()
+
+    # Building ---------------------------------------------------------------------------------------------------------
+
+    def build(self) -> None:
+        """Compile, or note why the graph has to run itself."""
+        dtype = np.dtype(self.graph.dtype or np.float32)
+        self.dtypes = [np.dtype(d) for d in self.given] if self.given else [dtype] * len(self.shapes)
+        self.built: Built | None = None
+        self.why = ""
+        held: list[Any] = []
+        with self.inModes():
+            try:
+                isNative = native.isWanted(dtype)
+                layout = native.layoutFor if isNative else None
+                found = schedule(self.graph, self.shapes, self.dtypes, layout=layout, **self.options)
+                held = found.held
+                if any(device.isDeviceArray(target.data) for target, _ in held):
+                    raise NotArraysError("parameters lie on a GPU")
+                self.built = Built(native.lowered(found) if isNative else found, self.poison)
+            except NotArraysError as error:
+                self.why = str(error)
+            steps = self.graph.steps(len(self.shapes))
+            prelude = self.built and self.built.prelude
+            self.current = Current(self.graph, steps, held, self.optimizer, prelude, self.train is not None)
+
+    @contextmanager
+    def inModes(self) -> Iterator[None]:
+        """Have every module in the mode that this program is for."""
+        modules = [] if self.train is None else [s.module for s in self.graph.steps(len(self.shapes)).items]
+        before = [m.train for m in modules]
+        for m in modules:
+            m.train = self.train
+        try:
+            yield
+        finally:
+            for m, mode in zip(modules, before):
+                m.train = mode
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    def run(self, *inputs: Any, copy: bool = True, **numbers: float) -> Any:
+        """The graph's outputs for these inputs, an array or a list of them, after all that the step does.
+
+        The gradients of inputs are then in `grad`. With `copy=False` outputs lie in memory that the next run writes to.
+        `numbers` are those that the step reads: `scale`, a factor of the gradients.
+
+        Raises    ShapeError, DtypeError, DataError for inputs that do not fit; what the graph itself would raise
+        """
+        with self.lock:
+            if not self.current:
+                self.build()
+            given = self.checked(list(inputs))
+            if self.built is None or mustLook(given):
+                return self.runEagerly(given, numbers)
+            self.prepare(self.built, numbers)
+            try:
+                with np.errstate(all="ignore"):
+                    self.built.run(given)
+            except Exception as error:
+                if self.built.failed is None or self.built.failed.place.phase == "update":
+                    raise
+                return self.again(error, given, numbers)
+            return self.results(self.built, copy)
+
+    def prepare(self, built: Built, numbers: dict[str, float]) -> None:
+        """Put numbers, and gradients that are added to, where the step reads them."""
+        for name, array in built.numbers:
+            if name in numbers:
+                array[...] = numbers[name]
+        if self.options.get("added"):
+            for param, _ in built.schedule.paramGrads:
+                if param.grad is not GRADS[param]:
+                    GRADS[param][...] = 0 if param.grad is None else param.grad
+
+    def results(self, built: Built, copy: bool) -> Any:
+        """The outputs; and the gradients where a user looks for them."""
+        found = built.schedule
+        for param, _ in found.paramGrads if self.options.get("keepGrads", True) else ():
+            param.grad = GRADS[param]
+        if found.inputGrads:
+            grads = [None if v is None else taken(built.memory(v), copy) for v in found.inputGrads]
+            self.grad = grads[0] if len(grads) == 1 else grads
+        outputs = [None if v is None else taken(built.memory(v), copy) for v in found.outputs]
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def checked(self, inputs: list[Any]) -> list[Any]:
+        """The inputs, in the dtypes that they are to have.
+
+        Raises    DataError, ShapeError, DtypeError if they are not what this program is for
+        """
+        wanted = [(s, d, f"input {i}") for i, (s, d) in enumerate(zip(self.shapes, self.dtypes))]
+        if self.built is not None:
+            wanted = [(v.shape, v.dtype, f"'{v.name}'") for v in self.built.schedule.inputs]
+            if len(inputs) != len(wanted):
+                raise DataError(f"{self!r}: wanted {plural(len(wanted), 'input')}, got {len(inputs)}")
+        return [self.fitted(x, *each) for x, each in zip(inputs, wanted)] + inputs[len(wanted) :]
+
+    def fitted(self, x: Any, shape: Any, dtype: Any, name: str) -> Any:
+        """One input."""
+        if not hasattr(x, "dtype"):
+            if self.built is None:
+                return x
+            raise DataError(f"{self!r}: wanted an array for {name}, got {type(x).__name__}")
+        need(
+            tuple(x.shape) == shape, f"{name} of shape {show(shape)}", tuple(x.shape), "compile for that shape as well"
+        )
+        if x.dtype == dtype:
+            return x
+        if "f" in (x.dtype.kind, dtype.kind) or x.dtype.kind not in "iub":
+            raise DtypeError(f"{self!r}: wanted {dtype} for {name}, got {x.dtype}; convert with .astype('{dtype}')")
+        return x.astype(dtype)
+
+    # Without compiling ------------------------------------------------------------------------------------------------
+
+    def runEagerly(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
+        """What a run does, done by the graph and the optimizer themselves."""
+        grads, count = self.options.get("grads"), len(self.shapes)
+        with self.inModes():
+            found = self.graph(inputs[:count])
+            outputs = found if isinstance(found, list) else [found]
+            if grads is not None and (self.optimizer is None or grads != "one" or isFinite(outputs[0])):
+                rest = iter(inputs[count:])
+                if grads == "one":
+                    seeds = [seedLike(outputs[0]), *[None] * (len(outputs) - 1)]
+                else:
+                    seeds = [next(rest) if given else None for given in grads]
+                self.graph.backward(
+                    seeds if len(seeds) > 1 else seeds[0],
+                    updGrad=self.options.get("updGrad", True),
+                    scale=numbers.get("scale", 1.0),
+                    momentum=1.0 if self.options.get("added") else 0.0,
+                )
+                self.grad = self.graph.grad
+                if self.optimizer is not None:
+                    self.optimizer.update()
+        wanted = self.options.get("wanted") or [True] * len(outputs)
+        outputs = [y if w else None for y, w in zip(outputs, wanted)]
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def again(self, error: Exception, inputs: list[Any], numbers: dict[str, float]) -> Any:
+        """After a call has failed: the graph itself says why, or does it, from then on."""
+        path = self.built.failed.place.path
+        found = self.runEagerly(inputs, numbers)
+        self.built, self.why = None, f"at '{path}': {error}"
+        if not isinstance(error, DeviationError):
+            warnings.warn(f"{self!r} failed, its graph runs instead: {self.why}", GraphWarning, stacklevel=3)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Program of {self.graph.title()} for {', '.join(map(show, self.shapes))}>"
+
+
+def taken(array: Any, copy: bool) -> Any:
+    """A result as a user gets it; a lone number is a number of numpy."""
+    if array.ndim == 0:
+        return array[()]
+    return array.copy(order="K") if copy else array
+
+
+def mustLook(inputs: list[Any]) -> bool:
+    """Whether a run is to be that of the graph itself."""
+    if WATCH.look is not None or any(map(device.isDeviceArray, inputs)):
+        return True
+    return not QUIET.issuperset(np.geterr().values())
+
+
+QUIET = frozenset(("ignore", "warn", "print", "log"))

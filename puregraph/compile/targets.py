@@ -1,0 +1,41 @@
+"""Targets: the arrays outside of the arena that a step reads and writes, each found anew as long as it is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+GRADS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # the arrays that compiled steps leave in `Param.grad`
+
+
+class GradientOf:
+    """Where the gradient of a parameter is left: one array for all compiled steps."""
+
+    __slots__ = ("dtype", "param")
+
+    def __init__(self, param: Any, dtype: Any):
+        self.param, self.dtype = param, dtype
+
+    @property
+    def data(self) -> Any:
+        """The array."""
+        array = GRADS.get(self.param)
+        if array is None or array.shape != self.param.shape or array.dtype != self.dtype:
+            array = GRADS[self.param] = np.zeros(self.param.shape, self.dtype)
+        return array
+
+
+class StateOf:
+    """An array that an optimizer keeps for a parameter."""
+
+    __slots__ = ("name", "slot")
+
+    def __init__(self, slot: Any, name: str):
+        self.slot, self.name = slot, name
+
+    @property
+    def data(self) -> Any:
+        """The array."""
+        return self.slot.arrays[self.name]

@@ -1,0 +1,129 @@
+"""Update: an optimizer's rule as calls on parameters, states and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.reading import Reading
+from puregraph.compile.targets import StateOf
+from puregraph.compile.value import Place, Value
+from puregraph.errors import PuregraphError
+from puregraph.formula import numpyFrom
+from puregraph.kernels.norm import norm
+
+OWN = ("update", "advance", "shrinkFor", "numbers", "formulas")  # what is carried out here in place of the optimizer
+
+
+def isPlain(optimizer: Any) -> bool:
+    """Whether an optimizer updates as its formulas say, and in no way of its own."""
+    found = [getattr(type(optimizer), name, None) for name in OWN]
+    return all(getattr(f, "__qualname__", "").startswith("Optimizer.") for f in found)
+
+
+class Prelude:
+    """What Python does before an update: the factor that clips, and the numbers that the formulas read.
+
+    `slots` are those that are updated; slots of one `group` have the same numbers. Called with the norm of all
+    gradients, or nothing, and the gradients; False if the update is to be left out.
+    """
+
+    def __init__(self, optimizer: Any, slots: list[Any]):
+        self.optimizer, self.slots = optimizer, slots
+        self.pattern = patternOf(slots)
+        self.numbers: dict[tuple[int, str, Any], Value] = {}
+        self.arrays: list[tuple[int, list[tuple[str, Any]]]] = []
+
+    def groups(self) -> list[Any]:
+        """A slot of every group."""
+        return [self.slots[self.pattern.index(g)] for g in range(max(self.pattern) + 1)]
+
+    def bind(self, arrayOf: Any) -> None:
+        """Note the arrays that the numbers are written to."""
+        found: dict[int, list[tuple[str, Any]]] = {}
+        for (group, name, _), value in self.numbers.items():
+            found.setdefault(group, []).append((name, arrayOf(value)))
+        self.arrays = list(found.items())
+
+    def __call__(self, found: Any, *grads: Any) -> bool:
+        optimizer = self.optimizer
+        shrink = 1.0
+        if optimizer.looks:
+            shrink = optimizer.shrinkFor(self.slots, grads, float(found))
+            if shrink is None:
+                return False
+        rate, slots = optimizer.rate, self.groups()
+        for group, arrays in self.arrays:
+            numbers = optimizer.numbers(slots[group], rate, shrink)
+            for name, array in arrays:
+                array[...] = numbers[name]
+        return True
+
+
+class Finish:
+    """What Python does after an update: it counts."""
+
+    def __init__(self, optimizer: Any, slots: list[Any]):
+        self.optimizer, self.slots = optimizer, slots
+
+    def __call__(self) -> bool:
+        for slot in self.slots:
+            slot.step += 1
+        self.optimizer.step += 1
+        return True
+
+
+def patternOf(slots: list[Any]) -> list[int]:
+    """For every slot the number of its group: those that have the same numbers in every formula."""
+    known: dict[Any, int] = {}
+    return [known.setdefault((s.step, s.param.rate, s.param.decay), len(known)) for s in slots]
+
+
+def addUpdate(found: Any, reading: Reading, optimizer: Any) -> None:
+    """Add the calls of an update with the schedule's gradients."""
+    gradOf = {id(p): v for p, v in found.paramGrads}
+    slots = [s for s in optimizer.slots if s.param.trainable and id(s.param) in gradOf]
+    if not slots:
+        raise PuregraphError(
+            f"{type(optimizer).__name__}: none of {len(optimizer.slots)} parameters has a gradient; "
+            "setupOn(net) comes first, and something must be trainable"
+        )
+    recorder = reading.recorder
+    recorder.place = Place("update", type(optimizer).__name__, (), "update")
+    grads = [gradOf[id(s.param)] for s in slots]
+    prelude = Prelude(optimizer, slots)
+    size = recorder.made(norm, tuple(grads), {}, "kernel", (), np.dtype(np.float64)) if optimizer.looks else None
+    recorder.add(prelude, (size, *grads), {}, [], "host")
+    for slot, group, grad in zip(slots, prelude.pattern, grads):
+        recorder.place = Place(slot.path, type(optimizer).__name__, (), "update")
+        advance(found, reading, prelude, slot, group, grad)
+    recorder.place = Place("update", type(optimizer).__name__, (), "update")
+    recorder.add(Finish(optimizer, slots), (), {}, [], "host")
+
+
+def advance(found: Any, reading: Reading, prelude: Prelude, slot: Any, group: int, grad: Value) -> None:
+    """Add the call that updates one parameter and its state."""
+    recorder, optimizer, param = reading.recorder, prelude.optimizer, slot.param
+    optimizer.prepare(slot)
+    formulas = optimizer.formulas(bool(optimizer.decay and param.decay))
+    targets = {"param": param, **{name: StateOf(slot, name) for name in slot.arrays}}
+    arrays = {"grad": grad}
+    for name, target in targets.items():
+        arrays[name] = reading.held(target, f"{slot.path}" if name == "param" else f"{name}/{slot.path}")
+    names = tuple(dict.fromkeys(name for f in formulas.values() for name in f.names))
+    work = np.result_type(np.float32, *[arrays[name].dtype for name in names if name in arrays])
+    given = tuple([arrays.get(name) or number(found, reading, prelude, group, name, work) for name in names])
+    outs = [recorder.value(arrays[n].shape, arrays[n].dtype, arrays[n].strides, name=n) for n in formulas]
+    recorder.add(numpyFrom(tuple(formulas.values()), names), given, {}, outs, "pointwise", True)
+    found.stores += [(targets[name], y) for name, y in zip(formulas, outs)]
+
+
+def number(found: Any, reading: Reading, prelude: Prelude, group: int, name: str, dtype: Any) -> Value:
+    """The Value of a number that the prelude writes."""
+    key = group, name, dtype
+    if key not in prelude.numbers:
+        value = reading.recorder.value((), dtype, role="scalar", name=name, source=name)
+        prelude.numbers[key] = value
+        found.scalars.append(value)
+    return prelude.numbers[key]
