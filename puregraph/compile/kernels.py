@@ -9,7 +9,7 @@ import numpy as np
 from puregraph.compile.layout import channelsLast
 from puregraph.compile.lower import At, Frame, lowers
 from puregraph.compile.strides import contiguous
-from puregraph.compile.value import Call, Value, copy, put
+from puregraph.compile.value import Call, Value, copy, put, store
 from puregraph.formula import Formula
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.native import convolution
@@ -212,3 +212,11 @@ def lowerPut(call: Call, room: Any) -> list[Work] | None:
     size = y.dtype.itemsize
     whole = copies(x, y, y.shape, spread(x, y.shape), strided(y), size)
     return [*whole, *copies(part, At(y, offset), tuple(shape), spread(part, tuple(shape)), tuple(strides), size)]
+
+
+@lowers(store)
+def lowerStore(x: Value, target: Value) -> list[Work] | None:
+    """The numbers of x where a state lies."""
+    if not isMoved(x, target) or x.shape != target.shape:
+        return None
+    return copies(x, target, target.shape, strided(x), strided(target), x.dtype.itemsize)

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.compile.fuse import LONE, Fuser, Group, formulas, nameOf
-from puregraph.compile.value import Call, Value
+from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, formulas, nameOf
+from puregraph.compile.value import Call, Value, store
+from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native import machine
 from puregraph.native.nest import Fold, Nest, Operand, works
 from puregraph.native.product import Axis, product
@@ -48,13 +49,37 @@ class Frame(NamedTuple):
     batch: tuple[int, ...] = ()
 
 
-def lower(calls: Iterable[Call], outside: Iterable[Value], new: Callable[[int], Value]) -> list[Call]:
+def lower(
+    calls: Iterable[Call], outside: Iterable[Value], held: Iterable[tuple[Any, Value]], new: Callable[[int], Value]
+) -> list[Call]:
     """The calls with all that is possible done by native code, in an order that gives the same.
 
-    `outside` are the Values that are read when all is done; `new(count)` makes a Value of so many floats for what a
-    step needs beside its results.
+    `outside` are the Values that are read when all is done, `held` the Values that targets of stores have before;
+    `new(count)` makes a Value of so many floats for what a step needs beside its results.
     """
-    return Lowering(Fuser(calls).run(), outside, new).run()
+    return Lowering(Fuser(hoisted(list(calls))).run(), outside, {id(t): v for t, v in held}, new).run()
+
+
+def hoisted(calls: list[Call]) -> list[Call]:
+    """With the numbers of an update read before the backward pass, where nothing that could fail comes between.
+
+    Updates then follow the gradients at once, and most of these never meet memory.
+    """
+    starts = [i for i, call in enumerate(calls) if call.kind == "host" and call.place.phase == "forward"]
+    for i, call in enumerate(calls):
+        if starts and call.kind == "host" and call.place.phase == "update" and call.arguments:
+            start = starts[-1] + 1
+            if call.arguments[0] is None and not any(map(canFail, calls[start:i])):
+                early = Call(call.function, (None,), {}, [], "host", call.place)
+                return [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
+            break
+    return calls
+
+
+def canFail(call: Call) -> bool:
+    """Whether a call may raise when it runs."""
+    isKnown = call.function in LOWERINGS or call.function in (takeClass, putClass)
+    return call.kind in ("rule", "host", "other") or (call.kind == "kernel" and not isKnown)
 
 
 def lowers(kind: Any) -> Callable[[Any], Any]:
@@ -70,8 +95,9 @@ def lowers(kind: Any) -> Callable[[Any], Any]:
 class Lowering:
     """One list of steps on its way to native code."""
 
-    def __init__(self, steps: list[Any], outside: Iterable[Value], new: Callable[[int], Value]):
-        self.steps, self.new = steps, new
+    def __init__(self, steps: list[Any], outside: Iterable[Value], held: dict[int, Value], new: Callable[[int], Value]):
+        self.steps, self.held, self.new = steps, held, new
+        self.barriers = [i for i, s in enumerate(steps) if not isinstance(s, Group) and s.kind in BARRIERS]
         self.readers: dict[int, list[int]] = {}
         self.makers: dict[int, int] = {}
         for i, step in enumerate(steps):
@@ -141,6 +167,8 @@ class Lowering:
         sources = [(self.makers[v.number], v, axes) for v, axes in group.loads.values() if v.number in self.makers]
         for p, value, axes in sorted(sources, key=lambda s: -s[0]):
             step = self.steps[p]
+            if any(p < b < i for b in self.barriers):
+                return
             frame = None if isinstance(step, Group) or p in self.tails else frameOf(step)
             if frame is None or value.shape != group.space or axes != identity(group, value):
                 continue
@@ -196,6 +224,9 @@ class Lowering:
             done = LOWERINGS[call.function](call, self.room(extra))
         elif isCount(call):
             done = counted(call)
+        elif call.kind == "store" and store in LOWERINGS:
+            target = self.held.get(id(call.options["target"]))
+            done = None if target is None else LOWERINGS[store](call.arguments[0], target)
         if done is not None:
             return [self.step(done, call, call.values(), [*call.outs, *extra])]
         return [call] if group is None else [call, *self.group(self.steps.index(group), group)]

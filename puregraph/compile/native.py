@@ -36,7 +36,7 @@ def lowered(schedule: Any) -> Any:
         count[0] += 1
         return Value(count[0], (size,), FLOAT, (FLOAT.itemsize,), name="scratch")
 
-    schedule.calls = lower(schedule.calls, schedule.kept(), new)
+    schedule.calls = lower(schedule.calls, schedule.kept(), schedule.held, new)
     return schedule
 
 

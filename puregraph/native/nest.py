@@ -115,10 +115,17 @@ def foldSets(nest: Nest) -> list[frozenset[int]]:
 
 def ordered(nest: Nest) -> Nest:
     """The axes in the order in which the largest operand lies in memory, those of length one left out."""
+    if not nest.space:
+        return ordered(rearranged(nest._replace(space=(1,), loads=lone(nest.loads), stores=lone(nest.stores)), [[0]]))
     operands = [*nest.stores.values(), *nest.loads.values()]
     largest = max(operands, key=lambda o: prod(n for n, s in zip(nest.space, o.strides) if s)).strides
     keep = [a for a, n in enumerate(nest.space) if n != 1] or [0]
     return rearranged(nest, [[a] for a in sorted(keep, key=lambda a: (largest[a] == 0, -abs(largest[a]), a))])
+
+
+def lone(operands: Mapping[str, Operand]) -> dict[str, Operand]:
+    """Operands of a space without axes, for one of length one."""
+    return {k: o._replace(strides=(0,)) for k, o in operands.items()}
 
 
 def collapsed(nest: Nest) -> Nest:
@@ -142,7 +149,8 @@ def rearranged(nest: Nest, groups: list[list[int]]) -> Nest:
 
     def line(x: Formula | Fold) -> Formula | Fold:
         if isinstance(x, Fold):
-            return x._replace(axes=frozenset(place[a] for a in x.axes if a in place))
+            axes = frozenset(place[a] for a in x.axes if a in place)
+            return x._replace(axes=axes) if axes else Formula(x.of)
         indices = [n for n in x.names if isAxis(n)]
         return x.put(**{n: f"axis{place[int(n[4:])]}" if int(n[4:]) in place else 0 for n in indices}) if indices else x
 
