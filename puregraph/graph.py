@@ -55,6 +55,7 @@ class Graph(Module):
     backwardType: Any = None  # BackwardGraph, which stands above this file, puts itself here
     save: Callable[..., Any]  # `checkpoint` stands above this file and adds save and load
     load: Callable[..., Any]
+    compile: Callable[..., Any]  # as does `compile`
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None):
         super().__init__(name)

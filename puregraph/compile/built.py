@@ -6,15 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from puregraph.compile.bind import Bound, Running, bound
 from puregraph.compile.entry import entriesOf
-from puregraph.compile.memory import Memory
+from puregraph.compile.memory import Memory, Room
 from puregraph.compile.native import Segment
 from puregraph.compile.plan import Buffer, Plan
 from puregraph.compile.schedule import Schedule
 from puregraph.compile.update import Prelude
+from puregraph.compile.value import Call, Place, store
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
 
@@ -37,9 +36,9 @@ class Built:
     `numbers`  (name, array) of what is set from outside
     """
 
-    def __init__(self, schedule: Schedule, poison: bool = False):
-        self.schedule, self.plan = schedule, Plan(schedule)
-        self.memory = Memory(self.plan)
+    def __init__(self, schedule: Schedule, room: Room, poison: bool = False, plan: Plan | None = None):
+        self.schedule, self.plan = schedule, plan or Plan(schedule)
+        self.memory = Memory(self.plan, room)
         self.objects: dict[int, Any] = {}
         self.prelude: Any = None
         self.parts = [Part()]
@@ -59,7 +58,8 @@ class Built:
                 self.parts[-1].steps += self.boundTo(i, call)
             self.parts[-1].steps += [Bound(call, self.memory.region(b).fill, [POISON], {}) for b in ends.get(i, ())]
         for target, value in self.plan.copies:
-            self.parts[-1].steps.append(Bound(schedule.calls[-1], np.copyto, [target.data, self.memory(value)], {}))
+            end = Call(store, (value,), {"target": target}, [], "store", Place("store", "", (), "update"))
+            self.parts[-1].steps += bound(end, self.memory, None)
         self.failed: Any = None
         self.entries = entriesOf(schedule, self.memory, [s for part in self.parts for s in part.steps])
         for segment in self.segments:

@@ -64,7 +64,7 @@ class Current:
         optimizer = self.optimizer
         if optimizer is None:
             return None
-        slots = [(id(s), s.param.trainable) for s in optimizer.slots]
+        slots = [(id(s), s.param.trainable) for s in getattr(optimizer, "slots", ())]
         if self.prelude is None:
             return slots
         looks = (optimizer.looks, optimizer.clipNorm is None, optimizer.clipValue is None, bool(optimizer.decay))

@@ -65,10 +65,9 @@ def hoisted(calls: list[Call]) -> list[Call]:
 
     Updates then follow the gradients at once, and most of these never meet memory.
     """
-    starts = [i for i, call in enumerate(calls) if call.kind == "host" and call.place.phase == "forward"]
+    start = next((i for i, call in enumerate(calls) if call.place.phase == "backward"), len(calls))
     for i, call in enumerate(calls):
-        if starts and call.kind == "host" and call.place.phase == "update" and call.arguments:
-            start = starts[-1] + 1
+        if i > start and call.kind == "host" and call.place.phase == "update" and call.arguments:
             if call.arguments[0] is None and not any(map(canFail, calls[start:i])):
                 early = Call(call.function, (None,), {}, [], "host", call.place)
                 return [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]

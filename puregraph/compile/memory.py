@@ -12,6 +12,19 @@ from puregraph.compile.value import Value, changed
 from puregraph.native.memory import Block
 
 
+class Room:
+    """Memory that several programs use in turn, as large as the largest of them needs."""
+
+    def __init__(self) -> None:
+        self.array = alignedBytes(0)
+
+    def reserve(self, size: int) -> Any:
+        """At least so many bytes; if that is more than before, all programs have to move there."""
+        if size > self.array.size:
+            self.array = alignedBytes(size)
+        return self.array
+
+
 class Memory:
     """Gives the array of every Value of a plan.
 
@@ -19,9 +32,9 @@ class Memory:
     `known`  the arrays so far by the number of their Value; a scalar and an input have one of their own
     """
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Plan, room: Room):
         self.plan = plan
-        self.arena = alignedBytes(plan.bytes)
+        self.arena = room.reserve(plan.bytes)
         self.known: dict[int, Any] = {}
         self.known |= {v.number: target.data for target, v in plan.schedule.held}
 

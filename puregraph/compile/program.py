@@ -16,9 +16,10 @@ from puregraph.compile import native
 from puregraph.compile.bind import DeviationError
 from puregraph.compile.built import Built
 from puregraph.compile.current import Current
-from puregraph.compile.schedule import isFinite, schedule
+from puregraph.compile.memory import Room
+from puregraph.compile.schedule import Schedule, isFinite, schedule
 from puregraph.compile.targets import GRADS
-from puregraph.compile.whole import NotArraysError
+from puregraph.compile.whole import NotArraysError, Trial, UntriedError
 from puregraph.errors import DataError, DtypeError, GraphWarning, need, plural, show
 from puregraph.graph import Graph
 from puregraph.watch import WATCH
@@ -50,10 +51,11 @@ class Program:
         dtypes: Sequence[Any] | None = None,
         train: bool | None = None,
         poison: bool = False,
+        room: Room | None = None,
         **options: Any,
     ):
         self.graph, self.shapes, self.train = graph, [tuple(s) for s in shapes], train
-        self.given, self.poison, self.options = dtypes, poison, options
+        self.given, self.poison, self.room, self.options = dtypes, poison, room or Room(), options
         self.optimizer = options.get("optimizer")
         self.lock = threading.Lock()
         self.grad: Any = None
@@ -66,27 +68,37 @@ class Program:
         dtype = np.dtype(self.graph.dtype or np.float32)
         self.dtypes = [np.dtype(d) for d in self.given] if self.given else [dtype] * len(self.shapes)
         self.built: Built | None = None
-        self.why = ""
+        self.why, self.untried = "", False
         held: list[Any] = []
         with self.inModes():
             try:
-                isNative = native.isWanted(dtype)
-                layout = native.layoutFor if isNative else None
-                found = schedule(self.graph, self.shapes, self.dtypes, layout=layout, **self.options)
+                found = self.schedule()
                 held = found.held
                 if any(device.isDeviceArray(target.data) for target, _ in held):
                     raise NotArraysError("parameters lie on a GPU")
-                self.built = Built(native.lowered(found) if isNative else found, self.poison)
-            except NotArraysError as error:
-                self.why = str(error)
-            steps = self.graph.steps(len(self.shapes))
+                self.built = Built(found, self.room, self.poison)
+            except (NotArraysError, UntriedError) as error:
+                self.why, self.untried = str(error), type(error) is UntriedError
+            steps = self.steps
             prelude = self.built and self.built.prelude
             self.current = Current(self.graph, steps, held, self.optimizer, prelude, self.train is not None)
+
+    @property
+    def steps(self) -> Any:
+        """The steps of the graph now."""
+        return self.graph.steps(len(self.shapes) or None)
+
+    def schedule(self) -> Schedule:
+        """The calls of this step."""
+        if not native.isWanted(self.graph.dtype or np.float32):
+            return schedule(self.graph, self.shapes, self.dtypes, **self.options)
+        found = schedule(self.graph, self.shapes, self.dtypes, layout=native.layoutFor, **self.options)
+        return native.lowered(found)
 
     @contextmanager
     def inModes(self) -> Iterator[None]:
         """Have every module in the mode that this program is for."""
-        modules = [] if self.train is None else [s.module for s in self.graph.steps(len(self.shapes)).items]
+        modules = [] if self.train is None else [s.module for s in self.steps.items]
         before = [m.train for m in modules]
         for m in modules:
             m.train = self.train
@@ -95,6 +107,14 @@ class Program:
         finally:
             for m, mode in zip(modules, before):
                 m.train = mode
+
+    def __getstate__(self) -> dict:
+        return {k: v for k, v in vars(self).items() if k not in ("lock", "built", "current", "room")}
+
+    def __setstate__(self, state: dict) -> None:
+        vars(self).update(state)
+        self.lock, self.room = threading.Lock(), Room()
+        self.build()
 
     # Running ----------------------------------------------------------------------------------------------------------
 
@@ -107,11 +127,15 @@ class Program:
         Raises    ShapeError, DtypeError, DataError for inputs that do not fit; what the graph itself would raise
         """
         with self.lock:
-            if not self.current:
+            if not self.isCurrent():
                 self.build()
+            elif self.built is not None and self.built.memory.arena is not self.room.array:
+                self.built = Built(self.built.schedule, self.room, self.poison, self.built.plan)
             given = self.checked(list(inputs))
-            if self.built is None or mustLook(given):
+            if mustLook(given):
                 return self.runEagerly(given, numbers)
+            if self.built is None:
+                return self.tryout(given, numbers) if self.untried else self.runEagerly(given, numbers)
             self.prepare(self.built, numbers)
             try:
                 with np.errstate(all="ignore"):
@@ -122,15 +146,20 @@ class Program:
                 return self.again(error, given, numbers)
             return self.results(self.built, copy)
 
+    def isCurrent(self) -> bool:
+        """Whether what was compiled is still what is to be done."""
+        if not self.current:
+            self.options.pop("trial", None)
+            return False
+        return True
+
     def prepare(self, built: Built, numbers: dict[str, float]) -> None:
         """Put numbers, and gradients that are added to, where the step reads them."""
         for name, array in built.numbers:
             if name in numbers:
                 array[...] = numbers[name]
         if self.options.get("added"):
-            for param, _ in built.schedule.paramGrads:
-                if param.grad is not GRADS[param]:
-                    GRADS[param][...] = 0 if param.grad is None else param.grad
+            gatherGrads(built.schedule)
 
     def results(self, built: Built, copy: bool) -> Any:
         """The outputs; and the gradients where a user looks for them."""
@@ -178,7 +207,7 @@ class Program:
         with self.inModes():
             found = self.graph(inputs[:count])
             outputs = found if isinstance(found, list) else [found]
-            if grads is not None and (self.optimizer is None or grads != "one" or isFinite(outputs[0])):
+            if grads is not None and (not self.options.get("guarded") or isFinite(outputs[0])):
                 rest = iter(inputs[count:])
                 if grads == "one":
                     seeds = [seedLike(outputs[0]), *[None] * (len(outputs) - 1)]
@@ -197,6 +226,15 @@ class Program:
         outputs = [y if w else None for y, w in zip(outputs, wanted)]
         return outputs[0] if len(outputs) == 1 else outputs
 
+    def tryout(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
+        """The first run, by the graph itself, which shows what those rules give that could not be read."""
+        trial = Trial()
+        with trial.looking():
+            found = self.runEagerly(inputs, numbers)
+        self.options["trial"] = trial
+        self.build()
+        return found
+
     def again(self, error: Exception, inputs: list[Any], numbers: dict[str, float]) -> Any:
         """After a call has failed: the graph itself says why, or does it, from then on."""
         path = self.built.failed.place.path
@@ -208,6 +246,13 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program of {self.graph.title()} for {', '.join(map(show, self.shapes))}>"
+
+
+def gatherGrads(found: Schedule) -> None:
+    """Have the gradients that there are where a step reads them."""
+    for param, _ in found.paramGrads:
+        if param.grad is not GRADS.get(param):
+            GRADS[param][...] = 0 if param.grad is None else param.grad
 
 
 def taken(array: Any, copy: bool) -> Any:

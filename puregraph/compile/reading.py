@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.functions import readerOf
+from puregraph.compile.purity import isPure
 from puregraph.compile.record import Recorded, Recorder, UnreadableError
 from puregraph.compile.value import Call, Place, Value, frozen
-from puregraph.compile.whole import Whole, outputsOf
+from puregraph.compile.whole import Trial, Whole, outputsOf
 from puregraph.function import Call as FunctionCall
 from puregraph.param import Param, State
 from puregraph.steps import Step
@@ -20,12 +21,12 @@ Found = tuple[list[Any], list[tuple[int, Value]]]
 class Reading:
     """Reads one rule after the other.
 
-    `dtype`   what rules compute in, where nothing else tells
+    `trial`   what rules gave that cannot be read, if they have run
     `stored`  every Param and State so far by its id, with the Value that it had first; `now` those that it has by now
     """
 
-    def __init__(self, dtype: Any = np.float32):
-        self.recorder, self.dtype = Recorder(readerOf), np.dtype(dtype)
+    def __init__(self, trial: Trial | None = None):
+        self.recorder, self.trial = Recorder(readerOf), trial
         self.stored: dict[int, tuple[Any, Value]] = {}
         self.now: dict[int, Value] = {}
         self.states: dict[int, int] = {}  # the number of a State's value -> the State's id
@@ -61,13 +62,7 @@ class Reading:
         calls = self.recorder.calls
         mark = len(calls)
         try:
-            found, changes = self.read(step, values)
-            if not isTrusted(step):
-                once = signature(calls[mark:])
-                del calls[mark:]
-                found, changes = self.read(step, values)
-                if signature(calls[mark:]) != once:
-                    raise UnreadableError("a rule does not do the same each time")
+            found, changes = self.read(step, values) if isTrusted(step) else self.readTwice(step, values)
         except Exception as error:  # whatever it is, the rule itself will say it when it runs
             del calls[mark:]
             found, changes = self.whole(step, values, str(error))
@@ -92,6 +87,22 @@ class Reading:
                 changes.append((self.states[value.number], handle.value))
         return found, changes
 
+    def readTwice(self, step: Step, values: list[Any]) -> Found:
+        """Run a rule on handles, and see whether it does the same a second time, and nothing besides."""
+        calls, module = self.recorder.calls, getattr(step.module, "of", step.module)
+        rule = getattr(step.module, "rule", step.call)
+        if not isPure(rule, type(module)):
+            raise UnreadableError("a rule may depend on more than its arguments")
+        mark, before = len(calls), dict(vars(module))
+        self.read(step, values)
+        once = signature(calls[mark:])
+        del calls[mark:]
+        found = self.read(step, values)
+        now = vars(module)
+        if signature(calls[mark:]) != once or now.keys() != before.keys() or any(now[k] is not before[k] for k in now):
+            raise UnreadableError("a rule does not do the same each time")
+        return found
+
     def taken(self, y: Any) -> Any:
         """The Value of a result."""
         if y is None:
@@ -104,7 +115,7 @@ class Reading:
 
     def whole(self, step: Step, values: list[Any], reason: str) -> Found:
         """Note a rule as one call."""
-        outs = outputsOf(self.recorder, step, values, self.dtype)
+        outs = outputsOf(self.recorder, step, self.trial)
         count, changes = len(outs), []
         states = [i for i, v in enumerate(values) if v is not None and v.number in self.states]
         for i in states:
@@ -117,10 +128,14 @@ class Reading:
 
 def isTrusted(step: Step) -> bool:
     """Whether a rule is this library's own, and so known to be pure."""
+    return all((owner.__module__ or "").startswith("puregraph.") for owner in rulesOf(step))
+
+
+def rulesOf(step: Step) -> list[Any]:
+    """The functions and classes that a rule consists of."""
     module = step.module
     rule = getattr(module, "rule", None)
-    owners = [type(getattr(module, "of", module)), getattr(rule, "func", rule) or type(module)]
-    return all((owner.__module__ or "").startswith("puregraph.") for owner in owners)
+    return [type(getattr(module, "of", module)), getattr(rule, "func", rule) or type(module)]
 
 
 def signature(calls: list[Call]) -> list[Any]:

@@ -70,10 +70,10 @@ class Recorder:
             self.constants[key] = found
         return found
 
-    def thing(self, found: Any) -> Value:
-        """The Value of something that is no array."""
+    def thing(self) -> Value:
+        """The Value of something that need not be an array."""
         self.count += 1
-        return Value(self.count, (), np.dtype(object), (), "object", source=found)
+        return Value(self.count, (), np.dtype(object), (), "object")
 
     # Calls ------------------------------------------------------------------------------------------------------------
 

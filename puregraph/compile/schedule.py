@@ -12,9 +12,9 @@ from puregraph.compile.readers import readUfunc
 from puregraph.compile.reading import Reading
 from puregraph.compile.simplify import simplified
 from puregraph.compile.targets import GradientOf
-from puregraph.compile.update import addUpdate
+from puregraph.compile.update import addUpdate, isPlain
 from puregraph.compile.value import Call, Place, Value, copy, store
-from puregraph.compile.whole import NotArraysError
+from puregraph.compile.whole import NotArraysError, Trial
 from puregraph.errors import GraphError, show
 from puregraph.graph import Graph
 from puregraph.param import State
@@ -66,7 +66,9 @@ def schedule(
     keepGrads: bool = True,
     scaled: bool = False,
     added: bool = False,
+    guarded: bool = False,
     wanted: Sequence[bool] | None = None,
+    trial: Trial | None = None,
     simplify: bool = True,
     layout: Any = None,
 ) -> Schedule:
@@ -78,19 +80,23 @@ def schedule(
     `optimizer`  updates the parameters at the end
     `keepGrads`  whether the gradients of parameters are left in `Param.grad`
     `scaled`     whether they are multiplied by the scalar "scale"; `added`: whether what `Param.grad` has is added
+    `guarded`    whether nothing more is done if the first output, a cost, is not finite
     `wanted`     for each output whether it is read after the step; all are, if this is left out
     `layout`     says how the results of kernels lie, see `layout.layoutFor`; None: as numpy lays them out
 
-    Raises    ShapeError if the shapes do not fit; NotArraysError if what flows is no array
+    `trial`      what rules gave that cannot be read, when the graph itself ran
+
+    Raises    ShapeError if the shapes do not fit; UntriedError if there is such a rule and no trial; NotArraysError if
+              what flows is no array
     """
     shapes = [tuple(s) for s in shapes]
     graph.dataShapeFrom(shapes)
     found = Schedule(graph, graph.steps(len(shapes)))
-    reading = Reading(graph.dtype or np.float32)
+    reading = Reading(trial)
     reading.recorder.layout = layout
     values = forward(found, reading, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
     if grads is not None:
-        if optimizer is not None and isinstance(grads, str):
+        if guarded:
             reading.recorder.place = Place("cost", "", (), "forward")
             reading.recorder.add(isFinite, (found.outputs[0],), {}, [], "host")
         backward(found, reading, values, grads, updGrad)
@@ -98,7 +104,7 @@ def schedule(
     storeStates(found, reading)
     if optimizer is not None:
         addUpdate(found, reading, optimizer)
-    if keepGrads:
+    if keepGrads and (optimizer is None or isPlain(optimizer)):
         found.stores += [(GradientOf(p, v.dtype), v) for p, v in found.paramGrads]
     if wanted is not None:
         found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
@@ -106,6 +112,20 @@ def schedule(
     ownMemory(found, reading)
     found.calls = reading.recorder.calls
     return simplified(found) if simplify else found
+
+
+def updating(graph: Graph, optimizer: Any) -> Schedule:
+    """The calls of an optimizer's update alone, with the gradients that lie in `Param.grad`."""
+    found = Schedule(graph, graph.steps())
+    reading = Reading()
+    for slot in optimizer.slots:
+        if slot.ready:
+            target = GradientOf(slot.param, slot.param.grad.dtype)
+            found.paramGrads.append((slot.param, reading.held(target, f"d:{slot.path}")))
+    addUpdate(found, reading, optimizer)
+    found.held = list(reading.stored.values())
+    found.calls = reading.recorder.calls
+    return simplified(found)
 
 
 def isFinite(cost: Any) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.reading import Reading
-from puregraph.compile.targets import StateOf
-from puregraph.compile.value import Place, Value
+from puregraph.compile.targets import GRADS, GradientOf, StateOf
+from puregraph.compile.value import Place, Value, store
 from puregraph.errors import PuregraphError
 from puregraph.formula import numpyFrom
 from puregraph.kernels.norm import norm
@@ -80,8 +80,32 @@ def patternOf(slots: list[Any]) -> list[int]:
     return [known.setdefault((s.step, s.param.rate, s.param.decay), len(known)) for s in slots]
 
 
+class Foreign:
+    """An optimizer that updates in a way of its own: it runs as it is, on the gradients left in `Param.grad`."""
+
+    def __init__(self, optimizer: Any, params: list[Any]):
+        self.optimizer, self.params = optimizer, params
+
+    def __call__(self) -> bool:
+        for param in self.params:
+            param.grad = GRADS[param]
+        self.optimizer.update()
+        return True
+
+
+def addForeign(found: Any, reading: Reading, optimizer: Any) -> None:
+    """Leave the gradients where an optimizer looks for them, and have it update."""
+    reading.recorder.place = Place("update", type(optimizer).__name__, (), "update")
+    for param, grad in found.paramGrads:
+        reading.recorder.add(store, (grad,), {"target": GradientOf(param, grad.dtype)}, [], "store")
+    reading.recorder.add(Foreign(optimizer, [p for p, _ in found.paramGrads]), (), {}, [], "host")
+
+
 def addUpdate(found: Any, reading: Reading, optimizer: Any) -> None:
     """Add the calls of an update with the schedule's gradients."""
+    if not isPlain(optimizer):
+        addForeign(found, reading, optimizer)
+        return
     gradOf = {id(p): v for p, v in found.paramGrads}
     slots = [s for s in optimizer.slots if s.param.trainable and id(s.param) in gradOf]
     if not slots:

@@ -1,23 +1,33 @@
-"""Whole: a rule that could not be read, as one call; what it gives is learned from a try on ones."""
+"""Whole: a rule that could not be read, as one call; what it gives is learned when the graph itself runs once."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from puregraph.compile import strides
 from puregraph.compile.record import Recorder
+from puregraph.compile.strides import like
 from puregraph.compile.value import Value
 from puregraph.errors import PuregraphError
 from puregraph.steps import Step
+from puregraph.watch import WATCH
 
 
 class NotArraysError(PuregraphError):
     """What flows through a graph is no array: there is nothing to compile."""
+
+
+class UntriedError(PuregraphError):
+    """A rule could not be read, and has not run yet: what it gives is not known."""
+
+
+class Result(NamedTuple):
+    """What of a result is known ahead of time."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    strides: tuple[int, ...]
 
 
 class Whole:
@@ -39,73 +49,55 @@ class Whole:
     def __call__(self, *arguments: Any) -> tuple:
         given = list(arguments)
         for i in self.states:
-            given[i] = np.array(given[i])
+            given[i] = given[i].copy()
         result = self.rule(*given)
         return (*(result if type(result) is tuple else (result,)), *(given[i] for i in self.states))
 
 
-def outputsOf(recorder: Recorder, step: Step, values: list[Any], dtype: Any) -> list[Any]:
-    """Values for what a rule gives; `dtype` is that of its results where a try does not tell."""
-    tried = tryout(step, values)
+class Trial:
+    """What the rules of a graph gave when it ran, by the path of their node."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, list[Any]] = {}
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Note what rules give while the graph runs inside."""
+        before, WATCH.look = WATCH.look, self.look
+        try:
+            yield
+        finally:
+            WATCH.look = before
+
+    def look(self, path: str, module: Any, arguments: Any, results: Any, isGradient: bool = False) -> None:
+        """One rule has run."""
+        self.results[path] = [self.noted(y) for y in results]
+
+    def noted(self, y: Any) -> Any:
+        """A result, without its numbers; what is no array as its type."""
+        if y is None:
+            return None
+        return Result(tuple(y.shape), y.dtype, y.strides) if hasattr(y, "strides") else type(y)
+
+
+def outputsOf(recorder: Recorder, step: Step, trial: Trial | None) -> list[Any]:
+    """Values for what a rule gives; hidden results may be anything.
+
+    Raises    UntriedError if it has not run yet; NotArraysError if it does not give arrays
+    """
+    if trial is None:
+        raise UntriedError(f"at '{step.path}' ({step.label}): what it gives is known once it has run")
+    found = trial.results.get(step.path)
+    if found is None or len(found) != len(step.outs):
+        raise NotArraysError(f"at '{step.path}' ({step.label}): it did not run")
     outs: list[Any] = []
-    for i, shape in enumerate(shapesFor(step, values)):
-        sample = None if tried is None else tried[i]
-        if tried is not None and sample is None:
-            outs.append(None)
-            continue
-        if sample is not None and not hasattr(sample, "dtype"):
-            raise NotArraysError(f"at '{step.path}' ({step.label}): {type(sample).__name__} is no array")
-        outs.append(madeLike(recorder, tuple(shape), dtype, sample))
-    for i in range(len(outs), len(step.outs)):  # hidden ones may be anything
-        outs.append(recorder.thing(None if tried is None else tried[i]))
-    return outs
+    for y in found[: len(step.visible)]:
+        if y is not None and type(y) is not Result:
+            raise NotArraysError(f"at '{step.path}' ({step.label}): {y.__name__} is no array")
+        outs.append(None if y is None else madeLike(recorder, y))
+    return [*outs, *[recorder.thing() for _ in found[len(step.visible) :]]]
 
 
-def madeLike(recorder: Recorder, shape: Any, dtype: Any, sample: Any) -> Value:
-    """A Value for a result, which lies as it did in a try."""
-    if sample is None:
-        return recorder.value(shape, dtype)
-    lay = strides.like(shape, sample.strides, sample.dtype.itemsize) if sample.shape == shape else None
-    return recorder.value(shape, sample.dtype, lay)
-
-
-def shapesFor(step: Step, values: list[Any]) -> list[Any]:
-    """The shapes of the visible results."""
-    module = step.module
-    found = module.dataShapeFrom(*[None if v is None else v.shape for v in values[: step.inputs]])
-    return found if isinstance(found, list) else [found]
-
-
-def tryout(step: Step, values: list[Any]) -> Any:
-    """What the rule gives for ones (zeros where there are whole numbers); None if it raises."""
-    try:
-        with undisturbed(), np.errstate(all="ignore"):
-            result = step.call(*map(sample, values))
-    except Exception:
-        return None
-    result = result if type(result) is tuple else (result,)
-    return result if len(result) == len(step.outs) else None
-
-
-def sample(value: Value | None) -> Any:
-    """An array that a rule can be tried on."""
-    if value is None:
-        return None
-    if value.role == "object":
-        return value.source
-    lay = strides.like(value.shape, value.strides, value.dtype.itemsize)
-    array = np.ndarray(value.shape, value.dtype, bytes(value.nbytes) or b" ", 0, lay).copy("K")
-    if value.dtype.kind not in "iu":
-        array[...] = 1
-    return array
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Whatever is drawn inside, the next random numbers are those that would have come anyway."""
-    ours, numpys = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(ours)
-        np.random.set_state(numpys)
+def madeLike(recorder: Recorder, y: Result) -> Value:
+    """A Value that lies as a result did."""
+    return recorder.value(y.shape, y.dtype, like(y.shape, y.strides, y.dtype.itemsize))

@@ -122,8 +122,9 @@ class Optimizer(Recorded):
         before = {id(slot.param): slot for slot in self.slots}
         once: dict[int, Slot] = {}
         for path, param in net.params.items():
-            old = before.get(id(param))
-            once.setdefault(id(param), Slot(path, param, old and old.arrays, old.step if old else 0))
+            if id(param) not in once:
+                slot = once[id(param)] = before.get(id(param)) or Slot(path, param)
+                slot.path = path
         self.slots = list(once.values())
         if before.keys().isdisjoint(once):
             self.step = 0

@@ -21,8 +21,8 @@ class Calculator:
     Source    PuzzleLib's Calculator
     """
 
-    def __init__(self, net: Module, batchsize: int = 128):
-        self.task = Task(net)
+    def __init__(self, net: Module, batchsize: int = 128, compile: bool = True):
+        self.task = Task(net, compile=compile)
         self.batchsize = batchsize
 
     def calculate(self, data: Any) -> Any:

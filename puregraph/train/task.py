@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.compile import Program, Programs, Updater, dtypesFor, joined
 from puregraph.data import Batch
 from puregraph.errors import DataError, GraphError
 from puregraph.graph import Graph
-from puregraph.input import Input
 from puregraph.module import Module
 from puregraph.sequential import Sequential
 
@@ -23,18 +23,19 @@ class Task:
     The graph is made for the first batch, which says how many inputs and targets there are. The cost takes the first
     output of the network, or all of them if it has an argument for each.
 
-    `net`   a Graph or any other Module
-    `cost`  a Module of predictions and targets that gives one number; None: the network alone
+    `net`      a Graph or any other Module
+    `cost`     a Module of predictions and targets that gives one number; None: the network alone
+    `compile`  whether passes are compiled, on the CPU
 
     Raises    DataError if one of the two is no Module; GraphError if the arrays of a batch do not fit their inputs
     """
 
-    def __init__(self, net: Module, cost: Module | None = None):
+    def __init__(self, net: Module, cost: Module | None = None, compile: bool = True):
         checkKind("net", net, ("node", "trainMode"), "a Module, such as Linear(3, 4)")
         if cost is not None:
             checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
         self.net = net if isinstance(net, Graph) else Sequential(net)
-        self.cost = cost
+        self.cost, self.compile = cost, compile
         self.graph: Any = None
         self.sizes: tuple[int, int] | None = None
 
@@ -42,37 +43,16 @@ class Task:
         """Link network and cost for this many arrays, and note the dtype that each is to have."""
         if self.sizes != (inputs, targets):
             self.sizes = None
-            data = [Input().node() for _ in range(inputs)]
-            output = self.net.node(*data)
-            found = [(output, slot) for slot in range(len(self.net.outputNames))]
-            wanted = [Input().node() for _ in range(targets)]
-            if self.cost is not None:
-                found = [self.cost.node(*found[: self.taken(len(found), targets)], *wanted), *found]
-            self.graph = Graph([*data, *wanted], found)
+            self.graph = joined(self.net, self.cost, inputs, targets)
+            self.programs = Programs(self.graph, self.checkShapes)
+            self.updaters: list[Updater] = []
             self.sizes = inputs, targets
-        steps = self.graph.steps()
-        whole, real = wholeNumbers(steps), np.dtype(self.graph.dtype or np.float32)
-        self.dtypes = [WHOLE if number in whole else real for number in steps.inputs]
+        self.dtypes = dtypesFor(self.graph, inputs + targets)
 
     def renew(self) -> None:
         """Look again at what network and cost compute in."""
         if self.sizes is not None:
             self.build(*self.sizes)
-
-    def taken(self, outputs: int, targets: int) -> int:
-        """How many outputs of the network the cost takes."""
-        spec = self.cost.inputSpec
-        least = len(spec.names) - len(spec.optional) - spec.variadic
-        for count in (1, outputs):
-            if least <= count + targets <= len(spec.names) and not spec.variadic:
-                return count
-        if spec.variadic:
-            return outputs
-        taken = "its first output" if outputs == 1 else f"its first output or all {outputs}"
-        raise GraphError(
-            f"{type(self.cost).__name__} takes {', '.join(spec.names)}; wanted targets that make these together with "
-            f"what the network gives, {taken}, got {targets} target{'s' * (targets != 1)}"
-        )
 
     def prepare(self, batch: Batch) -> Batch:
         """The batch with the dtypes that the graph computes in; made on the host, in any thread."""
@@ -81,14 +61,47 @@ class Task:
         given = [converted(x, dtype, name) for (name, x), dtype in zip(named(batch), self.dtypes, strict=True)]
         return Batch(given[: len(batch.data)], given[len(batch.data) :], batch.size)
 
-    def run(self, batch: Batch) -> tuple[Any, list[Any]]:
+    def run(self, batch: Batch, compiled: bool = True) -> tuple[Any, list[Any]]:
         """The cost (None without one) and the network's outputs for a prepared batch, on the device."""
-        found = self.graph([device.toDevice(x) for x in (*batch.data, *batch.target)])
+        program = self.program(batch) if compiled else None
+        if program is not None:
+            return self.parted(program.run(*batch.data, *batch.target))
+        return self.parted(self.graph([device.toDevice(x) for x in (*batch.data, *batch.target)]))
+
+    def parted(self, found: Any) -> tuple[Any, list[Any]]:
+        """What the graph gives as the cost and the network's outputs."""
         outputs = found if isinstance(found, list) else [found]
         if self.cost is None:
             return None, outputs
         self.checkCost(outputs[0].shape)
         return outputs[0], outputs[1:]
+
+    def program(self, batch: Batch, **options: Any) -> Program | None:
+        """The compiled step for such a batch; None if the graph itself is to run."""
+        if not self.compile or device.name() != "cpu":
+            return None
+        return self.programs.get([*batch.data, *batch.target], **options)
+
+    def learner(self, batch: Batch, slots: set[int], optimizer: Any, isFirst: bool) -> Program | None:
+        """The compiled step that leaves the gradients of a batch, and with an optimizer updates.
+
+        `slots` are the outputs that are looked at; without an optimizer gradients are scaled, and added to those there
+        are, unless the batch is the first.
+        """
+        wanted = (True, *(slot in slots for slot in range(len(self.net.outputNames))))
+        options = {"grads": "one", "updGrad": False, "wanted": wanted}
+        if optimizer is not None:
+            return self.program(batch, optimizer=optimizer, guarded=True, **options)
+        return self.program(batch, scaled=True, added=not isFirst, **options)
+
+    def update(self, optimizer: Any) -> None:
+        """Have an optimizer use the gradients that there are."""
+        if not self.compile or device.name() != "cpu":
+            optimizer.update()
+            return
+        if not self.updaters or self.updaters[0].optimizer is not optimizer:
+            self.updaters = [Updater(self.graph, optimizer)]
+        self.updaters[0].run()
 
     def backward(self, share: float, isFirst: bool) -> None:
         """`share` times the gradients of the last batch; added to those there are, unless it is the first."""
@@ -101,7 +114,11 @@ class Task:
 
         Raises    ShapeError naming every node that does not fit
         """
-        found = self.graph.dataShapeFrom([tuple(x.shape) for x in (*batch.data, *batch.target)])
+        self.checkShapes([tuple(x.shape) for x in (*batch.data, *batch.target)])
+
+    def checkShapes(self, shapes: list[Any]) -> None:
+        """The same for the shapes of its arrays."""
+        found = self.graph.dataShapeFrom(shapes)
         if self.cost is not None:
             self.checkCost(found[0])
 
@@ -113,19 +130,6 @@ class Task:
         """Let go of the last batch's values."""
         if self.graph is not None:
             self.graph.reset()
-
-
-def wholeNumbers(steps: Any) -> set[int]:
-    """The values that some module reads as whole numbers, through views of them as well."""
-    found: set[int] = set()
-    for step in reversed(steps.items):
-        names = step.module.arguments
-        for position, number in enumerate(step.args[: step.inputs]):
-            if names[min(position, len(names) - 1)] in step.module.indices:
-                found.add(number)
-        if step.module.views and found.intersection(step.visible):
-            found.add(step.args[0])
-    return found
 
 
 def named(batch: Batch) -> list[tuple[str, Any]]:
@@ -146,7 +150,7 @@ def checkKind(what: str, value: Any, wanted: tuple[str, ...], example: str) -> N
 
 def converted(x: Any, dtype: np.dtype, name: str) -> Any:
     """An array in the dtype that is wanted; it comes back itself if it has that one."""
-    if dtype is WHOLE and x.dtype.kind == "f":
+    if dtype == WHOLE and x.dtype.kind == "f":
         wrong = x != np.rint(x)
         if wrong.any():
             raise DataError(f"{name}: wanted whole numbers (labels, token ids), got {x.dtype} with {x[wrong].flat[0]}")

@@ -45,6 +45,7 @@ class Trainer:
     `accumulate`  how many batches make a step: their gradients are weighted by their sizes, so that a step is that of
                   one batch as large as all of them (for costs that are a plain mean, and without BatchNorm)
     `shuffle`     whether the samples of arrays come in a new order each epoch
+    `compile`     whether steps are compiled (on the CPU), see `Graph.compile`
     `prefetch`    how many steps are made ready ahead, in a thread of their own, unless batches are tiny; 0: none
     `progress`    "bar", "lines", "none", or "auto": a bar in a terminal, else lines
 
@@ -68,15 +69,16 @@ class Trainer:
         shuffle: bool = True,
         prefetch: int = 2,
         progress: Any = "auto",
+        compile: bool = True,
     ):
         self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
         self.shuffle, self.prefetch = shuffle, checkedSize(prefetch, "prefetch", 0)
-        self.task = Task(net, cost)
+        self.task = Task(net, cost, compile)
         self.net, self.cost = self.task.net, cost
         checkKind("optimizer", optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
         self.optimizer = optimizer
         self.tally = Tally(metrics)
-        self.validator = Validator(self.net, cost, copy.deepcopy(self.tally.metrics), batchsize)
+        self.validator = Validator(self.net, cost, copy.deepcopy(self.tally.metrics), batchsize, compile)
         self.rng = np.random.default_rng(seed)
         self.progress = progressFrom(progress)
         self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])
@@ -314,19 +316,26 @@ class Trainer:
         """Forward, backward, and the update: a step is whole, or torn."""
         self.interrupt.torn = True
         size = sum(batch.size for batch in group)
+        slots = {metric.which for metric in self.tally.metrics}
         self.optimizer.zeroGradParams()
+        self.lastRate = self.rate
         for number, batch in enumerate(group):
             place = f"epoch {self.epoch + 1}, batch {self.position * self.accumulate + number + 1}"
             try:
-                cost, outputs = self.task.run(batch)
-                self.tally.add(cost, outputs, batch, place)
-                self.task.backward(batch.size / size, number == 0)
+                program = self.task.learner(batch, slots, self.optimizer if len(group) == 1 else None, number == 0)
+                if program is not None:
+                    cost, *outputs = program.run(*batch.data, *batch.target, scale=batch.size / size)
+                    self.tally.add(cost, outputs, batch, place)
+                else:
+                    cost, outputs = self.task.run(batch, False)
+                    self.tally.add(cost, outputs, batch, place)
+                    self.task.backward(batch.size / size, number == 0)
             except Exception as error:
                 if place not in str(error):
                     addPlace(error, f"in {place}")
                 raise
-        self.lastRate = self.rate
-        self.optimizer.update()
+        if program is None or len(group) > 1:
+            self.task.update(self.optimizer)
         self.position += 1
         self.step += 1
         self.interrupt.torn = False

@@ -20,8 +20,10 @@ class Validator:
     Source    PuzzleLib's Validator
     """
 
-    def __init__(self, net: Module, cost: Module, metrics: Iterable[Metric] = (), batchsize: int = 128):
-        self.task = Task(net, cost)
+    def __init__(
+        self, net: Module, cost: Module, metrics: Iterable[Metric] = (), batchsize: int = 128, compile: bool = True
+    ):
+        self.task = Task(net, cost, compile)
         self.tally = Tally(metrics)
         self.batchsize = batchsize
 

@@ -1,0 +1,107 @@
+"""Compiled: `graph.compile(...)`, and the programs of a graph for many shapes."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.joined import joined, wholeNumbers
+from puregraph.compile.memory import Room
+from puregraph.compile.program import Program
+from puregraph.errors import GraphError
+from puregraph.graph import Graph
+from puregraph.module import shapesOf
+
+SOON = 4  # shapes that are compiled when they are first seen; of further ones, those that come again
+MOST = 32  # programs that are kept
+
+
+class Programs:
+    """The programs of one graph by shapes and dtypes; all of them share one arena.
+
+    What comes once is not compiled, unless only a few shapes are known so far. `check` looks at the shapes first.
+    """
+
+    def __init__(self, graph: Graph, check: Callable[[list[Any]], None] | None = None):
+        self.graph, self.check, self.room = graph, check, Room()
+        self.found: OrderedDict[Any, Program] = OrderedDict()
+        self.seen: Counter[Any] = Counter()
+
+    def __getstate__(self) -> dict:
+        return {"graph": self.graph, "check": self.check}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def get(self, arrays: Sequence[Any], **options: Any) -> Program | None:
+        """The program for such arrays; None if it is not worth while to compile one yet."""
+        shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
+        key = *shapes, *dtypes, *[(k, v if isinstance(v, (bool, str, tuple)) else id(v)) for k, v in options.items()]
+        program = self.found.get(key)
+        if program is None:
+            self.seen[key] += 1
+            if self.seen[key] == 1 and len(self.found) >= SOON:
+                return None
+            if self.check is not None:
+                self.check(shapes)
+            program = self.found[key] = Program(self.graph, shapes, dtypes, room=self.room, **options)
+            if len(self.found) > MOST:
+                self.found.popitem(last=False)
+        self.found.move_to_end(key)
+        return program
+
+
+def compiled(
+    graph: Graph,
+    *shapes: Any,
+    cost: Any = None,
+    optimizer: Any = None,
+    train: bool | None = None,
+    dtypes: Sequence[Any] | None = None,
+    **options: Any,
+) -> Program:
+    """A Program for inputs of these shapes: `program.run(*inputs)` gives what the graph would give, and faster.
+
+    `shapes`     the shapes of the inputs, or one list of them; with a cost, then those of its targets
+    `cost`       is joined to the graph: the outputs are then the cost and those of the graph, and every run also leaves
+                 the gradients of the cost in `Param.grad`
+    `optimizer`  updates the parameters at the end of each run
+    `train`      the mode of all modules: True or False; None: True with a cost, else the modes that they are in. True
+                 without a cost takes the gradients of the outputs as further inputs (of one number: one), and leaves
+                 those of the inputs in `program.grad`
+    `dtypes`     those of the inputs; what is left out is int64 for labels and the like, else the graph's own
+
+    Raises    ShapeError if the shapes do not fit; GraphError for an optimizer without a cost
+    """
+    given = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
+    found = [s for shape in given for s in shapesOf(shape)]
+    net, grads = graph, None
+    if cost is not None:
+        inputs = len(graph.inputs)
+        net = joined(graph, cost, inputs, len(found) - inputs)
+        grads, train = "one", True if train is None else train
+        options.setdefault("updGrad", False)
+    elif optimizer is not None:
+        outputs = graph.dataShapeFrom(found)
+        if outputs != ():
+            raise GraphError(f"{graph.title()}: an optimizer wants one number to make small: give a cost")
+        grads, train = "one", True if train is None else train
+    elif train:
+        outputs = graph.dataShapeFrom(found)
+        grads = "one" if outputs == () else (True,) * (len(outputs) if isinstance(outputs, list) else 1)
+    if optimizer is not None:
+        optimizer.setupOn(graph)
+    return Program(net, found, dtypes or dtypesFor(net, len(found)), train, grads=grads, optimizer=optimizer, **options)
+
+
+def dtypesFor(graph: Graph, count: int) -> list[Any]:
+    """The dtype that each input is to have."""
+    steps = graph.steps(count)
+    whole, real = wholeNumbers(steps), np.dtype(graph.dtype or np.float32)
+    return [np.dtype(np.int64) if number in whole else real for number in steps.inputs]
+
+
+Graph.compile = compiled  # type: ignore[method-assign]

@@ -1,0 +1,29 @@
+"""Updater: an optimizer's update, compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.program import Program, gatherGrads
+from puregraph.compile.schedule import Schedule, updating
+from puregraph.graph import Graph
+
+
+class Updater(Program):
+    """`optimizer.update()` for the gradients that the parameters of a graph have: `run()`."""
+
+    def __init__(self, graph: Graph, optimizer: Any, **options: Any):
+        super().__init__(graph, [], optimizer=optimizer, **options)
+
+    def schedule(self) -> Schedule:
+        self.ready = [slot.ready for slot in self.optimizer.slots]
+        return updating(self.graph, self.optimizer)
+
+    def isCurrent(self) -> bool:
+        return super().isCurrent() and [slot.ready for slot in self.optimizer.slots] == self.ready
+
+    def prepare(self, built: Any, numbers: dict[str, float]) -> None:
+        gatherGrads(built.schedule)
+
+    def runEagerly(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
+        return [] if self.optimizer.update() is None else []
