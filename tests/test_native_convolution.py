@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
+from works import first, last, run
 
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.native import convolution, machine
-
 from puregraph.native.geometry import geometry
 from puregraph.native.work import Finish
-from works import first, last, run
 
 pytestmark = pytest.mark.skipif(not machine.available(), reason="native kernels cannot be compiled here")
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from itertools import product
-from math import ceil, prod
 from typing import Any
 
-from puregraph.native import machine
 from puregraph.native.code import Code, Type, Value, Variable
-from puregraph.native.correlation import Kind, kinds, once
-from puregraph.native.geometry import Geometry, Line, dataLines, forwardLine
-from puregraph.native.tiling import registers, vectorsOf
-from puregraph.native.weightsum import overTaps
+from puregraph.native.correlation import Once, kinds
+from puregraph.native.geometry import Geometry, forwardLine
+from puregraph.native.sliding import (
+    Lines,
+    Place,
+    Slider,
+    Stretch,
+    Tap,
+    dataPhases,
+    forwardPhases,
+    inside,
+    stretches,
+    taskCount,
+    tileOf,
+)
+from puregraph.native.tiling import registers
 from puregraph.native.work import Finish, Work
 
-Lines = tuple[Line, Line, Line]
-GRAIN = 1 << 18  # products of a task
-MOST = 64  # tasks
+GRAIN = 1 << 18  # products of a part
 PARTS = 16  # of the samples, in the gradient of the weight
 
 
@@ -41,119 +47,58 @@ def pack(W: Any, packed: Any, g: Geometry) -> list[Work]:
 
 def forward(x: Any, packed: Any, finish: Finish, g: Geometry, xPixel: int | None = None) -> list[Work]:
     """y (n, *count, c) from x (n, *spatial, c)."""
-    lines = tuple(forwardLine(axis) for axis in g.axes)
-    return [slide(f"depthwise {g.text}", g, [lines], x, xPixel or g.c, packed, finish)]  # type: ignore[list-item]
+    return [slide(f"depthwise {g.text}", g, forwardPhases(g.axes), x, xPixel or g.c, packed, finish)]
 
 
 def dataGradient(grad: Any, packed: Any, finish: Finish, g: Geometry, gradPixel: int | None = None) -> list[Work]:
     """dx (n, *spatial, c) from grad (n, *count, c)."""
-    phases = list(product(*(dataLines(axis) for axis in g.axes)))
-    return [slide(f"depthwise dx {g.text}", g, phases, grad, gradPixel or g.c, packed, finish)]  # type: ignore[arg-type]
+    return [slide(f"depthwise dx {g.text}", g, dataPhases(g.axes), grad, gradPixel or g.c, packed, finish)]
 
 
 def slide(name: str, g: Geometry, phases: list[Lines], x: Any, xPixel: int, packed: Any, finish: Finish) -> Work:
     """The sums along each of the phases, of which every task has its share."""
-    places = sum(prod(line.count for line in lines) for lines in phases)
-    rows = max(g.n * lines[0].count * lines[1].count for lines in phases)
-    products = g.n * places * g.c * max(4, g.taps // len(phases))
-    tasks = max(1, min(rows, MOST, products // GRAIN))
-    key = f"depthwise {g.n} {g.c} {[a.size for a in g.axes]} {phases} {xPixel} {tasks} {finish.key}"
+    size = tuple(axis.size for axis in g.axes)
+    tasks = taskCount(g.n, g.c, phases)
+    key = f"depthwise {g.n} {g.c} {size} {phases} {xPixel} {tasks} {finish.key}"
 
     def write(code: Code) -> None:
-        pointers = code.pointer("x", "f32"), code.pointer("b", "f32")
-        finish.open(code)
-        for lines in phases:
-            Slider(code, g, lines, pointers, xPixel, finish, tasks).write()
+        Filter(code, g.n, g.c, size, phases, tasks, xPixel, finish).write()
 
     return Work(name, key, write, {"x": x, "b": packed, **finish.slots}, tasks)
 
 
-class Slider:
-    """Writes the code of one phase."""
+class Filter(Slider):
+    """Sums weighted windows."""
 
-    def __init__(self, code: Code, g: Geometry, lines: Lines, pointers: Any, xPixel: int, finish: Finish, tasks: int):
-        self.code, self.g, self.lines, self.xPixel, self.finish, self.tasks = code, g, lines, xPixel, finish, tasks
-        self.x, self.b = pointers
-        self.pixels = tileOf(lines[2])
+    def __init__(
+        self,
+        code: Code,
+        n: int,
+        maps: int,
+        size: tuple[int, ...],
+        phases: list[Lines],
+        tasks: int,
+        xPixel: int,
+        finish: Finish,
+    ):
+        super().__init__(code, n, maps, size, phases, tasks)
+        self.x, self.b, self.xPixel, self.finish = code.pointer("x", "f32"), code.pointer("b", "f32"), xPixel, finish
+        finish.open(code)
 
-    def write(self) -> None:
-        code, (deep, high, wide) = self.code, self.lines
-        rows = self.g.n * deep.count * high.count
-        if not rows or not wide.count:
-            return
-        first, last = code.task * rows // self.tasks, (code.task + 1) * rows // self.tasks
-        with code.loop(first, last, unroll=1) as row:
-            h, n = (row % high.count, row // high.count) if high.count > 1 else (code.whole(0), row)
-            d, n = (n % deep.count, n // deep.count) if deep.count > 1 else (code.whole(0), n)
-            self.d, self.h = d * deep.stride + deep.first, h * high.stride + high.first
-            self.source = n * deep.length
-            self.out = (n * deep.full + (d * deep.skip + deep.start)) * high.full + (h * high.skip + high.start)
-            for kind in kinds(wide, self.pixels):
-                with code.loop(kind.start, kind.stop, unroll=1) as i:
-                    self.tile(kind, i * self.pixels - kind.skip)
+    def begin(self, stretch: Stretch) -> Variable:
+        return self.code.variable(self.code.constant(0, Type("f32", stretch.lanes)))
 
-    def tile(self, kind: Kind, a: Value) -> None:
-        """Some pixels of a row, all maps."""
-        for begin, stop, lanes, live in stretches(self.code, self.g.c):
-            with self.code.loop(begin, stop, lanes, unroll=1) as c:
-                self.stretch(kind, a, c, lanes, live)
+    def take(self, states: dict[int, Any], stretch: Stretch, tap: Tap, seen: dict[int, Value]) -> None:
+        c, lanes, live = stretch
+        weight = self.b.load(tap.number * self.maps + c, lanes, live)
+        for p, state in states.items():
+            place = tap.first + p * tap.step
+            if place not in seen:
+                seen[place] = self.x.load((tap.input + p * tap.step) * self.xPixel + c, lanes, live)
+            state.value = self.code.fma(seen[place], weight, state.value)
 
-    def stretch(self, kind: Kind, a: Value, c: Value, lanes: int, live: Value | None) -> None:
-        code, (deep, high, wide), size = self.code, self.lines, [axis.size for axis in self.g.axes]
-        zero = code.constant(0, Type("f32", lanes))
-        sums: list[Variable] = [code.variable(zero) for _ in range(self.pixels)]
-        for variable in sums:
-            variable.value = 0.0
-        for i, j in product(range(len(deep.taps)), range(len(high.taps))):
-            d, h = self.d + i * deep.step, self.h + j * high.step
-            with inside(code, (deep, i, d), (high, j, h)):
-                row = ((self.source + d) * high.length + h) * wide.length
-                at = (row + a * wide.stride + wide.first) * self.xPixel + c
-                loaded: dict[int, Value] = {}
-                now = {p: variable.value for p, variable in enumerate(sums)}
-                for k, position in enumerate(wide.taps):
-                    if not kind.inside[k]:
-                        continue
-                    tap = (deep.taps[i] * size[1] + high.taps[j]) * size[2] + position
-                    weight = self.b.load(c + tap * self.g.c, lanes, live)
-                    for p in kind.inside[k]:
-                        place = p * wide.stride + k * wide.step
-                        if place not in loaded:
-                            loaded[place] = self.x.load(at + place * self.xPixel, lanes, live)
-                        now[p] = code.fma(loaded[place], weight, now[p])
-                for p, variable in enumerate(sums):
-                    variable.value = now[p]
-        for p in range(kind.skip, self.pixels):
-            row = self.out * wide.full + ((a + p) * wide.skip + wide.start)
-            self.finish.put(code, row, c, sums[p].value, live)
-
-
-def tileOf(line: Line) -> int:
-    """Pixels of a tile."""
-    most = 8 if registers() == 32 else 4
-    return max(1, ceil(line.count / max(1, ceil(line.count / most))))
-
-
-def stretches(code: Code, maps: int) -> Iterator[tuple[int, int, int, Value | None]]:
-    """From which map to which, how many at a time, and which of them there are."""
-    lanes = machine.lanes(4)
-    whole = maps // lanes * lanes
-    if whole:
-        yield 0, whole, lanes, None
-    if maps > whole:
-        width = vectorsOf(maps - whole, lanes)[-1]
-        yield whole, maps, width, code.mask(maps - whole, width) if maps - whole < width else None
-
-
-@contextmanager
-def inside(code: Code, *taps: tuple[Line, int, Value]) -> Iterator[None]:
-    """Only where there are inputs for the taps."""
-    with ExitStack() as stack:
-        for line, tap, place in taps:
-            if line.isInside(0, tap) and line.isInside(line.count - 1, tap):
-                continue
-            stack.enter_context(code.when((place >= 0) & (place < line.length)))
-        yield
+    def end(self, state: Variable, stretch: Stretch, row: Value, place: Place) -> None:
+        self.finish.put(self.code, row, stretch.map, state.value, stretch.live)
 
 
 def weightRoom(g: Geometry) -> int:
@@ -215,12 +160,12 @@ class Summer:
             d, n = (n % deep.count, n // deep.count) if deep.count > 1 else (code.whole(0), n)
             self.h = h * high.stride + high.first
             self.row = row
-            with overTaps(code, deep) as i:
+            with Once(code) if len(deep.taps) == 1 else code.loop(0, len(deep.taps), unroll=1) as i:
                 depth = d * deep.stride + (deep.first + i * deep.step)
                 self.plane = n * deep.length + depth
                 self.tap = i * (len(high.taps) * g.axes[2].size)
                 isThere = (depth >= 0) & (depth < deep.length)
-                with once(code) if deep.length == deep.count == len(deep.taps) == 1 else code.when(isThere):
+                with Once(code) if deep.length == deep.count == len(deep.taps) == 1 else code.when(isThere):
                     for begin, stop, lanes, live in stretches(code, g.c):
                         with code.loop(begin, stop, lanes, unroll=1) as c:
                             self.stretch(c, lanes, live)
