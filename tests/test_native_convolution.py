@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
+from works import first, last, run
 
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.native import convolution, machine
-
 from puregraph.native.geometry import geometry
 from puregraph.native.work import Finish
-from works import first, last, run
 
 pytestmark = pytest.mark.skipif(not machine.available(), reason="native kernels cannot be compiled here")
 
@@ -37,6 +36,14 @@ CASES = {
     "line": (3, 8, 16, (21,), (5,), 2, 2, 1, 1),
     "cube": (2, 4, 8, (5, 6, 7), (3, 2, 3), (1, 2, 1), ((1, 1), (0, 1), (2, 0)), 1, 1),
     "cubeDilated": (1, 3, 5, (7, 6, 8), (2, 3, 2), (2, 1, 2), 1, (2, 1, 3), 1),
+    "depthwise": (2, 24, 24, (9, 11), (3, 3), 1, 1, 1, 24),
+    "depthwiseStride": (2, 40, 40, (13, 12), (3, 3), 2, 1, 1, 40),
+    "depthwise5": (1, 16, 16, (12, 23), (5, 5), 1, 2, 1, 16),
+    "depthwise5Stride": (2, 37, 37, (11, 10), (5, 5), 2, 2, 1, 37),
+    "depthwiseOdd": (1, 5, 5, (7, 9), (2, 3), (3, 1), ((0, 1), (2, 1)), (2, 3), 5),
+    "depthwiseCube": (2, 18, 18, (5, 6, 7), (3, 2, 3), (2, 1, 2), 1, (1, 2, 1), 18),
+    "depthwiseLine": (2, 32, 32, (19,), (7,), 1, 3, 1, 32),
+    "multiplied": (1, 6, 18, (6, 6), (3, 3), 1, 1, 1, 6),
 }
 
 

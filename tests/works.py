@@ -1,12 +1,18 @@
 """Running lists of native Work in tests: every array given as a slot, tasks dealt out to some threads."""
 
 import ctypes
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
+from puregraph import native
 from puregraph.native import machine
 from puregraph.native.code import Code
+
+SOURCES = sorted(Path(native.__file__).parent.glob("*.py"))
+DIGEST = hashlib.sha1(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
 
 
 def compiled(work):
@@ -18,7 +24,7 @@ def compiled(work):
         assert set(code.slots) <= set(work.slots), (code.slots, work.slots)
         return code.text(), code.slots, code.scratchBytes
 
-    library = machine.load(work.key, make)
+    library = machine.load(work.key, make, DIGEST)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(library.address)
     return function, library.names, library.scratch
 
@@ -41,13 +47,9 @@ def bound(work):
 
 def run(works, threads=1):
     """Run the works one after the other."""
-    for work in works:
-        go = bound(work)
-        if threads == 1:
-            go()
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(lambda first: go(first, threads), range(threads)))
+    with ThreadPoolExecutor(threads) as pool:
+        for work in works:
+            list(pool.map(bound(work), range(threads), [threads] * threads))
 
 
 def last(x):

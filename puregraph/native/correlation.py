@@ -1,18 +1,19 @@
-"""Correlation: sums of weighted windows of maps that lie channels last; convolutions and their data gradients are made of it.
+"""Correlation: sums of weighted windows of maps that lie channels last.
 
-A tile of pixels of one output row times a panel of output maps is summed in registers. For each row of taps, what
-one pixel reads is a run of numbers; each is repeated for all lanes and multiplied with the weights of the panel, that
-are packed in the order in which they are used. Taps outside of the map are left out, never multiplied by zeros.
+Convolutions and their data gradients are made of it. A tile of pixels of one output row times a panel of output maps
+is summed in registers. For each row of taps, what one pixel reads is a run of numbers; each is repeated for all lanes
+and multiplied with the weights of the panel, that are packed in the order in which they are used. Taps outside of the
+map are left out, never multiplied by zeros.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from math import ceil, prod
 from typing import Any, NamedTuple
 
-from puregraph.native.code import Code, Pointer, Type, Value, Variable
+from puregraph.native.code import Code, Type, Value, Variable
 from puregraph.native.geometry import Line
 from puregraph.native.tiling import Tile, tile
 from puregraph.native.work import Finish, Work
@@ -87,7 +88,7 @@ def kinds(line: Line, pixels: int) -> list[Kind]:
 
 
 def correlate(name: str, of: Correlation, x: Any, xPixel: int, packed: Any, finish: Finish, skip: int = 0) -> Work:
-    """y = the correlation of x with the weights that lie at `skip` in `packed`; `xPixel` numbers from pixel to pixel."""
+    """y = the correlation of x, `xPixel` numbers from pixel to pixel, with the weights at `skip` in `packed`."""
     of = flat(of)
     t = of.tile
     tiles = ceil(of.lines[2].count / t.pixels)
@@ -152,7 +153,7 @@ class Writer:
                 code.mask(of.maps - o - start, width) if of.maps % t.width else None
                 for start, width in zip(self.starts, t.vectors)
             ]
-            with code.loop(0, self.blocks, unroll=1) if self.blocks > 1 else once(code) as block:
+            with code.loop(0, self.blocks, unroll=1) if self.blocks > 1 else Once(code) as block:
                 self.block = block
                 self.weights = (panel * self.blocks + block) * (of.taps * t.block * t.width) + skip
                 self.inputs = block * t.block if group is None else group * of.depth + block * t.block
@@ -196,16 +197,13 @@ class Writer:
 
     def taps(self, line: Line, limits: tuple[Value, Value] | None) -> Any:
         if limits is None:
-            return once(self.code)
+            return Once(self.code)
         return self.code.loop(*limits, unroll=1)
 
     def begin(self, i: Value) -> list[list[Variable]]:
         """The sums of a tile: zeros, or what the blocks before have left."""
         code, t = self.code, self.tile
         sums = [[code.variable(code.constant(0, Type("f32", width))) for width in t.vectors] for _ in range(t.pixels)]
-        for each in sums:
-            for variable in each:
-                variable.value = 0.0
         if self.blocks > 1:
             with code.when(self.block > 0):
                 for place, variable in self.kept(sums, i):
@@ -248,7 +246,7 @@ class Writer:
         unroll = length if length * size <= 2 * LONGEST else 1
         if unroll == 1:
             unroll = max(u for u in (1, 2, 3, 4, 5, 6, 7, 8) if length % u == 0 and (u == 1 or u * size <= LONGEST))
-        with code.loop(0, length, unroll, unroll=1) if unroll < length else once(code) as j:
+        with code.loop(0, length, unroll, unroll=1) if unroll < length else Once(code) as j:
             now = {p: [variable.value for variable in sums[p]] for p in pixels}
             for u in range(unroll):
                 rows = [
@@ -269,14 +267,14 @@ class Writer:
             with code.when(self.block < self.blocks - 1):
                 for place, variable in self.kept(sums, i):
                     self.sums.store(place, variable.value)
-        with code.when(self.block == self.blocks - 1) if self.blocks > 1 else once(code):
+        with code.when(self.block == self.blocks - 1) if self.blocks > 1 else Once(code):
             for p in range(kind.skip, t.pixels):
                 row = self.out + (a + p) * wide.skip
                 for start, mask, variable in zip(self.starts, self.masks, sums[p]):
                     self.finish.put(code, row, self.column + start, variable.value, mask)
 
 
-class once:
+class Once:
     """In place of a loop that has one turn."""
 
     def __init__(self, code: Code):

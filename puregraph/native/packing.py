@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from itertools import product
-from math import ceil, prod
+from math import prod
 from typing import Any
 
-from puregraph.native.code import Code, Type, Value
+from puregraph.native.code import Code
 from puregraph.native.correlation import Correlation, flat
 from puregraph.native.work import Work
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from puregraph.native import machine
 
@@ -39,7 +39,7 @@ def vectorsOf(maps: int, lanes: int) -> tuple[int, ...]:
 def tile(count: int, maps: int, depth: int, taps: int) -> Tile:
     """For rows of `count` pixels, `maps` sums each, of `depth` inputs for each of `taps`."""
     lanes, most = machine.lanes(4), registers()
-    best = None
+    best: Any = None
     for panels in range(1, ceil(maps / lanes) + 1):
         vectors = vectorsOf(ceil(ceil(maps / panels) / 4) * 4, lanes)
         v = len(vectors)
@@ -55,7 +55,6 @@ def tile(count: int, maps: int, depth: int, taps: int) -> Tile:
             price *= 1 + 0.01 * tiles / count
             if best is None or price < best[0]:
                 best = price, pixels, vectors
-    assert best is not None
     return Tile(best[1], best[2], blockOf(depth, taps * sum(best[2]) * 4))
 
 

@@ -14,12 +14,12 @@ from contextlib import ExitStack
 from math import ceil, prod
 from typing import Any, NamedTuple
 
+from puregraph.native import machine
 from puregraph.native.code import Code, Pointer, Type, Value
-from puregraph.native.correlation import once
+from puregraph.native.correlation import Once
 from puregraph.native.geometry import Geometry, Line, forwardLine
 from puregraph.native.tiling import LATENCY, registers, vectorsOf
 from puregraph.native.work import Work
-from puregraph.native import machine
 
 GRAIN = 1 << 22  # products that a task has at least
 MOST = 16  # tasks that the samples are dealt to parts for
@@ -85,7 +85,7 @@ class Sums(NamedTuple):
     def tile(self) -> tuple[tuple[int, ...], int]:
         """Vectors of output maps, and numbers of x."""
         lanes, most = machine.lanes(4), registers()
-        best = None
+        best: Any = None
         for panels in range(1, ceil(self.maps / lanes) + 1):
             vectors = vectorsOf(ceil(ceil(self.maps / panels) / 4) * 4, lanes)
             v, width = len(vectors), sum(vectors)
@@ -102,7 +102,6 @@ class Sums(NamedTuple):
                 price *= ceil(self.maps / width)
                 if best is None or price < best[0]:
                     best = price, vectors, max(sizes)
-        assert best is not None
         return best[1], best[2]
 
     def chunks(self, limit: int) -> list[int]:
@@ -237,8 +236,6 @@ class Writer:
             ]
             for m in range(rows)
         ]
-        starts = [[v.name for v in each] for each in sums]
-        assert starts
 
         def body(x: Value, g: Value) -> None:
             taken = [self.g.load(g + start, width, mask) for start, width, mask in self.columns()]
@@ -271,7 +268,7 @@ class Many(Writer):
         return self.code.least(tile * self.plan.rows, self.of.depth - self.plan.rows)
 
     def strip(self, planes: tuple[Value, Value], high: tuple[Value, Value]) -> None:
-        code, plan, (deep, tall, wide) = self.code, self.plan, self.of.lines
+        code, plan, (_, tall, wide) = self.code, self.plan, self.of.lines
         with ExitStack() as loops:
             tile = loops.enter_context(code.loop(self.firstTile, self.lastTile, unroll=1))
             i, j, k = (loops.enter_context(overTaps(code, line)) for line in self.of.lines)
@@ -352,7 +349,7 @@ class Few(Writer):
         return [t * wide.step * c + i for t in range(len(wide.taps)) for i in range(c)]
 
     def pixels(self, planes: tuple[Value, Value], high: tuple[Value, Value], skip: Value) -> Any:
-        code, of, (deep, tall, wide) = self.code, self.of, self.of.lines
+        code, of, (_, tall, wide) = self.code, self.of, self.of.lines
 
         def loop(body: Any) -> None:
             with ExitStack() as inner:
@@ -399,7 +396,7 @@ class Few(Writer):
                         self.copied.store(to + j * of.depth + c, number.value)
 
     def finish(self) -> None:
-        code, of, plan, (deep, tall, wide) = self.code, self.of, self.plan, self.of.lines
+        code, of, plan = self.code, self.of, self.plan
         with ExitStack() as loops:
             lane = loops.enter_context(code.loop(0, code.least(of.maps - self.o, plan.width), unroll=1))
             tap = loops.enter_context(code.loop(0, of.taps, unroll=1))
@@ -409,7 +406,7 @@ class Few(Writer):
 
 
 def overTaps(code: Code, line: Line) -> Any:
-    return once(code) if len(line.taps) == 1 else code.loop(0, len(line.taps), unroll=1)
+    return Once(code) if len(line.taps) == 1 else code.loop(0, len(line.taps), unroll=1)
 
 
 def reach(code: Code, line: Line, tap: Value, start: Value, stop: Value) -> tuple[Value, Value]:

@@ -1,0 +1,215 @@
+"""Pooling: the maximum and the mean of windows, and their gradients, of arrays that lie channels last.
+
+What the numpy kernels say of equal values, NaN and padding holds here too: the first maximum wins, NaN is greater
+than any number, padding is never chosen, and a window of nothing but padding gives -inf and -1.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from puregraph.native.code import Code, Type, Value, Variable
+from puregraph.native.geometry import Axis, Geometry
+from puregraph.native.sliding import Lines, Place, Slider, Stretch, Tap, dataPhases, forwardPhases, taskCount
+from puregraph.native.work import Finish, Work
+
+
+def maxForward(x: Any, indices: Any, finish: Finish, g: Geometry, xPixel: int | None = None) -> list[Work]:
+    """y (n, *count, c) from x (n, *spatial, c), and int32 indices like y, flat in *spatial; None if not needed."""
+    key = "last" if indices is None else "indices"
+    slots = {} if indices is None else {"indices": indices}
+    return [pool("max", Peak, key, g, forwardPhases(g.axes), x, xPixel, finish, slots)]
+
+
+def maxGradient(grad: Any, indices: Any, finish: Finish, g: Geometry, gradPixel: int | None = None) -> list[Work]:
+    """dx (n, *spatial, c) from grad (n, *count, c) and the indices that `maxForward` found with the same windows."""
+    return [pool("max dx", PeakBack, "", g, dataPhases(g.axes), grad, gradPixel, finish, {"indices": indices})]
+
+
+def meanForward(x: Any, finish: Finish, g: Geometry, includePad: bool = True, xPixel: int | None = None) -> list[Work]:
+    """y (n, *count, c) from x (n, *spatial, c); padding counts as zeros, or not at all."""
+    return [pool("mean", Mean, isPlain(g, includePad), g, forwardPhases(g.axes), x, xPixel, finish, {})]
+
+
+def meanGradient(
+    grad: Any, finish: Finish, g: Geometry, includePad: bool = True, gradPixel: int | None = None
+) -> list[Work]:
+    """dx (n, *spatial, c) from grad (n, *count, c)."""
+    return [pool("mean dx", MeanBack, isPlain(g, includePad), g, dataPhases(g.axes), grad, gradPixel, finish, {})]
+
+
+def isPlain(g: Geometry, includePad: bool) -> str:
+    """Whether all windows have the same share."""
+    return "plain" if includePad or not any(a.before or a.after for a in g.axes) else "inside"
+
+
+def pool(
+    name: str,
+    how: type[Pooler],
+    option: str,
+    g: Geometry,
+    phases: list[Lines],
+    x: Any,
+    pixel: int | None,
+    finish: Finish,
+    slots: dict[str, Any],
+) -> Work:
+    """A step of one kind of pooling."""
+    tasks = taskCount(g.n, g.c, phases)
+    pixel = pixel or g.c
+
+    def write(code: Code) -> None:
+        how(code, g, phases, tasks, pixel, finish, option).write()
+
+    key = f"pool {how.__name__} {option} {g} {pixel} {tasks} {finish.key}"
+    return Work(f"{name} {g.text}", key, write, {"x": x, **slots, **finish.slots}, tasks)
+
+
+class Pooler(Slider):
+    """What the kinds of pooling share."""
+
+    def __init__(
+        self, code: Code, g: Geometry, phases: list[Lines], tasks: int, pixel: int, finish: Finish, option: str
+    ):
+        super().__init__(code, g.n, g.c, tuple(axis.size for axis in g.axes), phases, tasks)
+        self.axes, self.pixel, self.finish, self.option = g.axes, pixel, finish, option
+        self.x = code.pointer("x", "f32")
+        self.open()
+        finish.open(code)
+
+    def open(self) -> None:
+        pass
+
+    def inputs(self, states: dict[int, Any], stretch: Stretch, tap: Tap, seen: dict[int, Value]) -> Any:
+        """For each pixel: what is kept of it, and the numbers that it reads."""
+        c, lanes, live = stretch
+        for p, state in states.items():
+            place = tap.first + p * tap.step
+            if place not in seen:
+                seen[place] = self.x.load((tap.input + p * tap.step) * self.pixel + c, lanes, live)
+            yield p, state, seen[place]
+
+    def zero(self, stretch: Stretch) -> Variable:
+        return self.code.variable(self.code.constant(0, Type("f32", stretch.lanes)))
+
+    def corner(self, place: Place) -> Value:
+        """The flat place on a map of the first number of a window."""
+        return flatOf(place.starts, self.axes)
+
+
+class Peak(Pooler):
+    """The maximum of a window, and where it was found."""
+
+    def open(self) -> None:
+        self.indices = self.code.pointer("indices", "i32") if self.option == "indices" else None
+
+    def begin(self, stretch: Stretch) -> tuple[Variable, Variable | None]:
+        code, lanes = self.code, stretch.lanes
+        best = code.variable(code.constant(float("-inf"), Type("f32", lanes)))
+        return best, code.variable(code.constant(-1, Type("i32", lanes))) if self.indices else None
+
+    def take(self, states: dict[int, Any], stretch: Stretch, tap: Tap, seen: dict[int, Value]) -> None:
+        code = self.code
+        offset = None
+        for _, (best, where), value in self.inputs(states, stretch, tap, seen):
+            old = best.value
+            isBetter = ~(value <= old) & (old == old)
+            best.value = code.select(isBetter, value, old)
+            if where:
+                if offset is None:
+                    offset = code.splat(code.convert(code.whole(tap.offset), "i32"), stretch.lanes)
+                where.value = code.select(isBetter, offset, where.value)
+
+    def end(self, state: Any, stretch: Stretch, row: Value, place: Place) -> None:
+        code, (best, where) = self.code, state
+        self.finish.put(code, row, stretch.map, best.value, stretch.live)
+        if where:
+            # nothing above -inf: then the first number that there is
+            firsts, isThere = zip(*(firstOf(code, s, axis) for s, axis in zip(place.starts, self.axes)))
+            first = code.select(isThere[0] & isThere[1] & isThere[2], flatOf(firsts, self.axes), -1)
+            corner, first = (
+                code.splat(code.convert(each, "i32"), stretch.lanes) for each in (self.corner(place), first)
+            )
+            found = code.select(where.value < 0, first, where.value + corner)
+            self.indices.store(row * self.maps + stretch.map, found, stretch.live)
+
+
+def flatOf(places: Any, axes: tuple[Axis, ...]) -> Value:
+    (d, h, w), (_, high, wide) = places, axes
+    return (d * high.length + h) * wide.length + w
+
+
+def firstOf(code: Code, start: Value, axis: Axis) -> tuple[Value, Value]:
+    """The first place of a window that is on the map, on one axis, and whether there is one."""
+    skip = code.select(start < 0, (axis.dilation - 1 - start) // axis.dilation, 0)
+    first = start + skip * axis.dilation
+    return first, (skip < axis.size) & (first < axis.length)
+
+
+class PeakBack(Pooler):
+    """What an input receives of the windows over it: the gradients of those that found their maximum there."""
+
+    def open(self) -> None:
+        self.indices = self.code.pointer("indices", "i32")
+
+    def begin(self, stretch: Stretch) -> Variable:
+        return self.zero(stretch)
+
+    def take(self, states: dict[int, Any], stretch: Stretch, tap: Tap, seen: dict[int, Value]) -> None:
+        code, (c, lanes, live) = self.code, stretch
+        for p, state, value in self.inputs(states, stretch, tap, seen):
+            found = self.indices.load((tap.input + p * tap.step) * self.maps + c, lanes, live)
+            here = code.splat(code.convert(tap.output + p * tap.skip, "i32"), lanes)
+            state.value = state.value + code.select(found == here, value, 0.0)
+
+    def end(self, state: Variable, stretch: Stretch, row: Value, place: Place) -> None:
+        self.finish.put(self.code, row, stretch.map, state.value, stretch.live)
+
+
+class Mean(Pooler):
+    """The mean of a window."""
+
+    def begin(self, stretch: Stretch) -> Variable:
+        return self.zero(stretch)
+
+    def take(self, states: dict[int, Any], stretch: Stretch, tap: Tap, seen: dict[int, Value]) -> None:
+        for _, state, value in self.inputs(states, stretch, tap, seen):
+            state.value = state.value + value
+
+    def end(self, state: Variable, stretch: Stretch, row: Value, place: Place) -> None:
+        share: Any = float(prod(self.size))
+        if self.option == "inside":
+            share = shareOf(self.code, place.starts, self.axes)
+        self.finish.put(self.code, row, stretch.map, state.value / share, stretch.live)
+
+
+def shareOf(code: Code, starts: Any, axes: tuple[Axis, ...]) -> Value:
+    """How many numbers of a window are on the map, at least one on each axis."""
+    share = code.whole(1)
+    for start, axis in zip(starts, axes):
+        on = code.least(start + axis.size, axis.length) - code.select(start > 0, start, 0)
+        share = share * code.select(on > 1, on, 1)
+    return code.convert(share, "f32")
+
+
+class MeanBack(Pooler):
+    """What an input receives of the windows over it: a share of the gradient of each."""
+
+    def begin(self, stretch: Stretch) -> Variable:
+        return self.zero(stretch)
+
+    def take(self, states: dict[int, Any], stretch: Stretch, tap: Tap, seen: dict[int, Value]) -> None:
+        for p, state, value in self.inputs(states, stretch, tap, seen):
+            if self.option == "inside":
+                d, h, w = tap.places
+                places = d, h, w + p * tap.step
+                starts = [a * axis.stride - axis.before for a, axis in zip(places, self.axes)]
+                value = value / shareOf(self.code, starts, self.axes)
+            state.value = state.value + value
+
+    def end(self, state: Variable, stretch: Stretch, row: Value, place: Place) -> None:
+        sums = state.value
+        if self.option == "plain":
+            sums = sums / float(prod(self.size))
+        self.finish.put(self.code, row, stretch.map, sums, stretch.live)

@@ -1,0 +1,120 @@
+"""Native pooling against the numpy kernels."""
+
+import numpy as np
+import pytest
+from works import first, last, run
+
+from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
+from puregraph.native import machine, pooling
+from puregraph.native.geometry import geometry
+from puregraph.native.work import Finish
+
+pytestmark = pytest.mark.skipif(not machine.available(), reason="native kernels cannot be compiled here")
+
+# n, c, spatial, size, stride, pad, dilation
+CASES = {
+    "two": (2, 16, (8, 10), (2, 2), 2, 0, 1),
+    "odd": (2, 7, (9, 7), (2, 2), 2, 0, 1),
+    "overlapping": (2, 24, (11, 13), (3, 3), 2, 1, 1),
+    "dense": (1, 33, (9, 8), (3, 3), 1, 1, 1),
+    "uneven": (2, 5, (9, 12), (3, 2), (2, 3), ((2, 1), (0, 1)), 1),
+    "dilated": (1, 20, (12, 13), (3, 2), (2, 1), (1, 0), (2, 3)),
+    "gaps": (1, 16, (11, 11), (2, 2), 4, 0, 1),
+    "whole": (3, 40, (7, 7), (7, 7), 7, 0, 1),
+    "large": (1, 8, (20, 23), (7, 9), (3, 2), ((3, 2), (4, 4)), 1),
+    "long": (2, 12, (6, 40), (2, 20), (1, 3), ((0, 0), (9, 5)), 1),
+    "line": (2, 18, (21,), (4,), 3, 1, 1),
+    "cube": (2, 10, (5, 6, 7), (2, 3, 2), (1, 2, 2), ((1, 0), (1, 1), (0, 1)), 1),
+}
+
+
+def arrays(name, seed=0):
+    n, c, spatial, size, stride, pad, dilation = CASES[name]
+    rank = len(size)
+    x = np.random.default_rng(seed).standard_normal((n, c, *spatial)).astype("f")
+    stride, dilation = (v if isinstance(v, tuple) else (v,) * rank for v in (stride, dilation))
+    pad = tuple((p, p) if np.ndim(p) == 0 else p for p in ((pad,) * rank if np.ndim(pad) == 0 else pad))
+    return x, geometry(x.shape, (c, 1, *size), stride, pad, dilation, c), (size, stride, pad, dilation)
+
+
+def special(x, seed=3):
+    """Few different values, so that many are equal, some of them NaN or infinite."""
+    rng = np.random.default_rng(seed)
+    return rng.choice(np.array([0, 1, -1, 2, np.nan, -np.inf, np.inf, -0.0], "f"), x.shape, p=[0.2] * 4 + [0.05] * 4)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("isSpecial", [False, True])
+def test_maximum_and_where_it_is(name, isSpecial):
+    x, g, (size, stride, pad, dilation) = arrays(name)
+    if isSpecial:
+        x = special(x)
+    wanted, places = maxPool(x, size, stride, pad, dilation)
+    y = np.full(last(wanted).shape, 99, "f")
+    indices = np.full(y.shape, -9, np.int32)
+    run(pooling.maxForward(last(x), indices, Finish(y, g.c), g), 2)
+    np.testing.assert_array_equal(first(y), wanted)
+    np.testing.assert_array_equal(first(indices), places)
+    again = np.full(y.shape, 99, "f")
+    run(pooling.maxForward(last(x), None, Finish(again, g.c), g))
+    np.testing.assert_array_equal(again, y)
+
+
+def test_a_window_of_padding_alone_gives_minus_infinity_and_minus_one():
+    x = np.ones((1, 16, 3, 3), "f")
+    g = geometry(x.shape, (16, 1, 2, 2), 2, (2, 3), 1, 16)
+    wanted, places = maxPool(x, (2, 2), (2, 2), ((2, 2), (3, 3)), 1)
+    g = geometry(x.shape, (16, 1, 2, 2), 2, ((2, 2), (3, 3)), 1, 16)
+    assert (places == -1).any()
+    y, indices = np.zeros(last(wanted).shape, "f"), np.zeros(last(wanted).shape, np.int32)
+    run(pooling.maxForward(last(x), indices, Finish(y, 16), g))
+    np.testing.assert_array_equal(first(y), wanted)
+    np.testing.assert_array_equal(first(indices), places)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradient_of_the_maximum(name):
+    x, g, (size, stride, pad, dilation) = arrays(name)
+    x = special(x)
+    y, indices = maxPool(x, size, stride, pad, dilation)
+    grad = np.random.default_rng(1).standard_normal(y.shape).astype("f")
+    dx = np.full(last(x).shape, np.nan, "f")
+    run(pooling.maxGradient(last(grad), last(indices), Finish(dx, g.c), g), 3)
+    np.testing.assert_allclose(first(dx), maxPoolGrad(grad, indices, x.shape), rtol=1e-5, atol=1e-6)
+
+
+MEANS = [name for name in CASES if name != "dilated"]
+
+
+@pytest.mark.parametrize("name", MEANS)
+@pytest.mark.parametrize("includePad", [False, True])
+def test_mean(name, includePad):
+    x, g, (size, stride, pad, _) = arrays(name)
+    wanted = meanPool(x, size, stride, pad, includePad)
+    y = np.full(last(wanted).shape, np.nan, "f")
+    run(pooling.meanForward(last(x), Finish(y, g.c), g, includePad))
+    np.testing.assert_allclose(first(y), wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", MEANS)
+@pytest.mark.parametrize("includePad", [False, True])
+def test_gradient_of_the_mean(name, includePad):
+    x, g, (size, stride, pad, _) = arrays(name)
+    y = meanPool(x, size, stride, pad, includePad)
+    grad = np.random.default_rng(1).standard_normal(y.shape).astype("f")
+    wanted = meanPoolGrad(grad, x.shape, size, stride, pad, includePad)
+    dx = np.full(last(x).shape, np.nan, "f")
+    run(pooling.meanGradient(last(grad), Finish(dx, g.c), g, includePad))
+    np.testing.assert_allclose(first(dx), wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_pixels_may_lie_further_apart():
+    rng = np.random.default_rng(2)
+    wide = rng.standard_normal((2, 6, 6, 40)).astype("f")
+    x = wide[..., 8:28]
+    g = geometry((2, 20, 6, 6), (20, 1, 2, 2), 2, 0, 1, 20)
+    wanted, _ = maxPool(first(x), (2, 2), (2, 2), ((0, 0), (0, 0)), 1)
+    y = np.full((2, 3, 3, 48), np.nan, "f")
+    run(pooling.maxForward(x, None, Finish(y, 48), g, 40))
+    np.testing.assert_array_equal(first(y[..., :20]), wanted)
+    assert np.isnan(y[..., 20:]).all()
