@@ -22,7 +22,8 @@ from puregraph.native.tile import Tile, keep, multiply, restore, tileFor, zeros
 from puregraph.native.work import Finish, Work
 
 PANELS = 256  # columns of b that a task keeps packed
-KEPT = 1 << 16  # sums that a task keeps between blocks of k
+KEPT = 1 << 17  # sums that a task keeps between blocks of k
+STRIP, PANEL = 0.5, 1.0  # time to copy a number of a, of b, in vector multiplications
 
 
 class Axis(NamedTuple):
@@ -53,7 +54,7 @@ def planFor(m: int, n: int, k: int, batch: int, tile: Tile, threads: int) -> Pla
     def time(cut: tuple[int, int]) -> float:
         down, across = cut
         ceil, floor = -(-strips // down), -(-panels // across)
-        task = ceil * floor * tile.cost * tile.rows + ceil * tile.rows * 2 + floor * tile.width * 2
+        task = ceil * floor * tile.cost + ceil * tile.rows * STRIP + floor * tile.width * PANEL
         rounds = -(-batch * (-(-strips // ceil)) * (-(-panels // floor)) // threads)
         return rounds * task
 

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 from puregraph.native.code import Code, Pointer, Type, Variable
 
 
+AHEAD = 16  # rows of b that are asked for before they are read
+
+
 class Tile(NamedTuple):
     """`rows` of a times `vectors` of b's columns, each of `lanes` numbers.
 
@@ -91,6 +94,7 @@ def multiply(
             place = copy.at(k * (vectors * lanes))
             for v, one in enumerate(right):
                 place.store(v * lanes, one)
+                row.at(AHEAD * bStride).prefetch(v * lanes)
         for r, line in enumerate(sums):
             left = code.splat(column.load(r * aStrides[0]), lanes)
             for one, value in zip(line, right):
