@@ -58,6 +58,7 @@ REALS = {
         LOG64,
     ),
 }
+LN2 = {"f32": (0.693147182464599609375, -1.904654299957767878541e-9), "f64": (math.log(2), 2.319046813846299558e-17)}
 Emission = Callable[..., Value]
 
 
@@ -102,8 +103,7 @@ def powerOfTwo(code: Code, n: Value, kind: str) -> Value:
 def reduced(code: Code, x: Value) -> tuple[Value, Value]:
     """Whole n and r with x = n ln 2 + r, |r| <= ln(2) / 2."""
     real = REALS[x.kind]
-    high = math.log(2) if x.kind == "f64" else 0.693147182464599609375
-    low = 2.319046813846299558e-17 if x.kind == "f64" else -1.904654299957767878541e-9
+    high, low = LN2[x.kind]
     t = code.fma(x, 1 / math.log(2), real.magic)
     n = t - real.magic
     r = code.fma(n, -low, code.fma(n, -high, x))
@@ -135,11 +135,15 @@ def exp(code: Code, x: Value) -> Value:
 
 
 def expBelow(code: Code, x: Value) -> Value:
-    """exp(x) for x <= 1, in fewer steps: 0 where it would be denormal, and for nan something finite."""
+    """exp(x) for x <= 1, in fewer steps: 0 where it would be denormal."""
     real = REALS[x.kind]
-    n, r = reduced(code, x)
-    y = code.bits(code.bits(small(code, r) + 1.0, real.whole) + (n << real.digits), x.kind)
-    return code.select(x > (1 - real.bias + 0.51) * math.log(2), y, 0.0)
+    shift = real.magic + real.bias  # so that the low bits are those of the power of two
+    t = code.fma(x, 1 / math.log(2), shift)
+    n = t - shift
+    high, low = LN2[x.kind]
+    y = small(code, code.fma(n, -low, code.fma(n, -high, x))) + 1.0
+    y = y * code.bits(code.bits(t, real.whole) << real.digits, x.kind)
+    return code.select(x < (1 - real.bias + 0.51) * math.log(2), 0.0, y)
 
 
 def exp2(code: Code, x: Value) -> Value:

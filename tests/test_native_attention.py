@@ -1,0 +1,112 @@
+"""Native attention gives what its reference gives, whatever the sizes, masks, layouts, and however many threads."""
+
+import numpy as np
+import pytest
+from natively import needsNative, run
+
+from puregraph.kernels import attention as reference
+from puregraph.native.attention import Heads, Mask, Sizes, attend, attendGrad
+
+pytestmark = needsNative
+
+SIZES = [  # samples, heads, heads of keys, queries, keys, width, out
+    (2, 2, 2, 33, 33, 16, 16),
+    (1, 3, 3, 128, 128, 64, 64),
+    (2, 2, 1, 70, 150, 24, 40),
+    (1, 4, 2, 130, 300, 64, 128),
+    (1, 2, 2, 1, 1, 16, 16),
+    (2, 1, 1, 5, 400, 100, 17),
+    (1, 1, 1, 50, 7, 3, 5),
+]
+MASKS = {
+    "bools": lambda rng, n, h, t, s: rng.random((t, s)) > 0.3,
+    "numbers": lambda rng, n, h, t, s: rng.standard_normal((1, h, t, s)).astype(np.float32),
+    "padding": lambda rng, n, h, t, s: rng.random((n, 1, 1, s)) > 0.8,
+    "queries": lambda rng, n, h, t, s: rng.standard_normal((n, h, t, 1)).astype(np.float32),
+    "samples": lambda rng, n, h, t, s: np.arange(n).reshape(n, 1, 1, 1) > 0,
+    "infinite": lambda rng, n, h, t, s: np.where(rng.random((t, s)) > 0.5, 0, -np.inf).astype(np.float32),
+}
+
+
+def heads(x):
+    return Heads(x, tuple(stride // x.itemsize for stride in x.strides[:3]))
+
+
+def maskOf(mask, shape):
+    whole = np.broadcast_to(mask, shape)
+    return Mask("i8" if mask.dtype == bool else "f32", mask, tuple(stride // mask.itemsize for stride in whole.strides))
+
+
+def beside(rng, *shape):
+    """Numbers (n, h, t, d) that lie as the columns of a projected matrix do, among others."""
+    n, h, t, d = shape
+    whole = rng.standard_normal((n, t, h * d + 5)).astype(np.float32)
+    return np.lib.stride_tricks.as_strided(whole[:, :, 2:], shape, (whole.strides[0], 4 * d, whole.strides[1], 4))
+
+
+def both(sizes, causal, mask=None, threads=1):
+    """What native code gives, forward and back, and what the reference gives."""
+    rng = np.random.default_rng(5)
+    n, h, kh, t, s, d, e = sizes
+    q, k, v = beside(rng, n, h, t, d), beside(rng, n, kh, s, d), beside(rng, n, kh, s, e)
+    g, y, lse = beside(rng, n, h, t, e), beside(rng, n, h, t, e), np.full((n, h, t, 1), 7, dtype=np.float32)
+    dq, dk, dv = (beside(rng, *x.shape) for x in (q, k, v))
+    mask = MASKS[mask](rng, n, h, t, s) if mask else None
+    given = None if mask is None else maskOf(mask, (n, h, t, s))
+    options = Sizes(*sizes), causal, d**-0.5, given
+    run(attend(heads(q), heads(k), heads(v), heads(y), lse, *options), threads, shuffled=True)
+    wanted, sums = reference.attend.reference(q, k, v, mask, causal, d**-0.5)
+    rest = np.ascontiguousarray((g * wanted).sum(axis=-1, keepdims=True))
+    arrays = [heads(g), heads(q), heads(k), heads(v), sums, rest, heads(dq), heads(dk), heads(dv)]
+    run(attendGrad(*arrays, *options), threads, shuffled=True)
+    back = reference.attendGrad.reference(g, q, k, v, mask, sums, rest, causal, d**-0.5)
+    return [y, lse, dq, dk, dv], [wanted, sums, *back]
+
+
+def close(found, wanted):
+    for one, other in zip(found, wanted):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_attention_is_that_of_the_reference(sizes, causal):
+    close(*both(sizes, causal))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mask", MASKS)
+def test_masks_hide_and_add_as_in_the_reference(mask, causal):
+    close(*both((2, 2, 2, 40, 160, 32, 32), causal, mask))
+
+
+def test_a_row_that_sees_no_key_is_zero():
+    found, _ = both((2, 1, 1, 20, 30, 16, 16), False, "samples")
+    assert (found[0][0] == 0).all() and (found[1][0] == np.float32(-1e30)).all()
+    assert all((x[0] == 0).all() for x in found[2:])
+    assert all((x[1] != 0).any() for x in found)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 4])
+def test_threads_change_no_bit(threads):
+    sizes = (2, 4, 2, 100, 90, 32, 32)
+    one, many = both(sizes, True)[0], both(sizes, True, threads=threads)[0]
+    assert all(np.array_equal(a, b) for a, b in zip(one, many))
+
+
+def test_large_scores_do_not_overflow():
+    q = np.full((1, 1, 2, 16), 100, dtype=np.float32)
+    v, y = np.arange(32, dtype=np.float32).reshape(1, 1, 2, 16), np.empty((1, 1, 2, 16), dtype=np.float32)
+    lse = np.empty((1, 1, 2, 1), dtype=np.float32)
+    run(attend(heads(q), heads(q), heads(v), heads(y), lse, Sizes(1, 1, 1, 2, 2, 16, 16), False, 1.0))
+    np.testing.assert_allclose(y, np.broadcast_to(v.mean(axis=2, keepdims=True), y.shape), rtol=1e-6)
+    np.testing.assert_allclose(lse, 160000 + np.log(2), rtol=1e-6)
+
+
+def test_nan_stays_nan():
+    q = np.ones((1, 1, 2, 16), dtype=np.float32)
+    q[0, 0, 1, 3] = np.nan
+    k = np.ones((1, 1, 2, 16), dtype=np.float32)
+    y, lse = np.empty_like(q), np.empty((1, 1, 2, 1), dtype=np.float32)
+    run(attend(heads(q), heads(k), heads(k), heads(y), lse, Sizes(1, 1, 1, 2, 2, 16, 16), False, 1.0))
+    assert np.isfinite(y[0, 0, 0]).all() and np.isnan(y[0, 0, 1]).all()
