@@ -16,14 +16,14 @@ beginning of the next one are the same exchange.
 
 from __future__ import annotations
 
-import platform
+from puregraph.native import machine
+from puregraph.native.count import MOST
 
 STATE, FUNCTION, ARGS, TASKS, FLUSH, RECORD, END, ACTIVE = range(8)  # one cache line, for they are read together
 OWNER = 8
 YIELD, PATIENCE, IDLE, LIMIT = range(16, 20)
 SCRATCH = 32  # and a word more for each further thread
-THREADS = 512
-WORDS = SCRATCH + THREADS
+WORDS = SCRATCH + MOST
 RECORDWORDS = 4
 TOGETHER, SINGLY = range(2)  # how the tasks of a step are run
 FREE, RUNNING, OVER = range(3)  # what ACTIVE says
@@ -414,15 +414,9 @@ out:
 """
 
 
-def processor() -> str:
-    """Which of the processors' own instructions are to be used."""
-    machine = platform.machine().lower()
-    return {"x86_64": "x86", "amd64": "x86", "arm64": "arm", "aarch64": "arm"}.get(machine, "other")
-
-
 def codeOf(entry: str, kind: str | None = None) -> str:
     """The IR whose function `kernel` is `run`, `alone` or `work`."""
-    text, flush = PROCESSORS[kind or processor()]
+    text, flush = PROCESSORS[kind or machine.processor()]
     words = {name: str(value) for name, value in globals().items() if name.isupper() and isinstance(value, int)}
     words |= {"flush": str(flush), "recordbytes": str(8 * RECORDWORDS), "ownerbyte": str(8 * OWNER)}
     shared = SHARED
