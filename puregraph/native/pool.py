@@ -44,9 +44,7 @@ class Table:
         rows = [(*step, TOGETHER)[: walk.RECORDWORDS] for step in steps]
         for index, (_, _, tasks, _) in enumerate(rows):
             if not 0 < tasks < 1 << 31:
-                raise ValueError(
-                    f"step {index} of a table has {tasks} tasks: it needs one at least, and fewer than 2**31"
-                )
+                raise ValueError(f"step {index} of a table has {tasks} tasks: it needs at least 1, less than 2**31")
         self.count = len(rows)
         self.memory = Block(STEP * self.count)
         records = (ctypes.c_int64 * (walk.RECORDWORDS * self.count)).from_address(self.memory.address)
