@@ -41,7 +41,7 @@ class Crew:
         self.gates: list[threading.Lock] = []
         self.scratch: list[Block] = []
         self.retired: list[Block] = []
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a signal's handler may fork while this thread holds it
         self.rate = self.measure()
         self.setSpin(IDLE, PATIENCE)
         self.size = SMALLEST
@@ -101,6 +101,7 @@ class Crew:
                     gate.release()
 
     def start(self) -> None:
+        """Start the workers."""
         with self.lock:
             for index in range(1, self.count):
                 gate = threading.Lock()
@@ -133,8 +134,9 @@ class Crew:
             for gate in self.gates:
                 with suppress(RuntimeError):  # its worker is awake
                     gate.release()
+            deadline = None if timeout is None else time.monotonic() + timeout
             for worker in self.workers:
-                worker.join(timeout)
+                worker.join(None if deadline is None else max(deadline - time.monotonic(), 0))
             self.workers.clear()
             self.gates.clear()
 

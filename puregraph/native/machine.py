@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import puregraph
 from puregraph.errors import DeviceError
 from puregraph.native import store
+from puregraph.native.count import threads
 
 ENTRY = "kernel"
 FORMAT = 1  # of what is stored; a change makes every stored kernel a stranger
@@ -60,6 +61,12 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def processor() -> str:
+    """The kind of this CPU: x86, arm or other."""
+    kind = platform.machine().lower()
+    return {"x86_64": "x86", "amd64": "x86", "arm64": "arm", "aarch64": "arm"}.get(kind, "other")
+
+
 def lanes(itemsize: int) -> int:
     """How many numbers of so many bytes a vector holds."""
     return target().bits // 8 // itemsize
@@ -74,26 +81,30 @@ def available() -> bool:
 def missing() -> str | None:
     """Why kernels cannot be compiled here; None where they can."""
     try:
-        L = binding()
-    except (ImportError, OSError, AttributeError) as error:
-        return f"native kernels need llvmlite, which cannot be imported ({error}): pip install puregraph[fast]"
-    if version() < OLDEST:
-        return f"native kernels need llvmlite {'.'.join(map(str, OLDEST))} or newer: pip install puregraph[fast]"
-    try:
-        L.check_jit_execution()
+        binding().check_jit_execution()
         target()
+    except DeviceError as error:
+        return str(error)
     except (OSError, RuntimeError) as error:
         return f"native kernels cannot run here: {error}"
-    if ctypes.sizeof(ctypes.c_void_p) != 8:
-        return "native kernels need a 64-bit Python"
     return None
 
 
 @cache
 def binding() -> Any:
-    """LLVM, made ready once."""
-    import llvmlite.binding as L  # optional: the extra `fast`
+    """LLVM, made ready once.
 
+    Raises    DeviceError where there is none that can be used
+    """
+    try:
+        import llvmlite.binding as L  # optional: the extra `fast`
+    except (ImportError, OSError) as error:
+        raise DeviceError(f"native kernels need llvmlite ({error}): pip install puregraph[fast]") from error
+    if version() < OLDEST:
+        found, oldest = (".".join(map(str, which)) for which in (version(), OLDEST))
+        raise DeviceError(f"native kernels need llvmlite {oldest} or newer, not {found}: pip install puregraph[fast]")
+    if ctypes.sizeof(ctypes.c_void_p) != 8:
+        raise DeviceError("native kernels need a 64-bit Python")
     if L.llvm_version_info[0] < 20:  # newer ones are ready by themselves, and refuse
         L.initialize()
     L.initialize_native_target()
@@ -132,6 +143,7 @@ def target() -> Target:
 
 @cache
 def targetOf(name: str) -> Target:
+    """The target of a name; of the CPU that is here where the name is empty."""
     L = binding()
     if name:
         return Target(name, "", probe(L, name))
@@ -147,7 +159,7 @@ def widest(features: dict[str, bool]) -> int:
 def probe(L: Any, name: str) -> int:
     """The bits of the vectors of a CPU known by its name alone, read from what LLVM does for it."""
     text = "define <16 x i32> @f(<16 x i32> %x) {\n %y = add <16 x i32> %x, %x\n ret <16 x i32> %y\n}"
-    if not L.get_default_triple().startswith(("x86_64", "amd64", "i686")):
+    if processor() != "x86":
         return 128
     with L.create_context() as context, L.parse_assembly(text, context) as module:
         assembly = createMachine(L, name, "").emit_assembly(module)
@@ -155,6 +167,7 @@ def probe(L: Any, name: str) -> int:
 
 
 def createMachine(L: Any, name: str, features: str) -> Any:
+    """A target machine of LLVM for this system and a CPU."""
     return L.Target.from_triple(L.get_process_triple()).create_target_machine(
         cpu=name, features=features, opt=3, jit=True
     )
@@ -204,12 +217,14 @@ def expose(module: Any, symbol: str) -> None:
 
 
 def optimise(L: Any, module: Any, machine: Any) -> None:
+    """Run LLVM's own passes, its third level, over a module."""
     tuning = L.create_pipeline_tuning_options(speed_level=3)
     builder = L.create_pass_builder(machine, tuning)
     free(L, "LLVMPY_RunNewModulePassManager")(builder.getModulePassManager(), module, builder)
 
 
 def emit(L: Any, module: Any, machine: Any) -> bytes:
+    """The object code of a module."""
     lib = L.ffi.lib
     with L.ffi.OutputString() as error:
         buffer = free(L, "LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, error)
@@ -243,12 +258,13 @@ def load(key: str, make: Make, digest: str = "") -> Library:
     return library
 
 
-def compileAll(wants: Iterable[tuple[str, Make]], digest: str = "", threads: int = 1) -> list[Library]:
-    """`load` of each (key, make), on several threads."""
+def compileAll(wants: Iterable[tuple[str, Make]], digest: str = "") -> list[Library]:
+    """`load` of each (key, make), on as many threads as the pool has."""
     wants = list(wants)
-    if threads == 1 or len(wants) < 2:
+    count = min(threads(), len(wants))
+    if count < 2:
         return [load(key, make, digest) for key, make in wants]
-    with ThreadPoolExecutor(min(threads, len(wants))) as executor:
+    with ThreadPoolExecutor(count) as executor:
         return list(executor.map(lambda want: load(want[0], want[1], digest), wants))
 
 
@@ -291,6 +307,7 @@ def compiled(name: str, key: str, make: Make) -> Library:
 
 
 def symbolOf(name: str) -> str:
+    """What a kernel is named in its object."""
     return f"puregraph_{name}"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from puregraph.native import walk
+from puregraph.native.count import threads, want
 from puregraph.native.crew import Crew
 from puregraph.native.memory import Block
 from puregraph.native.walk import SINGLY, TOGETHER
@@ -17,7 +18,6 @@ from puregraph.native.walk import SINGLY, TOGETHER
 STEP = 8 * walk.RECORDWORDS
 LOCK = threading.Lock()
 OWN = threading.local()
-WANTED: list[int] = []
 CREWS: list[Crew] = []
 
 __all__ = ["SINGLY", "TOGETHER", "Table", "setSpin", "setThreads", "threads"]
@@ -44,9 +44,7 @@ class Table:
         rows = [(*step, TOGETHER)[: walk.RECORDWORDS] for step in steps]
         for index, (_, _, tasks, _) in enumerate(rows):
             if not 0 < tasks < 1 << 31:
-                raise ValueError(
-                    f"step {index} of a table has {tasks} tasks: it needs one at least, and fewer than 2**31"
-                )
+                raise ValueError(f"step {index} of a table has {tasks} tasks: it needs at least 1, less than 2**31")
         self.count = len(rows)
         self.memory = Block(STEP * self.count)
         records = (ctypes.c_int64 * (walk.RECORDWORDS * self.count)).from_address(self.memory.address)
@@ -92,23 +90,9 @@ def crew() -> Crew:
         return CREWS[0]
 
 
-def threads() -> int:
-    """How many threads run tasks: what `setThreads` or PUREGRAPH_THREADS says, or a thread for each CPU."""
-    if WANTED:
-        return WANTED[0]
-    text = os.environ.get("PUREGRAPH_THREADS", "").strip()
-    if text.isdecimal() and int(text) > 0:
-        return min(int(text), walk.THREADS)
-    hasAffinity = hasattr(os, "sched_getaffinity")  # not on macOS, not on Windows
-    cores = len(os.sched_getaffinity(0)) if hasAffinity else os.cpu_count() or 1
-    return min(cores, walk.THREADS)
-
-
 def setThreads(count: int) -> None:
     """Let so many threads run tasks, the calling one among them. Results do not depend on it."""
-    if not 1 <= count <= walk.THREADS:
-        raise ValueError(f"the number of threads goes from 1 to {walk.THREADS}, got {count}")
-    WANTED[:] = [count]
+    want(count)
     if CREWS:
         CREWS[0].setCount(count)
 
@@ -139,7 +123,7 @@ def renew() -> None:
 
 
 def leave() -> None:
-    """Before the interpreter ends: what still runs then runs on one thread."""
+    """Before the interpreter ends: what is run after this is run by one thread."""
     for team in CREWS:
         team.stop(timeout=1)
         team.count = 1

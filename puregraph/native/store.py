@@ -68,6 +68,7 @@ def unpack(content: bytes) -> tuple[dict[str, Any], bytes] | None:
 
 
 def checksum(data: bytes) -> bytes:
+    """What tells that a file is whole."""
     return hashlib.blake2b(data, digest_size=DIGEST).digest()
 
 

@@ -16,14 +16,14 @@ beginning of the next one are the same exchange.
 
 from __future__ import annotations
 
-import platform
+from puregraph.native import machine
+from puregraph.native.count import MOST
 
 STATE, FUNCTION, ARGS, TASKS, FLUSH, RECORD, END, ACTIVE = range(8)  # one cache line, for they are read together
 OWNER = 8
 YIELD, PATIENCE, IDLE, LIMIT = range(16, 20)
 SCRATCH = 32  # and a word more for each further thread
-THREADS = 512
-WORDS = SCRATCH + THREADS
+WORDS = SCRATCH + MOST
 RECORDWORDS = 4
 TOGETHER, SINGLY = range(2)  # how the tasks of a step are run
 FREE, RUNNING, OVER = range(3)  # what ACTIVE says
@@ -147,12 +147,19 @@ done:
     ret void
 }
 
-; Put a thread's arithmetic into the mode that a run wants: denormals become zero, or stay what they were.
-define internal void @flush(i64 %before, i64 %wanted) alwaysinline {
-    %flushing = or i64 %before, {flush}
-    %isWanted = icmp ne i64 %wanted, 0
-    %mode = select i1 %isWanted, i64 %flushing, i64 %before
+; Put this thread's arithmetic into the mode of the run: denormal numbers become zero, or stay what they are.
+define internal void @settle(i64 %wanted) {
+    %now = call i64 @mode()
+    %on = or i64 %now, {flush}
+    %off = and i64 %now, {keep}
+    %isOn = icmp ne i64 %wanted, 0
+    %mode = select i1 %isOn, i64 %on, i64 %off
+    %isSame = icmp eq i64 %mode, %now
+    br i1 %isSame, label %done, label %change
+change:
     call void @setMode(i64 %mode)
+    br label %done
+done:
     ret void
 }
 
@@ -188,6 +195,8 @@ try:
     %isTaken = extractvalue { i64, i1 } %pair, 1
     br i1 %isTaken, label %taken, label %look
 taken:
+    %flush = call i64 @read(i64 %board, i64 {FLUSH})
+    call void @settle(i64 %flush)
     %tasks = call i64 @read(i64 %board, i64 {TASKS})
     %number = sub i64 %tasks, %free
     ret i64 %number
@@ -220,12 +229,13 @@ none:
 }
 
 ; Go on from a record, alone at work: 1 at the end of the run, 0 if others finish a step, one of whom goes on then.
+; The step whose last task this thread has finished may be another one than it began with, so the board says which.
 define internal i64 @drive(i64 %board, i64 %scratch, i64 %first) {
 entry:
-    %end = call i64 @read(i64 %board, i64 {END})
     br label %step
 step:
-    %record = phi i64 [%first, %entry], [%next, %one], [%next, %many]
+    %record = phi i64 [%first, %entry], [%next, %one], [%following, %on]
+    %end = call i64 @read(i64 %board, i64 {END})
     %isEnd = icmp eq i64 %record, %end
     br i1 %isEnd, label %over, label %look
 look:
@@ -252,7 +262,11 @@ many:
     call void @release(i64 %board, i64 {STATE}, i64 %state)
     %isLast = call i64 @share(i64 %board, i64 %scratch, i64 0)
     %goesOn = icmp ne i64 %isLast, 0
-    br i1 %goesOn, label %step, label %waiting
+    br i1 %goesOn, label %on, label %waiting
+on:
+    %under = call i64 @read(i64 %board, i64 {RECORD})
+    %following = add i64 %under, {recordbytes}
+    br label %step
 over:
     ret i64 1
 waiting:
@@ -277,7 +291,7 @@ off:
 define void @alone(i64 %first, i64 %end, i64 %scratch, i64 %flush) {
 entry:
     %before = call i64 @mode()
-    call void @flush(i64 %before, i64 %flush)
+    call void @settle(i64 %flush)
     br label %step
 step:
     %record = phi i64 [%first, %entry], [%next, %look]
@@ -312,7 +326,7 @@ single:
     br label %leave
 shared:
     %before = call i64 @mode()
-    call void @flush(i64 %before, i64 %flush)
+    call void @settle(i64 %flush)
     call void @write(i64 %board, i64 {FLUSH}, i64 %flush)
     call void @write(i64 %board, i64 {END}, i64 %end)
     call void @release(i64 %board, i64 {ACTIVE}, i64 {RUNNING})
@@ -361,7 +375,6 @@ entry:
 loop:
     %idle = phi i64 [0, %entry], [%idle, %try], [0, %done], [0, %busy], [%longer, %rest]
     %times = phi i64 [0, %entry], [%times, %try], [0, %done], [%more, %busy], [0, %rest]
-    %flush = phi i64 [0, %entry], [%flush, %try], [%wanted, %done], [%flush, %busy], [%flush, %rest]
     %limit = call i64 @read(i64 %board, i64 {LIMIT})
     %isSpare = icmp uge i64 %index, %limit
     br i1 %isSpare, label %out, label %look
@@ -375,13 +388,6 @@ try:
     %isNone = icmp slt i64 %task, 0
     br i1 %isNone, label %loop, label %took
 took:
-    %wanted = call i64 @read(i64 %board, i64 {FLUSH})
-    %isSame = icmp eq i64 %wanted, %flush
-    br i1 %isSame, label %go, label %switch
-switch:
-    call void @flush(i64 %before, i64 %wanted)
-    br label %go
-go:
     %scratch = call i64 @read(i64 %board, i64 %place)
     %isEnd = call i64 @carry(i64 %board, i64 %scratch, i64 %task)
     %ended = icmp ne i64 %isEnd, 0
@@ -414,18 +420,12 @@ out:
 """
 
 
-def processor() -> str:
-    """Which of the processors' own instructions are to be used."""
-    machine = platform.machine().lower()
-    return {"x86_64": "x86", "amd64": "x86", "arm64": "arm", "aarch64": "arm"}.get(machine, "other")
-
-
 def codeOf(entry: str, kind: str | None = None) -> str:
-    """The IR whose function `kernel` is `run`, `alone` or `work`."""
-    text, flush = PROCESSORS[kind or processor()]
-    words = {name: str(value) for name, value in globals().items() if name.isupper() and isinstance(value, int)}
-    words |= {"flush": str(flush), "recordbytes": str(8 * RECORDWORDS), "ownerbyte": str(8 * OWNER)}
+    """The IR whose function `kernel` is `run`, `alone` or `work`, for this processor or one of another kind."""
+    text, flush = PROCESSORS[kind or machine.processor()]
+    words = {name: value for name, value in globals().items() if name.isupper() and isinstance(value, int)}
+    words |= {"flush": flush, "keep": ~flush, "recordbytes": 8 * RECORDWORDS, "ownerbyte": 8 * OWNER}
     shared = SHARED
     for name, value in words.items():
-        shared = shared.replace(f"{{{name}}}", value)
+        shared = shared.replace(f"{{{name}}}", str(value))
     return (text + shared).replace(f"@{entry}(", "@kernel(")

@@ -1,0 +1,27 @@
+"""How many threads the pool has."""
+
+from __future__ import annotations
+
+import os
+
+MOST = 512
+WANTED: list[int] = []
+
+
+def threads() -> int:
+    """How many threads run tasks: what `want` or PUREGRAPH_THREADS says, or one for each CPU that may be used."""
+    if WANTED:
+        return WANTED[0]
+    text = os.environ.get("PUREGRAPH_THREADS", "").strip()
+    if text.isdecimal() and int(text) > 0:
+        return min(int(text), MOST)
+    hasAffinity = hasattr(os, "sched_getaffinity")  # not on macOS, not on Windows
+    cores = len(os.sched_getaffinity(0)) if hasAffinity else os.cpu_count() or 1
+    return min(cores, MOST)
+
+
+def want(count: int) -> None:
+    """Have so many threads from now on."""
+    if not 1 <= count <= MOST:
+        raise ValueError(f"the number of threads goes from 1 to {MOST}, got {count}")
+    WANTED[:] = [count]

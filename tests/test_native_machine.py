@@ -1,0 +1,371 @@
+"""Kernels from text to address: what they compute, and a cache that is never believed when it is damaged."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernels import call, scale, slots
+
+from puregraph.errors import DeviceError
+from puregraph.native import machine, store
+
+pytest.importorskip("llvmlite", reason="native kernels need llvmlite, which the extra puregraph[fast] brings")
+
+SCRIPT = """
+import sys
+import numpy as np
+from kernels import call, scale, slots
+from puregraph.native import machine
+made = []
+def make(factor):
+    def text():
+        made.append(factor)
+        return scale(factor), ("x", "y"), 64
+    return text
+factors = [int(word) for word in sys.argv[1].split(",")]
+x = np.arange(33, dtype=np.float32)
+for factor in factors:
+    y = np.zeros_like(x)
+    library = machine.load(f"scale {factor}", make(factor), "digest")
+    assert library.names == ("x", "y") and library.scratch == 64, library
+    call(library, slots(x, y), len(x))
+    np.testing.assert_array_equal(y, factor * x)
+print(made)
+"""
+
+
+@pytest.fixture(autouse=True)
+def ownCache(monkeypatch, tmp_path):
+    monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+def start(factors, **variables):
+    """A process that loads kernels, uses them, and prints which of them it had to make."""
+    folder = Path(__file__).parent
+    paths = [str(folder.parent), str(folder), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | variables
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, ",".join(map(str, factors))]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def made(*factors, **variables):
+    """Which kernels a process of its own had to make."""
+    return finish(start(factors, **variables))
+
+
+def finish(process):
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error
+    return [int(word) for word in out.strip("[]\n").split(",") if word]
+
+
+def stored(folder):
+    return sorted(Path(folder).glob("*.kernel"))
+
+
+def test_a_kernel_computes():
+    x = np.linspace(-3, 3, 50, dtype=np.float32)
+    y = np.zeros_like(x)
+    library = machine.load("a kernel computes", lambda: (scale(7), ["x", "y"], 128))
+    call(library, slots(x, y), 50)
+    np.testing.assert_array_equal(y, 7 * x)
+    assert library.names == ("x", "y")
+    assert library.scratch == 128
+
+
+def test_a_loaded_kernel_is_not_made_again():
+    first = machine.load("made once", lambda: (scale(2), [], 0))
+    assert machine.load("made once", lambda: pytest.fail("made twice")) is first
+    other = machine.load("made once", lambda: (scale(3), [], 0), "another digest")
+    assert other.address != first.address
+
+
+def test_threads_that_want_the_same_kernel_make_it_once():
+    times, found = [], []
+
+    def make():
+        times.append(1)
+        time.sleep(0.05)  # until the others have come
+        return scale(5), [], 0
+
+    threads = [threading.Thread(target=lambda: found.append(machine.load("by threads", make))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(times) == 1
+    assert len(found) == 6
+    assert len({library.address for library in found}) == 1
+
+
+def test_many_are_compiled_in_their_order(monkeypatch):
+    monkeypatch.setenv("PUREGRAPH_THREADS", "3")
+    wants = [(f"one of many {factor}", lambda factor=factor: (scale(factor), [], factor)) for factor in range(2, 12)]
+    libraries = machine.compileAll(wants)
+    x, y = np.ones(4, np.float32), np.zeros(4, np.float32)
+    for factor, library in zip(range(2, 12), libraries):
+        assert library.scratch == factor
+        call(library, slots(x, y), 4)
+        np.testing.assert_array_equal(y, np.full(4, factor))
+
+
+def test_another_process_finds_what_was_stored(tmp_path):
+    assert made(2, 3) == [2, 3]
+    assert len(stored(tmp_path / "cache")) == 2
+    assert made(2, 3, 4) == [4]
+
+
+def test_damaged_files_are_made_again(tmp_path):
+    made(2, 3, 4, 5, 6, 7)
+    rng = np.random.default_rng(0)
+    before = {path: path.read_bytes() for path in stored(tmp_path / "cache")}
+    damages = [
+        lambda whole, at: b"",
+        lambda whole, at: whole[:at],
+        lambda whole, at: whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :],
+        lambda whole, at: b"#!/bin/sh\n",
+        lambda whole, at: whole + b"\0",
+        lambda whole, at: whole[:60],
+    ]
+    for (path, whole), damage in zip(before.items(), damages, strict=True):
+        path.write_bytes(damage(whole, int(rng.integers(len(whole)))))
+    assert made(2, 3, 4, 5, 6, 7) == [2, 3, 4, 5, 6, 7]
+    assert {path: path.read_bytes() for path in stored(tmp_path / "cache")} == before
+    assert made(2, 3, 4, 5, 6, 7) == []
+
+
+def test_every_single_changed_byte_is_noticed():
+    whole = store.pack({"names": ["x"], "scratch": 0}, bytes(range(100)))
+    assert store.unpack(whole) == ({"names": ["x"], "scratch": 0}, bytes(range(100)))
+    for at in range(len(whole)):
+        assert store.unpack(whole[:at]) is None
+        assert store.unpack(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]) is None
+
+
+def test_processes_that_compile_the_same_at_once_agree(tmp_path):
+    factors = list(range(2, 14))
+    rng = np.random.default_rng(0)
+    processes = [start(rng.permutation(factors)) for _ in range(5)]
+    assert set().union(*(finish(process) for process in processes)) == set(factors)
+    assert len(stored(tmp_path / "cache")) == len(factors)
+    assert not list((tmp_path / "cache").glob("*.part"))
+    assert made(*factors) == []
+
+
+def test_a_cpu_that_is_named_has_kernels_of_its_own(tmp_path):
+    if machine.processor() != "x86":
+        pytest.skip("names of x86 processors")
+    assert made(2) == [2]
+    assert made(2, PUREGRAPH_CPU="x86-64-v2") == [2]
+    assert made(2, PUREGRAPH_CPU="x86-64-v2") == []
+    assert len(stored(tmp_path / "cache")) == 2
+
+
+@pytest.mark.parametrize(("name", "bits"), [("x86-64", 128), ("x86-64-v3", 256), ("haswell", 256), ("x86-64-v4", 512)])
+def test_the_width_of_vectors_follows_the_named_cpu(monkeypatch, name, bits):
+    if machine.processor() != "x86":
+        pytest.skip("names of x86 processors")
+    monkeypatch.setenv("PUREGRAPH_CPU", name)
+    assert (machine.name, machine.bits, machine.lanes(4), machine.lanes(8)) == (name, bits, bits // 32, bits // 64)
+
+
+def test_the_width_of_vectors_here_is_that_of_the_features():
+    features = machine.features.split(",")
+    wanted = 512 if "+avx512f" in features else 256 if "+avx2" in features else 128
+    assert machine.bits == wanted
+    with pytest.raises(AttributeError, match="has no attribute 'width'"):
+        machine.width
+
+
+def test_a_folder_that_takes_no_files_is_replaced(tmp_path):
+    (tmp_path / "cache").write_text("not a folder")
+    assert made(2) == [2]
+    assert made(2) == []
+    (spare,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert len(stored(spare)) == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="temporary files are the user's own there")
+def test_a_spare_folder_that_others_may_write_to_is_not_used(monkeypatch, tmp_path):
+    monkeypatch.setattr(store.tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = tmp_path / f"puregraph-{os.getuid()}"
+    assert store.spareFolder() == str(folder)
+    folder.chmod(0o777)
+    assert store.spareFolder() is None
+    folder.rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert store.spareFolder() is None
+
+
+def test_where_kernels_are_kept(monkeypatch, tmp_path):
+    assert next(store.folders()) == str(tmp_path / "cache")
+    monkeypatch.delenv("PUREGRAPH_CACHE")
+    if os.name != "nt":
+        monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere/cache")
+        assert next(store.folders()) == "/somewhere/cache/puregraph"
+        monkeypatch.setenv("XDG_CACHE_HOME", "relative, which the standard tells to ignore")
+        monkeypatch.setenv("HOME", "/home/somebody")
+        assert next(store.folders()) == "/home/somebody/.cache/puregraph"
+
+
+def test_what_nobody_used_for_long_is_removed(tmp_path):
+    folder = tmp_path / "cache"
+    assert made(2, 3) == [2, 3]
+    forgotten, used = stored(folder)
+    (folder / "killed.part").write_bytes(b"half")
+    (folder / "writing.part").write_bytes(b"half")
+    (folder / "notes.txt").write_text("somebody's")
+    longAgo = time.time() - 100 * 86400
+    for path in (forgotten, folder / "killed.part", folder / "notes.txt"):
+        os.utime(path, (longAgo, longAgo))
+    assert made(4) == [4]
+    assert not forgotten.exists()
+    assert used.exists()
+    assert sorted(path.name for path in folder.iterdir() if path.suffix != ".kernel") == ["notes.txt", "writing.part"]
+
+
+def test_reading_a_kernel_keeps_it_from_being_forgotten(tmp_path):
+    assert made(2) == [2]
+    (path,) = stored(tmp_path / "cache")
+    os.utime(path, (time.time() - 50 * 86400,) * 2)
+    assert made(2) == []
+    assert time.time() - path.stat().st_mtime < 86400
+
+
+CALLS = """
+declare void @llvm.memcpy.p0i8.p0i8.i64(i8*, i8*, i64, i1)
+declare float @tanhf(float)
+declare float @expf(float)
+declare double @fmod(double, double)
+declare i8* @memset(i8*, i32, i64)
+
+define internal float @helper(float %x) noinline {
+    %y = call float @tanhf(float %x)
+    %e = call float @expf(float %y)
+    %d = fpext float %e to double
+    %m = call double @fmod(double %d, double 1.0)
+    %f = fptrunc double %m to float
+    ret float %f
+}
+
+define void @kernel(float** %args, i64 %count, i8* %scratch) {
+    %x = load float*, float** %args
+    %slot = getelementptr float*, float** %args, i64 1
+    %y = load float*, float** %slot
+    %from = bitcast float* %x to i8*
+    %to = bitcast float* %y to i8*
+    call void @llvm.memcpy.p0i8.p0i8.i64(i8* %to, i8* %from, i64 %count, i1 false)
+    %second = getelementptr float, float* %y, i64 1
+    %value = load float, float* %second
+    %result = call float @helper(float %value)
+    store float %result, float* %second
+    %third = getelementptr float, float* %y, i64 2
+    %bytes = bitcast float* %third to i8*
+    %size = mul i64 %count, 1
+    %rest = sub i64 %size, 8
+    %ignored = call i8* @memset(i8* %bytes, i32 255, i64 %rest)
+    ret void
+}
+"""
+
+
+def test_functions_that_a_kernel_calls_are_found():
+    x, y = np.array([4, 0.5, 6, 7], np.float32), np.zeros(4, np.float32)
+    call(machine.load("calls", lambda: (CALLS, [], 0)), slots(x, y), 16)
+    np.testing.assert_allclose(y[:2], [4, np.exp(np.tanh(0.5)) % 1], rtol=1e-6)
+    assert np.isnan(y[2:]).all()
+
+
+def test_helpers_and_tables_of_one_kernel_are_not_those_of_another():
+    def text(number):
+        return f"""
+@table = constant [2 x float] [float {number}.0, float {number + 1}.0]
+
+define float @helper(i64 %i) noinline {{
+    %place = getelementptr [2 x float], [2 x float]* @table, i64 0, i64 %i
+    %value = load volatile float, float* %place
+    ret float %value
+}}
+
+define void @kernel(float** %args, i64 %task, i8* %scratch) {{
+    %x = load float*, float** %args
+    %value = call float @helper(i64 %task)
+    store float %value, float* %x
+    ret void
+}}
+"""
+
+    libraries = [
+        machine.load(f"helpers {number}", lambda number=number: (text(number), [], 0)) for number in (10, 20, 30)
+    ]
+    x = np.zeros(1, np.float32)
+    for number, library in zip((10, 20, 30), libraries):
+        for task in (0, 1):
+            call(library, slots(x), task)
+            assert x[0] == number + task
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("define void @kernel(", "LLVM refuses the code of a kernel"),
+        ("define void @other() {\n ret void\n}", "there is no function named 'kernel'"),
+        ("define i64 @kernel(i64 %x) {\n %y = add i64 %z, %x\n ret i64 %y\n}", "use of undefined value '%z'"),
+    ],
+)
+def test_code_that_llvm_refuses_is_an_error_that_names_the_kernel(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        machine.load(text, lambda: (text, [], 0))
+    assert f"kernel '{text}': " in str(caught.value)
+    assert not stored(tmp_path / "cache")
+    assert machine.load(text, lambda: (scale(2), [], 0)).address  # the next try is not refused
+
+
+def test_an_error_of_who_makes_a_kernel_passes_through():
+    def make():
+        raise KeyError("no such kernel")
+
+    with pytest.raises(KeyError, match="no such kernel"):
+        machine.load("not made", make)
+
+
+def test_without_llvm_nothing_fails_until_it_is_used():
+    code = """
+import sys
+sys.modules["llvmlite"] = None
+from puregraph.errors import DeviceError
+from puregraph.native import machine, pool
+print(machine.available())
+for use in (lambda: machine.lanes(4), lambda: machine.bits, lambda: machine.load("x", None), lambda: pool.Table([])):
+    try:
+        use()
+    except DeviceError as error:
+        assert "pip install puregraph[fast]" in str(error), error
+    else:
+        raise SystemExit("no error")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.stderr) == ("False", "")
+
+
+def test_an_llvmlite_that_is_too_old_is_not_used(monkeypatch):
+    for function in (machine.missing, machine.binding):
+        function.cache_clear()
+    monkeypatch.setattr(machine, "version", lambda: (0, 43))
+    try:
+        assert machine.missing() == "native kernels need llvmlite 0.44 or newer, not 0.43: pip install puregraph[fast]"
+        assert not machine.available()
+        with pytest.raises(DeviceError, match="0.44 or newer"):
+            machine.objectFrom("")
+    finally:
+        for function in (machine.missing, machine.binding):
+            function.cache_clear()
+    monkeypatch.undo()
+    assert machine.available()
