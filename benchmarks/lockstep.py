@@ -116,18 +116,17 @@ class Process:
 
 
 def startOnce(contender, setting, title, case):
-    """A fresh process: seconds to the end of its first step, what it grew by, and who else was busy."""
+    """A fresh process: seconds to the end of its first step, and who else was busy."""
     taken = machine.busy(setting.cpus)
     process = Process(contender, setting, title)
     try:
         process.ask("setup", **case)
         seconds = time.perf_counter() - process.started
-        memory = process.ask("memory")["bytes"]
     finally:
         own = process.close()
     wall = time.perf_counter() - process.started
     foreign = (machine.busy(setting.cpus) - taken - own) / (len(setting.cpus) * wall)
-    return {"seconds": seconds, "bytes": memory, "foreign": foreign}
+    return {"seconds": seconds, "foreign": foreign}
 
 
 def startQuietly(*arguments):
@@ -148,8 +147,19 @@ def starts(contender, setting, title, case, count):
     return {
         "cold": cold["seconds"],
         "warm": statistics.median(start["seconds"] for start in warm),
-        "bytes": statistics.median(start["bytes"] for start in warm),
+        "bytes": growth(contender, setting, title, case),
     }
+
+
+def growth(contender, setting, title, case):
+    """The peak memory of a step in a fresh process."""
+    process = Process(contender, setting, title)
+    try:
+        process.ask("rehearse", mode=case["mode"])
+        process.ask("setup", **case)
+        return process.ask("memory")["bytes"]
+    finally:
+        process.close()
 
 
 # Blocks ---------------------------------------------------------------------------------------------------------------

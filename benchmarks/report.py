@@ -56,9 +56,7 @@ def table(title, found):
         lines.append(f"{name:18}{''.join(f'{c:>13}' for c in cells)}{one['retries']:9}")
         if "predicted" in one["notes"]:
             notes.append(f"{name}: predicted peak {one['notes']['predicted'] / 1e6:.1f} MB")
-    notes += [
-        f"{name}: ITS FIRST STEP GIVES {value:.6g}, others another number" for name, value in differs(found).items()
-    ]
+    notes += [f"{name}: ITS FIRST STEP GIVES {v:.6g}, others another number" for name, v in differs(found).items()]
     return lines + notes
 
 
@@ -120,10 +118,8 @@ def summary(names, folder=RESULTS):
                     means.setdefault((title.split()[0], kind), []).append(value)
     for (mode, kind), values in means.items():
         mean = math.exp(sum(map(math.log, values)) / len(values))
-        which = "torch eager" if kind == "torch" else "the best peer"
-        lines.append(
-            f"{mode}: {mean:.2f} times {which} in the geometric mean of {len(values)}, {min(values):.2f} least"
-        )
+        whom = "torch eager" if kind == "torch" else "the best peer"
+        lines.append(f"{mode}: {mean:.2f} times {whom} in the geometric mean of {len(values)}, least {min(values):.2f}")
     return lines
 
 

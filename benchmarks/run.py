@@ -75,8 +75,8 @@ def compare(name, setting, options):
         for contender in chosen:
             try:
                 if contender == "onnxruntime":
-                    path = setting.folder / f"{name}-{case['batch']}.onnx"
-                    setting.script("export.py", name, case["batch"], path, weights)
+                    export(setting, name, case["batch"], weights)
+                    export(setting, "tiny", 2)
                 if options.starts:
                     say(f"{place}: {contender} starts")
                     startup[contender] = lockstep.starts(contender, setting, place, case, options.starts)
@@ -91,6 +91,11 @@ def compare(name, setting, options):
         say("")
         lines += shown(report.table(f"{workload.TITLE}: {title}", cases[title]))
     return lines, cases
+
+
+def export(setting, name, batch, *weights):
+    """Put the network where onnxruntime looks for it."""
+    setting.script("export.py", name, batch, setting.folder / f"{name}-{batch}.onnx", *weights)
 
 
 def compareKernels(name, setting, options):
@@ -118,10 +123,9 @@ def main(arguments=None):
     options = parsed(arguments)
     if "list" in options.names:
         for name in (*workloads.NAMES, "kernels"):
-            titles = (
-                ", ".join(casesOf(name, options)) if name != "kernels" else f"{len(casesOf(name, options))} of them"
-            )
-            print(f"{name:12} {workloads.load(name).TITLE}: {titles}")
+            titles = list(casesOf(name, options))
+            text = ", ".join(titles) if name != "kernels" else f"{len(titles)} of them"
+            print(f"{name:12} {workloads.load(name).TITLE}: {text}")
         return
     names = [*workloads.NAMES, "kernels"] if "all" in options.names else [n for n in options.names if n != "summary"]
     cpus = sorted(os.sched_getaffinity(0))
@@ -136,9 +140,8 @@ def main(arguments=None):
             if options.out:
                 report.save(name, lines + more, cases, options.out)
     if set(options.names) & {"all", "summary"}:
-        lines = shown(
-            [*report.head(command, cpus), "", *report.summary(workloads.NAMES, options.out or report.RESULTS)]
-        )
+        rows = report.summary(workloads.NAMES, options.out or report.RESULTS)
+        lines = shown([*report.head(command, cpus), "", *rows])
         if options.out:
             report.write("summary", lines, options.out)
 

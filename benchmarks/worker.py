@@ -1,11 +1,14 @@
 """One contender in a process of its own: a command on each line of its input, an answer on each line of its output.
 
-python benchmarks/worker.py '{"contender": "torch", "cpus": [0, 1]}'
+    python benchmarks/worker.py '{"contender": "torch", "cpus": [0, 1]}'
 
-{"do": "setup", "workload": "mlp", "mode": "train", "batch": 64, "weights": null}   make ready, and do one step
-{"do": "memory"}                                    three steps: what the process has grown by at their peak
-{"do": "block", "calls": 20}                        the times of so many steps, and who else was busy
-{"do": "weights", "workload": "mlp", "path": "w.npz"}  write the weights that every contender starts with
+The commands, each with what it is for:
+
+    {"do": "setup", "workload": "mlp", "mode": "train", "batch": 64, "weights": null}   make ready, and do one step
+    {"do": "rehearse", "mode": "train"}   let the libraries load what they need: memory counts from here
+    {"do": "memory"}                      more steps: what the process has grown by at their peak
+    {"do": "warm"}                        more steps: how long one takes
+    {"do": "block", "calls": 20}          the times of so many steps, and who else was busy
 """
 
 import json
@@ -34,14 +37,22 @@ class Worker:
         self.cpus = cpus
         self.side = importlib.import_module(f"contenders.{self.framework}")
         self.side.begin(len(cpus))
-        self.base = machine.resident()["anonymous"]
-        self.step = None
+        self.base, self.step = machine.resident()["anonymous"], None
 
     def setup(self, workload, mode, batch, weights=None):
         """Make the network, and do the first step: its number, and notes about it."""
         self.step = None  # the one before it goes first
         self.step, notes = self.side.prepare(workload, mode, batch, weights, **self.options)
         return {"value": self.side.number(self.step()), "notes": notes}
+
+    def rehearse(self, mode):
+        """A tiny network first: what libraries load and keep for their own use is no part of a step's memory."""
+        self.setup("tiny", mode, 2)
+        for _ in range(3):
+            self.step()
+        self.step = None
+        gc.collect()
+        self.base = machine.resident()["anonymous"]
 
     def warm(self):
         """Steps until their time is known: seconds of one."""
@@ -55,7 +66,7 @@ class Worker:
         return {"seconds": (time.perf_counter() - start) / calls}
 
     def memory(self):
-        """The growth of the process since its libraries were loaded, at the peak of later steps."""
+        """What the process has grown by at the peak of later steps: weights and state, values and gradients."""
         for _ in range(2):
             self.step()
         machine.forgetPeak()
