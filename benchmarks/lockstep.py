@@ -184,7 +184,7 @@ class Contest:
         self.found = {}
         for name in names:
             self.say(f"{name} makes ready")
-            self.found[name] = self.ready(self.processes[name], case)
+            self.found[name] = self.ready(self.processes[name], case, seconds)
         able = [name for name in names if "failed" not in self.found[name]]
         for turn in range(rounds):
             self.say(f"round {turn + 1} of {rounds}")
@@ -194,11 +194,17 @@ class Contest:
             self.found[name]["seconds"] = statistics.median(self.found[name]["blocks"])
         return self.found
 
-    def ready(self, process, case):
+    def ready(self, process, case, seconds):
         """The first step, and how long one takes."""
         try:
             first = process.ask("setup", **case)
-            return {**first, "per": process.ask("warm")["seconds"], "blocks": [], "foreign": [], "retries": 0}
+            return {
+                **first,
+                "per": process.ask("warm", seconds=seconds)["seconds"],
+                "blocks": [],
+                "foreign": [],
+                "retries": 0,
+            }
         except FailedError as reason:
             return {"failed": str(reason)}
 

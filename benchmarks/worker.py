@@ -26,8 +26,6 @@ import importlib  # noqa: E402
 import machine  # noqa: E402
 from contenders import CONTENDERS, AbsentError  # noqa: E402
 
-WARMING = 0.3  # seconds of steps before the time of one is taken as known
-
 
 class Worker:
     """What lives from one command to the next: the contender's module and its step."""
@@ -54,13 +52,13 @@ class Worker:
         gc.collect()
         self.base = machine.resident()["anonymous"]
 
-    def warm(self):
-        """Steps until their time is known: seconds of one."""
+    def warm(self, seconds=0.3):
+        """Steps for so long, until their time is known: seconds of one."""
         gc.collect()
         gc.disable()
         self.step()
         calls, start = 0, time.perf_counter()
-        while time.perf_counter() - start < WARMING or calls < 1:
+        while time.perf_counter() - start < seconds or calls < 1:
             self.step()
             calls += 1
         return {"seconds": (time.perf_counter() - start) / calls}

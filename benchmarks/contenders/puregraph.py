@@ -6,6 +6,7 @@ import workloads
 import puregraph as pg
 from contenders import AbsentError
 from puregraph.optimizers import AdamW, MomentumSGD
+from puregraph.rules import gradientRule
 
 COSTS = {"crossentropy": pg.CrossEntropy, "mse": pg.MSE, "bce": pg.BCE}
 OPTIMIZERS = {"sgd": lambda: MomentumSGD(workloads.RATE, 0.9), "adamw": lambda: AdamW(workloads.RATE)}
@@ -103,11 +104,11 @@ def kernel(name):
         return lambda: first(module.updateData(*arguments))
     made = module.updateData(*arguments)
     outputs = made if isinstance(made, tuple) else (made,)
-    grad, needs = case.gradFor(outputs[0]), case.needs()
+    grad, rule = case.gradFor(outputs[0]), gradientRule(module, case.needs())
 
     def step():
-        found = module.updateGrad(grad, *arguments, *outputs, needs=needs)
-        return next(g for g in found if g is not None)
+        found = rule(grad, *arguments, *outputs)
+        return next(g for g in found if g is not None) if isinstance(found, tuple) else found
 
     return step
 
