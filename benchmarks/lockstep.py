@@ -198,15 +198,10 @@ class Contest:
         """The first step, and how long one takes."""
         try:
             first = process.ask("setup", **case)
-            return {
-                **first,
-                "per": process.ask("warm", seconds=seconds)["seconds"],
-                "blocks": [],
-                "foreign": [],
-                "retries": 0,
-            }
+            per = process.ask("warm", seconds=seconds)["seconds"]
         except FailedError as reason:
             return {"failed": str(reason)}
+        return {**first, "per": per, "blocks": [], "foreign": [], "retries": 0}
 
     def block(self, name, seconds):
         """One block, again where others were too busy."""
