@@ -7,8 +7,9 @@ import sys
 import warnings
 
 import torch
-import workloads
-from contenders.torch import network
+
+from benchmarks import workloads
+from benchmarks.contenders.torch import network
 
 
 def export(name, batch, path, weights=None):

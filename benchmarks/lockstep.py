@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-import machine
+from benchmarks import machine
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
 NOISE, RETRIES = 0.06, 6  # the share of the processors that others may take during a block, and how often it is redone
 REST = 0.05  # seconds in which the threads of the one before fall asleep
 
@@ -24,7 +24,7 @@ class Setting:
     """Where contenders run: on these processors, with one folder for what they all read and one for each of them."""
 
     def __init__(self, cpus, folder):
-        self.cpus, self.folder = cpus, Path(folder)
+        self.cpus, self.folder = cpus, Path(folder).absolute()
 
     def home(self, contender, title):
         """Where this contender keeps what it compiles for this case."""
@@ -34,7 +34,7 @@ class Setting:
         """The same for everybody: so many threads, and compiled code kept at home."""
         threads = str(len(self.cpus))
         pools = ("OMP_NUM", "MKL_NUM", "OPENBLAS_NUM", "NUMBA_NUM", "PUREGRAPH")
-        paths = [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         given = {
             **{f"{pool}_THREADS": threads for pool in pools},
             "PUREGRAPH_DEVICE": "cpu",
@@ -52,9 +52,10 @@ class Setting:
         return {**os.environ, **given}
 
     def script(self, name, *arguments):
-        """Run a script of this folder to its end."""
+        """Run a file of this folder to its end."""
         found = subprocess.run(
-            [sys.executable, str(HERE / name), *map(str, arguments)],
+            [sys.executable, "-m", f"benchmarks.{name}", *map(str, arguments)],
+            cwd=ROOT,
             env=self.environment(self.folder),
             capture_output=True,
             text=True,
@@ -73,7 +74,8 @@ class Process:
         settings = json.dumps({"contender": contender, "cpus": setting.cpus})
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "worker.py"), settings],
+            [sys.executable, "-m", "benchmarks.worker", settings],
+            cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,

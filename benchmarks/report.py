@@ -5,8 +5,8 @@ import json
 import math
 from pathlib import Path
 
-import machine
-from contenders import EAGER, isPeer
+from benchmarks import machine
+from benchmarks.contenders import EAGER, isPeer
 
 RESULTS = Path(__file__).parent / "results"
 AGREE = 1e-3  # of the value of the first step
@@ -21,7 +21,7 @@ def bestPeer(found):
 def differs(found):
     """Contenders whose first step gave another number than most: name and number."""
     values = {name: one["value"] for name, one in found.items() if "value" in one}
-    middle = sorted(values.values())[len(values) // 2] if values else 0.0
+    middle = sorted(values.values(), key=lambda v: (v != v, v))[len(values) // 2] if values else 0.0  # nan last
     return {name: v for name, v in values.items() if not abs(v - middle) <= AGREE * max(abs(middle), 1e-3)}
 
 

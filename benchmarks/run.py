@@ -11,11 +11,12 @@ import os
 import shlex
 import sys
 import tempfile
+from pathlib import Path
 
-import lockstep
-import report
-import workloads
-from contenders import CONTENDERS, fits
+sys.path[0] = str(Path(__file__).resolve().parent.parent)  # this checkout is what is measured
+
+from benchmarks import lockstep, report, workloads  # noqa: E402 - found through the line above
+from benchmarks.contenders import CONTENDERS, fits  # noqa: E402
 
 SPECIAL = ("list", "all", "summary")
 
@@ -68,7 +69,7 @@ def compare(name, setting, options):
     """All cases of a network: lines of its tables, and the numbers."""
     workload, lines, cases = workloads.load(name), [], {}
     weights = str(setting.folder / f"{name}.npz")
-    setting.script("weights.py", name, weights)
+    setting.script("weights", name, weights)
     for title, case in casesOf(name, options).items():
         chosen = [c for c in options.only or CONTENDERS if fits(c, case["mode"], workload.IMAGES)]
         place, startup, failed = f"{name} {title}", {}, {}
@@ -95,7 +96,7 @@ def compare(name, setting, options):
 
 def export(setting, name, batch, *weights):
     """Put the network where onnxruntime looks for it."""
-    setting.script("export.py", name, batch, setting.folder / f"{name}-{batch}.onnx", *weights)
+    setting.script("export", name, batch, setting.folder / f"{name}-{batch}.onnx", *weights)
 
 
 def compareKernels(name, setting, options):

@@ -5,7 +5,7 @@ python benchmarks/weights.py mlp mlp.npz
 
 import sys
 
-from contenders.puregraph import writeWeights
+from benchmarks.contenders.puregraph import writeWeights
 
 if __name__ == "__main__":
     writeWeights(*sys.argv[1:])

@@ -1,6 +1,6 @@
 """One contender in a process of its own: a command on each line of its input, an answer on each line of its output.
 
-    python benchmarks/worker.py '{"contender": "torch", "cpus": [0, 1]}'
+    python -m benchmarks.worker '{"contender": "torch", "cpus": [0, 1]}'
 
 The commands, each with what it is for:
 
@@ -23,8 +23,8 @@ os.sched_setaffinity(0, SETTINGS["cpus"])  # before any library counts processor
 import gc  # noqa: E402 - the processors come first
 import importlib  # noqa: E402
 
-import machine  # noqa: E402
-from contenders import CONTENDERS, AbsentError  # noqa: E402
+from benchmarks import machine  # noqa: E402
+from benchmarks.contenders import CONTENDERS, AbsentError  # noqa: E402
 
 
 class Worker:
@@ -33,7 +33,7 @@ class Worker:
     def __init__(self, contender, cpus):
         self.framework, self.options = CONTENDERS[contender]
         self.cpus = cpus
-        self.side = importlib.import_module(f"contenders.{self.framework}")
+        self.side = importlib.import_module(f"benchmarks.contenders.{self.framework}")
         self.side.begin(len(cpus))
         self.base, self.step = machine.resident()["anonymous"], None
 

@@ -5,9 +5,9 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import workloads
 
-from contenders.layers import Layers
+from benchmarks import workloads
+from benchmarks.contenders.layers import Layers
 
 
 def begin(threads):

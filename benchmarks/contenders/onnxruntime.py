@@ -4,7 +4,8 @@ import os
 
 import numpy as np
 import onnxruntime
-import workloads
+
+from benchmarks import workloads
 
 THREADS = 1
 

@@ -1,10 +1,10 @@
 """puregraph: a compiled Program where this version compiles, and the eager path."""
 
 import numpy as np
-import workloads
 
 import puregraph as pg
-from contenders import AbsentError
+from benchmarks import workloads
+from benchmarks.contenders import AbsentError
 from puregraph.optimizers import AdamW, MomentumSGD
 from puregraph.rules import gradientRule
 

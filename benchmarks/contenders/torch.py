@@ -2,7 +2,8 @@
 
 import numpy as np
 import torch
-import workloads
+
+from benchmarks import workloads
 
 LAST = torch.channels_last
 

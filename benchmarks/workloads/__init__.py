@@ -24,7 +24,7 @@ RATE = 1e-12  # so small that weights stay: nothing diverges, and no momentum di
 
 def load(name):
     """The workload of this name."""
-    return importlib.import_module(f"workloads.{name}")
+    return importlib.import_module(f"benchmarks.workloads.{name}")
 
 
 def dataOf(workload, batch):

@@ -3,7 +3,7 @@
 Gradients of the tables are dense on every side: momentum moves all rows at every step.
 """
 
-from workloads import floats
+from benchmarks.workloads import floats
 
 TITLE = "DLRM, 26 tables of 10,000 x 16"
 CASES = [("train", 256), ("infer", 256)]

@@ -1,6 +1,6 @@
 """A GPT of 6 layers, 384 wide, with 8,192 words and 256 places, 8 texts at a time; trained with AdamW."""
 
-from workloads.transformer import blockFor
+from benchmarks.workloads.transformer import blockFor
 
 TITLE = "GPT, 6 layers of 384, 256 places, 8192 words"
 CASES = [("train", 8), ("infer", 8)]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workloads import floats
+from benchmarks.workloads import floats
 
 TITLE = "single kernels"
 

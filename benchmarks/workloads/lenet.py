@@ -1,6 +1,6 @@
 """LeNet-5 on images of 28 x 28, 64 at a time."""
 
-from workloads import floats
+from benchmarks.workloads import floats
 
 TITLE = "LeNet, 28 x 28"
 CASES = [("train", 64), ("infer", 64)]

@@ -1,6 +1,6 @@
 """Two layers of LSTM with 256 cells that read 64 moments, 32 sequences at a time."""
 
-from workloads import floats
+from benchmarks.workloads import floats
 
 TITLE = "LSTM 2 x 256, 64 moments"
 CASES = [("train", 32), ("infer", 32)]

@@ -1,6 +1,6 @@
 """The multi-layer perceptron 784-512-512-10, one sample and 64 at a time."""
 
-from workloads import floats
+from benchmarks.workloads import floats
 
 TITLE = "MLP 784-512-512-10"
 CASES = [("train", 1), ("train", 64), ("infer", 1), ("infer", 64)]

@@ -1,6 +1,6 @@
 """MobileNet v2 for images of 96 x 96, 16 at a time, without dropout."""
 
-from workloads import floats
+from benchmarks.workloads import floats
 
 TITLE = "MobileNet v2, 96 x 96"
 CASES = [("train", 16), ("infer", 16)]

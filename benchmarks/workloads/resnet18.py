@@ -1,7 +1,7 @@
 """ResNet-18 for images of 224 x 224: training 8 at a time, inference of one."""
 
-from workloads import floats
-from workloads.residual import jaxNet, torchNet
+from benchmarks.workloads import floats
+from benchmarks.workloads.residual import jaxNet, torchNet
 
 TITLE = "ResNet-18, 224 x 224"
 CASES = [("train", 8), ("infer", 1)]

@@ -1,7 +1,7 @@
 """ResNet-20 for images of 32 x 32, 64 at a time."""
 
-from workloads import floats
-from workloads.residual import jaxNet, torchNet
+from benchmarks.workloads import floats
+from benchmarks.workloads.residual import jaxNet, torchNet
 
 TITLE = "ResNet-20, 32 x 32"
 CASES = [("train", 64), ("infer", 64)]

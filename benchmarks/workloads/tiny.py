@@ -1,6 +1,6 @@
 """A network of one layer of each common kind: it has a library load what it needs, before memory is measured."""
 
-from workloads import floats
+from benchmarks.workloads import floats
 
 TITLE = "tiny"
 CASES = [("train", 2), ("infer", 2)]

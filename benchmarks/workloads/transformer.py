@@ -1,6 +1,6 @@
 """One block of a transformer, 256 wide with 4 heads, 128 places, 8 sequences at a time."""
 
-from workloads import floats
+from benchmarks.workloads import floats
 
 TITLE = "transformer block 256, 4 heads, 128 places"
 CASES = [("train", 8), ("infer", 8)]

@@ -1,6 +1,6 @@
 """U-Net on images of 128 x 128, 4 at a time."""
 
-from workloads import floats
+from benchmarks.workloads import floats
 
 TITLE = "U-Net, 128 x 128"
 CASES = [("train", 4), ("infer", 4)]
