@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks import machine
 from benchmarks.contenders import EAGER, isPeer
+from benchmarks.lockstep import NOISE
 
 RESULTS = Path(__file__).parent / "results"
 AGREE = 1e-3  # of the value of the first step
@@ -54,6 +55,8 @@ def table(title, found):
             cells += [f"{one[key]:.2f}" if key in one else "" for key in ("warm", "cold")]
             cells += [f"{one['bytes'] / 1e6:.1f}" if "bytes" in one else ""]
         lines.append(f"{name:18}{''.join(f'{c:>13}' for c in cells)}{one['retries']:9}")
+        if max(one["foreign"]) > NOISE:
+            notes.append(f"{name}: NOISY, others took up to {100 * max(one['foreign']):.0f} % of the processors")
         if "predicted" in one["notes"]:
             notes.append(f"{name}: predicted peak {one['notes']['predicted'] / 1e6:.1f} MB")
     notes += [f"{name}: ITS FIRST STEP GIVES {v:.6g}, others another number" for name, v in differs(found).items()]

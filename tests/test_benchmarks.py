@@ -173,7 +173,8 @@ def test_a_case_is_chosen_by_mode_and_title():
 
 def measured(seconds, value=1.0, **more):
     """What a contest finds of one contender."""
-    return {"seconds": seconds, "blocks": [seconds, 2 * seconds], "value": value, "notes": {}, "retries": 0, **more}
+    found = {"seconds": seconds, "blocks": [seconds, 2 * seconds], "value": value}
+    return {**found, "notes": {}, "retries": 0, "foreign": [0.0, 0.02], **more}
 
 
 FOUND = {
@@ -191,6 +192,11 @@ def test_a_table_gives_times_and_ratios():
     assert rows["puregraph"] == ["1.000", "1.000", "2.000", "4.00", "2.00", "0.50", "1.00", "2.0", "0"]
     assert rows["jax"] == ["2.000", "2.000", "4.000", "2.00", "1.00", "0"]
     assert lines[6:] == ["puregraph: predicted peak 1.9 MB", "onnxruntime: there is no such file"]
+
+
+def test_a_busy_machine_is_pointed_out():
+    lines = report.table("title", {**FOUND, "torch": measured(4e-3, foreign=[0.01, 0.25])})
+    assert "torch: NOISY, others took up to 25 % of the processors" in lines
 
 
 def test_another_number_is_pointed_out():
