@@ -1,0 +1,1 @@
+"""puregraph beside other frameworks; `run.py` is the script to start."""

@@ -1,0 +1,34 @@
+"""onnxruntime, for inference: the torch network as an ONNX file, all optimizations on, weights prepacked."""
+
+import os
+
+import numpy as np
+import onnxruntime
+
+from benchmarks import workloads
+
+THREADS = 1
+
+
+def begin(threads):
+    """Threads are an option of each session."""
+    global THREADS
+    THREADS = threads
+
+
+def number(result):
+    """The root mean square of what a step gave."""
+    return float(np.sqrt(np.mean(np.square(result, dtype=np.float64))))
+
+
+def prepare(name, mode, batch, weights):
+    """A step, and what there is to say of it."""
+    path = f"{os.environ['BENCHMARK_CACHE']}/{name}-{batch}.onnx"  # the driver has put it there
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = THREADS, 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.add_session_config_entry("session.set_denormal_as_zero", "1")
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    inputs, _ = workloads.dataOf(workloads.load(name), batch)
+    given = {slot.name: x for slot, x in zip(session.get_inputs(), inputs, strict=True)}
+    return lambda: session.run(None, given)[0], {}

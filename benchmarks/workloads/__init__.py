@@ -1,0 +1,42 @@
+"""What is compared: each file has one network, the same for every contender, and its data.
+
+TITLE       what it is
+CASES       pairs of what is done, "train" or "infer", and the batch
+COST        "crossentropy", "mse" or "bce"
+OPTIMIZER   "sgd" (momentum 0.9) or "adamw"
+IMAGES      whether inputs are images, so that channels-last makes a difference
+data(rng, batch)   the inputs and the target, as numpy arrays
+ours()             the network as a puregraph Graph
+torch(torch)       the network as a torch.nn.Module, its parameters in the same order
+jax(net, *inputs)  the network as a function that takes its layers, in the same order, from `net`
+"""
+
+import importlib
+
+import numpy as np
+
+NAMES = (
+    *("mlp", "lenet", "resnet20", "resnet18", "mobilenet", "unet"),
+    *("lstm", "transformer", "gpt", "dlrm"),
+)
+RATE = 1e-12  # so small that weights stay: nothing diverges, and no momentum dies away into denormal numbers
+
+
+def load(name):
+    """The workload of this name."""
+    return importlib.import_module(f"benchmarks.workloads.{name}")
+
+
+def dataOf(workload, batch):
+    """Inputs and target of a batch: the same for every contender."""
+    return workload.data(np.random.default_rng(0), batch)
+
+
+def floats(rng, *shape):
+    """Standard normal numbers in float32."""
+    return rng.standard_normal(shape, np.float32)
+
+
+def withPixelsLast(x):
+    """Images (n, c, h, w) as (n, h, w, c)."""
+    return np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if x.ndim == 4 else x

@@ -1,0 +1,277 @@
+"""Benchmarks compare the same work: the same networks on every side, and tables that say what was measured."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from source import ROOT
+
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from benchmarks import lockstep, machine, report, run, workloads
+from benchmarks.contenders import CONTENDERS, fits
+from benchmarks.contenders import puregraph as ours
+from benchmarks.workloads.kernels import KERNELS
+
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are watched through /proc")
+LARGE = ("resnet18", "mobilenet", "unet", "gpt")
+WORKLOADS = [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in (*workloads.NAMES, "tiny")]
+SMALL = [name for name in (*workloads.NAMES, "tiny") if name not in LARGE]
+FEW = 2  # samples, in place of the batch that is measured
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """A function that writes the weights of a workload and says where they are."""
+
+    def write(name):
+        path = str(tmp_path / f"{name}.npz")
+        ours.writeWeights(name, path)
+        return path
+
+    return write
+
+
+def numbers(name, weights):
+    """What the first step of training gives, and the outputs of an inference."""
+    train, _ = ours.prepare(name, "train", FEW, weights, compiled=False)
+    infer, _ = ours.prepare(name, "infer", FEW, weights, compiled=False)
+    return float(train()), infer()
+
+
+# The same work --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_network_of_torch_is_the_same(name, weights):
+    import torch
+
+    from benchmarks.contenders import torch as theirs
+
+    workload, path = workloads.load(name), weights(name)
+    count = sum(p.numel() for p in workload.torch(torch).parameters())
+    assert count - getattr(workload, "UNUSED", 0) == workload.ours().numOfParams()
+    loss, y = numbers(name, path)
+    train, _ = theirs.prepare(name, "train", FEW, path)
+    assert theirs.number(train()) == pytest.approx(loss, rel=1e-4)
+    infer, _ = theirs.prepare(name, "infer", FEW, path)
+    found = infer().numpy()
+    assert found.shape == y.shape
+    np.testing.assert_allclose(found, y, rtol=0, atol=1e-4 * np.abs(y).max())
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", ["lenet", "tiny"])
+def test_channels_last_is_the_same_work(name, weights):
+    from benchmarks.contenders import torch as theirs
+
+    path = weights(name)
+    train, _ = theirs.prepare(name, "train", FEW, path, channelsLast=True)
+    assert theirs.number(train()) == pytest.approx(numbers(name, path)[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_network_of_jax_is_the_same(name, weights):
+    pytest.importorskip("jax")
+    from benchmarks.contenders import jax as theirs
+
+    path = weights(name)
+    loss, y = numbers(name, path)
+    train, _ = theirs.prepare(name, "train", FEW, path)
+    assert theirs.number(train()) == pytest.approx(loss, rel=1e-4)
+    infer, _ = theirs.prepare(name, "infer", FEW, path)
+    found = np.asarray(infer())
+    found = found if found.shape == y.shape else np.moveaxis(found, -1, 1)
+    np.testing.assert_allclose(found, y, rtol=0, atol=1e-4 * np.abs(y).max())
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", SMALL)
+def test_the_network_of_onnxruntime_is_the_same(name, weights, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    from benchmarks.contenders import onnxruntime as theirs
+    from benchmarks.export import export
+
+    path = weights(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        export(name, FEW, str(tmp_path / f"{name}-{FEW}.onnx"), path)
+    monkeypatch.setenv("BENCHMARK_CACHE", str(tmp_path))
+    infer, _ = theirs.prepare(name, "infer", FEW, path)
+    y = numbers(name, path)[1]
+    np.testing.assert_allclose(infer(), y, rtol=0, atol=1e-4 * np.abs(y).max())
+
+
+@pytest.mark.peers
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_gives_what_torch_gives(name):
+    from benchmarks.contenders import torch as theirs
+
+    found = [side.number(side.prepare(name, "kernel", 0, None)[0]()) for side in (theirs,)]
+    step, _ = ours.prepare(name, "kernel", 0, None, compiled=False)
+    assert found[0] == pytest.approx(ours.number(step()), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", [*workloads.NAMES, "tiny"])
+def test_a_workload_is_complete(name):
+    workload = workloads.load(name)
+    assert workload.TITLE and workload.__doc__
+    assert workload.COST in ours.COSTS and workload.OPTIMIZER in ours.OPTIMIZERS
+    assert {mode for mode, _ in workload.CASES} == {"train", "infer"}
+    inputs, target = workloads.dataOf(workload, FEW)
+    again, _ = workloads.dataOf(workload, FEW)
+    assert all(np.array_equal(a, b) for a, b in zip(inputs, again))
+    assert all(x.dtype in (np.float32, np.int64) for x in (*inputs, target))
+    graph = workload.ours()
+    assert len(graph.inputs) == len(inputs)
+    assert graph.dataShapeFrom([x.shape for x in inputs])
+
+
+def test_every_file_of_a_workload_is_listed():
+    files = {path.stem for path in (ROOT / "benchmarks" / "workloads").glob("*.py")}
+    assert files == {*workloads.NAMES, "kernels", "tiny", "residual", "__init__"}
+
+
+# Who takes part, and options ------------------------------------------------------------------------------------------
+
+
+def test_who_takes_part():
+    assert [c for c in CONTENDERS if fits(c, "infer", True)] == list(CONTENDERS)
+    assert set(CONTENDERS) - {c for c in CONTENDERS if fits(c, "train", True)} == {"onnxruntime"}
+    assert not any(c.endswith("-cl") for c in CONTENDERS if fits(c, "train", False))
+    assert [c for c in CONTENDERS if fits(c, "kernel", False)] == ["puregraph-eager", "torch"]
+
+
+def test_a_quick_run_saves_nothing_unless_asked():
+    assert run.parsed(["mlp"]).out == report.RESULTS and run.parsed(["mlp"]).rounds == 7
+    quick = run.parsed(["mlp", "--quick"])
+    assert quick.out is None and quick.rounds == 3 and quick.starts == 1
+    asked = run.parsed(["mlp", "--quick", "--out", "here", "--rounds", "2"])
+    assert asked.out == "here" and asked.rounds == 2
+
+
+def test_the_list(capsys):
+    run.main(["list"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [*workloads.NAMES, "kernels"]
+    assert "train b1, train b64, infer b1, infer b64" in lines[0]
+
+
+def test_a_case_is_chosen_by_mode_and_title():
+    chosen = run.casesOf("mlp", run.parsed(["mlp", "--mode", "train", "--match", "b64"]))
+    assert chosen == {"train b64": {"workload": "mlp", "mode": "train", "batch": 64}}
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def measured(seconds, value=1.0, **more):
+    """What a contest finds of one contender."""
+    found = {"seconds": seconds, "blocks": [seconds, 2 * seconds], "value": value}
+    return {**found, "notes": {}, "retries": 0, "foreign": [0.0, 0.02], **more}
+
+
+FOUND = {
+    "puregraph": measured(1e-3, warm=0.5, cold=1.0, bytes=2e6) | {"notes": {"predicted": 1_900_000}},
+    "torch": measured(4e-3, warm=1.5, cold=1.5, bytes=4e6),
+    "jax": measured(2e-3, value=1.0004),
+    "onnxruntime": {"failed": "there is no such file"},
+}
+
+
+def test_a_table_gives_times_and_ratios():
+    lines = report.table("title", FOUND)
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line}
+    assert [line.split()[0] for line in lines[3:6]] == ["puregraph", "jax", "torch"]
+    assert rows["puregraph"] == ["1.000", "1.000", "2.000", "4.00", "2.00", "0.50", "1.00", "2.0", "0"]
+    assert rows["jax"] == ["2.000", "2.000", "4.000", "2.00", "1.00", "0"]
+    assert lines[6:] == ["puregraph: predicted peak 1.9 MB", "onnxruntime: there is no such file"]
+
+
+def test_a_busy_machine_is_pointed_out():
+    lines = report.table("title", {**FOUND, "torch": measured(4e-3, foreign=[0.01, 0.25])})
+    assert "torch: NOISY, others took up to 25 % of the processors" in lines
+
+
+def test_another_number_is_pointed_out():
+    wrong = {**FOUND, "torch": measured(4e-3, value=1.01)}
+    assert report.differs(FOUND) == {} and report.differs(wrong) == {"torch": 1.01}
+    assert "torch: ITS FIRST STEP GIVES 1.01, others another number" in report.table("title", wrong)
+    assert report.differs({**FOUND, "torch": measured(4e-3, value=float("nan"))}).keys() == {"torch"}
+
+
+def test_the_summary_has_geometric_means(tmp_path):
+    second = {"puregraph": measured(1.0), "torch": measured(1.0)}
+    report.save("mlp", ["a", "b", "c"], {"train b1": FOUND, "train b64": second, "infer b1": second}, tmp_path)
+    lines = report.summary(["mlp", "lenet"], tmp_path)
+    assert lines[1].split() == ["mlp", "train", "b1", "1.000", "4.000", "2.000", "jax", "4.00", "2.00", "0.50", "0.33"]
+    assert "train: 2.00 times torch eager in the geometric mean of 2, least 1.00" in lines
+    assert "train: 1.41 times the best peer in the geometric mean of 2, least 1.00" in lines
+    assert "infer: 1.00 times torch eager in the geometric mean of 1, least 1.00" in lines
+
+
+# Processes ------------------------------------------------------------------------------------------------------------
+
+
+@LINUX
+def test_the_peak_counts_what_is_gone_again():
+    machine.forgetPeak()
+    before = machine.anonymousPeak()
+    block = np.ones(4_000_000)
+    del block
+    assert 28e6 < machine.anonymousPeak() - before < 40e6
+    machine.forgetPeak()
+    assert machine.anonymousPeak() - before < 8e6
+
+
+@LINUX
+def test_processors_are_busy_while_somebody_works():
+    import os
+
+    cpus = sorted(os.sched_getaffinity(0))
+    before, start = machine.busy(cpus), os.times()
+    x = np.ones(1000)
+    while os.times().user - start.user < 0.2:
+        x = x * 1.0
+    assert machine.busy(cpus) - before >= 0.15
+
+
+@LINUX
+def test_a_comparison_from_end_to_end(tmp_path, capsys):
+    options = [
+        "mlp",
+        "--quick",
+        "--match",
+        "train b1",
+        "--only",
+        "puregraph-eager",
+        "--rounds",
+        "2",
+        "--seconds",
+        "0.01",
+    ]
+    run.main([*options, "--threads", "1", "--out", str(tmp_path)])
+    text = (tmp_path / "mlp.txt").read_text()
+    assert text in capsys.readouterr().out + "\n" and "--match 'train b1'" in text.splitlines()[0]
+    assert "1 threads on processors" in text and "puregraph-eager" in text
+    found = json.loads((tmp_path / "mlp.json").read_text())["cases"]["train b1"]["puregraph-eager"]
+    assert len(found["blocks"]) == 2 and 0 < min(found["blocks"]) <= found["seconds"] <= max(found["blocks"])
+    assert found["warm"] > 0 and found["cold"] > 0 and found["bytes"] > 669_706 * 4
+    loss = float(ours.prepare("mlp", "train", 1, None, compiled=False)[0]())
+    assert found["value"] == pytest.approx(loss, rel=1e-5)
+
+
+@LINUX
+def test_a_contender_that_fails_says_why(tmp_path):
+    setting = lockstep.Setting([0], tmp_path)
+    with lockstep.Contest(["puregraph-eager"], setting, "none", lambda text: None) as contest:
+        case = {"workload": "mlp", "mode": "train", "batch": 0, "weights": "nowhere.npz"}
+        found = contest.run(case, ["puregraph-eager"], 1, 0.01)
+    assert "nowhere.npz" in found["puregraph-eager"]["failed"]
+    assert "nowhere.npz" in Path(tmp_path / "none" / "puregraph-eager" / "log.txt").read_text()
