@@ -11,11 +11,14 @@ from puregraph.compile.lower import At, Frame, lowers
 from puregraph.compile.strides import contiguous
 from puregraph.compile.value import Call, Value, copy, put, store
 from puregraph.formula import Formula
+from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.native import convolution
+from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
+from puregraph.native import attention, convolution, pooling
+from puregraph.native.attention import Heads, Mask, Sizes
 from puregraph.native.geometry import geometry
 from puregraph.native.nest import Nest, Operand, works
-from puregraph.native.work import Work
+from puregraph.native.work import Finish, Work
 
 SINGLE = np.dtype(np.float32)
 KINDS = {1: "bool", 4: "f32", 8: "f64"}  # by bytes: as what numbers are moved
@@ -83,7 +86,9 @@ def ofMaps(call: Call) -> Frame | None:
     """Sums of a convolution: a row for each pixel, a column for each map."""
     (y,) = call.outs
     arrays = [a for a in call.arguments if type(a) is Value]
-    if y.ndim not in (3, 4, 5) or not isSingle(y, *arrays) or pixelOf(y) is None or not isPlain(arrays[1]):
+    if y.ndim not in (3, 4, 5) or not isSingle(y, *arrays) or pixelOf(y) is None:
+        return None
+    if call.function in (convolve, convolveData) and not isPlain(arrays[1]):
         return None
     return Frame((0, *range(2, y.ndim)), 1)
 
@@ -120,6 +125,135 @@ def lowerConvolveWeight(call: Call, room: Any) -> list[Work] | None:
     xAt, xPixel, two = laidLast(x, room)
     temporary = room(max(1, convolution.weightRoom(g)))
     return [*one, *two, *convolution.weightGradient(gradAt, xAt, dW, temporary, g, gradPixel, xPixel)]
+
+
+# Pooling ------------------------------------------------------------------------------------------------------------
+
+
+def windowsOn(shape: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Any:
+    """How windows lie on maps, each map by itself."""
+    c = shape[1]
+    size = tuple(size) if isinstance(size, (tuple, list)) else (size,) * (len(shape) - 2)
+    return geometry(shape, (c, 1, *size), stride, pad, dilation, c)
+
+
+@lowers(maxPool)
+def lowerMaxPool(call: Call, room: Any) -> list[Work] | None:
+    x, size, stride, pad, *rest = call.arguments
+    y, indices = call.outs
+    if not isSingle(x, y) or x.ndim not in (3, 4, 5) or pixelOf(y) is None or pixelOf(indices) != x.shape[1]:
+        return None
+    where, pixel, before = laidLast(x, room)
+    g = windowsOn(x.shape, size, stride, pad, rest[0] if rest else call.options.get("dilation", 1))
+    return [*before, *pooling.maxForward(where, indices, Finish(y, pixelOf(y) or 0), g, pixel)]
+
+
+@lowers(maxPoolGrad)
+def lowerMaxPoolGrad(call: Call, finish: Any, room: Any) -> list[Work] | None:
+    grad, indices, shape = call.arguments
+    g = windowsOf(indices)
+    assert g is not None
+    where, pixel, before = laidLast(grad, room)
+    return [*before, *pooling.maxGradient(where, indices, finish, g, pixel)]
+
+
+def windowsOf(indices: Value) -> Any:
+    """The windows that indices were found with."""
+    made = indices.call
+    if made is None or made.function is not maxPool or pixelOf(indices) != indices.shape[1]:
+        return None
+    x, size, stride, pad, *rest = made.arguments
+    return windowsOn(x.shape, size, stride, pad, rest[0] if rest else made.options.get("dilation", 1))
+
+
+def ofPeaks(call: Call) -> Frame | None:
+    """As for other maps, where it is known with which windows the peaks were found."""
+    grad, indices, _ = call.arguments
+    (y,) = call.outs
+    isKnown = isSingle(grad, y) and y.ndim in (3, 4, 5) and pixelOf(y) is not None and windowsOf(indices) is not None
+    return Frame((0, *range(2, y.ndim)), 1) if isKnown else None
+
+
+@lowers(meanPool)
+def lowerMeanPool(call: Call, finish: Any, room: Any) -> list[Work] | None:
+    x, size, stride, pad, *rest = call.arguments
+    includePad = rest[0] if rest else call.options.get("includePad", True)
+    where, pixel, before = laidLast(x, room)
+    return [*before, *pooling.meanForward(where, finish, windowsOn(x.shape, size, stride, pad), includePad, pixel)]
+
+
+@lowers(meanPoolGrad)
+def lowerMeanPoolGrad(call: Call, finish: Any, room: Any) -> list[Work] | None:
+    grad, shape, size, stride, pad, *rest = call.arguments
+    includePad = rest[0] if rest else call.options.get("includePad", True)
+    where, pixel, before = laidLast(grad, room)
+    return [*before, *pooling.meanGradient(where, finish, windowsOn(shape, size, stride, pad), includePad, pixel)]
+
+
+lowerMaxPoolGrad.frame = ofPeaks
+lowerMeanPool.frame = lowerMeanPoolGrad.frame = ofMaps
+
+
+# Attention ----------------------------------------------------------------------------------------------------------
+
+
+def headsOf(value: Value) -> Heads | None:
+    """Rows of numbers that lie side by side; None if they do not."""
+    *lead, last = strided(value)
+    return Heads(value, tuple(lead)) if last == 1 or value.shape[-1] == 1 else None  # type: ignore[arg-type]
+
+
+def plainly(value: Value, room: Any) -> tuple[Any, list[Work]]:
+    """The numbers row by row: where they are, and the work that takes."""
+    if isPlain(value):
+        return value, []
+    to = room(value.size)
+    own = tuple(s // 4 for s in contiguous(value.shape, 4))
+    return to, copies(value, to, value.shape, strided(value), own)
+
+
+def sizesOf(q: Value, k: Value, v: Value) -> Sizes:
+    n, h, t, d = q.shape
+    return Sizes(n, h, k.shape[1], t, k.shape[2], d, v.shape[3])
+
+
+def maskOf(mask: Any, q: Value, k: Value) -> Any:
+    """The mask as native code takes it; False if it cannot be taken so."""
+    if mask is None:
+        return None
+    kind = {"bool": "i8", "float32": "f32"}.get(mask.dtype.name)
+    strides = spread(mask, (*q.shape[:3], k.shape[2]))
+    return Mask(kind, mask, strides) if kind and strides[3] in (0, 1) else False
+
+
+@lowers(attend)
+def lowerAttend(call: Call, room: Any) -> list[Work] | None:
+    q, k, v, mask, causal, scale = call.arguments
+    y, lse = call.outs
+    heads, hides = [headsOf(x) for x in (q, k, v, y)], maskOf(mask, q, k)
+    if not isSingle(q, k, v, y, lse) or None in heads or hides is False or not isPlain(lse):
+        return None
+    return attention.attend(*heads, lse, sizesOf(q, k, v), causal, float(scale), hides)  # type: ignore[arg-type]
+
+
+@lowers(attendGrad)
+def lowerAttendGrad(call: Call, room: Any) -> list[Work] | None:
+    grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
+    if ofMask or len(call.outs) != 3 or not isSingle(grad, q, k, v, lse, rest, *call.outs):
+        return None
+    heads, hides = [headsOf(x) for x in (q, k, v, *call.outs)], maskOf(mask, q, k)
+    if None in heads or hides is False:
+        return None
+    before: list[Work] = []
+    g = headsOf(grad)
+    if g is None:
+        where, before = plainly(grad, room)
+        g = Heads(where, tuple(s // 4 for s in contiguous(grad.shape, 4)[:3]))  # type: ignore[arg-type]
+    lseAt, one = plainly(lse, room)
+    restAt, two = plainly(rest, room)
+    rows = heads[:3], heads[3:]
+    work = attention.attendGrad(g, *rows[0], lseAt, restAt, *rows[1], sizesOf(q, k, v), causal, float(scale), hides)  # type: ignore[arg-type]
+    return [*before, *one, *two, *work]
 
 
 # Moving -------------------------------------------------------------------------------------------------------------

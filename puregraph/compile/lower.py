@@ -152,10 +152,7 @@ class Lowering:
 
     def step(self, done: list[Work], call: Call, reads: list[Value], makes: list[Value], pointwise: bool = False) -> Call:
         name = "; ".join(dict.fromkeys(w.name for w in done))
-        made = Call(Native(name, done, pointwise), tuple(reads), {}, list(makes), "native", call.place, True)
-        for v in makes:
-            v.call = made
-        return made
+        return Call(Native(name, done, pointwise), tuple(reads), {}, list(makes), "native", call.place, True)
 
     # Products and kernels -------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class Segment:
         self.calls, self.arrayOf = calls, arrayOf
         self.patches: list[tuple[Any, int, Value, int]] = []
         works = [w for call in calls for w in call.function.works]
-        libraries = machine.compileAll([(w.key, maker(w)) for w in works], digest(), pool.threads())
+        libraries = machine.compileAll([(w.key, maker(w)) for w in works], digest())
         steps, self.arguments = [], []
         for work, library in zip(works, libraries):
             slots = np.zeros(len(library.names) + 1, np.int64)
