@@ -18,6 +18,11 @@ FAR: tuple[float, ...] = (-1.63622899e-5, 3.68881083e-4, -3.7950161e-3, 2.396459
 FAR += (-6.35444922e-1, -1.12836637, -8.49064296e-5)
 
 
+# of least maximal error: log of exp(a^2) erfc(a) / t by t = 1 / (1 + a / 2), for the a whose erfc a float32 can hold
+TAIL = (0.144175664, -0.676931143, 1.14817357, -0.685834527, -0.0879296511, 0.0047217831, 0.033670947)
+TAIL += (0.386776924, 0.998624504, -1.26544797)
+
+
 def ratio(code: Code, x: Value, above: Sequence[float], below: Sequence[float]) -> Value:
     return horner(code, x, above) / horner(code, x, below)
 
@@ -61,8 +66,24 @@ def erf(code: Code, x: Value) -> Value:
     return code.select(a <= 0.46875, erfSmall(code, x), code.call("copysign", 1.0 - tailOf(code, a), x))
 
 
-@rounded
+def erfcSingle(code: Code, x: Value) -> Value:
+    """t exp(p - a^2), p a polynomial of t = 1 / (1 + a / 2), with what rounding takes of the exponent given back."""
+    a = code.call("fabs", x)
+    a = code.select(a > 10.5, 10.5, a)  # beyond, it is 0
+    t = 1.0 / code.fma(a, 0.5, 1.0)
+    p, square = horner(code, t, TAIL), a * a
+    power = p - square
+    lost = (p - (power + square)) - code.fma(a, a, -square)
+    y = t * expBelow(code, power)
+    y = code.fma(y, lost, y)
+    return code.select(x < 0.0, 2.0 - y, y)
+
+
 def erfc(code: Code, x: Value) -> Value:
+    return erfcSingle(code, x) if x.kind == "f32" else erfcDouble(code, x)
+
+
+def erfcDouble(code: Code, x: Value) -> Value:
     a = code.call("fabs", x)
     tail = tailOf(code, a)
     return code.select(a <= 0.46875, 1.0 - erfSmall(code, x), code.select(x < 0.0, 2.0 - tail, tail))
