@@ -13,11 +13,25 @@ from nativeworks import aligned, compiledFor, run, strides
 from puregraph.native.pack import packed, transpose
 from puregraph.native.product import Axis, product
 from puregraph.native.tile import registers, tileFor, tiles
+from puregraph.native.vector import totals
 from puregraph.native.work import Finish
 
 LANES = machine.lanes(4)
 CPUS = [(None, LANES), ("haswell", 8), ("x86-64", 4)] if LANES > 4 else [(None, 4)]
-SIZES = [(1, 1, 1), (64, 48, 40), (37, 70, 33), (3, 100, 20), (130, 35, 800), (16, 10, 500), (15, 33, 0), (2, 3, 1000)]
+SIZES = [
+    (1, 1, 1),
+    (1, 90, 37),
+    (85, 1, 41),
+    (1, 2100, 9),
+    (33, 50, 1),
+    (64, 48, 40),
+    (37, 70, 33),
+    (3, 100, 20),
+    (130, 35, 800),
+    (16, 10, 500),
+    (15, 33, 0),
+    (2, 3, 1000),
+]
 
 
 @pytest.fixture
@@ -69,7 +83,7 @@ def test_any_strides(rng, left, right, size):
 @pytest.mark.parametrize("left, right", [("rows", "rows"), ("rows", "columns"), ("columns", "part")])
 def test_narrow_vectors(rng, cpu, lanes, left, right):
     with compiledFor(cpu):
-        for m, n, k in [(37, 70, 33), (3, 100, 20), (130, 35, 400), (7, 9, 50)]:
+        for m, n, k in [(37, 70, 33), (3, 100, 20), (130, 35, 400), (7, 9, 50), (1, 50, 37), (45, 1, 37), (9, 21, 1)]:
             a, b = matrix(rng, m, k, left), matrix(rng, k, n, right)
             assert agrees(multiply(a, b, lanes), a, b)
 
@@ -205,3 +219,19 @@ def test_transpose_of_a_square():
     for lanes in (2, 4, 8, 16):
         rows = [[(i, j) for j in range(lanes)] for i in range(lanes)]
         assert transpose(Lists(), rows) == [[(i, j) for i in range(lanes)] for j in range(lanes)]
+
+
+def test_sums_of_all_lanes_of_several_vectors():
+    class Row(list):
+        lanes = property(len)
+
+        def __add__(self, other):
+            return Row(x + y for x, y in zip(self, other))
+
+    class Lists:
+        def shuffle(self, x, y, picks):
+            return Row(([*x, *y])[i] for i in picks)
+
+    for count, lanes in ((8, 16), (8, 8), (4, 4), (2, 16)):
+        rows = [Row(10**r * (j + 1) for j in range(lanes)) for r in range(count)]
+        assert totals(Lists(), rows)[:count] == [sum(row) for row in rows]

@@ -19,6 +19,7 @@ from puregraph.native.pack import (
     stripStrides,
 )
 from puregraph.native.tile import Tile, keep, multiply, restore, tileFor, zeros
+from puregraph.native.vector import lineFrom, outer, vectorProduct
 from puregraph.native.work import Finish, Work
 
 PANELS = 256  # columns of b that a task keeps packed
@@ -101,6 +102,12 @@ def product(
         count *= axis.size
     if m * n * count == 0:
         return []
+    if not batch and not isinstance(b, Packed):
+        line = lineFrom(a, b, m, n, k, aStrides, bStrides)
+        if line is not None:
+            return vectorProduct(line, finish, lanes, threads)
+        if k == 1 and bStrides[1] == 1:
+            return outer(a, b, finish, m, n, aStrides[0], lanes, threads)
     tile = tileFor(m, n, lanes, b.vectors if isinstance(b, Packed) else None)
     plan = planFor(m, n, k, count, tile, threads)
     aLayout = layoutOf(aStrides, (m, k))

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from puregraph.native.code import Code, Pointer, Type, Variable
 
-
 AHEAD = 16  # rows of b that are asked for before they are read
 
 

@@ -1,0 +1,194 @@
+"""Vector: products with a vector, and of two vectors, as fast as memory gives the matrix."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from puregraph.native.code import Code, Pointer, Type, Value
+from puregraph.native.work import Finish, Work
+
+CHUNK = 2048  # results of a task
+ROWS = 8  # of the matrix at a time
+
+
+class Line(NamedTuple):
+    """y[i] = sum_k x[k] w[k, i]. Rows of numbers of one k lie side by side, or with `isTurned` those of one i.
+
+    The results are a row (`isRow`) or a column of the whole.
+    """
+
+    x: Any
+    xStride: int
+    w: Any
+    wStride: int
+    size: int
+    k: int
+    isTurned: bool
+    isRow: bool
+
+
+def lineFrom(
+    a: Any, b: Any, m: int, n: int, k: int, aStrides: tuple[int, int], bStrides: tuple[int, int]
+) -> Line | None:
+    """A product of one row or one column, if its matrix has contiguous rows or columns."""
+    if m == 1:
+        x, xStride, w, strides, size = a, aStrides[1], b, bStrides, n
+    elif n == 1:
+        x, xStride, w, strides, size = b, bStrides[0], a, aStrides[::-1], m
+    else:
+        return None
+    if strides[1] == 1:
+        return Line(x, xStride, w, strides[0], size, k, False, m == 1)
+    if strides[0] == 1 and xStride == 1:
+        return Line(x, xStride, w, strides[1], size, k, True, m == 1)
+    return None
+
+
+def vectorProduct(line: Line, finish: Finish, lanes: int, threads: int) -> list[Work]:
+    """The results of a task are of whole vectors, and of as many as give each thread the same."""
+    unit = ROWS if line.isTurned else 2 * lanes
+    parts = max(threads, -(-line.size // CHUNK))
+    chunk = min(-(-line.size // parts // unit) * unit, CHUNK)
+    write = writeTurned if line.isTurned else writeRows
+    key = f"vector {'turned' if line.isTurned else 'rows'} {'row' if line.isRow else 'column'} {lanes} {finish.key}"
+    slots = {
+        "x": line.x,
+        "w": line.w,
+        "xStride": line.xStride,
+        "wStride": line.wStride,
+        "size": line.size,
+        "k": line.k,
+        "chunk": chunk,
+    }
+    name = f"product {1 if line.isRow else line.size}x{line.k}x{line.size if line.isRow else 1}"
+    return [
+        Work(
+            name,
+            key,
+            lambda code: write(code, finish, lanes, line.isRow),
+            slots | finish.slots,
+            -(-line.size // chunk),
+        )
+    ]
+
+
+class Inside(NamedTuple):
+    """What a task works on: x, w from its first result on, and room for `count` results."""
+
+    x: Pointer
+    w: Pointer
+    xStride: Value
+    wStride: Value
+    k: Value
+    start: Value
+    count: Value
+    y: Pointer
+
+
+def enter(code: Code, finish: Finish, lanes: int) -> Inside:
+    x, w = code.pointer("x", "f32"), code.pointer("w", "f32")
+    xStride, wStride, size, k, chunk = (code.integer(name) for name in ("xStride", "wStride", "size", "k", "chunk"))
+    finish.open(code)
+    start = code.task * chunk
+    y = code.room("f32", CHUNK + lanes)
+    return Inside(x, w, xStride, wStride, k, start, code.least(chunk, size - start), y)
+
+
+def writeRows(code: Code, finish: Finish, lanes: int, isRow: bool) -> None:
+    """y += x[k] w[k], several rows of w in one pass over y, which stays in the nearest cache."""
+    task = enter(code, finish, lanes)
+    zero = code.constant(0, Type("f32", lanes))
+    with code.loop(0, task.count, lanes, unroll=1) as i:
+        task.y.store(i, zero)
+    whole = task.k - task.k % ROWS
+    for start, stop, rows in ((0, whole, ROWS), (whole, task.k, 1)):
+        with code.loop(start, stop, rows, unroll=1) as k:
+            addRows(code, task, k, rows, lanes)
+    hand(code, finish, task, lanes, isRow)
+
+
+def addRows(code: Code, task: Inside, k: Value, rows: int, lanes: int) -> None:
+    lines = [task.w.at((k + r) * task.wStride).at(task.start) for r in range(rows)]
+    factors = [code.splat(task.x.load((k + r) * task.xStride), lanes) for r in range(rows)]
+
+    def add(i: Value, mask: Value | None = None) -> None:
+        total = task.y.load(i, lanes)
+        for line, factor in zip(lines, factors):
+            total = code.fma(factor, line.load(i, lanes, mask), total)
+        task.y.store(i, total)
+
+    whole = task.count - task.count % lanes
+    with code.loop(0, whole, lanes, unroll=2) as i:
+        add(i)
+    with code.when(whole < task.count):
+        add(whole, code.mask(task.count - whole, lanes))
+
+
+def writeTurned(code: Code, finish: Finish, lanes: int, isRow: bool) -> None:
+    """Scalar products of x with several rows of memory at a time."""
+    task = enter(code, finish, lanes)
+    rows = min(ROWS, lanes)
+    whole = task.k - task.k % lanes
+    with code.loop(0, task.count, rows, unroll=1) as i:
+        lines = [task.w.at((task.start + code.least(i + r, task.count - 1)) * task.wStride) for r in range(rows)]
+        sums = [code.variable(code.constant(0, Type("f32", lanes))) for _ in range(rows)]
+        with code.loop(0, whole, lanes, unroll=2) as k:
+            x = task.x.load(k, lanes)
+            for one, line in zip(sums, lines):
+                one.value = code.fma(x, line.load(k, lanes), one.value)
+        with code.when(whole < task.k):
+            mask = code.mask(task.k - whole, lanes)
+            x = task.x.load(whole, lanes, mask)
+            for one, line in zip(sums, lines):
+                one.value = code.fma(x, line.load(whole, lanes, mask), one.value)
+        task.y.store(i, totals(code, [one.value for one in sums]))
+    hand(code, finish, task, lanes, isRow)
+
+
+def totals(code: Code, rows: list[Value]) -> Value:
+    """The sum of all lanes of each vector, in the lane of its number: halves of two vectors are added at a time."""
+    lanes, bit, rows = rows[0].lanes, 1, list(rows)
+    while bit < lanes:
+        pairs = [(rows[i], rows[i + 1]) for i in range(0, len(rows), 2)] if len(rows) > 1 else [(rows[0], rows[0])]
+        low = [lanes + j - bit if j & bit else j for j in range(lanes)]
+        high = [lanes + j if j & bit else j + bit for j in range(lanes)]
+        rows = [code.shuffle(x, y, low) + code.shuffle(x, y, high) for x, y in pairs]
+        bit *= 2
+    return rows[0]
+
+
+def hand(code: Code, finish: Finish, task: Inside, lanes: int, isRow: bool) -> None:
+    """Give the results of a task to its finish."""
+    first = code.constant(0, Type("i64"))
+    if not isRow:
+        with code.loop(0, task.count, unroll=1) as i:
+            finish.put(code, task.start + i, first, task.y.load(i))
+        return
+    whole = task.count - task.count % lanes
+    with code.loop(0, whole, lanes, unroll=1) as i:
+        finish.put(code, first, task.start + i, task.y.load(i, lanes))
+    with code.when(whole < task.count):
+        mask = code.mask(task.count - whole, lanes)
+        finish.put(code, first, task.start + whole, task.y.load(whole, lanes), mask)
+
+
+def outer(a: Any, b: Any, finish: Finish, m: int, n: int, aStride: int, lanes: int, threads: int) -> list[Work]:
+    """sums[m, n] = a[m] b[n] of a contiguous b, some rows to a task."""
+    chunk = max(1, min(-(-m // threads), -(-(1 << 16) // n)))
+
+    def write(code: Code) -> None:
+        left, right = code.pointer("a", "f32"), code.pointer("b", "f32")
+        rows, columns, step, some = (code.integer(name) for name in ("m", "n", "aStride", "chunk"))
+        finish.open(code)
+        start = code.task * some
+        whole = columns - columns % lanes
+        with code.loop(start, code.least(start + some, rows), unroll=1) as row:
+            factor = code.splat(left.load(row * step), lanes)
+            with code.loop(0, whole, lanes, unroll=2) as i:
+                finish.put(code, row, i, factor * right.load(i, lanes))
+            with code.when(whole < columns):
+                mask = code.mask(columns - whole, lanes)
+                finish.put(code, row, whole, factor * right.load(whole, lanes, mask), mask)
+
+    slots = {"a": a, "b": b, "m": m, "n": n, "aStride": aStride, "chunk": chunk}
+    return [Work(f"product {m}x1x{n}", f"outer {lanes} {finish.key}", write, slots | finish.slots, -(-m // chunk))]
