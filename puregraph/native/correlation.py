@@ -20,7 +20,8 @@ from puregraph.native.work import Finish, Work
 
 GRAIN = 1 << 21  # products that a task has at least, where there are enough
 MOST = 64  # tasks
-LONGEST = 160  # products written out in one loop
+LONGEST = 64  # products written out in one turn of a loop
+SHORT = 256  # products that need no loop
 
 
 class Correlation(NamedTuple):
@@ -42,7 +43,8 @@ class Correlation(NamedTuple):
 
     @property
     def tile(self) -> Tile:
-        return tile(self.lines[2].count, self.maps, self.depth, max(1, self.taps))
+        stride = self.lines[2].stride * self.depth * self.groups
+        return tile(self.lines[2].count, self.maps, self.depth, max(1, self.taps), stride)
 
     @property
     def panels(self) -> int:
@@ -176,29 +178,47 @@ class Writer:
         )
         out = (n * deep.full + (d * deep.skip + deep.start)) * high.full + (h * high.skip + high.start)
         self.out = out * wide.full + wide.start
-        for kind in self.kinds:
-            self.tiles(kind)
+        self.tiles()
 
-    def tiles(self, kind: Kind) -> None:
-        """The tiles of one kind in the row."""
+    def tiles(self) -> None:
+        """The tiles of a row, or of the task's part of it."""
         code, t, wide = self.code, self.tile, self.of.lines[2]
-        first = code.select(self.firstTile > kind.start, self.firstTile, kind.start)
-        with code.loop(first, code.least(self.lastTile, kind.stop), unroll=1) as i:
-            a = i * t.pixels - kind.skip
+        with code.loop(self.firstTile, self.lastTile, unroll=1) as i:
+            a = self.ofKind(i, [code.whole(-kind.skip) for kind in self.kinds]) + i * t.pixels
             sums = self.begin(i)
+            runs = self.runs(i)
             with ExitStack() as loops:
                 deep, high = (loops.enter_context(self.taps(line, b)) for line, b in zip(self.of.lines, self.bounds))
                 at = self.source + high * self.of.lines[1].step
                 at = at + deep * (self.of.lines[0].step * self.of.lines[1].length)
                 at = (at * wide.length + (a * wide.stride + wide.first)) * self.xPixel + self.inputs
                 weights = (deep * len(self.of.lines[1].taps) + high) * (len(wide.taps) * t.block * t.width)
-                self.segments(kind, sums, at, weights + self.weights)
-            self.end(kind, sums, i, a)
+                for run in runs:
+                    self.run(run, sums, at, weights + self.weights)
+            self.end(sums, i, a)
+
+    def ofKind(self, i: Value, values: list[Value]) -> Value:
+        """The value of the kind that tile i is of."""
+        found = values[0]
+        for kind, before, value in zip(self.kinds[1:], values, values[1:]):
+            if value.name != before.name:
+                found = self.code.select(i >= kind.start, value, found)
+        return found
 
     def taps(self, line: Line, limits: tuple[Value, Value] | None) -> Any:
-        if limits is None:
-            return Once(self.code)
-        return self.code.loop(*limits, unroll=1)
+        return self.code.loop(*limits, unroll=1) if limits else Once(self.code)
+
+    def runs(self, i: Value) -> list[Run]:
+        """Which taps of a row of them which pixels have, in the order of the taps."""
+        found = []
+        for pixels in {pixels: None for kind in self.kinds for pixels in kind.inside if pixels}:
+            numbers = [[k for k, each in enumerate(kind.inside) if each == pixels] for kind in self.kinds]
+            order = sum(map(sum, numbers)) / sum(map(len, numbers))
+            limits = [(min(each, default=0), max(each, default=-1) + 1) for each in numbers]
+            start, stop = (self.ofKind(i, [self.code.whole(limit[side]) for limit in limits]) for side in (0, 1))
+            same = limits[0] if len(set(limits)) == 1 else None
+            found.append((order, Run(pixels, start, stop, same)))
+        return [run for _, run in sorted(found, key=lambda each: each[0])]
 
     def begin(self, i: Value) -> list[list[Variable]]:
         """The sums of a tile: zeros, or what the blocks before have left."""
@@ -218,70 +238,76 @@ class Writer:
             for at, variable in zip(self.starts, each):
                 yield start + (p * t.width + at), variable
 
-    def segments(self, kind: Kind, sums: list[list[Variable]], at: Value, weights: Value) -> None:
-        """One row of taps: as few loops as the edges of the map allow."""
+    def run(self, run: Run, sums: list[list[Variable]], at: Value, weights: Value) -> None:
+        """The taps of one row that some pixels have."""
         t, wide = self.tile, self.of.lines[2]
-        isRun = wide.step == 1 and self.xPixel == t.block
-        tap = 0
-        while tap < len(wide.taps):
-            last = tap + 1
-            while last < len(wide.taps) and kind.inside[last] == kind.inside[tap]:
-                last += 1
-            if kind.inside[tap]:
-                x = at + tap * wide.step * self.xPixel
-                b = weights + tap * t.block * t.width
-                if isRun or last == tap + 1:
-                    self.products(kind.inside[tap], sums, x, b, (last - tap) * t.block)
-                else:
-                    with self.code.loop(0, last - tap, unroll=1) as i:
-                        each = i * (wide.step * self.xPixel)
-                        self.products(kind.inside[tap], sums, x + each, b + i * (t.block * t.width), t.block)
-            tap = last
+        step, size = wide.step * self.xPixel, t.block * t.width
+        if wide.step == 1 and self.xPixel == t.block:
+            self.products(run, sums, at, weights, t.block)
+        elif run.same and run.same[1] == run.same[0] + 1:
+            k = run.same[0]
+            self.products(run._replace(same=(0, 1)), sums, at + k * step, weights + k * size, t.block)
+        else:
+            with self.code.loop(run.start, run.stop, unroll=1) as k:
+                self.products(run._replace(same=(0, 1)), sums, at + k * step, weights + k * size, t.block)
 
-    def products(self, pixels: tuple[int, ...], sums: list[list[Variable]], x: Value, b: Value, length: int) -> None:
-        """Add a run of inputs of each pixel times their weights."""
+    def products(self, run: Run, sums: list[list[Variable]], x: Value, b: Value, block: int) -> None:
+        """Add the inputs of some taps of each pixel times their weights."""
         code, t = self.code, self.tile
         step = self.of.lines[2].stride * self.xPixel
-        size = len(pixels) * len(t.vectors)
-        unroll = length if length * size <= 2 * LONGEST else 1
-        if unroll == 1:
-            unroll = max(u for u in (1, 2, 3, 4, 5, 6, 7, 8) if length % u == 0 and (u == 1 or u * size <= LONGEST))
-        with code.loop(0, length, unroll, unroll=1) if unroll < length else Once(code) as j:
-            now = {p: [variable.value for variable in sums[p]] for p in pixels}
+        size = len(run.pixels) * len(t.vectors)
+        start, stop = (code.whole(k * block) for k in run.same) if run.same else (run.start * block, run.stop * block)
+        length = (run.same[1] - run.same[0]) * block if run.same else 0
+        unroll = max(u for u in range(1, 9) if block % u == 0 and (u == 1 or u * size <= LONGEST))
+        if 0 < length * size <= SHORT:
+            unroll = length
+        with code.loop(start, stop, unroll, unroll=1) if unroll != length else Once(code, start) as j:
+            now = {p: [variable.value for variable in sums[p]] for p in run.pixels}
             for u in range(unroll):
                 rows = [
                     self.b.load(b + (j * t.width + (u * t.width + start)), width)
                     for start, width in zip(self.starts, t.vectors)
                 ]
-                for p in pixels:
+                for p in run.pixels:
                     factor = self.x.load(x + j + (u + p * step))
                     now[p] = [code.fma(code.splat(factor, w.lanes), w, s) for w, s in zip(rows, now[p])]
-            for p in pixels:
+            for p in run.pixels:
                 for variable, value in zip(sums[p], now[p]):
                     variable.value = value
 
-    def end(self, kind: Kind, sums: list[list[Variable]], i: Value, a: Value) -> None:
+    def end(self, sums: list[list[Variable]], i: Value, a: Value) -> None:
         """Keep the sums for the next block, or finish them."""
-        code, t, wide = self.code, self.tile, self.of.lines[2]
+        code, wide, skip = self.code, self.of.lines[2], self.kinds[-1].skip
         if self.blocks > 1:
             with code.when(self.block < self.blocks - 1):
                 for place, variable in self.kept(sums, i):
                     self.sums.store(place, variable.value)
         with code.when(self.block == self.blocks - 1) if self.blocks > 1 else Once(code):
-            for p in range(kind.skip, t.pixels):
-                row = self.out + (a + p) * wide.skip
-                for start, mask, variable in zip(self.starts, self.masks, sums[p]):
-                    self.finish.put(code, row, self.column + start, variable.value, mask)
+            for pixels in (range(skip), range(skip, len(sums))):
+                with code.when(i < self.kinds[-1].start) if pixels.start < skip else Once(code):
+                    for p in pixels:
+                        row = self.out + (a + p) * wide.skip
+                        for start, mask, variable in zip(self.starts, self.masks, sums[p]):
+                            self.finish.put(code, row, self.column + start, variable.value, mask)
+
+
+class Run(NamedTuple):
+    """Taps of a row, from `start` to `stop`, that some pixels have; `same` says so where all tiles agree."""
+
+    pixels: tuple[int, ...]
+    start: Value
+    stop: Value
+    same: tuple[int, int] | None
 
 
 class Once:
     """In place of a loop that has one turn."""
 
-    def __init__(self, code: Code):
-        self.code = code
+    def __init__(self, code: Code, index: Value | None = None):
+        self.index = code.whole(0) if index is None else index
 
     def __enter__(self) -> Value:
-        return self.code.whole(0)
+        return self.index
 
     def __exit__(self, *error: Any) -> None:
         pass

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from puregraph.native import machine
 
 NEAR = 384 << 10  # bytes of packed weights that stay in the second cache
+WAYS = 7  # lines that the first cache keeps of those that lie a multiple of 2048 bytes apart
 LATENCY = 4  # turns that a sum waits for itself
 
 
@@ -36,8 +37,8 @@ def vectorsOf(maps: int, lanes: int) -> tuple[int, ...]:
     return (lanes,) * whole + ((rest,) if left else ())
 
 
-def tile(count: int, maps: int, depth: int, taps: int) -> Tile:
-    """For rows of `count` pixels, `maps` sums each, of `depth` inputs for each of `taps`."""
+def tile(count: int, maps: int, depth: int, taps: int, stride: int) -> Tile:
+    """For rows of `count` pixels, `stride` numbers apart, `maps` sums each, of `depth` inputs for each of `taps`."""
     lanes, most = machine.lanes(4), registers()
     best: Any = None
     for panels in range(1, ceil(maps / lanes) + 1):
@@ -47,7 +48,8 @@ def tile(count: int, maps: int, depth: int, taps: int) -> Tile:
             continue
         if panels > 1 and sum(vectors) % lanes and maps % sum(vectors):
             continue
-        for limit in range(1, (most - v - 1) // v + 1):
+        # pixels whose lines share the sets of the first cache must be fewer than it has ways
+        for limit in range(1, min(WAYS if stride % 512 == 0 else most, (most - v - 1) // v) + 1):
             tiles = ceil(count / limit)
             pixels = ceil(count / tiles)
             price = sum(1 if width == lanes else 0.6 for width in vectors) * pixels
