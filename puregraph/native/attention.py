@@ -12,16 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from puregraph.native import machine
 from puregraph.native.code import Code, Pointer, Type, Value, Variable
 from puregraph.native.powers import expBelow, log
+from puregraph.native.tile import Rows, Tile, sums, tileHere
 from puregraph.native.turn import turned
 from puregraph.native.work import Work
 
 FLOOR = -1e30  # a score below this counts as hidden
 HIDDEN = float("-inf")
 KEYS = 128  # that meet the queries of a block at a time; in the gradient half of them
-UNROLL = 1
 
 
 class Heads(NamedTuple):
@@ -51,31 +50,14 @@ class Sizes(NamedTuple):
     out: int
 
 
-class Tile(NamedTuple):
-    """What is summed in registers: so many rows of so many vectors of so many lanes."""
-
-    rows: int
-    vectors: int
-    lanes: int
-
-    @property
-    def columns(self) -> int:
-        return self.vectors * self.lanes
-
-
-def tileHere() -> Tile:
-    lanes = machine.lanes(4)
-    return {16: Tile(8, 2, 16), 8: Tile(4, 2, 8)}.get(lanes, Tile(4, 4, lanes))
-
-
 def attend(
     q: Heads, k: Heads, v: Heads, y: Heads, lse: Any, sizes: Sizes, causal: bool, scale: float, mask: Mask | None = None
 ) -> list[Work]:
     """y = sum over j of softmax_j(scale q k' + mask) v_j and its lse (samples, heads, queries), as the reference."""
-    tile = tileHere()
+    tile = tileHere(2)
     blocks = -(-sizes.queries // tile.columns)
     slots = slotsOf(sizes, {"q": q, "k": k, "v": v, "y": y}, mask) | {"lse": lse, "blocks": blocks}
-    plan = Plan(tile, sizes.width, sizes.out, causal, scale, KEYS, formOf(mask))
+    plan = Plan(tile, sizes.width, sizes.out, causal, scale, KEYS // tile.rows * tile.rows, formOf(mask))
     name = f"attend {sizes.samples}x{sizes.heads}x{sizes.queries}x{sizes.keys}x{sizes.width}"
     return [Work(name, repr(plan), plan.forward, slots, sizes.samples * sizes.heads * blocks)]
 
@@ -99,11 +81,11 @@ def attendGrad(
 
     All queries that share keys are one task, so that the sums for a key have one order.
     """
-    tile = tileHere()
+    tile = tileHere(2)
     blocks = -(-sizes.queries // tile.columns)
     heads = {"g": grad, "q": q, "k": k, "v": v, "dq": dq, "dk": dk, "dv": dv}
     slots = slotsOf(sizes, heads, mask) | {"lse": lse, "rest": rest, "blocks": blocks}
-    plan = Plan(tile, sizes.width, sizes.out, causal, scale, KEYS // 2, formOf(mask))
+    plan = Plan(tile, sizes.width, sizes.out, causal, scale, KEYS // 2 // tile.rows * tile.rows, formOf(mask))
     name = f"attendGrad {sizes.samples}x{sizes.heads}x{sizes.queries}x{sizes.keys}x{sizes.width}"
     return [Work(name, repr(plan), plan.gradient, slots, sizes.samples * sizes.keyHeads)]
 
@@ -149,20 +131,6 @@ class Plan(NamedTuple):
         Gradient(code, self).write()
 
 
-class Rows(NamedTuple):
-    """Rows of numbers in memory."""
-
-    start: Pointer
-    stride: Value
-
-    def at(self, row: Any) -> Pointer:
-        return self.start.at(row * self.stride)
-
-    def down(self, rows: Any) -> Rows:
-        """From a further row on."""
-        return Rows(self.at(rows), self.stride)
-
-
 class Writer:
     """What the forward kernel and that of the gradient have in common."""
 
@@ -177,7 +145,7 @@ class Writer:
             self.maskPlace = code.pointer("mask", plan.mask.kind)
             self.maskStrides = [code.integer("mask" + axis) for axis in ("Sample", "Head", "Row")]
             if not plan.mask.sameRows:
-                self.maskRoom = code.room("f32", plan.block * self.columns)
+                self.maskRoom = code.room("f32", (plan.block + self.lanes) * self.columns)
 
     def rows(self, name: str) -> Callable[[Value, Value], Rows]:
         """The rows of a sample and head."""
@@ -236,41 +204,26 @@ class Writer:
         """A range in tiles of rows. The last one may reach beyond it; it is smaller where the count is known."""
         rows = self.tile.rows
         left = count % rows if isinstance(count, int) else 0
-        with self.code.loop(0, count - left, rows, unroll=1) as j:
-            body(j, rows)
+        if not isinstance(count, int) or count > left:
+            with self.code.loop(0, count - left, rows, unroll=1) as j:
+                body(j, rows)
         if left:
             body(self.code.whole(count - left), left)
 
-    def sums(
-        self,
-        rows: int,
-        count: Any,
-        scalar: Callable[[Value, int], Value],
-        vectors: Callable[[Value], list[Value]],
-        starts: list[list[Value]] | None = None,
-        width: int | None = None,
-    ) -> list[list[Value]]:
-        """sum over k < count of scalar k, r times vector k, for each row r of a tile."""
-        code = self.code
-        width = self.tile.vectors if width is None else width
-        zero = code.constant(0.0, self.vector)
-        totals = [[code.variable(starts[r][u] if starts else zero) for u in range(width)] for r in range(rows)]
-        with code.loop(0, count, 1, unroll=UNROLL) as k:
-            right = vectors(k)
-            for r in range(rows):
-                left = code.splat(scalar(k, r), self.lanes)
-                for u in range(width):
-                    totals[r][u].value = code.fma(left, right[u], totals[r][u].value)
-        return [[total.value for total in row] for row in totals]
+    def zeros(self, rows: int, vectors: int) -> list[list[Value]]:
+        return [[self.code.constant(0.0, self.vector)] * vectors for _ in range(rows)]
 
     def dots(self, rows: Rows, indices: list[Value], room: Pointer, width: int) -> list[list[Value]]:
         """Some rows times the turned queries: for each row its products with all queries of the block."""
         places = [rows.at(index) for index in indices]
-        return self.sums(
-            len(places),
+        return sums(
+            self.code,
+            self.lanes,
             width,
+            len(places),
             lambda c, r: places[r].load(c),
             lambda c: self.loadAll(room, c * self.columns),
+            self.zeros(len(places), self.tile.vectors),
         )
 
     def mix(
@@ -283,9 +236,11 @@ class Writer:
             starts = [self.loadAll(room, (c + r) * self.columns) for r in range(height)]
             if fade is not None:
                 starts = [[x * f for x, f in zip(row, fade)] for row in starts]
-            found = self.sums(
-                height,
+            found = sums(
+                self.code,
+                self.lanes,
                 count,
+                height,
                 lambda j, r: place.at(j * rows.stride).load(r),
                 lambda j: self.loadAll(weights, j * self.columns),
                 starts,
@@ -520,7 +475,7 @@ class Gradient(Writer):
 
         self.scoreTiles(keys, query, start, first, count, tile)
         zero, rows = code.constant(0.0, self.vector), self.tile.rows
-        end = (count + (rows - 1)) & -rows
+        end = (count + (rows - 1)) // rows * rows
         with code.loop(count * self.columns, end * self.columns, self.lanes, unroll=1) as i:
             self.weights.store(i, zero)
             self.changes.store(i, zero)
@@ -535,13 +490,14 @@ class Gradient(Writer):
             def tile(j: Value, height: int, places: list[int] = places, masks: list[Any] = masks) -> None:
                 own = weights.at(j * self.columns)
                 targets = [to.at(code.least(j + r, count - 1)) for r in range(height)]
-                found = self.sums(
-                    height,
+                found = sums(
+                    code,
+                    lanes,
                     live,
+                    height,
                     lambda i, r: own.at(i).load(r * self.columns),
                     lambda i: [rows.at(i).load(x, lanes, mask) for x, mask in zip(places, masks)],
-                    None,
-                    len(places),
+                    self.zeros(height, len(places)),
                 )
                 for target, row in zip(targets, found):
                     for x, total, mask in zip(places, row, masks):
