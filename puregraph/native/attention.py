@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from puregraph.native.code import Code, Pointer, Type, Value, Variable
 from puregraph.native.powers import expBelow, log
-from puregraph.native.tile import Rows, Tile, sums, tileHere
+from puregraph.native.sums import Rows, Tile, sums, tileHere
 from puregraph.native.turn import turned
 from puregraph.native.work import Work
 

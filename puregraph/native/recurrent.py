@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from puregraph.native.code import Code, Pointer, Type, Value
 from puregraph.native.powers import exp, tanh
-from puregraph.native.tile import Rows, Tile, chosen, sums, tileHere
+from puregraph.native.sums import Rows, Tile, chosen, sums, tileHere
 from puregraph.native.turn import turned
 from puregraph.native.work import Work
 
