@@ -49,7 +49,7 @@ class Built:
             if call.kind == "native":
                 waiting.append(call)
             if waiting and (call.kind not in ("native", "view") or i in ends or call is schedule.calls[-1]):
-                self.segments.append(Segment(waiting, self.memory))
+                self.segments.append(Segment([w for c in waiting for w in c.function.works], self.memory))
                 self.parts[-1].steps.append(Bound(waiting[0], self.segments[-1], [], {}))
                 waiting = []
             if call.kind == "host":
@@ -65,6 +65,11 @@ class Built:
         for segment in self.segments:
             for patch in segment.patches:
                 next(e for e in self.entries if e.value is patch[2].root).patches.append(patch)
+        self.frozen = schedule.frozen
+        self.packing = None
+        if self.frozen is not None and self.frozen.works:
+            self.frozen.bind(self.memory)
+            self.packing = Segment(self.frozen.works, self.memory)
         self.numbers = [(v.source, self.memory(v)) for v in schedule.scalars]
         if poison:
             self.memory.arena.fill(POISON)
@@ -100,6 +105,8 @@ class Built:
         """
         for entry, x in zip(self.entries, inputs):
             entry.put(x)
+        if self.packing is not None and self.frozen.hasChanged():
+            self.packing()
         self.failed = None
         step: Any = None
         for part in self.parts:

@@ -97,18 +97,18 @@ def ofMaps(call: Call) -> Frame | None:
 def lowerConvolve(call: Call, finish: Any, room: Any) -> list[Work] | None:
     x, W, stride, pad, dilation, groups = call.arguments
     g = geometry(x.shape, W.shape, stride, pad, dilation, groups)
-    packed = room(convolution.forwardRoom(g))
+    packed, pack = room.packed(W, convolution.forwardRoom(g), lambda to: convolution.packForward(W, to, g))
     where, pixel, before = laidLast(x, room)
-    return [*before, *convolution.packForward(W, packed, g), *convolution.forward(where, packed, finish, g, pixel)]
+    return [*before, *pack, *convolution.forward(where, packed, finish, g, pixel)]
 
 
 @lowers(convolveData)
 def lowerConvolveData(call: Call, finish: Any, room: Any) -> list[Work] | None:
     grad, W, shape, stride, pad, dilation, groups = call.arguments
     g = geometry(shape, W.shape, stride, pad, dilation, groups)
-    packed = room(convolution.dataRoom(g))
+    packed, pack = room.packed(W, convolution.dataRoom(g), lambda to: convolution.packData(W, to, g))
     where, pixel, before = laidLast(grad, room)
-    return [*before, *convolution.packData(W, packed, g), *convolution.dataGradient(where, packed, finish, g, pixel)]
+    return [*before, *pack, *convolution.dataGradient(where, packed, finish, g, pixel)]
 
 
 lowerConvolve.frame = lowerConvolveData.frame = ofMaps

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.compile.frozen import Frozen
 from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, formulas, nameOf
 from puregraph.compile.value import Call, Value, store
 from puregraph.kernels.scatter import putClass, takeClass
@@ -17,7 +18,6 @@ from puregraph.native.product import Axis, product
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
 
-Room = Callable[..., Value]
 LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
 
 
@@ -31,6 +31,24 @@ class Native(NamedTuple):
     name: str
     works: list[Work]
     pointwise: bool = False
+
+
+class Room:
+    """Memory for what a step needs beside its results; the Values are noted in `extra`."""
+
+    def __init__(self, new: Callable[[int], Value], extra: list[Value], frozen: Frozen | None):
+        self.new, self.extra, self.frozen = new, extra, frozen
+
+    def __call__(self, count: int) -> Value:
+        self.extra.append(self.new(count))
+        return self.extra[-1]
+
+    def packed(self, weight: Any, count: int, write: Callable[[Any], list[Work]]) -> tuple[Value, list[Work]]:
+        """Room for a weight in another order, and the work that each run has with it: `write(to)`, or none."""
+        if self.frozen is not None and weight.root.role == "param":
+            return self.frozen.keep(weight, self.new(0).number, count, write), []
+        to = self(count)
+        return to, write(to)
 
 
 class At(NamedTuple):
@@ -50,14 +68,19 @@ class Frame(NamedTuple):
 
 
 def lower(
-    calls: Iterable[Call], outside: Iterable[Value], held: Iterable[tuple[Any, Value]], new: Callable[[int], Value]
+    calls: Iterable[Call],
+    outside: Iterable[Value],
+    held: Iterable[tuple[Any, Value]],
+    new: Callable[[int], Value],
+    frozen: Frozen | None = None,
 ) -> list[Call]:
     """The calls with all that is possible done by native code, in an order that gives the same.
 
     `outside` are the Values that are read when all is done, `held` the Values that targets of stores have before;
-    `new(count)` makes a Value of so many floats for what a step needs beside its results.
+    `new(count)` makes a Value of so many floats for what a step needs beside its results; `frozen` keeps what can be
+    made of parameters once for all runs.
     """
-    return Lowering(Fuser(hoisted(list(calls))).run(), outside, {id(t): v for t, v in held}, new).run()
+    return Lowering(Fuser(hoisted(list(calls))).run(), outside, {id(t): v for t, v in held}, new, frozen).run()
 
 
 def hoisted(calls: list[Call]) -> list[Call]:
@@ -94,8 +117,15 @@ def lowers(kind: Any) -> Callable[[Any], Any]:
 class Lowering:
     """One list of steps on its way to native code."""
 
-    def __init__(self, steps: list[Any], outside: Iterable[Value], held: dict[int, Value], new: Callable[[int], Value]):
-        self.steps, self.held, self.new = steps, held, new
+    def __init__(
+        self,
+        steps: list[Any],
+        outside: Iterable[Value],
+        held: dict[int, Value],
+        new: Callable[[int], Value],
+        frozen: Frozen | None,
+    ):
+        self.steps, self.held, self.new, self.frozen = steps, held, new, frozen
         self.barriers = [i for i, s in enumerate(steps) if not isinstance(s, Group) and s.kind in BARRIERS]
         self.readers: dict[int, list[int]] = {}
         self.makers: dict[int, int] = {}
@@ -143,12 +173,8 @@ class Lowering:
         reads = [v for v, _ in group.loads.values()]
         return [self.step(done, group.calls[-1], reads, [*stored, *extra], not group.folds)]
 
-    def room(self, extra: list[Value]) -> Callable[[int], Value]:
-        def give(count: int) -> Value:
-            extra.append(self.new(count))
-            return extra[-1]
-
-        return give
+    def room(self, extra: list[Value]) -> Room:
+        return Room(self.new, extra, self.frozen)
 
     def step(self, done: list[Work], call: Call, reads: list[Value], makes: list[Value], pointwise: bool = False) -> Call:
         name = "; ".join(dict.fromkeys(w.name for w in done))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile import kernels  # noqa: F401  its lowerings register themselves
+from puregraph.compile.frozen import Frozen
 from puregraph.compile.layout import layoutFor
 from puregraph.compile.lower import At, Native, lower
 from puregraph.compile.value import Call, Value
@@ -18,6 +19,7 @@ from puregraph.kernel import Kernel
 from puregraph.native import machine, pool
 from puregraph.native.code import Code
 from puregraph.native.work import Work
+from puregraph.param import Param
 
 FLOAT = np.dtype(np.float32)
 
@@ -36,7 +38,9 @@ def lowered(schedule: Any) -> Any:
         count[0] += 1
         return Value(count[0], (size,), FLOAT, (FLOAT.itemsize,), name="scratch")
 
-    schedule.calls = lower(schedule.calls, schedule.kept(), schedule.held, new)
+    changes = schedule.paramGrads or any(isinstance(target, Param) for target, _ in schedule.stores)
+    schedule.frozen = None if changes else Frozen()
+    schedule.calls = lower(schedule.calls, schedule.kept(), schedule.held, new, schedule.frozen)
     return schedule
 
 
@@ -46,10 +50,9 @@ class Segment:
     `patches` are (arguments, index, Value, bytes) of every argument that is the address of an input
     """
 
-    def __init__(self, calls: list[Call], arrayOf: Callable[[Value], Any]):
-        self.calls, self.arrayOf = calls, arrayOf
+    def __init__(self, works: list[Work], arrayOf: Callable[[Value], Any]):
+        self.works, self.arrayOf = works, arrayOf
         self.patches: list[tuple[Any, int, Value, int]] = []
-        works = [w for call in calls for w in call.function.works]
         libraries = machine.compileAll([(w.key, maker(w)) for w in works], digest())
         steps, self.arguments = [], []
         for work, library in zip(works, libraries):

@@ -153,6 +153,12 @@ class Program:
             return False
         return True
 
+    def refresh(self) -> None:
+        """Look at all weights again: after single numbers of them were changed in place."""
+        with self.lock:
+            if self.built is not None and self.built.frozen is not None:
+                self.built.frozen.before = None
+
     def prepare(self, built: Built, numbers: dict[str, float]) -> None:
         """Put numbers, and gradients that are added to, where the step reads them."""
         for name, array in built.numbers:

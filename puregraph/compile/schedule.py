@@ -43,6 +43,7 @@ class Schedule:
         self.stores: list[tuple[Any, Value]] = []
         self.held: list[tuple[Any, Value]] = []
         self.scalars: list[Value] = []
+        self.frozen: Any = None  # weights that native code keeps in an order of its own
 
     def kept(self) -> list[Value]:
         """The Values that are read after the last call."""
