@@ -242,7 +242,7 @@ class Lowering:
                 )
                 if done is not None:
                     return [self.step(done, call, [*call.values(), *ending[1]], [*ending[2], *extra])]
-        elif call.kind in ("kernel", "copy", "put") and call.function in LOWERINGS:
+        elif call.kind in ("kernel", "copy", "put") and isWhole(LOWERINGS.get(call.function)):
             done = LOWERINGS[call.function](call, self.room(extra))
         elif isCount(call):
             done = counted(call)
@@ -252,6 +252,11 @@ class Lowering:
         if done is not None:
             return [self.step(done, call, call.values(), [*call.outs, *extra])]
         return [call] if group is None else [call, *self.group(self.steps.index(group), group)]
+
+
+def isWhole(lowering: Any) -> bool:
+    """Whether there is native work for a kernel, and no frame that it would have to be asked with."""
+    return lowering is not None and not hasattr(lowering, "frame")
 
 
 def isCount(call: Call) -> bool:
