@@ -24,7 +24,7 @@ def load(write):
     code = Code()
     write(code)
     text = code.text()
-    return machine.load(text, lambda: (text, code.slots, code.scratchBytes))
+    return machine.load(f"{code.scratchBytes} {text}", lambda: (text, code.slots, code.scratchBytes))
 
 
 def run(works, threads=1, shuffled=False):
