@@ -64,6 +64,15 @@ def forwardTile(cell: Cell) -> Tile:
     return tileHere({1: 2, 3: 3, 4: 4}[cell.gates])
 
 
+def fitted(tile: Tile, samples: int) -> Tile:
+    """A tile of as many rows, or fewer, of which the least is in vain."""
+
+    def cost(rows: int) -> int:
+        return -(-samples // rows) * (rows * tile.vectors + rows + tile.vectors)
+
+    return tile._replace(rows=min(range(tile.rows, 0, -1), key=cost))
+
+
 def perGate(cell: Cell, tile: Tile) -> int:
     """Vectors of a tile that belong to one gate."""
     return tile.vectors // cell.gates
@@ -91,8 +100,8 @@ def run(
     tasks the samples are to be split into.
     """
     cell = CELLS[kind]
-    plan = Plan(cell, forwardTile(cell), reverse, on is not None, d is not None)
     slots = shared(sizes, groups, packed, on) | tracks("p", p)
+    plan = Plan(cell, fitted(forwardTile(cell), slots["group"]), reverse, on is not None, d is not None)
     for name, (what, stride), track in zip("hc", first, states):
         slots |= {name + "First": what, name + "FirstSample": stride} | tracks(name, track)
     if kept is not None:
@@ -130,8 +139,8 @@ def back(
     `grads` (samples, units), one after another, hold the gradients of the last states, and then those of the first.
     """
     cell = CELLS[kind]
-    plan = Plan(cell, tileHere(BACK), reverse, on is not None, False)
     slots = shared(sizes, groups, packed, on) | tracks("gy", gy) | tracks("dp", dp)
+    plan = Plan(cell, fitted(tileHere(BACK), slots["group"]), reverse, on is not None, False)
     for name, (what, stride), track, grad in zip("hc", first, states, grads):
         slots |= {name + "First": what, name + "FirstSample": stride, f"d{name}": grad} | tracks(name, track)
     if kept is not None:
@@ -299,6 +308,11 @@ class Forward(Writer):
     ) -> None:
         """Some samples by some units: the sums of all gates, then the cell."""
         code, lanes, gates, width = self.code, self.lanes, self.cell.gates, self.plan.width
+        for row in rows:
+            for g in range(gates):
+                p.at(row).prefetch(self.units * g + unit)
+            for g in range(self.cell.kept if kept is not None else 0):
+                kept.at(row).prefetch(self.units * g + unit)
         h = [old["h"].at(row) for row in rows]
         zero = code.constant(0.0, Type("f32", lanes))
         across = range(0, gates * width, lanes)
