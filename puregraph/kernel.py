@@ -95,6 +95,21 @@ def kernel(reference: Callable[..., Any]) -> Kernel:
     return Kernel(reference)
 
 
+class Piece(Kernel):
+    """A function that a compiled step takes as one call, and that everything else sees through to what it calls."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        standIn = standInOf(arguments)
+        if standIn is not None and standIn.takesPieces:
+            return standIn.handle(self, arguments, options)
+        return self.reference(*arguments, **options)
+
+
+def piece(reference: Callable[..., Any]) -> Piece:
+    """Make a function of numpy's functions a Piece."""
+    return Piece(reference)
+
+
 def useFast(wanted: bool) -> ExitStack:
     """Allow fast CPU twins, or not, from now on; as `with useFast(False):` until the block ends."""
     undo = ExitStack()

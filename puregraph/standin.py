@@ -43,6 +43,7 @@ class StandIn:
 
     __slots__ = ()
     __array_priority__ = 1000.0
+    takesPieces = False  # whether it is handed a Piece as one call
     shape: tuple[int, ...]
     dtype: Any
 

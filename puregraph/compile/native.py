@@ -53,7 +53,7 @@ class Segment:
     def __init__(self, works: list[Work], arrayOf: Callable[[Value], Any]):
         self.works, self.arrayOf = works, arrayOf
         self.patches: list[tuple[Any, int, Value, int]] = []
-        libraries = machine.compileAll([(w.key, maker(w)) for w in works], digest())
+        libraries = machine.compileAll([(keyOf(w), maker(w)) for w in works], digest())
         steps, self.arguments = [], []
         for work, library in zip(works, libraries):
             slots = np.zeros(len(library.names) + 1, np.int64)
@@ -79,6 +79,11 @@ class Segment:
 
 def addressOf(array: Any) -> int:
     return int(array.__array_interface__["data"][0])
+
+
+def keyOf(work: Work) -> str:
+    """What the code of a work depends on: who writes it, and what that says."""
+    return f"{work.write.__module__}.{work.write.__qualname__} {work.key}"
 
 
 def maker(work: Work) -> Callable[[], tuple[str, Any, int]]:

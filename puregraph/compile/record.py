@@ -208,6 +208,7 @@ class Recorded(StandIn):
     """
 
     __slots__ = ("known", "memory", "recorder", "value")
+    takesPieces = True
 
     def __init__(self, recorder: Recorder, value: Value, memory: Memory):
         self.recorder, self.value, self.memory, self.known = recorder, value, memory, memory.writes

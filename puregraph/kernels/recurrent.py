@@ -1,5 +1,7 @@
 """Recurrent: cells that are run along time, and back; plain functions, which numpy's protocols carry to any array.
 
+What runs a cell is a piece: compiled as a whole, and read through by everything else.
+
 A cell is a pair of functions of one moment,
 
     step(p, weights, *states) -> (states after it, what is kept of it)
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from puregraph.kernel import kernel
+from puregraph.kernel import kernel, piece
 
 
 @kernel
@@ -35,6 +37,7 @@ def alive(lengths, count):
     return (lengths.shape[0], count), np.dtype(bool)
 
 
+@piece
 def forward(step, p, weights, states, on=None, reverse=False):
     """The states after every moment, then what is kept; where `on` is False, states stay as they were.
 
@@ -50,11 +53,27 @@ def forward(step, p, weights, states, on=None, reverse=False):
     return stacked(rows, reverse)
 
 
+@forward.shape
+def forward(step, p, weights, states, on=None, reverse=False):
+    """Each state, and what an LSTM or a GRU keeps, at every moment."""
+    n, t, _ = p.shape
+    found = [((n, t, s.shape[1]), s.dtype) for s in states]
+    return [*found, ((n, t, 4 * states[0].shape[1]), p.dtype)] if step in (lstmStep, gruStep) else found
+
+
 def backward(back, U, before, after, kept, gy, grads, on=None, reverse=False):
     """dp and dq of every moment, and the gradients of the first states, from those of all h and of the last states.
 
     Shapes    before, after, kept, gy (n, t, ...), grads (n, hsize) -> (n, t, width) twice, and as grads
     """
+    dp, *rest = throughTime(back, U, before, after, kept, gy, grads, on, reverse)
+    dq = rest.pop(0) if len(rest) > len(grads) else dp
+    return dp, dq, rest
+
+
+@piece
+def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False):
+    """dp of every moment, dq where that is another one, and the gradients of the first states; see `backward`."""
     rows = []
     for k in moments(after[0], not reverse):
         grads = [grads[0] + gy[:, k], *grads[1:]]
@@ -66,8 +85,15 @@ def backward(back, U, before, after, kept, gy, grads, on=None, reverse=False):
         if on is not None:
             grads = [g + rest for g, rest in zip(grads, passing)]
         rows.append((dp,) if dq is dp else (dp, dq))
-    found = stacked(rows, not reverse)
-    return found[0], found[-1], grads
+    return (*stacked(rows, not reverse), *grads)
+
+
+@throughTime.shape
+def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False):
+    """dp (n, t, width), dq likewise for a GRU, and the gradients of states."""
+    n, t, _ = gy.shape
+    whole = ((n, t, U.shape[1]), gy.dtype)
+    return [whole] * (2 if back is gruBack else 1) + [(g.shape, g.dtype) for g in grads]
 
 
 def moments(x, reverse):
