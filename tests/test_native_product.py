@@ -138,6 +138,35 @@ def test_no_products_of_nothing():
     assert product(none, none, Finish(none, 4), 0, 4, 3, (3, 1), (4, 1)) == []
 
 
+@pytest.mark.parametrize("m, n, k", [(20, 30, 5000), (13, 16, 4100), (64, 10, 20000)])
+def test_a_long_k_is_cut_into_parts(rng, m, n, k):
+    a, b, bias = matrix(rng, m, k, "columns"), matrix(rng, k, n, "rows"), rng.standard_normal(n).astype("f4")
+    results = []
+    for threads in (1, 2, 4):
+        y = np.zeros((m, n), "f4")
+        finish = Relu(y, n, bias)
+        works = product(a, b, finish, m, n, k, strides(a), strides(b), lanes=LANES, threads=threads, room=room)
+        assert len(works) == 2 and works[0].tasks >= 4
+        run(works, threads)
+        results.append(y)
+    assert agrees(np.where(results[0] > 0, results[0], np.minimum(a @ b + bias, 0)) - bias, a, b)
+    assert all((y == results[0]).all() for y in results)
+
+
+def test_parts_of_batches(rng):
+    a, b = rng.standard_normal((2, 3, 6, 5000)).astype("f4"), rng.standard_normal((3, 5000, 8)).astype("f4")
+    y = np.zeros((2, 3, 6, 8), "f4")
+    axes, finish = [Axis(2, 3 * 6 * 5000, 0), Axis(3, 6 * 5000, 5000 * 8)], Finish(y, 8, (3 * 6 * 8, 6 * 8))
+    works = product(a, b, finish, 6, 8, 5000, (5000, 1), (8, 1), axes, LANES, 2, room)
+    assert len(works) == 2
+    run(works, 2)
+    assert all(agrees(y[i, j], a[i, j], b[j]) for i in range(2) for j in range(3))
+
+
+def room(count):
+    return np.full(count, np.nan, "f4")
+
+
 class Relu(Finish):
     """y = max(sums + b, 0)"""
 

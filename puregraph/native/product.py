@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from puregraph.native.code import Code, Pointer, Value
+from puregraph.native.count import threads as allThreads
 from puregraph.native.pack import (
     DEPTH,
     Matrix,
@@ -18,6 +20,7 @@ from puregraph.native.pack import (
     stripSize,
     stripStrides,
 )
+from puregraph.native.parts import partOf, placeOf, total
 from puregraph.native.tile import Tile, keep, multiply, restore, tileFor, zeros
 from puregraph.native.vector import lineFrom, outer, vectorProduct
 from puregraph.native.work import Finish, Work
@@ -91,17 +94,19 @@ def product(
     bStrides: tuple[int, int] = (0, 0),
     batch: Sequence[Axis] = (),
     lanes: int = 16,
-    threads: int = 2,
+    threads: int | None = None,
+    room: Callable[[int], Any] | None = None,
 ) -> list[Work]:
     """sums[m, n] = sum_k a[m, k] b[k, n], given to `finish` row by row; b may be `Packed`.
 
-    The order of a sum is that of k, whatever the number of threads.
+    `room(count)` gives memory for so many numbers between two works; without it, all is one work. Which numbers are
+    added in which order follows from the sizes, whatever the number of threads.
     """
-    count = 1
-    for axis in batch:
-        count *= axis.size
+    sizes = [axis.size for axis in batch]
+    count = prod(sizes)
     if m * n * count == 0:
         return []
+    threads = allThreads() if threads is None else threads
     if not batch and not isinstance(b, Packed):
         line = lineFrom(a, b, m, n, k, aStrides, bStrides)
         if line is not None:
@@ -109,16 +114,23 @@ def product(
         if k == 1 and bStrides[1] == 1:
             return outer(a, b, finish, m, n, aStrides[0], lanes, threads)
     tile = tileFor(m, n, lanes, b.vectors if isinstance(b, Packed) else None)
-    plan = planFor(m, n, k, count, tile, threads)
+    part = k
+    if room is not None and not isinstance(b, Packed):
+        part = partOf(count * -(-m // tile.rows) * -(-n // tile.width), k, tile.lanes)
+    parts = -(-k // part) if part < k else 1
+    plan = planFor(m, n, part, count * parts, tile, threads)
     aLayout = layoutOf(aStrides, (m, k))
     bLayout = "packed" if isinstance(b, Packed) else layoutOf(bStrides, (k, n))
-    kernel = Kernel(tile, aLayout, bLayout, len(batch), m <= tile.rows, k > DEPTH, finish)
+    place = room(count * parts * m * n) if room is not None and parts > 1 else None
+    to = finish if place is None else placeOf(place, m, n, parts, sizes)
+    kernel = Kernel(tile, aLayout, bLayout, len(batch), m <= tile.rows, part > DEPTH, parts > 1, to)
     slots = {
         "a": a,
         "b": b.array if isinstance(b, Packed) else b,
         "m": m,
         "n": n,
         "k": k,
+        "part": part,
         "aRow": aStrides[0],
         "aColumn": aStrides[1],
         "bRow": bStrides[0],
@@ -131,12 +143,16 @@ def product(
     }
     for i, axis in enumerate(batch):
         slots |= {f"batch{i}": axis.size, f"aBatch{i}": axis.a, f"bBatch{i}": axis.b}
-    tasks = plan.down * plan.across * count
-    return [Work(f"product {m}x{k}x{n}", kernel.key, kernel.write, slots | finish.slots, tasks)]
+    tasks = plan.down * plan.across * count * parts
+    works = [Work(f"product {m}x{k}x{n}", kernel.key, kernel.write, slots | to.slots, tasks)]
+    return works if place is None else [*works, total(place, finish, m, n, parts, sizes, lanes)]
 
 
 class Kernel(NamedTuple):
-    """What the code of a product depends on. `isLow`: one strip is all; `isDeep`: sums wait between blocks of k."""
+    """What the code of a product depends on.
+
+    `isLow`: one strip is all. `isDeep`: sums wait between blocks of k. `isSplit`: each task has a part of k only.
+    """
 
     tile: Tile
     aLayout: str
@@ -144,11 +160,12 @@ class Kernel(NamedTuple):
     axes: int
     isLow: bool
     isDeep: bool
+    isSplit: bool
     finish: Finish
 
     @property
     def key(self) -> str:
-        options = f"{self.aLayout} {self.bLayout} {self.axes} {self.isLow:d}{self.isDeep:d}"
+        options = f"{self.aLayout} {self.bLayout} {self.axes} {self.isLow:d}{self.isDeep:d}{self.isSplit:d}"
         return f"product {self.tile.key} {options} {self.finish.key}"
 
     def write(self, code: Code) -> None:
@@ -169,6 +186,11 @@ class Kernel(NamedTuple):
             index, left = left % size, left / size
             a, b = a.at(index * aStep), b.at(index * bStep)
             indices.insert(0, index)
+        if self.isSplit:
+            part = code.integer("part")
+            start = left * part
+            a, b, k = a.at(start * aStrides[1]), b.at(start * bStrides[0]), code.least(part, k - start)
+            indices.append(left)
         if indices:
             self.finish.enter(code, indices)
         rowStart, columnStart = block / across * strips * tile.rows, block % across * panels * tile.width

@@ -1,0 +1,70 @@
+"""Parts: sums over a long k cut into parts, which several tasks take, and the total of the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from puregraph.native.code import Code, Pointer, Value
+from puregraph.native.work import Finish, Work
+
+FEW = 8  # tiles: with fewer, a long k is cut
+LONG = 4096  # the shortest k that is
+SHORT = 1024  # the shortest part of it
+MOST = 16  # parts
+
+
+def partOf(tiles: int, k: int, unit: int) -> int:
+    """How much of k a part has: it follows from the sizes alone, so that sums do not depend on the threads."""
+    if tiles >= FEW or k < LONG:
+        return k
+    parts = min(MOST, k // SHORT)
+    return -(-k // parts // unit) * unit
+
+
+def placeOf(to: Any, m: int, n: int, parts: int, batch: Sequence[int]) -> Finish:
+    """Where the sums of the parts wait: [batch][part][row][column]."""
+    steps = [prod(batch[i + 1 :]) * parts * m * n for i in range(len(batch))]
+    return Finish(to, n, (*steps, m * n))
+
+
+def total(place: Any, finish: Finish, m: int, n: int, parts: int, batch: Sequence[int], lanes: int) -> Work:
+    """The sums of all parts, in their order, given to `finish`; a task takes some rows."""
+    chunk = max(1, min(m, -(-(1 << 13) // n)))
+    chunks = -(-m // chunk)
+
+    def write(code: Code) -> None:
+        start = code.pointer("parts", "f32")
+        rows, columns, count, some = (code.integer(name) for name in ("m", "n", "count", "chunk"))
+        sizes = [code.integer(f"batch{i}") for i in range(len(batch))]
+        finish.open(code)
+        blocks = (rows + some - 1) / some
+        left, indices = code.task / blocks, list[Value]()
+        start = start.at(left * count * rows * columns)
+        for size in reversed(sizes):
+            indices.insert(0, left % size)
+            left = left / size
+        if indices:
+            finish.enter(code, indices)
+        first = code.task % blocks * some
+
+        def add(at: Pointer, mask: Value | None = None) -> Value:
+            sums = code.variable(at.load(0, lanes, mask))
+            with code.loop(1, count, unroll=1) as part:
+                sums.value = sums.value + at.load(part * rows * columns, lanes, mask)
+            return sums.value
+
+        whole = columns - columns % lanes
+        with code.loop(first, code.least(first + some, rows), unroll=1) as row:
+            line = start.at(row * columns)
+            with code.loop(0, whole, lanes, unroll=1) as column:
+                finish.put(code, row, column, add(line.at(column)))
+            with code.when(whole < columns):
+                mask = code.mask(columns - whole, lanes)
+                finish.put(code, row, whole, add(line.at(whole), mask), mask)
+
+    slots = {"parts": place, "m": m, "n": n, "count": parts, "chunk": chunk}
+    slots |= {f"batch{i}": size for i, size in enumerate(batch)} | finish.slots
+    key = f"parts {lanes} {len(batch)} {finish.key}"
+    return Work(f"total {parts}x{m}x{n}", key, write, slots, chunks * prod(batch))
