@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 from puregraph.native.code import Code, Type, Value, Variable
 from puregraph.native.geometry import Line
+from puregraph.native.strip import copyRow, stripOf
 from puregraph.native.tiling import Tile, tile
 from puregraph.native.work import Finish, Work
 
 GRAIN = 1 << 21  # products that a task has at least, where there are enough
 MOST = 64  # tasks
 LONGEST = 64  # products written out in one turn of a loop
+FEW = 8  # input maps below which borders are copied
 SHORT = 256  # products that need no loop
 
 
@@ -42,6 +44,18 @@ class Correlation(NamedTuple):
         return self.n * self.lines[0].count * self.lines[1].count
 
     @property
+    def isCopied(self) -> bool:
+        """Whether tasks copy what they read with its padding: with few maps, edges cost more than zeros."""
+        isInside = all(line.isInside(a, t) for line in self.lines for a in (0, line.count - 1) for t in ends(line))
+        return self.depth < FEW and self.groups == 1 and not isInside and self.taps > 0
+
+    def spans(self, chunk: int) -> int:
+        """How many times so many rows there are; those of a copy are of one plane."""
+        if self.isCopied:
+            return self.n * self.lines[0].count * ceil(self.lines[1].count / chunk)
+        return ceil(self.rows / chunk)
+
+    @property
     def tile(self) -> Tile:
         stride = self.lines[2].stride * self.depth * self.groups
         return tile(self.lines[2].count, self.maps, self.depth, max(1, self.taps), stride)
@@ -55,6 +69,10 @@ class Correlation(NamedTuple):
     def packed(self) -> int:
         """Numbers of the packed weight."""
         return self.groups * self.panels * self.taps * self.depth * self.tile.width
+
+
+def ends(line: Line) -> tuple[int, ...]:
+    return (0, len(line.taps) - 1) if line.taps else ()
 
 
 def flat(of: Correlation) -> Correlation:
@@ -107,11 +125,16 @@ def correlate(name: str, of: Correlation, x: Any, xPixel: int, packed: Any, fini
             sweeps = panels
     else:
         chunk, across = 1, max(1, tiles * sweeps // wanted)
-    if t.block < of.depth:
+    if of.isCopied:
+        across = tiles
+        chunk = min(chunk, of.lines[1].count)
+        chunk = ceil(of.lines[1].count / ceil(of.lines[1].count / chunk))
+    elif t.block < of.depth:
         chunk = min(chunk, max(1, (96 << 10) // (min(across, tiles) * t.pixels * t.width * 4)))
-    spans, parts = ceil(of.rows / chunk), ceil(tiles / across)
+    spans, parts = of.spans(chunk), ceil(tiles / across)
     slots = {"x": x, "b": packed, "skip": skip, **finish.slots}
-    key = f"correlate {of} {xPixel} {t} {chunk} {across} {together} {finish.key}"
+    lines = [(*line._replace(taps=()), len(line.taps)) for line in of.lines]  # which taps matters to packing alone
+    key = f"correlate {of._replace(lines=())} {lines} {xPixel} {t} {chunk} {across} {together} {finish.key}"
 
     def write(code: Code) -> None:
         Writer(code, of, t, xPixel, finish, chunk, across, together).write()
@@ -125,10 +148,32 @@ class Writer:
     def __init__(
         self, code: Code, of: Correlation, t: Tile, xPixel: int, finish: Finish, chunk: int, across: int, together: int
     ):
-        self.code, self.of, self.tile, self.xPixel, self.finish = code, of, t, xPixel, finish
+        self.code, self.of, self.tile, self.pixel, self.finish = code, of, t, xPixel, finish
+        self.xPixel = xPixel
         self.chunk, self.across, self.together = chunk, across, together
         self.blocks = of.depth // t.block
         self.starts = [sum(t.vectors[:v]) for v in range(len(t.vectors))]
+        self.inner = of.lines
+        if of.isCopied:
+            _, high, wide = of.lines
+            self.strip = stripOf(chunk, high, wide, of.depth)
+            sizes = len(of.lines[0].taps), self.strip.high, self.strip.wide
+            deep, high, wide = (line._replace(length=size, first=0) for line, size in zip(of.lines, sizes))
+            self.inner = deep._replace(stride=0, step=1), high._replace(count=chunk), wide
+            self.xPixel = of.depth
+
+    def copy(self, plane: Value, first: Value) -> None:
+        """What the task reads, with its padding."""
+        code, (deep, high, wide) = self.code, self.of.lines
+        copied = code.room("f32", len(deep.taps) * self.strip.plane)
+        n, d = (plane // deep.count, plane % deep.count) if deep.count > 1 else (plane, code.whole(0))
+        with code.loop(0, len(deep.taps), unroll=1) as i, code.loop(0, self.strip.high, unroll=1) as j:
+            d, h = d * deep.stride + deep.first + i * deep.step, first * high.stride + high.first + j
+            isThere = (d >= 0) & (d < deep.length) & (h >= 0) & (h < high.length)
+            start = ((n * deep.length + d) * high.length + h) * (wide.length * self.pixel)
+            to = copied.at(i * self.strip.plane + j * self.strip.pitch)
+            copyRow(code, self.strip, wide, self.x, start, self.pixel, isThere, to)
+        self.x = copied
 
     def write(self) -> None:
         code, of, t = self.code, self.of, self.tile
@@ -136,15 +181,22 @@ class Writer:
         skip = code.integer("skip")
         self.finish.open(code)
         tiles = ceil(of.lines[2].count / t.pixels)
-        spans, parts, panels = ceil(of.rows / self.chunk), ceil(tiles / self.across), of.groups * of.panels
-        self.kinds = kinds(of.lines[2], t.pixels)
+        spans, parts, panels = of.spans(self.chunk), ceil(tiles / self.across), of.groups * of.panels
+        self.kinds = kinds(self.inner[2], t.pixels)
         if self.blocks > 1:
             self.sums = code.room("f32", self.chunk * self.across * t.pixels * t.width)
         task = code.task
         part, task = (task % parts, task // parts) if parts > 1 else (code.whole(0), task)
         span, sweep = task % spans, task // spans
-        self.firstRow = span * self.chunk
-        lastRow = code.least(self.firstRow + self.chunk, of.rows)
+        if of.isCopied:
+            spans = ceil(of.lines[1].count / self.chunk)
+            plane, span = span // spans, span % spans
+            self.firstRow = plane * of.lines[1].count + span * self.chunk
+            lastRow = code.least(self.firstRow + self.chunk, (plane + 1) * of.lines[1].count)
+            self.copy(plane, span * self.chunk)
+        else:
+            self.firstRow = span * self.chunk
+            lastRow = code.least(self.firstRow + self.chunk, of.rows)
         self.firstTile = part * self.across
         self.lastTile = code.least(self.firstTile + self.across, tiles)
         firstPanel = sweep * self.together
@@ -172,27 +224,28 @@ class Writer:
             h, n = row % high.count, row // high.count
         if deep.count > 1:
             d, n = n % deep.count, n // deep.count
-        self.bounds = [bounds(code, deep, d), bounds(code, high, h)]
-        self.source = ((n * deep.length + (d * deep.stride + deep.first)) * high.length) + (
-            h * high.stride + high.first
-        )
         out = (n * deep.full + (d * deep.skip + deep.start)) * high.full + (h * high.skip + high.start)
+        self.bounds = [bounds(code, line, a) for line, a in zip(self.inner, (d, h))]
+        if self.of.isCopied:
+            self.source = (row - self.firstRow) * high.stride
+        else:
+            d, h = d * deep.stride + deep.first, h * high.stride + high.first
+            self.source = (n * deep.length + d) * high.length + h
         self.out = out * wide.full + wide.start
         self.tiles()
 
     def tiles(self) -> None:
         """The tiles of a row, or of the task's part of it."""
-        code, t, wide = self.code, self.tile, self.of.lines[2]
+        code, t, (deep, high, wide) = self.code, self.tile, self.inner
         with code.loop(self.firstTile, self.lastTile, unroll=1) as i:
             a = self.ofKind(i, [code.whole(-kind.skip) for kind in self.kinds]) + i * t.pixels
             sums = self.begin(i)
             runs = self.runs(i)
             with ExitStack() as loops:
-                deep, high = (loops.enter_context(self.taps(line, b)) for line, b in zip(self.of.lines, self.bounds))
-                at = self.source + high * self.of.lines[1].step
-                at = at + deep * (self.of.lines[0].step * self.of.lines[1].length)
+                d, h = (loops.enter_context(self.taps(limits)) for limits in self.bounds)
+                at = self.source + h * high.step + d * (deep.step * high.length)
                 at = (at * wide.length + (a * wide.stride + wide.first)) * self.xPixel + self.inputs
-                weights = (deep * len(self.of.lines[1].taps) + high) * (len(wide.taps) * t.block * t.width)
+                weights = (d * len(high.taps) + h) * (len(wide.taps) * t.block * t.width)
                 for run in runs:
                     self.run(run, sums, at, weights + self.weights)
             self.end(sums, i, a)
@@ -205,7 +258,7 @@ class Writer:
                 found = self.code.select(i >= kind.start, value, found)
         return found
 
-    def taps(self, line: Line, limits: tuple[Value, Value] | None) -> Any:
+    def taps(self, limits: tuple[Value, Value] | None) -> Any:
         return self.code.loop(*limits, unroll=1) if limits else Once(self.code)
 
     def runs(self, i: Value) -> list[Run]:
@@ -240,7 +293,7 @@ class Writer:
 
     def run(self, run: Run, sums: list[list[Variable]], at: Value, weights: Value) -> None:
         """The taps of one row that some pixels have."""
-        t, wide = self.tile, self.of.lines[2]
+        t, wide = self.tile, self.inner[2]
         step, size = wide.step * self.xPixel, t.block * t.width
         if wide.step == 1 and self.xPixel == t.block:
             self.products(run, sums, at, weights, t.block)
@@ -254,7 +307,7 @@ class Writer:
     def products(self, run: Run, sums: list[list[Variable]], x: Value, b: Value, block: int) -> None:
         """Add the inputs of some taps of each pixel times their weights."""
         code, t = self.code, self.tile
-        step = self.of.lines[2].stride * self.xPixel
+        step, first = self.of.lines[2].stride * self.xPixel, run.pixels[0]
         size = len(run.pixels) * len(t.vectors)
         start, stop = (code.whole(k * block) for k in run.same) if run.same else (run.start * block, run.stop * block)
         length = (run.same[1] - run.same[0]) * block if run.same else 0
@@ -262,14 +315,12 @@ class Writer:
         if 0 < length * size <= SHORT:
             unroll = length
         with code.loop(start, stop, unroll, unroll=1) if unroll != length else Once(code, start) as j:
+            inputs, weights = self.x.at(x + j + first * step), self.b.at(b + j * t.width)
             now = {p: [variable.value for variable in sums[p]] for p in run.pixels}
             for u in range(unroll):
-                rows = [
-                    self.b.load(b + (j * t.width + (u * t.width + start)), width)
-                    for start, width in zip(self.starts, t.vectors)
-                ]
+                rows = [weights.load(u * t.width + start, width) for start, width in zip(self.starts, t.vectors)]
                 for p in run.pixels:
-                    factor = self.x.load(x + j + (u + p * step))
+                    factor = inputs.load(u + (p - first) * step)
                     now[p] = [code.fma(code.splat(factor, w.lanes), w, s) for w, s in zip(rows, now[p])]
             for p in run.pixels:
                 for variable, value in zip(sums[p], now[p]):

@@ -18,6 +18,7 @@ from puregraph.native import machine
 from puregraph.native.code import Code, Pointer, Type, Value
 from puregraph.native.correlation import Once
 from puregraph.native.geometry import Geometry, Line, forwardLine
+from puregraph.native.strip import copyRow, stripOf
 from puregraph.native.tiling import LATENCY, registers, vectorsOf
 from puregraph.native.work import Work
 
@@ -313,13 +314,11 @@ class Few(Writer):
 
     def prepare(self) -> None:
         of, plan = self.of, self.plan
-        deep, tall, wide = of.lines
+        _, tall, wide = of.lines
         self.sums = self.room(of.taps * of.depth * plan.width)
         self.isWhole = plan.rows == len(tall.taps) * len(wide.taps) * of.depth
-        self.high = (plan.high - 1) * tall.stride + (len(tall.taps) - 1) * tall.step + 1
-        self.wide = (wide.count - 1) * wide.stride + (len(wide.taps) - 1) * wide.step + 1
-        self.pitch = self.wide * of.depth
-        self.copied = self.code.room("f32", plan.planes * self.high * self.pitch + 16)
+        self.size = stripOf(plan.high, tall, wide, of.depth)
+        self.copied = self.code.room("f32", plan.planes * self.size.plane)
 
     def strip(self, planes: tuple[Value, Value], high: tuple[Value, Value]) -> None:
         code, of, plan, (deep, tall, wide) = self.code, self.of, self.plan, self.of.lines
@@ -327,7 +326,7 @@ class Few(Writer):
         with overTaps(code, deep) as i:
             self.copy(planes, high, i)
             if self.isWhole:
-                offsets = [j * tall.step * self.pitch + o for j in range(len(tall.taps)) for o in self.offsets()]
+                offsets = [j * tall.step * self.size.pitch + o for j in range(len(tall.taps)) for o in self.offsets()]
                 place = i * (len(offsets) * plan.width)
                 self.sum(place, len(offsets), offsets, self.pixels(planes, high, code.whole(0)))
                 return
@@ -340,7 +339,7 @@ class Few(Writer):
                         place,
                         end - begin,
                         self.offsets()[begin:end],
-                        self.pixels(planes, high, j * (tall.step * self.pitch)),
+                        self.pixels(planes, high, j * (tall.step * self.size.pitch)),
                     )
 
     def offsets(self) -> list[int]:
@@ -355,7 +354,7 @@ class Few(Writer):
             with ExitStack() as inner:
                 plane = inner.enter_context(code.loop(*planes, unroll=1))
                 a = inner.enter_context(code.loop(*high, unroll=1))
-                x = ((plane - planes[0]) * self.high + (a - high[0]) * tall.stride) * self.pitch + skip
+                x = (plane - planes[0]) * self.size.plane + (a - high[0]) * (tall.stride * self.size.pitch) + skip
                 g = (plane * tall.count + a) * wide.count
                 b = inner.enter_context(code.loop(0, wide.count, unroll=1))
                 body(
@@ -367,33 +366,17 @@ class Few(Writer):
 
     def copy(self, planes: tuple[Value, Value], high: tuple[Value, Value], tap: Value) -> None:
         """The inputs of the strip, with zeros where there are none."""
-        code, of, (deep, tall, wide) = self.code, self.of, self.of.lines
-        lanes = machine.lanes(4)
-        with code.loop(*planes, unroll=1) as plane, code.loop(0, self.high, unroll=1) as i:
+        code, (deep, tall, wide) = self.code, self.of.lines
+        with code.loop(*planes, unroll=1) as plane, code.loop(0, self.size.high, unroll=1) as i:
             h = high[0] * tall.stride + tall.first + i
             isThere, source = (h >= 0) & (h < tall.length), plane
             if not deep.count == deep.length == len(deep.taps) == 1:
                 d = plane % deep.count * deep.stride + (deep.first + tap * deep.step)
                 source = plane // deep.count * deep.length + d
                 isThere = isThere & (d >= 0) & (d < deep.length)
-            to = ((plane - planes[0]) * self.high + i) * self.pitch
-            row = ((source * tall.length + h) * wide.length + wide.first) * self.xPixel + self.group * of.depth
-            if self.xPixel == of.depth:
-                last = code.select(isThere, code.whole((wide.length - wide.first) * of.depth), 0)
-                with code.loop(0, self.pitch, lanes, unroll=1) as j:
-                    at = code.steps(lanes) + code.splat(j, lanes)
-                    live = (at >= -wide.first * of.depth) & (at < code.splat(last, lanes))
-                    self.copied.store(to + j, self.x.load(row + j, lanes, live), at < self.pitch)
-            else:
-                with code.loop(0, self.wide, unroll=1) as j:
-                    w = j + wide.first
-                    live = isThere & (w >= 0) & (w < wide.length)
-                    for c in range(of.depth):
-                        number = code.variable(code.constant(0, Type("f32")))
-                        number.value = 0.0
-                        with code.when(live):
-                            number.value = self.x.load(row + j * self.xPixel + c)
-                        self.copied.store(to + j * of.depth + c, number.value)
+            to = self.copied.at((plane - planes[0]) * self.size.plane + i * self.size.pitch)
+            row = (source * tall.length + h) * wide.length * self.xPixel + self.group * self.of.depth
+            copyRow(code, self.size, wide, self.x, row, self.xPixel, isThere, to)
 
     def finish(self) -> None:
         code, of, plan = self.code, self.of, self.plan
