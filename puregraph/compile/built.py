@@ -10,7 +10,6 @@ from puregraph.compile.bind import Bound, Running, bound
 from puregraph.compile.entry import entriesOf
 from puregraph.compile.memory import Memory, Room
 from puregraph.compile.plan import Buffer, Plan
-from puregraph.compile.schedule import Schedule
 from puregraph.compile.update import Prelude
 from puregraph.compile.value import Call, Place, store
 
@@ -35,14 +34,13 @@ class Built:
     `numbers`  (name, array) of what is set from outside
     """
 
-    def __init__(self, schedule: Schedule, room: Room, poison: bool = False, plan: Plan | None = None):
-        self.schedule, self.plan = schedule, plan or Plan(schedule)
+    def __init__(self, plan: Plan, room: Room, poison: bool = False):
+        self.schedule, self.plan = plan.schedule, plan
         self.memory = Memory(self.plan, room)
         self.objects: dict[int, Any] = {}
-        self.prelude: Any = None
         self.parts = [Part()]
         ends = self.ending() if poison else {}
-        for i, call in enumerate(schedule.calls):
+        for i, call in enumerate(self.schedule.calls):
             if call.kind == "host":
                 self.addHost(call)
             elif call.kind != "view":
@@ -52,8 +50,8 @@ class Built:
             end = Call(store, (value,), {"target": target}, [], "store", Place("store", "", (), "update"))
             self.parts[-1].steps += bound(end, self.memory, None)
         self.failed: Any = None
-        self.entries = entriesOf(schedule, self.memory, [s for part in self.parts for s in part.steps])
-        self.numbers = [(v.source, self.memory(v)) for v in schedule.scalars]
+        self.entries = entriesOf(self.schedule, self.memory, [s for part in self.parts for s in part.steps])
+        self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars]
         if poison:
             self.memory.arena.fill(POISON)
 
@@ -69,8 +67,7 @@ class Built:
         """End a part with what Python does there."""
         given = [None if v is None else self.memory(v) for v in call.arguments]
         if isinstance(call.function, Prelude):
-            self.prelude = call.function
-            self.prelude.bind(self.memory)
+            call.function.bind(self.memory)
         self.parts[-1].host = partial(call.function, *given)
         self.parts.append(Part())
 
