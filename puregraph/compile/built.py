@@ -11,7 +11,6 @@ from puregraph.compile.entry import entriesOf
 from puregraph.compile.memory import Memory, Room
 from puregraph.compile.native import Segment
 from puregraph.compile.plan import Buffer, Plan
-from puregraph.compile.schedule import Schedule
 from puregraph.compile.update import Prelude
 from puregraph.compile.value import Call, Place, store
 
@@ -36,19 +35,18 @@ class Built:
     `numbers`  (name, array) of what is set from outside
     """
 
-    def __init__(self, schedule: Schedule, room: Room, poison: bool = False, plan: Plan | None = None):
-        self.schedule, self.plan = schedule, plan or Plan(schedule)
+    def __init__(self, plan: Plan, room: Room, poison: bool = False):
+        self.schedule, self.plan = plan.schedule, plan
         self.memory = Memory(self.plan, room)
         self.objects: dict[int, Any] = {}
-        self.prelude: Any = None
         self.parts = [Part()]
         ends = self.ending() if poison else {}
         self.segments: list[Segment] = []
         waiting: list[Any] = []
-        for i, call in enumerate(schedule.calls):
+        for i, call in enumerate(self.schedule.calls):
             if call.kind == "native":
                 waiting.append(call)
-            if waiting and (call.kind not in ("native", "view") or i in ends or call is schedule.calls[-1]):
+            if waiting and (call.kind not in ("native", "view") or i in ends or call is self.schedule.calls[-1]):
                 self.segments.append(Segment([w for c in waiting for w in c.function.works], self.memory))
                 self.parts[-1].steps.append(Bound(waiting[0], self.segments[-1], [], {}))
                 waiting = []
@@ -61,16 +59,16 @@ class Built:
             end = Call(store, (value,), {"target": target}, [], "store", Place("store", "", (), "update"))
             self.parts[-1].steps += bound(end, self.memory, None)
         self.failed: Any = None
-        self.entries = entriesOf(schedule, self.memory, [s for part in self.parts for s in part.steps])
+        self.entries = entriesOf(self.schedule, self.memory, [s for part in self.parts for s in part.steps])
         for segment in self.segments:
             for patch in segment.patches:
                 next(e for e in self.entries if e.value is patch[2].root).patches.append(patch)
-        self.frozen = schedule.frozen
+        self.frozen = self.schedule.frozen
         self.packing = None
         if self.frozen is not None and self.frozen.works:
             self.frozen.bind(self.memory)
             self.packing = Segment(self.frozen.works, self.memory)
-        self.numbers = [(v.source, self.memory(v)) for v in schedule.scalars]
+        self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars]
         if poison:
             self.memory.arena.fill(POISON)
 
@@ -86,8 +84,7 @@ class Built:
         """End a part with what Python does there."""
         given = [None if v is None else self.memory(v) for v in call.arguments]
         if isinstance(call.function, Prelude):
-            self.prelude = call.function
-            self.prelude.bind(self.memory)
+            call.function.bind(self.memory)
         self.parts[-1].host = partial(call.function, *given)
         self.parts.append(Part())
 

@@ -2,78 +2,86 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
-from puregraph.compile.update import patternOf
+from puregraph.param import Stored
 
 IGNORED = ("alone", "data", "grad", "train")  # attributes that a run changes, and the mode, which is looked at itself
+FLAGS = attrgetter("trainable", "rate", "decay")
+ARRAY, STEP = attrgetter("array"), attrgetter("step")
 
 
 class Current:
     """A likeness of a graph and of an optimizer: their modules, what those hold, modes, and options.
 
-    `held` are the targets of a schedule with their Values; with `anyMode` modes may change.
+    It is looked at before every run, and so compares whole lists of identities; only where one differs, the things
+    themselves. `held` are the targets of a schedule; with `anyMode` modes may change.
     """
 
-    def __init__(
-        self, graph: Any, steps: Any, held: list[Any], optimizer: Any = None, prelude: Any = None, anyMode: bool = False
-    ):
-        self.graph, self.steps, self.optimizer, self.prelude = graph, steps, optimizer, prelude
-        self.anyMode = anyMode
+    def __init__(self, graph: Any, steps: Any, held: list[Any], optimizer: Any = None, anyMode: bool = False):
+        self.graph, self.steps, self.optimizer, self.anyMode = graph, steps, optimizer, anyMode
         self.modules = list({id(s.module): s.module for s in steps.items}.values())
-        self.attributes = [attributesOf(m) for m in self.modules]
-        self.ids, self.modes = self.idsNow(), [m.train for m in self.modules]
-        self.targets = [(target, target.data) for target, _ in held]
-        self.params = [target for target, _ in self.targets if hasattr(target, "trainable")]
-        self.trainable = [p.trainable for p in self.params]
-        self.options = self.optionsNow()
+        self.stored = [target for target, _ in held if isinstance(target, Stored)]
+        self.params = [target for target in self.stored if hasattr(target, "trainable")]
+        self.slots = list(getattr(optimizer, "slots", ()))
+        self.names = list(map(vars, self.modules))
+        self.attributes, self.modes = self.attributesNow(), self.modesNow()
+        self.ids, self.arrays, self.flags = self.idsNow(), self.arraysNow(), self.flagsNow()
+        self.options, self.steps0 = self.optionsNow(), self.stepsNow()
 
     def __bool__(self) -> bool:
         """Whether nothing has changed since."""
-        graph, steps = self.graph, self.steps
         return (
-            graph.steps(len(steps.inputs)) is steps
-            and (self.anyMode or [m.train for m in self.modules] == self.modes)
-            and (self.idsNow() == self.ids or self.sameAttributes())
-            and [p.trainable for p in self.params] == self.trainable
-            and self.sameArrays()
-            and self.optionsNow() == self.options
+            self.graph.steps(len(self.steps.inputs)) is self.steps
+            and (self.idsNow() == self.ids or self.isSame())
+            and self.arraysNow() == self.arrays
+            and self.flagsNow() == self.flags
+            and (self.optimizer is None or self.optionsNow() == self.options and self.stepsNow() == self.steps0)
         )
 
-    def idsNow(self) -> list[Any]:
+    def idsNow(self) -> list[int]:
         """The identities of all that modules hold."""
-        return [[id(v) for k, v in vars(m).items() if k not in IGNORED] for m in self.modules]
+        return list(map(id, chain.from_iterable(map(dict.values, self.names))))
 
-    def sameAttributes(self) -> bool:
+    def arraysNow(self) -> list[int]:
+        """The identities of all arrays that are read or written."""
+        kept = chain.from_iterable([slot.arrays.values() for slot in self.slots])
+        return list(map(id, chain(map(ARRAY, self.stored), kept)))
+
+    def flagsNow(self) -> list[Any]:
+        """Which parameters are trained, and how."""
+        return list(map(FLAGS, self.params))
+
+    def modesNow(self) -> list[bool]:
+        """The mode of every module."""
+        return [] if self.anyMode else [m.train for m in self.modules]
+
+    def attributesNow(self) -> list[dict[str, Any]]:
+        """What modules hold, without the values of their last run."""
+        return [{k: v for k, v in each.items() if k not in IGNORED} for each in self.names]
+
+    def isSame(self) -> bool:
         """Whether all that modules hold is equal to what it was, even if some of it was set again."""
-        now = [attributesOf(m) for m in self.modules]
-        if not all(map(sameValues, now, self.attributes)):
+        now = self.attributesNow()
+        if self.modesNow() != self.modes or not all(map(sameValues, now, self.attributes)):
             return False
         self.attributes, self.ids = now, self.idsNow()
         return True
 
-    def sameArrays(self) -> bool:
-        """Whether every target has the array that it had."""
-        try:
-            return all(target.data is array for target, array in self.targets)
-        except KeyError:  # an optimizer has forgotten its state
-            return False
-
     def optionsNow(self) -> Any:
         """What of an optimizer decides the calls of its update."""
-        optimizer = self.optimizer
-        if optimizer is None:
-            return None
-        slots = [(id(s), s.param.trainable) for s in getattr(optimizer, "slots", ())]
-        if self.prelude is None:
+        optimizer, slots = self.optimizer, list(map(id, getattr(self.optimizer, "slots", ())))
+        if not hasattr(optimizer, "constants"):
             return slots
-        looks = (optimizer.looks, optimizer.clipNorm is None, optimizer.clipValue is None, bool(optimizer.decay))
-        return slots, looks, optimizer.constants(), patternOf(self.prelude.slots)
+        limits = (optimizer.clipNorm is None, optimizer.clipValue is None, optimizer.onNonFinite is None)
+        return slots, limits, bool(optimizer.decay), optimizer.constants()
 
-
-def attributesOf(module: Any) -> dict[str, Any]:
-    """What a module holds, without the values of its last run."""
-    return {k: v for k, v in vars(module).items() if k not in IGNORED}
+    def stepsNow(self) -> list[int]:
+        """How much further each parameter is than the first."""
+        steps = list(map(STEP, self.slots))
+        return [n - steps[0] for n in steps]
 
 
 def sameValues(a: dict[str, Any], b: dict[str, Any]) -> bool:
@@ -83,7 +91,4 @@ def sameValues(a: dict[str, Any], b: dict[str, Any]) -> bool:
 
 def sameValue(a: Any, b: Any) -> bool:
     """Whether two attributes are the same, or equal numbers, texts, or tuples of such."""
-    if a is b:
-        return True
-    plain = (int, float, str, tuple, frozenset)
-    return type(a) is type(b) and isinstance(a, plain) and not hasattr(a, "shape") and a == b
+    return a is b or (type(a) is type(b) and isinstance(a, (int, float, str, tuple)) and a == b)

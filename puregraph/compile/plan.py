@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.compile.arena import arranged
-from puregraph.compile.inplace import overwritable
+from puregraph.compile.inplace import isSame, overwritable
 from puregraph.compile.strides import sameStrides
 from puregraph.compile.value import Value
 
@@ -60,7 +60,9 @@ class Plan:
         if old is None or self.last.get(old.number, -1) < birth:
             return True
         call = self.schedule.calls[birth]
-        return self.last[old.number] == birth and any(call.arguments[i] is old for i in overwritable(call, new))
+        if self.last[old.number] > birth:
+            return False
+        return any(call.arguments[i] is old and isSame(call, i, new) for i in overwritable(call))
 
     def share(self) -> None:
         """Give every value that a call makes memory: that of an argument that ends there, or its own."""
@@ -82,10 +84,12 @@ class Plan:
 
     def heir(self, i: int, call: Any, y: Value) -> int | None:
         """The argument whose memory a result may have."""
-        for place in overwritable(call, y):
-            buffer = self.places.get(call.arguments[place].number)
-            if isinstance(buffer, Buffer) and buffer.death == i and y.nbytes <= buffer.size:
-                return place
+        for place in overwritable(call):
+            x = call.arguments[place]
+            if type(x) is Value and self.last.get(x.number) == i:
+                buffer = self.places.get(x.number)
+                if type(buffer) is Buffer and buffer.death == i and isSame(call, place, y):
+                    return place
         return None
 
 

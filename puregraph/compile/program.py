@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -16,11 +17,15 @@ from puregraph.compile import native
 from puregraph.compile.bind import DeviationError
 from puregraph.compile.built import Built
 from puregraph.compile.current import Current
+from puregraph.compile.drawing import drawing
 from puregraph.compile.memory import Room
+from puregraph.compile.plan import Plan
+from puregraph.compile.recompute import planned
 from puregraph.compile.schedule import Schedule, isFinite, schedule
+from puregraph.compile.table import table
 from puregraph.compile.targets import GRADS
 from puregraph.compile.whole import NotArraysError, Trial, UntriedError
-from puregraph.errors import DataError, DtypeError, GraphWarning, need, plural, show
+from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, need, plural, show
 from puregraph.graph import Graph
 from puregraph.watch import WATCH
 
@@ -32,6 +37,7 @@ class Program:
     `grads`      None: forward only; "one": backward from the first output, which is one number; or for each output
                  whether its gradient is given as a further input
     `optimizer`  updates the parameters at the end of each run
+    `budget`     the most bytes that the arena may have; values that cost little are made again to keep it
 
     What decides the calls is looked at before each run, and compiled anew if it has changed: the graph and its modules,
     what they hold, modes, which parameters are trained, the optimizer's options. Parameters, states and what an
@@ -52,10 +58,12 @@ class Program:
         train: bool | None = None,
         poison: bool = False,
         room: Room | None = None,
+        budget: int | None = None,
         **options: Any,
     ):
         self.graph, self.shapes, self.train = graph, [tuple(s) for s in shapes], train
-        self.given, self.poison, self.room, self.options = dtypes, poison, room or Room(), options
+        self.given, self.poison, self.room, self.budget = dtypes, poison, room or Room(), budget
+        self.options = options
         self.optimizer = options.get("optimizer")
         self.lock = threading.Lock()
         self.grad: Any = None
@@ -70,18 +78,16 @@ class Program:
         self.built: Built | None = None
         self.why, self.untried = "", False
         held: list[Any] = []
-        with self.inModes():
+        with self.inModes(), uncollected():
             try:
                 found = self.schedule()
                 held = found.held
                 if any(device.isDeviceArray(target.data) for target, _ in held):
                     raise NotArraysError("parameters lie on a GPU")
-                self.built = Built(found, self.room, self.poison)
+                self.built = Built(planned(found, self.budget), self.room, self.poison)
             except (NotArraysError, UntriedError) as error:
                 self.why, self.untried = str(error), type(error) is UntriedError
-            steps = self.steps
-            prelude = self.built and self.built.prelude
-            self.current = Current(self.graph, steps, held, self.optimizer, prelude, self.train is not None)
+            self.current = Current(self.graph, self.steps, held, self.optimizer, self.train is not None)
 
     @property
     def steps(self) -> Any:
@@ -130,7 +136,7 @@ class Program:
             if not self.isCurrent():
                 self.build()
             elif self.built is not None and self.built.memory.arena is not self.room.array:
-                self.built = Built(self.built.schedule, self.room, self.poison, self.built.plan)
+                self.built = Built(self.built.plan, self.room, self.poison)
             given = self.checked(list(inputs))
             if mustLook(given):
                 return self.runEagerly(given, numbers)
@@ -205,6 +211,31 @@ class Program:
             raise DtypeError(f"{self!r}: wanted {dtype} for {name}, got {x.dtype}; convert with .astype('{dtype}')")
         return x.astype(dtype)
 
+    # Looking ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def bytes(self) -> int:
+        """The size of the arena: the most memory that a run takes besides what goes in, comes out, and stays."""
+        return self.plan.bytes
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of this step.
+
+        Raises    PuregraphError where there is none, with the reason
+        """
+        if self.built is None:
+            raise PuregraphError(f"{self!r} is not compiled: {self.why}")
+        return self.built.plan
+
+    def table(self) -> str:
+        """Every call: its node, what it does, dtype, shape and layout, bytes, offset in the arena, operations."""
+        return table(self.plan)
+
+    def draw(self) -> str:
+        """The calls and the values that go from one to the other, in the language of Graphviz."""
+        return drawing(self.plan)
+
     # Without compiling ------------------------------------------------------------------------------------------------
 
     def runEagerly(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
@@ -252,6 +283,18 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program of {self.graph.title()} for {', '.join(map(show, self.shapes))}>"
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without a search for garbage, which would go through all that is being made again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def gatherGrads(found: Schedule) -> None:

@@ -31,6 +31,7 @@ class Schedule:
     `stores`      (target, Value): what a Param, a State, or one of `targets`, is to hold after the step
     `held`        (target, Value): what each of those, and every Param and State that is read, holds before it
     `scalars`     the Values of numbers that are set before, or in the middle of, every run
+    `count`       the highest number of a Value
     """
 
     def __init__(self, graph: Graph, steps: Steps):
@@ -44,6 +45,7 @@ class Schedule:
         self.held: list[tuple[Any, Value]] = []
         self.scalars: list[Value] = []
         self.frozen: Any = None  # weights that native code keeps in an order of its own
+        self.count = 0
 
     def kept(self) -> list[Value]:
         """The Values that are read after the last call."""
@@ -111,7 +113,7 @@ def schedule(
         found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
     found.held = list(reading.stored.values())
     ownMemory(found, reading)
-    found.calls = reading.recorder.calls
+    found.calls, found.count = reading.recorder.calls, reading.recorder.count
     return simplified(found) if simplify else found
 
 
@@ -125,7 +127,7 @@ def updating(graph: Graph, optimizer: Any) -> Schedule:
             found.paramGrads.append((slot.param, reading.held(target, f"d:{slot.path}")))
     addUpdate(found, reading, optimizer)
     found.held = list(reading.stored.values())
-    found.calls = reading.recorder.calls
+    found.calls, found.count = reading.recorder.calls, reading.recorder.count
     return simplified(found)
 
 

@@ -1,0 +1,188 @@
+"""Programs of native code give what their graphs give: every module, the models, and random graphs."""
+
+import random
+
+import numpy as np
+import pytest
+from natively import needsNative
+from randomgraphs import randomGraph
+
+import puregraph as pg
+from puregraph import costs, models, modules
+from puregraph.compile.program import Program
+from puregraph.module import Module
+from puregraph.optimizers import AdamW, MomentumSGD
+
+pytestmark = needsNative
+
+CLASSES = sorted(
+    {c for p in (modules, costs) for c in vars(p).values() if isinstance(c, type) and issubclass(c, Module)},
+    key=lambda c: c.__name__,
+)
+EXAMPLES = [(c, k) for c in CLASSES for k, _ in enumerate(c.examples())]
+
+
+def listed(value):
+    return value if isinstance(value, list) else [value]
+
+
+def asSingle(arrays):
+    return [x.astype(np.float32) if x.dtype.kind == "f" else x for x in arrays]
+
+
+def alone(module, count):
+    """A graph of one module."""
+    inputs = [pg.Input().node() for _ in range(count)]
+    return pg.Graph(inputs, module.node(*inputs))
+
+
+def gradientsOf(graph):
+    """The gradients of the parameters, which are forgotten."""
+    found = {name: p.grad for name, p in graph.params.items()}
+    for p in graph.params.values():
+        p.grad = None
+    return {name: None if g is None else np.array(g) for name, g in found.items()}
+
+
+def eagerly(graph, data, grads):
+    """Outputs, gradients and states after a pass and its way back, without a program; states are put back."""
+    before = {name: np.array(s.data) for name, s in graph.states.items()}
+    outputs = listed(graph(data))
+    graph.backward(grads if len(grads) > 1 else grads[0])
+    found = {f"y{i}": y for i, y in enumerate(outputs)} | {f"dx{i}": g for i, g in enumerate(listed(graph.grad))}
+    found |= {f"d{n}": g for n, g in gradientsOf(graph).items()}
+    found |= {n: np.array(s.data) for n, s in graph.states.items()}
+    for name, s in graph.states.items():
+        s.data[...] = before[name]
+    return found
+
+
+def compiled(graph, data, grads):
+    """The same by a program, on its second run and with poisoned memory."""
+    program = Program(
+        graph, [x.shape for x in data], [x.dtype for x in data], grads=[g is not None for g in grads], poison=True
+    )
+    before = {name: np.array(s.data) for name, s in graph.states.items()}
+    given = [*data, *[g for g in grads if g is not None]]
+    program.run(*given)
+    for name, s in graph.states.items():
+        s.data[...] = before[name]
+    outputs = listed(program.run(*given))
+    found = {f"y{i}": y for i, y in enumerate(outputs)} | {f"dx{i}": g for i, g in enumerate(listed(program.grad))}
+    found |= {f"d{n}": g for n, g in gradientsOf(graph).items()}
+    found |= {n: np.array(s.data) for n, s in graph.states.items()}
+    return program, found
+
+
+def assertAlike(got, wanted, tolerance):
+    assert got.keys() == wanted.keys()
+    for name, b in wanted.items():
+        a = got[name]
+        assert (a is None) == (b is None), name
+        if b is None:
+            continue
+        a, b = np.asarray(a), np.asarray(b)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype), name
+        if a.dtype.kind != "f":
+            assert np.array_equal(a, b), name
+            continue
+        assert np.array_equal(np.isnan(a), np.isnan(b)), name
+        scale = max(float(np.nanmax(np.abs(b), initial=0)), 1e-3)
+        assert np.nanmax(np.abs(a - b), initial=0) <= tolerance * scale, name
+
+
+@pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("cls, k", EXAMPLES, ids=lambda v: getattr(v, "__name__", str(v)))
+def test_every_module_compiled_gives_what_it_gives(cls, k, train):
+    module, shapes = list(cls.examples())[k]
+    rng = np.random.default_rng(k)
+    module.train = train
+    data = asSingle(module.sample(rng, *shapes))
+    graph = alone(module, len(data))
+    (graph.trainMode if train else graph.evalMode)()
+    outputs = listed(graph(data))
+    grads = [rng.standard_normal(y.shape).astype(y.dtype) if y.dtype.kind == "f" else None for y in outputs]
+    wanted = eagerly(graph, data, grads)
+    _, got = compiled(graph, data, grads)
+    assertAlike(got, wanted, 2e-5)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_graphs_compiled_are_as_exact_as_eager_ones(part):
+    for seed in range(100):
+        graph, shapes, wanted = randomGraph(random.Random(f"native {part} {seed}"))
+        rng = np.random.default_rng(seed)
+        data = [rng.standard_normal(s) for s in shapes]
+        grads = [rng.standard_normal(s) for s in wanted]
+        exact = eagerly(graph, data, grads)
+        graph.calcMode("float32")
+        data, grads = asSingle(data), asSingle(grads)
+        eager = eagerly(graph, data, grads)
+        _, found = compiled(graph, data, grads)
+        assert found.keys() == exact.keys()
+        for name, truth in exact.items():
+            if truth is None or not np.isfinite(truth).all():
+                continue
+            scale = max(float(np.abs(truth).max(initial=0)), 1e-3)
+            error = float(np.abs(found[name] - truth).max(initial=0)) / scale
+            allowed = float(np.abs(eager[name] - truth).max(initial=0)) / scale
+            assert error <= 20 * allowed + 1e-4, (part, seed, name)
+
+
+def classes(rng, count, *shape):
+    return rng.integers(0, count, shape)
+
+
+NETS = {
+    "lenet": lambda rng: (models.lenet(), [rng.standard_normal((4, 1, 28, 28))], classes(rng, 10, 4)),
+    "resnet": lambda rng: (models.resnet20(), [rng.standard_normal((4, 3, 16, 16))], classes(rng, 10, 4)),
+    "mobilenet": lambda rng: (
+        models.mobilenet(10, width=0.25, dropout=0.0),
+        [rng.standard_normal((4, 3, 32, 32))],
+        classes(rng, 10, 4),
+    ),
+    "unet": lambda rng: (models.unet(1, 2, 4, 2), [rng.standard_normal((2, 1, 16, 16))], classes(rng, 2, 2, 16, 16)),
+    "lstm": lambda rng: (models.lstm(5, 7, 2, 3), [rng.standard_normal((3, 6, 5))], classes(rng, 3, 3)),
+    "gpt": lambda rng: (
+        pg.Sequential(models.gpt(20, 9, 2, 2, 8), pg.Reshape((-1, 20))),
+        [classes(rng, 20, 3, 9)],
+        classes(rng, 20, 27),
+    ),
+}
+
+
+@pytest.mark.parametrize("optimizer", [lambda: MomentumSGD(0.02, clipNorm=1.0), lambda: AdamW(0.002, decay=0.01)])
+@pytest.mark.parametrize("name", NETS)
+def test_models_learn_alike_compiled_and_not(name, optimizer):
+    losses = []
+    for isCompiled in (False, True):
+        pg.seed(3)
+        net, data, target = NETS[name](np.random.default_rng(0))
+        trainer = pg.Trainer(net, pg.CrossEntropy(), optimizer(), batchsize=len(data[0]), compile=isCompiled)
+        history = trainer.train(asSingle(data) if len(data) > 1 else asSingle(data)[0], target, epochs=5)
+        losses.append([row["loss"] for row in history])
+    assert losses[0][-1] < losses[0][0]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=2e-3)
+
+
+def test_weights_that_are_packed_once_follow_a_change():
+    net = pg.Sequential(pg.Conv2D(3, 8, 3, pad=1), pg.Relu()).evalMode()
+    x = np.random.default_rng(0).standard_normal((2, 3, 9, 9)).astype(np.float32)
+    program = net.compile([x.shape], train=False)
+    assert program.built.packing is not None
+    for change in (lambda W: W.__imul__(2), lambda W: W.__iadd__(0.25)):
+        before = program.run(x)
+        change(net[0].W.data)
+        after = program.run(x)
+        assert not np.array_equal(before, after)
+        np.testing.assert_allclose(after, net(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_single_number_of_a_packed_weight_is_seen_after_refresh():
+    net = pg.Sequential(pg.Conv2D(3, 64, 3, pad=1)).evalMode()
+    x = np.random.default_rng(0).standard_normal((1, 3, 5, 5)).astype(np.float32)
+    program = net.compile([x.shape], train=False)
+    program.run(x)
+    net[0].W.data[1, 1, 1, 1] += 1
+    program.refresh()
+    np.testing.assert_allclose(program.run(x), net(x), rtol=1e-4, atol=1e-5)
