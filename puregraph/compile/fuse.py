@@ -438,7 +438,8 @@ class Fuser:
             return True
         rows, columns = (sets[0], fold.axes & rest) if group.inner in sets[0] else (fold.axes & rest, sets[0])
         isWhole = rows | columns == rest and not rows & columns
-        return len(set(sets)) == 1 and group.inner in rows and isWhole and group.spread(rows) <= CHUNK
+        isLast = not any(group.folded[n] & columns for n, axes in group.axes.items() if rest <= set(axes))
+        return len(set(sets)) == 1 and group.inner in rows and isWhole and isLast and group.spread(rows) <= CHUNK
 
 
 def renamed(line: Formula, names: dict[str, str]) -> Formula:

@@ -168,7 +168,7 @@ class Lowering:
         if any(o is None for o in (*loads.values(), *stores.values())):
             return group.calls
         extra: list[Value] = []
-        nest = Nest(group.space, loads, tuple(needed(group, stores)), stores)  # type: ignore[arg-type]
+        nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)  # type: ignore[arg-type]
         done = works(canonical(nest), self.room(extra))
         reads = [v for v, _ in group.loads.values()]
         return [self.step(done, group.calls[-1], reads, [*stored, *extra], not group.folds)]

@@ -65,6 +65,7 @@ class Nest(NamedTuple):
 
     `ragged` is (axis, whole): axis 0 counts pieces of that axis, and the last one has only what is left of `whole`.
     `beside` is how many rows a task does, where it keeps folds over them; such folds are stored task by task.
+    `last` is the axis to be taken in vectors; None: that along which the largest operand is contiguous.
     """
 
     space: tuple[int, ...]
@@ -74,6 +75,7 @@ class Nest(NamedTuple):
     kind: str = "f32"
     ragged: tuple[int, int] | None = None
     beside: int = 0
+    last: int | None = None
 
 
 def works(nest: Nest, scratch: Callable[[int], Any]) -> list[Work]:
@@ -120,7 +122,8 @@ def ordered(nest: Nest) -> Nest:
     operands = [*nest.stores.values(), *nest.loads.values()]
     largest = max(operands, key=lambda o: prod(n for n, s in zip(nest.space, o.strides) if s)).strides
     keep = [a for a, n in enumerate(nest.space) if n != 1] or [0]
-    return rearranged(nest, [[a] for a in sorted(keep, key=lambda a: (largest[a] == 0, -abs(largest[a]), a))])
+    order = sorted(keep, key=lambda a: (a == nest.last, largest[a] == 0, -abs(largest[a]), a))
+    return rearranged(nest._replace(last=None), [[a] for a in order])
 
 
 def lone(operands: Mapping[str, Operand]) -> dict[str, Operand]:
