@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.compile import Program
 from puregraph.dim import Dim
 from puregraph.errors import PuregraphError, ShapeError
 from puregraph.graph import Graph
@@ -403,6 +404,50 @@ def evaluation(case: Case) -> None:
         case.module.trainMode()
 
 
+def compiled(case: Case) -> None:
+    """Compiled, it gives what the graph itself gives, to the last bit: outputs, gradients, states, twice in a row."""
+    ins = [Input(name=f"i{i}").node() for i in range(len(case.inputs))]
+    net = Graph(ins, Node(case.module, list(ins)))
+    case.restore()
+    program = Program(
+        net,
+        [x.shape for x in case.inputs],
+        [x.dtype for x in case.inputs],
+        grads=(True,) * len(case.module.outputNames),
+        poison=True,
+    )
+    seeds = case.seeds(case.run())
+    for _ in range(2):
+        case.restore()
+        net(list(case.inputs))
+        net.backward(seeds if len(seeds) > 1 else seeds[0])
+        wanted = stateOf(case, listed(net.data), listed(net.grad))
+        case.restore()
+        outputs = listed(program.run(*case.inputs, *seeds))
+        found = stateOf(case, outputs, listed(program.grad))
+        for (what, a), (_, b) in zip(wanted, found, strict=True):
+            expect(a is b if a is None or b is None else alike(a, b), f"{case.label}: compiled, {what} is another")
+
+
+def stateOf(case: Case, outputs: list[Any], grads: list[Any]) -> list[tuple[str, Any]]:
+    """What a pass leaves, with names."""
+    found = [(f"output {i}", y) for i, y in enumerate(outputs)]
+    found += [(f"the gradient of input {i}", g) for i, g in enumerate(grads)]
+    found += [(f"the gradient of '{name}'", p.grad) for name, p in case.module.params.items()]
+    return found + [(f"'{name}'", s.data.copy()) for name, s in case.module.states.items()]
+
+
+def listed(value: Any) -> list[Any]:
+    """A value, or several, as a list."""
+    return value if isinstance(value, list) else [value]
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Whether two arrays are equal to the last bit."""
+    a, b = np.asarray(a), np.asarray(b)
+    return (a.shape, a.dtype, a.tobytes()) == (b.shape, b.dtype, b.tobytes())
+
+
 def onDevice(case: Case) -> None:
     """Where there is a GPU, its values and gradients are the CPU's."""
     if device.name() != "cuda":
@@ -448,6 +493,7 @@ CHECKS: list[Callable[[Case], None]] = [
     extremes,
     twoNodes,
     evaluation,
+    compiled,
     onDevice,
 ]
 

@@ -45,7 +45,7 @@ def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[
     if isinstance(function, Evaluator):
         return one(*evaluated(function, given, outs))
     if isinstance(function, np.ufunc):
-        return one(function, [*given, *outs], options)
+        return one(function, given, {**options, "out": tuple(outs)})
     (out,) = outs if len(outs) == 1 else (None,)
     if function is np.where:
         first = [] if taken == 2 else one(np.copyto, [out, given[2]], {"casting": "unsafe"})

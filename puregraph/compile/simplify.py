@@ -1,9 +1,10 @@
-"""Simplify: equal calls are made once, and calls that nobody needs not at all."""
+"""Simplify: equal calls are made once, calls that nobody needs not at all, and less is kept."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from puregraph.compile.signs import fromResults
 from puregraph.compile.value import Call, Value, changed, frozen
 
 CHEAP = ("view", "pointwise", "copy", "fill", "put")  # what is made again in backward rather than kept from forward
@@ -14,6 +15,7 @@ LITTLE = 4096  # bytes that may always be kept
 def simplified(schedule: Any) -> Any:
     """The same schedule with fewer calls."""
     once(schedule)
+    fromResults(schedule)
     alive(schedule)
     return schedule
 
