@@ -19,7 +19,7 @@ Source    LLVM Language Reference Manual
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Union
 
@@ -75,6 +75,9 @@ class Value:
     @property
     def kind(self) -> str:
         return self.type.kind
+
+    def renamed(self, code: Code, name: str) -> Value:
+        return Value(code, name, self.type)
 
     def __add__(self, other: Number) -> Value:
         return self.code.binary("fadd", "add", self, other)
@@ -160,6 +163,9 @@ class Pointer:
 
     def __init__(self, code: Code, name: str, kind: str):
         self.code, self.name, self.kind = code, name, kind
+
+    def renamed(self, code: Code, name: str) -> Pointer:
+        return Pointer(code, name, self.kind)
 
     def at(self, index: Number) -> Pointer:
         """The place `index` numbers further."""
@@ -248,6 +254,7 @@ class Code:
         self.declared: dict[str, None] = {}
         self.hints: list[str] = []
         self.count = 0
+        self.parts: dict[str, str] = {}
         self.task = Value(self, "%task", Type("i64"))
 
     # What comes in --------------------------------------------------------------------------------------------------
@@ -446,6 +453,21 @@ class Code:
         self.line(f"br label %{end}")
         self.lines.append(f"{end}:")
 
+    def part(self, name: str, given: Sequence[Value | Pointer], write: Callable[..., None]) -> None:
+        """Call a function that is compiled by itself, so that its loops have all registers; equal names are one function.
+
+        `write(code, *given)` writes it, with what is given as the function knows it; it has no slots and no scratch.
+        """
+        kinds = ["ptr" if isinstance(x, Pointer) else x.type.text for x in given]
+        if name not in self.parts:
+            inner = Code()
+            inner.flags, inner.declared, inner.hints, inner.parts = self.flags, self.declared, self.hints, self.parts
+            names = [inner.fresh() for _ in given]
+            write(inner, *(x.renamed(inner, name) for x, name in zip(given, names)))
+            head = f"define internal void @{name}({', '.join(f'{k} {n}' for k, n in zip(kinds, names))}) #1 {{"
+            self.parts[name] = "\n".join([head, *inner.head, *inner.lines, "ret void", "}"])
+        self.line(f"call void @{name}({', '.join(f'{k} {x.name}' for k, x in zip(kinds, given))})")
+
     def hint(self, unroll: int) -> str:
         name = f"!{2 * len(self.hints)}"
         what = '!"llvm.loop.unroll.disable"' if unroll == 1 else f'!"llvm.loop.unroll.count", i32 {unroll}'
@@ -480,12 +502,14 @@ class Code:
         return "\n".join(
             [
                 *self.declared,
+                *self.parts.values(),
                 "define void @kernel(ptr noalias %args, i64 %task, ptr noalias %scratch) #0 {",
                 *self.head,
                 *self.lines,
                 "ret void",
                 "}",
                 'attributes #0 = { nounwind "no-trapping-math"="true" }',
+                'attributes #1 = { noinline nounwind "no-trapping-math"="true" }',
                 *self.hints,
                 "",
             ]

@@ -21,7 +21,7 @@ from puregraph.native.pack import (
     stripStrides,
 )
 from puregraph.native.parts import partOf, placeOf, total
-from puregraph.native.tile import Tile, keep, multiply, restore, tileFor, zeros
+from puregraph.native.tile import Tile, multiply, tileFor
 from puregraph.native.vector import lineFrom, outer, vectorProduct
 from puregraph.native.work import Finish, Work
 
@@ -249,27 +249,24 @@ class Kernel(NamedTuple):
         """The sums of one tile over one block of k, taken up from and left at a place."""
         tile, (k, column, count) = self.tile, at
         strides = stripStrides(self.aLayout, tile)
-        total = zeros(code, tile)
-        if self.isDeep:
-            with code.when(k > 0):
-                restore(total, place)
+        isNew = k == 0
         isWhole = b.columns - column >= tile.width
-        if self.bLayout == "packed":
-            multiply(code, total, strip, strides, right, tile.width, count)
-        elif self.bLayout == "rows":
-            direct = isWhole if self.isLow else isWhole & isFirst
-            with code.when(direct):
-                copy = None if self.isLow else right
-                multiply(code, total, strip, strides, b.at(k, column), b.strides[0], count, copy)
-            with code.when(~direct):
+
+        def packed() -> None:
+            if self.bLayout != "packed":
                 with code.when(isFirst):
                     copyPanel(code, b, self.bLayout, k, column, count, tile, right)
-                multiply(code, total, strip, strides, right, tile.width, count)
-        else:
-            with code.when(isFirst):
-                copyPanel(code, b, self.bLayout, k, column, count, tile, right)
-            multiply(code, total, strip, strides, right, tile.width, count)
-        keep(total, place)
+            multiply(code, tile, strip, strides, right, count, place, isNew)
+
+        if self.bLayout != "rows":
+            packed()
+            return
+        isDirect = isWhole if self.isLow else isWhole & isFirst
+        with code.when(isDirect):
+            copy = None if self.isLow else right
+            multiply(code, tile, strip, strides, b.at(k, column), count, place, isNew, b.strides[0], copy)
+        with code.when(~isDirect):
+            packed()
 
     def end(self, code: Code, place: Pointer, row: Value, count: Value, column: Value, columns: Value) -> None:
         """Hand over the rows of a tile."""

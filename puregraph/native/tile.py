@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from puregraph.native.code import Code, Pointer, Type, Variable
+from puregraph.native.code import Code, Pointer, Type, Value
 
 AHEAD = 16  # rows of b that are asked for before they are read
 
@@ -59,42 +59,49 @@ def tileFor(m: int, n: int, lanes: int, vectors: int | None = None) -> Tile:
     return min((tile for tile in tiles(lanes) if vectors in (None, tile.vectors)), key=time)
 
 
-Sums = list[list[Variable]]
-
-
-def zeros(code: Code, tile: Tile) -> Sums:
-    zero = code.constant(0, Type("f32", tile.lanes))
-    return [[code.variable(zero) for _ in range(tile.vectors)] for _ in range(tile.rows)]
-
-
-def restore(sums: Sums, place: Pointer) -> None:
-    """Take sums up again where `keep` left them."""
-    lanes = sums[0][0].type.lanes
-    for i, one in enumerate(one for row in sums for one in row):
-        one.value = place.load(i * lanes, lanes)
-
-
-def keep(sums: Sums, place: Pointer) -> None:
-    """Write the tile down, row after row."""
-    lanes = sums[0][0].type.lanes
-    for i, one in enumerate(one for row in sums for one in row):
-        place.store(i * lanes, one.value)
-
-
 def multiply(
-    code: Code, sums: Sums, a: Pointer, aStrides: Any, b: Pointer, bStride: Any, count: Any, copy: Pointer | None = None
+    code: Code,
+    tile: Tile,
+    a: Pointer,
+    aStrides: tuple[int, int],
+    b: Pointer,
+    count: Value,
+    to: Pointer,
+    isNew: Value,
+    bStride: Value | None = None,
+    copy: Pointer | None = None,
 ) -> None:
-    """sums[r, v] += sum_k a[r, k] b[k, v] over `count` k; the rows of b that it reads may be copied on the way."""
-    lanes, vectors = sums[0][0].type.lanes, len(sums[0])
-    with code.loop(0, count, unroll=1) as k:
-        column, row = a.at(k * aStrides[1]), b.at(k * bStride)
-        right = [row.load(v * lanes, lanes) for v in range(vectors)]
-        if copy is not None:
-            place = copy.at(k * (vectors * lanes))
-            for v, one in enumerate(right):
-                place.store(v * lanes, one)
-                row.at(AHEAD * bStride).prefetch(v * lanes)
-        for r, line in enumerate(sums):
-            left = code.splat(column.load(r * aStrides[0]), lanes)
-            for one, value in zip(line, right):
-                one.value = code.fma(left, value, one.value)
+    """to[r, v] = sum_k a[r, k] b[k, v] over `count` k, or unless `isNew` to[r, v] + the same.
+
+    Rows of b follow each other, or have a stride; they may be copied on the way, and then are asked for ahead.
+    """
+    sources = (bStride,) if copy is None else (bStride, copy)
+    given = (a, b, count, to, isNew, *(() if bStride is None else sources))
+
+    def write(
+        code: Code, a: Pointer, b: Pointer, count: Value, to: Pointer, isNew: Value, step: Any = 0, copy: Any = None
+    ) -> None:
+        step = tile.width if bStride is None else step
+        lanes, zero = tile.lanes, code.constant(0, Type("f32", tile.lanes))
+        places = [[to.at(r * tile.width + v * lanes) for v in range(tile.vectors)] for r in range(tile.rows)]
+        sums = [[code.variable(zero) for _ in line] for line in places]
+        with code.when(~isNew):
+            for line, where in zip(sums, places):
+                for one, place in zip(line, where):
+                    one.value = place.load(0, lanes)
+        with code.loop(0, count, unroll=1) as k:
+            column, row = a.at(k * aStrides[1]), b.at(k * step)
+            right = [row.load(v * lanes, lanes) for v in range(tile.vectors)]
+            if copy is not None:
+                for v, one in enumerate(right):
+                    copy.at(k * tile.width).store(v * lanes, one)
+                    row.at(AHEAD * step).prefetch(v * lanes)
+            for r, line in enumerate(sums):
+                left = code.splat(column.load(r * aStrides[0]), lanes)
+                for one, value in zip(line, right):
+                    one.value = code.fma(left, value, one.value)
+        for line, where in zip(sums, places):
+            for one, place in zip(line, where):
+                place.store(0, one.value)
+
+    code.part(f"multiply{len(given)}", given, write)
