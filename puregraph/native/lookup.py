@@ -1,0 +1,219 @@
+"""Lookup: the twins of `kernels.scatter` in native code, and where the largest number of a row is.
+
+Indices are whole numbers of 64 bits. One that is out of range, below -1 or above the last, counts as -1, and the number
+at `fault` becomes 1, which is where a run that must not go on is told from one that may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from puregraph.native import machine
+from puregraph.native.code import Code, Pointer, Type, Value
+from puregraph.native.work import Work
+
+CHUNK = 1 << 14  # numbers that a task reads or writes, or more
+PARTS = 16  # of a table that is larger than what is added to it
+COLUMNS = 64  # of a table that a task adds to, where they are shared out
+
+
+def pieces(count: int, width: int) -> int:
+    """How many rows of that width a task does."""
+    return max(1, min(count, CHUNK // max(width, 1)))
+
+
+def each(code: Code, body: Callable[[Value], None]) -> None:
+    """For every row of a task: `step` of them, of `count` in all."""
+    count, step = code.integer("count"), code.integer("step")
+    start = code.task * step
+    with code.loop(start, code.least(start + step, count), unroll=1) as i:
+        body(i)
+
+
+def across(code: Code, width: Value, lanes: int, body: Callable[[Value, Value | None], None]) -> None:
+    """For each vector of a row, then for what is left of it, with its mask."""
+    whole = width - width % lanes
+    with code.loop(0, whole, lanes) as c:
+        body(c, None)
+    with code.when(whole < width):
+        body(whole, code.mask(width - whole, lanes))
+
+
+def checked(code: Code, index: Value, limit: Value, fault: Pointer) -> Value:
+    """Whether an index names a row; what is neither that nor -1 is noted."""
+    wrong = (index < -1) | (index >= limit)
+    with code.when(wrong):
+        fault.store(0, code.whole(1))
+    return (index >= 0) & (index < limit)
+
+
+def gather(table: Any, tableRow: int, rows: int, index: Any, count: int, y: Any, width: int, fault: Any) -> list[Work]:
+    """y[i] = table[index[i]] for i < count, and zero where the index is -1; `tableRow` is the stride of the table."""
+    step = pieces(count, width)
+    slots = {"table": table, "tableRow": tableRow, "rows": rows, "index": index, "y": y, "width": width, "fault": fault}
+    slots |= {"count": count, "step": step}
+    return [Work(f"gather {count}x{width}", str(machine.lanes(4)), writeGather, slots, -(-count // step))]
+
+
+def writeGather(code: Code) -> None:
+    lanes = machine.lanes(4)
+    table, index, y, fault = (code.pointer(n, k) for n, k in zip(("table", "index", "y", "fault"), ("f32", "i64") * 2))
+    stride, rows, width = (code.integer(name) for name in ("tableRow", "rows", "width"))
+
+    def row(i: Value) -> None:
+        at = index.load(i)
+        known = checked(code, at, rows, fault)
+        source, target = table.at(code.select(known, at, 0) * stride), y.at(i * width)
+
+        def piece(c: Value, mask: Value | None) -> None:
+            on = code.mask(code.select(known, width - c, 0), lanes)
+            target.store(c, source.load(c, lanes, on), mask)
+
+        across(code, width, lanes, piece)
+
+    each(code, row)
+
+
+def scatterAdd(
+    grad: Any, index: Any, count: int, table: Any, rows: int, width: int, fault: Any, gradRow: int | None = None
+) -> list[Work]:
+    """table = 0, then table[index[i]] += grad[i] for all i < count in order; an index of -1 adds nothing.
+
+    A task has some rows of the table, or some columns, and goes through all indices: what it adds has one order.
+    """
+    high = PARTS if rows > count else 1
+    wide = 1 if high > 1 else -(-width // COLUMNS)
+    if high * wide < PARTS // 4:
+        high = PARTS // 4
+    part, columns = -(-rows // high), -(-width // wide)
+    slots = {"grad": grad, "gradRow": width if gradRow is None else gradRow, "index": index, "count": count}
+    slots |= {"table": table, "rows": rows, "width": width, "fault": fault}
+    slots |= {"part": part, "columns": columns, "wide": wide}
+    tasks = -(-rows // part) * wide if rows and width else 0
+    return [Work(f"scatterAdd {count}x{width}", str(machine.lanes(4)), writeScatter, slots, tasks)]
+
+
+def writeScatter(code: Code) -> None:
+    lanes = machine.lanes(4)
+    grad, index, table, fault = (
+        code.pointer(n, k) for n, k in zip(("grad", "index", "table", "fault"), ("f32", "i64") * 2)
+    )
+    count, rows, width, stride = (code.integer(name) for name in ("count", "rows", "width", "gradRow"))
+    part, columns, wide = (code.integer(name) for name in ("part", "columns", "wide"))
+    low = code.task // wide * part
+    high = code.least(low + part, rows)
+    first = code.task % wide * columns
+    own = code.least(columns, width - first)
+    zero = code.constant(0.0, Type("f32", lanes))
+    with code.loop(low, high, unroll=1) as r:
+        target = table.at(r * width + first)
+        across(code, own, lanes, lambda c, mask: target.store(c, zero, mask))
+    with code.loop(0, count, unroll=1) as i:
+        at = index.load(i)
+        checked(code, at, rows, fault)
+        with code.when((at >= low) & (at < high)):
+            source, sums = grad.at(i * stride + first), table.at(at * width + first)
+
+            def add(c: Value, mask: Value | None) -> None:
+                sums.store(c, sums.load(c, lanes, mask) + source.load(c, lanes, mask), mask)
+
+            across(code, own, lanes, add)
+
+
+def takeClass(x: Any, labels: Any, y: Any, samples: int, classes: int, inner: int, fault: Any) -> list[Work]:
+    """y[n, s] = x[n, labels[n, s], s], and zero where the label is -1; `inner` is how many s there are."""
+    step = pieces(samples, inner)
+    slots = {"x": x, "labels": labels, "y": y, "classes": classes, "inner": inner, "fault": fault}
+    slots |= {"count": samples, "step": step}
+    return [Work(f"takeClass {samples}x{classes}", "", writeTake, slots, -(-samples // step))]
+
+
+def writeTake(code: Code) -> None:
+    x, labels, y, fault = (code.pointer(n, k) for n, k in zip(("x", "labels", "y", "fault"), ("f32", "i64") * 2))
+    classes, inner = code.integer("classes"), code.integer("inner")
+
+    def sample(n: Value) -> None:
+        with code.loop(0, inner, unroll=1) as s:
+            at = labels.load(n * inner + s)
+            known = checked(code, at, classes, fault)
+            value = x.load((n * classes + code.select(known, at, 0)) * inner + s, 1)
+            y.store(n * inner + s, code.select(known, value, 0.0))
+
+    each(code, sample)
+
+
+def putClass(values: Any, labels: Any, dx: Any, samples: int, classes: int, inner: int, fault: Any) -> list[Work]:
+    """dx[n, labels[n, s], s] = values[n, s], zero elsewhere; a label of -1 puts nothing."""
+    step = pieces(samples, classes * inner)
+    slots = {"values": values, "labels": labels, "dx": dx, "classes": classes, "inner": inner, "fault": fault}
+    slots |= {"count": samples, "step": step}
+    return [Work(f"putClass {samples}x{classes}", str(machine.lanes(4)), writePut, slots, -(-samples // step))]
+
+
+def writePut(code: Code) -> None:
+    lanes = machine.lanes(4)
+    values, labels, dx, fault = (
+        code.pointer(n, k) for n, k in zip(("values", "labels", "dx", "fault"), ("f32", "i64") * 2)
+    )
+    classes, inner = code.integer("classes"), code.integer("inner")
+    zero = code.constant(0.0, Type("f32", lanes))
+
+    def sample(n: Value) -> None:
+        target = dx.at(n * classes * inner)
+        across(code, classes * inner, lanes, lambda c, mask: target.store(c, zero, mask))
+        with code.loop(0, inner, unroll=1) as s:
+            at = labels.load(n * inner + s)
+            with code.when(checked(code, at, classes, fault)):
+                target.store(at * inner + s, values.load(n * inner + s))
+
+    each(code, sample)
+
+
+def argmax(x: Any, stride: int, y: Any, count: int, width: int, least: bool = False) -> list[Work]:
+    """y[i], of 64 bits, is where the largest (or least) of the `width` numbers of row i is, or the first nan."""
+    step = pieces(count, width)
+    slots = {"x": x, "stride": stride, "y": y, "width": width, "count": count, "step": step}
+    write = partial(writeArgmax, least=least)
+    return [Work(f"argmax {count}x{width}", f"{machine.lanes(4)} {least}", write, slots, -(-count // step))]
+
+
+def writeArgmax(code: Code, least: bool) -> None:
+    lanes = machine.lanes(4)
+    x, y = code.pointer("x", "f32"), code.pointer("y", "i64")
+    stride, width = code.integer("stride"), code.integer("width")
+    worst = code.constant(float("inf") if least else float("-inf"), Type("f32", lanes))
+
+    def beats(a: Value, b: Value) -> Value:
+        return (a < b if least else a > b) | ((a != a) & (b == b))
+
+    def row(i: Value) -> None:
+        source = x.at(i * stride)
+        start = code.steps(lanes, "i32")
+        best = code.variable(source.load(0, lanes, code.mask(width, lanes)))
+        best.value = code.select(code.mask(width, lanes), best.value, worst)
+        place = code.variable(start)
+        with code.loop(lanes, width, lanes, unroll=1) as c:
+            mask = code.mask(width - c, lanes)
+            value = code.select(mask, source.load(c, lanes, mask), worst)
+            better = beats(value, best.value)
+            best.value = code.select(better, value, best.value)
+            place.value = code.select(better, start + code.convert(c, "i32"), place.value)
+        value, at, left = best.value, place.value, lanes
+        while left > 1:
+            left //= 2
+            (a, b), (p, q) = (halves(code, v) for v in (value, at))
+            other = beats(b, a) | (((a == b) | ((a != a) & (b != b))) & (q < p))
+            value, at = code.select(other, b, a), code.select(other, q, p)
+        y.store(i, code.convert(at, "i64"))
+
+    each(code, row)
+
+
+def halves(code: Code, x: Value) -> tuple[Value, Value]:
+    """The lower and the upper lanes."""
+    half = x.lanes // 2
+    if half == 1:
+        return code.lane(x, 0), code.lane(x, 1)
+    return code.shuffle(x, x, range(half)), code.shuffle(x, x, range(half, 2 * half))
