@@ -42,6 +42,7 @@ class Built:
         self.parts = [Part()]
         ends = self.ending() if poison else {}
         self.segments: list[Segment] = []
+        self.checks = [c for call in self.schedule.calls if call.kind == "native" for c in call.function.checks]
         waiting: list[Any] = []
         for i, call in enumerate(self.schedule.calls):
             if call.kind == "native":
@@ -95,13 +96,15 @@ class Built:
             found.setdefault(buffer.death, []).append(buffer)
         return found
 
-    def run(self, inputs: list[Any]) -> None:
-        """Do everything; the results lie in the memory.
+    def run(self, inputs: list[Any]) -> bool:
+        """Do everything; the results lie in the memory. False, with nothing done, if an input is not fit for it.
 
         Raises    whatever a call raises, with that call in `failed`; what Python does between calls raises as it is
         """
         for entry, x in zip(self.entries, inputs):
             entry.put(x)
+        if not all([isGood(self.memory(value)) for value, isGood in self.checks]):
+            return False
         if self.packing is not None and self.frozen.hasChanged():
             self.packing()
         self.failed = None
@@ -116,3 +119,4 @@ class Built:
             if part.host is not None and not part.host():
                 break
         self.objects.clear()
+        return True

@@ -18,12 +18,14 @@ from puregraph.native.product import Axis, product
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
 
+MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
 LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
 
 
 class Native(NamedTuple):
     """The function of a step that native code carries out; the slots of its works hold Values, `At`s and numbers.
 
+    `checks`     (Value, function) of inputs that have to be looked at before a run
     `pointwise`  whether each number of a result depends on those at its own place alone, so that a result may be
                  written over an argument that lies as it does
     """
@@ -31,13 +33,20 @@ class Native(NamedTuple):
     name: str
     works: list[Work]
     pointwise: bool = False
+    checks: tuple[tuple[Value, Callable[[Any], bool]], ...] = ()
 
 
 class Room:
-    """Memory for what a step needs beside its results; the Values are noted in `extra`."""
+    """What a step needs beside its results: memory, noted in `extra`, and looks at inputs, noted in `checks`."""
 
-    def __init__(self, new: Callable[[int], Value], extra: list[Value], frozen: Frozen | None):
-        self.new, self.extra, self.frozen = new, extra, frozen
+    def __init__(self, new: Callable[[int], Value], frozen: Frozen | None):
+        self.new, self.frozen = new, frozen
+        self.extra: list[Value] = []
+        self.checks: list[tuple[Value, Callable[[Any], bool]]] = []
+
+    def check(self, value: Value, isGood: Callable[[Any], bool]) -> None:
+        """Have an input, or a view of one, looked at before a run; if it is not good, the graph itself runs."""
+        self.checks.append((value, isGood))
 
     def __call__(self, count: int) -> Value:
         self.extra.append(self.new(count))
@@ -167,18 +176,18 @@ class Lowering:
         stores = {nameOf(v): operand(group, v, group.axes[v.number]) for v in stored}
         if any(o is None for o in (*loads.values(), *stores.values())):
             return group.calls
-        extra: list[Value] = []
+        room = Room(self.new, self.frozen)
         nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)  # type: ignore[arg-type]
-        done = works(canonical(nest), self.room(extra))
+        done = works(canonical(nest), room)
         reads = [v for v, _ in group.loads.values()]
-        return [self.step(done, group.calls[-1], reads, [*stored, *extra], not group.folds)]
+        return [self.step(done, group.calls[-1], reads, stored, room, not group.folds)]
 
-    def room(self, extra: list[Value]) -> Room:
-        return Room(self.new, extra, self.frozen)
-
-    def step(self, done: list[Work], call: Call, reads: list[Value], makes: list[Value], pointwise: bool = False) -> Call:
+    def step(
+        self, done: list[Work], call: Call, reads: list[Value], makes: list[Value], room: Room, pointwise: bool = False
+    ) -> Call:
         name = "; ".join(dict.fromkeys(w.name for w in done))
-        return Call(Native(name, done, pointwise), tuple(reads), {}, list(makes), "native", call.place, True)
+        native = Native(name, done, pointwise, tuple(room.checks))
+        return Call(native, tuple(reads), {}, [*makes, *room.extra], "native", call.place, True)
 
     # Products and kernels -------------------------------------------------------------------------------------------
 
@@ -231,26 +240,24 @@ class Lowering:
 
     def call(self, i: int, call: Call) -> list[Call]:
         """A call as one native step, or as it is."""
-        group = self.tails.get(i)
-        extra: list[Value] = []
+        group, room = self.tails.get(i), Room(self.new, self.frozen)
         done = None
         if frameOf(call) is not None:
             ending = self.finish(i, call)
             if ending is not None:
-                done = (productOf if call.kind == "product" else LOWERINGS[call.function])(
-                    call, ending[0], self.room(extra)
-                )
+                framed = productOf if call.kind == "product" else LOWERINGS[call.function]
+                done = framed(call, ending[0], room)
                 if done is not None:
-                    return [self.step(done, call, [*call.values(), *ending[1]], [*ending[2], *extra])]
-        elif call.kind in ("kernel", "copy", "put") and isWhole(LOWERINGS.get(call.function)):
-            done = LOWERINGS[call.function](call, self.room(extra))
+                    return [self.step(done, call, [*call.values(), *ending[1]], ending[2], room)]
+        elif call.kind in MOVED and isWhole(LOWERINGS.get(call.function)):
+            done = LOWERINGS[call.function](call, room)
         elif isCount(call):
             done = counted(call)
         elif call.kind == "store" and store in LOWERINGS:
             target = self.held.get(id(call.options["target"]))
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
         if done is not None:
-            return [self.step(done, call, call.values(), [*call.outs, *extra])]
+            return [self.step(done, call, call.values(), call.outs, room)]
         return [call] if group is None else [call, *self.group(self.steps.index(group), group)]
 
 

@@ -51,7 +51,8 @@ class Segment:
     """
 
     def __init__(self, works: list[Work], arrayOf: Callable[[Value], Any]):
-        self.works, self.arrayOf = works, arrayOf
+        self.works = works = [w for w in works if w.tasks]
+        self.arrayOf = arrayOf
         self.patches: list[tuple[Any, int, Value, int]] = []
         libraries = machine.compileAll([(keyOf(w), maker(w)) for w in works], digest())
         steps, self.arguments = [], []
@@ -68,6 +69,8 @@ class Segment:
         """A number, or an address."""
         if isinstance(what, (int, np.integer)):
             return int(what)
+        if isinstance(what, np.ndarray):
+            return addressOf(what)
         value, start = what if isinstance(what, At) else (what, 0)
         if value.root.role == "input":
             self.patches.append((slots, i, value, start))
@@ -83,7 +86,8 @@ def addressOf(array: Any) -> int:
 
 def keyOf(work: Work) -> str:
     """What the code of a work depends on: who writes it, and what that says."""
-    return f"{work.write.__module__}.{work.write.__qualname__} {work.key}"
+    write, given = getattr(work.write, "func", work.write), getattr(work.write, "args", ())
+    return f"{write.__module__}.{write.__qualname__} {given} {work.key}"
 
 
 def maker(work: Work) -> Callable[[], tuple[str, Any, int]]:

@@ -145,7 +145,8 @@ class Program:
             self.prepare(self.built, numbers)
             try:
                 with np.errstate(all="ignore"):
-                    self.built.run(given)
+                    if not self.built.run(given):
+                        return self.runEagerly(given, numbers)
             except Exception as error:
                 if self.built.failed is None or self.built.failed.place.phase == "update":
                     raise

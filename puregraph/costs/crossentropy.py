@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.costs.labels import classIndex
+from puregraph.kernels.classes import classIndex
 from puregraph.errors import need, show
 from puregraph.kernels.scatter import gather, putClass, takeClass
 from puregraph.kernels.widen import widen

@@ -1,4 +1,4 @@
-"""Labels: checked once, before anything is indexed with them."""
+"""Classes: labels, checked once, before anything is indexed with them."""
 
 import numpy as np
 
