@@ -37,7 +37,7 @@ class Formula:
     term: Term
 
     def __new__(cls, text: Part) -> Formula:
-        return text if isinstance(text, Formula) else _formula(_term(text))
+        return text if isinstance(text, Formula) else formulaOf(_term(text))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class Formula:
             raise FormulaError(
                 f"{shorten(str(self))} has no {', '.join(unknown)}; its variables are {', '.join(self.names) or 'none'}"
             )
-        return _formula(rebuild(self.term, {leaf(name): _term(part) for name, part in parts.items()}, neat))
+        return formulaOf(rebuild(self.term, {leaf(name): _term(part) for name, part in parts.items()}, neat))
 
     def cuda(self, output: str = "y", T: str = "T") -> str:
         """The body of a cupy.ElementwiseKernel that assigns `output`; `T` is the C type of all in between."""
@@ -140,7 +140,7 @@ def numpyFrom(formulas: Sequence[Formula], names: Iterable[str]) -> Evaluator:
 
 def formulasOf(evaluator: Evaluator) -> list[Formula]:
     """The formulas that a function of arrays computes."""
-    return [_formula(term) for term in evaluator.terms]
+    return [formulaOf(term) for term in evaluator.terms]
 
 
 _evaluator = lru_cache(maxsize=4096)(Evaluator)
@@ -195,7 +195,8 @@ def preambleFrom(formulas: Sequence[Formula], T: str = "T") -> str:
 
 
 @lru_cache(maxsize=4096)
-def _formula(term: Term) -> Formula:
+def formulaOf(term: Term) -> Formula:
+    """The Formula that a term is."""
     self = object.__new__(Formula)
     self.term = term
     return self
@@ -233,7 +234,7 @@ def _gradient(formula: Formula, names: tuple[str, ...], seed: Formula, output: s
                 if part[1] is not ZERO:
                     adjoints.setdefault(a, []).append(part)
     known = {formula.term: leaf(output)} if output else {}
-    return tuple(_formula(rebuild(_total(_merged(adjoints.get(name, []))), known, neat)) for name in wanted)
+    return tuple(formulaOf(rebuild(_total(_merged(adjoints.get(name, []))), known, neat)) for name in wanted)
 
 
 @lru_cache(maxsize=4096)
@@ -246,7 +247,7 @@ def _differential(formula: Formula, changes: tuple[tuple[str, Term], ...]) -> Fo
         if parts:
             tangents[t] = _joined(parts)
     guard, value = tangents.get(formula.term, (None, ZERO))
-    return _formula(_total({guard: value}))
+    return formulaOf(_total({guard: value}))
 
 
 def _pulled(t: Term, i: int, g: Term) -> Term:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from formulas import BOOLS, X, Y, applied, arguments, torchDerivatives, value
 
-from puregraph.formula import Formula, _formula, numpyFrom
+from puregraph.formula import Formula, formulaOf, numpyFrom
 from puregraph.table import FUNCTIONS, TABLE
 from puregraph.terms import term, walk
 
@@ -270,9 +270,9 @@ def pruned(formula, point):
     for t in walk(formula.term):
         done[t] = term(t.op, *[done[a] for a in t.args]) if t.args else t
         if t.op == "where":
-            truth = numpyFrom([_formula(t.args[0])], list(point))(*point.values())[0]
+            truth = numpyFrom([formulaOf(t.args[0])], list(point))(*point.values())[0]
             done[t] = done[t.args[1] if truth else t.args[2]]
-    return _formula(done[formula.term])
+    return formulaOf(done[formula.term])
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -8,6 +8,7 @@ closed, which puts it into the list of steps at that point. A group is a space o
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Optional, Tuple
 
@@ -15,11 +16,12 @@ import numpy as np
 
 from puregraph.compile.value import Call, Value
 from puregraph.evaluator import Evaluator
-from puregraph.formula import Formula
+from puregraph.formula import Formula, formulaOf
 from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native.nest import CHUNK, PART, Fold
 from puregraph.standin import astype
 from puregraph.table import TABLE
+from puregraph.terms import Term, leaf, rebuild, term
 
 Axes = Tuple[Optional[int], ...]
 PATIENCE = 6  # calls after which a group that nobody joined is closed
@@ -28,8 +30,7 @@ MOST = 28  # operands and results of one group: what registers can hold
 EXACT = 1 << 24  # whole numbers below this are floats without loss
 UFUNCS = {row.numpy: name for name, row in TABLE.items() if isinstance(row.numpy, np.ufunc)}
 UFUNCS |= {np.square: "square", np.reciprocal: "reciprocal", np.bitwise_and: "and", np.bitwise_or: "or"}
-UFUNCS |= {np.invert: "not", np.positive: "positive", np.abs: "abs", np.true_divide: "/"}
-INFIX = {"+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!=", "and", "or"}
+UFUNCS |= {np.invert: "not", np.abs: "abs", np.true_divide: "/"}
 FOLDS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.min: "min", np.add.reduce: "sum"}
 FOLDS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np.amin: "min"}
 BARRIERS = ("host", "rule", "store", "object")  # what has effects, or reads what no Value tells
@@ -127,7 +128,7 @@ def reading(call: Call) -> Reading | None:
     elif call.kind == "reduce":
         found = folding(call)
     elif call.kind == "fill" and isinstance(call.arguments[0], (int, float)):
-        found = pointwise(call, [(call.outs[0], Formula(float(call.arguments[0])))])
+        found = pointwise(call, [(call.outs[0], formulaOf(leaf(float(call.arguments[0]))))])
     elif call.function is takeClass or call.function is putClass:
         found = byClass(call)
     if found is None:
@@ -167,68 +168,38 @@ def byClass(call: Call) -> Reading | None:
     return Reading(y.shape, {nameOf(x): (x, own), nameOf(labels): (labels, own)}, [], [(y, line, aligned(y, y.ndim))])
 
 
-def term(a: Any) -> Any:
+def part(a: Any) -> Term | None:
     """An argument of a call as a part of a formula; None if it is no number."""
     if type(a) is Value:
-        if a.role == "constant" and a.shape == () and a.dtype.kind in "fiub":
-            return Formula(float(a.source))
-        return Formula(nameOf(a))
-    if isinstance(a, (bool, np.bool_)):
-        return Formula(1.0 if a else 0.0)
-    if isinstance(a, (int, float, np.integer, np.floating)) and not math.isnan(a):
-        return Formula(float(a))
+        isKnown = a.role == "constant" and a.shape == () and a.dtype.kind in "fiub"
+        return leaf(float(a.source)) if isKnown else leaf(nameOf(a))
+    if isinstance(a, (bool, int, float, np.integer, np.floating, np.bool_)) and not math.isnan(a):
+        return leaf(float(a))
     return None
 
 
 def formulas(call: Call) -> list[tuple[Value, Formula]] | None:
     """The results of a pointwise call, each with its formula."""
     function = call.function
+    parts = [part(a) for a in call.arguments]
     if isinstance(function, Evaluator):
-        parts = [term(a) for a in call.arguments]
-        if any(p is None for p in parts):
+        if None in parts:
             return None
-        whole = [Formula(t) if isinstance(t, str) else asFormula(t) for t in function.terms]
-        names = dict(zip(function.names, parts))
-        found = [f.put(**{n: names[n] for n in f.names}) for f in whole]
-        return list(zip(call.outs, found))
-    if call.options.keys() - {"copy"}:
+        known = dict(zip(map(leaf, function.names), parts))
+        return [(y, formulaOf(rebuild(t, known, term))) for y, t in zip(call.outs, function.terms)]  # type: ignore[arg-type]
+    if call.options.keys() - {"copy"} or len(call.outs) != 1:
         return None
-    if function is astype or getattr(function, "__name__", "") in ("astype", "copy"):
+    (y,) = call.outs
+    if function is astype:
         x = call.arguments[0]
-        if type(x) is not Value or (call.outs[0].dtype == bool and x.dtype != bool):
-            return None
-        return [(call.outs[0], Formula(nameOf(x)))]
-    parts = [term(a) for a in call.arguments]
-    if any(p is None for p in parts) or len(call.outs) != 1:
-        return None
-    if function is np.where and len(parts) == 3:
-        return [(call.outs[0], Formula("where(c, a, b)").put(c=parts[0], a=parts[1], b=parts[2]))]
-    op = UFUNCS.get(function)
-    if op is None:
+        isCast = type(x) is Value and (y.dtype != bool or x.dtype == bool)
+        return [(y, formulaOf(parts[0]))] if isCast else None  # type: ignore[arg-type]
+    op = "where" if function is np.where else UFUNCS.get(function)
+    if op is None or None in parts or len(parts) != len(TABLE[op].pulls):
         return None
     if op in ("and", "or", "not") and any(type(a) is Value and a.dtype != bool for a in call.arguments):
         return None
-    names = [f"a{i}" for i in range(len(parts))]
-    text = (
-        f"a0 {op} a1"
-        if op in INFIX
-        else f"not a0"
-        if op == "not"
-        else f"-a0"
-        if op == "neg"
-        else f"a0 ** a1"
-        if op == "pow"
-        else "a0"
-        if op == "positive"
-        else f"{op}({', '.join(names)})"
-    )
-    return [(call.outs[0], Formula(text).put(**dict(zip(names, parts))))]
-
-
-def asFormula(t: Any) -> Formula:
-    from puregraph.formula import _formula
-
-    return _formula(t)
+    return [(y, formulaOf(term(op, *parts)))]  # type: ignore[arg-type]
 
 
 def folding(call: Call) -> Reading | None:
@@ -264,7 +235,7 @@ class Fuser:
         self.known: set[int] = set()
         self.heavy: set[int] = set()
         self.readings: dict[int, Reading | None] = {}
-        self.barriers = [i for i, call in enumerate(self.calls) if call.kind in BARRIERS]
+        self.barriers = [*(i for i, call in enumerate(self.calls) if call.kind in BARRIERS), len(self.calls)]
         self.readers: dict[int, list[int]] = {}
         for i, call in enumerate(self.calls):
             for v in call.values():
@@ -342,7 +313,7 @@ class Fuser:
         """Take what is further on and fits, then put the group into the list."""
         self.open.remove(group)
         isTail = any(v.number in self.heavy and v.shape == group.space for v, _ in group.loads.values())
-        end = next((b for b in self.barriers if b >= self.count), len(self.calls))
+        end = self.barriers[bisect_left(self.barriers, self.count)]
         end = min(end, self.count + AHEAD)
         tried: set[int] = set()
         while True:
@@ -412,7 +383,7 @@ class Fuser:
                 total = f"{nameOf(y)}s" if read.count else nameOf(y)
                 lines.append((total, fold))
                 if read.count:
-                    lines.append((nameOf(y), Formula(f"{total} / {float(read.count)!r}")))
+                    lines.append((nameOf(y), formulaOf(term("/", leaf(total), leaf(float(read.count))))))
                 made.append((y, move(own), over | chosen))
             else:
                 lines.append((nameOf(y), renamed(line, names)))
@@ -443,8 +414,8 @@ class Fuser:
 
 
 def renamed(line: Formula, names: dict[str, str]) -> Formula:
-    chosen = {n: names[n] for n in line.names if n in names}
-    return line.put(**chosen) if chosen else line
+    chosen = {leaf(n): leaf(names[n]) for n in line.names if n in names}
+    return formulaOf(rebuild(line.term, chosen, term)) if chosen else line
 
 
 def innerAxis(group: Group, read: Reading) -> int:

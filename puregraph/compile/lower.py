@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -11,12 +12,14 @@ import numpy as np
 from puregraph.compile.frozen import Frozen
 from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, formulas, nameOf
 from puregraph.compile.value import Call, Value, store
+from puregraph.formula import formulaOf
 from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native import machine
 from puregraph.native.nest import Fold, Nest, Operand, works
 from puregraph.native.product import Axis, product
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
+from puregraph.terms import leaf, rebuild, term
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
 LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
@@ -135,6 +138,7 @@ class Lowering:
         frozen: Frozen | None,
     ):
         self.steps, self.held, self.new, self.frozen = steps, held, new, frozen
+        self.places = {id(step): i for i, step in enumerate(steps)}
         self.barriers = [i for i, s in enumerate(steps) if not isinstance(s, Group) and s.kind in BARRIERS]
         self.readers: dict[int, list[int]] = {}
         self.makers: dict[int, int] = {}
@@ -198,7 +202,7 @@ class Lowering:
         sources = [(self.makers[v.number], v, axes) for v, axes in group.loads.values() if v.number in self.makers]
         for p, value, axes in sorted(sources, key=lambda s: -s[0]):
             step = self.steps[p]
-            if any(p < b < i for b in self.barriers):
+            if bisect(self.barriers, p) != bisect(self.barriers, i):
                 return
             frame = None if isinstance(step, Group) or p in self.tails else frameOf(step)
             if frame is None or value.shape != group.space or axes != identity(group, value):
@@ -224,7 +228,7 @@ class Lowering:
             if own is None or own.column != 1:
                 return None
             return Finish(y, own.row, own.batch), [], [y]
-        j = self.steps.index(group)
+        j = self.places[id(group)]
         kept = [v for v in group.made.values() if self.isRead(v, (j,))]
         loads = {n: column(group, v, a, frame) for n, (v, a) in group.loads.items() if v is not y}
         stores = {nameOf(v): column(group, v, group.axes[v.number], frame) for v in kept}
@@ -258,7 +262,7 @@ class Lowering:
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
         if done is not None:
             return [self.step(done, call, call.values(), call.outs, room)]
-        return [call] if group is None else [call, *self.group(self.steps.index(group), group)]
+        return [call] if group is None else [call, *self.group(self.places[id(group)], group)]
 
 
 def isWhole(lowering: Any) -> bool:
@@ -327,7 +331,7 @@ def canonical(nest: Nest) -> Nest:
         if isinstance(line, Fold):
             line = line._replace(of=name(line.of))
         elif line.names:
-            line = line.put(**{x: name(x) for x in line.names})
+            line = formulaOf(rebuild(line.term, {leaf(x): leaf(name(x)) for x in line.names}, term))
         names[n] = f"y{len(lines)}"
         lines.append((names[n], line))
     stores = {name(n): o for n, o in nest.stores.items()}
