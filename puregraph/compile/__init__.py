@@ -8,8 +8,8 @@ built      the calls bound to the very arrays (`memory`, `bind`, `entry`), ready
 program    all of this together, made anew when what it was made from changes (`current`)
 """
 
-from puregraph.compile.compiled import Programs, compiled, dtypesFor
-from puregraph.compile.joined import joined
+from puregraph.compile.compiled import Programs, compiled
+from puregraph.compile.joined import dtypesFor, joined
 from puregraph.compile.program import Program
 from puregraph.compile.schedule import Schedule, schedule
 from puregraph.compile.updater import Updater

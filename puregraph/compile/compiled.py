@@ -6,9 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from puregraph.compile.joined import joined, wholeNumbers
+from puregraph.compile.joined import joined
 from puregraph.compile.memory import Room
 from puregraph.compile.program import Program
 from puregraph.errors import GraphError
@@ -94,14 +92,7 @@ def compiled(
         grads = "one" if outputs == () else (True,) * (len(outputs) if isinstance(outputs, list) else 1)
     if optimizer is not None:
         optimizer.setupOn(graph)
-    return Program(net, found, dtypes or dtypesFor(net, len(found)), train, grads=grads, optimizer=optimizer, **options)
-
-
-def dtypesFor(graph: Graph, count: int) -> list[Any]:
-    """The dtype that each input is to have."""
-    steps = graph.steps(count)
-    whole, real = wholeNumbers(steps), np.dtype(graph.dtype or np.float32)
-    return [np.dtype(np.int64) if number in whole else real for number in steps.inputs]
+    return Program(net, found, dtypes, train, grads=grads, optimizer=optimizer, **options)
 
 
 Graph.compile = compiled  # type: ignore[method-assign]

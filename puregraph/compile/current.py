@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -10,23 +11,33 @@ from puregraph.param import Stored
 
 IGNORED = ("alone", "data", "grad", "train")  # attributes that a run changes, and the mode, which is looked at itself
 FLAGS = attrgetter("trainable", "rate", "decay")
-ARRAY, STEP = attrgetter("array"), attrgetter("step")
+ARRAY, STEP, MODE = attrgetter("array"), attrgetter("step"), attrgetter("train")
 
 
 class Current:
     """A likeness of a graph and of an optimizer: their modules, what those hold, modes, and options.
 
     It is looked at before every run, and so compares whole lists of identities; only where one differs, the things
-    themselves. `held` are the targets of a schedule; with `anyMode` modes may change.
+    themselves. `held` are the targets of a schedule, `unread` the ids of modules whose rules run as they are; with
+    `anyMode` modes may change.
     """
 
-    def __init__(self, graph: Any, steps: Any, held: list[Any], optimizer: Any = None, anyMode: bool = False):
+    def __init__(
+        self,
+        graph: Any,
+        steps: Any,
+        held: list[Any],
+        optimizer: Any = None,
+        anyMode: bool = False,
+        unread: Container[int] = (),
+    ):
         self.graph, self.steps, self.optimizer, self.anyMode = graph, steps, optimizer, anyMode
         self.modules = list({id(s.module): s.module for s in steps.items}.values())
+        self.read = [m for m in self.modules if id(m) not in unread]
         self.stored = [target for target, _ in held if isinstance(target, Stored)]
         self.params = [target for target in self.stored if hasattr(target, "trainable")]
         self.slots = list(getattr(optimizer, "slots", ()))
-        self.names = list(map(vars, self.modules))
+        self.names = list(map(vars, self.read))
         self.attributes, self.modes = self.attributesNow(), self.modesNow()
         self.ids, self.arrays, self.flags = self.idsNow(), self.arraysNow(), self.flagsNow()
         self.options, self.steps0 = self.optionsNow(), self.stepsNow()
@@ -36,6 +47,7 @@ class Current:
         return (
             self.graph.steps(len(self.steps.inputs)) is self.steps
             and (self.idsNow() == self.ids or self.isSame())
+            and self.modesNow() == self.modes
             and self.arraysNow() == self.arrays
             and self.flagsNow() == self.flags
             and (self.optimizer is None or self.optionsNow() == self.options and self.stepsNow() == self.steps0)
@@ -56,7 +68,7 @@ class Current:
 
     def modesNow(self) -> list[bool]:
         """The mode of every module."""
-        return [] if self.anyMode else [m.train for m in self.modules]
+        return [] if self.anyMode else list(map(MODE, self.modules))
 
     def attributesNow(self) -> list[dict[str, Any]]:
         """What modules hold, without the values of their last run."""
@@ -65,7 +77,7 @@ class Current:
     def isSame(self) -> bool:
         """Whether all that modules hold is equal to what it was, even if some of it was set again."""
         now = self.attributesNow()
-        if self.modesNow() != self.modes or not all(map(sameValues, now, self.attributes)):
+        if not all(map(sameValues, now, self.attributes)):
             return False
         self.attributes, self.ids = now, self.idsNow()
         return True

@@ -65,8 +65,10 @@ def readPicked(recorder: Recorder, function: Any, given: list, options: dict[str
     if isConstant(given):
         return folded(recorder, function, given, options)
     stands = tuple([np.zeros(k.shape, k.dtype) if type(k) is Value else k for k in parts])
-    like = np.broadcast_to(np.ones((), np.bool_), x.shape)[stands]
-    return recorder.made(function, (x, key), {}, "other", like.shape, x.dtype)
+    lay = strides.like(x.shape, x.strides, 1)
+    like = np.ndarray(x.shape, np.bool_, np.empty(max(1, x.size), np.bool_), 0, lay)[stands]
+    layout = strides.like(like.shape, like.strides, x.dtype.itemsize)
+    return recorder.made(function, (x, key), {}, "other", like.shape, x.dtype, layout)
 
 
 @reads(np.reshape)
@@ -138,17 +140,6 @@ def readCopy(recorder: Recorder, function: Any, given: list, options: dict[str, 
     if strides.sameStrides(x.shape, x.strides, layout):
         return Fresh(x)
     return recorder.made(copy, (x,), {}, "copy", x.shape, x.dtype, layout)
-
-
-@reads(np.ascontiguousarray)
-def readContiguous(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """x itself if it is row-major, else a copy."""
-    x = need(given[0])
-    if options or len(given) > 1 or not x.ndim:
-        raise UnreadableError("ascontiguousarray with another dtype")
-    if strides.isContiguous(x.shape, x.strides, x.dtype.itemsize):
-        return x
-    return recorder.made(copy, (x,), {}, "copy", x.shape, x.dtype)
 
 
 @reads(np.zeros_like, np.ones_like, np.empty_like, np.full_like)
@@ -296,7 +287,7 @@ OTHERS = (
     *(np.nansum, np.nanmean, np.nanmax, np.nanmin),
 )
 PRODUCTS = {np.dot, np.inner, np.vdot, np.tensordot, np.outer}
-AS_THEY_ARE = {np.clip, np.roll, np.tril, np.triu, np.nan_to_num, np.sort, np.round}
+AS_THEY_ARE = {np.clip, np.tril, np.triu, np.nan_to_num, np.sort, np.round}
 COUNTED = {np.repeat, np.tile, np.roll, np.pad}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from puregraph.errors import GraphError
 from puregraph.graph import Graph
 from puregraph.input import Input
@@ -52,3 +54,10 @@ def wholeNumbers(steps: Any) -> set[int]:
         if step.module.views and found.intersection(step.visible):
             found.add(step.args[0])
     return found
+
+
+def dtypesFor(graph: Graph, count: int | None) -> list[Any]:
+    """The dtype that each input is to have."""
+    steps = graph.steps(count)
+    whole, real = wholeNumbers(steps), np.dtype(graph.dtype or np.float32)
+    return [np.dtype(np.int64) if number in whole else real for number in steps.inputs]

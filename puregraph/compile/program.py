@@ -18,6 +18,7 @@ from puregraph.compile.bind import DeviationError
 from puregraph.compile.built import Built
 from puregraph.compile.current import Current
 from puregraph.compile.drawing import drawing
+from puregraph.compile.joined import dtypesFor
 from puregraph.compile.memory import Room
 from puregraph.compile.plan import Plan
 from puregraph.compile.recompute import planned
@@ -34,6 +35,7 @@ class Program:
     """A step of a graph for inputs of given shapes, compiled; `graph.compile` makes one.
 
     `graph`      what runs, in the modes that its modules are in, or in those of `train` (True: all train)
+    `dtypes`     those of the inputs; left out, int64 for labels and the like, else the graph's own
     `grads`      None: forward only; "one": backward from the first output, which is one number; or for each output
                  whether its gradient is given as a further input
     `optimizer`  updates the parameters at the end of each run
@@ -73,21 +75,23 @@ class Program:
 
     def build(self) -> None:
         """Compile, or note why the graph has to run itself."""
-        dtype = np.dtype(self.graph.dtype or np.float32)
-        self.dtypes = [np.dtype(d) for d in self.given] if self.given else [dtype] * len(self.shapes)
+        self.dtypes = list(map(np.dtype, self.given or dtypesFor(self.graph, len(self.shapes) or None)))
+        self.isLoose = self.given is None and self.graph.dtype is None
         self.built: Built | None = None
         self.why, self.untried = "", False
         held: list[Any] = []
+        unread: set[int] = set()
         with self.inModes(), uncollected():
             try:
                 found = self.schedule()
-                held = found.held
+                held, unread = found.held, found.unread
                 if any(device.isDeviceArray(target.data) for target, _ in held):
                     raise NotArraysError("parameters lie on a GPU")
                 self.built = Built(planned(found, self.budget), self.room, self.poison)
             except (NotArraysError, UntriedError) as error:
                 self.why, self.untried = str(error), type(error) is UntriedError
-            self.current = Current(self.graph, self.steps, held, self.optimizer, self.train is not None)
+            anyMode = self.train is not None
+            self.current = Current(self.graph, self.steps, held, self.optimizer, anyMode, unread)
 
     @property
     def steps(self) -> Any:
@@ -137,6 +141,7 @@ class Program:
                 self.build()
             elif self.built is not None and self.built.memory.arena is not self.room.array:
                 self.built = Built(self.built.plan, self.room, self.poison)
+            self.follow(inputs)
             given = self.checked(list(inputs))
             if mustLook(given):
                 return self.runEagerly(given, numbers)
@@ -152,6 +157,15 @@ class Program:
                     raise
                 return self.again(error, given, numbers)
             return self.results(self.built, copy)
+
+    def follow(self, inputs: Sequence[Any]) -> None:
+        """A graph without parameters computes in the dtype that comes in."""
+        if self.isLoose:
+            kept = [d if d.kind != "f" else getattr(x, "dtype", d) for x, d in zip(inputs, self.dtypes)]
+            if kept != self.dtypes[: len(kept)]:
+                self.given = kept
+                self.build()
+                self.given, self.isLoose = None, True
 
     def isCurrent(self) -> bool:
         """Whether what was compiled is still what is to be done."""

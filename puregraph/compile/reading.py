@@ -21,12 +21,14 @@ Found = tuple[list[Any], list[tuple[int, Value]]]
 class Reading:
     """Reads one rule after the other.
 
+    `unread`  the ids of modules with a rule that is kept whole
     `trial`   what rules gave that cannot be read, if they have run
     `stored`  every Param and State so far by its id, with the Value that it had first; `now` those that it has by now
     """
 
     def __init__(self, trial: Trial | None = None):
         self.recorder, self.trial = Recorder(readerOf), trial
+        self.unread: set[int] = set()
         self.stored: dict[int, tuple[Any, Value]] = {}
         self.now: dict[int, Value] = {}
         self.states: dict[int, int] = {}  # the number of a State's value -> the State's id
@@ -65,6 +67,7 @@ class Reading:
             found, changes = self.read(step, values) if isTrusted(step) else self.readTwice(step, values)
         except Exception as error:  # whatever it is, the rule itself will say it when it runs
             del calls[mark:]
+            self.unread.add(id(getattr(step.module, "of", step.module)))
             found, changes = self.whole(step, values, str(error))
         for key, value in changes:
             self.become(key, value)
@@ -90,8 +93,8 @@ class Reading:
     def readTwice(self, step: Step, values: list[Any]) -> Found:
         """Run a rule on handles, and see whether it does the same a second time, and nothing besides."""
         calls, module = self.recorder.calls, getattr(step.module, "of", step.module)
-        rule = getattr(step.module, "rule", step.call)
-        if not isPure(rule, type(module)):
+        rules = [module.updateData, getattr(step.module, "rule", None) or module.updateData]
+        if id(module) in self.unread or not all(isPure(rule, type(module)) for rule in rules):
             raise UnreadableError("a rule may depend on more than its arguments")
         mark, before = len(calls), dict(vars(module))
         self.read(step, values)

@@ -31,6 +31,7 @@ class Schedule:
     `stores`      (target, Value): what a Param, a State, or one of `targets`, is to hold after the step
     `held`        (target, Value): what each of those, and every Param and State that is read, holds before it
     `scalars`     the Values of numbers that are set before, or in the middle of, every run
+    `unread`      the ids of modules whose rules could not be read
     `count`       the highest number of a Value
     """
 
@@ -45,6 +46,7 @@ class Schedule:
         self.held: list[tuple[Any, Value]] = []
         self.scalars: list[Value] = []
         self.frozen: Any = None  # weights that native code keeps in an order of its own
+        self.unread: set[int] = set()
         self.count = 0
 
     def kept(self) -> list[Value]:
@@ -112,6 +114,7 @@ def schedule(
     if wanted is not None:
         found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
     found.held = list(reading.stored.values())
+    found.unread = reading.unread
     ownMemory(found, reading)
     found.calls, found.count = reading.recorder.calls, reading.recorder.count
     return simplified(found) if simplify else found
