@@ -69,6 +69,18 @@ def copyStrip(code: Code, a: Matrix, layout: str, row: Any, column: Any, count: 
             copyRun(code, source, goal, count, tile.lanes)
 
 
+def nextStrip(
+    code: Code, a: Matrix, layout: str, row: Value, column: Any, tile: Tile, panel: Value, panels: Value
+) -> list[tuple[Pointer, Any]]:
+    """What the next strip is made of, as places and steps for k: some of its rows for each panel, or all at the first."""
+    last = a.rows - 1
+    if layout == "columns":
+        step = code.select(panel == 0, a.strides[1], 0)
+        return [(a.at(code.least(row + (2 * tile.rows - 1), last), column), step)]
+    first = row + tile.rows + panel
+    return [(a.at(code.least(r, last), column), code.whole(1)) for r in (first, first + panels)]
+
+
 def copyRun(code: Code, source: Pointer, goal: Pointer, count: Any, lanes: int) -> None:
     """`count` numbers side by side, and zeros up to the end of the last vector."""
     whole = count - count % lanes

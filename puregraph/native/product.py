@@ -16,6 +16,7 @@ from puregraph.native.pack import (
     copyStrip,
     known,
     layoutOf,
+    nextStrip,
     panelSize,
     stripSize,
     stripStrides,
@@ -232,7 +233,8 @@ class Kernel(NamedTuple):
                     else:
                         right = store.at((column / tile.width * (b.rows + tile.lanes) + k) * tile.width)
                     place = sums.at(((row - rows[0]) / tile.rows * panels + panel) * tile.size) if self.isDeep else sums
-                    self.tileOf(code, strip, b, right, (k, column, count), row == rows[0], place)
+                    soon = nextStrip(code, a, self.aLayout, row, k, tile, panel, panels) if not self.isLow else []
+                    self.tileOf(code, strip, b, right, (k, column, count), row == rows[0], place, soon)
                     with code.when(isLast):
                         self.end(code, place, row, code.least(rows[1] - row, tile.rows), column, b.columns)
 
@@ -245,6 +247,7 @@ class Kernel(NamedTuple):
         at: tuple[Any, Any, Any],
         isFirst: Value,
         place: Pointer,
+        soon: Sequence[tuple[Pointer, Any]],
     ) -> None:
         """The sums of one tile over one block of k, taken up from and left at a place."""
         tile, (k, column, count) = self.tile, at
@@ -256,7 +259,7 @@ class Kernel(NamedTuple):
             if self.bLayout != "packed":
                 with code.when(isFirst):
                     copyPanel(code, b, self.bLayout, k, column, count, tile, right)
-            multiply(code, tile, strip, strides, right, count, place, isNew)
+            multiply(code, tile, strip, strides, right, count, place, isNew, soon)
 
         if self.bLayout != "rows":
             packed()
@@ -264,7 +267,7 @@ class Kernel(NamedTuple):
         isDirect = isWhole if self.isLow else isWhole & isFirst
         with code.when(isDirect):
             copy = None if self.isLow else right
-            multiply(code, tile, strip, strides, b.at(k, column), count, place, isNew, b.strides[0], copy)
+            multiply(code, tile, strip, strides, b.at(k, column), count, place, isNew, soon, b.strides[0], copy)
         with code.when(~isDirect):
             packed()
 
