@@ -218,10 +218,11 @@ class Pointer:
         given = f"<{lanes} x ptr> {places.name}, i32 {SIZES[self.kind]}, {mask.type.text} {mask.name}, {of.text} {zero.name}"
         return code.emit(f"call {of.text} {take}({given})", of)
 
-    def prefetch(self, index: Number = 0) -> None:
-        """Ask for the line there ahead of its use."""
+    def prefetch(self, index: Number = 0, near: bool = True) -> None:
+        """Ask for the line there ahead of its use: into the nearest cache, or only the one behind it."""
         self.code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        self.code.line(f"call void @llvm.prefetch.p0(ptr {self.at(index).name}, i32 0, i32 3, i32 1)")
+        place = self.at(index).name
+        self.code.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 {3 if near else 2}, i32 1)")
 
 
 class Variable:

@@ -10,6 +10,7 @@ from puregraph.native.tile import Tile
 from puregraph.native.work import Work
 
 DEPTH = 384  # of k that is copied at a time
+GROUP = 2  # strips that are copied at once where columns are contiguous
 CHUNK = 512  # of k in one task of `packed`
 
 
@@ -55,11 +56,19 @@ def stripSize(tile: Tile) -> int:
     return tile.rows * (DEPTH + tile.lanes) + 16 * tile.lanes
 
 
-def copyStrip(code: Code, a: Matrix, layout: str, row: Any, column: Any, count: Any, tile: Tile, to: Pointer) -> None:
-    """The rows of a from `row` on, `count` columns of them; rows that a does not have hold any numbers."""
+def stripsAtOnce(layout: str) -> int:
+    """How many strips are copied at a time."""
+    return GROUP if layout == "columns" else 1
+
+
+def copyStrip(
+    code: Code, a: Matrix, layout: str, rows: tuple[Any, Any], column: Any, count: Any, tile: Tile, to: Pointer
+) -> None:
+    """The rows of a from the first on, `count` columns of them; rows that a does not have hold any numbers."""
     if layout == "columns":
-        copyColumns(code, a, row, column, count, tile, to)
+        copyColumns(code, a, rows, column, count, tile, to)
         return
+    row = rows[0]
     with code.loop(0, tile.rows, unroll=1) as r:
         source, goal = a.at(code.least(r + row, a.rows - 1), column), to.at(r * (DEPTH + tile.lanes))
         if layout == "any":
@@ -67,6 +76,18 @@ def copyStrip(code: Code, a: Matrix, layout: str, row: Any, column: Any, count: 
                 goal.store(i, source.load(i * a.strides[1]))
         else:
             copyRun(code, source, goal, count, tile.lanes)
+
+
+def nextStrip(
+    code: Code, a: Matrix, layout: str, row: Value, column: Any, tile: Tile, panel: Value, panels: Value, index: Value
+) -> list[tuple[Pointer, Any]]:
+    """What the next strip is made of, as places and steps for k: some of its rows for each panel, or all at first."""
+    last = a.rows - 1
+    if layout == "columns":
+        step = code.select((panel == 0) & (index == 0), a.strides[1], 0)
+        return [(a.at(code.least(row + (GROUP * tile.rows + line), last), column), step) for line in (0, 16)]
+    first = row + tile.rows + panel
+    return [(a.at(code.least(r, last), column), code.whole(1)) for r in (first, first + panels)]
 
 
 def copyRun(code: Code, source: Pointer, goal: Pointer, count: Any, lanes: int) -> None:
@@ -78,18 +99,23 @@ def copyRun(code: Code, source: Pointer, goal: Pointer, count: Any, lanes: int) 
         goal.store(whole, source.load(whole, lanes, code.mask(count - whole, lanes)))
 
 
-def copyColumns(code: Code, a: Matrix, row: Any, column: Any, count: Any, tile: Tile, to: Pointer) -> None:
-    """Each column of the strip as a run of whole vectors: what is too much of one, the next one covers."""
-    lanes, source = tile.lanes, a.at(row, column)
+def copyColumns(code: Code, a: Matrix, rows: tuple[Any, Any], column: Any, count: Any, tile: Tile, to: Pointer) -> None:
+    """Up to GROUP strips at once, so that each column is met once: runs of whole vectors, of which the next covers
+    what is too much."""
+    lanes, source = tile.lanes, a.at(rows[0], column)
     starts = range(0, tile.rows, lanes)
-    inside = a.rows - row >= len(starts) * lanes
+    stop = code.least(rows[1] - rows[0], GROUP * tile.rows)
+    inside = a.rows - rows[0] >= stop + (len(starts) * lanes - 1)
     for isInside in (inside, ~inside):
-        with code.when(isInside):
-            masks = {v: None if isInside is inside else code.mask(a.rows - row - v, lanes) for v in starts}
-            with code.loop(0, count, unroll=1) as i:
-                found = [source.at(i * a.strides[1]).load(v, lanes, masks[v]) for v in starts]
+        with code.when(isInside), code.loop(0, count, unroll=1) as i:
+            line, goal = source.at(i * a.strides[1]), to.at(i * tile.rows)
+            with code.loop(0, stop, tile.rows, unroll=1) as row:
+                left = a.rows - rows[0] - row
+                masks = [None if isInside is inside else code.mask(left - v, lanes) for v in starts]
+                found = [line.at(row).load(v, lanes, mask) for v, mask in zip(starts, masks)]
+                place = goal.at(row / tile.rows * stripSize(tile))
                 for v, one in zip(starts, found):
-                    to.at(i * tile.rows).store(v, one)
+                    place.store(v, one)
 
 
 # A panel: as many columns of b as a tile has ------------------------------------------------------------------------

@@ -16,7 +16,9 @@ from puregraph.native.pack import (
     copyStrip,
     known,
     layoutOf,
+    nextStrip,
     panelSize,
+    stripsAtOnce,
     stripSize,
     stripStrides,
 )
@@ -216,7 +218,8 @@ class Kernel(NamedTuple):
     ) -> None:
         """One task: blocks of k; strips of a, copied; panels of b, copied when the first strip meets them."""
         tile = self.tile
-        strip = code.room("f32", stripSize(tile))
+        atOnce = stripsAtOnce(self.aLayout)
+        strips = code.room("f32", atOnce * stripSize(tile))
         packs = self.bLayout != "packed"
         store = code.room("f32", max(PANELS // tile.width, 1) * panelSize(tile)) if packs else b.start
         sums = code.room("f32", max(KEPT, tile.size) if self.isDeep else tile.size)
@@ -224,7 +227,10 @@ class Kernel(NamedTuple):
             count = code.least(depth, b.rows - k)
             isLast = k + depth >= b.rows
             with code.loop(rows[0], rows[1], tile.rows, unroll=1) as row:
-                copyStrip(code, a, self.aLayout, row, k, count, tile, strip)
+                index = (row - rows[0]) / tile.rows % atOnce
+                with code.when(index == 0):
+                    copyStrip(code, a, self.aLayout, (row, rows[1]), k, count, tile, strips)
+                strip = strips.at(index * stripSize(tile))
                 with code.loop(columns[0], columns[1], tile.width, unroll=1) as column:
                     panel = (column - columns[0]) / tile.width
                     if packs:
@@ -232,7 +238,8 @@ class Kernel(NamedTuple):
                     else:
                         right = store.at((column / tile.width * (b.rows + tile.lanes) + k) * tile.width)
                     place = sums.at(((row - rows[0]) / tile.rows * panels + panel) * tile.size) if self.isDeep else sums
-                    self.tileOf(code, strip, b, right, (k, column, count), row == rows[0], place)
+                    soon = [] if self.isLow else nextStrip(code, a, self.aLayout, row, k, tile, panel, panels, index)
+                    self.tileOf(code, strip, b, right, (k, column, count), row == rows[0], place, soon)
                     with code.when(isLast):
                         self.end(code, place, row, code.least(rows[1] - row, tile.rows), column, b.columns)
 
@@ -245,6 +252,7 @@ class Kernel(NamedTuple):
         at: tuple[Any, Any, Any],
         isFirst: Value,
         place: Pointer,
+        soon: Sequence[tuple[Pointer, Any]],
     ) -> None:
         """The sums of one tile over one block of k, taken up from and left at a place."""
         tile, (k, column, count) = self.tile, at
@@ -256,7 +264,7 @@ class Kernel(NamedTuple):
             if self.bLayout != "packed":
                 with code.when(isFirst):
                     copyPanel(code, b, self.bLayout, k, column, count, tile, right)
-            multiply(code, tile, strip, strides, right, count, place, isNew)
+            multiply(code, tile, strip, strides, right, count, place, isNew, soon)
 
         if self.bLayout != "rows":
             packed()
@@ -264,7 +272,7 @@ class Kernel(NamedTuple):
         isDirect = isWhole if self.isLow else isWhole & isFirst
         with code.when(isDirect):
             copy = None if self.isLow else right
-            multiply(code, tile, strip, strides, b.at(k, column), count, place, isNew, b.strides[0], copy)
+            multiply(code, tile, strip, strides, b.at(k, column), count, place, isNew, soon, b.strides[0], copy)
         with code.when(~isDirect):
             packed()
 

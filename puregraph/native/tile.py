@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from puregraph.native.code import Code, Pointer, Type, Value
@@ -68,20 +69,22 @@ def multiply(
     count: Value,
     to: Pointer,
     isNew: Value,
+    ahead: Sequence[tuple[Pointer, Value]] = (),
     bStride: Value | None = None,
     copy: Pointer | None = None,
 ) -> None:
     """to[r, v] = sum_k a[r, k] b[k, v] over `count` k, or unless `isNew` to[r, v] + the same.
 
-    Rows of b follow each other, or have a stride; they may be copied on the way, and then are asked for ahead.
+    Rows of b follow each other, or have a stride; they may be copied on the way, and then are asked for in advance.
+    `ahead`: where numbers lie that are needed soon after, and how far that of each k lies from the last.
     """
-    sources = (bStride,) if copy is None else (bStride, copy)
-    given = (a, b, count, to, isNew, *(() if bStride is None else sources))
+    sources = [x for x in (bStride, copy) if x is not None]
+    given = [a, b, count, to, isNew, *(x for pair in ahead for x in pair), *sources]
 
-    def write(
-        code: Code, a: Pointer, b: Pointer, count: Value, to: Pointer, isNew: Value, step: Any = 0, copy: Any = None
-    ) -> None:
-        step = tile.width if bStride is None else step
+    def write(code: Code, a: Pointer, b: Pointer, count: Value, to: Pointer, isNew: Value, *more: Any) -> None:
+        soon, rest = more[: 2 * len(ahead)], more[2 * len(ahead) :]
+        step = tile.width if bStride is None else rest[0]
+        copied = None if copy is None else rest[1]
         lanes, zero = tile.lanes, code.constant(0, Type("f32", tile.lanes))
         places = [[to.at(r * tile.width + v * lanes) for v in range(tile.vectors)] for r in range(tile.rows)]
         sums = [[code.variable(zero) for _ in line] for line in places]
@@ -92,9 +95,11 @@ def multiply(
         with code.loop(0, count, unroll=1) as k:
             column, row = a.at(k * aStrides[1]), b.at(k * step)
             right = [row.load(v * lanes, lanes) for v in range(tile.vectors)]
-            if copy is not None:
+            for place, far in zip(soon[::2], soon[1::2]):
+                place.at(k * far).prefetch(near=False)
+            if copied is not None:
                 for v, one in enumerate(right):
-                    copy.at(k * tile.width).store(v * lanes, one)
+                    copied.at(k * tile.width).store(v * lanes, one)
                     row.at(AHEAD * step).prefetch(v * lanes)
             for r, line in enumerate(sums):
                 left = code.splat(column.load(r * aStrides[0]), lanes)
@@ -104,4 +109,4 @@ def multiply(
             for one, place in zip(line, where):
                 place.store(0, one.value)
 
-    code.part(f"multiply{len(given)}", given, write)
+    code.part(f"multiply{len(sources)}", given, write)
