@@ -45,6 +45,10 @@ CASES = {
     "depthwiseOdd": (1, 5, 5, (7, 9), (2, 3), (3, 1), ((0, 1), (2, 1)), (2, 3), 5),
     "depthwiseCube": (2, 18, 18, (5, 6, 7), (3, 2, 3), (2, 1, 2), 1, (1, 2, 1), 18),
     "depthwiseLine": (2, 32, 32, (19,), (7,), 1, 3, 1, 32),
+    "square": (2, 32, 48, (32, 32), (3, 3), 1, 1, 1, 1),
+    "squareValid": (3, 16, 32, (27, 19), (3, 3), 1, 0, 1, 1),
+    "squareUneven": (2, 48, 16, (21, 30), (3, 3), 1, ((2, 1), (0, 2)), 1, 1),
+    "squareSmall": (16, 64, 64, (8, 8), (3, 3), 1, 1, 1, 1),
     "multiplied": (1, 6, 18, (6, 6), (3, 3), 1, 1, 1, 6),
 }
 
@@ -60,6 +64,11 @@ def arrays(name, seed=0):
     return x, W, g, (stride, pads, dilation, groups)
 
 
+def both(test):
+    """Term by term, and as fast as may be."""
+    return pytest.mark.parametrize("isPlain", [True, False], ids=["plain", "fast"])(test)
+
+
 def close(a, b):
     scale = np.abs(b).max() + 1e-6
     np.testing.assert_allclose(a / scale, b / scale, atol=2e-5)
@@ -73,8 +82,10 @@ def guarded(x, extra=64):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_forward_is_the_convolution(name):
+@both
+def test_forward_is_the_convolution(name, isPlain):
     x, W, g, options = arrays(name)
+    g = g._replace(isPlain=isPlain)
     wanted = convolve(x, W, *options)
     packed = np.full(convolution.forwardRoom(g), np.nan, "f")
     keep, given = guarded(last(x))
@@ -87,8 +98,10 @@ def test_forward_is_the_convolution(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_data_gradient_is_the_adjoint(name):
+@both
+def test_data_gradient_is_the_adjoint(name, isPlain):
     x, W, g, options = arrays(name)
+    g = g._replace(isPlain=isPlain)
     grad = np.random.default_rng(1).standard_normal(convolve(x, W, *options).shape).astype("f")
     wanted = convolveData(grad, W, x.shape, *options)
     packed = np.full(convolution.dataRoom(g), np.nan, "f")
@@ -102,8 +115,10 @@ def test_data_gradient_is_the_adjoint(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_weight_gradient_is_the_adjoint(name):
+@both
+def test_weight_gradient_is_the_adjoint(name, isPlain):
     x, W, g, options = arrays(name)
+    g = g._replace(isPlain=isPlain)
     grad = np.random.default_rng(1).standard_normal(convolve(x, W, *options).shape).astype("f")
     wanted = convolveWeight(grad, x, W.shape[2:], *options)
     keep, given = guarded(last(grad))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from puregraph.native import depthwise, weightsum
+from puregraph.native import depthwise, weightsum, winograd, winogradback
 from puregraph.native.correlation import Correlation, correlate
 from puregraph.native.geometry import Geometry, dataLines, forwardLine
 from puregraph.native.packing import pack
@@ -30,6 +30,9 @@ def forward(x: Any, packed: Any, finish: Finish, g: Geometry, xPixel: int | None
     """y (n, *count, o) from x (n, *spatial, c) whose pixels lie `xPixel` numbers apart, and the packed weight."""
     if g.isDepthwise:
         return depthwise.forward(x, packed, finish, g, xPixel)
+    plan = interpolated(g, False)
+    if plan:
+        return [winograd.convolve(f"conv {g.text}", plan, x, xPixel or g.c, packed, finish)]
     return [correlate(f"conv {g.text}", forwardSum(g), x, xPixel or g.c, packed, finish)]
 
 
@@ -37,24 +40,29 @@ def forwardRoom(g: Geometry) -> int:
     """Numbers of the packed weight."""
     if g.isDepthwise:
         return depthwise.room(g)
-    return forwardSum(g).packed
+    return (interpolated(g, False) or forwardSum(g)).packed
 
 
 def packForward(W: Any, packed: Any, g: Geometry) -> list[Work]:
     """The weight as `forward` takes it."""
     if g.isDepthwise:
         return depthwise.pack(W, packed, g)
-    size = tuple(axis.size for axis in g.axes)
-    return [pack(f"pack {g.text}", forwardSum(g), W, packed, size, False)]
+    plan = interpolated(g, False)
+    if plan:
+        return [winograd.pack(f"pack {g.text}", plan, W, packed, False)]
+    return [pack(f"pack {g.text}", forwardSum(g), W, packed, sizeOf(g), False)]
 
 
 def dataGradient(grad: Any, packed: Any, finish: Finish, g: Geometry, gradPixel: int | None = None) -> list[Work]:
     """dx (n, *spatial, c) from grad (n, *count, o) and the weight that `packData` has packed."""
     if g.isDepthwise:
         return depthwise.dataGradient(grad, packed, finish, g, gradPixel)
+    name, plan = f"conv dx {g.text}", interpolated(g, True)
+    if plan:
+        return [winograd.convolve(name, plan, grad, gradPixel or g.o, packed, finish)]
     works, skip = [], 0
     for of in dataSums(g):
-        works.append(correlate(f"conv dx {g.text}", of, grad, gradPixel or g.o, packed, finish, skip))
+        works.append(correlate(name, of, grad, gradPixel or g.o, packed, finish, skip))
         skip += of.packed
     return works
 
@@ -63,17 +71,21 @@ def dataRoom(g: Geometry) -> int:
     """Numbers of the weight packed for the data gradient."""
     if g.isDepthwise:
         return depthwise.room(g)
-    return sum(of.packed for of in dataSums(g))
+    plan = interpolated(g, True)
+    return plan.packed if plan else sum(of.packed for of in dataSums(g))
 
 
 def packData(W: Any, packed: Any, g: Geometry) -> list[Work]:
     """The weight as `dataGradient` takes it."""
     if g.isDepthwise:
         return depthwise.pack(W, packed, g)
-    size, works, skip = tuple(axis.size for axis in g.axes), [], 0
+    name, plan = f"pack dx {g.text}", interpolated(g, True)
+    if plan:
+        return [winograd.pack(name, plan, W, packed, True)]
+    works, skip = [], 0
     for of in dataSums(g):
         if of.packed:
-            works.append(pack(f"pack dx {g.text}", of, W, packed, size, True, skip))
+            works.append(pack(name, of, W, packed, sizeOf(g), True, skip))
         skip += of.packed
     return works
 
@@ -82,10 +94,28 @@ def weightGradient(
     grad: Any, x: Any, dW: Any, room: Any, g: Geometry, gradPixel: int | None = None, xPixel: int | None = None
 ) -> list[Work]:
     """dW (o, c / groups, *size) from grad (n, *count, o) and x (n, *spatial, c); `room` is temporary memory."""
-    how = depthwise if g.isDepthwise else weightsum
-    return how.weightGradient(grad, x, dW, room, g, gradPixel, xPixel)
+    return summed(g).weightGradient(grad, x, dW, room, g, gradPixel, xPixel)
 
 
 def weightRoom(g: Geometry) -> int:
     """Numbers of the temporary memory of `weightGradient`."""
-    return (depthwise if g.isDepthwise else weightsum).weightRoom(g)
+    return summed(g).weightRoom(g)
+
+
+def summed(g: Geometry) -> Any:
+    """Who sums the gradient of the weight."""
+    if g.isDepthwise:
+        return depthwise
+    return winogradback if winogradback.pays(g) else weightsum
+
+
+def interpolated(g: Geometry, isData: bool) -> winograd.Plan | None:
+    """How the convolution or its data gradient is interpolated, where that is faster."""
+    if not winograd.suits(g):
+        return None
+    plan = winograd.dataPlan(g) if isData else winograd.forwardPlan(g)
+    return plan if winograd.pays(plan) else None
+
+
+def sizeOf(g: Geometry) -> tuple[int, ...]:
+    return tuple(axis.size for axis in g.axes)

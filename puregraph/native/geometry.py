@@ -24,13 +24,17 @@ class Axis(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """A convolution: samples, maps in and out (of all groups), and its three axes."""
+    """A convolution: samples, maps in and out (of all groups), its three axes, and whether it sums term by term.
+
+    Otherwise it may be interpolated (`interpolation`) where that is faster.
+    """
 
     n: int
     c: int
     o: int
     groups: int
     axes: tuple[Axis, Axis, Axis]
+    isPlain: bool = False
 
     @property
     def taps(self) -> int:
@@ -59,7 +63,15 @@ class Geometry(NamedTuple):
         return f"{size} {self.c}->{self.o} @{where}"
 
 
-def geometry(shape: Any, weight: Any, stride: Any = 1, pad: Any = 0, dilation: Any = 1, groups: int = 1) -> Geometry:
+def geometry(
+    shape: Any,
+    weight: Any,
+    stride: Any = 1,
+    pad: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    isPlain: bool = False,
+) -> Geometry:
     """Of x (n, c, *spatial) and W (o, c / groups, *size); the rest one number for all axes or one entry for each."""
     rank = len(shape) - 2
     pads = [pair(p) for p in each(pad, rank)]
@@ -72,7 +84,8 @@ def geometry(shape: Any, weight: Any, stride: Any = 1, pad: Any = 0, dilation: A
     if len(axes) > 3:
         raise ValueError(f"wanted at most three axes of space, got {len(axes)}")
     front = [Axis(1)] * (3 - len(axes))
-    return Geometry(int(shape[0]), int(shape[1]), int(weight[0]), int(groups), (*front, *axes))  # type: ignore[arg-type]
+    lines: Any = (*front, *axes)
+    return Geometry(int(shape[0]), int(shape[1]), int(weight[0]), int(groups), lines, isPlain)
 
 
 def each(value: Any, rank: int) -> tuple[Any, ...]:

@@ -1,104 +1,27 @@
-"""Winograd: 3x3 convolutions of stride one with a quarter of the products, on tiles of 4x4 outputs.
+"""Winograd: convolutions as 36 matrix products of transformed tiles and filters.
 
-A tile of 6x6 inputs d and a filter g become 36 numbers each, V = B' d B and U = G g G'; their products, summed over
-the input maps, become the outputs: y = A' M A. A convolution is then 36 matrix products of few rows, one for each of
-these positions. The adjoints have the same form: the data gradient is a convolution with turned weights, and
-dW = G' (sum over tiles of V (A dy A')) G.
-
-The points that the transforms interpolate at are 0, +-3/4, +-3/2 and infinity: the result is then about three times as
-far from the exact sums as plain summation is, a third of the error of the usual points 0, +-1, +-2.
-
-Source    Lavin and Gray 2016, Fast Algorithms for Convolutional Neural Networks, arXiv:1509.09308
-          Barabasz, Anderson, Soodhalter, Gregg 2020, Error Analysis and Improving the Accuracy of Winograd Convolution
+A task transforms some tiles, which stay in the second cache, multiplies them with one panel of the weights after the
+other, and transforms the sums of a panel to outputs.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from math import ceil
+from math import ceil, prod
 from typing import Any, NamedTuple
 
 from puregraph.native import machine
-from puregraph.native.code import Code, Pointer, Type, Value
-from puregraph.native.geometry import Geometry
+from puregraph.native.code import Code, Type, Value
+from puregraph.native.geometry import Axis, Geometry
+from puregraph.native.interpolation import POSITIONS, SIZE, TILE, both, inputs, outputs, weights
+from puregraph.native.patches import Grid, Reader
 from puregraph.native.tiling import registers, vectorsOf
 from puregraph.native.work import Finish, Work
 
-SIZE = 4  # outputs of a tile, on each axis
-TILE = 6  # inputs of a tile, on each axis
-POSITIONS = TILE * TILE
-A = 0.75  # the points are 0, A, -A, B, -B and infinity
-B = 1.5
 NEAR = 540 << 10  # bytes of transformed inputs that stay in the second cache
 MOST = 64  # tasks
-APART = 16  # numbers between positions, so that they do not share cache sets
-
-
-def inputs(code: Code, d: list[Value]) -> list[Value]:
-    """B' d: six inputs to the six positions."""
-    a, b = A * A, B * B
-    evenA, oddA = code.fma(d[2], -b, d[4]), code.fma(d[1], -b, d[3])
-    evenB, oddB = code.fma(d[2], -a, d[4]), code.fma(d[1], -a, d[3])
-    return [
-        code.fma(d[0], a * b, code.fma(d[2], -(a + b), d[4])),
-        code.fma(oddA, A, evenA),
-        code.fma(oddA, -A, evenA),
-        code.fma(oddB, B, evenB),
-        code.fma(oddB, -B, evenB),
-        code.fma(d[1], a * b, code.fma(d[3], -(a + b), d[5])),
-    ]
-
-
-def outputs(code: Code, m: list[Value]) -> list[Value]:
-    """A' m: six positions to the four outputs."""
-    sumA, sumB, lessA, lessB = m[1] + m[2], m[3] + m[4], m[1] - m[2], m[3] - m[4]
-    return [
-        m[0] + sumA + sumB,
-        code.fma(lessA, A, lessB * B),
-        code.fma(sumA, A**2, sumB * B**2),
-        code.fma(lessA, A**3, code.fma(lessB, B**3, m[5])),
-    ]
-
-
-def outputsBack(code: Code, y: list[Value]) -> list[Value]:
-    """A y: four gradients of outputs to those of the six positions."""
-    found = [y[0]]
-    for point in (A, B):
-        even, odd = code.fma(y[2], point**2, y[0]), code.fma(y[3], point**2, y[1])
-        found += [code.fma(odd, point, even), code.fma(odd, -point, even)]
-    return [*found, y[3]]
-
-
-def scales() -> tuple[float, float, float]:
-    """What the weights are divided by: the derivatives of the interpolation at 0, A and B."""
-    return A**2 * B**2, 2 * A**2 * (A**2 - B**2), 2 * B**2 * (B**2 - A**2)
-
-
-def weights(code: Code, g: list[Value]) -> list[Value]:
-    """G g: three weights to the six positions."""
-    zero, atA, atB = scales()
-    found = [g[0] * (1 / zero)]
-    for point, scale in ((A, atA), (B, atB)):
-        even, odd = code.fma(g[2], point**2 / scale, g[0] * (1 / scale)), g[1] * (point / scale)
-        found += [even + odd, even - odd]
-    return [*found, g[2]]
-
-
-def weightsBack(code: Code, u: list[Value]) -> list[Value]:
-    """G' u: the gradients of six positions to those of the three weights."""
-    zero, atA, atB = scales()
-    sumA, sumB, lessA, lessB = u[1] + u[2], u[3] + u[4], u[1] - u[2], u[3] - u[4]
-    return [
-        code.fma(sumA, 1 / atA, code.fma(sumB, 1 / atB, u[0] * (1 / zero))),
-        code.fma(lessA, A / atA, lessB * (B / atB)),
-        code.fma(sumA, A**2 / atA, code.fma(sumB, B**2 / atB, u[5])),
-    ]
-
-
-def both(code: Code, of: Any, square: list[list[Value]]) -> list[list[Value]]:
-    """A transform of the columns of a square, then of its rows."""
-    columns = [of(code, list(column)) for column in zip(*square)]
-    return [of(code, list(row)) for row in zip(*columns)]
+PACKING = 60  # turns that it takes to transform a filter
+FEW = 16  # tasks below which panels are dealt to several
 
 
 class Plan(NamedTuple):
@@ -155,14 +78,37 @@ def planOf(n: int, depth: int, maps: int, high: tuple[int, int, int], wide: tupl
     return Plan(n, depth, maps, high, wide, vectors, rows, block)
 
 
-def forwardPlan(g: Geometry) -> Plan:
+def suits(g: Geometry) -> bool:
+    """Whether a convolution can be interpolated: 3x3, stride one, whole vectors of maps."""
     _, high, wide = g.axes
-    return planOf(
-        g.n, g.c, g.o, (high.length, high.count, high.before), (wide.length, wide.count, wide.before)
-    )
+    small = all(axis.size == 3 and axis.stride == axis.dilation == 1 and 0 <= axis.before <= 2 for axis in (high, wide))
+    lanes = machine.lanes(4)
+    flat = g.axes[0] == Axis(1) and g.groups == 1 and not g.isPlain
+    return flat and small and high.count > 0 and wide.count > 0 and g.c % lanes == g.o % lanes == 0
+
+
+def pays(plan: Plan) -> bool:
+    """Whether that takes less time than plain sums: both in turns of a vector unit, the packing of weights included."""
+    lanes = machine.lanes(4)
+    products = plan.depth * plan.maps / lanes
+    plain = plan.n * products * prod(inside(*axis) for axis in (plan.high, plan.wide))
+    moving = 200 * (plan.depth + plan.maps) / lanes
+    return plan.tiles * (1.15 * POSITIONS * products + moving) + PACKING * plan.depth * plan.maps < 0.9 * plain
+
+
+def inside(length: int, count: int, before: int) -> int:
+    """Taps of all outputs that have an input."""
+    return sum(max(0, min(count, length + before - tap) - max(0, before - tap)) for tap in range(3))
+
+
+def forwardPlan(g: Geometry) -> Plan:
+    """That of the convolution itself."""
+    _, high, wide = g.axes
+    return planOf(g.n, g.c, g.o, (high.length, high.count, high.before), (wide.length, wide.count, wide.before))
 
 
 def dataPlan(g: Geometry) -> Plan:
+    """That of its data gradient: a convolution, too."""
     _, high, wide = g.axes
     return planOf(
         g.n,
@@ -209,38 +155,40 @@ def pack(name: str, plan: Plan, W: Any, packed: Any, isTurned: bool) -> Work:
 
 def convolve(name: str, plan: Plan, x: Any, xPixel: int, packed: Any, finish: Finish) -> Work:
     """y = the convolution of x with the packed weight."""
-    blocks = ceil(plan.tiles / plan.block)
-    tasks = min(blocks, MOST)
-    key = f"winograd {plan} {xPixel} {tasks} {finish.key}"
+    spans = min(ceil(plan.tiles / plan.block), MOST)
+    sweeps = min(plan.panels, max(1, FEW // spans))
+    key = f"winograd {plan} {xPixel} {spans} {sweeps} {finish.key}"
 
     def write(code: Code) -> None:
-        Convolver(code, plan, xPixel, finish, tasks).write()
+        Convolver(code, plan, xPixel, finish, spans, sweeps).write()
 
-    return Work(name, key, write, {"x": x, "b": packed, **finish.slots}, tasks)
+    return Work(name, key, write, {"x": x, "b": packed, **finish.slots}, spans * sweeps)
 
 
 class Convolver:
     """Writes the code of a convolution."""
 
-    def __init__(self, code: Code, plan: Plan, xPixel: int, finish: Finish, tasks: int):
-        self.code, self.plan, self.xPixel, self.finish, self.tasks = code, plan, xPixel, finish, tasks
+    def __init__(self, code: Code, plan: Plan, xPixel: int, finish: Finish, spans: int, sweeps: int):
+        self.code, self.plan, self.xPixel, self.finish = code, plan, xPixel, finish
+        self.spans, self.sweeps = spans, sweeps
         self.starts = [sum(plan.vectors[:v]) for v in range(len(plan.vectors))]
 
     def write(self) -> None:
         code, plan = self.code, self.plan
         self.x, self.b = code.pointer("x", "f32"), code.pointer("b", "f32")
         self.finish.open(code)
-        self.reader = Reader(code, self.x, self.xPixel, plan.depth, plan.high, plan.wide, TILE, inputs)
+        self.reader = Reader(code, self.x, self.xPixel, plan.depth, plan.high[::2], plan.wide[::2], inputs)
         self.v = Grid(code, plan.block, plan.depth)
         self.m = Grid(code, plan.block, plan.width)
         blocks = ceil(plan.tiles / plan.block)
-        first, last = code.task * blocks // self.tasks, (code.task + 1) * blocks // self.tasks
-        with code.loop(first, last, unroll=1) as block:
+        span, sweep = code.task % self.spans, code.task // self.spans
+        firstPanel, lastPanel = sweep * plan.panels // self.sweeps, (sweep + 1) * plan.panels // self.sweeps
+        with code.loop(span * blocks // self.spans, (span + 1) * blocks // self.spans, unroll=1) as block:
             begin = block * plan.block
             count = code.least(plan.tiles - begin, plan.block)
             with code.loop(0, count, unroll=1) as tile:
                 self.reader.tile(*self.placeOf(begin + tile), self.v, tile)
-            with code.loop(0, plan.panels, unroll=1) as panel:
+            with code.loop(firstPanel, lastPanel, unroll=1) as panel:
                 rounds = (count + (plan.rows - 1)) // plan.rows
                 with code.loop(0, POSITIONS, unroll=1) as position, code.loop(0, rounds, unroll=1) as i:
                     self.product(panel, position, i * plan.rows)
@@ -282,9 +230,7 @@ class Convolver:
         column = panel * plan.width
         for start, width in zip(self.starts, plan.vectors):
             mask = code.mask(plan.maps - column - start, width) if plan.maps % plan.width else None
-            square = [
-                [self.m.load(i * TILE + j, tile, start, width) for j in range(TILE)] for i in range(TILE)
-            ]
+            square = [[self.m.load(i * TILE + j, tile, start, width) for j in range(TILE)] for i in range(TILE)]
             for i, row in enumerate(both(code, outputs, square)):
                 for j, value in enumerate(row):
                     with ExitStack() as stack:
@@ -293,88 +239,3 @@ class Convolver:
                             if count % SIZE and k >= count % SIZE:
                                 stack.enter_context(code.when(at < count))
                         self.finish.put(code, (n * high + a) * wide + b, column + start, value, mask)
-
-
-class Grid:
-    """Scratch memory for the 36 positions of some tiles, so many maps each."""
-
-    def __init__(self, code: Code, tiles: int, maps: int):
-        self.code, self.maps = code, maps
-        self.pitch = tiles * maps + APART
-        self.numbers = code.room("f32", POSITIONS * self.pitch)
-
-    def at(self, position: Value | int, tile: Value, map: Value | int) -> Value:
-        return tile * self.maps + position * self.pitch + map
-
-    def load(self, position: int, tile: Value, map: Value | int, lanes: int) -> Value:
-        return self.numbers.load(self.at(position, tile, map), lanes)
-
-    def store(self, position: int, tile: Value, map: Value | int, value: Value) -> None:
-        self.numbers.store(self.at(position, tile, map), value)
-
-
-class Reader:
-    """Writes the code that transforms a tile of `size` x `size` numbers of each map; what is outside counts as zero."""
-
-    def __init__(
-        self,
-        code: Code,
-        x: Pointer,
-        pixel: int,
-        maps: int,
-        high: tuple[int, int, int],
-        wide: tuple[int, int, int],
-        size: int,
-        of: Any,
-    ):
-        self.code, self.x, self.pixel, self.maps = code, x, pixel, maps
-        self.high, self.wide, self.size, self.of = high, wide, size, of
-        self.lanes = next(lanes for lanes in (machine.lanes(4), 8, 4) if maps % lanes == 0)
-        self.zeros = code.room("f32", maps)
-        self.places = code.room("ptr", size * size)
-        with code.loop(0, maps, self.lanes) as c:
-            self.zeros.store(c, code.constant(0, Type("f32", self.lanes)))
-
-    def tile(self, n: Value, h: Value, w: Value, to: Grid, tile: Value) -> None:
-        """Transform the tile in row h and column w of a sample."""
-        code, size = self.code, self.size
-        a, b = h * SIZE - self.high[2], w * SIZE - self.wide[2]
-        isInside = (a >= 0) & (a + size <= self.high[0]) & (b >= 0) & (b + size <= self.wide[0])
-        start = (n * self.high[0] + a) * self.wide[0] + b
-        with code.when(isInside):
-            with code.loop(0, self.maps, self.lanes, unroll=1) as c:
-                corner = self.x.at(start * self.pixel + c)
-                square = [
-                    [corner.load((i * self.wide[0] + j) * self.pixel, self.lanes) for j in range(size)]
-                    for i in range(size)
-                ]
-                self.put(square, to, tile, c)
-        with code.when(~isInside):
-            self.look(a, b, start)
-            with code.loop(0, self.maps, self.lanes, unroll=1) as c:
-                square = [
-                    [self.there(i * size + j).load(c, self.lanes) for j in range(size)] for i in range(size)
-                ]
-                self.put(square, to, tile, c)
-
-    def look(self, a: Value, b: Value, start: Value) -> None:
-        """Write down where each number of a tile at the border is: the first map of its pixel, or zeros."""
-        code, size = self.code, self.size
-        with code.loop(0, size, unroll=1) as i, code.loop(0, size, unroll=1) as j:
-            h, w = a + i, b + j
-            isThere = (h >= 0) & (h < self.high[0]) & (w >= 0) & (w < self.wide[0])
-            place = pointed(self.x.at((start + i * self.wide[0] + j) * self.pixel))
-            self.places.store(i * size + j, code.select(isThere, place, pointed(self.zeros)))
-
-    def there(self, number: int) -> Pointer:
-        return Pointer(self.code, self.places.load(number).name, "f32")
-
-    def put(self, square: list[list[Value]], to: Grid, tile: Value, c: Value) -> None:
-        for i, row in enumerate(both(self.code, self.of, square)):
-            for j, value in enumerate(row):
-                to.store(i * TILE + j, tile, c, value)
-
-
-def pointed(place: Pointer) -> Value:
-    """A pointer as a value, to be chosen and kept."""
-    return Value(place.code, place.name, Type("ptr"))
