@@ -61,17 +61,16 @@ def writeGather(code: Code) -> None:
     lanes = machine.lanes(4)
     table, index, y, fault = (code.pointer(n, k) for n, k in zip(("table", "index", "y", "fault"), ("f32", "i64") * 2))
     stride, rows, width = (code.integer(name) for name in ("tableRow", "rows", "width"))
+    zero = code.constant(0.0, Type("f32", lanes))
 
     def row(i: Value) -> None:
         at = index.load(i)
         known = checked(code, at, rows, fault)
-        source, target = table.at(code.select(known, at, 0) * stride), y.at(i * width)
-
-        def piece(c: Value, mask: Value | None) -> None:
-            on = code.mask(code.select(known, width - c, 0), lanes)
-            target.store(c, source.load(c, lanes, on), mask)
-
-        across(code, width, lanes, piece)
+        source, target = table.at(at * stride), y.at(i * width)
+        with code.when(known):
+            across(code, width, lanes, lambda c, mask: target.store(c, source.load(c, lanes, mask), mask))
+        with code.when(~known):
+            across(code, width, lanes, lambda c, mask: target.store(c, zero, mask))
 
     each(code, row)
 

@@ -15,7 +15,7 @@ from typing import Union
 import numpy as np
 
 from puregraph.formula import Formula
-from puregraph.native import angles, bell, powers
+from puregraph.native import angles, bell, gammas, powers
 from puregraph.native.code import Code, Type, Value
 from puregraph.native.powers import Emission
 from puregraph.table import LOGICAL, TABLE
@@ -145,6 +145,10 @@ EMIT: dict[str, Emission] = {
     "erfcx": bell.erfcx,
     "erfinv": bell.erfinv,
     "ndtri": bell.ndtri,
+    "lgamma": gammas.lgamma,
+    "digamma": gammas.digamma,
+    "polygamma": gammas.polygamma,
+    "ive": gammas.ive,
 }
 
 
@@ -192,4 +196,4 @@ def asNumber(code: Code, x: Value, kind: str) -> Value:
     return code.convert(x, kind)
 
 
-EMIT |= {op: defined(row.numpy) for op, row in TABLE.items() if isinstance(row.numpy, str) and not lacking(row.numpy)}
+EMIT |= {op: defined(row.numpy) for op, row in TABLE.items() if isinstance(row.numpy, str)}

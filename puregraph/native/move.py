@@ -18,6 +18,7 @@ from puregraph.native.turn import turned
 from puregraph.native.work import Work
 
 CHUNK = 1 << 14  # numbers that a task moves, or more
+AHEAD = 4  # squares that are asked for before they are read
 
 
 class Axis(NamedTuple):
@@ -150,6 +151,8 @@ def writeSquares(code: Code, kind: str, outer: int) -> None:
         taken, given = x.at(far + i + j * source), y.at(to + i * sideTarget + j)
         isWhole = (i + lanes <= end) & (j + lanes <= size)
         with code.when(isWhole):
+            for r in range(lanes):
+                taken.prefetch(source * r + AHEAD * lanes)
             whole = turned(code, [taken.load(source * r, lanes) for r in range(lanes)])
             for r, column in enumerate(whole):
                 given.store(sideTarget * r, column)

@@ -311,8 +311,8 @@ class Forward(Writer):
         for row in rows:
             for g in range(gates):
                 p.at(row).prefetch(self.units * g + unit)
-            for g in range(self.cell.kept if kept is not None else 0):
-                kept.at(row).prefetch(self.units * g + unit)
+                if kept is not None:
+                    kept.at(row).prefetch(self.units * g + unit)
         h = [old["h"].at(row) for row in rows]
         zero = code.constant(0.0, Type("f32", lanes))
         across = range(0, gates * width, lanes)
@@ -331,7 +331,7 @@ class Forward(Writer):
                 place = unit + u * lanes
                 mask = self.mask(place)
                 outer = [p.at(row).load(self.units * g + place, lanes, mask) for g in range(gates)]
-                before = {name: rows_.at(row).load(place, lanes, mask) for name, rows_ in old.items()}
+                before = {name: state.at(row).load(place, lanes, mask) for name, state in old.items()}
                 after, keep = self.step(outer, [q[g * each + u] for g in range(gates)], before, place, mask)
                 isOn = None if self.on is None else self.isOn(row, moment)
                 for name, value in after.items():
