@@ -254,7 +254,7 @@ def test_steps_of_one_task_and_single_steps_stay_in_order_of_their_tasks():
 @pytest.mark.parametrize("threads", [1, 3])
 def test_denormals_become_zero_in_every_thread_and_only_during_the_run(threads):
     pool.setThreads(threads)
-    x = np.full(300, 1e-39, np.float32)
+    x = np.full(60, 1e-39, np.float32)
     x[::2] = 4
     y = np.ones_like(x)
     args = slots(x, y)
@@ -265,7 +265,7 @@ def test_denormals_become_zero_in_every_thread_and_only_during_the_run(threads):
         mine = np.ones_like(x)
         own = slots(x, mine)
         table = pool.Table([(address(HALVE), ctypes.addressof(own), len(x))], flush=False)
-        for _ in range(300):
+        for _ in range(200):
             table.run()
             np.testing.assert_array_equal(mine[1::2], x[1::2] / np.float32(2))
 
@@ -348,6 +348,7 @@ import ctypes, os, signal, sys, threading, time
 import numpy as np
 from kernels import BURN, MIX, address, mixed, slots
 from puregraph.native import pool
+from puregraph.native.memory import Block
 from test_native_pool import LONG, Mixing, mixings, turned
 """
 
@@ -372,9 +373,13 @@ def output(running):
 def test_a_forked_process_has_a_pool_of_its_own():
     code = """
 mixings(0, 100)
+block = Block(1)
 for generation in range(3):
     child = os.fork()
     mixings(generation, 100)
+    word = ctypes.c_int64.from_address(block.address)
+    word.value += 1
+    assert word.value == generation + 1
     if child == 0:
         assert len(pool.crew().workers) == 2, pool.crew().workers
         sys.exit(0)
