@@ -213,6 +213,8 @@ def test_where_kernels_are_kept(monkeypatch, tmp_path):
         monkeypatch.setenv("XDG_CACHE_HOME", "relative, which the standard tells to ignore")
         monkeypatch.setenv("HOME", "/home/somebody")
         assert next(store.folders()) == "/home/somebody/.cache/puregraph"
+        monkeypatch.setattr(store.os.path, "expanduser", lambda path: path)  # nobody has no home
+        assert list(store.folders()) == [store.spareFolder()]
 
 
 def test_what_nobody_used_for_long_is_removed(tmp_path):

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 MAGIC = b"puregraph kernel\n"
@@ -93,21 +92,24 @@ def replace(path: str, content: bytes) -> None:
 
 def folders() -> Iterator[str]:
     """Where kernels are looked for and stored, best first."""
-    yield os.environ.get("PUREGRAPH_CACHE") or usual()
+    best = os.environ.get("PUREGRAPH_CACHE") or usual()
+    if best is not None:
+        yield best
     spare = spareFolder()
     if spare is not None:
         yield spare
 
 
-def usual() -> str:
-    """The folder for what can be made again, by the custom of the system."""
+def usual() -> str | None:
+    """The folder for what can be made again, by the custom of the system; None for a user without a home."""
+    home = os.path.expanduser("~")
     if os.name == "nt":
-        base = os.environ.get("LOCALAPPDATA")
-        return os.path.join(base or str(Path.home() / "AppData" / "Local"), "puregraph", "cache")
-    base = os.environ.get("XDG_CACHE_HOME")
-    if base and os.path.isabs(base):
-        return os.path.join(base, "puregraph")
-    return os.path.join(os.path.expanduser("~"), ".cache", "puregraph")
+        base = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
+        folder = os.path.join(base, "puregraph", "cache")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME", "")
+        folder = os.path.join(base if os.path.isabs(base) else os.path.join(home, ".cache"), "puregraph")
+    return folder if os.path.isabs(folder) else None
 
 
 def spareFolder() -> str | None:

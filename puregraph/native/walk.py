@@ -131,7 +131,7 @@ define internal void @call(i64 %function, i64 %args, i64 %task, i64 %scratch) al
 }
 
 ; Run all tasks of a record.
-define internal void @each(i64 %record, i64 %scratch) {
+define internal void @each(i64 %record, i64 %scratch) noinline {
 entry:
     %function = call i64 @read(i64 %record, i64 0)
     %args = call i64 @read(i64 %record, i64 1)
@@ -148,7 +148,7 @@ done:
 }
 
 ; Put this thread's arithmetic into the mode of the run: denormal numbers become zero, or stay what they are.
-define internal void @settle(i64 %wanted) {
+define internal void @settle(i64 %wanted) noinline {
     %now = call i64 @mode()
     %on = or i64 %now, {flush}
     %off = and i64 %now, {keep}
@@ -164,7 +164,7 @@ done:
 }
 
 ; Let time pass: at first in a way that comes back soon, then so that another thread may have the CPU.
-define internal void @wait(i64 %board, i64 %times) {
+define internal void @wait(i64 %board, i64 %times) noinline {
     %patience = call i64 @read(i64 %board, i64 {PATIENCE})
     %isPatient = icmp ult i64 %times, %patience
     br i1 %isPatient, label %short, label %long
@@ -179,7 +179,7 @@ long:
 }
 
 ; Take a task of the step under way, whose word was last seen as given: its number, or -1 if there is none left.
-define internal i64 @take(i64 %board, i64 %before) {
+define internal i64 @take(i64 %board, i64 %before) noinline {
 entry:
     br label %look
 look:
@@ -205,7 +205,7 @@ none:
 }
 
 ; Run a task that was taken, and further ones as long as there are: 1 if this thread has finished the last of a step.
-define internal i64 @share(i64 %board, i64 %scratch, i64 %first) {
+define internal i64 @share(i64 %board, i64 %scratch, i64 %first) noinline {
 entry:
     br label %task
 task:
@@ -230,7 +230,7 @@ none:
 
 ; Go on from a record, alone at work: 1 at the end of the run, 0 if others finish a step, one of whom goes on then.
 ; The step whose last task this thread has finished may be another one than it began with, so the board says which.
-define internal i64 @drive(i64 %board, i64 %scratch, i64 %first) {
+define internal i64 @drive(i64 %board, i64 %scratch, i64 %first) noinline {
 entry:
     br label %step
 step:
@@ -274,7 +274,7 @@ waiting:
 }
 
 ; Run a task that was taken and what follows from that: 1 if this thread has come to the end of the run.
-define internal i64 @carry(i64 %board, i64 %scratch, i64 %task) {
+define internal i64 @carry(i64 %board, i64 %scratch, i64 %task) noinline {
     %isLast = call i64 @share(i64 %board, i64 %scratch, i64 %task)
     %drives = icmp ne i64 %isLast, 0
     br i1 %drives, label %on, label %off
