@@ -9,7 +9,10 @@ from source import library
 
 import puregraph
 
-INTERNAL = ("puregraph", *(f"puregraph.{name}" for name in ("autodiff", "compile", "kernels", "models")))  # mostly inside
+INTERNAL = (
+    "puregraph",
+    *(f"puregraph.{name}" for name in ("autodiff", "compile", "kernels", "models")),
+)  # mostly inside
 FOLDERS = sorted(
     source.name for source in library() if source.path.name == "__init__.py" and source.name not in INTERNAL
 )

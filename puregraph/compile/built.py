@@ -103,7 +103,7 @@ class Built:
         """
         for entry, x in zip(self.entries, inputs):
             entry.put(x)
-        if not all([isGood(self.memory(value)) for value, isGood in self.checks]):
+        if not all(isGood(self.memory(value)) for value, isGood in self.checks):
             return False
         if self.packing is not None and self.frozen.hasChanged():
             self.packing()

@@ -1,8 +1,8 @@
 """Fuse: neighbouring pointwise calls and reductions of a step become groups, each one pass over memory.
 
 Calls are taken in order. One that reads what an open group makes joins it where that is possible, else the group is
-closed, which puts it into the list of steps at that point. A group is a space of indices with formulas and folds over it
-(`native.nest`); what others read of it is stored, all else lives in registers.
+closed, which puts it into the list of steps at that point. A group is a space of indices with formulas and folds over
+it (`native.nest`); what others read of it is stored, all else lives in registers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from puregraph.standin import astype
 from puregraph.table import TABLE
 from puregraph.terms import Term, leaf, rebuild, term
 
-Axes = Tuple[Optional[int], ...]
+Axes = tuple[int | None, ...]
 PATIENCE = 6  # calls after which a group that nobody joined is closed
 AHEAD = 40  # how many calls further on may be taken before their turn
 MOST = 28  # operands and results of one group: what registers can hold
@@ -442,7 +442,7 @@ def axesOf(group: Group, read: Reading, places: dict[str, Any]) -> Axes | None:
                 found[spot] = a
     if read.space == group.space and all(a is None or a == i for i, a in enumerate(found)):
         return tuple(range(rank))
-    for spot, (n, a) in enumerate(zip(read.space, found)):
+    for n, a in zip(read.space, found):
         if n > 1 and (a is None or group.space[a] != n):
             return None
     chosen = [a for a in found if a is not None]

@@ -44,7 +44,7 @@ KINDS = {1: "i8", 4: "f32", 8: "f64"}  # by bytes: as what numbers are moved
 
 
 def pixelOf(value: Value) -> int | None:
-    """How many numbers lie between neighbouring pixels of maps that are laid out channels last; None if they are not."""
+    """How many numbers lie between neighbouring pixels of maps laid out channels last; None if they are not."""
     size = value.dtype.itemsize
     n, c, *spatial = value.shape
     strides = [s // size for s in value.strides]
@@ -166,7 +166,6 @@ def lowerMaxPool(call: Call, room: Any) -> list[Work] | None:
 def lowerMaxPoolGrad(call: Call, finish: Any, room: Any) -> list[Work] | None:
     grad, indices, shape = call.arguments
     g = windowsOf(indices)
-    assert g is not None
     where, pixel, before = laidLast(grad, room)
     return [*before, *pooling.maxGradient(where, indices, finish, g, pixel)]
 
@@ -339,7 +338,7 @@ def lowerThroughTime(call: Call, room: Any) -> list[Work] | None:
     if not all(map(isPlain, ends)):
         return None
     n, t, units = after[0].shape
-    at = (t - 1 if reverse else 0)
+    at = t - 1 if reverse else 0
     first = [(At(b, at * b.strides[1]), strided(b)[0]) for b in before]
     starts = [w for g, e in zip(grads, ends) for w in copies(g, e, e.shape, spread(g, e.shape), strided(e))]
     packed = room(recurrent.packedSize(kind, units))

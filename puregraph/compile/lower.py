@@ -219,9 +219,9 @@ class Lowering:
 
     def finish(self, i: int, call: Call) -> tuple[Any, list[Value], list[Value]] | None:
         """What becomes of the sums of a call, what that reads besides, and what it makes."""
-        (y,) = call.outs
-        frame = frameOf(call)
-        assert frame is not None
+        (y,), frame = call.outs, frameOf(call)
+        if frame is None:
+            return None
         group = self.tails.get(i)
         own = place(y, frame)
         if group is None:
@@ -282,7 +282,9 @@ def counted(call: Call) -> list[Work] | None:
     if found is None:
         return None
     loads = {nameOf(v): Operand("i64", v, (0,)) for v in call.values()}
-    nest = Nest((1,), loads, tuple((nameOf(y), f) for y, f in found), {nameOf(y): Operand("i64", y, (0,)) for y, _ in found})
+    nest = Nest(
+        (1,), loads, tuple((nameOf(y), f) for y, f in found), {nameOf(y): Operand("i64", y, (0,)) for y, _ in found}
+    )
     return works(canonical(nest._replace(kind="f64")), lambda count: None)
 
 
@@ -391,7 +393,7 @@ def frameOf(call: Call) -> Frame | None:
 
 
 def productFrame(call: Call) -> Frame | None:
-    """Rows are all axes but the last where b is one matrix and the rows of a follow each other; else there is a batch."""
+    """Rows are all axes but the last where b is one matrix and the rows of a follow each other, else there is a batch."""
     if call.function is not np.matmul or call.options:
         return None
     a, b = call.arguments
@@ -415,7 +417,8 @@ def productOf(call: Call, finish: Any, room: Any) -> list[Work] | None:
     a, b = call.arguments
     (y,) = call.outs
     frame = productFrame(call)
-    assert frame is not None
+    if frame is None:
+        return None
     m = math.prod(y.shape[i] for i in frame.rows)
     n, k = y.shape[-1], a.shape[-1]
     rows = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.plan import ALIGNMENT, Buffer, Plan
+from puregraph.compile.plan import Buffer, Plan
 from puregraph.compile.value import Value, changed
 from puregraph.native.memory import Block
 

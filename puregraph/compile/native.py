@@ -14,7 +14,7 @@ from puregraph.compile import kernels  # noqa: F401  its lowerings register them
 from puregraph.compile.frozen import Frozen
 from puregraph.compile.layout import layoutFor
 from puregraph.compile.lower import At, Native, lower
-from puregraph.compile.value import Call, Value
+from puregraph.compile.value import Value
 from puregraph.kernel import Kernel
 from puregraph.native import machine, pool
 from puregraph.native.code import Code

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from puregraph.kernels.classes import classIndex
 from puregraph.errors import need, show
+from puregraph.kernels.classes import classIndex
 from puregraph.kernels.scatter import gather, putClass, takeClass
 from puregraph.kernels.widen import widen
 from puregraph.module import Module

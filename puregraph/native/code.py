@@ -8,8 +8,8 @@
         y.store(i, x.load(i, 16, live) * 2.0 + 1.0, live)
     code.text()
 
-A kernel is `void kernel(ptr args, i64 task, ptr scratch)`: `args` has a slot of eight bytes for each pointer and integer,
-in the order in which they were asked for (`code.slots`); `task` is which part of the work to do; `scratch` is memory of
+A kernel is `void kernel(ptr args, i64 task, ptr scratch)`: `args` has a slot of eight bytes for each pointer and whole
+number, in the order in which they were asked for (`code.slots`); `task` is which part of the work to do; `scratch` is memory of
 the running thread, of which `code.room` gives pieces. What varies (accumulators) is a `Variable`; all else is computed
 once where it stands. A number or a scalar meeting a vector is repeated for all its lanes.
 
@@ -180,7 +180,7 @@ class Pointer:
         return Pointer(self.code, self.name, kind)
 
     def load(self, index: Number = 0, lanes: int = 1, mask: Value | None = None) -> Value:
-        """The number there, or `lanes` of them in a row; with a mask, 0 in the lanes that are off, which are not read."""
+        """The number there, or `lanes` of them in a row; with a mask, 0 in lanes that are off, which are not read."""
         code, place, of = self.code, self.at(index).name, Type(self.kind, lanes)
         if mask is None:
             return code.emit(f"load {of.text}, ptr {place}, align {SIZES[self.kind]}", of)
@@ -215,7 +215,8 @@ class Pointer:
         mask = code.constant(1, Type("i1", lanes)) if mask is None else mask
         zero, take = code.constant(0, of), f"@llvm.masked.gather.{of.suffix}.v{lanes}p0"
         code.declare(f"declare {of.text} {take}(<{lanes} x ptr>, i32, <{lanes} x i1>, {of.text})")
-        given = f"<{lanes} x ptr> {places.name}, i32 {SIZES[self.kind]}, {mask.type.text} {mask.name}, {of.text} {zero.name}"
+        given = f"<{lanes} x ptr> {places.name}, i32 {SIZES[self.kind]}, {mask.type.text} {mask.name}"
+        given += f", {of.text} {zero.name}"
         return code.emit(f"call {of.text} {take}({given})", of)
 
     def prefetch(self, index: Number = 0, near: bool = True) -> None:
@@ -244,7 +245,7 @@ class Variable:
 
 
 class Code:
-    """The text of a kernel in the making. With `contract`, x y + z may be rounded once, as the machine does it fastest."""
+    """The text of a kernel in the making. With `contract`, x y + z may be rounded once, as is fastest."""
 
     def __init__(self, contract: bool = True):
         self.flags = "contract " if contract else ""
@@ -455,7 +456,7 @@ class Code:
         self.lines.append(f"{end}:")
 
     def part(self, name: str, given: Sequence[Value | Pointer], write: Callable[..., None]) -> None:
-        """Call a function that is compiled by itself, so that its loops have all registers; equal names are one function.
+        """Call a function that is compiled by itself: its loops have all registers; equal names are one function.
 
         `write(code, *given)` writes it, with what is given as the function knows it; it has no slots and no scratch.
         """

@@ -218,7 +218,9 @@ def expose(module: Any, symbol: str) -> None:
 
 def optimise(L: Any, module: Any, machine: Any) -> None:
     """Run LLVM's own passes, its third level, over a module."""
-    tuning = L.create_pipeline_tuning_options(speed_level=1)  # kernels come with their vectors; more passes only take longer
+    tuning = L.create_pipeline_tuning_options(
+        speed_level=1
+    )  # kernels come with their vectors; more passes only take longer
     builder = L.create_pass_builder(machine, tuning)
     free(L, "LLVMPY_RunNewModulePassManager")(builder.getModulePassManager(), module, builder)
 

@@ -23,12 +23,13 @@ of a normalisation and of its scale): each task keeps sums over its own rows bes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
 from puregraph.formula import Formula
 from puregraph.native import machine, maths
-from puregraph.native.code import Code, Pointer, Type, Value
+from puregraph.native.code import Code, Pointer, Type, Value, Variable
 from puregraph.native.work import Work
 from puregraph.terms import walk
 
@@ -536,6 +537,36 @@ def writeRows(writer: Writer, near: int) -> None:
         size = prodOf([writer.extents[a] for a in shape.loops])
         return writer.pointers[key].at(code.task * size + writer.offset(key, {a: indices[a] for a in shape.loops}))
 
+    def bodyOf(
+        p: int, outer: Scope, sums: dict[str, list[Variable]], beside: list[str], stores: list[str]
+    ) -> Callable[[dict[int, Value], Value | None, int], None]:
+        """What a phase does at a vector: results are written, folds go on."""
+
+        def body(at: dict[int, Value], mask: Value | None, u: int) -> None:
+            scope = Scope(writer, at, lanes, mask, outer)
+            column = at[shape.inner]
+            for n, room in kept.items():
+                if shape.phase[n] < p:
+                    scope.values[n] = room.load(column, lanes)
+            made = [scope.get(n) for n in stores]  # all, before any is written: to where an operand lies, perhaps
+            for n, value in zip(stores, made):
+                writer.write(n, value, at, lanes, mask)
+            for n in sums:
+                fold = shape.folds[n]
+                value = code.splat(scope.get(fold.of), lanes)
+                if mask is not None:
+                    value = code.select(mask, value, writer.start(fold.how, lanes))
+                sums[n][u].value = writer.join(fold.how, sums[n][u].value, value)
+            for n in beside:
+                fold, place = shape.beside[n], part(n, at)
+                value = code.splat(scope.get(fold.of), lanes)
+                place.store(0, writer.join(fold.how, place.load(0, lanes, mask), value), mask)
+            for n, room in kept.items():
+                if shape.phase[n] == p and n in scope.values:
+                    room.store(column, scope.values[n])
+
+        return body
+
     for name, x in shape.beside.items():
         inside({}, lambda at, mask, u, n=name, h=x.how: part(n, at).store(0, writer.start(h, lanes), mask))
     with code.loop(first, code.least(rows, first + block), unroll=1) as row:
@@ -555,35 +586,12 @@ def writeRows(writer: Writer, near: int) -> None:
                 outer.get(n)
             sums = {n: [code.variable(writer.start(shape.folds[n].how, lanes)) for _ in range(unroll)] for n in folds}
 
-            def body(at: dict[int, Value], mask: Value | None, u: int, p: int = p) -> None:
-                scope = Scope(writer, at, lanes, mask, outer)
-                column = at[shape.inner]
-                for n, room in kept.items():
-                    if shape.phase[n] < p:
-                        scope.values[n] = room.load(column, lanes)
-                made = [scope.get(n) for n in stores]  # all, before any is written: to where an operand lies, perhaps
-                for n, value in zip(stores, made):
-                    writer.write(n, value, at, lanes, mask)
-                for n in folds:
-                    fold = shape.folds[n]
-                    value = code.splat(scope.get(fold.of), lanes)
-                    if mask is not None:
-                        value = code.select(mask, value, writer.start(fold.how, lanes))
-                    sums[n][u].value = writer.join(fold.how, sums[n][u].value, value)
-                for n in beside:
-                    fold, place = shape.beside[n], part(n, at)
-                    value = code.splat(scope.get(fold.of), lanes)
-                    place.store(0, writer.join(fold.how, place.load(0, lanes, mask), value), mask)
-                for n, room in kept.items():
-                    if shape.phase[n] == p and n in scope.values:
-                        room.store(column, scope.values[n])
-
-            inside(indices, body)
+            inside(indices, bodyOf(p, outer, sums, beside, stores))
             for n in folds:
                 how, parts = shape.folds[n].how, [v.value for v in sums[n]]
                 while len(parts) > 1:
                     parts = [writer.join(how, a, b) for a, b in zip(parts[::2], parts[1::2])]
-                outer.values[n] = code.fold(parts[0], lambda a, b, how=how: writer.join(how, a, b))
+                outer.values[n] = code.fold(parts[0], partial(writer.join, how))
         for n in nest.stores:
             if not shape.spread[n] and n not in shape.beside:
                 writer.write(n, outer.get(n), indices, 1, None)

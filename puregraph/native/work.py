@@ -12,9 +12,9 @@ class Work(NamedTuple):
     """A call of a native kernel.
 
     `name`   what a table shows: "product 64x512x784"
-    `key`    everything that the code depends on and its source does not say: block sizes, options, the key of its finish
+    `key`    all that the code depends on and its source does not say: block sizes, options, the key of its finish
     `write`  writes the code: its slots are those of `slots`, by name
-    `slots`  what each slot holds: an array (or whatever stands for one until addresses are known), or a whole number
+    `slots`  what each slot holds: an array (or what stands for one until addresses are known), or a whole number
     `tasks`  how many tasks there are; any thread may run any of them, and no two write to the same place
     """
 
