@@ -32,7 +32,7 @@ class Programs:
         return {"graph": self.graph, "check": self.check}
 
     def __setstate__(self, state: dict) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+        self.__init__(**state)
 
     def get(self, arrays: Sequence[Any], **options: Any) -> Program | None:
         """The program for such arrays; None if it is not worth while to compile one yet."""
@@ -95,4 +95,4 @@ def compiled(
     return Program(net, found, dtypes, train, grads=grads, optimizer=optimizer, **options)
 
 
-Graph.compile = compiled  # type: ignore[method-assign]
+Graph.compile = compiled

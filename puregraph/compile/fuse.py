@@ -186,20 +186,20 @@ def formulas(call: Call) -> list[tuple[Value, Formula]] | None:
         if None in parts:
             return None
         known = dict(zip(map(leaf, function.names), parts))
-        return [(y, formulaOf(rebuild(t, known, term))) for y, t in zip(call.outs, function.terms)]  # type: ignore[arg-type]
+        return [(y, formulaOf(rebuild(t, known, term))) for y, t in zip(call.outs, function.terms)]
     if call.options.keys() - {"copy"} or len(call.outs) != 1:
         return None
     (y,) = call.outs
     if function is astype:
         x = call.arguments[0]
         isCast = type(x) is Value and (y.dtype != bool or x.dtype == bool)
-        return [(y, formulaOf(parts[0]))] if isCast else None  # type: ignore[arg-type]
+        return [(y, formulaOf(parts[0]))] if isCast else None
     op = "where" if function is np.where else UFUNCS.get(function)
     if op is None or None in parts or len(parts) != len(TABLE[op].pulls):
         return None
     if op in ("and", "or", "not") and any(type(a) is Value and a.dtype != bool for a in call.arguments):
         return None
-    return [(y, formulaOf(term(op, *parts)))]  # type: ignore[arg-type]
+    return [(y, formulaOf(term(op, *parts)))]
 
 
 def folding(call: Call) -> Reading | None:

@@ -213,7 +213,7 @@ lowerMeanPool.frame = lowerMeanPoolGrad.frame = ofMaps
 def headsOf(value: Value) -> Heads | None:
     """Rows of numbers that lie side by side; None if they do not."""
     *lead, last = strided(value)
-    return Heads(value, tuple(lead)) if last == 1 or value.shape[-1] == 1 else None  # type: ignore[arg-type]
+    return Heads(value, tuple(lead)) if last == 1 or value.shape[-1] == 1 else None
 
 
 def plainly(value: Value, room: Any) -> tuple[Any, list[Work]]:
@@ -246,7 +246,7 @@ def lowerAttend(call: Call, room: Any) -> list[Work] | None:
     heads, hides = [headsOf(x) for x in (q, k, v, y)], maskOf(mask, q, k)
     if not isSingle(q, k, v, y, lse) or None in heads or hides is False or not isPlain(lse):
         return None
-    return attention.attend(*heads, lse, sizesOf(q, k, v), causal, float(scale), hides)  # type: ignore[arg-type]
+    return attention.attend(*heads, lse, sizesOf(q, k, v), causal, float(scale), hides)
 
 
 @lowers(attendGrad)
@@ -261,11 +261,11 @@ def lowerAttendGrad(call: Call, room: Any) -> list[Work] | None:
     g = headsOf(grad)
     if g is None:
         where, before = plainly(grad, room)
-        g = Heads(where, tuple(s // 4 for s in contiguous(grad.shape, 4)[:3]))  # type: ignore[arg-type]
+        g = Heads(where, tuple(s // 4 for s in contiguous(grad.shape, 4)[:3]))
     lseAt, one = plainly(lse, room)
     restAt, two = plainly(rest, room)
     rows = heads[:3], heads[3:]
-    work = attention.attendGrad(g, *rows[0], lseAt, restAt, *rows[1], sizesOf(q, k, v), causal, float(scale), hides)  # type: ignore[arg-type]
+    work = attention.attendGrad(g, *rows[0], lseAt, restAt, *rows[1], sizesOf(q, k, v), causal, float(scale), hides)
     return [*before, *one, *two, *work]
 
 
@@ -289,7 +289,7 @@ def rowsOf(value: Value) -> tuple[Any, int] | None:
 
 def momentsOf(on: Any) -> Any:
     """Which moments count, as native code takes it."""
-    return None if on is None else Track(on, tuple(strided(on)))  # type: ignore[arg-type]
+    return None if on is None else Track(on, tuple(strided(on)))
 
 
 @lowers(forward)
@@ -320,7 +320,7 @@ def lowerForward(call: Call, room: Any) -> list[Work] | None:
         d[0] if d else None,
         momentsOf(on),
         bool(reverse),
-    )  # type: ignore[arg-type]
+    )
 
 
 @lowers(throughTime)
@@ -345,7 +345,7 @@ def lowerThroughTime(call: Call, room: Any) -> list[Work] | None:
     inner = tracks[: count + len(kept)]
     if kind == "gru":  # of the states it only reads those before, which after a gap are not those of the last moment
         shift = -before[0].strides[1] if reverse else before[0].strides[1]
-        inner[0] = begins[0]._replace(what=At(before[0], shift))  # type: ignore[union-attr]
+        inner[0] = begins[0]._replace(what=At(before[0], shift))
     works = recurrent.back(
         kind,
         U,
@@ -362,7 +362,7 @@ def lowerThroughTime(call: Call, room: Any) -> list[Work] | None:
         pool.threads(),
         momentsOf(on),
         bool(reverse),
-    )  # type: ignore[arg-type]
+    )
     return [*starts, *works]
 
 

@@ -181,7 +181,7 @@ class Lowering:
         if any(o is None for o in (*loads.values(), *stores.values())):
             return group.calls
         room = Room(self.new, self.frozen)
-        nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)  # type: ignore[arg-type]
+        nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
         done = works(canonical(nest), room)
         reads = [v for v, _ in group.loads.values()]
         return [self.step(done, group.calls[-1], reads, stored, room, not group.folds)]
@@ -393,7 +393,7 @@ def frameOf(call: Call) -> Frame | None:
 
 
 def productFrame(call: Call) -> Frame | None:
-    """Rows are all axes but the last where b is one matrix and the rows of a follow each other, else there is a batch."""
+    """Rows are all axes but the last where b is one matrix and the rows of a follow each other; else a batch."""
     if call.function is not np.matmul or call.options:
         return None
     a, b = call.arguments

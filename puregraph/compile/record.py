@@ -214,11 +214,11 @@ class Recorded(StandIn):
         self.recorder, self.value, self.memory, self.known = recorder, value, memory, memory.writes
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return self.value.shape
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
+    def dtype(self) -> Any:
         return self.value.dtype
 
     @property
@@ -301,8 +301,8 @@ class Recorded(StandIn):
         return np.bitwise_or(self, other, out=self)
 
     __or__ = method(np.bitwise_or)
-    __eq__ = method(np.equal)  # type: ignore[assignment]
-    __ne__ = method(np.not_equal)  # type: ignore[assignment]
+    __eq__ = method(np.equal)
+    __ne__ = method(np.not_equal)
     __hash__ = object.__hash__
     __pos__ = method(np.positive)
     round = method(np.round)

@@ -42,7 +42,7 @@ class Whole:
         self.rule, self.states, self.reason = rule, states, reason
 
     @property
-    def __name__(self) -> str:  # type: ignore[override]
+    def __name__(self) -> str:
         owner = getattr(self.rule, "__self__", None)
         return owner.brief() if hasattr(owner, "brief") else getattr(self.rule, "__name__", "rule")
 

@@ -9,9 +9,9 @@
     code.text()
 
 A kernel is `void kernel(ptr args, i64 task, ptr scratch)`: `args` has a slot of eight bytes for each pointer and whole
-number, in the order in which they were asked for (`code.slots`); `task` is which part of the work to do; `scratch` is memory of
-the running thread, of which `code.room` gives pieces. What varies (accumulators) is a `Variable`; all else is computed
-once where it stands. A number or a scalar meeting a vector is repeated for all its lanes.
+number, in the order in which they were asked for (`code.slots`); `task` is which part of the work to do; `scratch` is
+memory of the running thread, of which `code.room` gives pieces. What varies (accumulators) is a `Variable`; all else is
+computed once where it stands. A number or a scalar meeting a vector is repeated for all its lanes.
 
 Source    LLVM Language Reference Manual
 """
