@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from math import prod
 from typing import Any
 
-from puregraph.native.code import Code
+from puregraph.native.code import Code, Value
 from puregraph.native.correlation import Correlation, flat
+from puregraph.native.filters import Filters, overFilters
 from puregraph.native.work import Work
 
 
@@ -15,15 +17,13 @@ def pack(name: str, of: Correlation, W: Any, packed: Any, size: tuple[int, ...],
     """W (o, c / groups, *size) to panels at `skip` in `packed`; turned, the outputs are what the weight calls inputs.
 
     Panels lie group by group, (panel, block of inputs, taps, inputs of a block, outputs of a panel); outputs that a
-    panel has beyond the last are zeros.
+    panel has beyond the last are any numbers.
     """
     of = flat(of)
     t = of.tile
     blocks = of.depth // t.block
     positions = [(a * size[1] + b) * size[2] + c for a, b, c in product(*(line.taps for line in of.lines))]
-    taps = prod(size)
-    inner = of.maps if isTurned else of.depth
-    lane, deep = (taps, inner * taps) if isTurned else (inner * taps, taps)
+    filters = Filters(of.maps if isTurned else of.depth, prod(size), isTurned)
 
     def write(code: Code) -> None:
         w, to = code.pointer("W", "f32"), code.pointer("packed", "f32")
@@ -31,15 +31,18 @@ def pack(name: str, of: Correlation, W: Any, packed: Any, size: tuple[int, ...],
         panel, block = code.task // blocks, code.task % blocks
         group, o = panel // of.panels, (panel % of.panels) * t.width
         to = to.at(start + code.task * (len(positions) * t.block * t.width))
-        w = w.at(group * (of.maps * of.depth * taps) + o * lane + block * (t.block * deep))
+        w = w.at(group * (of.maps * of.depth * filters.taps) + o * filters.lane + block * (t.block * filters.deep))
         begin = 0
         for width in t.vectors:
-            mask = code.mask(of.maps - o - begin, width)
-            each = code.steps(width) * lane
-            with code.loop(0, t.block) as i:
+            left = of.maps - o - begin if of.maps % t.width else None
+
+            def put(i: Value, vectors: Sequence[Value], begin: int = begin) -> None:
                 for number, position in enumerate(positions):
-                    found = w.at(i * deep + (begin * lane + position)).gather(each, mask)
-                    to.store((i + number * t.block) * t.width + begin, found)
+                    to.store((i + number * t.block) * t.width + begin, vectors[position])
+
+            overFilters(
+                code, filters, w.at(begin * filters.lane), width, left, (code.whole(0), code.whole(t.block)), put
+            )
             begin += width
 
     key = f"pack {of} {t} {size} {isTurned}"

@@ -6,20 +6,23 @@ other, and transforms the sums of a panel to outputs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from math import ceil, prod
 from typing import Any, NamedTuple
 
 from puregraph.native import machine
 from puregraph.native.code import Code, Type, Value
+from puregraph.native.filters import Filters, overFilters
 from puregraph.native.geometry import Axis, Geometry
 from puregraph.native.interpolation import POSITIONS, SIZE, TILE, both, inputs, outputs, weights
-from puregraph.native.patches import Grid, Reader
+from puregraph.native.patches import APART, Grid, Reader
 from puregraph.native.tiling import registers, vectorsOf
 from puregraph.native.work import Finish, Work
 
 NEAR = 540 << 10  # bytes of transformed inputs that stay in the second cache
 MOST = 64  # tasks
+UNIT = 16  # filters that are packed together
 PACKING = 60  # turns that it takes to transform a filter
 FEW = 16  # tasks below which panels are dealt to several
 
@@ -56,7 +59,12 @@ class Plan(NamedTuple):
     @property
     def packed(self) -> int:
         """Numbers of the packed weight."""
-        return self.panels * POSITIONS * self.depth * self.width
+        return self.panels * POSITIONS * self.pitch
+
+    @property
+    def pitch(self) -> int:
+        """Numbers from position to position of a panel, which are to lie in different sets of the cache."""
+        return self.depth * self.width + APART
 
 
 def planOf(n: int, depth: int, maps: int, high: tuple[int, int, int], wide: tuple[int, int, int]) -> Plan:
@@ -74,7 +82,7 @@ def planOf(n: int, depth: int, maps: int, high: tuple[int, int, int], wide: tupl
             best = price, vectors, rows
     _, vectors, rows = best
     fits = max(1, NEAR // (4 * POSITIONS * depth) // rows)
-    block = rows * max(1, min(fits, ceil(28 / rows), ceil(tiles / rows)))
+    block = rows * max(1, min(fits, ceil(28 / rows), tiles // (FEW * rows)))
     return Plan(n, depth, maps, high, wide, vectors, rows, block)
 
 
@@ -125,28 +133,29 @@ def pack(name: str, plan: Plan, W: Any, packed: Any, isTurned: bool) -> Work:
     Turned, W's outputs are the inputs, and the filters are turned by half a turn.
     """
     depth, maps = plan.depth, plan.maps
-    lane, deep = (9, maps * 9) if isTurned else (depth * 9, 9)
-    share = ceil(depth / max(1, min(depth, MOST // plan.panels)))
+    filters = Filters(maps if isTurned else depth, 9, isTurned)
+    share = ceil(ceil(depth / max(1, min(depth, MOST // plan.panels))) / UNIT) * UNIT
     shares = ceil(depth / share)
 
     def write(code: Code) -> None:
         w, to = code.pointer("W", "f32"), code.pointer("packed", "f32")
         panel, part = code.task // shares, code.task % shares
-        to = to.at(panel * (POSITIONS * depth * plan.width))
+        to = to.at(panel * (POSITIONS * plan.pitch))
         begin = 0
         for width in plan.vectors:
             o = panel * plan.width + begin
-            mask = code.mask(maps - o, width) if maps % plan.width else None
-            each = code.steps(width) * lane
-            with code.loop(part * share, code.least((part + 1) * share, depth), unroll=1) as c:
-                source = w.at(o * lane + c * deep)
-                square = [
-                    [source.at(8 - i * 3 - j if isTurned else i * 3 + j).gather(each, mask) for j in range(3)]
-                    for i in range(3)
-                ]
+
+            def put(c: Value, taps: Sequence[Value], begin: int = begin) -> None:
+                square = [list(taps[i : i + 3]) for i in (0, 3, 6)]
+                if isTurned:
+                    square = [row[::-1] for row in square[::-1]]
                 for i, row in enumerate(both(code, weights, square)):
                     for j, value in enumerate(row):
-                        to.store(((i * TILE + j) * depth + c) * plan.width + begin, value)
+                        to.store((i * TILE + j) * plan.pitch + c * plan.width + begin, value)
+
+            left = maps - o if maps % plan.width else None
+            span = part * share, code.least((part + 1) * share, depth)
+            overFilters(code, filters, w.at(o * filters.lane), width, left, span, put)
             begin += width
 
     key = f"pack winograd {depth} {maps} {plan.vectors} {isTurned} {share}"
@@ -203,7 +212,7 @@ class Convolver:
     def product(self, panel: Value, position: Value, first: Value) -> None:
         """One position: some tiles of all inputs times the weights of a panel."""
         code, plan, lanes = self.code, self.plan, self.plan.vectors
-        b = (panel * POSITIONS + position) * (plan.depth * plan.width)
+        b = (panel * POSITIONS + position) * plan.pitch
         v = self.v.at(position, first, 0)
         sums = [[code.variable(code.constant(0, Type("f32", width))) for width in lanes] for _ in range(plan.rows)]
         unroll = max(u for u in (1, 2, 4) if plan.depth % u == 0 and (u == 1 or u * plan.rows * len(lanes) <= 64))
