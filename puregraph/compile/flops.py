@@ -38,6 +38,8 @@ def flopsOf(call: Call) -> int:
     size = max([y.size for y in call.outs if y is not None], default=0)
     if hasattr(call.function, "terms"):
         return size * sum(f.flops for f in formulasOf(call.function))
+    if call.kind == "native":
+        return sum(map(flopsOf, call.function.calls))
     if call.function in KERNELS:
         return KERNELS[call.function](call)
     values = call.values()

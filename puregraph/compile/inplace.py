@@ -17,8 +17,8 @@ def overwritable(call: Call) -> Sequence[int]:
         if isinstance(call.function, (np.ufunc, Evaluator)):
             return range(len(call.arguments))
         return (2,) if call.function is np.where else ()  # where the choice is not made, all stays as it is
-    if getattr(call.function, "pointwise", False):
-        return range(len(call.arguments))
+    if call.kind == "native":
+        return call.function.over
     return (0,) if call.function is put else ()
 
 

@@ -28,14 +28,16 @@ LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
 class Native(NamedTuple):
     """The function of a step that native code carries out; the slots of its works hold Values, `At`s and numbers.
 
+    `calls`      what it carries out
     `checks`     (Value, function) of inputs that have to be looked at before a run
-    `pointwise`  whether each number of a result depends on those at its own place alone, so that a result may be
-                 written over an argument that lies as it does
+    `over`       the places of arguments of which each number is read only where that of a result is made, so that the
+                 result may be written over them, if it lies as they do
     """
 
     name: str
     works: list[Work]
-    pointwise: bool = False
+    calls: list[Call]
+    over: tuple[int, ...] = ()
     checks: tuple[tuple[Value, Callable[[Any], bool]], ...] = ()
 
 
@@ -184,14 +186,20 @@ class Lowering:
         nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
         done = works(canonical(nest), room)
         reads = [v for v, _ in group.loads.values()]
-        return [self.step(done, group.calls[-1], reads, stored, room, not group.folds)]
+        return [self.step(done, group.calls, reads, stored, room, () if group.folds else range(len(reads)))]
 
     def step(
-        self, done: list[Work], call: Call, reads: list[Value], makes: list[Value], room: Room, pointwise: bool = False
+        self,
+        done: list[Work],
+        calls: list[Call],
+        reads: list[Value],
+        makes: list[Value],
+        room: Room,
+        over: Iterable[int] = (),
     ) -> Call:
         name = "; ".join(dict.fromkeys(w.name for w in done))
-        native = Native(name, done, pointwise, tuple(room.checks))
-        return Call(native, tuple(reads), {}, [*makes, *room.extra], "native", call.place, True)
+        native = Native(name, done, calls, tuple(over), tuple(room.checks))
+        return Call(native, tuple(reads), {}, [*makes, *room.extra], "native", calls[-1].place, True)
 
     # Products and kernels -------------------------------------------------------------------------------------------
 
@@ -252,7 +260,10 @@ class Lowering:
                 framed = productOf if call.kind == "product" else LOWERINGS[call.function]
                 done = framed(call, ending[0], room)
                 if done is not None:
-                    return [self.step(done, call, [*call.values(), *ending[1]], ending[2], room)]
+                    calls = [call, *(group.calls if group else ())]
+                    own = call.values()
+                    over = [len(own) + j for j, v in enumerate(ending[1]) if all(v.root is not x.root for x in own)]
+                    return [self.step(done, calls, [*own, *ending[1]], ending[2], room, over)]
         elif call.kind in MOVED and isWhole(LOWERINGS.get(call.function)):
             done = LOWERINGS[call.function](call, room)
         elif isCount(call):
@@ -261,7 +272,7 @@ class Lowering:
             target = self.held.get(id(call.options["target"]))
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
         if done is not None:
-            return [self.step(done, call, call.values(), call.outs, room)]
+            return [self.step(done, [call], call.values(), call.outs, room)]
         return [call] if group is None else [call, *self.group(self.places[id(group)], group)]
 
 

@@ -67,6 +67,8 @@ def told(call: Call) -> str:
     """What a call does: a formula, or a function and its options."""
     if hasattr(call.function, "terms"):
         return "; ".join(map(str, formulasOf(call.function)))
+    if call.kind == "native":
+        return call.function.name
     given = ", ".join(f"{k}={v}" for k, v in call.options.items() if k != "target" and v is not None)
     return f"{call.name}({given})" if given else call.name
 
