@@ -16,6 +16,7 @@ terms
 evaluator
 formula
 kernel
+native
 kernels
 initial plain
 param

@@ -54,10 +54,11 @@ def prepare(name, mode, batch, weights, compiled):
 def compiledTrain(net, inputs, target, workload):
     """One step of training as a Program."""
     net.trainMode()
-    program = net.compile(
-        [x.shape for x in inputs], cost=COSTS[workload.COST](), optimizer=OPTIMIZERS[workload.OPTIMIZER](), train=True
-    )
-    return lambda: program.run(*inputs, target), {"predicted": program.bytes}
+    cost, optimizer = COSTS[workload.COST](), OPTIMIZERS[workload.OPTIMIZER]()
+    shapes = [*(x.shape for x in inputs), target.shape]
+    wanted = [True, *[False] * len(net.outputNames)]  # as everybody, only the cost
+    program = net.compile(shapes, cost=cost, optimizer=optimizer, train=True, wanted=wanted, keepGrads=False)
+    return lambda: program.run(*inputs, target)[0], {"predicted": program.bytes}
 
 
 def compiledInfer(net, inputs, target, workload):
