@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from puregraph import device as devices
 from puregraph import initial
+from puregraph.kernel import useFast
 
 settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("suite")
@@ -81,3 +82,10 @@ def seeded(seed):
 def rng(seed):
     """A generator of random numbers of the test's own."""
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def numpyOnly():
+    """Programs are carried out by numpy, which equals the eager pass to the last bit."""
+    with useFast(False):
+        yield

@@ -50,6 +50,8 @@ from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, Pu
 
 K = 0.5
 
+pytestmark = pytest.mark.usefixtures("numpyOnly")
+
 
 def classifier(*more, dtype="float64"):
     initial.seed(5)

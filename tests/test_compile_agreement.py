@@ -13,6 +13,7 @@ from puregraph import Graph, Input, Sequential, initial, models
 from puregraph.compile import Program
 from puregraph.modules import BatchNorm, Dropout, Linear, Relu, Tanh
 
+pytestmark = pytest.mark.usefixtures("numpyOnly")
 SEEDS = st.integers(0, 2**63)
 PARTS = 4
 many = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))

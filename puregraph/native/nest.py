@@ -671,4 +671,7 @@ def writeColumns(writer: Writer, wide: int, exact: bool) -> None:
 
 def title(shape: Shape) -> str:
     """What the nest computes, for a table."""
-    return "; ".join(f"{n} = {x.how} {x.of}" if isinstance(x, Fold) else f"{n} = {x}" for n, x in shape.nest.lines)
+    lines = shape.nest.lines
+    if len(lines) == 1 and isinstance(lines[0][1], Formula):
+        return str(lines[0][1])
+    return "; ".join(f"{n} = {x.how} {x.of}" if isinstance(x, Fold) else f"{n} = {x}" for n, x in lines)
