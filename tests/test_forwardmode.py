@@ -24,7 +24,7 @@ from puregraph.formula import Formula
 from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.input import Input
-from puregraph.kernel import kernel, registry, useFast
+from puregraph.kernel import Piece, kernel, registry, useFast
 from puregraph.models import lenet, mlp
 from puregraph.module import Module
 from puregraph.modules import (
