@@ -47,10 +47,18 @@ from puregraph.compile.arena import arranged, bestFit, inOrder
 from puregraph.compile.joined import joined
 from puregraph.compile.plan import ALIGNMENT, Plan
 from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
+from puregraph.kernel import useFast
 
 K = 0.5
 
 pytestmark = pytest.mark.usefixtures("numpyOnly")
+
+
+@pytest.fixture
+def plain():
+    """Nothing becomes native code, which may sum in another order."""
+    with useFast(False):
+        yield
 
 
 def classifier(*more, dtype="float64"):
@@ -374,7 +382,7 @@ RULES = {
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("name", RULES)
-def test_optimizers_compiled_update_as_they_do(name, dtype, rng):
+def test_optimizers_compiled_update_as_they_do(name, dtype, rng, plain):
     net = classifier(BatchNorm(6), Dropout(0.2), dtype=dtype)
     net.params["linear.b"].decay, net.params["linear2.W"].rate = False, 0.5
     twin = copy.deepcopy(net)
@@ -772,7 +780,7 @@ def test_no_two_buffers_in_use_at_one_time_overlap(place, seed):
     ("make", "shape"),
     [(lambda: models.lenet(norm=True), (8, 1, 28, 28)), (lambda: models.cifarResnet(8), (4, 3, 16, 16))],
 )
-def test_the_arena_is_close_to_what_is_in_use_at_one_time(make, shape):
+def test_the_arena_is_close_to_what_is_in_use_at_one_time(make, shape, plain):
     program = make().compile([shape, shape[:1]], cost=CrossEntropy(), optimizer=SGD())
     plan = program.plan
     inUse = [0] * (len(plan.schedule.calls) + 2)
@@ -784,7 +792,7 @@ def test_the_arena_is_close_to_what_is_in_use_at_one_time(make, shape):
     assert program.built.memory.arena.__array_interface__["data"][0] % ALIGNMENT == 0
 
 
-def test_results_take_over_the_memory_of_what_ends():
+def test_results_take_over_the_memory_of_what_ends(plain):
     chain = Sequential(*[Pointwise(formula="x * 1.5 + 0.5") for _ in range(10)])
     assert chain.compile((100, 100)).bytes == 100 * 100 * 4
     plan = Plan(schedule(chain, [(100, 100)]))
@@ -846,7 +854,7 @@ def test_a_table_has_a_line_for_every_call(rng):
     assert row.rstrip().endswith(f"{2 * 8 * 4 * 6}")
 
 
-def test_layouts_are_told_by_their_axes():
+def test_layouts_are_told_by_their_axes(plain):
     x = Input(name="x").node()
     net = Graph(x, Tanh().node(Transpose((0, 2, 1)).node(x)))
     row = net.compile((2, 5, 8)).table().splitlines()[2]

@@ -11,6 +11,7 @@ from randomgraphs import randomGraph
 
 from puregraph import Graph, Input, Sequential, initial, models
 from puregraph.compile import Program
+from puregraph.kernel import useFast
 from puregraph.modules import BatchNorm, Dropout, Linear, Relu, Tanh
 
 pytestmark = pytest.mark.usefixtures("numpyOnly")
@@ -131,7 +132,8 @@ def test_models_compiled_give_what_they_give(name, train, rng):
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_other_dtypes_agree_as_well(dtype, rng):
     net = Sequential(Linear(6, 5), BatchNorm(5), Relu(), Dropout(0.3), Linear(5, 3), Tanh()).calcMode(dtype)
-    agree(net, [rng.standard_normal((8, 6)).astype(dtype)], [rng.standard_normal((8, 3)).astype(dtype)], runs=3)
+    with useFast(False):  # native code may sum in another order
+        agree(net, [rng.standard_normal((8, 6)).astype(dtype)], [rng.standard_normal((8, 3)).astype(dtype)], runs=3)
 
 
 @pytest.mark.parametrize("part", [0.9, 0.8, 0.72])

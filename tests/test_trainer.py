@@ -105,7 +105,8 @@ def test_several_calls_equal_one_of_several_epochs(rng):
 
 def test_a_step_is_forward_backward_and_update_by_hand(rng):
     x, t = samples(rng, 10)
-    net, other = classifier(), classifier()
+    x = x.astype(np.float64)
+    net, other = classifier(dtype=np.float64), classifier(dtype=np.float64)
     quiet(net, CrossEntropy(), SGD(0.1), batchsize=4, shuffle=False).train(x, t)
     cost, optimizer = CrossEntropy(), SGD(0.1).setupOn(other)
     for rows in (slice(0, 4), slice(4, 8), slice(8, 10)):

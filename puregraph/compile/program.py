@@ -76,6 +76,7 @@ class Program:
     def build(self) -> None:
         """Compile, or note why the graph has to run itself."""
         self.dtypes = list(map(np.dtype, self.given or dtypesFor(self.graph, len(self.shapes) or None)))
+        self.isNative = native.isWanted(self.graph.dtype or np.float32)
         self.isLoose = self.given is None and self.graph.dtype is None
         self.built: Built | None = None
         self.why, self.untried = "", False
@@ -87,7 +88,8 @@ class Program:
                 held, unread = found.held, found.unread
                 if any(device.isDeviceArray(target.data) for target, _ in held):
                     raise NotArraysError("parameters lie on a GPU")
-                self.built = Built(planned(found, self.budget), self.room, self.poison)
+                plan = planned(found, self.budget, native.lowered if self.isNative else None)
+                self.built = Built(plan, self.room, self.poison)
             except (NotArraysError, UntriedError) as error:
                 self.why, self.untried = str(error), type(error) is UntriedError
             anyMode = self.train is not None
@@ -100,10 +102,8 @@ class Program:
 
     def schedule(self) -> Schedule:
         """The calls of this step."""
-        if not native.isWanted(self.graph.dtype or np.float32):
-            return schedule(self.graph, self.shapes, self.dtypes, **self.options)
-        found = schedule(self.graph, self.shapes, self.dtypes, layout=native.layoutFor, **self.options)
-        return native.lowered(found)
+        layout = native.layoutFor if self.isNative else None
+        return schedule(self.graph, self.shapes, self.dtypes, layout=layout, **self.options)
 
     @contextmanager
     def inModes(self) -> Iterator[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from puregraph.compile.plan import Plan
@@ -13,24 +15,35 @@ PATIENT = 8  # rounds that may gain nothing
 DEEP = 12  # calls at most that are made again for one value
 
 
-def planned(schedule: Any, budget: int | None = None) -> Plan:
+def planned(schedule: Any, budget: int | None = None, lower: Callable[[Any], Any] | None = None) -> Plan:
     """The plan of a schedule, with calls made again as far as the budget, in bytes, asks for it.
 
-    Raises    PuregraphError if it cannot be kept; it says how far one gets
+    `lower` makes native code of a schedule's calls.
+
+    Raises    PuregraphError if the budget cannot be kept; it says how far one gets
     """
-    plan = Plan(schedule)
+    plan = Plan(lowered(schedule, lower))
     least, rounds = plan.bytes, 0
     while budget is not None and plan.bytes > budget:
         rounds += 1
-        if rounds > PATIENT or not relieve(schedule, plan, plan.bytes - budget):
+        if rounds > PATIENT or not relieve(schedule, Plan(schedule), plan.bytes - budget):
             raise PuregraphError(
                 f"{schedule.graph.title()}: wanted a step within {budget:,} bytes, got down to {least:,} by making "
                 "again what costs little; give a larger budget, or smaller batches with accumulate"
             )
-        plan = Plan(schedule)
+        plan = Plan(lowered(schedule, lower))
         if plan.bytes < least:
             least, rounds = plan.bytes, 0
     return plan
+
+
+def lowered(schedule: Any, lower: Callable[[Any], Any] | None) -> Any:
+    """A schedule in native code, while the one that is given stays as it is."""
+    if lower is None:
+        return schedule
+    found = copy(schedule)
+    found.calls = [copy(call) for call in schedule.calls]
+    return lower(found)
 
 
 def relieve(schedule: Any, plan: Plan, wanted: int) -> bool:

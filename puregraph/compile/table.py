@@ -10,7 +10,7 @@ from puregraph.formula import formulasOf
 
 HEAD = ("node", "call", "value", "layout", "bytes", "offset", "flops")
 RIGHT = ("bytes", "offset", "flops")
-WIDE = 60  # letters at most in a cell
+WIDE = 56  # letters at most in a cell
 
 
 def table(plan: Any) -> str:
@@ -42,6 +42,8 @@ def padded(cell: str, width: int, name: str) -> str:
 def cellsOf(call: Call, plan: Any, i: int) -> tuple[str, ...]:
     """What a line says of a call."""
     made = [y for y in call.outs if y is not None and y.role != "object"]
+    nbytes = sum(y.nbytes for y in made)
+    made = [y for y in made if y.name != "scratch"]
     kinds = ", ".join(f"{y.dtype}{list(y.shape)}".replace(" ", "") for y in made)
     places = ", ".join(placeOf(y, plan) for y in made)
     flops = flopsOf(call)
@@ -49,8 +51,8 @@ def cellsOf(call: Call, plan: Any, i: int) -> tuple[str, ...]:
         cut(told(call)),
         cut(kinds),
         ", ".join(filter(None, map(layoutOf, made))),
-        f"{sum(y.nbytes for y in made):,}" if made else "",
-        f"{places}*" if i in plan.taken else places,
+        f"{nbytes:,}" if made else "",
+        cut(f"{places}*" if i in plan.taken else places),
         f"{flops:,}" if flops else "",
     )
 
@@ -65,6 +67,8 @@ def placeOf(y: Value, plan: Any) -> str:
 
 def told(call: Call) -> str:
     """What a call does: a formula, or a function and its options."""
+    if call.kind == "native":
+        return call.function.name
     if hasattr(call.function, "terms"):
         return "; ".join(map(str, formulasOf(call.function)))
     if call.kind == "native":

@@ -89,6 +89,7 @@ class Call:
     "put"        `put(x, key, y)`: x with x[key] = y
     "kernel"     a Kernel
     "other"      any other function of numpy
+    "native"     native code, which takes the place of one call or several
     "rule"       a whole rule that could not be read; it may have effects, and is always run
     "store"      `store(x)`: x is put into the memory of the option `target`
     "host"       something that Python does between two parts of a step; the step ends there if it gives False
