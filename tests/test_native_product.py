@@ -10,7 +10,7 @@ if not machine.available():
 
 from nativeworks import aligned, compiledFor, run, strides
 
-from puregraph.native.pack import packed, transpose
+from puregraph.native.pack import packed
 from puregraph.native.product import Axis, product
 from puregraph.native.tile import registers, tileFor, tiles
 from puregraph.native.vector import totals
@@ -236,18 +236,6 @@ def test_tiles_fit_the_registers(lanes):
 
 def test_room_starts_a_line():
     assert aligned(100).ctypes.data % 64 == 0
-
-
-def test_transpose_of_a_square():
-    """The picks of each shuffle, followed with lists in place of vectors."""
-
-    class Lists:
-        def shuffle(self, x, y, picks):
-            return [(x + y)[i] for i in picks]
-
-    for lanes in (2, 4, 8, 16):
-        rows = [[(i, j) for j in range(lanes)] for i in range(lanes)]
-        assert transpose(Lists(), rows) == [[(i, j) for i in range(lanes)] for j in range(lanes)]
 
 
 def test_sums_of_all_lanes_of_several_vectors():

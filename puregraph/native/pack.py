@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from puregraph.native.code import Code, Pointer, Value
 from puregraph.native.tile import Tile
+from puregraph.native.turn import BLOCK, turned, turnedBlocks
 from puregraph.native.work import Work
 
 DEPTH = 384  # of k that is copied at a time
@@ -151,31 +152,30 @@ def turnColumns(code: Code, b: Matrix, row: Any, column: Any, count: Any, tile: 
     """The panel of a matrix whose columns are contiguous, by squares transposed in registers."""
     lanes = tile.lanes
     whole = count - count % lanes
-    with code.loop(0, tile.width, lanes, unroll=1) as v:
+    with code.loop(0, code.least(b.columns - column, tile.width), lanes, unroll=1) as v:
         sources = [b.at(row, code.least(v + column + i, b.columns - 1)) for i in range(lanes)]
-
-        def square(k: Any, mask: Value | None = None, v: Any = v, sources: list[Pointer] = sources) -> None:
-            for i, one in enumerate(transpose(code, [source.load(k, lanes, mask) for source in sources])):
-                to.at((k + i) * tile.width).store(v, one)
-
+        goal = to.at(v)
         with code.loop(0, whole, lanes, unroll=1) as k:
-            square(k)
+            for i, one in enumerate(turnedFrom(code, sources, k)):
+                goal.store((k + i) * tile.width, one)
         with code.when(whole < count):
-            square(whole, code.mask(count - whole, lanes))
+            mask = code.mask(count - whole, lanes)
+            for i, one in enumerate(turned(code, [source.load(whole, lanes, mask) for source in sources])):
+                goal.store((whole + i) * tile.width, one)
 
 
-def transpose(code: Code, rows: list[Value]) -> list[Value]:
-    """As many vectors as each has lanes, as a matrix, transposed: bit by bit of the numbers of rows and lanes."""
-    lanes = len(rows)
-    rows, bit = list(rows), lanes // 2
-    while bit:
-        for i in range(lanes):
-            if not i & bit:
-                x, y = rows[i], rows[i + bit]
-                rows[i] = code.shuffle(x, y, [lanes + j - bit if j & bit else j for j in range(lanes)])
-                rows[i + bit] = code.shuffle(x, y, [lanes + j if j & bit else j + bit for j in range(lanes)])
-        bit //= 2
-    return rows
+def turnedFrom(code: Code, sources: list[Pointer], k: Any) -> Iterator[Value]:
+    """The columns of a square whose rows start at k of the sources: blocks of four numbers are put into their places
+    as they are loaded, so that only what is within them is left to turn."""
+    lanes = len(sources)
+    for start in range(0, lanes, BLOCK):
+        rows = []
+        for i in range(BLOCK):
+            blocks = [source.load(k + start, BLOCK) for source in sources[i::BLOCK]]
+            while len(blocks) > 1:
+                blocks = [code.shuffle(x, y, range(2 * x.lanes)) for x, y in zip(blocks[::2], blocks[1::2])]
+            rows += blocks
+        yield from turnedBlocks(code, rows)
 
 
 def packed(

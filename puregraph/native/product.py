@@ -60,7 +60,7 @@ def planFor(m: int, n: int, k: int, batch: int, tile: Tile, threads: int) -> Pla
     def time(cut: tuple[int, int]) -> float:
         down, across = cut
         ceil, floor = -(-strips // down), -(-panels // across)
-        task = ceil * floor * tile.cost + ceil * tile.rows * STRIP + floor * tile.width * PANEL
+        task = ceil * floor * tile.cost(tile.vectors) + ceil * tile.rows * STRIP + floor * tile.width * PANEL
         rounds = -(-batch * (-(-strips // ceil)) * (-(-panels // floor)) // threads)
         return rounds * task
 
@@ -125,7 +125,8 @@ def product(
     bLayout = "packed" if isinstance(b, Packed) else layoutOf(bStrides, (k, n))
     place = room(count * parts * m * n) if room is not None and parts > 1 else None
     to = finish if place is None else placeOf(place, m, n, parts, sizes)
-    kernel = Kernel(tile, aLayout, bLayout, len(batch), m <= tile.rows, part > DEPTH, parts > 1, to)
+    left = tile.vectorsLeft(n) % tile.vectors
+    kernel = Kernel(tile, aLayout, bLayout, len(batch), m <= tile.rows, part > DEPTH, parts > 1, left, to)
     slots = {
         "a": a,
         "b": b.array if isinstance(b, Packed) else b,
@@ -154,6 +155,7 @@ class Kernel(NamedTuple):
     """What the code of a product depends on.
 
     `isLow`: one strip is all. `isDeep`: sums wait between blocks of k. `isSplit`: each task has a part of k only.
+    `left`: vectors that the last columns need, 0 for all of a tile's.
     """
 
     tile: Tile
@@ -163,11 +165,12 @@ class Kernel(NamedTuple):
     isLow: bool
     isDeep: bool
     isSplit: bool
+    left: int
     finish: Finish
 
     @property
     def key(self) -> str:
-        options = f"{self.aLayout} {self.bLayout} {self.axes} {self.isLow:d}{self.isDeep:d}{self.isSplit:d}"
+        options = f"{self.aLayout} {self.bLayout} {self.axes} {self.isLow:d}{self.isDeep:d}{self.isSplit:d}{self.left}"
         return f"product {self.tile.key} {options} {self.finish.key}"
 
     def write(self, code: Code) -> None:
@@ -264,7 +267,13 @@ class Kernel(NamedTuple):
             if self.bLayout != "packed":
                 with code.when(isFirst):
                     copyPanel(code, b, self.bLayout, k, column, count, tile, right)
-            multiply(code, tile, strip, strides, right, count, place, isNew, soon)
+            if not self.left:
+                multiply(code, tile, strip, strides, right, count, place, isNew, soon)
+                return
+            with code.when(isWhole):
+                multiply(code, tile, strip, strides, right, count, place, isNew, soon)
+            with code.when(~isWhole):
+                multiply(code, tile, strip, strides, right, count, place, isNew, soon, vectors=self.left)
 
         if self.bLayout != "rows":
             packed()

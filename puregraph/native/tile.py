@@ -29,10 +29,18 @@ class Tile(NamedTuple):
     def size(self) -> int:
         return self.rows * self.width
 
-    @property
-    def cost(self) -> float:
-        """Time of one step of k, in vector multiplications: the loop itself takes about one."""
-        return max(self.rows * self.vectors, 4) + 1.0
+    def cost(self, vectors: int) -> float:
+        """Time of one step of k of so many of the vectors, in vector multiplications: the loop takes about one."""
+        return max(self.rows * vectors, 4) + 1.0
+
+    def across(self, n: int) -> float:
+        """The same for n columns, of which the last ones may need fewer vectors."""
+        left = self.vectorsLeft(n)
+        return n // self.width * self.cost(self.vectors) + (self.cost(left) if left else 0)
+
+    def vectorsLeft(self, n: int) -> int:
+        """Vectors that the columns behind the last whole tile need."""
+        return -(-(n % self.width) // self.lanes)
 
     @property
     def key(self) -> str:
@@ -55,7 +63,7 @@ def tileFor(m: int, n: int, lanes: int, vectors: int | None = None) -> Tile:
     """The tile that covers m x n in the least time, and of those the one with the most rows to a row of b."""
 
     def time(tile: Tile) -> tuple[float, int]:
-        return -(-m // tile.rows) * -(-n // tile.width) * tile.cost, -tile.rows
+        return -(-m // tile.rows) * tile.across(n), -tile.rows
 
     return min((tile for tile in tiles(lanes) if vectors in (None, tile.vectors)), key=time)
 
@@ -72,12 +80,14 @@ def multiply(
     ahead: Sequence[tuple[Pointer, Value]] = (),
     bStride: Value | None = None,
     copy: Pointer | None = None,
+    vectors: int = 0,
 ) -> None:
     """to[r, v] = sum_k a[r, k] b[k, v] over `count` k, or unless `isNew` to[r, v] + the same.
 
     Rows of b follow each other, or have a stride; they may be copied on the way, and then are asked for in advance.
-    `ahead`: where numbers lie that are needed soon after, and how far that of each k lies from the last.
+    Of the tile's vectors only so many, or all, are. `ahead`: where numbers lie that are needed soon after, and how far that of each k lies from the last.
     """
+    vectors = vectors or tile.vectors
     sources = [x for x in (bStride, copy) if x is not None]
     given = [a, b, count, to, isNew, *(x for pair in ahead for x in pair), *sources]
 
@@ -86,7 +96,7 @@ def multiply(
         step = tile.width if bStride is None else rest[0]
         copied = None if copy is None else rest[1]
         lanes, zero = tile.lanes, code.constant(0, Type("f32", tile.lanes))
-        places = [[to.at(r * tile.width + v * lanes) for v in range(tile.vectors)] for r in range(tile.rows)]
+        places = [[to.at(r * tile.width + v * lanes) for v in range(vectors)] for r in range(tile.rows)]
         sums = [[code.variable(zero) for _ in line] for line in places]
         with code.when(~isNew):
             for line, where in zip(sums, places):
@@ -94,7 +104,7 @@ def multiply(
                     one.value = place.load(0, lanes)
         with code.loop(0, count, unroll=1) as k:
             column, row = a.at(k * aStrides[1]), b.at(k * step)
-            right = [row.load(v * lanes, lanes) for v in range(tile.vectors)]
+            right = [row.load(v * lanes, lanes) for v in range(vectors)]
             for place, far in zip(soon[::2], soon[1::2]):
                 place.at(k * far).prefetch(near=False)
             if copied is not None:
@@ -109,4 +119,4 @@ def multiply(
             for one, place in zip(line, where):
                 place.store(0, one.value)
 
-    code.part(f"multiply{len(sources)}", given, write)
+    code.part(f"multiply{len(sources)}x{vectors}", given, write)
