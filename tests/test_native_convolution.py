@@ -128,3 +128,104 @@ def test_weight_gradient_is_the_adjoint(name, isPlain):
     run(convolution.weightGradient(given, inputs, dW, parts, g))
     close(dW, wanted)
     assert np.isnan(room[:64]).all() and np.isnan(room[-64:]).all()
+
+
+def results(g, x, W, grad, threads=1, xPixel=None, yPixel=None):
+    """y, dx, dW of channels-last arrays."""
+    places = [axis.count for axis in g.axes[-(x.ndim - 2) :]]
+    y = np.zeros((g.n, *places, yPixel or g.o), "f")
+    dx = np.zeros((*x.shape[:-1], xPixel or g.c), "f")
+    dW = np.full(W.shape, np.nan, "f")
+    packed, turned = np.empty(convolution.forwardRoom(g), "f"), np.empty(convolution.dataRoom(g), "f")
+    parts = np.empty(convolution.weightRoom(g), "f")
+    run([*convolution.packForward(W, packed, g), *convolution.packData(W, turned, g)], threads)
+    run(convolution.forward(x, packed, Adding(y, yPixel or g.o), g, xPixel), threads)
+    run(convolution.dataGradient(grad, turned, Adding(dx, xPixel or g.c), g, yPixel), threads)
+    run(convolution.weightGradient(grad, x, dW, parts, g, yPixel, xPixel), threads)
+    return y, dx, dW
+
+
+class Adding(Finish):
+    """Adds to what is there: twice the same place shows."""
+
+    key = "adding"
+
+    def put(self, code, row, column, sums, mask=None):
+        place = row * self.rowStride + column
+        self.y.store(place, self.y.load(place, sums.lanes, mask) + sums, mask)
+
+
+SOME = [
+    "plain",
+    "stride",
+    "groups",
+    "firstLarge",
+    "deep",
+    "square",
+    "squareUneven",
+    "depthwise5Stride",
+    "cube",
+    "point",
+]
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_numbers_do_not_depend_on_the_number_of_threads(name):
+    x, W, g, options = arrays(name)
+    grad = last(np.random.default_rng(1).standard_normal(convolve(x, W, *options).shape).astype("f"))
+    once = results(g, last(x), W, grad)
+    for threads in (2, 3, 4):
+        for a, b in zip(once, results(g, last(x), W, grad, threads)):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_pixels_may_lie_further_apart_and_are_finished_once(name):
+    x, W, g, options = arrays(name)
+    y = convolve(x, W, *options)
+    grad = np.random.default_rng(1).standard_normal(y.shape).astype("f")
+    wanted = last(y), last(convolveData(grad, W, x.shape, *options)), convolveWeight(grad, x, W.shape[2:], *options)
+    apart = [np.full((*a.shape[:-1], a.shape[-1] + 5), np.nan, "f") for a in (last(x), last(grad))]
+    for room, a in zip(apart, (x, grad)):
+        room[..., : a.shape[1]] = last(a)
+    y, dx, dW = results(g, apart[0], W, apart[1], 1, g.c + 5, g.o + 5)
+    for a, b in zip((y[..., : g.o], dx[..., : g.c], dW), wanted):
+        close(a, b)
+    assert not y[..., g.o :].any() and not dx[..., g.c :].any()
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("depthwise")])
+def test_every_width_of_vectors(name, monkeypatch):
+    if machine.bits < 512:
+        pytest.skip("the widest are the ones of the other tests")
+    monkeypatch.setenv("PUREGRAPH_CPU", "haswell")
+    assert machine.lanes(4) == 8
+    x, W, g, options = arrays(name)
+    y = convolve(x, W, *options)
+    grad = np.random.default_rng(1).standard_normal(y.shape).astype("f")
+    wanted = last(y), last(convolveData(grad, W, x.shape, *options)), convolveWeight(grad, x, W.shape[2:], *options)
+    for a, b in zip(results(g, last(x), W, last(grad)), wanted):
+        close(a, b)
+
+
+@pytest.mark.parametrize("maps", [16, 64, 256])
+def test_interpolation_is_about_as_precise_as_sums(maps):
+    rng = np.random.default_rng(maps)
+    x = np.maximum(rng.standard_normal((4, maps, 28, 28)), 0).astype("f")
+    W = (rng.standard_normal((32, maps, 3, 3)) / np.sqrt(9 * maps)).astype("f")
+    grad = rng.standard_normal((4, 32, 28, 28)).astype("f")
+    options = ((1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+    exact = [a.astype("d") for a in (x, W, grad)]
+    wanted = (
+        last(convolve(*exact[:2], *options)),
+        last(convolveData(exact[2], exact[1], x.shape, *options)),
+        convolveWeight(exact[2], exact[0], (3, 3), *options),
+    )
+    g = geometry(x.shape, W.shape, 1, 1)
+    assert convolution.interpolated(g, False) and convolution.interpolated(g, True)
+    for fast, plain, exactly in zip(
+        results(g, last(x), W, last(grad)), results(g._replace(isPlain=True), last(x), W, last(grad)), wanted
+    ):
+        scale = np.sqrt(np.mean(exactly**2))
+        errors = [np.sqrt(np.mean((a - exactly) ** 2)) / scale for a in (fast, plain)]
+        assert errors[0] < 2e-6 and errors[0] < 8 * errors[1] + 1e-7

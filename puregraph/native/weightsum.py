@@ -10,7 +10,8 @@ Few input maps fill no tile: then a strip is copied with its padding, and a tile
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from math import ceil, prod
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from puregraph.native.correlation import Once
 from puregraph.native.geometry import Geometry, Line, forwardLine
 from puregraph.native.strip import copyRow, stripOf
 from puregraph.native.tiling import LATENCY, registers, vectorsOf
+from puregraph.native.turn import turned
 from puregraph.native.work import Work
 
 GRAIN = 1 << 22  # products that a task has at least
@@ -35,6 +37,7 @@ class Plan(NamedTuple):
     vectors: tuple[int, ...]
     rows: int  # numbers of x in a tile
     tiles: int  # tiles of a task
+    panels: int  # panels of output maps of a task
     planes: int  # in a strip
     high: int  # rows of a plane in a strip
     parts: int
@@ -78,10 +81,13 @@ class Sums(NamedTuple):
         tiles = 1 if self.isFew else ceil(self.depth / rows)
         panels = self.groups * ceil(self.maps / sum(vectors))
         together = max(1, min(tiles, KEPT // each, ceil(tiles * panels / MOST)))
-        tasks = panels * ceil(tiles / together)
+        across = 1
+        if self.groups == 1 and each * tiles * panels <= KEPT:
+            across, together = panels, tiles
+        tasks = ceil(panels / across) * ceil(tiles / together)
         work = self.n * prod(line.count for line in self.lines) * self.taps * self.depth * self.maps * self.groups
         parts = max(1, min(strips, ceil(MOST / tasks), work // GRAIN // tasks))
-        return Plan(vectors, rows, together, planes, tall, parts)
+        return Plan(vectors, rows, together, across, planes, tall, parts)
 
     def tile(self) -> tuple[tuple[int, ...], int]:
         """Vectors of output maps, and numbers of x."""
@@ -134,7 +140,8 @@ def weightGradient(
     plan = of.plan()
     size = g.o * (g.c // g.groups) * g.taps
     tiles = 1 if of.isFew else ceil(of.depth / plan.rows)
-    tasks = of.groups * ceil(of.maps / plan.width) * ceil(tiles / plan.tiles) * plan.parts
+    panels = ceil(of.maps / plan.width)
+    tasks = of.groups * ceil(panels / plan.panels) * ceil(tiles / plan.tiles) * plan.parts
     gradPixel, xPixel = gradPixel or g.o, xPixel or g.c
     key = f"convdw {of} {plan} {gradPixel} {xPixel}"
 
@@ -181,18 +188,16 @@ class Writer:
         task = code.task
         part, task = (task % plan.parts, task // plan.parts) if plan.parts > 1 else (code.whole(0), task)
         sweep, task = (task % sweeps, task // sweeps) if sweeps > 1 else (code.whole(0), task)
-        self.panel, self.group = (task % panels, task // panels) if of.groups > 1 else (task, code.whole(0))
+        sides = ceil(panels / plan.panels)
+        side, self.group = (task % sides, task // sides) if of.groups > 1 else (task, code.whole(0))
         self.to = to.at(part * (of.groups * of.maps * of.depth * of.taps)) if plan.parts > 1 else to
-        self.o = self.panel * plan.width
-        self.masks = [
-            code.mask(of.maps - self.o - start, width) if of.maps % plan.width else None
-            for start, width in zip(self.starts, plan.vectors)
-        ]
+        self.firstPanel = side * plan.panels
+        self.lastPanel = code.least(self.firstPanel + plan.panels, panels)
         self.firstTile = sweep * plan.tiles
         self.lastTile = code.least(self.firstTile + plan.tiles, tiles)
         self.prepare()
         with code.loop(0, self.kept, 16, unroll=1) as i:
-            self.sums.store(i, code.constant(0, Type("f32", 16)))
+            self.allSums.store(i, code.constant(0, Type("f32", 16)))
         tall = max(1, ceil(of.lines[1].count / plan.high))
         strips = ceil(of.planes / plan.planes) * tall
         with code.loop(part * strips // plan.parts, (part + 1) * strips // plan.parts, unroll=1) as strip:
@@ -202,10 +207,25 @@ class Writer:
                 (planes, code.least(planes + plan.planes, of.planes)),
                 (high, code.least(high + plan.high, of.lines[1].count)),
             )
-        self.finish()
+        with self.overPanels():
+            self.finish()
+
+    @contextmanager
+    def overPanels(self) -> Iterator[None]:
+        """For each panel of the task: its first output map, which of its lanes there are, where its sums lie."""
+        code, of, plan = self.code, self.of, self.plan
+        loop = code.loop(self.firstPanel, self.lastPanel, unroll=1) if plan.panels > 1 else Once(code, self.firstPanel)
+        with loop as panel:
+            self.o = panel * plan.width
+            self.masks = [
+                code.mask(of.maps - self.o - start, width) if of.maps % plan.width else None
+                for start, width in zip(self.starts, plan.vectors)
+            ]
+            self.sums = self.allSums.at((panel - self.firstPanel) * (self.kept // plan.panels))
+            yield
 
     def room(self, count: int) -> Pointer:
-        self.kept = ceil(count / 16) * 16
+        self.kept = ceil(count / 16) * 16 * self.plan.panels
         return self.code.room("f32", self.kept)
 
     def prepare(self) -> None:
@@ -262,7 +282,7 @@ class Many(Writer):
     """Tiles of input maps, for one tap after the other."""
 
     def prepare(self) -> None:
-        self.sums = self.room(self.plan.tiles * self.of.taps * self.plan.rows * self.plan.width)
+        self.allSums = self.room(self.plan.tiles * self.of.taps * self.plan.rows * self.plan.width)
 
     def first(self, tile: Value) -> Value:
         """The first input map of a tile: the last tile may overlap the one before."""
@@ -271,6 +291,7 @@ class Many(Writer):
     def strip(self, planes: tuple[Value, Value], high: tuple[Value, Value]) -> None:
         code, plan, (_, tall, wide) = self.code, self.plan, self.of.lines
         with ExitStack() as loops:
+            loops.enter_context(self.overPanels())
             tile = loops.enter_context(code.loop(self.firstTile, self.lastTile, unroll=1))
             i, j, k = (loops.enter_context(overTaps(code, line)) for line in self.of.lines)
             tap = (i * len(tall.taps) + j) * len(wide.taps) + k
@@ -298,15 +319,27 @@ class Many(Writer):
             self.sum(place, plan.rows, list(range(plan.rows)), loop)
 
     def finish(self) -> None:
+        """The filters of a tile lie side by side: as many numbers of as many of them as fill squares, turned."""
         code, of, plan = self.code, self.of, self.plan
-        with ExitStack() as loops:
-            tile = loops.enter_context(code.loop(self.firstTile, self.lastTile, unroll=1))
-            lane = loops.enter_context(code.loop(0, code.least(of.maps - self.o, plan.width), unroll=1))
+        with code.loop(self.firstTile, self.lastTile, unroll=1) as tile:
             first = self.first(tile)
-            m = loops.enter_context(code.loop(tile * plan.rows - first, plan.rows, unroll=1))
-            tap = loops.enter_context(code.loop(0, of.taps))
-            at = (((tile - self.firstTile) * of.taps + tap) * plan.rows + m) * plan.width + lane
-            self.to.store(self.weightAt(lane, first + m, tap), self.sums.load(at))
+            skip = (tile * plan.rows - first) * of.taps
+            for start, width in zip(self.starts, plan.vectors):
+                sums = self.sums.at((tile - self.firstTile) * (of.taps * plan.rows * plan.width) + start)
+                to = self.to.at(self.weightAt(code.whole(start), first, code.whole(0)))
+                with code.loop(skip, plan.rows * of.taps, width, unroll=1) as m:
+                    self.square(sums, to, m, start, width)
+
+    def square(self, sums: Pointer, to: Pointer, m: Value, start: int, width: int) -> None:
+        """The numbers from m on of the filters of some lanes."""
+        code, of, plan = self.code, self.of, self.plan
+        end = plan.rows * of.taps
+        places = [code.least(m + k, end - 1) for k in range(width)]
+        rows = [sums.load((at % of.taps * plan.rows + at // of.taps) * plan.width, width) for at in places]
+        live = code.mask(end - m, width)
+        for lane, value in enumerate(turned(code, rows)):
+            with code.when(self.o + (start + lane) < of.maps) if of.maps % plan.width else Once(code):
+                to.store(m + lane * (of.depth * of.taps), value, live)
 
 
 class Few(Writer):
@@ -315,7 +348,7 @@ class Few(Writer):
     def prepare(self) -> None:
         of, plan = self.of, self.plan
         _, tall, wide = of.lines
-        self.sums = self.room(of.taps * of.depth * plan.width)
+        self.allSums = self.room(of.taps * of.depth * plan.width)
         self.isWhole = plan.rows == len(tall.taps) * len(wide.taps) * of.depth
         self.size = stripOf(plan.high, tall, wide, of.depth)
         self.copied = self.code.room("f32", plan.planes * self.size.plane)
@@ -325,22 +358,23 @@ class Few(Writer):
         run = of.depth * len(wide.taps)
         with overTaps(code, deep) as i:
             self.copy(planes, high, i)
-            if self.isWhole:
-                offsets = [j * tall.step * self.size.pitch + o for j in range(len(tall.taps)) for o in self.offsets()]
-                place = i * (len(offsets) * plan.width)
-                self.sum(place, len(offsets), offsets, self.pixels(planes, high, code.whole(0)))
-                return
-            count = ceil(run / plan.rows)
-            with code.loop(0, len(tall.taps), unroll=1) as j:
-                for chunk in range(count):
-                    begin, end = run * chunk // count, run * (chunk + 1) // count
-                    place = ((i * len(tall.taps) + j) * run + begin) * plan.width
-                    self.sum(
-                        place,
-                        end - begin,
-                        self.offsets()[begin:end],
-                        self.pixels(planes, high, j * (tall.step * self.size.pitch)),
-                    )
+            with self.overPanels():
+                if self.isWhole:
+                    offsets = [
+                        j * tall.step * self.size.pitch + o for j in range(len(tall.taps)) for o in self.offsets()
+                    ]
+                    place = i * (len(offsets) * plan.width)
+                    self.sum(place, len(offsets), offsets, self.pixels(planes, high, code.whole(0)))
+                    return
+                count = ceil(run / plan.rows)
+                with code.loop(0, len(tall.taps), unroll=1) as j:
+                    for chunk in range(count):
+                        begin, end = run * chunk // count, run * (chunk + 1) // count
+                        place = ((i * len(tall.taps) + j) * run + begin) * plan.width
+                        offsets = self.offsets()[begin:end]
+                        self.sum(
+                            place, end - begin, offsets, self.pixels(planes, high, j * (tall.step * self.size.pitch))
+                        )
 
     def offsets(self) -> list[int]:
         """What one pixel reads of a row: by tap, then map."""

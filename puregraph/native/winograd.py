@@ -24,6 +24,7 @@ NEAR = 540 << 10  # bytes of transformed inputs that stay in the second cache
 MOST = 64  # tasks
 UNIT = 16  # filters that are packed together
 PACKING = 60  # turns that it takes to transform a filter
+FLOW = 6  # bytes of far memory that come in a turn
 FEW = 16  # tasks below which panels are dealt to several
 
 
@@ -68,22 +69,24 @@ class Plan(NamedTuple):
 
 
 def planOf(n: int, depth: int, maps: int, high: tuple[int, int, int], wide: tuple[int, int, int]) -> Plan:
+    """The plan that takes least turns of a vector unit, where weights that do not stay near have to be waited for."""
     lanes, most = machine.lanes(4), registers()
     tiles = n * ceil(high[1] / SIZE) * ceil(wide[1] / SIZE)
+    isFar = POSITIONS * depth * maps * 4 > NEAR
     best: Any = None
     for panels in range(1, ceil(maps / lanes) + 1):
         vectors = vectorsOf(ceil(ceil(maps / panels) / 4) * 4, lanes)
         v = len(vectors)
         if v > 4 or (panels > 1 and sum(vectors) % lanes):
             continue
-        rows = min(14, (most - v - 1) // v, tiles)
-        price = panels * max(v * rows, rows + v, 4) / rows
-        if best is None or price < best[0]:
-            best = price, vectors, rows
-    _, vectors, rows = best
-    fits = max(1, NEAR // (4 * POSITIONS * depth) // rows)
-    block = rows * max(1, min(fits, ceil(28 / rows), tiles // (FEW * rows)))
-    return Plan(n, depth, maps, high, wide, vectors, rows, block)
+        for rows in range(1, min(14, (most - v - 1) // v, tiles) + 1):
+            fits = max(1, NEAR // (4 * POSITIONS * depth) // rows)
+            rounds = max(1, min(fits, ceil(28 / rows), tiles // (FEW * rows)))
+            step = max(v * rows, rows + v, 4, isFar * v * lanes * 4 / FLOW / rounds)
+            price = panels * (step + 0.5) * ceil(tiles / rows)
+            if best is None or price < best[0]:
+                best = price, vectors, rows, rows * rounds
+    return Plan(n, depth, maps, high, wide, *best[1:])
 
 
 def suits(g: Geometry) -> bool:
