@@ -14,7 +14,9 @@ from kernels import call, scale, slots
 from puregraph.errors import DeviceError
 from puregraph.native import machine, store
 
-pytest.importorskip("llvmlite", reason="native kernels need llvmlite, which the extra puregraph[fast] brings")
+if not machine.available():
+    pytest.skip(str(machine.missing()), allow_module_level=True)
+
 
 SCRIPT = """
 import sys

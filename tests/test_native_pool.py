@@ -17,7 +17,9 @@ from puregraph.native import count, machine, pool, walk
 from puregraph.native.crew import IDLE, PATIENCE
 from puregraph.native.memory import HUGE, Block
 
-pytest.importorskip("llvmlite", reason="native kernels need llvmlite, which the extra puregraph[fast] brings")
+if not machine.available():
+    pytest.skip(str(machine.missing()), allow_module_level=True)
+
 
 LONG = 3_000_000  # turns of BURN: about half a millisecond
 

@@ -96,6 +96,8 @@ def binding() -> Any:
 
     Raises    DeviceError where there is none that can be used
     """
+    if os.environ.get("PUREGRAPH_NATIVE", "").lower() in ("0", "off", "no"):
+        raise DeviceError("native kernels are switched off by PUREGRAPH_NATIVE")
     try:
         import llvmlite.binding as L  # optional: the extra `fast`
     except (ImportError, OSError) as error:
