@@ -81,6 +81,7 @@ class Segment:
 
 
 def addressOf(array: Any) -> int:
+    """Where the first number of an array lies."""
     return int(array.__array_interface__["data"][0])
 
 
