@@ -5,7 +5,7 @@ import pytest
 from natively import first, last, needsNative, run
 
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.native import convolution
+from puregraph.native import convolution, machine
 from puregraph.native.geometry import geometry
 from puregraph.native.work import Finish
 
