@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
-VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "puregraph/__init__.py").read_text(), re.M)[1]
+VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "puregraph/version.py").read_text(), re.M)[1]
 
 EXTRAS = {
     "fast": ["llvmlite>=0.44"],

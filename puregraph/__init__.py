@@ -132,8 +132,7 @@ from puregraph.train import (
     Trainer,
     Validator,
 )
-
-__version__ = "0.1.0"
+from puregraph.version import __version__ as __version__
 
 __all__ = [
     "Abs",

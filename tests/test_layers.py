@@ -6,7 +6,7 @@ import pytest
 from source import Source, imports, library, place
 
 LAYERS = """
-errors
+errors version
 dim
 shape
 device atomic hdf guarded algebra standin watch

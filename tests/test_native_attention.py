@@ -54,11 +54,11 @@ def both(sizes, causal, mask=None, threads=1):
     mask = MASKS[mask](rng, n, h, t, s) if mask else None
     given = None if mask is None else maskOf(mask, (n, h, t, s))
     options = Sizes(*sizes), causal, d**-0.5, given
-    run(attend(heads(q), heads(k), heads(v), heads(y), lse, *options), threads, shuffled=True)
+    run(attend(heads(q), heads(k), heads(v), heads(y), lse, *options), threads)
     wanted, sums = reference.attend.reference(q, k, v, mask, causal, d**-0.5)
     rest = np.ascontiguousarray((g * wanted).sum(axis=-1, keepdims=True))
     arrays = [heads(g), heads(q), heads(k), heads(v), sums, rest, heads(dq), heads(dk), heads(dv)]
-    run(attendGrad(*arrays, *options), threads, shuffled=True)
+    run(attendGrad(*arrays, *options), threads)
     back = reference.attendGrad.reference(g, q, k, v, mask, sums, rest, causal, d**-0.5)
     return [y, lse, dq, dk, dv], [wanted, sums, *back]
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from works import first, last, run
+from natively import first, last, needsNative, run
 
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.native import convolution, machine
 from puregraph.native.geometry import geometry
 from puregraph.native.work import Finish
 
-pytestmark = pytest.mark.skipif(not machine.available(), reason="native kernels cannot be compiled here")
+pytestmark = needsNative
 
 # n, c, o, spatial, size, stride, pad, dilation, groups
 CASES = {

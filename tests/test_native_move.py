@@ -19,7 +19,7 @@ def steps(x):
 
 
 def moved(source, target, kind, threads=2):
-    run(move(kind, source, source.shape, steps(source), target, steps(target)), threads, shuffled=True)
+    run(move(kind, source, source.shape, steps(source), target, steps(target)), threads)
     assert np.array_equal(source, target), (source.shape, source.strides, target.strides)
 
 
@@ -65,7 +65,7 @@ def test_large_transpositions_are_done_in_tasks():
     x = np.arange(300 * 900, dtype=np.float32).reshape(300, 900)
     works = move("f32", x, (900, 300), (1, 900), y := np.empty((900, 300), dtype=np.float32), (300, 1))
     assert works[0].tasks > 4
-    run(works, 4, shuffled=True)
+    run(works, 4)
     assert np.array_equal(y, x.T)
 
 
@@ -83,7 +83,7 @@ def test_uniform_numbers_are_those_of_the_reference(kind, key, counter):
     for count in (1, 3, 8, 21, 20000):
         y = np.full(count + 1, 7, dtype=KINDS[kind])
         places = (np.array([n], dtype=np.uint64) for n in (key, counter))
-        run(uniform(y, count, *places, kind), 2, shuffled=True)
+        run(uniform(y, count, *places, kind), 2)
         assert (
             np.array_equal(y[:count], random.uniform.reference((count,), key, counter, KINDS[kind])) and y[count] == 7
         )

@@ -8,7 +8,7 @@ from puregraph.native import machine
 if not machine.available():
     pytest.skip(machine.missing(), allow_module_level=True)
 
-from nativeworks import aligned, compiledFor, run, strides
+from natively import aligned, compiledFor, run, strides
 
 from puregraph.native.pack import packed
 from puregraph.native.product import Axis, product

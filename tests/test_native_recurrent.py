@@ -63,7 +63,7 @@ def forward(kind, sizes, reverse=False, lengths=False, threads=1, groups=3, zero
         None if on is None else track(on),
         reverse,
     )
-    run(works, threads, shuffled=True)
+    run(works, threads)
     weights = [U, d] if kind == "gru" else [U]
     wanted = reference.forward(STEPS[kind][0], p, weights, first, on, reverse)
     found = [*states, *([] if kept is None else [kept])]
@@ -101,7 +101,7 @@ def backward(kind, sizes, reverse=False, lengths=False, threads=1, groups=3, zer
         None if on is None else track(on),
         reverse,
     )
-    run(works, threads, shuffled=True)
+    run(works, threads)
     return [dp, dq if kind == "gru" else dp, *mine], [wanted[0], wanted[1], *wanted[2]]
 
 

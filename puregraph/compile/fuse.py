@@ -117,6 +117,7 @@ def aligned(value: Value, rank: int) -> Axes:
 
 
 def nameOf(value: Value) -> str:
+    """What a value is called in the formulas of a group."""
     return f"v{value.number}"
 
 
@@ -414,6 +415,7 @@ class Fuser:
 
 
 def renamed(line: Formula, names: dict[str, str]) -> Formula:
+    """The formula with some of its names replaced, all at once."""
     chosen = {leaf(n): leaf(names[n]) for n in line.names if n in names}
     return formulaOf(rebuild(line.term, chosen, term)) if chosen else line
 

@@ -300,14 +300,17 @@ def counted(call: Call) -> list[Work] | None:
 
 
 def values(step: Any) -> list[Value]:
+    """What a step reads."""
     return [v for v, _ in step.loads.values()] if isinstance(step, Group) else step.values()
 
 
 def made(step: Any) -> list[Value]:
+    """What a step makes and somebody reads."""
     return list(step.made.values()) if isinstance(step, Group) else [y for y in step.outs if y is not None]
 
 
 def identity(group: Group, value: Value) -> tuple[int | None, ...]:
+    """The axes of a value that runs along the axes of its group in their order; None: of length one."""
     return tuple([None if n == 1 else a for a, n in enumerate(value.shape)])
 
 
@@ -322,6 +325,7 @@ def needed(group: Group, names: Iterable[str]) -> list[tuple[str, Any]]:
 
 
 def namesIn(lines: Iterable[tuple[str, Any]]) -> set[str]:
+    """All names that lines read."""
     found: set[str] = set()
     for _, line in lines:
         found |= {line.of} if isinstance(line, Fold) else set(line.names)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile import kernels  # noqa: F401  its lowerings register themselves
+from puregraph.compile import lowerings  # noqa: F401  they register themselves
 from puregraph.compile.frozen import Frozen
 from puregraph.compile.layout import layoutFor
 from puregraph.compile.lower import At, Native, lower
@@ -81,6 +81,7 @@ class Segment:
 
 
 def addressOf(array: Any) -> int:
+    """Where the first number of an array lies."""
     return int(array.__array_interface__["data"][0])
 
 

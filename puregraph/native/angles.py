@@ -98,18 +98,21 @@ def withFar(code: Code, x: Value, y: Value, function: str) -> Value:
 
 
 def sin(code: Code, x: Value) -> Value:
+    """sin x: by the quarter turn n that x lies in, sin r or cos r of the rest r, with the sign of that quarter."""
     n, r = quarters(code, x)
     sine, cosine = circle(code, r)
     return withFar(code, x, turned(code, code.select((n & 1) != 0, cosine, sine), n), "sin")
 
 
 def cos(code: Code, x: Value) -> Value:
+    """cos x = sin(x + π/2): one quarter turn further than sin."""
     n, r = quarters(code, x)
     sine, cosine = circle(code, r)
     return withFar(code, x, turned(code, code.select((n & 1) != 0, sine, cosine), n + 1), "cos")
 
 
 def tan(code: Code, x: Value) -> Value:
+    """tan x = sin r / cos r in even quarter turns, -cos r / sin r in odd ones."""
     n, r = quarters(code, x)
     sine, cosine = circle(code, r)
     odd = (n & 1) != 0
@@ -135,6 +138,7 @@ def arctanOf(code: Code, a: Value) -> Value:
 
 @rounded
 def arctan(code: Code, x: Value) -> Value:
+    """arctan x, an odd function: that of |x| with the sign of x."""
     return code.call("copysign", arctanOf(code, code.call("fabs", x)), x)
 
 
@@ -163,6 +167,7 @@ def arcsinParts(code: Code, a: Value) -> tuple[Value, Value, Value, Value]:
 
 @rounded
 def arcsin(code: Code, x: Value) -> Value:
+    """arcsin x, an odd function; for large a = |x| it is π/2 - 2 arcsin √((1 - a) / 2)."""
     a = code.call("fabs", x)
     large, s, more, lacks = arcsinParts(code, a)
     far = math.pi / 2 - (2.0 * s - (REST - 2.0 * (more + lacks)))
@@ -171,6 +176,7 @@ def arcsin(code: Code, x: Value) -> Value:
 
 @rounded
 def arccos(code: Code, x: Value) -> Value:
+    """arccos x = π/2 - arcsin x; for large |x| 2 arcsin √((1 - |x|) / 2), or π less that where x < 0."""
     a = code.call("fabs", x)
     large, s, more, lacks = arcsinParts(code, a)
     double = 2.0 * (s + (more + lacks))

@@ -91,6 +91,7 @@ def attendGrad(
 
 
 def slotsOf(sizes: Sizes, heads: dict[str, Heads], mask: Mask | None) -> dict[str, Any]:
+    """The arguments of a kernel: sizes, and of every array where it is and its strides."""
     slots = {"heads": sizes.heads, "group": sizes.heads // sizes.keyHeads, "queries": sizes.queries, "keys": sizes.keys}
     for name, rows in heads.items():
         slots[name] = rows.what
@@ -110,6 +111,7 @@ class Form(NamedTuple):
 
 
 def formOf(mask: Mask | None) -> Form | None:
+    """What of a mask the code depends on: its kind, and whether it is the same for all queries, for all keys."""
     return None if mask is None else Form(mask.kind, mask.strides[2] == 0, mask.strides[3] == 0)
 
 

@@ -32,6 +32,7 @@ TAIL += (0.386776924, 0.998624504, -1.26544797)
 
 
 def ratio(code: Code, x: Value, above: Sequence[float], below: Sequence[float]) -> Value:
+    """One polynomial of x over another."""
     return horner(code, x, above) / horner(code, x, below)
 
 
@@ -44,6 +45,7 @@ def erfSingle(code: Code, x: Value) -> Value:
 
 
 def erfSmall(code: Code, x: Value) -> Value:
+    """erf x = x P(x²) / Q(x²), for |x| up to 0.46875."""
     z = x * x
     return x * ratio(code, z, error.SMALL, error.SMALL_BELOW)
 
@@ -68,6 +70,7 @@ def tailOf(code: Code, a: Value) -> Value:
 
 
 def erf(code: Code, x: Value) -> Value:
+    """erf x = 2/√π ∫ exp(-t²) dt from 0 to x."""
     if x.kind == "f32":
         return erfSingle(code, x)
     a = code.call("fabs", x)
@@ -88,10 +91,12 @@ def erfcSingle(code: Code, x: Value) -> Value:
 
 
 def erfc(code: Code, x: Value) -> Value:
+    """erfc x = 1 - erf x, to full precision where erf x is nearly 1."""
     return erfcSingle(code, x) if x.kind == "f32" else erfcDouble(code, x)
 
 
 def erfcDouble(code: Code, x: Value) -> Value:
+    """erfc x in float64: 1 - erf x near 0, the tail further out, 2 less the tail where x < 0."""
     a = code.call("fabs", x)
     tail = tailOf(code, a)
     return code.select(a <= 0.46875, 1.0 - erfSmall(code, x), code.select(x < 0.0, 2.0 - tail, tail))
@@ -99,6 +104,7 @@ def erfcDouble(code: Code, x: Value) -> Value:
 
 @rounded
 def erfcx(code: Code, x: Value) -> Value:
+    """erfcx x = exp(x²) erfc x; where x < 0 it is 2 exp(x²) less that of -x."""
     a = code.call("fabs", x)
     tail = scaledTail(code, a)
     small = exp(code, x * x) * (1.0 - erfSmall(code, x))
@@ -117,10 +123,12 @@ def quantile(code: Code, q: Value, tail: Value) -> Value:
 
 @rounded
 def ndtri(code: Code, p: Value) -> Value:
+    """The x at which the normal distribution function is p."""
     rest = 1.0 - p
     return quantile(code, p - 0.5, code.select(p > rest, rest, p))
 
 
 @rounded
 def erfinv(code: Code, x: Value) -> Value:
+    """The y with erf y = x: the normal quantile at (1 + x) / 2, over √2."""
     return quantile(code, x * 0.5, 0.5 - code.call("fabs", x) * 0.5) * math.sqrt(0.5)

@@ -528,4 +528,5 @@ def literal(value: float, kind: str) -> str:
 
 
 def vectorOf(text: str, type: Type) -> str:
+    """A constant in all lanes, as LLVM writes it."""
     return f"<{', '.join([f'{TEXTS[type.kind]} {text}'] * type.lanes)}>"

@@ -118,4 +118,5 @@ def interpolated(g: Geometry, isData: bool) -> winograd.Plan | None:
 
 
 def sizeOf(g: Geometry) -> tuple[int, ...]:
+    """The size of the filters along each axis."""
     return tuple(axis.size for axis in g.axes)

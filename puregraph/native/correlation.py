@@ -72,6 +72,7 @@ class Correlation(NamedTuple):
 
 
 def ends(line: Line) -> tuple[int, ...]:
+    """The first and the last tap, the ones that can lie outside the maps."""
     return (0, len(line.taps) - 1) if line.taps else ()
 
 

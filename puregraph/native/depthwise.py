@@ -107,6 +107,7 @@ def weightRoom(g: Geometry) -> int:
 
 
 def partsOf(g: Geometry) -> int:
+    """Into how many parts the rows are dealt, each of which has its own sums."""
     lines = [forwardLine(axis) for axis in g.axes]
     rows = g.n * lines[0].count * lines[1].count
     return max(1, min(rows, PARTS, g.n * g.places * g.c * g.taps // GRAIN))

@@ -30,6 +30,7 @@ def halfTurns(code: Code, x: Value) -> tuple[Value, Value]:
 
 @rounded
 def lgamma(code: Code, x: Value) -> Value:
+    """log |Γ(x)|; where x <= 0 by reflection: |Γ(x) Γ(1 - x)| = π / |sin πx|."""
     below = x <= 0.0
     z = code.select(below, 1.0 - x, x)
     isNear = z < LARGE
@@ -40,6 +41,7 @@ def lgamma(code: Code, x: Value) -> Value:
 
 
 def lgammaFar(code: Code, z: Value) -> Value:
+    """log Γ(z) = (z - 1/2) log z - z + log(2π)/2 + Σ B₂ₖ / (2k (2k - 1) z²ᵏ⁻¹), for large z."""
     series = horner(code, 1.0 / (z * z), [b / (2 * k * (2 * k - 1)) for k, b in SERIES]) / z
     return (z - 0.5) * log(code, z) - z + 0.5 * math.log(2 * math.pi) + series
 
@@ -60,6 +62,7 @@ def lgammaNear(code: Code, z: Value) -> Value:
 
 @rounded
 def digamma(code: Code, x: Value) -> Value:
+    """ψ(x) = log z - 1/(2z) - Σ B₂ₖ / (2k z²ᵏ) for large z; ψ(z) = ψ(z + 1) - 1/z, ψ(x) = ψ(1 - x) - π / tan πx."""
     sine, cosine = halfTurns(code, x)
     below = x <= 0.0
     z = code.select(below, 1.0 - x, x)
@@ -80,6 +83,7 @@ def most(code: Code, x: Value) -> Value:
 
 
 def factorial(code: Code, n: Value) -> Value:
+    """n! of whole numbers, as the product of 2, 3, ... n."""
     product = code.variable(code.constant(1.0, n.type))
     with code.loop(2, most(code, n) + 1, unroll=1) as k:
         factor = code.splat(code.convert(k, "f64"), n.lanes)
@@ -88,6 +92,7 @@ def factorial(code: Code, n: Value) -> Value:
 
 
 def isOdd(code: Code, n: Value) -> Value:
+    """Whether whole numbers are odd."""
     half = n * 0.5
     return code.call("floor", half) != half
 

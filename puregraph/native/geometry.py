@@ -89,10 +89,12 @@ def geometry(
 
 
 def each(value: Any, rank: int) -> tuple[Any, ...]:
+    """A number for each axis, where one may stand for all."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
 
 
 def pair(pad: Any) -> tuple[int, int]:
+    """Padding before and after, where one number may stand for both."""
     before, after = pad if isinstance(pad, (tuple, list)) else (pad, pad)
     return int(before), int(after)
 

@@ -58,6 +58,7 @@ def gather(table: Any, tableRow: int, rows: int, index: Any, count: int, y: Any,
 
 
 def writeGather(code: Code) -> None:
+    """y[i] = table[index[i]]; zeros, and a note, for an index that is out of range."""
     lanes = machine.lanes(4)
     table, index, y, fault = (code.pointer(n, k) for n, k in zip(("table", "index", "y", "fault"), ("f32", "i64") * 2))
     stride, rows, width = (code.integer(name) for name in ("tableRow", "rows", "width"))
@@ -95,6 +96,7 @@ def scatterAdd(
 
 
 def writeScatter(code: Code) -> None:
+    """table[index[i]] += grad[i]: each task owns some rows and columns of the table, and walks all indices in order."""
     lanes = machine.lanes(4)
     grad, index, table, fault = (
         code.pointer(n, k) for n, k in zip(("grad", "index", "table", "fault"), ("f32", "i64") * 2)
@@ -130,6 +132,7 @@ def takeClass(x: Any, labels: Any, y: Any, samples: int, classes: int, inner: in
 
 
 def writeTake(code: Code) -> None:
+    """y[n, s] = x[n, labels[n, s], s], 0 where there is no such class."""
     x, labels, y, fault = (code.pointer(n, k) for n, k in zip(("x", "labels", "y", "fault"), ("f32", "i64") * 2))
     classes, inner = code.integer("classes"), code.integer("inner")
 
@@ -152,6 +155,7 @@ def putClass(values: Any, labels: Any, dx: Any, samples: int, classes: int, inne
 
 
 def writePut(code: Code) -> None:
+    """dx[n, labels[n, s], s] = values[n, s], and 0 everywhere else."""
     lanes = machine.lanes(4)
     values, labels, dx, fault = (
         code.pointer(n, k) for n, k in zip(("values", "labels", "dx", "fault"), ("f32", "i64") * 2)
@@ -179,6 +183,7 @@ def argmax(x: Any, stride: int, y: Any, count: int, width: int, least: bool = Fa
 
 
 def writeArgmax(code: Code, least: bool) -> None:
+    """The place of each row's largest number, or least; of equal ones the first, of nans the first before all."""
     lanes = machine.lanes(4)
     x, y = code.pointer("x", "f32"), code.pointer("y", "i64")
     stride, width = code.integer("stride"), code.integer("width")

@@ -7,7 +7,6 @@ import ctypes.util
 import hashlib
 import os
 import platform
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 from puregraph.errors import DeviceError
 from puregraph.native import store
 from puregraph.native.count import threads
+from puregraph.version import __version__
 
 ENTRY = "kernel"
 FORMAT = 1  # of what is stored; a change makes every stored kernel a stranger
@@ -218,11 +218,6 @@ def expose(module: Any, symbol: str) -> None:
     kernel.name = symbol
 
 
-def release() -> str:
-    """The version of this library, whose own file stands above this one."""
-    return sys.modules["puregraph"].__version__
-
-
 def optimise(L: Any, module: Any, machine: Any) -> None:
     """Run LLVM's own passes, its third level, over a module."""
     tuning = L.create_pipeline_tuning_options(
@@ -280,7 +275,7 @@ def compileAll(wants: Iterable[tuple[str, Make]], digest: str = "") -> list[Libr
 def nameOf(key: str, digest: str) -> str:
     """The name of the file of a kernel: all that its object code depends on."""
     wanted = target()
-    facts = (FORMAT, key, digest, release(), stamp(), wanted.name, wanted.features)
+    facts = (FORMAT, key, digest, __version__, stamp(), wanted.name, wanted.features)
     return hashlib.blake2b(repr(facts).encode(), digest_size=20).hexdigest()
 
 

@@ -55,6 +55,7 @@ def sign(code: Code, x: Value) -> Value:
 
 
 def fmod(code: Code, x: Value, y: Value) -> Value:
+    """The rest of x / y with the sign of x."""
     return x % y
 
 
@@ -67,6 +68,7 @@ def modulo(code: Code, x: Value, y: Value) -> Value:
 
 
 def where(code: Code, condition: Value, x: Value, y: Value) -> Value:
+    """x where the condition holds, elsewhere y."""
     lanes = max(condition.lanes, x.lanes, y.lanes)
     of = Type(x.kind, lanes)
     condition = condition if condition.lanes == 1 else code.splat(condition, lanes)
@@ -74,10 +76,12 @@ def where(code: Code, condition: Value, x: Value, y: Value) -> Value:
 
 
 def isFinite(code: Code, x: Value) -> Value:
+    """Whether |x| < ∞, which no nan is."""
     return code.call("fabs", x) < math.inf
 
 
 def called(intrinsic: str) -> Emission:
+    """An operation that is one intrinsic of LLVM."""
     return lambda code, *values: code.call(intrinsic, *values)
 
 
@@ -189,10 +193,12 @@ def emitAll(code: Code, parts: Sequence[Part], values: Mapping[str, Value]) -> l
 
 
 def asTruth(x: Value) -> Value:
+    """Numbers as truth values: whether they differ from 0."""
     return x if x.kind == "i1" else x != 0
 
 
 def asNumber(code: Code, x: Value, kind: str) -> Value:
+    """Values as another kind of number."""
     return code.convert(x, kind)
 
 

@@ -64,6 +64,7 @@ def move(
 
 
 def slotsOf(x: Any, y: Any, outer: Sequence[Axis]) -> dict[str, Any]:
+    """The arguments of a kernel: where x and y are, and the size and strides of each outer axis."""
     slots = {"x": x, "y": y}
     for i, axis in enumerate(outer):
         slots |= {f"size{i}": axis.size, f"source{i}": axis.source, f"target{i}": axis.target}
@@ -97,6 +98,7 @@ def places(code: Code, index: Value, outer: int) -> tuple[Value, Value]:
 
 
 def writeRows(code: Code, kind: str, outer: int, manner: str) -> None:
+    """Lines of y one after another, from numbers of x that lie side by side, are all the same, or lie apart."""
     lanes = lanesOf(kind)
     x, y = code.pointer("x", kind), code.pointer("y", kind)
     lines, lineSource, lineTarget = (code.integer("line" + what) for what in ("Size", "Source", "Target"))
@@ -140,6 +142,7 @@ def squares(title: str, kind: str, x: Any, y: Any, outer: list[Axis], side: Axis
 
 
 def writeSquares(code: Code, kind: str, outer: int) -> None:
+    """y = xT in squares of as many numbers as a vector has, turned in registers."""
     lanes = lanesOf(kind)
     x, y = code.pointer("x", kind), code.pointer("y", kind)
     sides, sideTarget = code.integer("sideSize"), code.integer("sideTarget")
@@ -183,6 +186,7 @@ def fill(kind: str, y: Any, count: int, value: float) -> list[Work]:
 
 
 def writeFill(kind: str, value: float, code: Code) -> None:
+    """A stretch of y with one number everywhere."""
     lanes = lanesOf(kind)
     y, count = code.pointer("y", kind), code.integer("count")
     start = code.task * CHUNK

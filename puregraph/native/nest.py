@@ -170,6 +170,7 @@ def rearranged(nest: Nest, groups: list[list[int]]) -> Nest:
 
 
 def isAxis(name: str) -> bool:
+    """Whether a name stands for the index along an axis."""
     return name.startswith("axis") and name[4:].isdigit()
 
 
@@ -507,6 +508,7 @@ def saved(shape: Shape) -> list[str]:
 
 
 def writeRows(writer: Writer, near: int) -> None:
+    """Folds along the last axis: each task takes some rows, and sums a row in the lanes of a few vectors."""
     code, shape, nest, lanes = writer.code, writer.shape, writer.nest, writer.lanes
     rows, block = code.integer("rows"), code.integer("block")
     kept = {n: code.room(nest.kind, near + lanes) for n in saved(shape)} if near else {}
@@ -598,6 +600,7 @@ def writeRows(writer: Writer, near: int) -> None:
 
 
 def prodOf(values: list[Value]) -> Value:
+    """The product of values."""
     total = values[0]
     for v in values[1:]:
         total = total * v
@@ -622,6 +625,7 @@ def columnWork(nest: Nest, axes: frozenset[int]) -> Work:
 
 
 def writeColumns(writer: Writer, wide: int, exact: bool) -> None:
+    """Folds along other axes than the last: each task takes some columns, a sum in each lane."""
     code, shape, nest, lanes = writer.code, writer.shape, writer.nest, writer.lanes
     blocks = code.integer("blocks")
     first = code.task % blocks * (wide * lanes)

@@ -27,6 +27,7 @@ def uniform(y: Any, count: int, key: Any, counter: Any, kind: str = "f32") -> li
 
 
 def writeUniform(kind: str, code: Code) -> None:
+    """y = bits of Philox / 2ⁿ, from 0 to below 1: key and counter are read as the kernel runs."""
     whole, many, bits = FORMS[kind]
     y, count = code.pointer("y", kind), code.integer("count")
     key, counter = code.pointer("key", "i64").load(), code.pointer("counter", "i64").load()

@@ -136,6 +136,7 @@ class Peak(Pooler):
 
 
 def flatOf(places: Any, axes: tuple[Axis, ...]) -> Value:
+    """The number of a pixel in its map, counted row by row."""
     (d, h, w), (_, high, wide) = places, axes
     return (d * high.length + h) * wide.length + w
 

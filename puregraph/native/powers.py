@@ -129,6 +129,7 @@ def scaled(code: Code, y: Value, n: Value) -> Value:
 
 
 def exp(code: Code, x: Value) -> Value:
+    """exp x = 2ⁿ exp r with n = round(x / log 2), r = x - n log 2."""
     real = REALS[x.kind]
     n, r = reduced(code, clamped(code, x, real.least, real.most))
     return scaled(code, small(code, r) + 1.0, n)
@@ -147,6 +148,7 @@ def expBelow(code: Code, x: Value) -> Value:
 
 
 def exp2(code: Code, x: Value) -> Value:
+    """2ˣ = 2ⁿ exp(r log 2) with n = round(x), r = x - n."""
     real = REALS[x.kind]
     x = clamped(code, x, real.least / math.log(2), real.most / math.log(2))
     t = x + real.magic
@@ -208,6 +210,7 @@ def logEdges(code: Code, x: Value, y: Value) -> Value:
 
 
 def log(code: Code, x: Value) -> Value:
+    """log x = e log 2 + log f with x = 2ᵉ f, f near 1."""
     full, more = upscaled(code, x)
     e, f = split(code, full)
     return logEdges(code, x, near(code, f, code.convert(e + more, x.kind)))
@@ -262,6 +265,7 @@ def precise(code: Code, x: Value) -> tuple[Value, Value]:
 
 
 def power64(code: Code, x: Value, y: Value) -> Value:
+    """xʸ = exp(y log |x|) in float64, where the logarithm has two parts, so that large powers keep their digits."""
     a = code.call("fabs", x)
     high, low = precise(code, a)
     high = logEdges(code, a, high)
@@ -279,6 +283,7 @@ def nudged(code: Code, p: Value, rest: Value) -> Value:
 
 
 def power32(code: Code, x: Value, y: Value) -> Value:
+    """xʸ = exp(y log |x|) in float32, computed in float64."""
     wide, exponent = code.convert(x, "f64"), code.convert(y, "f64")
     p = exponent * log(code, code.call("fabs", wide))
     return powerEdges(code, x, y, code.convert(exp(code, p), "f32"))
@@ -298,6 +303,7 @@ def powerEdges(code: Code, x: Value, y: Value, magnitude: Value) -> Value:
 
 
 def power(code: Code, x: Value, y: Value) -> Value:
+    """xʸ with the special cases of C."""
     x, y = code.alike(x, y)
     return power64(code, x, y) if x.kind == "f64" else power32(code, x, y)
 
@@ -332,6 +338,7 @@ def tanh(code: Code, x: Value) -> Value:
 
 @rounded
 def sinh(code: Code, x: Value) -> Value:
+    """sinh x = (t + t / (t + 1)) / 2 with t = exp(|x|) - 1, and the sign of x."""
     a = code.call("fabs", x)
     t = expm1(code, a)
     half = exp(code, a * 0.5)
@@ -341,6 +348,7 @@ def sinh(code: Code, x: Value) -> Value:
 
 @rounded
 def cosh(code: Code, x: Value) -> Value:
+    """cosh x = (t + 1/t) / 2 with t = exp(|x|)."""
     a = code.call("fabs", x)
     t = exp(code, a)
     half = exp(code, a * 0.5)
@@ -349,6 +357,7 @@ def cosh(code: Code, x: Value) -> Value:
 
 @rounded
 def arcsinh(code: Code, x: Value) -> Value:
+    """arcsinh x = log1p(a + a² / (√(a² + 1) + 1)) with a = |x|, and the sign of x."""
     a = code.call("fabs", x)
     z = a * a
     y = log1p(code, a + z / (code.call("sqrt", z + 1.0) + 1.0))
@@ -357,6 +366,7 @@ def arcsinh(code: Code, x: Value) -> Value:
 
 @rounded
 def arccosh(code: Code, x: Value) -> Value:
+    """arccosh x = log1p(t + √(t² + 2t)) with t = x - 1."""
     t = x - 1.0
     y = log1p(code, t + code.call("sqrt", code.fma(t, t, t + t)))
     return code.select(x >= 1.0, code.select(x < 2.0**28, y, log(code, x) + math.log(2)), math.nan)
@@ -364,5 +374,6 @@ def arccosh(code: Code, x: Value) -> Value:
 
 @rounded
 def arctanh(code: Code, x: Value) -> Value:
+    """arctanh x = log1p(2a / (1 - a)) / 2 with a = |x|, and the sign of x."""
     a = code.call("fabs", x)
     return code.call("copysign", log1p(code, (a + a) / (1.0 - a)) * 0.5, x)

@@ -61,6 +61,7 @@ def packedSize(kind: str, units: int) -> int:
 
 
 def forwardTile(cell: Cell) -> Tile:
+    """The tile of states that is computed at a time, smaller for cells with more gates."""
     return tileHere({1: 2, 3: 3, 4: 4}[cell.gates])
 
 
@@ -163,6 +164,7 @@ def shared(sizes: Sizes, groups: int, packed: Any, on: Track | None) -> dict[str
 
 
 def tracks(name: str, track: Track) -> dict[str, Any]:
+    """The arguments of a kernel that say where a track is, and its strides."""
     return {name: track.what, name + "Sample": track.strides[0], name + "Moment": track.strides[1]}
 
 
@@ -280,6 +282,8 @@ class Writer:
 
 
 class Forward(Writer):
+    """The kernel that goes through the moments and computes the states of each from those before."""
+
     def write(self) -> None:
         code, tile, width = self.code, self.plan.tile, self.plan.width
         self.p = self.line("p")

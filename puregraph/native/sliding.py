@@ -186,6 +186,7 @@ def tapOf(line: Line, i: Value | int) -> Value | int:
 
 
 def overTaps(code: Code, limit: tuple[Value, Value] | None) -> Any:
+    """A loop over the taps from one limit to the other; without limits the body once."""
     return code.loop(*limit, unroll=1) if limit else Once(code)
 
 

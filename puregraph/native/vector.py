@@ -86,6 +86,7 @@ class Inside(NamedTuple):
 
 
 def enter(code: Code, finish: Finish, lanes: int) -> Inside:
+    """The arguments of a task, read as its code begins."""
     x, w = code.pointer("x", "f32"), code.pointer("w", "f32")
     xStride, wStride, size, k, chunk = (code.integer(name) for name in ("xStride", "wStride", "size", "k", "chunk"))
     finish.open(code)
@@ -108,6 +109,7 @@ def writeRows(code: Code, finish: Finish, lanes: int, isRow: bool) -> None:
 
 
 def addRows(code: Code, task: Inside, k: Value, rows: int, lanes: int) -> None:
+    """y += Σ xₖ wₖ over some rows of w from row k on."""
     lines = [task.w.at((k + r) * task.wStride).at(task.start) for r in range(rows)]
     factors = [code.splat(task.x.load((k + r) * task.xStride), lanes) for r in range(rows)]
 

@@ -122,6 +122,7 @@ class Sums(NamedTuple):
 
 
 def sumsOf(g: Geometry) -> Sums:
+    """The sums that make the gradient of the weights of a convolution."""
     lines = tuple(forwardLine(axis) for axis in g.axes)
     return Sums(g.n, g.c // g.groups, g.o // g.groups, g.groups, lines)  # type: ignore[arg-type]
 
@@ -423,6 +424,7 @@ class Few(Writer):
 
 
 def overTaps(code: Code, line: Line) -> Any:
+    """A loop over the taps of a line; the body once where there is only one."""
     return Once(code) if len(line.taps) == 1 else code.loop(0, len(line.taps), unroll=1)
 
 

@@ -49,6 +49,7 @@ def tilesOf(g: Geometry) -> tuple[int, int, int]:
 
 
 def planOf(g: Geometry) -> Plan:
+    """Widest blocks and most rows that maps and registers allow, in parts until there are some 16 tasks."""
     lanes, most = machine.lanes(4), registers()
     vectors = next(v for v in (2, 3, 1) if g.o % (v * lanes) == 0)
     block = max(b for b in range(lanes, WIDEST + 1, lanes) if g.c % b == 0)

@@ -1,0 +1,12 @@
+"""Lowerings: what native work each Kernel of numpy becomes. What is not here is carried out by its numpy reference.
+
+numbers      how the numbers of a value lie, and the work of laying them otherwise
+maps         the same for maps: channels last
+moving       copies, reshapes, parts put together or into others
+lookup       rows of tables, labels, random numbers, fills
+convolution, pooling, attention, recurrent    each with its gradients
+"""
+
+from puregraph.compile.lowerings import attention, convolution, lookup, moving, pooling, recurrent  # they register
+
+__all__ = ["attention", "convolution", "lookup", "moving", "pooling", "recurrent"]

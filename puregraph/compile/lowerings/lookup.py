@@ -1,0 +1,123 @@
+"""Lookups: rows taken from a table and added to one, labels; and numbers that come from nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.lower import collapsed, lowers
+from puregraph.compile.lowerings.numbers import copies, isPlain, isSingle, strided
+from puregraph.compile.strides import contiguous
+from puregraph.compile.value import Call, Value, fill
+from puregraph.formula import Formula
+from puregraph.kernels.classes import classIndex
+from puregraph.kernels.random import uniform
+from puregraph.kernels.scatter import gather, scatterAdd
+from puregraph.native import lookup, philox
+from puregraph.native.move import fill as filled
+from puregraph.native.nest import Nest, Operand, works
+from puregraph.native.work import Work
+
+FAULT = np.zeros(1, np.int64)  # where kernels note an index that is out of range; indices are checked before they run
+
+
+def isIndex(value: Any) -> bool:
+    """Whether indices can be checked before a step begins: they are an input, or a view of one."""
+    return type(value) is Value and value.dtype == np.int64 and value.root.role == "input" and 0 not in value.shape
+
+
+def indicesOf(value: Value, room: Any) -> tuple[Any, list[Work]]:
+    """The indices row by row: where they are, and the work that takes."""
+    if isPlain(value):
+        return value, []
+    to = room(2 * value.size)
+    own = tuple(s // 8 for s in contiguous(value.shape, 8))
+    return to, copies(value, to, value.shape, strided(value), own, 8)
+
+
+def within(low: int, high: int) -> Any:
+    """A check of indices: whether all lie from low to below high."""
+    return lambda index: not index.size or (index.min() >= low and index.max() < high)
+
+
+def rowLike(value: Value, lead: int) -> int | None:
+    """The distance of rows that lie without gaps each, `lead` axes counting them; None if they do not."""
+    step = value.dtype.itemsize
+    for n, s in zip(reversed(value.shape[lead:]), reversed(value.strides[lead:])):
+        if n > 1 and s != step:
+            return None
+        step *= n
+    axes = [(n, s // 4) for n, s in zip(value.shape[:lead], value.strides[:lead])]
+    stride = collapsed(axes)
+    return None if stride is None else stride or step // 4
+
+
+@lowers(gather)
+def lowerGather(call: Call, room: Any) -> list[Work] | None:
+    """y = table[index]."""
+    table, index = call.arguments
+    (y,) = call.outs
+    if not isSingle(table, y) or not isIndex(index) or not isPlain(y):
+        return None
+    stride, width = rowLike(table, 1), math.prod(table.shape[1:])
+    if stride is None:
+        return None
+    room.check(index, within(-1, table.shape[0]))
+    where, before = indicesOf(index, room)
+    return [*before, *lookup.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT)]
+
+
+@lowers(scatterAdd)
+def lowerScatterAdd(call: Call, room: Any) -> list[Work] | None:
+    """table[index] += grad, on zeros."""
+    grad, index, rows = call.arguments
+    (table,) = call.outs
+    if not isSingle(grad, table) or not isIndex(index) or not isPlain(table):
+        return None
+    stride = rowLike(grad, index.ndim)
+    if stride is None:
+        return None
+    room.check(index, within(-1, rows))
+    where, before = indicesOf(index, room)
+    width = math.prod(table.shape[1:])
+    return [*before, *lookup.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride)]
+
+
+@lowers(classIndex)
+def lowerClassIndex(call: Call, room: Any) -> list[Work] | None:
+    """The labels, with -1 for those that are ignored; by way of float64, which holds them exactly."""
+    labels, classes, *rest = call.arguments
+    ignored = rest[0] if rest else call.options.get("ignored")
+    (index,) = call.outs
+    if not isIndex(labels) or not isPlain(labels) or not isPlain(index) or index.dtype != np.int64:
+        return None
+
+    def good(x: Any) -> bool:
+        return bool(np.all(((x >= 0) & (x < classes)) | (x == ignored)))
+
+    room.check(labels, good)
+    line = Formula("x0") if ignored is None else Formula(f"where(x0 == {int(ignored)}, -1, x0)")
+    loads, stores = {"x0": Operand("i64", labels, (1,))}, {"y0": Operand("i64", index, (1,))}
+    return works(Nest((labels.size,), loads, (("y0", line),), stores, "f64"), room)
+
+
+@lowers(uniform)
+def lowerUniform(call: Call, room: Any) -> list[Work] | None:
+    """Uniform numbers of Philox, by a key and a counter that are read as the step runs."""
+    _, key, counter, *_ = call.arguments
+    (y,) = call.outs
+    if type(key) is not Value or type(counter) is not Value or not isSingle(y) or not isPlain(y):
+        return None
+    return philox.uniform(y, y.size, key, counter)
+
+
+@lowers(fill)
+def lowerFill(call: Call, room: Any) -> list[Work] | None:
+    """One number everywhere."""
+    (number,), (y,) = call.arguments, call.outs
+    kind = {"bool": "i8", "int64": "i64", "int32": "i32", "float32": "f32"}.get(y.dtype.name)
+    if kind is None or not isPlain(y) or not isinstance(number, (bool, int, float, np.generic)):
+        return None
+    return filled(kind, y, y.size, float(number))
