@@ -105,8 +105,9 @@ def maker(work: Work) -> Callable[[], tuple[str, Any, int]]:
 @cache
 def digest() -> str:
     """Tells one version of the code that writes native code from another."""
-    found = hashlib.blake2b(digest_size=16)
-    for path in sorted(Path(machine.__file__).parent.glob("*.py")):
+    found, native = hashlib.blake2b(digest_size=16), Path(machine.__file__).parent
+    core = native.parent
+    for path in sorted([*native.glob("*.py"), *core.glob("special/*.py"), core / "table.py", core / "terms.py"]):
         found.update(path.read_bytes())
     return found.hexdigest()
 
