@@ -11,8 +11,9 @@ if not machine.available():
 from natively import aligned, compiledFor, run, strides
 
 from puregraph.native.pack import packed
+from puregraph.native.plan import DEPTH, KEPT, STORE, Sizes, planFor
 from puregraph.native.product import Axis, product
-from puregraph.native.tile import registers, tileFor, tiles
+from puregraph.native.tile import registers, tiles
 from puregraph.native.vector import totals
 from puregraph.native.work import Finish
 
@@ -230,8 +231,28 @@ def guarded(rng, rows, columns, kind):
 def test_tiles_fit_the_registers(lanes):
     for tile in tiles(lanes):
         assert tile.rows * tile.vectors + tile.vectors + 1 <= registers(lanes)
-    assert tileFor(1, 512, lanes).rows == 1
-    assert tileFor(64, 10, lanes).width <= max(16, lanes)
+
+
+@pytest.mark.parametrize("lanes", (4, 8, 16))
+def test_plans_cover_all_and_keep_to_their_room(rng, lanes):
+    for _ in range(300):
+        m, n, k, batch = (int(2 ** rng.uniform(0, high)) for high in (13, 13, 12, 4))
+        layouts = rng.choice(["rows", "columns", "any"], 2)
+        plan = planFor(Sizes(m, n, k, batch, lanes, *layouts), int(rng.integers(1, 17)))
+        tile, rows, columns = plan.tile, plan.strips * plan.tile.rows, plan.panels * plan.tile.width
+        assert plan.down * rows >= m > (plan.down - 1) * rows
+        assert plan.across * columns >= n > (plan.across - 1) * columns
+        assert plan.depth <= DEPTH and plan.depth % lanes == 0
+        assert plan.depth * columns <= max(STORE, DEPTH * tile.width)
+        assert k <= DEPTH or rows * columns <= max(KEPT, tile.size)
+
+
+def test_plans_suit_their_sizes():
+    assert planFor(Sizes(512, 512, 512, 1, 16, "rows", "rows"), 2).tile.rows > 7
+    assert planFor(Sizes(3, 512, 512, 1, 16, "rows", "rows"), 2).tile.rows == 3
+    assert planFor(Sizes(64, 10, 512, 1, 16, "rows", "rows"), 2).tile.width == 16
+    busy = planFor(Sizes(512, 512, 512, 1, 16, "rows", "rows"), 16)
+    assert busy.down * busy.across >= 16
 
 
 def test_room_starts_a_line():

@@ -122,11 +122,6 @@ def copyColumns(code: Code, a: Matrix, rows: tuple[Any, Any], column: Any, count
 # A panel: as many columns of b as a tile has ------------------------------------------------------------------------
 
 
-def panelSize(tile: Tile) -> int:
-    """Numbers of room that a panel of DEPTH rows takes."""
-    return DEPTH * tile.width
-
-
 def copyPanel(code: Code, b: Matrix, layout: str, row: Any, column: Any, count: Any, tile: Tile, to: Pointer) -> None:
     """`count` rows of b from `row` on, the columns from `column` on; columns that b does not have hold any numbers.
 

@@ -9,18 +9,17 @@ from typing import Any
 from puregraph.native.code import Code, Pointer, Value
 from puregraph.native.work import Finish, Work
 
-FEW = 8  # tiles: with fewer, a long k is cut
+FEW = 1 << 8  # vectors of results: with fewer, a long k is cut
 LONG = 4096  # the shortest k that is
 SHORT = 1024  # the shortest part of it
 MOST = 16  # parts
 
 
-def partOf(tiles: int, k: int, unit: int) -> int:
+def partOf(m: int, n: int, k: int, batch: int, lanes: int) -> int:
     """How much of k a part has: it follows from the sizes alone, so that sums do not depend on the threads."""
-    if tiles >= FEW or k < LONG:
+    if batch * m * -(-n // lanes) >= FEW or k < LONG:
         return k
-    parts = min(MOST, k // SHORT)
-    return -(-k // parts // unit) * unit
+    return -(-k // min(MOST, k // SHORT) // lanes) * lanes
 
 
 def placeOf(to: Any, m: int, n: int, parts: int, batch: Sequence[int]) -> Finish:

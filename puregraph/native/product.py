@@ -17,19 +17,15 @@ from puregraph.native.pack import (
     known,
     layoutOf,
     nextStrip,
-    panelSize,
     stripsAtOnce,
     stripSize,
     stripStrides,
 )
 from puregraph.native.parts import partOf, placeOf, total
-from puregraph.native.tile import Tile, multiply, tileFor
+from puregraph.native.plan import KEPT, STORE, Sizes, planFor
+from puregraph.native.tile import Tile, multiply
 from puregraph.native.vector import lineFrom, outer, vectorProduct
 from puregraph.native.work import Finish, Work
-
-PANELS = 256  # columns of b that a task keeps packed
-KEPT = 1 << 17  # sums that a task keeps between blocks of k
-STRIP, PANEL = 0.5, 1.0  # time to copy a number of a, of b, in vector multiplications
 
 
 class Axis(NamedTuple):
@@ -38,51 +34,6 @@ class Axis(NamedTuple):
     size: int
     a: int
     b: int
-
-
-class Plan(NamedTuple):
-    """How a product is cut into tasks: tiles down and across in each, how many blocks of them there are."""
-
-    tile: Tile
-    strips: int
-    panels: int
-    depth: int  # of k at a time
-    down: int
-    across: int
-
-
-def planFor(m: int, n: int, k: int, batch: int, tile: Tile, threads: int) -> Plan:
-    """Blocks as large as their room allows, and as small as all threads need to be busy to the end."""
-    strips, panels = -(-m // tile.rows), -(-n // tile.width)
-    blocks = max(1, -(-k // DEPTH))
-    depth = -(-k // blocks // tile.lanes) * tile.lanes if k else tile.lanes
-
-    def time(cut: tuple[int, int]) -> float:
-        down, across = cut
-        ceil, floor = -(-strips // down), -(-panels // across)
-        task = ceil * floor * tile.cost(tile.vectors) + ceil * tile.rows * STRIP + floor * tile.width * PANEL
-        rounds = -(-batch * (-(-strips // ceil)) * (-(-panels // floor)) // threads)
-        return rounds * task
-
-    fits = [
-        (down, across)
-        for down in divisions(strips)
-        for across in divisions(panels)
-        if -(-panels // across) * tile.width <= max(PANELS, tile.width)
-        and (blocks == 1 or -(-strips // down) * -(-panels // across) * tile.size <= max(KEPT, tile.size))
-    ]
-    down, across = min(fits, key=time)
-    high, wide = -(-strips // down), -(-panels // across)
-    return Plan(tile, high, wide, depth, -(-strips // high), -(-panels // wide))
-
-
-def divisions(count: int) -> list[int]:
-    """Numbers of parts to try: all small ones, then in steps of an eighth."""
-    found, parts = [], 1
-    while parts < count:
-        found.append(parts)
-        parts += max(1, parts // 8)
-    return [*found, count]
 
 
 def product(
@@ -115,14 +66,13 @@ def product(
             return vectorProduct(line, finish, lanes, threads)
         if k == 1 and bStrides[1] == 1:
             return outer(a, b, finish, m, n, aStrides[0], lanes, threads)
-    tile = tileFor(m, n, lanes, b.vectors if isinstance(b, Packed) else None)
-    part = k
-    if room is not None and not isinstance(b, Packed):
-        part = partOf(count * -(-m // tile.rows) * -(-n // tile.width), k, tile.lanes)
-    parts = -(-k // part) if part < k else 1
-    plan = planFor(m, n, part, count * parts, tile, threads)
     aLayout = layoutOf(aStrides, (m, k))
     bLayout = "packed" if isinstance(b, Packed) else layoutOf(bStrides, (k, n))
+    part = k if room is None or isinstance(b, Packed) else partOf(m, n, k, count, lanes)
+    parts = -(-k // part) if part < k else 1
+    vectors = b.vectors if isinstance(b, Packed) else 0
+    plan = planFor(Sizes(m, n, part, count * parts, lanes, aLayout, bLayout, vectors), threads)
+    tile = plan.tile
     place = room(count * parts * m * n) if room is not None and parts > 1 else None
     to = finish if place is None else placeOf(place, m, n, parts, sizes)
     left = tile.vectorsLeft(n) % tile.vectors
@@ -224,7 +174,7 @@ class Kernel(NamedTuple):
         atOnce = stripsAtOnce(self.aLayout)
         strips = code.room("f32", atOnce * stripSize(tile))
         packs = self.bLayout != "packed"
-        store = code.room("f32", max(PANELS // tile.width, 1) * panelSize(tile)) if packs else b.start
+        store = code.room("f32", max(STORE, DEPTH * tile.width)) if packs else b.start
         sums = code.room("f32", max(KEPT, tile.size) if self.isDeep else tile.size)
         with code.loop(0, code.select(b.rows > 0, b.rows, 1), depth, unroll=1) as k:
             count = code.least(depth, b.rows - k)
@@ -237,7 +187,7 @@ class Kernel(NamedTuple):
                 with code.loop(columns[0], columns[1], tile.width, unroll=1) as column:
                     panel = (column - columns[0]) / tile.width
                     if packs:
-                        right = store.at(panel * panelSize(tile))
+                        right = store.at(panel * depth * tile.width)
                     else:
                         right = store.at((column / tile.width * (b.rows + tile.lanes) + k) * tile.width)
                     place = sums.at(((row - rows[0]) / tile.rows * panels + panel) * tile.size) if self.isDeep else sums

@@ -30,8 +30,8 @@ class Tile(NamedTuple):
         return self.rows * self.width
 
     def cost(self, vectors: int) -> float:
-        """Time of one step of k of so many of the vectors, in vector multiplications: the loop takes about one."""
-        return max(self.rows * vectors, 4) + 1.0
+        """Time of one step of k of so many of the vectors, in vector multiplications: the loop takes about one more."""
+        return max(self.rows * vectors, 4) + 1.3
 
     def across(self, n: int) -> float:
         """The same for n columns, of which the last ones may need fewer vectors."""
@@ -59,15 +59,6 @@ def tiles(lanes: int) -> list[Tile]:
     return [Tile(r, v, lanes) for r, v in sizes if (r + 1) * v <= most]
 
 
-def tileFor(m: int, n: int, lanes: int, vectors: int | None = None) -> Tile:
-    """The tile that covers m x n in the least time, and of those the one with the most rows to a row of b."""
-
-    def time(tile: Tile) -> tuple[float, int]:
-        return -(-m // tile.rows) * tile.across(n), -tile.rows
-
-    return min((tile for tile in tiles(lanes) if vectors in (None, tile.vectors)), key=time)
-
-
 def multiply(
     code: Code,
     tile: Tile,
@@ -85,7 +76,8 @@ def multiply(
     """to[r, v] = sum_k a[r, k] b[k, v] over `count` k, or unless `isNew` to[r, v] + the same.
 
     Rows of b follow each other, or have a stride; they may be copied on the way, and then are asked for in advance.
-    Of the tile's vectors only so many, or all, are. `ahead`: where numbers lie that are needed soon after, and how far that of each k lies from the last.
+    `vectors`: only so many of the tile's. `ahead`: where numbers lie that are needed soon after, and how far that of
+    each k lies from the last.
     """
     vectors = vectors or tile.vectors
     sources = [x for x in (bStride, copy) if x is not None]

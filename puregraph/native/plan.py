@@ -1,0 +1,127 @@
+"""Plan: how a matrix product is cut into tasks, and into tiles within them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from puregraph.native.pack import DEPTH
+from puregraph.native.tile import Tile, tiles
+
+STORE = DEPTH << 8  # numbers of b that a task keeps packed
+KEPT = 1 << 17  # sums that a task keeps between blocks of k
+TRIED = 3  # tiles whose cuts are compared
+WIDE = 256  # columns that a task usually has
+MANY = 8  # tasks for each thread that are always enough
+
+# Times in vector multiplications.
+STRIP = {"rows": (0.3, 2.0), "columns": (0.0, 6.0), "any": (2.0, 2.0)}  # to copy a column of a strip: a row, the rest
+PANEL = {"rows": 0.4, "columns": 0.4, "any": 2.0, "packed": 0.0}  # to copy a number of a panel
+TILE = (3.0, 40.0)  # to begin and end a tile: a vector, the rest
+TASK = 2000.0
+
+
+class Plan(NamedTuple):
+    """Tiles down and across in each task, how many blocks of them there are, and how much of k is done at a time."""
+
+    tile: Tile
+    strips: int
+    panels: int
+    depth: int
+    down: int
+    across: int
+
+
+class Sizes(NamedTuple):
+    """A product, as far as its plan depends on it."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    lanes: int
+    aLayout: str
+    bLayout: str
+    vectors: int = 0  # of the tile that b is packed for
+
+    @property
+    def depth(self) -> int:
+        """Blocks of k are of one size, as far as whole vectors allow."""
+        return max(1, -(-self.k // self.blocks // self.lanes)) * self.lanes
+
+    @property
+    def blocks(self) -> int:
+        return max(1, -(-self.k // DEPTH))
+
+    def strips(self, tile: Tile) -> int:
+        return -(-self.m // tile.rows)
+
+    def panels(self, tile: Tile) -> int:
+        return -(-self.n // tile.width)
+
+
+@lru_cache(4096)
+def planFor(sizes: Sizes, threads: int) -> Plan:
+    """The plan that all threads are done with first, as far as its parts tell their times."""
+    fit = [tile for tile in tiles(sizes.lanes) if sizes.vectors in (0, tile.vectors)]
+    best = sorted(fit, key=lambda tile: (timeAlone(sizes, tile), -tile.rows))[:TRIED]
+    plans = (plan for tile in best for plan in plansOf(sizes, tile, threads))
+    return min(plans, key=lambda plan: timeOf(sizes, plan, threads))
+
+
+def plansOf(sizes: Sizes, tile: Tile, threads: int) -> Iterator[Plan]:
+    """Cuts whose blocks have room, into no more tasks than make sense."""
+    strips, panels = sizes.strips(tile), sizes.panels(tile)
+    widest = panels if sizes.bLayout == "packed" else max(1, STORE // (tile.width * sizes.depth))
+    for across in counts(parts(panels, widest), min(panels, MANY * threads)):
+        wide = parts(panels, across)
+        highest = max(1, KEPT // tile.size // wide) if sizes.blocks > 1 else strips
+        for down in counts(parts(strips, highest), min(strips, MANY * threads // across)):
+            high = parts(strips, down)
+            yield Plan(tile, high, wide, sizes.depth, parts(strips, high), parts(panels, wide))
+
+
+def counts(least: int, most: int) -> Iterator[int]:
+    """The least, and up to most all small numbers and some of the larger ones."""
+    yield least
+    count = least + 1
+    while count <= most:
+        yield count
+        count += max(1, count // 6)
+
+
+def parts(count: int, size: int) -> int:
+    """How many pieces of at most a size there are; how large equal pieces of a number are."""
+    return -(-count // size)
+
+
+def timeAlone(sizes: Sizes, tile: Tile) -> float:
+    """Of all tiles, for one k: their loops, their copies, their beginnings and ends."""
+    strips, panels = sizes.strips(tile), sizes.panels(tile)
+    copies = strips * stripTime(sizes, tile) * parts(sizes.n, WIDE) + panelTime(sizes, tile) * panels
+    return strips * tile.across(sizes.n) + copies + strips * panels * tileTime(sizes, tile)
+
+
+def timeOf(sizes: Sizes, plan: Plan, threads: int) -> float:
+    """Of the thread with most tasks, for one k."""
+    tile, high, wide = plan.tile, plan.strips, plan.panels
+    task = high * tile.across(sizes.n) * wide / sizes.panels(tile) + high * wide * tileTime(sizes, tile)
+    task += high * stripTime(sizes, tile) + wide * panelTime(sizes, tile) + TASK / max(sizes.k, 1)
+    return parts(sizes.batch * plan.down * plan.across, threads) * task
+
+
+def stripTime(sizes: Sizes, tile: Tile) -> float:
+    row, rest = STRIP[sizes.aLayout]
+    return row * tile.rows + rest
+
+
+def panelTime(sizes: Sizes, tile: Tile) -> float:
+    """A single strip reads rows of b where they are."""
+    isRead = sizes.bLayout == "rows" and sizes.m <= tile.rows
+    return 0.0 if isRead else tile.width * PANEL[sizes.bLayout]
+
+
+def tileTime(sizes: Sizes, tile: Tile) -> float:
+    vector, rest = TILE
+    return (vector * tile.rows * tile.vectors + rest) / max(sizes.k, 1)
