@@ -35,7 +35,7 @@ class Table:
     wake       whether a run is long enough to wake sleeping threads for it
     keep       whatever has to live as long as the table: arrays, arguments
 
-    Raises    ValueError for a step without a task, or with 2**31 or more
+    Raises    ValueError for a step without a task, or with 2**21 or more
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class Table:
     ) -> None:
         rows = [(*step, TOGETHER)[: walk.RECORDWORDS] for step in steps]
         for index, (_, _, tasks, _) in enumerate(rows):
-            if not 0 < tasks < 1 << 31:
-                raise ValueError(f"step {index} of a table has {tasks} tasks: it needs at least 1, less than 2**31")
+            if not 0 < tasks <= walk.FIELD:
+                raise ValueError(f"step {index} of a table has {tasks} tasks: it needs at least 1, less than 2**21")
         self.count = len(rows)
         self.memory = Block(STEP * self.count)
         records = (ctypes.c_int64 * (walk.RECORDWORDS * self.count)).from_address(self.memory.address)

@@ -4,9 +4,9 @@ A *record* is a step: the address of its function, of its arguments, its number 
 them all. The *board* is memory that every thread of a pool reads; it is never freed, so a thread that comes late may
 always look at it.
 
-Its word STATE holds two numbers, `open << 32 | free`: how many tasks of the step under way are not finished, and how
-many of them nobody has taken. To take a task is to replace the word by one with a free task less, in one exchange that
-fails if anything changed. Therefore a thread owns a task or it has changed nothing, and the step under way cannot end
+Its word STATE holds three numbers, `open << 42 | free << 21 | front`: how many tasks of the step under way are not
+finished, how many of them nobody has taken, and the number of the first of those. To take a task, from the front or from
+the back, is to replace the word by one with a free task less, in one exchange that fails if anything changed. Therefore a thread owns a task or it has changed nothing, and the step under way cannot end
 while somebody owns a task: there are no numbers of runs to compare, and nobody waits for a thread that owns nothing.
 
 Who finishes the last task of a step *drives*: it alone is at work then. It runs steps of one task by itself, and puts
@@ -25,6 +25,9 @@ YIELD, PATIENCE, IDLE, LIMIT = range(16, 20)
 SCRATCH = 32  # and a word more for each further thread
 WORDS = SCRATCH + MOST
 RECORDWORDS = 4
+FREESHIFT, OPENSHIFT = 21, 42
+FIELD = (1 << FREESHIFT) - 1  # as many tasks may a step have
+ONEFREE, ONEOPEN, TWOOPEN = 1 << FREESHIFT, 1 << OPENSHIFT, 2 << OPENSHIFT
 TOGETHER, SINGLY = range(2)  # how the tasks of a step are run
 FREE, RUNNING, OVER = range(3)  # what ACTIVE says
 
@@ -179,16 +182,23 @@ long:
 }
 
 ; Take a task of the step under way, whose word was last seen as given: its number, or -1 if there is none left.
-define internal i64 @take(i64 %board, i64 %before) noinline {
+; One side takes from the front and the other from the back, so that the same thread comes upon the same data in
+; step after step: between some cores, lines that another one has written come very slowly.
+define internal i64 @take(i64 %board, i64 %before, i64 %side) noinline {
 entry:
     br label %look
 look:
     %seen = phi i64 [%before, %entry], [%found, %try]
-    %free = and i64 %seen, 4294967295
+    %right = lshr i64 %seen, {FREESHIFT}
+    %free = and i64 %right, {FIELD}
     %isNone = icmp eq i64 %free, 0
     br i1 %isNone, label %none, label %try
 try:
-    %less = sub i64 %seen, 1
+    %front = and i64 %seen, {FIELD}
+    %isBack = icmp ne i64 %side, 0
+    %further = select i1 %isBack, i64 0, i64 1
+    %fewer = sub i64 %seen, {ONEFREE}
+    %less = add i64 %fewer, %further
     %state = inttoptr i64 %board to i64*
     %pair = cmpxchg i64* %state, i64 %seen, i64 %less acq_rel acquire
     %found = extractvalue { i64, i1 } %pair, 0
@@ -197,15 +207,16 @@ try:
 taken:
     %flush = call i64 @read(i64 %board, i64 {FLUSH})
     call void @settle(i64 %flush)
-    %tasks = call i64 @read(i64 %board, i64 {TASKS})
-    %number = sub i64 %tasks, %free
+    %behind = add i64 %front, %free
+    %rear = sub i64 %behind, 1
+    %number = select i1 %isBack, i64 %rear, i64 %front
     ret i64 %number
 none:
     ret i64 -1
 }
 
 ; Run a task that was taken, and further ones as long as there are: 1 if this thread has finished the last of a step.
-define internal i64 @share(i64 %board, i64 %scratch, i64 %first) noinline {
+define internal i64 @share(i64 %board, i64 %scratch, i64 %first, i64 %side) noinline {
 entry:
     br label %task
 task:
@@ -214,12 +225,12 @@ task:
     %args = call i64 @read(i64 %board, i64 {ARGS})
     call void @call(i64 %function, i64 %args, i64 %number, i64 %scratch)
     %state = inttoptr i64 %board to i64*
-    %before = atomicrmw sub i64* %state, i64 4294967296 acq_rel
-    %isLast = icmp ult i64 %before, 8589934592
+    %before = atomicrmw sub i64* %state, i64 {ONEOPEN} acq_rel
+    %isLast = icmp ult i64 %before, {TWOOPEN}
     br i1 %isLast, label %last, label %finished
 finished:
-    %now = sub i64 %before, 4294967296
-    %next = call i64 @take(i64 %board, i64 %now)
+    %now = sub i64 %before, {ONEOPEN}
+    %next = call i64 @take(i64 %board, i64 %now, i64 %side)
     %isNone = icmp slt i64 %next, 0
     br i1 %isNone, label %none, label %task
 last:
@@ -230,7 +241,7 @@ none:
 
 ; Go on from a record, alone at work: 1 at the end of the run, 0 if others finish a step, one of whom goes on then.
 ; The step whose last task this thread has finished may be another one than it began with, so the board says which.
-define internal i64 @drive(i64 %board, i64 %scratch, i64 %first) noinline {
+define internal i64 @drive(i64 %board, i64 %scratch, i64 %first, i64 %side) noinline {
 entry:
     br label %step
 step:
@@ -256,11 +267,16 @@ many:
     call void @write(i64 %board, i64 {ARGS}, i64 %args)
     call void @write(i64 %board, i64 {TASKS}, i64 %tasks)
     call void @write(i64 %board, i64 {RECORD}, i64 %record)
-    %open = shl i64 %tasks, 32
-    %free = sub i64 %tasks, 1
-    %state = or i64 %open, %free
+    %open = shl i64 %tasks, {OPENSHIFT}
+    %rest = sub i64 %tasks, 1
+    %free = shl i64 %rest, {FREESHIFT}
+    %isBack = icmp ne i64 %side, 0
+    %front = select i1 %isBack, i64 0, i64 1
+    %mine = select i1 %isBack, i64 %rest, i64 0
+    %counts = or i64 %open, %free
+    %state = or i64 %counts, %front
     call void @release(i64 %board, i64 {STATE}, i64 %state)
-    %isLast = call i64 @share(i64 %board, i64 %scratch, i64 0)
+    %isLast = call i64 @share(i64 %board, i64 %scratch, i64 %mine, i64 %side)
     %goesOn = icmp ne i64 %isLast, 0
     br i1 %goesOn, label %on, label %waiting
 on:
@@ -274,14 +290,14 @@ waiting:
 }
 
 ; Run a task that was taken and what follows from that: 1 if this thread has come to the end of the run.
-define internal i64 @carry(i64 %board, i64 %scratch, i64 %task) noinline {
-    %isLast = call i64 @share(i64 %board, i64 %scratch, i64 %task)
+define internal i64 @carry(i64 %board, i64 %scratch, i64 %task, i64 %side) noinline {
+    %isLast = call i64 @share(i64 %board, i64 %scratch, i64 %task, i64 %side)
     %drives = icmp ne i64 %isLast, 0
     br i1 %drives, label %on, label %off
 on:
     %record = call i64 @read(i64 %board, i64 {RECORD})
     %next = add i64 %record, {recordbytes}
-    %isOver = call i64 @drive(i64 %board, i64 %scratch, i64 %next)
+    %isOver = call i64 @drive(i64 %board, i64 %scratch, i64 %next, i64 %side)
     ret i64 %isOver
 off:
     ret i64 0
@@ -330,21 +346,22 @@ shared:
     call void @write(i64 %board, i64 {FLUSH}, i64 %flush)
     call void @write(i64 %board, i64 {END}, i64 %end)
     call void @release(i64 %board, i64 {ACTIVE}, i64 {RUNNING})
-    %isOver = call i64 @drive(i64 %board, i64 %scratch, i64 %first)
+    %isOver = call i64 @drive(i64 %board, i64 %scratch, i64 %first, i64 0)
     %isDone = icmp ne i64 %isOver, 0
     br i1 %isDone, label %over, label %loop
 loop:
     %times = phi i64 [0, %shared], [0, %work], [0, %took], [%more, %waiting]
     %state = call i64 @acquire(i64 %board, i64 {STATE})
-    %free = and i64 %state, 4294967295
+    %right = lshr i64 %state, {FREESHIFT}
+    %free = and i64 %right, {FIELD}
     %isFree = icmp ne i64 %free, 0
     br i1 %isFree, label %work, label %look
 work:
-    %task = call i64 @take(i64 %board, i64 %state)
+    %task = call i64 @take(i64 %board, i64 %state, i64 0)
     %isNone = icmp slt i64 %task, 0
     br i1 %isNone, label %loop, label %took
 took:
-    %isEnd = call i64 @carry(i64 %board, i64 %scratch, i64 %task)
+    %isEnd = call i64 @carry(i64 %board, i64 %scratch, i64 %task, i64 0)
     %ended = icmp ne i64 %isEnd, 0
     br i1 %ended, label %over, label %loop
 look:
@@ -371,6 +388,7 @@ define void @work(i64 %board, i64 %index) {
 entry:
     %before = call i64 @mode()
     %place = add i64 %index, {SCRATCH}
+    %side = and i64 %index, 1
     br label %loop
 loop:
     %idle = phi i64 [0, %entry], [%idle, %try], [0, %done], [0, %busy], [%longer, %rest]
@@ -380,16 +398,17 @@ loop:
     br i1 %isSpare, label %out, label %look
 look:
     %state = call i64 @acquire(i64 %board, i64 {STATE})
-    %free = and i64 %state, 4294967295
+    %right = lshr i64 %state, {FREESHIFT}
+    %free = and i64 %right, {FIELD}
     %isFree = icmp ne i64 %free, 0
     br i1 %isFree, label %try, label %nothing
 try:
-    %task = call i64 @take(i64 %board, i64 %state)
+    %task = call i64 @take(i64 %board, i64 %state, i64 %side)
     %isNone = icmp slt i64 %task, 0
     br i1 %isNone, label %loop, label %took
 took:
     %scratch = call i64 @read(i64 %board, i64 %place)
-    %isEnd = call i64 @carry(i64 %board, i64 %scratch, i64 %task)
+    %isEnd = call i64 @carry(i64 %board, i64 %scratch, i64 %task, i64 %side)
     %ended = icmp ne i64 %isEnd, 0
     br i1 %ended, label %tell, label %done
 tell:
