@@ -5,9 +5,10 @@ them all. The *board* is memory that every thread of a pool reads; it is never f
 always look at it.
 
 Its word STATE holds three numbers, `open << 42 | free << 21 | front`: how many tasks of the step under way are not
-finished, how many of them nobody has taken, and the number of the first of those. To take a task, from the front or from
-the back, is to replace the word by one with a free task less, in one exchange that fails if anything changed. Therefore a thread owns a task or it has changed nothing, and the step under way cannot end
-while somebody owns a task: there are no numbers of runs to compare, and nobody waits for a thread that owns nothing.
+finished, how many of them nobody has taken, and the number of the first of those. To take a task, from the front or
+from the back, is to replace the word by one with a free task less, in one exchange that fails if anything changed.
+Therefore a thread owns a task or it has changed nothing, and the step under way cannot end while somebody owns a task:
+there are no numbers of runs to compare, and nobody waits for a thread that owns nothing.
 
 Who finishes the last task of a step *drives*: it alone is at work then. It runs steps of one task by itself, and puts
 the next step with more tasks on the board, with the first task taken. So the end of a step, its barrier and the
