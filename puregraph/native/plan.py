@@ -112,6 +112,7 @@ def timeOf(sizes: Sizes, plan: Plan, threads: int) -> float:
 
 
 def stripTime(sizes: Sizes, tile: Tile) -> float:
+    """Of copying a strip of a, for one k: by its rows, and what comes on top."""
     row, rest = STRIP[sizes.aLayout]
     return row * tile.rows + rest
 
@@ -123,5 +124,6 @@ def panelTime(sizes: Sizes, tile: Tile) -> float:
 
 
 def tileTime(sizes: Sizes, tile: Tile) -> float:
+    """Of the sums of a tile, for one k: by its vectors, and what comes on top."""
     vector, rest = TILE
     return (vector * tile.rows * tile.vectors + rest) / max(sizes.k, 1)
