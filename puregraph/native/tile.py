@@ -75,7 +75,7 @@ def multiply(
 ) -> None:
     """to[r, v] = sum_k a[r, k] b[k, v] over `count` k, or unless `isNew` to[r, v] + the same.
 
-    Rows of b follow each other, or have a stride; they may be copied on the way, and then are asked for in advance.
+    Rows of b follow each other, or have a stride; then they are asked for in advance, and may be copied on the way.
     `vectors`: only so many of the tile's. `ahead`: where numbers lie that are needed soon after, and how far that of
     each k lies from the last.
     """
@@ -99,10 +99,11 @@ def multiply(
             right = [row.load(v * lanes, lanes) for v in range(vectors)]
             for place, far in zip(soon[::2], soon[1::2]):
                 place.at(k * far).prefetch(near=False)
-            if copied is not None:
-                for v, one in enumerate(right):
-                    copied.at(k * tile.width).store(v * lanes, one)
+            for v, one in enumerate(right):
+                if bStride is not None:
                     row.at(AHEAD * step).prefetch(v * lanes)
+                if copied is not None:
+                    copied.at(k * tile.width).store(v * lanes, one)
             for r, line in enumerate(sums):
                 left = code.splat(column.load(r * aStrides[0]), lanes)
                 for one, value in zip(line, right):
