@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from puregraph.native.code import Code, Pointer, Type, Value
 
 AHEAD = 16  # rows of b that are asked for before they are read
+LOOP = 1.3  # time that a step of the loop takes beside its multiplications
 
 
 class Tile(NamedTuple):
@@ -30,8 +31,8 @@ class Tile(NamedTuple):
         return self.rows * self.width
 
     def cost(self, vectors: int) -> float:
-        """Time of one step of k of so many of the vectors, in vector multiplications: the loop takes about one more."""
-        return max(self.rows * vectors, 4) + 1.3
+        """Time of one step of k of so many of the vectors, in vector multiplications, beside which go as many loads."""
+        return max(self.rows * vectors, self.rows + vectors, 4) + LOOP
 
     def across(self, n: int) -> float:
         """The same for n columns, of which the last ones may need fewer vectors."""
