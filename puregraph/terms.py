@@ -12,7 +12,7 @@ import math
 import operator
 import textwrap
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 from weakref import WeakValueDictionary
@@ -51,11 +51,16 @@ def term(op: str, *args: Term) -> Term:
 
 def _pooled(op: str, args: tuple[Term, ...], value: Any) -> Term:
     key = (op, args, repr(value))  # repr: 2, 2.0 and -0.0 are different texts
+    known = POOL.data.get(key)  # what `POOL.get` does, without its cost: formulas are made of a great many terms
+    found = known() if known is not None else None
+    if found is not None:
+        return found
     with LOCK:
         found = POOL.get(key)
         if found is None:
-            found = POOL[key] = Term()
+            found = Term()
             found.op, found.args, found.value = op, args, value
+            POOL[key] = found
         return found
 
 
@@ -64,6 +69,27 @@ ZERO, ONE = leaf(0), leaf(1)
 
 def walk(*roots: Term) -> list[Term]:
     """Every term once, after its arguments, in reading order."""
+    order: list[Term] = []
+    seen: set[Term] = set()
+
+    def visit(t: Term) -> None:
+        for a in t.args:
+            if a not in seen:
+                visit(a)
+        seen.add(t)
+        order.append(t)
+
+    try:
+        for root in roots:
+            if root not in seen:
+                visit(root)
+    except RecursionError:
+        return _walkDeep(roots)
+    return order
+
+
+def _walkDeep(roots: Sequence[Term]) -> list[Term]:
+    """`walk` without recursion, for terms as deep as anything; slower."""
     order, seen, stack = [], set(), list(reversed(roots))
     while stack:
         missing = [a for a in stack[-1].args if a not in seen]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,12 @@ FOLDS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np
 BARRIERS = ("host", "rule", "store", "object")  # what has effects, or reads what no Value tells
 KINDS = {"float32": "f32", "bool": "bool", "int64": "i64", "int32": "i32"}
 LONE = {**KINDS, "float64": "f64"}  # of what is one number
+
+
+@cache
+def named(dtype: Any) -> str:
+    """The name of a dtype, which numpy puts together anew each time."""
+    return dtype.name
 
 
 class Group:
@@ -136,9 +143,9 @@ def reading(call: Call) -> Reading | None:
         return None
     values = [v for v, _ in found.given.values()]
     results = [y for y, _, _ in found.results]
-    if any(y.dtype.name not in ("float32", "bool") or 0 in y.shape for y in results):
+    if any(named(y.dtype) not in ("float32", "bool") or 0 in y.shape for y in results):
         return None
-    if any(x.dtype.name not in (LONE if x.size == 1 else KINDS) or x.role == "object" for x in values):
+    if any(named(x.dtype) not in (LONE if x.size == 1 else KINDS) or x.role == "object" for x in values):
         return None
     if any(x.dtype.kind == "i" and max(x.shape, default=0) >= EXACT for x in values):
         return None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.frozen import Frozen
-from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, formulas, nameOf
+from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, formulas, named, nameOf
 from puregraph.compile.value import Call, Value, store
 from puregraph.formula import formulaOf
 from puregraph.kernels.scatter import putClass, takeClass
@@ -363,7 +363,7 @@ def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand
             if s % size:
                 return None
             steps[a] += s // size
-    return Operand(LONE[value.dtype.name], value, tuple(steps))
+    return Operand(LONE[named(value.dtype)], value, tuple(steps))
 
 
 def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: Frame) -> Column | None:
@@ -375,7 +375,7 @@ def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: Fram
 def place(value: Value, frame: Frame) -> Column | None:
     """Where a product puts its own result."""
     size = value.dtype.itemsize
-    return seen(LONE[value.dtype.name], value, tuple(s // size for s in value.strides), value.shape, frame)
+    return seen(LONE[named(value.dtype)], value, tuple(s // size for s in value.strides), value.shape, frame)
 
 
 def seen(kind: str, what: Any, strides: tuple[int, ...], space: tuple[int, ...], frame: Frame) -> Column | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from puregraph.native.code import Code, Pointer, Type, Value
@@ -53,6 +54,7 @@ def registers(lanes: int) -> int:
     return 16 if lanes == 8 else 32
 
 
+@cache
 def tiles(lanes: int) -> list[Tile]:
     """All tiles whose sums fit the registers, next to a row of b and one number of a."""
     most = registers(lanes) - 1
