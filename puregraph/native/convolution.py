@@ -114,7 +114,7 @@ def interpolated(g: Geometry, isData: bool) -> winograd.Plan | None:
     if not winograd.suits(g):
         return None
     plan = winograd.dataPlan(g) if isData else winograd.forwardPlan(g)
-    return plan if winograd.pays(plan) else None
+    return plan if winograd.pays(plan, g.isFixed) else None
 
 
 def sizeOf(g: Geometry) -> tuple[int, ...]:

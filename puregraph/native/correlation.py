@@ -19,10 +19,11 @@ from puregraph.native.strip import copyRow, stripOf
 from puregraph.native.tiling import Tile, tile
 from puregraph.native.work import Finish, Work
 
-GRAIN = 1 << 21  # products that a task has at least, where there are enough
+GRAIN = 1 << 19  # products that a task has at least, where there are enough
 MOST = 64  # tasks
 LONGEST = 64  # products written out in one turn of a loop
 FEW = 8  # input maps below which borders are copied
+LONG = 1024  # pixels of a row of which no copy is made
 SHORT = 256  # products that need no loop
 
 
@@ -47,7 +48,7 @@ class Correlation(NamedTuple):
     def isCopied(self) -> bool:
         """Whether tasks copy what they read with its padding: with few maps, edges cost more than zeros."""
         isInside = all(line.isInside(a, t) for line in self.lines for a in (0, line.count - 1) for t in ends(line))
-        return self.depth < FEW and self.groups == 1 and not isInside and self.taps > 0
+        return self.depth < FEW and self.groups == 1 and not isInside and 0 < self.lines[2].count <= LONG
 
     def spans(self, chunk: int) -> int:
         """How many times so many rows there are; those of a copy are of one plane."""
@@ -98,10 +99,22 @@ class Kind(NamedTuple):
 def kinds(line: Line, pixels: int) -> list[Kind]:
     """The tiles of a row."""
     found: list[Kind] = []
-    for i in range(ceil(line.count / pixels)):
+    tiles, taps = ceil(line.count / pixels), range(len(line.taps))
+    whole = (tuple(range(pixels)),) * len(taps)
+    i = 0
+    while i < tiles:
         first = min(i * pixels, line.count - pixels)
-        inside = tuple(tuple(p for p in range(pixels) if line.isInside(first + p, t)) for t in range(len(line.taps)))
-        kind = Kind(i, i + 1, i * pixels - first, inside)
+        skip = i * pixels - first
+        kind = Kind(i, i + 1, skip, whole)
+        if all(line.isInside(a, t) for a in (first, first + pixels - 1) for t in ends(line)):
+            # so are the tiles up to the last that ends where all taps are inside
+            last = (line.length - 1 - line.first - (len(taps) - 1) * line.step) // line.stride + 1
+            if not skip:
+                kind = kind._replace(stop=max(i + 1, min(last, line.count) // pixels))
+        else:
+            inside = tuple(tuple(p for p in range(pixels) if line.isInside(first + p, t)) for t in taps)
+            kind = kind._replace(inside=inside)
+        i = kind.stop
         if found and found[-1][2:] == kind[2:]:
             kind = kind._replace(start=found.pop().start)
         found.append(kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+from puregraph.native import machine
 from puregraph.native.code import Code, Type, Value, Variable
 from puregraph.native.correlation import Once, kinds
 from puregraph.native.geometry import Geometry, forwardLine
@@ -15,6 +16,7 @@ from puregraph.native.sliding import (
     Stretch,
     Tap,
     dataPhases,
+    fetch,
     forwardPhases,
     inside,
     stretches,
@@ -91,11 +93,8 @@ class Filter(Slider):
     def take(self, states: dict[int, Any], stretch: Stretch, tap: Tap, seen: dict[int, Value]) -> None:
         c, lanes, live = stretch
         weight = self.b.load(tap.number * self.maps + c, lanes, live)
-        for p, state in states.items():
-            place = tap.first + p * tap.step
-            if place not in seen:
-                seen[place] = self.x.load((tap.input + p * tap.step) * self.xPixel + c, lanes, live)
-            state.value = self.code.fma(seen[place], weight, state.value)
+        for _, state, value in fetch(self.x, self.xPixel, states, stretch, tap, seen):
+            state.value = self.code.fma(value, weight, state.value)
 
     def end(self, state: Variable, stretch: Stretch, row: Value, place: Place) -> None:
         self.finish.put(self.code, row, stretch.map, state.value, stretch.live)
@@ -174,7 +173,7 @@ class Summer:
     def stretch(self, c: Value, lanes: int, live: Value | None) -> None:
         """One row of pixels, the maps of one vector: rows of taps a few at a time, as many as registers keep."""
         _deep, high, wide = self.lines
-        most = max(1, (registers() - 6) // len(wide.taps))
+        most = max(1, (registers(machine.lanes(4)) - 6) // len(wide.taps))
         for begin in range(0, len(high.taps), most):
             self.rows(range(begin, min(begin + most, len(high.taps))), c, lanes, live)
 

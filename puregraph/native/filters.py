@@ -37,9 +37,13 @@ def overFilters(
     width: int,
     left: Value | None,
     span: tuple[Value, Value],
+    unit: int,
     body: Callable[[Value, Sequence[Value]], None],
 ) -> None:
-    """Call body(i, vectors of the taps) for the filters i of a span; only `left` of those of a vector there are."""
+    """Call body(i, vectors of the taps) for the filters i of a span, a multiple of `unit` of them.
+
+    Only `left` of those of a vector there are, where that is not None.
+    """
     first, stop = span
     if of.isTurned:
         isWhole = left is None
@@ -58,6 +62,8 @@ def overFilters(
                 room.store((m + k) * width, value)
         with code.loop(0, width, unroll=1) as i:
             body(start + i, [room.load((i * of.taps + t) * width, width) for t in range(of.taps)])
+    if unit % width == 0:
+        return
     with code.loop(whole, stop, unroll=1) as i:
         body(i, gathered(code, w.at(i * of.deep), of, width, left))
 

@@ -24,9 +24,10 @@ class Axis(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """A convolution: samples, maps in and out (of all groups), its three axes, and whether it sums term by term.
+    """A convolution: samples, maps in and out (of all groups), and its three axes.
 
-    Otherwise it may be interpolated (`interpolation`) where that is faster.
+    Unless it `isPlain`, that is, has to sum term by term, it may be interpolated (`interpolation`) where that is
+    faster; more often so where its weight `isFixed`, that is, packed once for many uses.
     """
 
     n: int
@@ -35,6 +36,7 @@ class Geometry(NamedTuple):
     groups: int
     axes: tuple[Axis, Axis, Axis]
     isPlain: bool = False
+    isFixed: bool = False
 
     @property
     def taps(self) -> int:
@@ -71,6 +73,7 @@ def geometry(
     dilation: Any = 1,
     groups: int = 1,
     isPlain: bool = False,
+    isFixed: bool = False,
 ) -> Geometry:
     """Of x (n, c, *spatial) and W (o, c / groups, *size); the rest one number for all axes or one entry for each."""
     rank = len(shape) - 2
@@ -85,7 +88,7 @@ def geometry(
         raise ValueError(f"wanted at most three axes of space, got {len(axes)}")
     front = [Axis(1)] * (3 - len(axes))
     lines: Any = (*front, *axes)
-    return Geometry(int(shape[0]), int(shape[1]), int(weight[0]), int(groups), lines, isPlain)
+    return Geometry(int(shape[0]), int(shape[1]), int(weight[0]), int(groups), lines, isPlain, isFixed)
 
 
 def each(value: Any, rank: int) -> tuple[Any, ...]:

@@ -40,9 +40,8 @@ def pack(name: str, of: Correlation, W: Any, packed: Any, size: tuple[int, ...],
                 for number, position in enumerate(positions):
                     to.store((i + number * t.block) * t.width + begin, vectors[position])
 
-            overFilters(
-                code, filters, w.at(begin * filters.lane), width, left, (code.whole(0), code.whole(t.block)), put
-            )
+            span = code.whole(0), code.whole(t.block)
+            overFilters(code, filters, w.at(begin * filters.lane), width, left, span, t.block, put)
             begin += width
 
     key = f"pack {of} {t} {size} {isTurned}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from puregraph.native.code import Code, Type, Value, Variable
 from puregraph.native.geometry import Axis, Geometry
-from puregraph.native.sliding import Lines, Place, Slider, Stretch, Tap, dataPhases, forwardPhases, taskCount
+from puregraph.native.sliding import Lines, Place, Slider, Stretch, Tap, dataPhases, fetch, forwardPhases, taskCount
 from puregraph.native.work import Finish, Work
 
 
@@ -82,13 +82,7 @@ class Pooler(Slider):
         pass
 
     def inputs(self, states: dict[int, Any], stretch: Stretch, tap: Tap, seen: dict[int, Value]) -> Any:
-        """For each pixel: what is kept of it, and the numbers that it reads."""
-        c, lanes, live = stretch
-        for p, state in states.items():
-            place = tap.first + p * tap.step
-            if place not in seen:
-                seen[place] = self.x.load((tap.input + p * tap.step) * self.pixel + c, lanes, live)
-            yield p, state, seen[place]
+        return fetch(self.x, self.pixel, states, stretch, tap, seen)
 
     def zero(self, stretch: Stretch) -> Variable:
         return self.code.variable(self.code.constant(0, Type("f32", stretch.lanes)))

@@ -13,7 +13,7 @@ from math import ceil, prod
 from typing import Any, NamedTuple
 
 from puregraph.native import machine
-from puregraph.native.code import Code, Value
+from puregraph.native.code import Code, Pointer, Value
 from puregraph.native.correlation import Kind, Once, bounds, kinds
 from puregraph.native.geometry import Axis, Line, dataLines, forwardLine
 from puregraph.native.tiling import registers, vectorsOf
@@ -42,8 +42,22 @@ class Tap(NamedTuple):
     places: tuple[Value, Value, Value]  # and its place on each axis
     first: int  # how many inputs further than the first of the row of taps that is
     step: int  # inputs from pixel to pixel
+    ahead: int  # how many inputs further the next row of outputs reads; 0 if another tap has read it by then
     output: Value  # the flat place on its map of the first pixel
     skip: int  # outputs from pixel to pixel
+
+
+def fetch(x: Pointer, pixel: int, states: dict[int, Any], stretch: Stretch, tap: Tap, seen: dict[int, Value]) -> Any:
+    """For each pixel: what is kept of it, and the numbers that it reads; those of the next row are asked for."""
+    c, lanes, live = stretch
+    for p, state in states.items():
+        place = tap.first + p * tap.step
+        if place not in seen:
+            at = (tap.input + p * tap.step) * pixel + c
+            seen[place] = x.load(at, lanes, live)
+            if tap.ahead:
+                x.prefetch(at + tap.ahead * pixel)
+        yield p, state, seen[place]
 
 
 class Place(NamedTuple):
@@ -149,7 +163,7 @@ class Row:
                 for i, j in product(range(len(deep.taps)), range(len(high.taps))):
                     d, h = self.starts[0] + i * deep.step, self.starts[1] + j * high.step
                     with inside(code, (deep, i, d), (high, j, h)):
-                        self.taps(kind, states, stretch, code.whole(i), code.whole(j))
+                        self.taps(kind, states, stretch, i, j)
                 return
             i, j = (stack.enter_context(overTaps(code, each)) for each in self.limits)
             if kind:
@@ -158,7 +172,7 @@ class Row:
                 k = stack.enter_context(overTaps(code, limit))
                 self.tap(states, stretch, i, j, k, {})
 
-    def taps(self, kind: Kind, states: dict[int, Any], stretch: Stretch, i: Value, j: Value) -> None:
+    def taps(self, kind: Kind, states: dict[int, Any], stretch: Stretch, i: Value | int, j: Value | int) -> None:
         """One row of taps."""
         seen: dict[int, Value] = {}
         for k, pixels in enumerate(kind.inside):
@@ -166,7 +180,7 @@ class Row:
             if some:
                 self.tap(some, stretch, i, j, k, seen)
 
-    def tap(self, states: dict[int, Any], stretch: Stretch, i: Value, j: Value, k: Value | int, seen: Any) -> None:
+    def tap(self, states: Any, stretch: Stretch, i: Any, j: Any, k: Any, seen: dict[int, Value]) -> None:
         (deep, high, wide), size = self.lines, self.slider.size
         number = (tapOf(deep, i) * size[1] + tapOf(high, j)) * size[2] + tapOf(wide, k)
         offset = (i * (deep.step * high.length) + j * high.step) * wide.length + k * wide.step
@@ -174,7 +188,9 @@ class Row:
         row = ((self.n * deep.length + d) * high.length + h) * wide.length + self.left
         first = k * wide.step if isinstance(k, int) else 0
         places = d, h, self.left + k * wide.step
-        tap = Tap(number, offset, row + k * wide.step, places, first, wide.stride, self.here, wide.skip)
+        isNew = isinstance(j, Value) or j >= len(high.taps) - max(1, high.stride // high.step)
+        ahead = high.stride * wide.length if isNew else 0
+        tap = Tap(number, offset, row + k * wide.step, places, first, wide.stride, ahead, self.here, wide.skip)
         self.slider.take(states, stretch, tap, seen)
 
 
@@ -192,7 +208,7 @@ def overTaps(code: Code, limit: tuple[Value, Value] | None) -> Any:
 
 def tileOf(line: Line) -> int:
     """Pixels of a tile."""
-    most = 8 if registers() == 32 else 4
+    most = 8 if registers(machine.lanes(4)) == 32 else 4
     return max(1, ceil(line.count / max(1, ceil(line.count / most))))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import platform
+from functools import cache
 from math import ceil
 from typing import Any, NamedTuple
 
 from puregraph.native import machine
 
 NEAR = 384 << 10  # bytes of packed weights that stay in the second cache
+ARM = ("aarch64", "arm64")
 WAYS = 7  # lines that the first cache keeps of those that lie a multiple of 2048 bytes apart
 LATENCY = 4  # turns that a sum waits for itself
 
@@ -25,9 +28,9 @@ class Tile(NamedTuple):
         return sum(self.vectors)
 
 
-def registers() -> int:
-    """How many vector registers there are."""
-    return 32 if machine.lanes(4) == 16 else 16
+def registers(lanes: int) -> int:
+    """How many vector registers there are: AVX2 alone has only half as many as AVX-512 and ARM."""
+    return 32 if lanes == 16 or lanes == 4 and platform.machine().lower() in ARM else 16
 
 
 def vectorsOf(maps: int, lanes: int) -> tuple[int, ...]:
@@ -39,8 +42,14 @@ def vectorsOf(maps: int, lanes: int) -> tuple[int, ...]:
 
 def tile(count: int, maps: int, depth: int, taps: int, stride: int) -> Tile:
     """For rows of `count` pixels, `stride` numbers apart, `maps` sums each, of `depth` inputs for each of `taps`."""
-    lanes, most = machine.lanes(4), registers()
-    best: Any = None
+    return best(machine.lanes(4), count, maps, depth, taps, stride)
+
+
+@cache
+def best(lanes: int, count: int, maps: int, depth: int, taps: int, stride: int) -> Tile:
+    """The tile that takes least time."""
+    most = registers(lanes)
+    found: Any = None
     for panels in range(1, ceil(maps / lanes) + 1):
         vectors = vectorsOf(ceil(ceil(maps / panels) / 4) * 4, lanes)
         v = len(vectors)
@@ -55,9 +64,9 @@ def tile(count: int, maps: int, depth: int, taps: int, stride: int) -> Tile:
             price = sum(1 if width == lanes else 0.6 for width in vectors) * pixels
             price = max(price, 0.95 * (pixels + v), LATENCY) * tiles * ceil(maps / sum(vectors))
             price *= 1 + 0.01 * tiles / count
-            if best is None or price < best[0]:
-                best = price, pixels, vectors
-    return Tile(best[1], best[2], blockOf(depth, taps * sum(best[2]) * 4))
+            if found is None or price < found[0]:
+                found = price, pixels, vectors
+    return Tile(found[1], found[2], blockOf(depth, taps * sum(found[2]) * 4))
 
 
 def blockOf(depth: int, size: int) -> int:

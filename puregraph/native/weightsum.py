@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from math import ceil, prod
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from puregraph.native.tiling import LATENCY, registers, vectorsOf
 from puregraph.native.turn import turned
 from puregraph.native.work import Work
 
-GRAIN = 1 << 22  # products that a task has at least
+GRAIN = 1 << 20  # products that a task has at least
 MOST = 16  # tasks that the samples are dealt to parts for
 FEW = 8  # input maps below which strips are copied
 NEAR = 24 << 10  # bytes of x and grad that a tile reads from one strip
@@ -69,7 +70,8 @@ class Sums(NamedTuple):
         return self.n * self.lines[0].count
 
     def plan(self) -> Plan:
-        vectors, rows = self.tile()
+        """How they are dealt out."""
+        vectors, rows = tileOf(self, machine.lanes(4))
         deep, high, wide = self.lines
         pixels = max(1, NEAR // (4 * (sum(vectors) + rows)))
         plane = max(1, high.count * wide.count)
@@ -89,28 +91,6 @@ class Sums(NamedTuple):
         parts = max(1, min(strips, ceil(MOST / tasks), work // GRAIN // tasks))
         return Plan(vectors, rows, together, across, planes, tall, parts)
 
-    def tile(self) -> tuple[tuple[int, ...], int]:
-        """Vectors of output maps, and numbers of x."""
-        lanes, most = machine.lanes(4), registers()
-        best: Any = None
-        for panels in range(1, ceil(self.maps / lanes) + 1):
-            vectors = vectorsOf(ceil(ceil(self.maps / panels) / 4) * 4, lanes)
-            v, width = len(vectors), sum(vectors)
-            if v > 4 or (panels > 1 and width % lanes and self.maps % width):
-                continue
-            for limit in range(1, (most - v - 1) // v + 1):
-                if self.isFew:
-                    sizes = self.chunks(limit)
-                else:
-                    rows = ceil(self.depth / ceil(self.depth / limit))
-                    sizes = [rows] * ceil(self.depth / rows)
-                units = sum(1 if each == lanes else 0.6 for each in vectors)
-                price = sum(max(units * rows, 0.95 * (rows + v), LATENCY) + 0.3 for rows in sizes)
-                price *= ceil(self.maps / width)
-                if best is None or price < best[0]:
-                    best = price, vectors, max(sizes)
-        return best[1], best[2]
-
     def chunks(self, limit: int) -> list[int]:
         """With few maps: how many numbers of x each tile takes, for all rows of taps or for each."""
         run = self.depth * len(self.lines[2].taps)
@@ -119,6 +99,30 @@ class Sums(NamedTuple):
             return [run * most]
         count = ceil(run / limit)
         return [(run * (i + 1)) // count - (run * i) // count for i in range(count)] * most
+
+
+@cache
+def tileOf(of: Sums, lanes: int) -> tuple[tuple[int, ...], int]:
+    """Vectors of output maps, and numbers of x."""
+    most = registers(lanes)
+    best: Any = None
+    for panels in range(1, ceil(of.maps / lanes) + 1):
+        vectors = vectorsOf(ceil(ceil(of.maps / panels) / 4) * 4, lanes)
+        v, width = len(vectors), sum(vectors)
+        if v > 4 or (panels > 1 and width % lanes and of.maps % width):
+            continue
+        for limit in range(1, (most - v - 1) // v + 1):
+            if of.isFew:
+                sizes = of.chunks(limit)
+            else:
+                rows = ceil(of.depth / ceil(of.depth / limit))
+                sizes = [rows] * ceil(of.depth / rows)
+            units = sum(1 if each == lanes else 0.6 for each in vectors)
+            price = sum(max(units * rows, 0.95 * (rows + v), LATENCY) + 0.3 for rows in sizes)
+            price *= ceil(of.maps / width)
+            if best is None or price < best[0]:
+                best = price, vectors, max(sizes)
+    return best[1], best[2]
 
 
 def sumsOf(g: Geometry) -> Sums:

@@ -6,9 +6,10 @@ other, and transforms the sums of a panel to outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from math import ceil, prod
+from functools import cache
+from math import ceil, gcd, prod
 from typing import Any, NamedTuple
 
 from puregraph.native import machine
@@ -23,7 +24,8 @@ from puregraph.native.work import Finish, Work
 NEAR = 540 << 10  # bytes of transformed inputs that stay in the second cache
 MOST = 64  # tasks
 UNIT = 16  # filters that are packed together
-PACKING = 60  # turns that it takes to transform a filter
+PACKING = 30  # turns that it takes to transform a filter
+READING = 30  # turns that it takes to bring a transformed filter from far memory
 FLOW = 6  # bytes of far memory that come in a turn
 FEW = 16  # tasks below which panels are dealt to several
 
@@ -70,10 +72,16 @@ class Plan(NamedTuple):
 
 def planOf(n: int, depth: int, maps: int, high: tuple[int, int, int], wide: tuple[int, int, int]) -> Plan:
     """The plan that takes least turns of a vector unit, where weights that do not stay near have to be waited for."""
-    lanes, most = machine.lanes(4), registers()
+    return best(machine.lanes(4), n, depth, maps, high, wide)
+
+
+@cache
+def best(lanes: int, n: int, depth: int, maps: int, high: tuple[int, int, int], wide: tuple[int, int, int]) -> Plan:
+    """That for a CPU with such vectors."""
+    most = registers(lanes)
     tiles = n * ceil(high[1] / SIZE) * ceil(wide[1] / SIZE)
     isFar = POSITIONS * depth * maps * 4 > NEAR
-    best: Any = None
+    found: Any = None
     for panels in range(1, ceil(maps / lanes) + 1):
         vectors = vectorsOf(ceil(ceil(maps / panels) / 4) * 4, lanes)
         v = len(vectors)
@@ -84,9 +92,9 @@ def planOf(n: int, depth: int, maps: int, high: tuple[int, int, int], wide: tupl
             rounds = max(1, min(fits, ceil(28 / rows), tiles // (FEW * rows)))
             step = max(v * rows, rows + v, 4, isFar * v * lanes * 4 / FLOW / rounds)
             price = panels * (step + 0.5) * ceil(tiles / rows)
-            if best is None or price < best[0]:
-                best = price, vectors, rows, rows * rounds
-    return Plan(n, depth, maps, high, wide, *best[1:])
+            if found is None or price < found[0]:
+                found = price, vectors, rows, rows * rounds
+    return Plan(n, depth, maps, high, wide, *found[1:])
 
 
 def suits(g: Geometry) -> bool:
@@ -98,13 +106,14 @@ def suits(g: Geometry) -> bool:
     return flat and small and high.count > 0 and wide.count > 0 and g.c % lanes == g.o % lanes == 0
 
 
-def pays(plan: Plan) -> bool:
-    """Whether that takes less time than plain sums: both in turns of a vector unit, the packing of weights included."""
+def pays(plan: Plan, isFixed: bool) -> bool:
+    """Whether that takes less time than plain sums: both in turns of a vector unit, the way of weights included."""
     lanes = machine.lanes(4)
     products = plan.depth * plan.maps / lanes
     plain = plan.n * products * prod(inside(*axis) for axis in (plan.high, plan.wide))
+    weights = (READING + (0 if isFixed else PACKING)) * plan.depth * plan.maps
     moving = 200 * (plan.depth + plan.maps) / lanes
-    return plan.tiles * (1.15 * POSITIONS * products + moving) + PACKING * plan.depth * plan.maps < 0.9 * plain
+    return plan.tiles * (1.15 * POSITIONS * products + moving) + weights < 0.9 * plain
 
 
 def inside(length: int, count: int, before: int) -> int:
@@ -144,22 +153,21 @@ def pack(name: str, plan: Plan, W: Any, packed: Any, isTurned: bool) -> Work:
         w, to = code.pointer("W", "f32"), code.pointer("packed", "f32")
         panel, part = code.task // shares, code.task % shares
         to = to.at(panel * (POSITIONS * plan.pitch))
-        begin = 0
-        for width in plan.vectors:
-            o = panel * plan.width + begin
+        span = part * share, code.least((part + 1) * share, depth)
+        for loop, width in vectorLoops(code, plan.vectors):
+            with loop as begin:
+                o = panel * plan.width + begin
 
-            def put(c: Value, taps: Sequence[Value], begin: int = begin) -> None:
-                square = [list(taps[i : i + 3]) for i in (0, 3, 6)]
-                if isTurned:
-                    square = [row[::-1] for row in square[::-1]]
-                for i, row in enumerate(both(code, weights, square)):
-                    for j, value in enumerate(row):
-                        to.store((i * TILE + j) * plan.pitch + c * plan.width + begin, value)
+                def put(c: Value, taps: Sequence[Value], begin: Value = begin) -> None:
+                    square = [list(taps[i : i + 3]) for i in (0, 3, 6)]
+                    if isTurned:
+                        square = [row[::-1] for row in square[::-1]]
+                    for i, row in enumerate(both(code, weights, square)):
+                        for j, value in enumerate(row):
+                            to.store((i * TILE + j) * plan.pitch + c * plan.width + begin, value)
 
-            left = maps - o if maps % plan.width else None
-            span = part * share, code.least((part + 1) * share, depth)
-            overFilters(code, filters, w.at(o * filters.lane), width, left, span, put)
-            begin += width
+                left = maps - o if maps % plan.width else None
+                overFilters(code, filters, w.at(o * filters.lane), width, left, span, gcd(share, depth), put)
 
     key = f"pack winograd {depth} {maps} {plan.vectors} {isTurned} {share}"
     return Work(name, key, write, {"W": W, "packed": packed}, plan.panels * shares)
@@ -240,14 +248,24 @@ class Convolver:
         code, plan = self.code, self.plan
         high, wide = plan.high[1], plan.wide[1]
         column = panel * plan.width
-        for start, width in zip(self.starts, plan.vectors):
-            mask = code.mask(plan.maps - column - start, width) if plan.maps % plan.width else None
-            square = [[self.m.load(i * TILE + j, tile, start, width) for j in range(TILE)] for i in range(TILE)]
-            for i, row in enumerate(both(code, outputs, square)):
-                for j, value in enumerate(row):
-                    with ExitStack() as stack:
-                        a, b = h * SIZE + i, w * SIZE + j
-                        for at, count, k in ((a, high, i), (b, wide, j)):
-                            if count % SIZE and k >= count % SIZE:
-                                stack.enter_context(code.when(at < count))
-                        self.finish.put(code, (n * high + a) * wide + b, column + start, value, mask)
+        for loop, width in vectorLoops(code, plan.vectors):
+            with loop as start:
+                mask = code.mask(plan.maps - column - start, width) if plan.maps % plan.width else None
+                square = [[self.m.load(i * TILE + j, tile, start, width) for j in range(TILE)] for i in range(TILE)]
+                for i, row in enumerate(both(code, outputs, square)):
+                    for j, value in enumerate(row):
+                        with ExitStack() as stack:
+                            a, b = h * SIZE + i, w * SIZE + j
+                            for at, count, k in ((a, high, i), (b, wide, j)):
+                                if count % SIZE and k >= count % SIZE:
+                                    stack.enter_context(code.when(at < count))
+                            self.finish.put(code, (n * high + a) * wide + b, column + start, value, mask)
+
+
+def vectorLoops(code: Code, vectors: tuple[int, ...]) -> Iterator[tuple[Any, int]]:
+    """Loops over the starts of the vectors of a panel, one for each width."""
+    start = 0
+    for width in dict.fromkeys(vectors):
+        stop = start + width * vectors.count(width)
+        yield code.loop(start, stop, width, unroll=1), width
+        start = stop

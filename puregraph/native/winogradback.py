@@ -50,7 +50,8 @@ def tilesOf(g: Geometry) -> tuple[int, int, int]:
 
 def planOf(g: Geometry) -> Plan:
     """Widest blocks and most rows that maps and registers allow, in parts until there are some 16 tasks."""
-    lanes, most = machine.lanes(4), registers()
+    lanes = machine.lanes(4)
+    most = registers(lanes)
     vectors = next(v for v in (2, 3, 1) if g.o % (v * lanes) == 0)
     block = max(b for b in range(lanes, WIDEST + 1, lanes) if g.c % b == 0)
     rows = max(r for r in range(1, 17) if block % r == 0 and r * vectors + vectors < most)
