@@ -118,6 +118,16 @@ def test_a_kernel_gives_what_torch_gives(name):
     assert found[0] == pytest.approx(ours.number(step()), rel=1e-4)
 
 
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_program_is_the_same_work(name, weights):
+    path = weights(name)
+    loss, y = numbers(name, path)
+    train, notes = ours.prepare(name, "train", FEW, path, compiled=True)
+    assert ours.number(train()) == pytest.approx(loss, rel=1e-4) and notes["predicted"] > 0
+    infer, _ = ours.prepare(name, "infer", FEW, path, compiled=True)
+    np.testing.assert_allclose(infer(), y, rtol=0, atol=1e-4 * np.abs(y).max())
+
+
 @pytest.mark.parametrize("name", [*workloads.NAMES, "tiny"])
 def test_a_workload_is_complete(name):
     workload = workloads.load(name)
