@@ -197,24 +197,21 @@ def numbers(launch: Launch, wants: list[tuple[str, str]], memory: Memory) -> Ite
     if len(wants) != len(launch.slots):
         raise KernelError(f"{launch.name}: {launch.entry} takes {len(wants)} arguments, got {len(launch.slots)}")
     for i, ((role, letters), (kind, what)) in enumerate(zip(wants, launch.slots)):
+        title = f"{launch.name}: argument {i} of {launch.entry}"
         if kind == "pointer":
             array = memory.at(what)
             given = LETTERS.get(array.dtype.name, f"{array.dtype.kind}{array.dtype.itemsize}")
             if role == "n" or letters not in (given, "u1"):
-                raise KernelError(
-                    f"{launch.name}: argument {i} of {launch.entry} is {role}{letters}, got {given} numbers"
-                )
+                raise KernelError(f"{title} is {role}{letters}, got {given} numbers")
             if role == "w":
                 memory.written.add(id(what))
             yield ctypes.c_void_p(array.ctypes.data)
         else:
             ctype, fits = NUMBERS[kind]
             if role != "n" or letters not in fits:
-                raise KernelError(
-                    f"{launch.name}: argument {i} of {launch.entry} is {role}{letters}, got a number of {kind}"
-                )
+                raise KernelError(f"{title} is {role}{letters}, got a number of {kind}")
             if kind == "int" and not -(2**31) <= what < 2**32 or kind == "long" and not -(2**63) <= what < 2**64:
-                raise KernelError(f"{launch.name}: argument {i} of {launch.entry}, {what}, does not fit in {kind}")
+                raise KernelError(f"{title}, {what}, does not fit in {kind}")
             yield ctype(what)
 
 
