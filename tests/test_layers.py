@@ -15,6 +15,7 @@ table
 terms
 evaluator
 formula
+nest
 cuda
 kernel
 native
