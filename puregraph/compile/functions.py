@@ -29,7 +29,10 @@ def need(x: Any) -> Value:
 # Views ----------------------------------------------------------------------------------------------------------------
 
 
-@reads(np.transpose, np.swapaxes, np.moveaxis, np.squeeze, np.expand_dims, np.flip, np.broadcast_to, np.diagonal)
+VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.squeeze, np.expand_dims, np.flip, np.broadcast_to, np.diagonal)
+
+
+@reads(*VIEWS, np.lib.stride_tricks.sliding_window_view)
 def readView(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
     """A view: numpy says its strides, on an array that has the right ones and no memory."""
     x = need(given[0])
