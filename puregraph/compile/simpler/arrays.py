@@ -152,4 +152,4 @@ def diagonal(values: Any, letters: str, shape: Any) -> Any:
         first = letters.index(letter)
         if first != i:
             isOn, values = isOn & (grid[i] == grid[first]), np.expand_dims(values, i)
-    return np.where(isOn, values, values.dtype.type(0))
+    return np.where(isOn, np.broadcast_to(values, shape), values.dtype.type(0))
