@@ -267,7 +267,8 @@ class Recorded(StandIn):
         if isMask(given[0]):
             raise UnreadableError("items are assigned where a mask says")
         made = old.call
-        before = made.arguments[0] if made is not None and made.kind == "fill" and made.outs == [old] else old
+        isFilled = bool(recorder.simpler) and made is not None and made.kind == "fill" and old.base is None
+        before = made.arguments[0] if isFilled else old
         self.become(recorder.made(put, (before, *given), {}, "put", old.shape, old.dtype, denseLike(old)))
 
     def __iter__(self) -> Iterator[Any]:
