@@ -9,8 +9,9 @@ from puregraph.compile.lowerings.numbers import isSingle, strided
 from puregraph.compile.value import Call
 from puregraph.formula import Formula
 from puregraph.kernels.norm import norm
-from puregraph.native.nest import Fold, Nest, Operand, works
+from puregraph.native.nest import works
 from puregraph.native.work import Work
+from puregraph.nest import Fold, Nest, Operand
 
 SQUARES = ("y0", Formula("square(x0)"))
 ROOT = ("y1", Formula("sqrt(y0)"))

@@ -23,9 +23,10 @@ from puregraph.kernels.recurrent import (
     throughTime,
 )
 from puregraph.native import pool, recurrent
-from puregraph.native.nest import Nest, Operand, works
+from puregraph.native.nest import works
 from puregraph.native.recurrent import Track
 from puregraph.native.work import Work
+from puregraph.nest import Nest, Operand
 
 STEPS = {tanhStep: "tanh", reluStep: "relu", lstmStep: "lstm", gruStep: "gru"}
 BACKS = {tanhBack: "tanh", reluBack: "relu", lstmBack: "lstm", gruBack: "gru"}
