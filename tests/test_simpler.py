@@ -290,3 +290,12 @@ def test_counts_and_numbers_of_float64_among_others():
     count = np.array([3])
     assertSame(lambda x, n: x + (1 / n) * x[0], normal(4, 5).astype(np.float64).astype(np.float32), count)
     assertSame(lambda n: np.where(n > 2, n + 2, -n), np.arange(-3, 9))
+
+
+def test_maps_stay_channels_last_where_others_do_not():
+    """A gradient that comes in row by row meets maps that a convolution made: what they make lies as the maps do."""
+    x = pg.Input(name="x").node()
+    net = pg.Graph(x, pg.Relu(name="relu").node(pg.Conv2D(3, 8, 3, pad=1, name="conv").node(x)))
+    program = Program(net, [(2, 3, 6, 6)], grads=[True])
+    found = {y.name: y.strides for call in program.plan.schedule.calls for y in call.outs if y is not None}
+    assert found["relu"] == found["grad:relu"] == (8 * 36 * 4, 4, 8 * 6 * 4, 8 * 4)

@@ -218,7 +218,8 @@ def readWhere(recorder: Recorder, function: Any, given: list, options: dict[str,
     dtype = np.result_type(*[x.dtype if type(x) is Value else x for x in (a, b)])
     if isConstant(values) and prod(shape) * dtype.itemsize <= SMALL:
         return folded(recorder, np.where, [c, a, b], {})
-    return recorder.made(np.where, (c, a, b), {}, "pointwise", shape, dtype, layoutOf(shape, values, dtype.itemsize))
+    layout = layoutOf(recorder, shape, values, dtype.itemsize)
+    return recorder.made(np.where, (c, a, b), {}, "pointwise", shape, dtype, layout)
 
 
 REDUCTIONS = (
