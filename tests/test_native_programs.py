@@ -111,7 +111,8 @@ def leftToNumpy(program):
     """The calls of each run that numpy, or a rule itself, carries out; a text if there is no program."""
     if program.built is None:
         return program.why
-    return [call.name for call in program.plan.schedule.calls if call.kind not in ("native", "view", "host")]
+    copies = [f"copy to {type(target).__name__}" for target, _ in program.plan.copies]
+    return [c.name for c in program.plan.schedule.calls if c.kind not in ("native", "view", "host")] + copies
 
 
 LEFT: dict[str, list[str]] = {}  # "Module 0 train": what numpy carries out of the steps of an example

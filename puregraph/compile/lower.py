@@ -19,7 +19,7 @@ from puregraph.native.nest import works
 from puregraph.native.product import Axis, product
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
-from puregraph.nest import Fold, Nest, Operand
+from puregraph.nest import Fold, Nest, Operand, foldSets, varying
 from puregraph.standin import astype
 from puregraph.terms import leaf, rebuild, term
 
@@ -188,7 +188,7 @@ class Lowering:
         nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
         done = works(canonical(nest), room)
         reads = [v for v, _ in group.loads.values()]
-        return [self.step(done, group.calls, reads, stored, room, () if group.folds else range(len(reads)))]
+        return [self.step(done, group.calls, reads, stored, room, lateLoads(nest))]
 
     def step(
         self,
@@ -317,6 +317,37 @@ def values(step: Any) -> list[Value]:
 def made(step: Any) -> list[Value]:
     """What a step makes and somebody reads."""
     return list(step.made.values()) if isinstance(step, Group) else [y for y in step.outs if y is not None]
+
+
+def lateLoads(nest: Nest) -> list[int]:
+    """The places of loads of which a number is read only where results are made that lie as they do.
+
+    If there are folds, these are loads that are read after the folds over some axes, along which they do not vary; or
+    before as well, if it takes a nest of its own to finish these.
+    """
+    sets, late = foldSets(nest), set(nest.loads)
+    isSplit = len(sets) > 1 and nest.last is not None and nest.space[nest.last] > 1
+    if sets:
+        late = set()
+        for axes in sets:
+            varies, isApart = varying(nest, axes), isSplit and nest.last not in axes
+            early = {n for name, x in nest.lines if varies[name] or isinstance(x, Fold) for n in readBy(x)}
+            late |= {n for n in nest.loads if not varies[n] and (isApart or n not in early)}
+    return [
+        i
+        for i, (n, o) in enumerate(nest.loads.items())
+        if n in late and not any(isTurned(o, s) for s in nest.stores.values())
+    ]
+
+
+def isTurned(x: Operand, y: Operand) -> bool:
+    """Whether two operands that lie alike in memory run along other axes."""
+    return x.strides != y.strides and sorted(x.strides) == sorted(y.strides)
+
+
+def readBy(line: Any) -> tuple[str, ...]:
+    """What a line reads."""
+    return (line.of,) if isinstance(line, Fold) else line.names
 
 
 def identity(group: Group, value: Value) -> tuple[int | None, ...]:
