@@ -17,7 +17,7 @@ def drawing(plan: Any) -> str:
     schedule = plan.schedule
     lines = ["digraph Program {", "  rankdir=TB;", "  node [shape=box, style=rounded];"]
     source: dict[int, str] = {}
-    teller = Teller()
+    teller = Teller(schedule)
     for i, call in enumerate(schedule.calls):
         if call.kind == "view":
             continue

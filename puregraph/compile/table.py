@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from puregraph.compile.flops import flopsOf, layoutOf
+from puregraph.compile.readers import isLast
 from puregraph.compile.targets import GradientOf
 from puregraph.compile.told import Line, Teller, by
 from puregraph.compile.value import Call, Value
@@ -14,8 +15,9 @@ from puregraph.compile.value import Call, Value
 HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops")
 RIGHT = ("", "bytes", "offset", "flops")
 LEAST = 30  # letters that a step is given at least
-NODE = 24  # and a node at most
+NODE = 26  # and a node at most
 MOST = 3  # lines that a step may take
+LAST = {4: "nhwc", 5: "ndhwc"}  # maps whose channels lie side by side
 UNITS = ("", "k", "M", "G", "T", "P")
 
 
@@ -34,7 +36,7 @@ class Row(NamedTuple):
 
 def table(plan: Any, width: int = 120) -> str:
     """The results of every step, in lines of so many letters if they can be that short; then what all take."""
-    rows, teller, node = [], Teller(), ""
+    rows, teller, node = [], Teller(plan.schedule), ""
     calls = [(i, call) for i, call in enumerate(plan.schedule.calls) if call.kind != "view"]
     for number, (i, call) in enumerate(calls, 1):
         found, node = rowsOf(call, teller.lines(call), plan, i, node)
@@ -45,8 +47,7 @@ def table(plan: Any, width: int = 120) -> str:
     wide[2] = max(LEAST, min(wide[2], width - sum(wide) + wide[2] - 2 * (len(wide) - 1)))
     lines = [written(row, wide) for row in [Row(*HEAD), *(each for row in rows for each in wrapped(row, wide[2]))]]
     rule = "-" * max(map(len, lines))
-    notes = [f"{name}: {'; '.join(texts)}" for texts, name in teller.rules.items()]
-    notes = [line for note in notes for line in textwrap.wrap(note, width, subsequent_indent="    ")]
+    notes = [line for note in teller.notes() for line in textwrap.wrap(note, width, subsequent_indent="    ")]
     whole = f"{plan.bytes:,} bytes of memory in {len(plan.buffers)} pieces"
     total = f"{len(calls)} steps, {whole}, {sum(flopsOf(call) for _, call in calls):,} operations"
     return "\n".join([lines[0], rule, *lines[1:], rule, *notes, total])
@@ -91,8 +92,9 @@ def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
     step reads, or the name of what holds it."""
     kind = "" if y.dtype.name == "float32" else f"{y.dtype} "
     place = plan.places.get(y.number)
-    layout = layoutOf(y)
-    makes = f"{kind}{','.join(map(str, y.shape)) or 'number'}{f' as {layout}' if layout else ''}"
+    order = layoutOf(y)
+    layout = f" {LAST[y.ndim]}" if y.ndim in LAST and isLast(y) else order and f" as {order}"
+    makes = f"{kind}{','.join(map(str, y.shape)) or 'number'}{layout}"
     if hasattr(place, "offset"):
         return makes, f"{place.offset:,}{'*' * (i in plan.taken)}"
     return makes, "" if place is None else "gradient" if type(
@@ -102,7 +104,12 @@ def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
 
 def near(path: str) -> str:
     """A path in the space of its column: its end."""
-    return path if len(path) <= NODE else f"..{path[2 - NODE :]}"
+    kind, colon, name = path.rpartition(":")
+    room, parts = NODE - len(kind + colon), name.split(".")
+    while len(parts) > 1 and len(name) > room:
+        parts = parts[1:]
+        name = f"..{'.'.join(parts)}"
+    return f"{kind}{colon}{name}"
 
 
 def short(number: int) -> str:

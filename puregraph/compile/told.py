@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from puregraph.compile.fuse import formulas
-from puregraph.compile.targets import GradientOf
 from puregraph.compile.update import Finish, Foreign, Prelude
 from puregraph.compile.value import Call, Value, put, text
 from puregraph.evaluator import Evaluator
-from puregraph.formula import formulaOf
+from puregraph.formula import Formula, formulaOf
 from puregraph.terms import Term, leaf, rebuild, term, walk
 
 BRIEF = 12  # letters of what may be written twice
+LONG = 80  # letters of a formula that is written below the table
+MANY = 8  # arguments that are all named
 TURNED = (np.transpose, np.swapaxes, np.moveaxis)
 NAMED = {np.flip: "flip", np.diagonal: "diagonal"}  # views whose name says something
+ALONE = re.compile(r"(^|\(|, )\(([^()]+ @ [^()]+)\)(?=,|\)|$)")  # a product that needs no parentheses
 PREPARING = ("packing", "pack", "move")  # works that another one needs
 
 
@@ -33,12 +36,13 @@ class Line(NamedTuple):
 class Teller:
     """Tells the steps of one schedule; values without a name are called t1, t2, ... in the order in which they come.
 
-    `rules` are the formulas of updates, which are the same for most parameters: (name, text).
+    `rules` are formulas that are written once, below: those of updates, which most parameters share, and long ones.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, schedule: Any):
+        self.held = {id(target): value for target, value in schedule.held}
         self.marks: dict[int, str] = {}
-        self.rules: dict[tuple[str, ...], str] = {}
+        self.rules: dict[str, str] = {}
         self.known: dict[int, Term] = {}
         self.path = ""
 
@@ -72,8 +76,16 @@ class Teller:
         found = formulas(call) if call.kind == "pointwise" else None
         if found:
             given = {leaf(f"v{v.number}"): self.term(v) for v in call.values()}
-            return [([y], rebuild(f.term, given, term)) for y, f in found]
+            return [([y], rebuild(f.term, given, term) if isShort(f.term) else self.noted(call, f)) for y, f in found]
         return [(made, self.whole(call))]
+
+    def noted(self, call: Call, formula: Formula) -> Term:
+        """A long formula by a name, under which it stands below the table."""
+        values = list(dict.fromkeys(call.values()))
+        plain = {leaf(f"v{v.number}"): leaf(letter) for v, letter in zip(values, "xyzuvw")}
+        letters = ", ".join(t.value for t in plain.values())
+        name = self.ruled(f"({letters}) = {written(rebuild(formula.term, plain, term))}", "f")
+        return leaf(f"{name}({', '.join(map(self.text, values))})")
 
     def whole(self, call: Call) -> Term:
         """A call that is no formula."""
@@ -85,16 +97,30 @@ class Teller:
         if call.kind == "host":
             return leaf(hosted(call))
         if call.kind == "store":
-            kind = "gradient" if isinstance(call.options["target"], GradientOf) else "state"
-            return leaf(f"{self.text(given[0])} -> {kind}")
+            held = self.held.get(id(call.options["target"]))
+            return leaf(f"{'gradient' if held is None else self.nameOf(held)} = {self.text(given[0])}")
         if function is put:
             before = self.text(given[0]) if type(given[0]) is Value else f"{given[0]:.6g}"
             return leaf(f"put({before}, [{keyText(given[1])}], {self.text(given[2])})")
         values = [self.text(v) for v in call.values()]
+        if len(values) > MANY:
+            values = [*values[: MANY // 2], "...", values[-1]]
         if call.kind == "reduce":
             axis = call.options.get("axis", given[1] if len(given) > 1 else None)
+            axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
             values += [] if axis is None else [text(axis)]
         return leaf(f"{call.name.removesuffix('.reduce')}({', '.join(values)})")
+
+    def ruled(self, text: str, label: str) -> str:
+        """The name of a formula that stands below the table."""
+        if text not in self.rules:
+            count = sum(name.rstrip("0123456789") == label for name in self.rules.values())
+            self.rules[text] = f"{label}{count + 1}" if count else label
+        return self.rules[text]
+
+    def notes(self) -> list[str]:
+        """What stands below the table."""
+        return [name + text for text, name in self.rules.items()]
 
     def update(self, call: Call) -> Line:
         """What an optimizer does with a parameter: the rule stands below the table."""
@@ -105,9 +131,9 @@ class Teller:
             lines.append(f"{name} = {written(rebuild(t, done, term))}")
             if leaf(name) not in walk(t) or name != "param":
                 done[t] = leaf(name)
-        number = self.rules.setdefault(tuple(lines), f"{call.place.label}{len(self.rules) + 1 if self.rules else ''}")
+        rule = self.ruled(f": {'; '.join(lines)}", call.place.label)
         given = "" if grad is None else self.text(grad)
-        return Line(self.path, list(call.outs), f"{', '.join(names)} = {number}({given})")
+        return Line(self.path, list(call.outs), f"{', '.join(names)} = {rule}({given})")
 
     # Values ---------------------------------------------------------------------------------------------------------
 
@@ -119,13 +145,15 @@ class Teller:
         if v.base is not None and not v.name and made is not None and type(made.arguments[0]) is Value:
             inner = self.term(made.arguments[0])
             if made.function in TURNED:
-                return leaf(f"{bound(inner)}.T")
+                found = bound(inner)
+                isBack = v.ndim == 2 and found.endswith(".T")
+                return leaf(found.removesuffix(".T") if isBack else f"{found}.T")
             if made.function is operator.getitem:
                 key = keyText(made.arguments[1])
                 return leaf(f"{bound(inner)}[{key}]") if key else inner
             return leaf(f"{NAMED[made.function]}({written(inner)})") if made.function in NAMED else inner
         if v.role == "constant":
-            return leaf(float(v.source)) if v.size == 1 and v.dtype.kind in "fiub" else leaf("constant")
+            return leaf(float(v.source.item())) if v.size == 1 and v.dtype.kind in "fiub" else leaf("constant")
         return leaf(self.nameOf(v))
 
     def text(self, v: Value) -> str:
@@ -137,16 +165,24 @@ class Teller:
         return bound(self.term(v))
 
     def nameOf(self, v: Value) -> str:
-        """The name of a value, without what it has in common with the path of the step."""
+        """The name of a value, without what it has in common with the path of the step.
+
+        x.dx is the gradient of what a node x reads, x.dy that of what it makes.
+        """
         if not v.name:
             return self.marks.setdefault(v.number, f"t{len(self.marks) + 1}")
-        isGrad, parts = v.name.startswith("grad:"), v.name.removeprefix("grad:").split(".")
-        own = self.path.removeprefix("grad:").split(".")
+        kind, _, name = v.name.rpartition(":")
+        parts, own = name.split("."), self.path.rpartition(":")[2].split(".")
+        if own[0] in parts:
+            parts = parts[parts.index(own[0]) :]
+        isNear = parts[0] == own[0]
         while len(parts) > 1 and own and parts[0] == own[0]:
             parts, own = parts[1:], own[1:]
-        if isGrad and v.call is not None and v.call.place.path == v.name:
-            parts = [*parts[:-1], f"{parts[-1]}.dx"]
-        return ".".join(parts)
+        if kind == "grad" and v.call is not None and v.call.place.path == v.name:
+            parts = [*parts, "dx"]
+        elif kind in ("sum", "d"):
+            parts = [*parts, "dy"]
+        return ".".join(parts if isNear else parts[-2:])
 
 
 def isBrief(t: Term) -> bool:
@@ -154,11 +190,15 @@ def isBrief(t: Term) -> bool:
     return len(written(t)) <= BRIEF
 
 
+def isShort(t: Term) -> bool:
+    """Whether a formula is short enough to be written in its place."""
+    return len(written(t)) <= LONG
+
+
 def written(t: Term) -> str:
     """A term as text, its numbers to six digits."""
     numbers = {each: leaf(rounded(each.value)) for each in walk(t) if each.op == "number"}
-    found = str(formulaOf(rebuild(t, numbers, term)))
-    return found[1:-1] if t.op == "name" and found.startswith("(") and found.endswith(")") else found
+    return ALONE.sub(r"\1\2", str(formulaOf(rebuild(t, numbers, term))))
 
 
 def rounded(number: Any) -> Any:
