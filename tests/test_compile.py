@@ -859,7 +859,7 @@ def test_a_table_has_a_line_for_every_call(rng):
         "norm(",
         "grad:",
         " numpy ",
-        " Python ",
+        "Python",
     )
     for words in (*wanted, "m, v, param = Adam(", "Adam: m = 0.9 * m + 0.1 * (shrink * grad)"):
         assert words in text, words

@@ -14,7 +14,7 @@ from puregraph.compile.value import Call, Value
 
 HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops")
 RIGHT = ("", "bytes", "offset", "flops")
-LEAST = 30  # letters that a step is given at least
+LEAST = 26  # letters that a step is given at least
 NODE = 26  # and a node at most
 MOST = 3  # lines that a step may take
 LAST = {4: "nhwc", 5: "ndhwc"}  # maps whose channels lie side by side
