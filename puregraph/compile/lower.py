@@ -23,6 +23,7 @@ from puregraph.nest import Fold, Nest, Operand
 from puregraph.terms import leaf, rebuild, term
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
+LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
 LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
 
 
@@ -101,16 +102,48 @@ def lower(
 def hoisted(calls: list[Call]) -> list[Call]:
     """With the numbers of an update read before the backward pass, where nothing that could fail comes between.
 
-    Updates then follow the gradients at once, and most of these never meet memory.
+    Updates may then follow the gradients, of which most never meet memory. Where those are much of the memory, large
+    ones do at once; elsewhere all else stays nearer if they come in the end.
     """
     start = next((i for i, call in enumerate(calls) if call.place.phase == "backward"), len(calls))
     for i, call in enumerate(calls):
         if i > start and call.kind == "host" and call.place.phase == "update" and call.arguments:
             if call.arguments[0] is None and not any(map(canFail, calls[start:i])):
                 early = Call(call.function, (None,), {}, [], "host", call.place)
-                return [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
+                calls = [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
+                return soon(calls, start) if 2 * bytesOfUpdates(calls) > bytesKept(calls, start) else calls
             break
     return calls
+
+
+def isLarge(call: Call) -> bool:
+    """Whether a call updates a large parameter."""
+    return call.place.phase == "update" and call.kind == "pointwise" and call.outs[0].nbytes >= LARGE
+
+
+def bytesOfUpdates(calls: list[Call]) -> int:
+    """The gradients of all large parameters."""
+    return sum(call.outs[0].nbytes for call in calls if isLarge(call))
+
+
+def bytesKept(calls: list[Call], start: int) -> int:
+    """What the forward pass makes and later calls read."""
+    made = {y.number for call in calls[:start] for y in call.outs if y is not None and y.base is None}
+    return sum(
+        {v.root.number: v.root.nbytes for c in calls[start:] for v in c.values() if v.root.number in made}.values()
+    )
+
+
+def soon(calls: list[Call], start: int) -> list[Call]:
+    """With the updates of large parameters after the last call that makes or reads what they take."""
+    latest: dict[int, int] = {}
+    places = []
+    for i, call in enumerate(calls):
+        own = [v.root for v in (*call.values(), *call.outs) if v is not None and v.role != "scalar"]
+        places.append(max([latest.get(v.number, start) for v in own]) if isLarge(call) else i)
+        latest.update((v.number, places[-1]) for v in own)
+    order = sorted(range(len(calls)), key=lambda i: (places[i], i))
+    return [calls[i] for i in order]
 
 
 def canFail(call: Call) -> bool:
@@ -187,7 +220,7 @@ class Lowering:
         nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
         done = works(canonical(nest), room)
         reads = [v for v, _ in group.loads.values()]
-        return [self.step(done, group.calls, reads, stored, room, () if group.folds else range(len(reads)))]
+        return [self.step(done, group.calls, reads, stored, room, overwritten(group, stored))]
 
     def step(
         self,
@@ -275,6 +308,26 @@ class Lowering:
         if done is not None:
             return [self.step(done, [call], call.values(), call.outs, room)]
         return [call] if group is None else [call, *self.group(self.places[id(group)], group)]
+
+
+def overwritten(group: Group, stored: Iterable[Value]) -> list[int]:
+    """The places of loads of which each number is read once, in the pass in which results as large are made, and only
+    for those at its own place: in a group with folds, such as that of a bias' gradient, the bias itself."""
+    if not group.folds:
+        return list(range(len(group.loads)))
+    turn: dict[str, int] = {}  # by line: how many folds it waits for, one after the other
+    for name, line in group.lines:
+        parts = [line.of] if isinstance(line, Fold) else line.names
+        turn[name] = max([turn.get(n, 0) for n in parts], default=0) + isinstance(line, Fold)
+    own = {nameOf(v): group.axes[v.number] for v in group.made.values()}
+    found = []
+    for place, (name, (x, axes)) in enumerate(group.loads.items()):
+        lines = [n for n, line in group.lines if name in namesIn([(n, line)])]
+        lines += [nameOf(y) for y in stored if y.shape == x.shape]
+        turns = {turn[n] for n in lines}
+        if len(turns) == 1 and all(turns) and all(own.get(n) == axes for n in lines):
+            found.append(place)
+    return found
 
 
 def isWhole(lowering: Any) -> bool:
