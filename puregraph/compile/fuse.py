@@ -34,7 +34,9 @@ UFUNCS = {row.numpy: name for name, row in TABLE.items() if isinstance(row.numpy
 UFUNCS |= {np.square: "square", np.reciprocal: "reciprocal", np.bitwise_and: "and", np.bitwise_or: "or"}
 UFUNCS |= {np.invert: "not", np.abs: "abs", np.true_divide: "/"}
 FOLDS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.min: "min", np.add.reduce: "sum"}
+FOLDS |= {np.prod: "prod", np.any: "max", np.all: "min"}
 FOLDS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np.amin: "min"}
+TRUTHS = (np.any, np.all)
 BARRIERS = ("host", "rule", "store", "object")  # what has effects, or reads what no Value tells
 KINDS = {"float32": "f32", "bool": "bool", "int64": "i64", "int32": "i32"}
 LONE = {**KINDS, "float64": "f64"}  # of what is one number
@@ -144,7 +146,8 @@ def reading(call: Call) -> Reading | None:
         return None
     values = [v for v, _ in found.given.values()]
     results = [y for y, _, _ in found.results]
-    if any(named(y.dtype) not in ("float32", "bool") or 0 in y.shape for y in results):
+    made = (*KINDS,) if call.kind == "reduce" else ("float32", "bool")
+    if any(named(y.dtype) not in made or 0 in y.shape for y in results):
         return None
     if any(named(x.dtype) not in (LONE if x.size == 1 else KINDS) or x.role == "object" for x in values):
         return None
@@ -217,7 +220,7 @@ def folding(call: Call) -> Reading | None:
     if how is None or call.options.keys() - {"axis", "keepdims"} or len(call.arguments) > 2:
         return None
     x, y = call.arguments[0], call.outs[0]
-    if type(x) is not Value or not x.dtype == y.dtype == np.float32 or 0 in x.shape or not x.shape:
+    if type(x) is not Value or 0 in x.shape or not x.shape or not isFolded(call.function, x, y):
         return None
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis")
     chosen = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -225,8 +228,18 @@ def folding(call: Call) -> Reading | None:
     whole = range(x.ndim)
     own = tuple([None if a in axes else a for a in whole] if y.ndim == x.ndim else [a for a in whole if a not in axes])
     count = math.prod(x.shape[a] for a in axes) if how == "mean" else 0
-    fold = Fold("sum" if count else how, nameOf(x), axes)
-    return Reading(x.shape, {nameOf(x): (x, aligned(x, x.ndim))}, [], [(y, fold, own)], count)
+    name, lines = nameOf(x), []
+    if x.dtype == bool:
+        name, lines = f"{nameOf(y)}p", [(f"{nameOf(y)}p", formulaOf(term("where", leaf(name), leaf(1.0), leaf(0.0))))]
+    fold = Fold("sum" if count else how, name, axes)
+    return Reading(x.shape, {nameOf(x): (x, aligned(x, x.ndim))}, lines, [(y, fold, own)], count)
+
+
+def isFolded(function: Any, x: Value, y: Value) -> bool:
+    """Whether numbers of these dtypes can be folded: float32, or truths that are joined or counted."""
+    if x.dtype == bool:
+        return function in TRUTHS if y.dtype == bool else function is np.sum and y.dtype == np.int64 and x.size < EXACT
+    return x.dtype == y.dtype == np.float32 and function not in TRUTHS
 
 
 class Fuser:
@@ -397,10 +410,11 @@ class Fuser:
                 fold = Fold(line.how, names.get(line.of, line.of), chosen)
                 if not self.fits(group, fold, read, axes):
                     return False
-                total = f"{nameOf(y)}s" if read.count else nameOf(y)
+                after = ("/", float(read.count)) if read.count else (">", 0.0) if y.dtype == bool else None
+                total = f"{nameOf(y)}s" if after else nameOf(y)
                 lines.append((total, fold))
-                if read.count:
-                    lines.append((nameOf(y), formulaOf(term("/", leaf(total), leaf(float(read.count))))))
+                if after:
+                    lines.append((nameOf(y), formulaOf(term(after[0], leaf(total), leaf(after[1])))))
                 made.append((y, move(own), over | chosen))
             else:
                 lines.append((nameOf(y), renamed(line, names)))

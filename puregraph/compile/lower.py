@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.frozen import Frozen
-from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, formulas, named, nameOf
+from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, Reading, formulas, named, nameOf, pointwise
 from puregraph.compile.value import Call, Value, store
 from puregraph.formula import formulaOf
 from puregraph.kernels.scatter import putClass, takeClass
@@ -20,6 +20,7 @@ from puregraph.native.product import Axis, product
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
 from puregraph.nest import Fold, Nest, Operand
+from puregraph.standin import astype
 from puregraph.terms import leaf, rebuild, term
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
@@ -300,8 +301,8 @@ class Lowering:
                     return [self.step(done, calls, [*own, *ending[1]], ending[2], room, over)]
         elif call.kind in MOVED and isWhole(LOWERINGS.get(call.function)):
             done = LOWERINGS[call.function](call, room)
-        elif isCount(call):
-            done = counted(call)
+        elif isWide(call):
+            done = wide(call, room)
         elif call.kind == "store" and store in LOWERINGS:
             target = self.held.get(id(call.options["target"]))
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
@@ -335,22 +336,30 @@ def isWhole(lowering: Any) -> bool:
     return lowering is not None and not hasattr(lowering, "frame")
 
 
-def isCount(call: Call) -> bool:
-    """Whether a call makes one whole number of whole numbers, such as the next count of batches."""
-    values = [*call.values(), *call.outs]
-    return call.kind == "pointwise" and all(v is not None and v.dtype == np.int64 and v.size == 1 for v in values)
+WHOLE = {np.add, np.subtract, np.negative, np.absolute, np.maximum, np.minimum, np.where, astype}
 
 
-def counted(call: Call) -> list[Work] | None:
-    """One whole number, by way of float64, which holds it exactly up to 2^53."""
-    found = formulas(call)
-    if found is None:
+def isWide(call: Call) -> bool:
+    """Whether a call computes with numbers of other kinds than groups do, such as the next count of batches."""
+    if call.kind != "pointwise":
+        return False
+    values = [*call.values(), *(y for y in call.outs if y is not None)]
+    kinds = {named(v.dtype) for v in values}
+    whole = any(y.dtype.kind == "i" and y.size > 1 for y in values[-len(call.outs) :])
+    return kinds <= LONE.keys() and kinds != {"float32"} and not (whole and call.function not in WHOLE)
+
+
+def wide(call: Call, room: Room) -> list[Work] | None:
+    """A call by way of float64, which holds whole numbers exactly up to 2^53."""
+    found = pointwise(call, formulas(call))
+    if found is None or 0 in found.space:
         return None
-    loads = {nameOf(v): Operand("i64", v, (0,)) for v in call.values()}
-    nest = Nest(
-        (1,), loads, tuple((nameOf(y), f) for y, f in found), {nameOf(y): Operand("i64", y, (0,)) for y, _ in found}
-    )
-    return works(canonical(nest._replace(kind="f64")), lambda count: None)
+    loads = {n: operand(found, v, axes) for n, (v, axes) in found.given.items()}
+    stores = {nameOf(y): operand(found, y, axes) for y, _, axes in found.results}
+    if None in loads.values() or None in stores.values():
+        return None
+    lines = tuple([(nameOf(y), f) for y, f, _ in found.results])
+    return works(canonical(Nest(found.space, loads, lines, stores, "f64")), room)
 
 
 def values(step: Any) -> list[Value]:
@@ -409,7 +418,7 @@ def canonical(nest: Nest) -> Nest:
     return nest._replace(loads=loads, lines=tuple(lines), stores=stores)
 
 
-def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand | None:
+def operand(group: Group | Reading, value: Value, axes: tuple[int | None, ...]) -> Operand | None:
     """A Value as an operand of a nest; None if its numbers lie between numbers."""
     size, steps = value.dtype.itemsize, [0] * len(group.space)
     for a, s in zip(axes, value.strides):

@@ -123,6 +123,32 @@ def writeScatter(code: Code) -> None:
             across(code, own, lanes, add)
 
 
+def addAt(values: Any, index: Any, y: Any, rows: int, count: int, size: int) -> list[Work]:
+    """y[i] = 0, then y[i, index[i, a]] += values[i, a] for all a < count in order; indices are of 32 bits, and those
+    below 0 or from `size` on add nothing."""
+    step = pieces(rows, size)
+    slots = {"values": values, "index": index, "y": y, "each": count, "size": size, "count": rows, "step": step}
+    return [Work(f"addAt {rows}x{count}", str(machine.lanes(4)), writeAddAt, slots, -(-rows // step))]
+
+
+def writeAddAt(code: Code) -> None:
+    """Row by row: zeros, then one number after another."""
+    lanes = machine.lanes(4)
+    values, index, y = (code.pointer(n, k) for n, k in zip(("values", "index", "y"), ("f32", "i32", "f32")))
+    amount, size = code.integer("each"), code.integer("size")
+    zero = code.constant(0.0, Type("f32", lanes))
+
+    def row(i: Value) -> None:
+        target = y.at(i * size)
+        across(code, size, lanes, lambda c, mask: target.store(c, zero, mask))
+        with code.loop(0, amount, unroll=1) as a:
+            at = code.convert(index.load(i * amount + a), "i64")
+            with code.when((at >= 0) & (at < size)):
+                target.store(at, target.load(at) + values.load(i * amount + a))
+
+    each(code, row)
+
+
 def takeClass(x: Any, labels: Any, y: Any, samples: int, classes: int, inner: int, fault: Any) -> list[Work]:
     """y[n, s] = x[n, labels[n, s], s], and zero where the label is -1; `inner` is how many s there are."""
     step = pieces(samples, inner)

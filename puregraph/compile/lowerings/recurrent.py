@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.compile.lower import At, lowers
+from puregraph.compile.lowerings.lookup import isIndex, within
 from puregraph.compile.lowerings.numbers import copies, isPlain, isSingle, spread, strided
 from puregraph.compile.value import Call, Value
+from puregraph.formula import Formula
 from puregraph.kernels.recurrent import (
+    alive,
     forward,
     gruBack,
     gruStep,
@@ -20,8 +23,10 @@ from puregraph.kernels.recurrent import (
     throughTime,
 )
 from puregraph.native import pool, recurrent
+from puregraph.native.nest import works
 from puregraph.native.recurrent import Track
 from puregraph.native.work import Work
+from puregraph.nest import Nest, Operand
 
 STEPS = {tanhStep: "tanh", reluStep: "relu", lstmStep: "lstm", gruStep: "gru"}
 BACKS = {tanhBack: "tanh", reluBack: "relu", lstmBack: "lstm", gruBack: "gru"}
@@ -42,6 +47,18 @@ def rowsOf(value: Value) -> tuple[Any, int] | None:
 def momentsOf(on: Any) -> Any:
     """Which moments count, as native code takes it."""
     return None if on is None else Track(on, tuple(strided(on)))
+
+
+@lowers(alive)
+def lowerAlive(call: Call, room: Any) -> list[Work] | None:
+    """Whether a moment comes before the end."""
+    lengths, count = call.arguments
+    (y,) = call.outs
+    if not isIndex(lengths):
+        return None
+    room.check(lengths, within(0, count + 1))
+    loads, stores = Operand("i64", lengths, (*strided(lengths), 0)), Operand("bool", y, strided(y))
+    return works(Nest(y.shape, {"x0": loads}, (("y0", Formula("axis1 < x0")),), {"y0": stores}), room)
 
 
 @lowers(forward)
