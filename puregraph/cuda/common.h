@@ -100,13 +100,21 @@ struct alignas(sizeof(T) * n) Pack {  // n numbers that move together: of up to 
   T at[n];
 };
 
+#ifdef EMULATED
+#define ALIGNED(place, bytes) emulator::emulator_align(place, bytes)
+#else
+#define ALIGNED(place, bytes)
+#endif
+
 template <int n, class T>
 __device__ static inline Pack<T, n> loadPack(const T* x, int64 i) {
+  ALIGNED(x + i, sizeof(T) * n);
   return *reinterpret_cast<const Pack<T, n>*>(x + i);
 }
 
 template <class T, int n>
 __device__ static inline void storePack(T* y, int64 i, const Pack<T, n>& value) {
+  ALIGNED(y + i, sizeof(T) * n);
   *reinterpret_cast<Pack<T, n>*>(y + i) = value;
 }
 
