@@ -135,7 +135,7 @@ class Library:
         status = getattr(self.c, f"cublasLt{name}")(*arguments)
         if status:
             words = self.c.cublasLtGetStatusString(status).decode()
-            raise DeviceError(f"cublasLt{name} gave {words} (cuBLASLt {self.version})")
+            raise DeviceError(f"cublasLt{name} refused, in cuBLASLt {self.version}: {words}")
 
     @property
     def version(self) -> int:

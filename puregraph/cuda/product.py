@@ -129,7 +129,7 @@ def product(
     Shapes    a (..., m, k), b (..., k, n), out (..., m, n); an axis of length one, or none, serves a whole batch
     """
     vector = total if bias is None else bias
-    isTurned = min(a.ndim, b.ndim, out.ndim) > 1 and liesTurned(out)
+    isTurned = min(len(a.shape), len(b.shape), len(out.shape)) > 1 and liesTurned(out)
     tail = tailOf(activation, kept, back, bias, total, of, isTurned)
     if tail is None or not fits(out, a, b) or not suits(tail, out, vector, kept, of, back or activation):
         return NotImplemented
@@ -278,7 +278,7 @@ def tailOf(activation: Any, kept: Any, back: Any, bias: Any, total: Any, of: str
 
 def fits(out: Any, a: Any, b: Any) -> bool:
     """Whether three arrays have the shapes and numbers of a product that the library knows."""
-    if min(a.ndim, b.ndim, out.ndim) < 2 or not out.size * a.size:
+    if min(len(a.shape), len(b.shape), len(out.shape)) < 2 or not out.size * a.size:
         return False
     kind, made = a.dtype.name, out.dtype.name
     areKnown = kind == b.dtype.name and kind in FLOATS and (made == kind or (kind in HALVES and made == "float32"))
