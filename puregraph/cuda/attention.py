@@ -44,7 +44,7 @@ class Attention(NamedTuple):
 
     def __str__(self) -> str:
         own = {"q": self.q, "k": self.k, "v": self.v, "y": self.y}
-        words = [self.what, self.kind, *(f"{name} {each}" for name, each in own.items())]
+        words = [self.kind, self.what, *(f"{name} {each}" for name, each in own.items())]
         words += [f"lse {self.lse}"] if self.lse.strides != byRows(self.lse.shape) else []
         words += [f"d{name} {each}" for name, each in zip("yqkv", self.grads) if own[name] != each]
         words += [f"scale {self.scale!r}"] + ["causal"] * self.causal

@@ -53,7 +53,7 @@ class Convolution(NamedTuple):
     repeats: bool = True
 
     def __str__(self) -> str:
-        words = [self.what, self.kind, f"x {self.x}", f"W {self.W}", f"y {self.y}"]
+        words = [self.kind, self.what, f"x {self.x}", f"W {self.W}", f"y {self.y}"]
         words += [f"stride {joined(self.stride)}"] if set(self.stride) != {1} else []
         words += [f"pad {joined(f'{a}:{b}' for a, b in self.pad)}"] if any(map(any, self.pad)) else []
         words += [f"dilation {joined(self.dilation)}"] if set(self.dilation) != {1} else []

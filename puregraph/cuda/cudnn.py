@@ -16,15 +16,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cache
 from math import prod
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from puregraph import device, store
 from puregraph.cuda import libraries
 from puregraph.cuda.library import LibraryCall
+from puregraph.cuda.workspaces import known
 from puregraph.errors import DeviceError
 
-HERE = Path(__file__).parent
 MAJOR = 9  # of cuDNN's interface
 HINT = "pip install puregraph[cuda13] brings it"
 DATA = {
@@ -74,7 +73,7 @@ class Call(LibraryCall):
     def workspace(self) -> int:
         planner = current()
         plan = None if planner is None else planner.plan(self.task)
-        return (known().get(self.name) or 0) if plan is None else plan.workspace
+        return known(self.name) or 0 if plan is None else plan.workspace
 
     def prepare(self, addresses: Sequence[int]) -> None:
         planner = current()
@@ -310,14 +309,7 @@ def isPlanned(task: Any) -> bool:
     planner = current()
     if planner is not None:
         return planner.plan(task) is not None
-    return device.name() != "cuda" and known().get(str(task), 0) is not None
-
-
-@cache
-def known() -> dict[str, int | None]:
-    """The workspaces, in bytes, of tasks of the known models on an H200; None for those that have no plan."""
-    path = HERE / "workspaces.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+    return device.name() != "cuda" and known(str(task)) is not None
 
 
 # Shapes -------------------------------------------------------------------------------------------------------------
