@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -26,6 +27,7 @@ from puregraph.errors import DeviceError
 
 MAJOR = 9  # of cuDNN's interface
 HINT = "pip install puregraph[cuda13] brings it"
+BROKEN = "compilation failure"  # in cuDNN's words, when it is not the graph that is at fault
 DATA = {
     "float32": "FLOAT",
     "tf32": "FLOAT",
@@ -162,10 +164,12 @@ class Planner:
             graph.create_execution_plans([c.heur_mode.A, c.heur_mode.FALLBACK])
             graph.deselect_numeric_notes([getattr(c.numerical_note, note) for note in avoided(task)])
             graph.build_plans()
-        except c.cudnnGraphNotSupportedError:
-            return None
         except Exception as error:
-            raise DeviceError(f"cuDNN {self.label} cannot plan {task}: {error}") from error
+            if isinstance(error, c.cudnnGraphNotSupportedError) and BROKEN not in str(error):
+                return None
+            raise DeviceError(
+                f"cuDNN {self.label} cannot plan {task}; PUREGRAPH_CUDNN=off does without: {error}"
+            ) from error
         return graph
 
     def graph(self, task: Any) -> Any:
@@ -247,6 +251,8 @@ def library() -> Any:
 
     Raises    DeviceError where one of them is missing
     """
+    if os.environ.get("PUREGRAPH_CUDNN", "").lower() in ("0", "off", "no"):
+        raise DeviceError("cuDNN is switched off by PUREGRAPH_CUDNN")
     libraries.load("cudnn", (MAJOR,), HINT)
     libraries.load("cublasLt", hint=f"cuDNN needs it; {HINT}")
     libraries.load("nvrtc", hint=f"cuDNN needs it; {HINT}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import importlib.util
 import os
 import sys
@@ -27,10 +28,17 @@ def load(stem: str, versions: tuple[int, ...] = (), hint: str = "") -> ctypes.CD
     tried = []
     for name in candidates(stem, versions or families()):
         try:
+            loadCompanions(name, stem)
             return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             tried.append(f"{name}: {error}" if os.path.exists(name) else name)
     raise DeviceError(f"no {stem} was found{f': {hint}' if hint else ''} (looked for {', '.join(tried)})")
+
+
+def loadCompanions(path: str, stem: str) -> None:
+    """Load what lies beside a library for it alone, which it will look up by name: NVRTC's own declarations."""
+    for companion in glob.glob(f"{glob.escape(os.path.dirname(path))}/*{stem}-*") if os.path.dirname(path) else []:
+        ctypes.CDLL(companion, mode=ctypes.RTLD_GLOBAL)
 
 
 def families() -> tuple[int, ...]:
