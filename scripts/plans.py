@@ -125,18 +125,18 @@ TASKS = {convolve: forward, convolveData: data, convolveWeight: weight, attend: 
 
 
 def tasks(names):
-    """Each task that the models of these names ask for, as their steps have it, and with all maps and weights channels
-    last; once."""
+    """Each task of cuDNN that the models of these names ask for, as their steps have it, and with all maps and weights
+    channels last; once."""
     chosen = [entry for name, entry in ZOO.items() if not names or name.startswith(tuple(names))]
     with cudnn.usePlanner(Believer()):
         made = [
-            TASKS[call.function](call, Kind(kind), kind == "tf32", lay).task
+            TASKS[call.function](call, Kind(kind), kind == "tf32", lay)
             for entry in chosen
             for call in calls(*entry)
             for kind in workspaces.KINDS
             for lay in (None, cudnn.channelsLast)
         ]
-    return {str(task): task for task in made}
+    return {call.name: call.task for call in made if isinstance(call, cudnn.Call)}
 
 
 def main():

@@ -3,7 +3,7 @@
     y = activation(sum over c, t of W x + bias + residual)
 
 Arrays are told to cuDNN as they lie. It is quickest where all maps and weights lie channels last, and copies what lies
-otherwise in its workspace.
+otherwise in its workspace. Windows of size one that meet each place once are matrix products, as `points` has them.
 
 Source    Dumoulin and Visin 2016, arXiv:1603.07285
 """
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.cuda import points
 from puregraph.cuda.cudnn import Call, Draft, Tensor, isPlain, isPlanned, tensor
 from puregraph.cuda.library import pointers
 from puregraph.cuda.memory import flat, load, pick, save
@@ -80,6 +81,12 @@ class Convolution(NamedTuple):
         """How cuDNN has the bias."""
         maps, ones = self.W.shape[0], (1,) * len(self.stride)
         return Tensor((1, maps, *ones), (maps, 1, *[maps] * len(ones)))
+
+    @property
+    def isPoint(self) -> bool:
+        """Whether each place is multiplied with the same matrix, and with nothing beside it."""
+        once = {1} == {*self.W.shape[2:], *self.stride}
+        return once and self.groups == 1 and not any(map(any, self.pad))
 
     def describe(self, draft: Draft) -> None:
         """Write the task into a graph of cuDNN."""
@@ -181,7 +188,7 @@ def convolve(
     residual: Any = None,
     tf32: bool = False,
 ) -> Any:
-    """out = activation(convolve(x, W) + bias + residual); NotImplemented where cuDNN has no plan for it.
+    """out = activation(convolve(x, W) + bias + residual); NotImplemented where there is no plan for it.
 
     Slots are x, W, bias, residual, out.
 
@@ -195,6 +202,10 @@ def convolve(
     if residual is not None and residual.shape != out.shape:
         return NotImplemented
     task = taskOf("convolve", x, W, out, stride, pad, dilation, tf32)
+    if task.isPoint and residual is None:
+        call = points.convolve(out, x, W, bias, activation, tf32)
+        if call is not NotImplemented:
+            return call
     task = task._replace(bias=bias is not None, activation=activation)
     task = task if residual is None else task._replace(residual=tensor(residual))
     return callOf(task, groups, x, W, *tail, out)
@@ -203,25 +214,29 @@ def convolve(
 def convolveData(
     out: Any, grad: Any, W: Any, shape: Any, stride: Any, pad: Any, dilation: Any, groups: int, tf32: bool = False
 ) -> Any:
-    """out = the gradient of x, of the shape that is given; NotImplemented where cuDNN has no plan for it.
+    """out = the gradient of x, of the shape that is given; NotImplemented where there is no plan for it.
 
     Slots are grad, W, out.
     """
     if not areMaps(out, grad, W) or out.shape != tuple(shape):
         return NotImplemented
-    return callOf(taskOf("convolveData", out, W, grad, stride, pad, dilation, tf32), groups, grad, W, out)
+    task = taskOf("convolveData", out, W, grad, stride, pad, dilation, tf32)
+    call = points.convolveData(out, grad, W, tf32) if task.isPoint else NotImplemented
+    return callOf(task, groups, grad, W, out) if call is NotImplemented else call
 
 
 def convolveWeight(
     out: Any, grad: Any, x: Any, size: Any, stride: Any, pad: Any, dilation: Any, groups: int, tf32: bool = False
 ) -> Any:
-    """out = the gradient of W; NotImplemented where cuDNN has no plan for it.
+    """out = the gradient of W; NotImplemented where there is no plan for it.
 
     Slots are grad, x, out.
     """
     if not areMaps(out, grad, x):
         return NotImplemented
-    return callOf(taskOf("convolveWeight", x, out, grad, stride, pad, dilation, tf32), groups, grad, x, out)
+    task = taskOf("convolveWeight", x, out, grad, stride, pad, dilation, tf32)
+    call = points.convolveWeight(out, grad, x, tf32) if task.isPoint else NotImplemented
+    return callOf(task, groups, grad, x, out) if call is NotImplemented else call
 
 
 def areMaps(*arrays: Any) -> bool:

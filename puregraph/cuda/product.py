@@ -181,17 +181,22 @@ class Layout:
         for role, view in self.views.items():
             self.views[role] = view._replace(batch=tuple([view.batch[i] for i in axes]))
 
-    def fold(self) -> None:
-        """Take axes of the batch that share the second operand for rows, where these go on as they began."""
+    def fold(self, shared: str, along: str) -> None:
+        """Take axes of the batch that share one operand for rows, or for columns, where these go on as they began."""
         for i in reversed(range(len(self.batch))):
-            if self.views["a"].batch[i]:
+            if self.views[shared].batch[i]:
                 continue
-            grown = {role: view for role, view in self.views.items() if role != "a"}
-            if self.m == 1:
-                grown = {role: view._replace(rows=view.batch[i]) for role, view in grown.items()}
-            if all(view.batch[i] == self.m * view.rows for view in grown.values()):
+            length = self.m if along == "rows" else self.n
+            grown = {role: view for role, view in self.views.items() if role != shared}
+            if length == 1:
+                steps: list[dict[str, Any]] = [{along: view.batch[i]} for view in grown.values()]
+                grown = {role: view._replace(**step) for (role, view), step in zip(grown.items(), steps)}
+            if all(view.batch[i] == length * getattr(view, along) for view in grown.values()):
                 self.views |= grown
-                self.m *= self.batch[i]
+                if along == "rows":
+                    self.m *= self.batch[i]
+                else:
+                    self.n *= self.batch[i]
                 self.keep([j for j in range(len(self.batch)) if j != i])
 
     def merge(self) -> None:
@@ -209,7 +214,10 @@ class Layout:
         None if the matrices have no leading dimension, what is kept has none that `step` divides, or it takes too
         many calls.
         """
-        self.fold()
+        if tail != TOTALB:
+            self.fold("a", "rows")
+        if tail == PLAIN:
+            self.fold("b", "columns")
         self.merge()
         longest = max(range(len(self.batch)), key=self.batch.__getitem__, default=None)
         others = [i for i in range(len(self.batch)) if i != longest]
