@@ -343,4 +343,5 @@ def tensor(x: Any, lay: Callable[[Sequence[int]], tuple[int, ...]] = channelsLas
 def isPlain(x: Any) -> bool:
     """Whether an array has numbers that cuDNN knows, and steps that are whole numbers and lead on."""
     size = x.dtype.itemsize
-    return bool(x.size) and x.dtype.name in KINDS and all(s % size == 0 and s >= 0 for s in x.strides)
+    leadsOn = all(step % size == 0 and step >= (n > 1) for n, step in zip(x.shape, x.strides))
+    return bool(x.size) and x.dtype.name in KINDS and leadsOn
