@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,8 @@ ZOO = {  # the network, the shape of its input, and whether that is whole number
     "vit patches": (lambda: Sequential(Conv2D(3, 768, 16, stride=16)), (64, 3, 224, 224)),
     "vit": (lambda: models.transformer(1, 768, 12), (64, 197, 768)),
 }
+
+FURTHER = ("lenet", "resnet18", "unet", "gpt2", "vit")  # of which more is planned than their steps ask for
 
 
 class Believer:
@@ -84,10 +87,10 @@ def arrayOf(value, kind, lay=None):
     return Array(value.shape, kind, tuple(step * kind.itemsize for step in strides))
 
 
-def forward(call, kind, tf32, lay):
+def forward(call, kind, tf32, lay, **tail):
     x, W, *rest = call.arguments
     out, x, W = (arrayOf(v, kind, lay) for v in (call.outs[0], x, W))
-    return convolution.convolve(out, x, W, *rest, tf32=tf32)
+    return convolution.convolve(out, x, W, *rest, tf32=tf32, **tail)
 
 
 def data(call, kind, tf32, lay):
@@ -102,17 +105,33 @@ def weight(call, kind, tf32, lay):
     return convolution.convolveWeight(out, grad, x, *rest, tf32=tf32)
 
 
-def heads(call, kind, tf32, lay):
+def heads(call, kind, tf32, lay, **more):
     q, k, v, mask, causal, scale = call.arguments
     y, q, k, v = (arrayOf(x, kind) for x in (call.outs[0], q, k, v))
-    return attention.attend([y, row(q)], q, k, v, causal, scale, tf32=tf32)
+    return attention.attend([y, row(q)], q, k, v, causal, scale, tf32=tf32, **more)
 
 
-def headsGrad(call, kind, tf32, lay):
+def headsGrad(call, kind, tf32, lay, **more):
     grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
     outs = [arrayOf(x, kind) for x in call.outs]
     grad, q, k, v = (arrayOf(x, kind) for x in (grad, q, k, v))
-    return attention.attendGrad(outs, grad, q, k, v, grad, row(q), causal, scale, tf32=tf32)
+    return attention.attendGrad(outs, grad, q, k, v, grad, row(q), causal, scale, tf32=tf32, **more)
+
+
+def further(call, kind, tf32):
+    """What may be asked for beside: a bias, an activation and a residual behind a convolution; attention of which a part
+    is dropped, or whose sums may differ from one time to the next."""
+    if call.function is convolve:
+        out = arrayOf(call.outs[0], kind, cudnn.channelsLast)
+        bias = Array(out.shape[1:2], kind, (kind.itemsize,))
+        yield forward(call, kind, tf32, cudnn.channelsLast, bias=bias, activation="relu")
+        yield forward(call, kind, tf32, cudnn.channelsLast, bias=bias, residual=out, activation="relu")
+    elif call.function in (attend, attendGrad):
+        number = Array((1,), np.dtype(np.int64), (8,))
+        make = TASKS[call.function]
+        yield make(call, kind, tf32, None, dropout=0.1, random=(number, number))
+        if call.function is attendGrad:
+            yield make(call, kind, tf32, None, repeats=False)
 
 
 def row(q):
@@ -127,15 +146,14 @@ TASKS = {convolve: forward, convolveData: data, convolveWeight: weight, attend: 
 def tasks(names):
     """Each task of cuDNN that the models of these names ask for, as their steps have it, and with all maps and weights
     channels last; once."""
-    chosen = [entry for name, entry in ZOO.items() if not names or name.startswith(tuple(names))]
+    chosen = [(name, entry) for name, entry in ZOO.items() if not names or name.startswith(tuple(names))]
+    made = []
     with cudnn.usePlanner(Believer()):
-        made = [
-            TASKS[call.function](call, Kind(kind), kind == "tf32", lay)
-            for entry in chosen
-            for call in calls(*entry)
-            for kind in workspaces.KINDS
-            for lay in (None, cudnn.channelsLast)
-        ]
+        for name, entry in chosen:
+            for call, kind in product(calls(*entry), workspaces.KINDS):
+                how = Kind(kind), kind == "tf32"
+                made += [TASKS[call.function](call, *how, lay) for lay in (None, cudnn.channelsLast)]
+                made += further(call, *how) if name in FURTHER else []
     return {call.name: call.task for call in made if isinstance(call, cudnn.Call)}
 
 

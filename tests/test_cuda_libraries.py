@@ -246,6 +246,9 @@ class Recorded:
             if name == self.refuses:
                 raise RefusalError("a runtime kernel compilation failure" if self.broken else "no engine")
             results = {"serialize": b"plan", "get_workspace_size": 640, "backend_version_string": "9.19.0"}
+            if name == "get_workspace_size_plan_at_index":
+                return 100 * arguments[0]
+            results["get_execution_plan_count"] = 4
             results["create_handle"], results["create_device_properties"] = "handle", Properties()
             return results.get(name, (self, self) if name == "sdpa" else self)
 
@@ -359,6 +362,19 @@ def test_tensors_are_numbered_as_slots_are(notes):
     assert asked["use_causal_mask"] and asked["attn_scale"] == 0.5 and asked["dropout"][0] == 0.1
 
 
+def test_of_plans_that_have_room_the_fastest_is_kept(notes):
+    x, W, out = maps()
+    times = iter([3.0, 1.0, 2.0])
+    with cudnn.usePlanner(cudnn.Planner()):
+        call = convolution.convolve(out, x, W, 1, 1, 1, 1)
+        call.tune([10, 20, 30], 4096, 250, 5, lambda run: run() or next(times))
+        assert call.workspace == 100
+    with cudnn.usePlanner(cudnn.Planner()):
+        assert convolution.convolve(out, x, W, 1, 1, 1, 1).workspace == 100
+    assert [arguments for name, arguments, _ in notes if name == "build_plan_at_index"] == [(0,), (1,), (2,), (3,)]
+    assert sum(name == "execute" for name, *_ in notes) == 3
+
+
 # What is known without cuDNN ----------------------------------------------------------------------------------------
 
 
@@ -436,3 +452,20 @@ def test_plain_convolutions_are_planned_and_loaded_without_a_device(monkeypatch,
             call.prepare([256, 512, 768])
             assert call.workspace == planner.plan(call.task).workspace and call.graph is not None
     assert len(list(tmp_path.iterdir())) == 3 and store.read(planner.place(call.name))[0]["key"].endswith(call.name)
+
+
+@INSTALLED
+def test_the_fastest_plan_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path))
+    planner = cudnn.Planner((workspaces.FILE.parent / "h200.json").read_text())
+    x, W, out = (a.astype("float16") for a in maps())
+    graphs, sizes = [], []
+    with cudnn.usePlanner(planner):
+        call = convolution.convolveWeight(W, out, x, (3, 3), 1, 1, 1, 1)
+        first = planner.plan(call.task)
+        planner.tune(call.task, 1 << 30, lambda graph: graphs.append(graph) or -len(graphs))
+        assert len(graphs) > 3 and planner.plan(call.task) != first
+        last = planner.plan(call.task)
+        planner.tune(call.task, last.workspace - 1, lambda graph: sizes.append(graph) or len(sizes))
+        assert 0 < len(sizes) < len(graphs) and planner.plan(call.task).workspace < last.workspace
+    assert cudnn.Planner((workspaces.FILE.parent / "h200.json").read_text()).plan(call.task) != last

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from puregraph import device, store
 from puregraph.cuda import libraries
-from puregraph.cuda.library import LibraryCall
+from puregraph.cuda.library import LibraryCall, Time
 from puregraph.cuda.workspaces import known
 from puregraph.errors import DeviceError
 
@@ -91,6 +91,12 @@ class Call(LibraryCall):
             self.prepare(addresses)
         self.planner.run(self.graph, addresses, workspace, stream)  # type: ignore[union-attr]
 
+    def tune(self, addresses: Sequence[int], workspace: int, room: int, stream: int, time: Time) -> None:
+        self.prepare(addresses)
+        planner: Any = self.planner
+        planner.tune(self.task, room, lambda graph: time(lambda: planner.run(graph, addresses, workspace, stream)))
+        self.prepare(addresses)
+
     def emulate(self, arrays: Sequence[Any]) -> None:
         self.task.emulate(arrays)
 
@@ -143,7 +149,10 @@ class Planner:
         graph = self.build(task)
         if graph is None:
             return None
-        plan = Plan(bytes(graph.serialize(as_bytes=True)), graph.get_workspace_size())
+        return self.kept(text, Plan(bytes(graph.serialize(as_bytes=True)), graph.get_workspace_size()))
+
+    def kept(self, text: str, plan: Plan) -> Plan:
+        """A plan, after it was stored."""
         store.write(self.place(text), {"workspace": plan.workspace, "key": f"{self.label} {text}"}, plan.data)
         return plan
 
@@ -151,25 +160,45 @@ class Planner:
         """What the file of a plan is named."""
         return hashlib.blake2b(f"cudnn {self.label} {text}".encode(), digest_size=20).hexdigest()
 
+    def tune(self, task: Any, room: int, time: Callable[[Any], float]) -> None:
+        """Keep, of all plans that need no more workspace than `room`, the one whose graph is fastest by `time`."""
+        times = []
+        graph = self.proposed(task)
+        for index in range(graph.get_execution_plan_count()):
+            try:
+                graph.build_plan_at_index(index)
+            except Exception:  # proposals that were left out, or cannot be built
+                continue
+            plan = Plan(bytes(graph.serialize(as_bytes=True)), graph.get_workspace_size_plan_at_index(index))
+            if plan.workspace <= room:
+                times.append((time(self.load(plan)), index, plan))
+        if times:
+            with self.lock:
+                self.plans[str(task)] = self.kept(str(task), min(times)[2])
+
     def build(self, task: Any) -> Any:
         """A task as a graph of cuDNN with a plan that was built; None where there is none.
 
         Raises    DeviceError with cuDNN's words if something else is wrong
         """
-        c = self.library
         try:
-            graph = self.graph(task)
-            graph.validate()
-            graph.build_operation_graph()
-            graph.create_execution_plans([c.heur_mode.A, c.heur_mode.FALLBACK])
-            graph.deselect_numeric_notes([getattr(c.numerical_note, note) for note in avoided(task)])
+            graph = self.proposed(task)
             graph.build_plans()
         except Exception as error:
-            if isinstance(error, c.cudnnGraphNotSupportedError) and BROKEN not in str(error):
+            if isinstance(error, self.library.cudnnGraphNotSupportedError) and BROKEN not in str(error):
                 return None
-            raise DeviceError(
-                f"cuDNN {self.label} cannot plan {task}; PUREGRAPH_CUDNN=off does without: {error}"
-            ) from error
+            message = f"cuDNN {self.label} cannot plan {task}; PUREGRAPH_CUDNN=off does without it: {error}"
+            raise DeviceError(message) from error
+        return graph
+
+    def proposed(self, task: Any) -> Any:
+        """A task as a graph for which cuDNN proposed plans, best first."""
+        c = self.library
+        graph = self.graph(task)
+        graph.validate()
+        graph.build_operation_graph()
+        graph.create_execution_plans([c.heur_mode.A, c.heur_mode.FALLBACK])
+        graph.deselect_numeric_notes([getattr(c.numerical_note, note) for note in avoided(task)])
         return graph
 
     def graph(self, task: Any) -> Any:

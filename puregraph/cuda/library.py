@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+Time = Callable[[Callable[[], None]], float]
 
 
 class LibraryCall:
@@ -31,6 +33,13 @@ class LibraryCall:
 
     def run(self, addresses: Sequence[int], workspace: int, stream: int) -> None:
         """Put the call on a stream, which may be capturing if it was prepared for these addresses."""
+        raise NotImplementedError
+
+    def tune(self, addresses: Sequence[int], workspace: int, room: int, stream: int, time: Time) -> None:
+        """Take, from now on, the proposal of the library that is fastest, and needs no more than `room` at `workspace`.
+
+        `time(run)` gives the seconds that a function takes which puts the call on the stream.
+        """
         raise NotImplementedError
 
     def emulate(self, arrays: Sequence[np.ndarray]) -> None:

@@ -9,6 +9,7 @@ along one of its two axes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product as pairings
 from math import prod
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ from puregraph.cuda.cublaslt import (
     Task,
     isPossible,
 )
-from puregraph.cuda.library import LibraryCall, pointers
+from puregraph.cuda.library import LibraryCall, Time, pointers
 from puregraph.cuda.memory import flat, load, pick, save
 from puregraph.errors import DeviceError
 
@@ -89,6 +90,12 @@ class Product(LibraryCall):
             self.prepare(addresses)
         for matmul, start in zip(self.matmuls, self.starts):
             matmul.run(self.at(addresses, start), workspace, stream)
+
+    def tune(self, addresses: Sequence[int], workspace: int, room: int, stream: int, time: Time) -> None:
+        self.prepare(addresses)
+        for matmul, start in zip(self.matmuls, self.starts):
+            run = partial(matmul.run, self.at(addresses, start), workspace, stream)
+            matmul.tune(self.at(addresses, start), partial(time, run))
 
     def emulate(self, arrays: Sequence[np.ndarray]) -> None:
         task = self.task
