@@ -119,8 +119,8 @@ def headsGrad(call, kind, tf32, lay, **more):
 
 
 def further(call, kind, tf32):
-    """What may be asked for beside: a bias, an activation and a residual behind a convolution; attention of which a part
-    is dropped, or whose sums may differ from one time to the next."""
+    """What may be asked for beside: a bias, a residual and an activation behind a convolution; attention of which a
+    part is dropped, or whose sums may differ from one time to the next."""
     if call.function is convolve:
         out = arrayOf(call.outs[0], kind, cudnn.channelsLast)
         bias = Array(out.shape[1:2], kind, (kind.itemsize,))
@@ -191,6 +191,8 @@ def plan(options):
     """Plan everything, and write or compare."""
     wanted = tasks(options.only)
     planner, made = cudnn.Planner(Path(options.properties).read_text()), {}
+    if not planner.compiles:
+        sys.exit("cuDNN cannot compile its kernels here, by NVRTC and the driver that drives nothing")
     for text, task in wanted.items():
         found = planner.plan(task)
         made[text] = None if found is None else found.workspace

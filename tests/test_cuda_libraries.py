@@ -334,11 +334,16 @@ def test_what_cudnn_refuses_is_left_to_others(where, notes, monkeypatch):
 def test_a_compiler_that_fails_is_no_lack_of_plans(notes, monkeypatch):
     monkeypatch.setattr(cudnn, "library", lambda: Recorded(notes, "build_plans", broken=True))
     x, W, out = maps()
-    with (
-        cudnn.usePlanner(cudnn.Planner()),
-        pytest.raises(DeviceError, match="cannot plan float32 convolve .* PUREGRAPH_CUDNN=off"),
-    ):
+    with cudnn.usePlanner(cudnn.Planner()), pytest.raises(DeviceError, match="cannot plan .* PUREGRAPH_CUDNN=off"):
         convolution.convolve(out, x, W, 1, 1, 1, 1)
+
+
+def test_a_kernel_that_cannot_be_compiled_is_one(notes, monkeypatch):
+    monkeypatch.setattr(cudnn, "library", lambda: Recorded(notes, "build_plans", broken=True))
+    monkeypatch.setattr(cudnn.Planner, "compiles", True)
+    x, W, out = maps()
+    with cudnn.usePlanner(cudnn.Planner()):
+        assert convolution.convolve(out, x, W, 1, 1, 1, 1) is NotImplemented
 
 
 @pytest.mark.parametrize("tf32", [False, True])

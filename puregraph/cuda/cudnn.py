@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from puregraph.errors import DeviceError
 
 MAJOR = 9  # of cuDNN's interface
 HINT = "pip install puregraph[cuda13] brings it"
-BROKEN = "compilation failure"  # in cuDNN's words, when it is not the graph that is at fault
+FAILED = "compilation failure"  # in cuDNN's words; of a kernel of its own, or because its compiler does not work here
 DATA = {
     "float32": "FLOAT",
     "tf32": "FLOAT",
@@ -185,11 +185,21 @@ class Planner:
             graph = self.proposed(task)
             graph.build_plans()
         except Exception as error:
-            if isinstance(error, self.library.cudnnGraphNotSupportedError) and BROKEN not in str(error):
+            if isinstance(error, self.refusal) and (FAILED not in str(error) or task is PROBE or self.compiles):
                 return None
             message = f"cuDNN {self.label} cannot plan {task}; PUREGRAPH_CUDNN=off does without it: {error}"
             raise DeviceError(message) from error
         return graph
+
+    @property
+    def refusal(self) -> type[Exception]:
+        """What is raised where there is no plan."""
+        return self.library.cudnnGraphNotSupportedError
+
+    @cached_property
+    def compiles(self) -> bool:
+        """Whether cuDNN can compile kernels here, told by one that it always has."""
+        return self.build(PROBE) is not None
 
     def proposed(self, task: Any) -> Any:
         """A task as a graph for which cuDNN proposed plans, best first."""
@@ -236,6 +246,21 @@ class Planner:
                 self.library.set_stream(handle=self.handle, stream=stream)
                 self.stream = stream
             graph.execute(dict(enumerate(addresses, 1)), workspace, handle=self.handle)
+
+
+class Rectifier(NamedTuple):
+    """The task of a rectifier, which is compiled when it is planned."""
+
+    kind: str
+    x: Tensor
+    repeats: bool = True
+
+    def describe(self, draft: Draft) -> None:
+        """Write the task into a graph of cuDNN."""
+        draft.write(draft.graph.relu(draft.read(self.x)), self.x)
+
+
+PROBE = Rectifier("float16", Tensor((1, 8, 8, 8), (512, 1, 64, 8)))
 
 
 class Draft:
