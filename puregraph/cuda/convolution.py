@@ -3,7 +3,7 @@
     y = activation(sum over c, t of W x + bias + residual)
 
 Arrays are told to cuDNN as they lie. It is quickest where all maps and weights lie channels last, and copies what lies
-otherwise in its workspace. Windows of size one that meet each place once are matrix products, as `points` has them.
+otherwise in its workspace. Windows of size one that meet each place once are matrix products, as `places` has them.
 
 Source    Dumoulin and Visin 2016, arXiv:1603.07285
 """
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.cuda import points
+from puregraph.cuda import places
 from puregraph.cuda.cudnn import Call, Draft, Tensor, isPlain, isPlanned, tensor
 from puregraph.cuda.library import pointers
 from puregraph.cuda.memory import flat, load, pick, save
@@ -203,7 +203,7 @@ def convolve(
         return NotImplemented
     task = taskOf("convolve", x, W, out, stride, pad, dilation, tf32)
     if task.isPoint and residual is None:
-        call = points.convolve(out, x, W, bias, activation, tf32)
+        call = places.convolve(out, x, W, bias, activation, tf32)
         if call is not NotImplemented:
             return call
     task = task._replace(bias=bias is not None, activation=activation)
@@ -221,7 +221,7 @@ def convolveData(
     if not areMaps(out, grad, W) or out.shape != tuple(shape):
         return NotImplemented
     task = taskOf("convolveData", out, W, grad, stride, pad, dilation, tf32)
-    call = points.convolveData(out, grad, W, tf32) if task.isPoint else NotImplemented
+    call = places.convolveData(out, grad, W, tf32) if task.isPoint else NotImplemented
     return callOf(task, groups, grad, W, out) if call is NotImplemented else call
 
 
@@ -235,7 +235,7 @@ def convolveWeight(
     if not areMaps(out, grad, x):
         return NotImplemented
     task = taskOf("convolveWeight", x, out, grad, stride, pad, dilation, tf32)
-    call = points.convolveWeight(out, grad, x, tf32) if task.isPoint else NotImplemented
+    call = places.convolveWeight(out, grad, x, tf32) if task.isPoint else NotImplemented
     return callOf(task, groups, grad, x, out) if call is NotImplemented else call
 
 

@@ -35,7 +35,7 @@ def convolveData(out: Any, grad: Any, W: Any, tf32: bool) -> Any:
 
 def convolveWeight(out: Any, grad: Any, x: Any, tf32: bool) -> Any:
     """out[o, c] = sum over n, a of grad[n, o, a] x[n, c, a]; NotImplemented where places do not follow one another."""
-    left, right = places(grad), places(x)
+    left, right = inRow(grad), inRow(x)
     if left is None or right is None:
         return NotImplemented
     turned = Alias(left.array, left.shape[::-1], left.strides[::-1])
@@ -49,7 +49,7 @@ def mapsLast(x: Any) -> Alias:
     return Alias(x, [x.shape[i] for i in order], [x.strides[i] for i in order])
 
 
-def places(x: Any) -> Alias | None:
+def inRow(x: Any) -> Alias | None:
     """Maps (n, c, *spatial) as (places, c); None if these do not follow one another evenly."""
     last = mapsLast(x)
     count, step = 1, 0
