@@ -227,6 +227,9 @@ def test_axes_of_length_one_do_not_tell_tasks_apart():
 # Planning, with a cuDNN that keeps notes -----------------------------------------------------------------------------
 
 
+ENGINES = ("eng7_k24=21", "eng1", "sdpa_fwd_prefill_sm90", "eng0")
+
+
 class RefusalError(Exception):
     pass
 
@@ -248,7 +251,9 @@ class Recorded:
             results = {"serialize": b"plan", "get_workspace_size": 640, "backend_version_string": "9.19.0"}
             if name == "get_workspace_size_plan_at_index":
                 return 100 * arguments[0]
-            results["get_execution_plan_count"] = 4
+            if name == "get_plan_name_at_index":
+                return ENGINES[arguments[0]]
+            results["get_execution_plan_count"] = len(ENGINES)
             results["create_handle"], results["create_device_properties"] = "handle", Properties()
             return results.get(name, (self, self) if name == "sdpa" else self)
 
@@ -353,6 +358,13 @@ def test_only_tf32_may_round_float32(tf32, notes):
         convolution.convolve(out, x, W, 1, 1, 1, 1, tf32=tf32)
     (avoided,) = [arguments[0] for name, arguments, _ in notes if name == "deselect_numeric_notes"]
     assert ("TENSOR_CORE" in avoided) != tf32 and "NONDETERMINISTIC" in avoided
+
+
+def test_only_plans_of_cudnn_itself_are_taken(notes):
+    x, W, out = maps()
+    with cudnn.usePlanner(cudnn.Planner()):
+        convolution.convolve(out, x, W, 1, 1, 1, 1)
+    assert [arguments for name, arguments, _ in notes if name == "deselect_engines"] == [(["sdpa_fwd_prefill_sm90"],)]
 
 
 def test_tensors_are_numbered_as_slots_are(notes):

@@ -267,4 +267,5 @@ def perAxis(value: Any, rank: int) -> tuple[Any, ...]:
 
 
 def joined(values: Any) -> str:
+    """Values with commas between them."""
     return ",".join(map(str, values))

@@ -21,7 +21,7 @@ from puregraph.errors import DeviceError
 WORKSPACE = 32 << 20  # bytes, which is what NVIDIA asks for from Hopper on
 ALIGNED = 256  # bytes; no algorithm asks for more
 CANDIDATES = 8
-HINT = "pip install puregraph[cuda13] brings it"
+HINT = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
 
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # cudaDataType
 COMPUTES = {"float32": (68, "float32"), "tf32": (77, "float32"), "float64": (70, "float64")}  # and the type of alpha

@@ -26,8 +26,9 @@ from puregraph.cuda.workspaces import known
 from puregraph.errors import DeviceError
 
 MAJOR = 9  # of cuDNN's interface
-HINT = "pip install puregraph[cuda13] brings it"
+HINT = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
 FAILED = "compilation failure"  # in cuDNN's words; of a kernel of its own, or because its compiler does not work here
+OWN = "eng"  # how names of cuDNN's own plans begin; the frontend has others, which other compilers make as they run
 DATA = {
     "float32": "FLOAT",
     "tf32": "FLOAT",
@@ -209,6 +210,8 @@ class Planner:
         graph.build_operation_graph()
         graph.create_execution_plans([c.heur_mode.A, c.heur_mode.FALLBACK])
         graph.deselect_numeric_notes([getattr(c.numerical_note, note) for note in avoided(task)])
+        names = [graph.get_plan_name_at_index(i) for i in range(graph.get_execution_plan_count())]
+        graph.deselect_engines([name for name in names if not name.startswith(OWN)])
         return graph
 
     def graph(self, task: Any) -> Any:
