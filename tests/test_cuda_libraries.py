@@ -367,6 +367,34 @@ def test_only_plans_of_cudnn_itself_are_taken(notes):
     assert [arguments for name, arguments, _ in notes if name == "deselect_engines"] == [(["sdpa_fwd_prefill_sm90"],)]
 
 
+@pytest.mark.parametrize("what, node", [("", "conv_fprop"), ("Data", "conv_dgrad"), ("Weight", "conv_wgrad")])
+def test_a_convolution_is_told_as_it_lies(what, node, notes):
+    x, W = lying(np.zeros((2, 4, 9, 8), "f2"), "channels last"), np.zeros((6, 2, 3, 2), "f2")
+    y = lying(np.zeros((2, 6, 5, 5), "f2"), "channels last")
+    lay = (2, ((1, 2), (3, 0)), (1, 2), 2)
+    with cudnn.usePlanner(cudnn.Planner()):
+        call, tensors = {
+            "": lambda: (convolution.convolve(y, x, W, *lay), (x, W, y)),
+            "Data": lambda: (convolution.convolveData(x, y, W, x.shape, *lay), (y, W, x)),
+            "Weight": lambda: (convolution.convolveWeight(W, y, x, W.shape[2:], *lay), (y, x, W)),
+        }[what]()
+    (how,) = [options for name, _, options in notes if name == node]
+    lies = {"pre_padding": [1, 3], "post_padding": [2, 0], "stride": [2, 2], "dilation": [1, 2]}
+    assert {name: how[name] for name in lies} == lies
+    told = [options for name, _, options in notes if name == "tensor"]
+    told.append({name: one(notes, f"set_{name}") for name in ("dim", "stride", "data_type")})
+    for array, each in zip(tensors, told):
+        assert each["dim"] == list(array.shape) and each["data_type"] == "HALF"
+        assert each["stride"] == [step // 2 for step in array.strides]
+    assert all(what is array for (_, what), array in zip(call.slots, tensors, strict=True))
+
+
+def one(notes, name):
+    """What the one call of a name was given."""
+    (arguments,) = [arguments for other, arguments, _ in notes if other == name]
+    return arguments[0]
+
+
 def test_tensors_are_numbered_as_slots_are(notes):
     q = heads(np.random.default_rng(0), 2, 4, 16, 8, "float16")
     lse, number = np.zeros((2, 4, 16, 1), "f4"), np.zeros(1, "i8")
@@ -375,6 +403,7 @@ def test_tensors_are_numbered_as_slots_are(notes):
     read = [options["uid"] for name, _, options in notes if name == "tensor"]
     written = [arguments[0] for name, arguments, _ in notes if name == "set_uid"]
     assert read + written == [1, 2, 3, 4, 5, 6, 7] and len(call.slots) == 7
+    assert [arguments[0] for name, arguments, _ in notes if name == "set_data_type"] == ["HALF", "FLOAT"]
     (asked,) = [options for name, _, options in notes if name == "sdpa"]
     assert asked["use_causal_mask"] and asked["attn_scale"] == 0.5 and asked["dropout"][0] == 0.1
 

@@ -201,6 +201,8 @@ def test_memory_behind_an_array_is_never_touched():
         lambda x: {"a": x, "b": x, "kept": x},  # for nothing
         lambda x: {"a": x, "b": x, "total": x[0]},  # of no gradient
         lambda x: {"a": np.broadcast_to(x[0], (4, 4)), "b": x},
+        lambda x: {"a": x[None].repeat(2, 0), "b": x, "out": x[None].repeat(2, 0), "total": x[0], "of": "a"},
+        lambda x: {"a": x, "b": x, "activation": "gelu", "kept": np.empty((4, 12), np.float32)[:, :8]},  # odd rows
         lambda x: {"a": x[0], "b": x, "out": x[0]},
         lambda x: {"a": x, "b": x, "activation": "gelu", "kept": np.empty((4, 4), np.float32)},  # rows too short
         lambda x: {"a": x.astype(float), "b": x.astype(float), "out": x.astype(float), "bias": x[0].astype(float)},

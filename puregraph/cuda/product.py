@@ -68,6 +68,7 @@ class Product(LibraryCall):
     def __init__(self, task: Task, slots: Any, places: dict[str, int], starts: list[dict[str, int]]) -> None:
         self.task, self.slots, self.places, self.starts = task, slots, places, starts
         self.matmuls: list[Matmul] = []
+        self.aligned: list[Places] = []  # what they were prepared for
         d, count = task.d, task.d.copies * len(starts)
         inner = task.a.rows if task.turnA else task.a.columns
         self.name = f"product {f'{count} x ' * (count > 1)}{d.columns}x{inner}x{d.rows} {task.a.kind}"
@@ -77,19 +78,20 @@ class Product(LibraryCall):
         return Places(**{part: addresses[place] + start.get(part, 0) for part, place in self.places.items()})
 
     def prepare(self, addresses: Sequence[int]) -> None:
-        matmuls = []
-        for start in self.starts:
+        matmuls, places = [], [self.at(addresses, start) for start in self.starts]
+        for at in places:
             matmul = Matmul(self.task)
-            if not matmul.choose(self.at(addresses, start)):
+            if not matmul.choose(at):
                 raise DeviceError(f"cuBLASLt has no algorithm for {self.name}, tail {self.task.epilogue}, so aligned")
             matmuls.append(matmul)
-        self.matmuls = matmuls
+        self.matmuls, self.aligned = matmuls, [at.aligned for at in places]
 
     def run(self, addresses: Sequence[int], workspace: int, stream: int) -> None:
-        if not self.matmuls:
+        places = [self.at(addresses, start) for start in self.starts]
+        if self.aligned != [at.aligned for at in places]:
             self.prepare(addresses)
-        for matmul, start in zip(self.matmuls, self.starts):
-            matmul.run(self.at(addresses, start), workspace, stream)
+        for matmul, at in zip(self.matmuls, places):
+            matmul.run(at, workspace, stream)
 
     def tune(self, addresses: Sequence[int], workspace: int, room: int, stream: int, time: Time) -> None:
         self.prepare(addresses)
