@@ -45,16 +45,28 @@ class Native(NamedTuple):
 
 
 class Room:
-    """What a step needs beside its results: memory, noted in `extra`, and looks at inputs, noted in `checks`."""
+    """What a step needs beside its results: memory, noted in `extra`, and looks at inputs, noted in `checks`.
 
-    def __init__(self, new: Callable[[int], Value], frozen: Frozen | None):
-        self.new, self.frozen = new, frozen
+    `isRead` says whether anybody reads a result; what nobody does need not be made, and is noted in `left`.
+    """
+
+    def __init__(
+        self, new: Callable[[int], Value], frozen: Frozen | None, isRead: Callable[[Value], bool] = lambda v: True
+    ):
+        self.new, self.frozen, self.isRead = new, frozen, isRead
+        self.left: set[int] = set()
         self.extra: list[Value] = []
         self.checks: list[tuple[Value, Callable[[Any], bool]]] = []
 
     def check(self, value: Value, isGood: Callable[[Any], bool]) -> None:
         """Have an input, or a view of one, looked at before a run; if it is not good, the graph itself runs."""
         self.checks.append((value, isGood))
+
+    def leaves(self, value: Value) -> bool:
+        """Whether a result is left out, as nobody reads it."""
+        if not self.isRead(value):
+            self.left.add(value.number)
+        return value.number in self.left
 
     def __call__(self, count: int) -> Value:
         self.extra.append(self.new(count))
@@ -287,7 +299,7 @@ class Lowering:
 
     def call(self, i: int, call: Call) -> list[Call]:
         """A call as one native step, or as it is."""
-        group, room = self.tails.get(i), Room(self.new, self.frozen)
+        group, room = self.tails.get(i), Room(self.new, self.frozen, lambda v: self.isRead(v, (i,)))
         done = None
         if frameOf(call) is not None:
             ending = self.finish(i, call)
@@ -307,7 +319,8 @@ class Lowering:
             target = self.held.get(id(call.options["target"]))
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
         if done is not None:
-            return [self.step(done, [call], call.values(), call.outs, room)]
+            makes = [y for y in call.outs if y is None or y.number not in room.left]
+            return [self.step(done, [call], call.values(), makes, room)]
         return [call] if group is None else [call, *self.group(self.places[id(group)], group)]
 
 
