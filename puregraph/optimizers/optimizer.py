@@ -74,6 +74,7 @@ class Optimizer(Recorded):
     Raises    ValueError for an option out of range; TypeError for a class whose rule does not say what param becomes
     """
 
+    unnoted = frozenset(("step", "norm"))
     rule: Mapping[str, str] = {}
     scalars: Mapping[str, str] = {}
 
