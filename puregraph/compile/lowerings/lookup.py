@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.compile.bounds import Bounds, canBeBounded
 from puregraph.compile.lower import collapsed, lowers
 from puregraph.compile.lowerings.numbers import copies, isPlain, isSingle, strided
 from puregraph.compile.strides import contiguous
@@ -25,7 +26,7 @@ FAULT = np.zeros(1, np.int64)  # where kernels note an index that is out of rang
 
 def isIndex(value: Any) -> bool:
     """Whether indices can be checked before a step begins: they are an input, or a view of one."""
-    return type(value) is Value and value.dtype == np.int64 and value.root.role == "input" and 0 not in value.shape
+    return type(value) is Value and 0 not in value.shape and canBeBounded(value)
 
 
 def indicesOf(value: Value, room: Any) -> tuple[Any, list[Work]]:
@@ -35,11 +36,6 @@ def indicesOf(value: Value, room: Any) -> tuple[Any, list[Work]]:
     to = room(2 * value.size)
     own = tuple(s // 8 for s in contiguous(value.shape, 8))
     return to, copies(value, to, value.shape, strided(value), own, 8)
-
-
-def within(low: int, high: int) -> Any:
-    """A check of indices: whether all lie from low to below high."""
-    return lambda index: not index.size or (index.min() >= low and index.max() < high)
 
 
 def rowLike(value: Value, lead: int) -> int | None:
@@ -64,7 +60,7 @@ def lowerGather(call: Call, room: Any) -> list[Work] | None:
     stride, width = rowLike(table, 1), math.prod(table.shape[1:])
     if stride is None:
         return None
-    room.check(index, within(-1, table.shape[0]))
+    room.check(Bounds(index, -1, table.shape[0]))
     where, before = indicesOf(index, room)
     return [*before, *lookup.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT)]
 
@@ -79,7 +75,7 @@ def lowerScatterAdd(call: Call, room: Any) -> list[Work] | None:
     stride = rowLike(grad, index.ndim)
     if stride is None:
         return None
-    room.check(index, within(-1, rows))
+    room.check(Bounds(index, -1, rows))
     where, before = indicesOf(index, room)
     width = math.prod(table.shape[1:])
     return [*before, *lookup.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride)]
@@ -93,11 +89,7 @@ def lowerClassIndex(call: Call, room: Any) -> list[Work] | None:
     (index,) = call.outs
     if not isIndex(labels) or not isPlain(labels) or not isPlain(index) or index.dtype != np.int64:
         return None
-
-    def good(x: Any) -> bool:
-        return bool(np.all(((x >= 0) & (x < classes)) | (x == ignored)))
-
-    room.check(labels, good)
+    room.check(Bounds(labels, 0, classes, None if ignored is None else int(ignored)))
     line = Formula("x0") if ignored is None else Formula(f"where(x0 == {int(ignored)}, -1, x0)")
     loads, stores = {"x0": Operand("i64", labels, (1,))}, {"y0": Operand("i64", index, (1,))}
     return works(Nest((labels.size,), loads, (("y0", line),), stores, "f64"), room)
