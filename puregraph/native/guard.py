@@ -39,7 +39,7 @@ def writeBounded(code: Code) -> None:
 
 
 def compared(places: Any, kept: Any, count: int, flag: Any) -> list[Work]:
-    """OTHER where one of the numbers of 32 bits at the addresses in `places` is not that in `kept`, which becomes it."""
+    """OTHER where a number of 32 bits, at one of the addresses in `places`, is not that in `kept`; it is put there."""
     slots = {"places": places, "kept": kept, "count": count, "flag": flag}
     return [Work(f"samples {count}", "", writeCompared, slots, 1)]
 
