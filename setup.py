@@ -19,6 +19,7 @@ EXTRAS = {
     "mpi": ["mpi4py>=4.0"],
     "networkx": ["networkx>=3"],
     "examples": ["scikit-learn>=1.4"],
+    "nvrtc": ["nvidia-cuda-nvrtc==13.0.88"],  # with g++, all that proving kernels without a GPU takes
     "test": [
         "hypothesis>=6.100",
         "networkx>=3",
@@ -44,7 +45,7 @@ setup(
     python_requires=">=3.10",
     packages=[*find_packages(include=["puregraph", "puregraph.*"]), "puregraph.models"],
     package_dir={"puregraph.models": "models"},
-    package_data={"puregraph": ["py.typed"]},
+    package_data={"puregraph": ["py.typed"], "puregraph.cuda": ["*.h", "*.cpp"]},
     install_requires=["h5py>=3.10", "numpy>=2", "rich>=13"],
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["puregraph=puregraph.cli:main"]},

@@ -6,14 +6,18 @@
     @gather.fast
     def gather(x, index): ...  # on the CPU; returns NotImplemented where it does not apply
 
-    @gather.cuda
-    def gather(x, index): ...  # on CuPy arrays
-
     @gather.shape
     def gather(x, index):  # (shape, dtype) of the result, a list of them for several; compiling asks for it
         return (*index.shape, *x.shape[1:]), x.dtype
 
-Each decorator gives the Kernel back, so one name serves all three.
+    @gather.cuda
+    def gather(y, x, index):  # on a GPU: the launches that put the result into y, or NotImplemented
+        return [Launch("gather", TEXT, ...)]
+
+A twin for a GPU touches no data: it asks arrays for shape, dtype, strides and size, and describes launches, which run
+on CuPy's arrays, in a compiled step, or in the emulator. It takes the result first, a list where there are several.
+Where functions of numpy's protocols are all that a GPU needs, `@name.device` says so. Each decorator gives the Kernel
+back, so one name serves all.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.cuda import runner
 from puregraph.device import isDeviceArray, toHost
 from puregraph.standin import standInOf
 
@@ -33,7 +38,7 @@ registry: dict[str, Kernel] = {}
 
 
 class Kernel:
-    """One operation: `reference` (numpy) and its `twins`, "fast" on the CPU, "cuda" on CuPy arrays."""
+    """One operation: `reference` (numpy) and its `twins`: "fast" on the CPU, "cuda" and "device" on a GPU."""
 
     fastAllowed = True
     __qualname__: str
@@ -52,8 +57,13 @@ class Kernel:
         return self.addTwin("fast", twin)
 
     def cuda(self, twin: Callable[..., Any]) -> Kernel:
-        """Register the twin that works on CuPy arrays."""
+        """Register what describes the launches that compute it on a GPU: `twin(out, *arguments)` gives a list of them,
+        or NotImplemented for what it does not handle."""
         return self.addTwin("cuda", twin)
+
+    def device(self, twin: Callable[..., Any]) -> Kernel:
+        """Register a function of CuPy arrays, for what needs no launches of its own."""
+        return self.addTwin("device", twin)
 
     def shape(self, rule: Callable[..., Any]) -> Kernel:
         """Register what its results are, told from arguments of which only shape and dtype may be asked:
@@ -71,12 +81,31 @@ class Kernel:
         if standIn is not None:
             return standIn.handle(self, arguments, options)
         if "cupy" in sys.modules and holdsDeviceArray((arguments, options)):
-            return self.twins.get("cuda", self.throughHost)(*arguments, **options)
+            return self.onDevice(*arguments, **options)
         if "fast" in self.twins and Kernel.fastAllowed:
             result = self.twins["fast"](*arguments, **options)
             if result is not NotImplemented:
                 return result
         return self.reference(*arguments, **options)
+
+    def onDevice(self, *arguments: Any, **options: Any) -> Any:
+        """The result on the GPU: by launches, else by the twin for CuPy arrays, else by way of the host."""
+        if "cuda" in self.twins and self.outline is not None:
+            result = self.launched(*arguments, **options)
+            if result is not NotImplemented:
+                return result
+        return self.twins.get("device", self.throughHost)(*arguments, **options)
+
+    def launched(self, *arguments: Any, **options: Any) -> Any:
+        """The result of the launches that its twin describes; NotImplemented where that describes none."""
+        outline = self.outline(*arguments, **options)  # type: ignore[misc]
+        several = isinstance(outline, list)
+        outs = [runner.empty(*one) for one in (outline if several else [outline])]
+        launches = self.twins["cuda"](outs if several else outs[0], *arguments, **options)
+        if launches is NotImplemented:
+            return NotImplemented
+        runner.run(launches)
+        return tuple(outs) if several else outs[0]
 
     def throughHost(self, *arguments: Any, **options: Any) -> Any:
         """The reference on copies of the arguments; arrays among its results go to the GPU."""
@@ -91,7 +120,7 @@ class Kernel:
 
 
 def kernel(reference: Callable[..., Any]) -> Kernel:
-    """Make a numpy function a Kernel; `@name.fast` and `@name.cuda` below it add its twins."""
+    """Make a numpy function a Kernel; `@name.fast`, `@name.cuda` and `@name.shape` below it add to it."""
     return Kernel(reference)
 
 

@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from puregraph import device as devices
 from puregraph import initial
+from puregraph.cuda import compiler, emulator
 from puregraph.kernel import useFast
 
 settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)
@@ -25,7 +26,10 @@ NOPEERS = "PyTorch is not installed"
 LEFTOUT = {
     "peers": "comparisons with PyTorch were skipped: install the extra puregraph[peers]",
     "gpu": f"tests that need a GPU were skipped: {devices.reason()}",
+    "emulator": f"tests of kernels for a GPU were skipped: {emulator.missing()}",
+    "nvrtc": f"tests of kernels for a GPU were skipped: {compiler.missing()}; install the extra puregraph[nvrtc]",
 }
+MISSING = {"emulator": emulator.missing(), "nvrtc": compiler.missing()}
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background: Ctrl-C is tested
@@ -48,6 +52,9 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=NOPEERS))
         if "gpu" in item.keywords and "cuda" not in DEVICES:
             item.add_marker(pytest.mark.skip(reason=devices.reason()))
+        for marker, reason in MISSING.items():
+            if marker in item.keywords and reason is not None:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_terminal_summary(terminalreporter):

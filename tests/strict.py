@@ -113,3 +113,4 @@ def useStrict(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", makeCupy())
     for found in registry.values():
         monkeypatch.delitem(found.twins, "cuda", raising=False)
+        monkeypatch.delitem(found.twins, "device", raising=False)

@@ -45,9 +45,9 @@ def makeTwins():
     def which(*values, out=None):
         return "fast" if len(values) == 1 else NotImplemented
 
-    @which.cuda
+    @which.device
     def which(*values, out=None):
-        return "cuda"
+        return "device"
 
     return which
 
@@ -73,7 +73,7 @@ def test_the_fast_twin_runs_where_it_applies():
 
 
 @pytest.mark.parametrize("shape", ["plain", "tuple", "list", "nested", "option"])
-def test_the_cuda_twin_runs_wherever_a_device_array_hides(cupy, shape):
+def test_the_twin_for_a_device_runs_wherever_a_device_array_hides(cupy, shape):
     which, x = makeTwins(), cupy.asarray([1])
     arguments = {
         "plain": (x,),
@@ -83,11 +83,11 @@ def test_the_cuda_twin_runs_wherever_a_device_array_hides(cupy, shape):
         "option": (1,),
     }
     options = {"out": x} if shape == "option" else {}
-    assert which(*arguments[shape], **options) == "cuda"
+    assert which(*arguments[shape], **options) == "device"
     assert which(np.arange(3)) == "fast"
 
 
-def test_without_a_cuda_twin_the_reference_runs_on_the_host(cupy):
+def test_without_a_twin_for_a_device_the_reference_runs_on_the_host(cupy):
     seen = []
 
     @kernel
@@ -108,7 +108,7 @@ def test_every_kernel_is_in_the_registry():
     assert kernels.registry[f"{__name__}.scaled"] is scaled
     which = makeTwins()
     assert kernels.registry[which.name] is which
-    assert set(which.twins) == {"fast", "cuda"}
+    assert set(which.twins) == {"fast", "device"}
 
 
 def test_a_name_is_given_once():
@@ -117,8 +117,8 @@ def test_a_name_is_given_once():
         makeTwins()
     with pytest.raises(ValueError, match="has a twin 'fast' already"):
         which.fast(lambda x: x)
-    with pytest.raises(ValueError, match="has a twin 'cuda' already"):
-        which.cuda(lambda x: x)
+    with pytest.raises(ValueError, match="has a twin 'device' already"):
+        which.device(lambda x: x)
 
 
 def test_copies_and_pickles_are_the_kernel_itself():

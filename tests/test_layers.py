@@ -9,12 +9,14 @@ LAYERS = """
 errors version
 dim
 shape
-device atomic hdf guarded algebra standin watch
+device atomic hdf guarded algebra standin watch store
 special
 table
 terms
 evaluator
 formula
+nest
+cuda
 kernel
 native
 kernels

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from kernels import call, scale, slots
 
+from puregraph import store
 from puregraph.errors import DeviceError
-from puregraph.native import machine, store
+from puregraph.native import machine
 
 if not machine.available():
     pytest.skip(str(machine.missing()), allow_module_level=True)

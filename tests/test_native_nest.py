@@ -5,7 +5,8 @@ import pytest
 from natively import needsNative, run
 
 from puregraph.formula import Formula
-from puregraph.native.nest import Fold, Nest, Operand, works
+from puregraph.native.nest import works
+from puregraph.nest import Fold, Nest, Operand
 
 pytestmark = needsNative
 KINDS = {"float32": "f32", "float64": "f64", "bool": "bool", "int32": "i32", "int64": "i64"}

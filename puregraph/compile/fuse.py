@@ -2,7 +2,7 @@
 
 Calls are taken in order. One that reads what an open group makes joins it where that is possible, else the group is
 closed, which puts it into the list of steps at that point. A group is a space of indices with formulas and folds over
-it (`native.nest`); what others read of it is stored, all else lives in registers.
+it (`nest`); what others read of it is stored, all else lives in registers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from puregraph.compile.value import Call, Value
 from puregraph.evaluator import Evaluator
 from puregraph.formula import Formula, formulaOf
 from puregraph.kernels.scatter import putClass, takeClass
-from puregraph.native.nest import CHUNK, PART, Fold
+from puregraph.native.nest import CHUNK, PART
+from puregraph.nest import Fold
 from puregraph.standin import astype
 from puregraph.table import TABLE
 from puregraph.terms import Term, leaf, rebuild, term

@@ -16,10 +16,11 @@ from puregraph.compile.value import Call, Value, store
 from puregraph.formula import formulaOf
 from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native import machine
-from puregraph.native.nest import Fold, Nest, Operand, works
+from puregraph.native.nest import works
 from puregraph.native.product import Axis, product
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
+from puregraph.nest import Fold, Nest, Operand
 from puregraph.terms import leaf, rebuild, term
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name

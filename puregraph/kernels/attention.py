@@ -60,7 +60,7 @@ def attend(q, k, v, mask, causal, scale):
     return [((*lead, v.shape[3]), q.dtype), ((*lead, 1), np.promote_types(q.dtype, np.float32))]
 
 
-@attend.cuda
+@attend.device
 def attend(*arguments):
     """The reference, which runs on CuPy's arrays as it is."""
     return attend.reference(*arguments)
@@ -109,7 +109,7 @@ def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
     return [(x.shape, x.dtype) for x in given]
 
 
-@attendGrad.cuda
+@attendGrad.device
 def attendGrad(*arguments, **options):
     """The reference, which runs on CuPy's arrays as it is."""
     return attendGrad.reference(*arguments, **options)

@@ -32,7 +32,7 @@ def classIndex(labels, classes, ignored=None):
     return labels.shape, np.dtype(np.int64)
 
 
-@classIndex.cuda
+@classIndex.device
 def classIndex(labels, classes, ignored=None):
     """The same calls on CuPy arrays; the check waits for the GPU once."""
     return classIndex.reference(labels, classes, ignored)

@@ -24,7 +24,7 @@ def norm(*arrays):
     return (), np.dtype(np.float64)
 
 
-@norm.cuda
+@norm.device
 def norm(*arrays):
     """The reference, which runs on CuPy's arrays as it is."""
     return norm.reference(*arrays)

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
 
+from puregraph import store
 from puregraph.errors import DeviceError
-from puregraph.native import store
 from puregraph.native.count import threads
 from puregraph.version import __version__
 

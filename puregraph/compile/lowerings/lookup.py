@@ -18,8 +18,9 @@ from puregraph.kernels.random import uniform
 from puregraph.kernels.scatter import gather, scatterAdd
 from puregraph.native import lookup, philox
 from puregraph.native.move import fill as filled
-from puregraph.native.nest import Nest, Operand, works
+from puregraph.native.nest import works
 from puregraph.native.work import Work
+from puregraph.nest import Nest, Operand
 
 FAULT = np.zeros(1, np.int64)  # where kernels note an index that is out of range; indices are checked before they run
 

@@ -1,0 +1,211 @@
+// What every kernel may use. NVRTC reads it as CUDA, g++ after emulator.h as C++.
+
+typedef long long int64;
+typedef unsigned long long uint64;
+
+#ifndef EMULATED
+#define DYNAMIC(type, name)                    \
+  extern __shared__ __align__(16) char memory_[]; \
+  type* name = reinterpret_cast<type*>(memory_)
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#endif
+
+#define ALL 0xffffffffu  // the lanes of a warp
+
+// Numbers as they are stored: of 16 bits as raw bits, which are computed with as floats -------------------------------
+
+struct Half {
+  unsigned short bits;
+};
+struct Bfloat {
+  unsigned short bits;
+};
+
+__device__ static inline float toFloat(Half x) {
+#ifdef EMULATED
+  return emulator::fromHalf(x.bits);
+#else
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+#endif
+}
+
+__device__ static inline Half toHalf(float x) {
+  Half y;
+#ifdef EMULATED
+  y.bits = emulator::toHalf(x);
+#else
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+#endif
+  return y;
+}
+
+__device__ static inline float toFloat(Bfloat x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
+
+__device__ static inline Bfloat toBfloat(float x) {
+  Bfloat y;
+#ifdef EMULATED
+  y.bits = emulator::toBfloat(x);
+#else
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+#endif
+  return y;
+}
+
+template <class T>
+struct Number {  // of a storage type: what one computes with, and the ways between
+  typedef T Wide;
+  __device__ static inline T widen(T x) { return x; }
+  template <class S>
+  __device__ static inline T narrow(S x) {
+    return static_cast<T>(x);
+  }
+};
+template <>
+struct Number<Half> {
+  typedef float Wide;
+  __device__ static inline float widen(Half x) { return toFloat(x); }
+  __device__ static inline Half narrow(float x) { return toHalf(x); }
+};
+template <>
+struct Number<Bfloat> {
+  typedef float Wide;
+  __device__ static inline float widen(Bfloat x) { return toFloat(x); }
+  __device__ static inline Bfloat narrow(float x) { return toBfloat(x); }
+};
+template <>
+struct Number<bool> {
+  typedef bool Wide;
+  __device__ static inline bool widen(bool x) { return x; }
+  template <class S>
+  __device__ static inline bool narrow(S x) {
+    return x != 0;
+  }
+};
+
+template <class T>
+__device__ static inline typename Number<T>::Wide load(const T* x, int64 i) {
+  return Number<T>::widen(x[i]);
+}
+
+template <class T, class S>
+__device__ static inline void store(T* y, int64 i, S value) {
+  y[i] = Number<T>::narrow(value);
+}
+
+template <class T, int n>
+struct alignas(sizeof(T) * n) Pack {  // n numbers that move together: of up to 16 bytes, and so aligned
+  T at[n];
+};
+
+template <int n, class T>
+__device__ static inline Pack<T, n> loadPack(const T* x, int64 i) {
+  return *reinterpret_cast<const Pack<T, n>*>(x + i);
+}
+
+template <class T, int n>
+__device__ static inline void storePack(T* y, int64 i, const Pack<T, n>& value) {
+  *reinterpret_cast<Pack<T, n>*>(y + i) = value;
+}
+
+__device__ static inline bool isAligned(const void* x, int bytes) {
+  return (reinterpret_cast<uint64>(x) & static_cast<uint64>(bytes - 1)) == 0;
+}
+
+// Reductions: every thread of the warp or block calls them, and every one gets the result, always of the same order ---
+
+struct Sum {
+  template <class T>
+  __device__ static inline T join(T a, T b) {
+    return a + b;
+  }
+};
+struct Product {
+  template <class T>
+  __device__ static inline T join(T a, T b) {
+    return a * b;
+  }
+};
+struct Max {  // nan is greater than any number
+  template <class T>
+  __device__ static inline T join(T a, T b) {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Min {  // and less
+  template <class T>
+  __device__ static inline T join(T a, T b) {
+    return a < b || a != a ? a : b;
+  }
+};
+
+template <class How, class T>
+__device__ static inline T foldWarp(T x) {
+  for (int d = 16; d > 0; d >>= 1) x = How::join(x, __shfl_xor_sync(ALL, x, d));
+  return x;
+}
+
+// Shared memory is declared outside templates, where g++ puts it together.
+__device__ static inline double* partsOfBlock() {
+  __shared__ double parts[32];
+  return parts;
+}
+
+// Over a block of whole warps, threads counted along x; what it was called with before may be called again at once.
+template <class How, class T>
+__device__ static inline T foldBlock(T x, T start) {
+  T* parts = reinterpret_cast<T*>(partsOfBlock());
+  const int warps = blockDim.x >> 5, lane = threadIdx.x & 31;
+  x = foldWarp<How>(x);
+  if (warps == 1) return x;
+  if (lane == 0) parts[threadIdx.x >> 5] = x;
+  __syncthreads();
+  x = foldWarp<How>(lane < warps ? parts[lane] : start);
+  __syncthreads();
+  return x;
+}
+
+template <class T>
+__device__ static inline T sumWarp(T x) {
+  return foldWarp<Sum>(x);
+}
+template <class T>
+__device__ static inline T maxWarp(T x) {
+  return foldWarp<Max>(x);
+}
+template <class T>
+__device__ static inline T sumBlock(T x) {
+  return foldBlock<Sum>(x, T(0));
+}
+template <class T>
+__device__ static inline T maxBlock(T x) {
+  return foldBlock<Max>(x, x);
+}
+
+// Random: Philox4x64-10, block b of four words, as in kernels/random.py ------------------------------------------------
+
+struct Words {
+  uint64 at[4];
+};
+
+__device__ static inline Words philox(uint64 key, uint64 counter, uint64 block) {
+  Words w = {{block + 1, 0, counter, 0}};
+  uint64 low = key, high = 0;
+  for (int i = 0; i < 10; i++) {
+    const uint64 a = 0xD2E7470EE14C6C93ull, b = 0xCA5A826395121157ull;
+    const uint64 x = w.at[0], z = w.at[2];
+    w.at[0] = __umul64hi(b, z) ^ w.at[1] ^ low;
+    w.at[1] = b * z;
+    w.at[2] = __umul64hi(a, x) ^ w.at[3] ^ high;
+    w.at[3] = a * x;
+    low += 0x9E3779B97F4A7C15ull;
+    high += 0xBB67AE8584CAA73Bull;
+  }
+  return w;
+}
+
+// Numbers in [0, 1), as `uniform`: number i is made of half i % 2 of word i / 2
+__device__ static inline float uniformOf(unsigned half) { return static_cast<float>(half >> 8) * 5.9604644775390625e-8f; }
+__device__ static inline double uniformOf(uint64 word) { return static_cast<double>(word >> 11) * 1.1102230246251565e-16; }

@@ -1,0 +1,201 @@
+"""Compiler: NVRTC, which needs no GPU: from the text of a kernel to a cubin, by way of a cache on disk."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.util
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from glob import glob
+from typing import Any, NamedTuple
+
+from puregraph import store
+from puregraph.cuda.source import digest, read
+from puregraph.errors import DeviceError
+
+FORMAT = 1  # of what is stored; a change makes every stored cubin a stranger
+OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v", "--diag-suppress=177")
+NAMES = {"linux": "libnvrtc.so*", "win32": "nvrtc64_*.dll", "darwin": "libnvrtc*.dylib"}
+ENTRY = re.compile(r"Compiling entry function '(\w+)' for")
+MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"Used (\d+) registers")
+SHARED = re.compile(r"(\d+) bytes smem")
+KNOWN: dict[tuple[str, str], Cubin] = {}
+LOCKS: dict[str, threading.Lock] = {}
+
+
+class Resources(NamedTuple):
+    """What a kernel takes of a GPU: registers of a thread, and bytes."""
+
+    registers: int
+    local: int  # of memory of a thread's own, which lies as far away as all memory
+    spills: int  # written and read there for want of registers
+    shared: int  # of memory of a block's own, DYNAMIC left out
+
+
+class Cubin(NamedTuple):
+    """A text, compiled: machine code, and the resources of each kernel in it."""
+
+    data: bytes
+    resources: dict[str, Resources]
+
+
+def available() -> bool:
+    """Whether texts can be compiled here."""
+    return missing() is None
+
+
+@cache
+def missing() -> str | None:
+    """Why texts cannot be compiled here; None where they can."""
+    try:
+        version()
+    except (DeviceError, OSError) as error:
+        return f"CUDA kernels cannot be compiled here: {error}"
+    return None
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """NVRTC, from where it is found first: PUREGRAPH_NVRTC, NVIDIA's wheels, the system.
+
+    Raises    DeviceError where there is none
+    """
+    tried = []
+    for path in places():
+        try:
+            for part in glob(os.path.join(os.path.dirname(path), "*nvrtc-builtins*")):
+                if ".alt" not in part:
+                    ctypes.CDLL(part)  # NVRTC would look for it in the system's folders only
+            return ctypes.CDLL(path)
+        except OSError as error:
+            tried.append(f"{path}: {error}")
+    detail = f" ({'; '.join(tried)})" if tried else ""
+    raise DeviceError(f"NVRTC is not installed{detail}: pip install nvidia-cuda-nvrtc")
+
+
+def places() -> Iterator[str]:
+    """Where NVRTC may be, best first."""
+    named = os.environ.get("PUREGRAPH_NVRTC")
+    if named:
+        yield named
+    pattern = NAMES.get(sys.platform, "libnvrtc.so*")
+    found = importlib.util.find_spec("nvidia")
+    folders = list(found.submodule_search_locations or ()) if found else []
+    roots = [os.environ[name] for name in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(name)] + ["/usr/local/cuda"]
+    for folder in folders:
+        for path in sorted(glob(os.path.join(folder, "*", "*", pattern)), reverse=True):
+            if isMain(path):
+                yield path
+    for root in roots:
+        for path in sorted(glob(os.path.join(root, "lib*", pattern)), reverse=True):
+            if isMain(path):
+                yield path
+    system = ctypes.util.find_library("nvrtc")
+    if system:
+        yield system
+
+
+def isMain(path: str) -> bool:
+    """Whether a file is the library itself, not what it loads."""
+    name = os.path.basename(path)
+    return "builtins" not in name and ".alt" not in name
+
+
+@cache
+def version() -> tuple[int, int]:
+    """The version of NVRTC."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    demand(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
+    return major.value, minor.value
+
+
+def demand(code: int, what: str) -> None:
+    """A DeviceError unless a call of NVRTC went well."""
+    if code:
+        text = library().nvrtcGetErrorString
+        text.restype = ctypes.c_char_p
+        raise DeviceError(f"{what} failed: {text(code).decode()}")
+
+
+def cubin(source: str, arch: str) -> Cubin:
+    """The machine code of a text for an architecture such as "sm_90", from the cache if it is there.
+
+    Raises    DeviceError with what NVRTC says if it refuses the text, or where there is no NVRTC
+    """
+    known = KNOWN.get((source, arch))
+    if known is None:
+        name = digest("cubin", FORMAT, version(), arch, OPTIONS, read("common.h"), source)
+        with LOCKS.setdefault(name, threading.Lock()):
+            known = KNOWN.get((source, arch))
+            if known is None:
+                known = KNOWN[source, arch] = stored(name) or made(name, source, arch)
+    return known
+
+
+def compileAll(sources: Iterable[str], arch: str) -> list[Cubin]:
+    """`cubin` of each, several at a time."""
+    sources = list(dict.fromkeys(sources))
+    with ThreadPoolExecutor(max(1, min(len(sources), os.cpu_count() or 1))) as executor:
+        return list(executor.map(lambda source: cubin(source, arch), sources))
+
+
+def stored(name: str) -> Cubin | None:
+    """The cubin in the cache under a name."""
+    found = store.read(name)
+    if found is None:
+        return None
+    header, data = found
+    return Cubin(data, {entry: Resources(*values) for entry, values in header["resources"].items()})
+
+
+def made(name: str, source: str, arch: str) -> Cubin:
+    """A cubin made now, and stored."""
+    data, log = compiled(f'{read("common.h")}\n#line 1 "kernel"\n{source}', arch)
+    found = Cubin(data, resourcesIn(log))
+    store.write(name, {"key": "cubin", "resources": found.resources}, data)
+    return found
+
+
+def compiled(text: str, arch: str) -> tuple[bytes, str]:
+    """The cubin of a whole text, and what the assembler says of it."""
+    nvrtc = library()
+    handle = ctypes.c_void_p()
+    code = nvrtc.nvrtcCreateProgram(ctypes.byref(handle), text.encode(), b"kernel.cu", 0, None, None)
+    demand(code, "nvrtcCreateProgram")
+    try:
+        options = [f"--gpu-architecture={arch}".encode(), *(option.encode() for option in OPTIONS)]
+        code = nvrtc.nvrtcCompileProgram(handle, len(options), (ctypes.c_char_p * len(options))(*options))
+        log = fetched(handle, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+        if code:
+            raise DeviceError(f"NVRTC refuses the text of a kernel for {arch}: {log[:2000]}")
+        return fetched(handle, "CUBIN"), log
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(handle))
+
+
+def fetched(handle: ctypes.c_void_p, what: str) -> bytes:
+    """A result of a program: its bytes."""
+    nvrtc: Any = library()
+    size = ctypes.c_size_t()
+    demand(nvrtc[f"nvrtcGet{what}Size"](handle, ctypes.byref(size)), f"nvrtcGet{what}Size")
+    room = ctypes.create_string_buffer(size.value)
+    demand(nvrtc[f"nvrtcGet{what}"](handle, room), f"nvrtcGet{what}")
+    return room.raw
+
+
+def resourcesIn(log: str) -> dict[str, Resources]:
+    """What the assembler says that each kernel takes."""
+    found = {}
+    for part in re.split(r"(?=Compiling entry function)", log)[1:]:
+        name, memory, used, shared = (pattern.search(part) for pattern in (ENTRY, MEMORY, USED, SHARED))
+        if name and memory and used:
+            frame, stores, loads = map(int, memory.groups())
+            found[name[1]] = Resources(int(used[1]), frame, stores + loads, int(shared[1]) if shared else 0)
+    return found

@@ -1,0 +1,103 @@
+"""Launch: one start of a kernel on a GPU, described before there are addresses.
+
+A kernel's twin gives a list of them. It asks arguments for shape, dtype, strides and size only, so that the same twin
+serves arrays on a GPU, values of a compiled step, and numpy arrays in the emulator. All that shapes the code (dtypes,
+ranks, sizes of blocks) is in the text; what merely counts is an argument, so that few texts serve many shapes.
+"""
+
+from __future__ import annotations
+
+from math import gcd, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+WARP = 32
+THREADS = 256  # of a block, where nothing asks for another number
+WIDEST = 16  # bytes that a thread moves at once
+WAVE = 132 * 8  # blocks of 256 threads that a large GPU runs at a time
+
+
+class Launch(NamedTuple):
+    """One start of a kernel.
+
+    `name`    what a table shows
+    `source`  CUDA C, to follow `common.h`
+    `entry`   the kernel's name there: `extern "C" __global__ void entry(...)`
+    `slots`   its arguments in order, as (type, what): a "pointer" to an array, or whatever stands for one, or a
+              Scratch; or a number as "int" (32 bits), "long" (64 bits), "float" or "double"
+    `grid`    how many blocks there are, along x, y and z
+    `block`   how many threads a block has
+    `shared`  bytes of shared memory that the text takes by DYNAMIC
+    """
+
+    name: str
+    source: str
+    entry: str
+    slots: tuple[tuple[str, Any], ...]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int = 0
+
+
+class Scratch:
+    """Memory for the launches of one list alone; the same Scratch in several slots is the same memory."""
+
+    __slots__ = ("dtype", "shape", "strides")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any):
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        self.strides = contiguous(self.shape, self.dtype.itemsize)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"<scratch {self.dtype}{list(self.shape)}>"
+
+
+def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """The strides in bytes of an array without gaps, its last axis together."""
+    strides, step = [], itemsize
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(strides[::-1])
+
+
+def isContiguous(x: Any) -> bool:
+    """Whether the numbers of an array lie without gaps, in the order of its axes."""
+    wanted = contiguous(x.shape, x.dtype.itemsize)
+    return x.size == 0 or all(n == 1 or s == w for n, s, w in zip(x.shape, x.strides, wanted))
+
+
+def steps(x: Any) -> tuple[int, ...]:
+    """The strides of an array in numbers, not bytes."""
+    return tuple(stride // x.dtype.itemsize for stride in x.strides)
+
+
+def pieces(count: int, size: int) -> int:
+    """How many pieces of a size hold so many; at least one, for a grid is never empty."""
+    return max(1, -(-count // size))
+
+
+def spread(count: int, threads: int = THREADS) -> tuple[int, int, int]:
+    """The grid of a kernel whose threads go through so many things by strides of the grid: no more blocks than fill a
+    large GPU twice."""
+    return min(pieces(count, threads), 2 * WAVE), 1, 1
+
+
+def widest(*sizes: int) -> int:
+    """The most bytes, of 16 and its halves, that each of these sizes is a multiple of."""
+    return gcd(WIDEST, *sizes)
+
+
+def scratches(launches: list[Launch]) -> list[Scratch]:
+    """The memory that launches use beside their arrays, each once."""
+    found = {id(what): what for launch in launches for _, what in launch.slots if isinstance(what, Scratch)}
+    return list(found.values())

@@ -1,0 +1,89 @@
+"""Runner: launches on CuPy's arrays, on its current stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from puregraph.cuda import compiler
+from puregraph.cuda.launch import Launch, Scratch, scratches
+from puregraph.errors import DeviceError
+
+NUMBERS = {"int": np.int32, "long": np.int64, "float": np.float32, "double": np.float64}
+ROOM = 48 << 10  # bytes of shared memory that a kernel may have without asking
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> Any:
+    """A CuPy array with nothing in it yet."""
+    import cupy  # optional: there is a device array among the arguments, so it is here
+
+    return cupy.empty(shape, dtype)
+
+
+def run(launches: Iterable[Launch]) -> None:
+    """Start launches one after the other; the memory that they need beside is CuPy's, and goes back to it."""
+    launches = list(launches)
+    extra = {id(each): empty(each.shape, each.dtype) for each in scratches(launches)}
+    start(launches, lambda what: addressOf(extra[id(what)] if isinstance(what, Scratch) else what))
+
+
+def start(launches: Iterable[Launch], addressOf: Callable[[Any], int]) -> None:
+    """Start launches on the current stream, with nothing allocated: `addressOf` says where what a slot holds lies."""
+    for launch in launches:
+        values = [
+            addressOf(what) if kind == "pointer" else NUMBERS[kind](wrapped(kind, what)) for kind, what in launch.slots
+        ]
+        function(launch.source, launch.entry, launch.shared)(
+            launch.grid, launch.block, values, shared_mem=launch.shared
+        )
+
+
+def wrapped(kind: str, number: Any) -> Any:
+    """An unsigned number of 32 or 64 bits as the signed one of the same bits."""
+    bits = {"int": 32, "long": 64}.get(kind)
+    return number - (1 << bits) if bits and number >= 1 << (bits - 1) else number
+
+
+def addressOf(array: Any) -> int:
+    """Where a CuPy array lies.
+
+    Raises    DeviceError for an array that lies elsewhere
+    """
+    memory: Any = getattr(array, "data", None)
+    if not hasattr(memory, "ptr"):
+        raise DeviceError(f"wanted arrays on the GPU, got {type(array).__name__}; move it with puregraph.toDevice")
+    return memory.ptr
+
+
+@cache
+def architecture() -> str:
+    """What kernels are compiled for: the GPU in use."""
+    import cupy  # optional, as above
+
+    return f"sm_{cupy.cuda.Device().compute_capability}"
+
+
+@cache
+def function(source: str, entry: str, shared: int) -> Any:
+    """A kernel, loaded on the GPU for the life of the process."""
+    import cupy  # optional, as above
+
+    found = module(source).get_function(entry)
+    if shared > ROOM:
+        cupy.cuda.driver.funcSetAttribute(
+            found.ptr, cupy.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared
+        )
+    return found
+
+
+@cache
+def module(source: str) -> Any:
+    """The kernels of a text, loaded."""
+    import cupy  # optional, as above
+
+    loaded = cupy.cuda.function.Module()
+    loaded.load(compiler.cubin(source, architecture()).data)
+    return loaded

@@ -1,0 +1,52 @@
+"""Source: the text that a compiler is given, and C's names for numpy's dtypes.
+
+The portable subset of CUDA C that kernels are written in: no headers but `common.h`, no fixed vector types beyond its
+Pack, shared memory by `__shared__` and DYNAMIC, device functions `static`, and no atomics on floats.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+STORED = {
+    "bool": "bool",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+    "float16": "Half",
+    "bfloat16": "Bfloat",
+    "float32": "float",
+    "float64": "double",
+}
+
+
+def stored(dtype: Any) -> str | None:
+    """What numbers of a dtype are in memory, in C; None where kernels know no such numbers."""
+    return STORED.get(np.dtype(dtype).name)
+
+
+def computed(dtype: Any) -> str:
+    """What they are while one computes with them: float for float16 and bfloat16, else what they are in memory."""
+    kind = STORED[np.dtype(dtype).name]
+    return "float" if kind in ("Half", "Bfloat") else kind
+
+
+@cache
+def read(name: str) -> str:
+    """A file of C that lies beside this one."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def digest(*parts: Any) -> str:
+    """A name for something that is made of these parts."""
+    return hashlib.blake2b(repr(parts).encode(), digest_size=20).hexdigest()
