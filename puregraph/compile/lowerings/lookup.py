@@ -30,13 +30,14 @@ def isIndex(value: Any) -> bool:
     return type(value) is Value and 0 not in value.shape and canBeBounded(value)
 
 
-def indicesOf(value: Value, room: Any) -> tuple[Any, list[Work]]:
-    """The indices row by row: where they are, and the work that takes."""
-    if isPlain(value):
-        return value, []
+def indicesOf(value: Value, room: Any) -> tuple[Any, int, list[Work]]:
+    """The indices row by row: where they are, how far apart, and the work that takes."""
+    step = collapsed([(n, s // 8) for n, s in zip(value.shape, value.strides)])
+    if step is not None:
+        return value, step, []
     to = room(2 * value.size)
     own = tuple(s // 8 for s in contiguous(value.shape, 8))
-    return to, copies(value, to, value.shape, strided(value), own, 8)
+    return to, 1, copies(value, to, value.shape, strided(value), own, 8)
 
 
 def rowLike(value: Value, lead: int) -> int | None:
@@ -62,8 +63,8 @@ def lowerGather(call: Call, room: Any) -> list[Work] | None:
     if stride is None:
         return None
     room.check(Bounds(index, -1, table.shape[0]))
-    where, before = indicesOf(index, room)
-    return [*before, *lookup.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT)]
+    where, step, before = indicesOf(index, room)
+    return [*before, *lookup.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT, step)]
 
 
 @lowers(scatterAdd)
@@ -77,9 +78,9 @@ def lowerScatterAdd(call: Call, room: Any) -> list[Work] | None:
     if stride is None:
         return None
     room.check(Bounds(index, -1, rows))
-    where, before = indicesOf(index, room)
+    where, step, before = indicesOf(index, room)
     width = math.prod(table.shape[1:])
-    return [*before, *lookup.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride)]
+    return [*before, *lookup.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride, step)]
 
 
 @lowers(classIndex)
