@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.compile.bounds import Bounds
 from puregraph.compile.frozen import Frozen
 from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, Reading, formulas, named, nameOf, pointwise
 from puregraph.compile.value import Call, Value, store
@@ -32,7 +33,7 @@ class Native(NamedTuple):
     """The function of a step that native code carries out; the slots of its works hold Values, `At`s and numbers.
 
     `calls`      what it carries out
-    `checks`     (Value, function) of inputs that have to be looked at before a run
+    `checks`     the Bounds of inputs, which have to be looked at before a run
     `over`       the places of arguments of which each number is read only where that of a result is made, so that the
                  result may be written over them, if it lies as they do
     """
@@ -41,7 +42,7 @@ class Native(NamedTuple):
     works: list[Work]
     calls: list[Call]
     over: tuple[int, ...] = ()
-    checks: tuple[tuple[Value, Callable[[Any], bool]], ...] = ()
+    checks: tuple[Bounds, ...] = ()
 
 
 class Room:
@@ -56,11 +57,11 @@ class Room:
         self.new, self.frozen, self.isRead = new, frozen, isRead
         self.left: set[int] = set()
         self.extra: list[Value] = []
-        self.checks: list[tuple[Value, Callable[[Any], bool]]] = []
+        self.checks: list[Bounds] = []
 
-    def check(self, value: Value, isGood: Callable[[Any], bool]) -> None:
-        """Have an input, or a view of one, looked at before a run; if it is not good, the graph itself runs."""
-        self.checks.append((value, isGood))
+    def check(self, bounds: Bounds) -> None:
+        """Have an input, or a view of one, looked at before a run; if it is out of bounds, the graph itself runs."""
+        self.checks.append(bounds)
 
     def leaves(self, value: Value) -> bool:
         """Whether a result is left out, as nobody reads it."""
@@ -113,12 +114,13 @@ def lower(
 
 
 def hoisted(calls: list[Call]) -> list[Call]:
-    """With the numbers of an update read before the backward pass, where nothing that could fail comes between.
+    """With the numbers of an update read at the start or before the backward pass: where nothing can fail in between.
 
     Updates may then follow the gradients, of which most never meet memory. Where those are much of the memory, large
     ones do at once; elsewhere all else stays nearer if they come in the end.
     """
     start = next((i for i, call in enumerate(calls) if call.place.phase == "backward"), len(calls))
+    start = start if any(map(canFail, calls[:start])) else 0
     for i, call in enumerate(calls):
         if i > start and call.kind == "host" and call.place.phase == "update" and call.arguments:
             if call.arguments[0] is None and not any(map(canFail, calls[start:i])):

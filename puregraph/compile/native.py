@@ -80,7 +80,7 @@ class Segment:
         return addressOf(self.arrayOf(value)) + start
 
     def __call__(self) -> None:
-        self.table.run()
+        self.table()
 
 
 def addressOf(array: Any) -> int:
