@@ -354,7 +354,7 @@ class Fuser:
             if isTail and call.kind == "reduce" and not group.folds:
                 continue
             read = self.read(i)
-            if read is not None and self.ready(call, group) and self.join(group, read, call):
+            if read is not None and self.ready(call, group) and self.isLast(i) and self.join(group, read, call):
                 self.done(i)
                 tried.clear()
         self.steps.append(group)
@@ -368,6 +368,14 @@ class Fuser:
             if any(root.number in g.made for g in self.open):
                 return False
         return True
+
+    def isLast(self, i: int) -> bool:
+        """Whether all others have read what an update writes over."""
+        call = self.calls[i]
+        if call.place.phase != "update":
+            return True
+        old = [v.root.number for v in call.values() if v.root.role in ("param", "state")]
+        return all(r in self.taken for n in old for r in self.readers[n] if r < i)
 
     def shares(self, group: Group, read: Reading) -> bool:
         """Whether a group reads the same memory over the same space."""

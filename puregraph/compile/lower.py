@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.compile.bounds import Bounds
 from puregraph.compile.frozen import Frozen
 from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, Reading, formulas, named, nameOf, pointwise
 from puregraph.compile.value import Call, Value, store
@@ -24,6 +25,7 @@ from puregraph.standin import astype
 from puregraph.terms import leaf, rebuild, term
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
+LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
 LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
 
 
@@ -31,7 +33,7 @@ class Native(NamedTuple):
     """The function of a step that native code carries out; the slots of its works hold Values, `At`s and numbers.
 
     `calls`      what it carries out
-    `checks`     (Value, function) of inputs that have to be looked at before a run
+    `checks`     the Bounds of inputs, which have to be looked at before a run
     `over`       the places of arguments of which each number is read only where that of a result is made, so that the
                  result may be written over them, if it lies as they do
     """
@@ -40,20 +42,32 @@ class Native(NamedTuple):
     works: list[Work]
     calls: list[Call]
     over: tuple[int, ...] = ()
-    checks: tuple[tuple[Value, Callable[[Any], bool]], ...] = ()
+    checks: tuple[Bounds, ...] = ()
 
 
 class Room:
-    """What a step needs beside its results: memory, noted in `extra`, and looks at inputs, noted in `checks`."""
+    """What a step needs beside its results: memory, noted in `extra`, and looks at inputs, noted in `checks`.
 
-    def __init__(self, new: Callable[[int], Value], frozen: Frozen | None):
-        self.new, self.frozen = new, frozen
+    `isRead` says whether anybody reads a result; what nobody does need not be made, and is noted in `left`.
+    """
+
+    def __init__(
+        self, new: Callable[[int], Value], frozen: Frozen | None, isRead: Callable[[Value], bool] = lambda v: True
+    ):
+        self.new, self.frozen, self.isRead = new, frozen, isRead
+        self.left: set[int] = set()
         self.extra: list[Value] = []
-        self.checks: list[tuple[Value, Callable[[Any], bool]]] = []
+        self.checks: list[Bounds] = []
 
-    def check(self, value: Value, isGood: Callable[[Any], bool]) -> None:
-        """Have an input, or a view of one, looked at before a run; if it is not good, the graph itself runs."""
-        self.checks.append((value, isGood))
+    def check(self, bounds: Bounds) -> None:
+        """Have an input, or a view of one, looked at before a run; if it is out of bounds, the graph itself runs."""
+        self.checks.append(bounds)
+
+    def leaves(self, value: Value) -> bool:
+        """Whether a result is left out, as nobody reads it."""
+        if not self.isRead(value):
+            self.left.add(value.number)
+        return value.number in self.left
 
     def __call__(self, count: int) -> Value:
         self.extra.append(self.new(count))
@@ -100,18 +114,51 @@ def lower(
 
 
 def hoisted(calls: list[Call]) -> list[Call]:
-    """With the numbers of an update read before the backward pass, where nothing that could fail comes between.
+    """With the numbers of an update read at the start or before the backward pass: where nothing can fail in between.
 
-    Updates then follow the gradients at once, and most of these never meet memory.
+    Updates may then follow the gradients, of which most never meet memory. Where those are much of the memory, large
+    ones do at once; elsewhere all else stays nearer if they come in the end.
     """
     start = next((i for i, call in enumerate(calls) if call.place.phase == "backward"), len(calls))
+    start = start if any(map(canFail, calls[:start])) else 0
     for i, call in enumerate(calls):
         if i > start and call.kind == "host" and call.place.phase == "update" and call.arguments:
             if call.arguments[0] is None and not any(map(canFail, calls[start:i])):
                 early = Call(call.function, (None,), {}, [], "host", call.place)
-                return [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
+                calls = [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
+                return soon(calls, start) if 2 * bytesOfUpdates(calls) > bytesKept(calls, start) else calls
             break
     return calls
+
+
+def isLarge(call: Call) -> bool:
+    """Whether a call updates a large parameter."""
+    return call.place.phase == "update" and call.kind == "pointwise" and call.outs[0].nbytes >= LARGE
+
+
+def bytesOfUpdates(calls: list[Call]) -> int:
+    """The gradients of all large parameters."""
+    return sum(call.outs[0].nbytes for call in calls if isLarge(call))
+
+
+def bytesKept(calls: list[Call], start: int) -> int:
+    """What the forward pass makes and later calls read."""
+    made = {y.number for call in calls[:start] for y in call.outs if y is not None and y.base is None}
+    return sum(
+        {v.root.number: v.root.nbytes for c in calls[start:] for v in c.values() if v.root.number in made}.values()
+    )
+
+
+def soon(calls: list[Call], start: int) -> list[Call]:
+    """With the updates of large parameters after the last call that makes or reads what they take."""
+    latest: dict[int, int] = {}
+    places = []
+    for i, call in enumerate(calls):
+        own = [v.root for v in (*call.values(), *call.outs) if v is not None and v.role != "scalar"]
+        places.append(max([latest.get(v.number, start) for v in own]) if isLarge(call) else i)
+        latest.update((v.number, places[-1]) for v in own)
+    order = sorted(range(len(calls)), key=lambda i: (places[i], i))
+    return [calls[i] for i in order]
 
 
 def canFail(call: Call) -> bool:
@@ -254,7 +301,7 @@ class Lowering:
 
     def call(self, i: int, call: Call) -> list[Call]:
         """A call as one native step, or as it is."""
-        group, room = self.tails.get(i), Room(self.new, self.frozen)
+        group, room = self.tails.get(i), Room(self.new, self.frozen, lambda v: self.isRead(v, (i,)))
         done = None
         if frameOf(call) is not None:
             ending = self.finish(i, call)
@@ -274,7 +321,8 @@ class Lowering:
             target = self.held.get(id(call.options["target"]))
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
         if done is not None:
-            return [self.step(done, [call], call.values(), call.outs, room)]
+            makes = [y for y in call.outs if y is None or y.number not in room.left]
+            return [self.step(done, [call], call.values(), makes, room)]
         return [call] if group is None else [call, *self.group(self.places[id(group)], group)]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile import lowerings  # noqa: F401  they register themselves
+from puregraph.compile.early import early
 from puregraph.compile.frozen import Frozen
 from puregraph.compile.layout import layoutFor
 from puregraph.compile.lower import At, Native, lower
@@ -40,6 +41,8 @@ def lowered(schedule: Any) -> Any:
 
     changes = schedule.paramGrads or any(isinstance(target, Param) for target, _ in schedule.stores)
     schedule.frozen = None if changes else Frozen()
+    if not changes:
+        schedule.calls = early(schedule.calls)
     schedule.calls = lower(schedule.calls, schedule.kept(), schedule.held, new, schedule.frozen)
     return schedule
 
@@ -77,7 +80,7 @@ class Segment:
         return addressOf(self.arrayOf(value)) + start
 
     def __call__(self) -> None:
-        self.table.run()
+        self.table()
 
 
 def addressOf(array: Any) -> int:

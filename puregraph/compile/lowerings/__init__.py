@@ -5,7 +5,7 @@ maps         the same for maps: channels last
 moving       copies, reshapes, parts put together or into others
 lookup       rows of tables, labels, random numbers, fills
 norm         the size of all gradients together
-convolution, pooling, attention, recurrent    each with its gradients
+convolution, pooling, attention, recurrent, pairs    each with its gradients
 """
 
 from puregraph.compile.lowerings import (
@@ -14,8 +14,9 @@ from puregraph.compile.lowerings import (
     lookup,
     moving,
     norm,
+    pairs,
     pooling,
     recurrent,
-)  # register
+)  # they register
 
-__all__ = ["attention", "convolution", "lookup", "moving", "norm", "pooling", "recurrent"]
+__all__ = ["attention", "convolution", "lookup", "moving", "norm", "pairs", "pooling", "recurrent"]
