@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.compile.bounds import Bounds
 from puregraph.compile.lower import At, lowers
-from puregraph.compile.lowerings.lookup import isIndex, within
+from puregraph.compile.lowerings.lookup import isIndex
 from puregraph.compile.lowerings.numbers import copies, isPlain, isSingle, spread, strided
 from puregraph.compile.value import Call, Value
 from puregraph.formula import Formula
@@ -57,7 +58,7 @@ def lowerAlive(call: Call, room: Any) -> list[Work] | None:
     (y,) = call.outs
     if not isIndex(lengths):
         return None
-    room.check(lengths, within(0, count + 1))
+    room.check(Bounds(lengths, 0, count + 1))
     loads, stores = Operand("i64", lengths, (*strided(lengths), 0)), Operand("bool", y, strided(y))
     return works(Nest(y.shape, {"x0": loads}, (("y0", Formula("axis1 < x0")),), {"y0": stores}), room)
 
