@@ -56,13 +56,13 @@ def writeDots(count: int, size: int, code: Code) -> None:
     wide, high = wholes(size, lanes), wholes(count, lanes)
     plain, across = code.room("f32", high * wide), code.room("f32", wide * high)
     with eachSample(code) as n:
-        for i in range(0, high, lanes):
+        for first in range(0, high, lanes):
             with code.loop(0, wide, lanes, unroll=1) as c:
-                block = [read(code, given, n, i + k, c, size, lanes) for k in range(lanes)]
+                block = [read(code, given, n, first + k, c, size, lanes) for k in range(lanes)]
                 for k, row in enumerate(block):
-                    plain.store((i + k) * wide + c, row)
+                    plain.store((first + k) * wide + c, row)
                 for k, column in enumerate(turned(code, block)):
-                    across.store((c + k) * high + i, column)
+                    across.store((c + k) * high + first, column)
         target = y.at(n * stride)
         with code.loop(1, count, unroll=1) as i:
             start, own = i * (i - 1) // 2, plain.at(i * wide)
@@ -81,9 +81,9 @@ def writeGrads(count: int, size: int, code: Code) -> None:
     wide = wholes(size, lanes)
     plain = code.room("f32", count * wide)
     with eachSample(code) as n:
-        for i in range(count):
+        for row in range(count):
             with code.loop(0, wide, lanes, unroll=1) as c:
-                plain.store(i * wide + c, read(code, given, n, i, c, size, lanes))
+                plain.store(row * wide + c, read(code, given, n, row, c, size, lanes))
         own, target = grad.at(n * stride), dx.at(n * (count * size))
         with code.loop(0, count, unroll=1) as i, code.loop(0, wide, lanes, unroll=1) as c:
             sums = code.variable(code.constant(0.0, Type("f32", lanes)))
