@@ -203,6 +203,8 @@ def plan(options):
     wrong = [text for text, size in made.items() if workspaces.known(text) != size]
     for text in wrong:
         print(f"{text}: {workspaces.known(text)} bytes are in {workspaces.FILE.name}, cuDNN says {made[text]}")
+    if wrong:
+        print("If that is as it should be (other models, layouts or versions): python scripts/plans.py --write")
     return len(wrong) > 0
 
 

@@ -4,7 +4,7 @@ import pytest
 from launches import gate, needsNvrtc
 
 from puregraph import store
-from puregraph.cuda import compiler
+from puregraph.cuda import compiler, libraries
 from puregraph.cuda.launch import Launch
 from puregraph.errors import DeviceError
 
@@ -78,8 +78,6 @@ def test_several_are_made_at_a_time():
 
 
 def test_a_missing_nvrtc_is_said(monkeypatch):
-    monkeypatch.setattr(compiler, "places", lambda: iter(["/nowhere/libnvrtc.so"]))
-    with pytest.raises(
-        DeviceError, match="NVRTC is not installed .*/nowhere/libnvrtc.so.*pip install nvidia-cuda-nvrtc"
-    ):
-        compiler.library.__wrapped__()
+    monkeypatch.setattr(libraries, "candidates", lambda stem, versions: iter(["/nowhere/libnvrtc.so"]))
+    with pytest.raises(DeviceError, match=r"no nvrtc was found: pip install puregraph\[nvrtc\] .*/nowhere/libnvrtc.so"):
+        libraries.load.__wrapped__("nvrtc", hint="pip install puregraph[nvrtc]")

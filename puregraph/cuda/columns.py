@@ -84,7 +84,7 @@ class ColumnWriter(Writer):
             self.line(f"{T} f_{n}[v];")
             with self.lanes():
                 self.line(f"f_{n}[u] = {STARTS[shape.folds[n].how]};")
-        with self.block(f"if (isOn) for ({self.I} j = threadIdx.y; j < length; j += {self.y})"):
+        with self.block("if (isOn)"), self.block(f"for ({self.I} j = threadIdx.y; j < length; j += {self.y})", 4):
             rows = self.unravel("j", shape.loops)
             self.each({**self.outer, **rows}, stores, {n: f"f_{n}[u]" for n in folds})
         for n in folds:

@@ -7,6 +7,7 @@ ranks, sizes of blocks) is in the text; what merely counts is an argument, so th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import gcd, prod
 from typing import Any, NamedTuple
 
@@ -106,7 +107,7 @@ def divisor(by: int) -> tuple[int, int]:
     return -(-(1 << (31 + log)) // by) % (1 << 32), log - 1
 
 
-def scratches(launches: list[Launch]) -> list[Scratch]:
+def scratches(launches: Iterable[Any]) -> list[Scratch]:
     """The memory that launches use beside their arrays, each once."""
     found = {id(what): what for launch in launches for _, what in launch.slots if isinstance(what, Scratch)}
     return list(found.values())

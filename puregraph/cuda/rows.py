@@ -196,7 +196,7 @@ class RowWriter(Writer):
                     self.each(self.indices(), stores, sums, "v", kept, keep)
             self.done |= set(keep)
         else:
-            with self.block(f"for ({self.I} j = lane * v; j + v <= length; j += {plan.lanes} * v)"):
+            with self.block(f"for ({self.I} j = lane * v; j + v <= length; j += {plan.lanes} * v)", 4):
                 self.each(self.indices(), stores, sums)
             if plan.many > 1 and len(shape.loops) == 1:
                 with self.block(f"for ({self.I} j = length / v * v + lane; j < length; j += {plan.lanes})"):

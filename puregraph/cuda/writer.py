@@ -12,7 +12,7 @@ from math import gcd, prod
 from typing import Any
 
 from puregraph.cuda.formulas import preamble, statement
-from puregraph.cuda.launch import WIDEST, Launch, divisor
+from puregraph.cuda.launch import THREADS, WIDEST, Launch, divisor
 from puregraph.formula import Formula
 from puregraph.nest import Fold, Nest, Shape, isAxis, title
 
@@ -94,8 +94,10 @@ class Writer:
         self.text.append("  " * self.depth + text)
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
+    def block(self, head: str, unroll: int = 0) -> Iterator[None]:
         """A statement with a body."""
+        if unroll:
+            self.line(f"#pragma unroll {unroll}")
         self.line(f"{head} {{")
         self.depth += 1
         yield
@@ -121,7 +123,8 @@ class Writer:
         formulas = [x for _, x in self.nest.lines if isinstance(x, Formula)]
         threads = block[0] * block[1] * block[2]
         body = "\n".join(self.text)
-        start = f'extern "C" __global__ void __launch_bounds__({threads}) {kind}({params})'
+        bounds = f"__launch_bounds__({threads}, 1) " if threads > THREADS else ""  # any number of registers suits fewer
+        start = f'extern "C" __global__ void {bounds}{kind}({params})'
         aligned = " && ".join(self.aligned())
         calls = f"  run<{self.many}>({given});"
         if self.many > 1:
