@@ -77,7 +77,8 @@ class Program:
     def build(self) -> None:
         """Compile, or note why the graph has to run itself."""
         self.dtypes = list(map(np.dtype, self.given or dtypesFor(self.graph, len(self.shapes) or None)))
-        self.isNative = native.isWanted(self.graph.dtype or np.float32)
+        real = next((d for d in self.dtypes if d.kind == "f"), np.float32)
+        self.isNative = native.isWanted(self.graph.dtype or real)
         self.isLoose = self.given is None and self.graph.dtype is None
         self.built: Built | None = None
         self.why, self.untried = "", False
