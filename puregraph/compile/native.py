@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ class Segment:
         self.works = works = [w for w in works if w.tasks]
         self.arrayOf = arrayOf
         self.patches: list[tuple[Any, int, Value, int]] = []
-        libraries = machine.compileAll([(keyOf(w), maker(w)) for w in works], digest())
+        libraries = machine.compileAll([(keyOf(w), maker(w)) for w in works], DIGEST)
         steps, self.arguments = [], []
         for work, library in zip(works, libraries):
             slots = np.zeros(len(library.names) + 1, np.int64)
@@ -105,14 +104,16 @@ def maker(work: Work) -> Callable[[], tuple[str, Any, int]]:
     return make
 
 
-@cache
-def digest() -> str:
-    """Tells one version of the code that writes native code from another."""
-    found, native = hashlib.blake2b(digest_size=16), Path(machine.__file__).parent
-    core = native.parent
-    for path in sorted([*native.glob("*.py"), *core.glob("special/*.py"), core / "table.py", core / "terms.py"]):
+def digestOf(core: Path) -> str:
+    """Tells one version of the code that writes native code from another, by its sources."""
+    found = hashlib.blake2b(digest_size=16)
+    names = ("nest.py", "formula.py", "table.py", "terms.py")
+    for path in sorted([*core.glob("native/*.py"), *core.glob("special/*.py"), *map(core.joinpath, names)]):
         found.update(path.read_bytes())
     return found.hexdigest()
+
+
+DIGEST = digestOf(Path(machine.__file__).parent.parent)  # at import: later on the files may be those of another version
 
 
 __all__ = ["Native", "Segment", "addressOf", "isWanted", "layoutFor", "lowered"]
