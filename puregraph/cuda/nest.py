@@ -36,7 +36,7 @@ from puregraph.nest import (
 
 FULL = 528  # blocks that keep a large GPU busy
 PART = 4096  # numbers of a row that make a block worth it
-LEAST = 512  # rows, likewise
+LEAST = 128  # rows, likewise
 
 
 def launches(nest: Nest) -> list[Launch]:
@@ -94,7 +94,9 @@ def columns(nest: Nest, axes: frozenset[int]) -> list[Launch]:
     blocks = across(nest)[2] * prod(n for a, n in enumerate(nest.space[:-1]) if a not in axes)
     long = prod(nest.space[a] for a in axes)
     pieces = min(FULL // (2 * blocks), long // LEAST)
-    return [columnLaunch(nest, axes)] if pieces < 2 else inParts(nest, axes, -(-long // pieces), columnLaunch)
+    if pieces < 2 or long <= 2 * FULL:
+        return [columnLaunch(nest, axes)]
+    return inParts(nest, axes, -(-long // pieces), columnLaunch)
 
 
 def inParts(

@@ -217,7 +217,8 @@ class Writer:
     ) -> None:
         """Load v numbers of each operand, compute, and write results; folds go on, in the variables that are named.
 
-        `kept` are names that were computed before, and where; `keep` those to be kept, and where.
+        `kept` are names that were computed before, as expressions; `keep` those to be kept, and where: of a load as
+        it is stored, in a Pack.
         """
         stores, T = list(stores), self.T
         of = {n: self.shape.lines[n].of for n in folds}  # type: ignore[union-attr]
@@ -227,12 +228,16 @@ class Writer:
         for n in loads:
             step = self.stride(f"l_{n}", self.shape.inner)
             place = self.place(f"l_{n}", indices)
-            if step == "0":
+            if step == "0" and n not in keep:
                 self.line(f"const {T} a_{n} = load(l_{n}, {place});")
                 values[n] = f"a_{n}"
                 continue
-            self.line(f"{T} a_{n}[{v}];")
             apart = "" if step == "1" else f", {step}"
+            if n in keep:
+                self.line(f"{'fetchApart' if apart else 'fetchMany'}<{v}>(l_{n}, {place}{apart}, {keep[n]});")
+                values[n] = self.widened(n, keep[n])
+                continue
+            self.line(f"{T} a_{n}[{v}];")
             self.line(f"{'loadApart' if apart else 'loadMany'}<{v}>(l_{n}, {place}{apart}, a_{n});")
             values[n] = f"a_{n}[u]"
         for n in stores:
@@ -251,7 +256,8 @@ class Writer:
                 else:
                     self.line(self.formula(n))
             for n, place in keep.items():
-                self.line(f"{place} = {n};")
+                if n not in values:
+                    self.line(f"{place} = {n};")
             for n in stores:
                 self.line(f"b_{n}[u] = {n};")
             for n, sum in folds.items():
@@ -259,6 +265,10 @@ class Writer:
                 self.line(f"{sum} = {how}::join({sum}, {of[n]});")
         for n in stores:
             self.put(n, indices, f"b_{n}", v)
+
+    def widened(self, name: str, pack: str) -> str:
+        """One number of a load that is kept as it is stored."""
+        return f"({self.T})Number<{KINDS[self.nest.loads[name].kind][0]}>::widen({pack}.at[u])"
 
     def used(self, order: Iterable[str], kept: Iterable[str], names: Iterable[str]) -> list[str]:
         """What is known under another name, and is used by lines or wanted itself."""
