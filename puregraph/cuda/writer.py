@@ -1,7 +1,7 @@
 """Writer: the text of a kernel for a nest, and what it is called with.
 
-Every kernel is written twice, as a template: for numbers moved several at a time, and one by one for arrays whose
-addresses do not suit that. Loads and results are kept in arrays of v numbers; between them stand formulas on one.
+A kernel that moves several numbers at a time is a template of how many, so that it can move one by one where addresses
+do not suit it. Loads and results are kept in arrays of v numbers; between them stand formulas on one.
 """
 
 from __future__ import annotations
@@ -125,12 +125,13 @@ class Writer:
         body = "\n".join(self.text)
         bounds = f"__launch_bounds__({threads}, 1) " if threads > THREADS else ""  # any number of registers suits fewer
         start = f'extern "C" __global__ void {bounds}{kind}({params})'
-        aligned = " && ".join(self.aligned())
-        calls = f"  run<{self.many}>({given});"
-        if self.many > 1:
+        source = f"{preamble(formulas, self.T)}\n"
+        if self.many == 1:
+            source += f"{start} {{\n  constexpr int v = 1;\n{body}\n}}\n"
+        else:
+            aligned, run = " && ".join(self.aligned()), f"__device__ static inline void run({params})"
             calls = f"  if ({aligned})\n    run<{self.many}>({given});\n  else\n    run<1>({given});"
-        own = f"template <int v>\n__device__ static inline void run({params})"
-        source = f"{preamble(formulas, self.T)}\n{own} {{\n{body}\n}}\n{start} {{\n{calls}\n}}\n"
+            source += f"template <int v>\n{run} {{\n{body}\n}}\n{start} {{\n{calls}\n}}\n"
         slots = tuple((role, what) for role, _, what in self.slots.values())
         return Launch(title(self.nest), source, kind, slots, (grid, 1, 1), block, shared)
 
