@@ -18,7 +18,7 @@ from puregraph.nest import Nest, Shape
 SIDE = 32  # of a tile
 ROWS = 8  # of it that a block has threads for
 ENOUGH = 8  # numbers along each of both axes that make it worth it
-ROOM = 8  # arrays that lie the other way, at most: each has a tile in shared memory
+ROOM = 5  # arrays that lie the other way, at most: each has a tile in shared memory
 
 
 def otherAxis(nest: Nest) -> int | None:
