@@ -13,17 +13,18 @@ GPU works on at a time, each has only a part of the depth, and a second kernel a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import ceil, prod
 from typing import Any, NamedTuple
 
 from puregraph.cuda.given import DIVIDE, Given
 from puregraph.cuda.launch import THREADS, Launch, Scratch, pieces, spread
 from puregraph.cuda.source import STORED, read
-from puregraph.cuda.tail import Column, Finish, Tail, finishOf, most, preamble, sizeOf, write
+from puregraph.cuda.tail import Column, Tail, finishOf, most, preamble, sizeOf, write
 
 PROCESSORS = 132  # of a large GPU
 FAR = 2**31 - 1  # the largest int
+NEAR = 8  # numbers that are read together
 LEAST = 8  # stages of depth that are worth a part
 
 
@@ -59,8 +60,9 @@ class Space(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """What a block sums: so many rows and columns, so deep at a time; `threadRows` and `threadColumns` of them a thread,
-    or a warp where that multiplies as one. `blocks` of them fit a processor, and `speed` is what they reach together."""
+    """What a block sums: so many rows and columns, so deep at a time, `stages` of that ahead; `threadRows` and
+    `threadColumns` of them a thread, or a warp where that multiplies as one. `blocks` fit a processor at a time, and
+    `speed` is what they are worth next to others."""
 
     rows: int
     columns: int
@@ -75,15 +77,16 @@ class Tile(NamedTuple):
 
 TILES = {
     "float": (
-        Tile(128, 128, 16, 8, 8, 256, 3, 2, 1.0),
-        Tile(64, 64, 16, 4, 4, 256, 3, 4, 0.75),
-        Tile(128, 32, 16, 4, 4, 256, 3, 4, 0.6),
-        Tile(32, 128, 16, 4, 4, 256, 3, 4, 0.6),
+        Tile(128, 128, 16, 8, 8, 256, 3, 1, 1.0),
+        Tile(128, 64, 16, 8, 4, 256, 3, 2, 0.9),
+        Tile(64, 64, 16, 4, 4, 256, 3, 3, 0.75),
+        Tile(128, 32, 16, 4, 4, 256, 3, 3, 0.6),
+        Tile(32, 128, 16, 4, 4, 256, 3, 3, 0.6),
     ),
     "double": (
-        Tile(64, 64, 16, 4, 4, 256, 3, 3, 1.0),
-        Tile(128, 32, 16, 4, 4, 256, 3, 3, 0.8),
-        Tile(32, 128, 16, 4, 4, 256, 3, 3, 0.8),
+        Tile(64, 64, 16, 4, 4, 256, 3, 2, 1.0),
+        Tile(128, 32, 16, 4, 4, 256, 3, 2, 0.8),
+        Tile(32, 128, 16, 4, 4, 256, 3, 2, 0.8),
     ),
     "Half": (
         Tile(128, 128, 32, 64, 32, 256, 4, 2, 1.0),
@@ -96,13 +99,24 @@ TILES["Bfloat"] = TILES["Half"]
 
 
 def contraction(
-    name: str, space: Space, a: Operand, b: Operand, tail: Tail, tile: Tile | None = None, parts: int | None = None
+    name: str,
+    space: Space,
+    a: Operand,
+    b: Operand,
+    tail: Tail,
+    isWhole: bool = False,
+    tile: Tile | None = None,
+    parts: int | None = None,
 ) -> list[Launch] | Any:
-    """The launches that hand all sums to the tail; NotImplemented for numbers that no tile is made for."""
+    """The launches that hand all sums to the tail; NotImplemented for numbers that no tile is made for.
+
+    With `isWhole` no axes are joined, so that contractions of different sizes have one text.
+    """
     kind = STORED.get(a.dtype, "")
     if a.dtype != b.dtype or kind not in TILES:
         return NotImplemented
-    space, a, b, tail = collapsed(space, a, b, tail)
+    if not isWhole:
+        space, a, b, tail = collapsed(space, a, b, tail)
     m, n, k, z = map(prod, space)
     if m * n * z == 0:
         return []
@@ -114,7 +128,7 @@ def contraction(
         parts = partsOf(tile, m, n, k, z)
     part = pieces(pieces(k, parts), tile.depth) * tile.depth
     parts = pieces(k, part)
-    text = Text(space, a, b, tail, tile, part, parts)
+    text = Text(space, a, b, tail, tile, part, parts, isWhole)
     blocks = pieces(m, tile.rows) * pieces(n, tile.columns) * z * parts
     source = text.source()
     threads = (tile.threads, 1, 1)
@@ -131,17 +145,24 @@ def reach(sizes: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def cost(tile: Tile, m: int, n: int, k: int, z: int) -> float:
-    """How long all takes, in no unit."""
+    """How long all takes, in no unit: what the processor with the most blocks has to do."""
     parts = partsOf(tile, m, n, k, z)
     blocks = pieces(m, tile.rows) * pieces(n, tile.columns) * z * parts
-    rounds = ceil(blocks / (PROCESSORS * tile.blocks))
-    return rounds * tile.blocks * tile.rows * tile.columns * (ceil(k / parts) + 4 * tile.depth) / tile.speed
+    rounds = ceil(blocks / PROCESSORS)
+    return rounds * tile.rows * tile.columns * (ceil(k / parts) + 4 * tile.depth) / tile.speed
 
 
 def partsOf(tile: Tile, m: int, n: int, k: int, z: int) -> int:
     """In how many parts the depth is summed: enough to give all processors work, each worth it."""
     blocks = pieces(m, tile.rows) * pieces(n, tile.columns) * z
     return max(1, min(PROCESSORS * tile.blocks // blocks, k // (LEAST * tile.depth)))
+
+
+def distance(sizes: Sequence[int], strides: Sequence[int], isWhole: bool) -> float:
+    """How far neighbours along axes lie apart; more where the last axis is short."""
+    if not sizes:
+        return FAR
+    return abs(strides[-1]) * (1.0 if isWhole else max(1.0, NEAR / max(1, sizes[-1])))
 
 
 # Axes -----------------------------------------------------------------------------------------------------------------
@@ -158,7 +179,9 @@ def collapsed(space: Space, a: Operand, b: Operand, tail: Tail) -> tuple[Space, 
 
     def ofOperand(o: Operand, lanes: list[list[int]]) -> Operand:
         few = tuple(i._replace(lanes=last(lanes, i.lanes), depth=last(depth, i.depth)) for i in o.limits)
-        return o._replace(lanes=last(lanes, o.lanes), depth=last(depth, o.depth), batch=last(batch, o.batch), limits=few)
+        return o._replace(
+            lanes=last(lanes, o.lanes), depth=last(depth, o.depth), batch=last(batch, o.batch), limits=few
+        )
 
     def ofColumn(c: Column) -> Column:
         return c._replace(rows=last(rows, c.rows), columns=last(columns, c.columns), batch=last(batch, c.batch))
@@ -191,9 +214,11 @@ def joined(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list[
 class Text:
     """The text of a contraction, and what its slots hold."""
 
-    def __init__(self, space: Space, a: Operand, b: Operand, tail: Tail, tile: Tile, part: int, parts: int):
+    def __init__(
+        self, space: Space, a: Operand, b: Operand, tail: Tail, tile: Tile, part: int, parts: int, isWhole: bool
+    ):
         self.space, self.a, self.b, self.tail, self.tile = space, a, b, tail, tile
-        self.part, self.parts = part, parts
+        self.part, self.parts, self.isWhole = part, parts, isWhole
         self.finish = finishOf(tail, space.rows, space.columns)
         self.given, self.ending = Given(), Given()
         self.number = STORED[a.dtype]
@@ -234,11 +259,22 @@ class Text:
                 read("warped.h" if self.isWarped else "plain.h"),
                 read("tile.h"),
                 *ending,
-                MAIN.format(arguments=given.arguments, made=given.made, sums=sums, blocks=tile.blocks,
-                            depths="Found" if self.isFound else "Known"),
+                MAIN.format(
+                    arguments=given.arguments,
+                    made=given.made,
+                    sums=sums,
+                    blocks=self.blocks,
+                    depths="Found" if self.isFound else "Known",
+                ),
                 total,
             ]
         )
+
+    @property
+    def blocks(self) -> int:
+        """How many fit a processor: fewer where threads keep the places of many lanes."""
+        isNarrow = any(self.isAlongDepth(o) and self.packOf(o) == 1 for o in (self.a, self.b))
+        return max(1, self.tile.blocks - isNarrow)
 
     @property
     def pitch(self) -> int:
@@ -264,8 +300,9 @@ class Text:
 
     def isAlongDepth(self, o: Operand) -> bool:
         """Whether the numbers of an operand lie closer together along the depth than along its lanes."""
-        lane, deep = (abs(axes[-1]) if axes else FAR for axes in (o.lanes, o.depth))
-        return deep < lane
+        lanes = self.space.rows if o is self.a else self.space.columns
+        deep = distance(self.space.depth, o.depth, self.isWhole)
+        return deep < distance(lanes, o.lanes, self.isWhole)
 
     def packOf(self, o: Operand) -> int:
         """How many of its numbers move at once."""
@@ -303,12 +340,16 @@ class Text:
         laneText, laneIndices = given.indices("i", "lane", sizes, "row" if isA else "column")
         batchText, batchIndices = given.indices("z", "z", self.space.batch, "batch")
         start = given.offset(f"{low}Batch", batchIndices, o.batch)
-        start += f" + {given.number(f'{low}Start', o.start, 'long')}" if o.start else ""
+        start += f" + {given.number(f'{low}Start', o.start, 'long')}" if o.start or self.isWhole else ""
         limits = []
         for i, limit in enumerate(o.limits):
             first = given.offset(f"{low}{i}Lane", laneIndices, limit.lanes, "int")
-            limits.append((f"{first} + {given.number(f'{low}{i}Start', limit.start)}",
-                           given.number(f"{low}{i}Length", limit.length)))
+            limits.append(
+                (
+                    f"{first} + {given.number(f'{low}{i}Start', limit.start)}",
+                    given.number(f"{low}{i}Length", limit.length),
+                )
+            )
         tests = [f"(unsigned)(l.p{i} + d.{low}{i}) < (unsigned){length}" for i, (_, length) in enumerate(limits)]
         values = [f"start + {given.offset(f'{low}Lane', laneIndices, o.lanes)}", *(first for first, _ in limits)]
         nothing = ", ".join(["nullptr", *["0"] * len(limits)])
@@ -322,7 +363,7 @@ class Text:
     def ends(self) -> list[str]:
         """C that hands sums to the tail."""
         self.given.number("part", self.part)
-        return [write(self.finish, self.given, self.space.rows, self.space.columns, self.space.batch), WHOLE]
+        return [write(self.finish, self.given, self.space, self.isWhole), WHOLE]
 
     def keeps(self) -> list[str]:
         """C that keeps the sums of a part."""
@@ -342,10 +383,12 @@ class Text:
         ending.number("parts", self.parts)
         ending.number("count", prod(space.batch))
         ending.pointer("kept", self.kept.dtype.name, self.kept)
-        finish = write(self.finish, ending, space.rows, space.columns, space.batch)
+        finish = write(self.finish, ending, space, self.isWhole)
         struct = ending.struct + finish
         return TOTAL.format(
-            ending=struct.replace("Given", "Ending"), arguments=ending.arguments, made=ending.made.replace("Given", "Ending")
+            ending=struct.replace("Given", "Ending"),
+            arguments=ending.arguments,
+            made=ending.made.replace("Given", "Ending"),
         )
 
 
@@ -357,6 +400,7 @@ struct {name} {{
   struct Lane {{
     const {number}* at;{places}
   }};
+  __device__ static inline const {number}* base(const Given& g) {{ return {pointer}; }}
   __device__ static inline const {number}* start(const Given& g, int z) {{
     {batchText}
     return {pointer} + ({start});
@@ -418,8 +462,8 @@ TOTAL = """
 {ending}
 extern "C" __global__ void total({arguments}) {{
   {made}
-  const int64 all = (int64)g.m * g.n, packs = all / PACK;
-  for (int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x; i < packs * g.count; i += (int64)gridDim.x * blockDim.x) {{
+  const int64 all = (int64)g.m * g.n, packs = all / PACK, step = (int64)gridDim.x * blockDim.x;
+  for (int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x; i < packs * g.count; i += step) {{
     const int z = (int)(i / packs);
     const int64 at = (i - z * packs) * PACK;
     Wide sums[PACK] = {{}};

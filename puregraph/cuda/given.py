@@ -37,8 +37,10 @@ class Given:
     @property
     def arguments(self) -> str:
         """The arguments as a kernel declares them."""
-        return ", ".join(f"{declared} __restrict__ {name}" if "*" in declared else f"{declared} {name}"
-                         for name, declared in self.fields.items())
+        return ", ".join(
+            f"{declared} __restrict__ {name}" if "*" in declared else f"{declared} {name}"
+            for name, declared in self.fields.items()
+        )
 
     @property
     def struct(self) -> str:
@@ -61,13 +63,13 @@ class Given:
         return " + ".join(terms) or "0"
 
     def indices(self, name: str, number: str, sizes: Sequence[int], title: str) -> tuple[str, list[str]]:
-        """C that takes a number apart into indices along axes of these sizes, the last the quickest; and their names."""
+        """C that takes a number apart into indices along axes of these sizes, the last the quickest; their names."""
         names = [f"{name}{i}" for i in range(len(sizes))]
         if not sizes:
             return "", []
         lines, left = [], number
         for i in range(len(sizes) - 1, 0, -1):
-            size, (magic, shift) = sizes[i], divider(sizes[i])
+            size, (magic, shift) = sizes[i], divider(max(1, sizes[i]))
             size, magic, shift = (
                 self.number(f"{title}{i}{part}", x) for part, x in (("", size), ("Magic", magic), ("Shift", shift))
             )

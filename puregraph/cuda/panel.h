@@ -36,19 +36,15 @@ __device__ static inline void awaitStage() {  // all stages but the last few
 }
 
 template <int n, class T>
-__device__ static inline void bring(T* to, const T* from, bool isThere, bool isWhole) {
-  if (sizeof(T) * n >= 4 && isWhole) {
-    copyAhead<n>(to, from, isThere);
-  } else {
+__device__ static inline void bring(T* to, const T* from, bool isThere) {  // one by one, for want of an even address
 #pragma unroll
-    for (int j = 0; j < n; j++) {
-      if (sizeof(T) >= 4) {
-        copyAhead<1>(to + j, from + j, isThere);
-      } else {
-        T x = {};
-        if (isThere) x = from[j];
-        to[j] = x;
-      }
+  for (int j = 0; j < n; j++) {
+    if (sizeof(T) >= 4) {
+      copyAhead<1>(to + j, from + j, isThere);
+    } else {
+      T x = {};
+      if (isThere) x = from[j];
+      to[j] = x;
     }
   }
 }
@@ -74,8 +70,8 @@ struct Panel {
 
   __device__ inline Panel(const Given& g, const Number* start, int first) {
     const int t = threadIdx.x;
-    nowhere = start;
-    isWhole = isAligned(start, sizeof(Number) * pack);
+    nowhere = Side::base(g);
+    isWhole = pack == 1 || isAligned(start, sizeof(Number) * pack);
     if (alongDepth) {
 #pragma unroll
       for (int i = 0; i < rounds; i++) own[i] = Side::lane(g, start, first + t / beside + i * step);
@@ -84,30 +80,32 @@ struct Panel {
     }
   }
 
+  template <bool isEven, class Depths>
+  __device__ inline void bringStage(const Given& g, Number* to, const Depths& depths, int k, int end) const {
+    const int t = threadIdx.x, at = t % beside * pack;
+    Depth d;
+    if (alongDepth) d = depths.at(g, at, k);
+#pragma unroll
+    for (int i = 0; i < rounds; i++) {
+      const int other = t / beside + i * step;
+      if (packs % THREADS && other >= (alongDepth ? lanes : DEPTH)) break;
+      if (!alongDepth) d = depths.at(g, other, k);
+      const typename Side::Lane& lane = own[alongDepth ? i : 0];
+      const bool isThere = k + (alongDepth ? at : other) < end && Side::holds(g, lane, d);
+      const Number* const from = isThere ? Side::place(lane, d) : nowhere;
+      if (isEven)
+        copyAhead<pack>(to + other * pitch + at, from, isThere);
+      else
+        bring<pack>(to + other * pitch + at, from, isThere);
+    }
+  }
+
   template <class Depths>
   __device__ inline void bringStage(const Given& g, Number* to, const Depths& depths, int k, int end) const {
-    const int t = threadIdx.x;
-    if (alongDepth) {
-      const int at = t % beside * pack;
-      const Depth d = depths.at(g, at, k);
-#pragma unroll
-      for (int i = 0; i < rounds; i++) {
-        const int lane = t / beside + i * step;
-        if (packs % THREADS && lane >= lanes) break;
-        const bool isThere = k + at < end && Side::holds(g, own[i], d);
-        bring<pack>(to + lane * pitch + at, isThere ? Side::place(own[i], d) : nowhere, isThere, isWhole);
-      }
-    } else {
-      const int at = t % beside * pack;
-#pragma unroll
-      for (int i = 0; i < rounds; i++) {
-        const int deep = t / beside + i * step;
-        if (packs % THREADS && deep >= DEPTH) break;
-        const Depth d = depths.at(g, deep, k);
-        const bool isThere = k + deep < end && Side::holds(g, own[0], d);
-        bring<pack>(to + deep * pitch + at, isThere ? Side::place(own[0], d) : nowhere, isThere, isWhole);
-      }
-    }
+    if (pack * sizeof(Number) >= 4 && isWhole)
+      bringStage<true>(g, to, depths, k, end);
+    else
+      bringStage<false>(g, to, depths, k, end);
   }
 };
 

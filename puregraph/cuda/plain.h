@@ -25,43 +25,44 @@ struct Plain {
   }
 
   template <class Side, int count>
-  __device__ static inline void fetch(N (&to)[count], const N* from, int k, int j, int thread, int threads) {
+  __device__ static inline void fetch(N (&to)[count], const N* from, int k, int thread, int threads) {
 #pragma unroll
     for (int i = 0; i < count; i += G) {
-      const Pack<N, G> pack = loadPack<G>(from, (k + j) * Panel<Side>::pitch + laneOf<Side>(i, thread, threads));
+      const Pack<N, G> pack = loadPack<G>(from, k * Panel<Side>::pitch + laneOf<Side>(i, thread, threads));
 #pragma unroll
       for (int l = 0; l < G; l++) to[i + l] = pack.at[l];
     }
   }
 
   __device__ inline void add(const N* a, const N* b) {
+    constexpr int H = A::alongDepth && TM > 4 ? G / 2 : G;  // as many as registers hold
 #pragma unroll
-    for (int k = 0; k < DEPTH; k += G) {
-      N u[G][TM];
+    for (int k = 0; k < DEPTH; k += H) {
+      N u[H][TM];
 #pragma unroll
-      for (int i = 0; i < (A::alongDepth ? TM : G); i++) {
+      for (int i = 0; i < (A::alongDepth ? TM : H); i++) {
         if (A::alongDepth) {
-          const Pack<N, G> pack = loadPack<G>(a, laneOf<A>(i, y, down) * Panel<A>::pitch + k);
+          const Pack<N, H> pack = loadPack<H>(a, laneOf<A>(i, y, down) * Panel<A>::pitch + k);
 #pragma unroll
-          for (int l = 0; l < G; l++) u[l][i] = pack.at[l];
+          for (int l = 0; l < H; l++) u[l][i] = pack.at[l];
         } else {
-          fetch<A>(u[i], a, k, i, y, down);
+          fetch<A>(u[i], a, k + i, y, down);
         }
       }
       if (B::alongDepth) {
 #pragma unroll
         for (int j = 0; j < TN; j++) {
-          const Pack<N, G> v = loadPack<G>(b, laneOf<B>(j, x, across) * Panel<B>::pitch + k);
+          const Pack<N, H> v = loadPack<H>(b, laneOf<B>(j, x, across) * Panel<B>::pitch + k);
 #pragma unroll
-          for (int l = 0; l < G; l++)
+          for (int l = 0; l < H; l++)
 #pragma unroll
             for (int i = 0; i < TM; i++) sums[i][j] += u[l][i] * v.at[l];
         }
       } else {
 #pragma unroll
-        for (int l = 0; l < G; l++) {
+        for (int l = 0; l < H; l++) {
           N v[TN];
-          fetch<B>(v, b, k, l, x, across);
+          fetch<B>(v, b, k + l, x, across);
 #pragma unroll
           for (int j = 0; j < TN; j++)
 #pragma unroll

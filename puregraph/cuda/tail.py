@@ -57,7 +57,9 @@ class Tail(NamedTuple):
         return [*self.loads.values(), *self.stores.values()]
 
 
-def stored(y: Any, rows: tuple[int, ...], columns: tuple[int, ...], batch: tuple[int, ...] = (), start: int = 0) -> Tail:
+def stored(
+    y: Any, rows: tuple[int, ...], columns: tuple[int, ...], batch: tuple[int, ...] = (), start: int = 0
+) -> Tail:
     """Sums that are kept as they are."""
     return Tail("sums", {}, (), {"sums": Column(y.dtype.name, y, rows, columns, batch, start)})
 
@@ -114,8 +116,9 @@ def finishOf(tail: Tail, rows: Sequence[int], columns: Sequence[int]) -> Finish:
     return Finish(tail, alongRows, pack if isAny else 1)
 
 
-def write(finish: Finish, given: Given, rows: Sequence[int], columns: Sequence[int], batch: Sequence[int]) -> str:
+def write(finish: Finish, given: Given, space: Any, isWhole: bool = False) -> str:
     """C of `finish`, which takes the sums from row m, column n of the batch's product z on."""
+    rows, columns, batch = space.rows, space.columns, space.batch
     tail, pack = finish.tail, finish.pack
     size = (rows if finish.alongRows else columns)[-1:]
     head, indices = [], []
@@ -128,7 +131,7 @@ def write(finish: Finish, given: Given, rows: Sequence[int], columns: Sequence[i
         name, isWritten = f"{role}_{k}", role == "s"
         place = given.pointer(name, o.dtype, o.what, isWritten)
         offset = given.offset(f"{name}_", indices, (*o.rows, *o.columns, *o.batch))
-        offset += f" + {given.number(f'{name}Start', o.start, 'long')}" if o.start else ""
+        offset += f" + {given.number(f'{name}Start', o.start, 'long')}" if o.start or isWhole else ""
         head.append(f"const int64 at_{name} = {offset};")
         head.append(f"Pack<{STORED[o.dtype]}, {pack if isWritten or finish.step(o) else 1}> {name};")
         step = finish.step(o)
@@ -136,21 +139,30 @@ def write(finish: Finish, given: Given, rows: Sequence[int], columns: Sequence[i
         texts = stores if isWritten else loads
         if finish.isPacked(o, size[0] if size else 1):
             whole = f"isAligned({place}, {pack * sizeOf(o.dtype)})"
-            move = f"storePack({place}, at_{name}, {name})" if isWritten else f"{name} = loadPack<{pack}>({place}, at_{name})"
+            move = (
+                f"storePack({place}, at_{name}, {name})"
+                if isWritten
+                else f"{name} = loadPack<{pack}>({place}, at_{name})"
+            )
             texts.append(f"if ({whole}) {move};\nelse")
         item, cell = f"{name}.at[j]", f"{place}[at_{name} + j * {between}]"
         count = pack if isWritten or step else 1
         texts.append(loop(count, f"{cell} = {item};" if isWritten else f"{item} = {cell};"))
     wide = "Wide"
     body = [f"const Wide v_{tail.sums} = sums[j];"]
-    body += [f"const Wide v_{k} = (Wide)Number<{STORED[o.dtype]}>::widen(l_{k}.at[{'j' if finish.step(o) else 0}]);"
-             for k, o in tail.loads.items()]
+    body += [
+        f"const Wide v_{k} = (Wide)Number<{STORED[o.dtype]}>::widen(l_{k}.at[{'j' if finish.step(o) else 0}]);"
+        for k, o in tail.loads.items()
+    ]
     body += lines(tail, wide)
     body += [f"s_{k}.at[j] = Number<{STORED[o.dtype]}>::narrow(v_{k});" for k, o in tail.stores.items()]
     return "\n".join(
         [
             "__device__ static inline void finish(const Given& g, int z, int m, int n, const Wide* sums) {",
-            *head, *loads, loop(pack, "\n".join(body)), *stores,
+            *head,
+            *loads,
+            loop(pack, "\n".join(body)),
+            *stores,
             "}",
         ]
     )

@@ -1,0 +1,65 @@
+"""Turn: maps as they lie, copied channels last, with as many channels more as make them even."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from puregraph.cuda.given import DIVIDE, Given
+from puregraph.cuda.launch import Launch, Scratch, pieces, steps
+from puregraph.cuda.source import STORED
+
+SIDE = 32  # of the square that a block turns
+DOWN = 8  # rows of threads
+
+
+def turn(x: Any, samples: int, channels: int) -> tuple[Launch, Scratch]:
+    """y[n, *spatial, c] = x[n, c, *spatial], and zero for samples and channels that x lacks."""
+    y = Scratch((samples, *x.shape[2:], channels), x.dtype)
+    places, given = x.shape[2:], Given()
+    number = STORED[x.dtype.name]
+    given.pointer("y", x.dtype.name, y, True)
+    given.pointer("x", x.dtype.name, x)
+    for name, size in (("places", prod(places)), ("wide", channels), ("n", x.shape[0]), ("c", x.shape[1])):
+        given.number(name, size)
+    across, down = pieces(channels, SIDE), pieces(prod(places), SIDE)
+    given.number("across", across)
+    given.number("down", down)
+    n, c, *spatial = steps(x)
+    text, indices = given.indices("p", "place", places, "axis")
+    body = {
+        "text": text,
+        "offset": given.offset("place", indices, spatial),
+        "n": given.number("nStep", n, "long"),
+        "c": given.number("cStep", c, "long"),
+    }
+    source = DIVIDE + given.struct + TURN.format(T=number, arguments=given.arguments, made=given.made, **body)
+    blocks = samples * across * down
+    return Launch("channels last", source, "turn", tuple(given.slots), (blocks, 1, 1), (SIDE, DOWN, 1)), y
+
+
+TURN = """
+__device__ static inline int64 placeAt(const Given& g, int place) {{
+  {text}
+  return {offset};
+}}
+extern "C" __global__ void turn({arguments}) {{
+  {made}
+  __shared__ {T} square[32][33];
+  const int tile = blockIdx.x % (g.across * g.down), sample = blockIdx.x / (g.across * g.down);
+  const int place = tile / g.across * 32, channel = tile % g.across * 32;
+  const int own = place + threadIdx.x;
+  const int64 at = own < g.places && sample < g.n ? sample * {n} + placeAt(g, own) : -1;
+#pragma unroll
+  for (int i = threadIdx.y; i < 32; i += 8) {{
+    {T} value = {{}};
+    if (own < g.places && sample < g.n && channel + i < g.c) value = g.x[at + (channel + i) * {c}];
+    square[i][threadIdx.x] = value;
+  }}
+  __syncthreads();
+#pragma unroll
+  for (int i = threadIdx.y; i < 32; i += 8)
+    if (place + i < g.places && channel + threadIdx.x < g.wide)
+      g.y[((int64)sample * g.places + place + i) * g.wide + channel + threadIdx.x] = square[threadIdx.x][i];
+}}
+"""
