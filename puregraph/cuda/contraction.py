@@ -90,6 +90,7 @@ TILES = {
     ),
     "Half": (
         Tile(128, 128, 32, 64, 32, 256, 4, 2, 1.0),
+        Tile(128, 64, 32, 64, 32, 128, 4, 3, 0.8),
         Tile(64, 64, 32, 32, 32, 128, 4, 4, 0.6),
         Tile(128, 32, 32, 32, 32, 128, 4, 4, 0.5),
         Tile(32, 128, 32, 32, 32, 128, 4, 4, 0.5),
@@ -272,9 +273,9 @@ class Text:
 
     @property
     def blocks(self) -> int:
-        """How many fit a processor: fewer where threads keep the places of many lanes."""
-        isNarrow = any(self.isAlongDepth(o) and self.packOf(o) == 1 for o in (self.a, self.b))
-        return max(1, self.tile.blocks - isNarrow)
+        """How many fit a processor: fewer where threads have to know the places of many lanes."""
+        isBusy = any(self.isAlongDepth(o) and (self.packOf(o) == 1 or o.limits) for o in (self.a, self.b))
+        return max(1, self.tile.blocks - (isBusy and not self.isWarped))
 
     @property
     def pitch(self) -> int:
