@@ -22,7 +22,7 @@ from puregraph.cuda.contraction import Limit, Operand, Space, contraction
 from puregraph.cuda.launch import Launch, steps
 from puregraph.cuda.source import STORED
 from puregraph.cuda.tail import Column, Tail, sizeOf, stored
-from puregraph.cuda.turn import turn
+from puregraph.cuda.turn import Laid, turn
 
 EVEN = 8  # 16-bit numbers that move at once
 
@@ -165,7 +165,7 @@ def broughtWith(maps: Maps, W: Any, samples: int, channels: int) -> tuple[list[L
 
 def turned(x: Any, samples: int, channels: int, groups: int) -> tuple[list[Launch], Maps]:
     """Maps copied channels last."""
-    launch, y = turn(x, samples, channels * groups)
+    launch, y = turn(Laid(x.dtype.name, x, x.shape, steps(x)), samples, channels * groups)
     n, *places, c = steps(y)
     return [launch], Maps(x.dtype.name, y, n, c, tuple(places), channels)
 

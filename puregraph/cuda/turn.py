@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from puregraph.cuda.given import DIVIDE, Given
-from puregraph.cuda.launch import Launch, Scratch, pieces, steps
+from puregraph.cuda.launch import Launch, Scratch, pieces
 from puregraph.cuda.source import STORED
 
 SIDE = 32  # of the square that a block turns
 DOWN = 8  # rows of threads
 
 
-def turn(x: Any, samples: int, channels: int) -> tuple[Launch, Scratch]:
+class Laid(NamedTuple):
+    """An array (n, c, *spatial) that lies in memory as is said here."""
+
+    dtype: str
+    what: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def turn(x: Laid, samples: int, channels: int) -> tuple[Launch, Scratch]:
     """y[n, *spatial, c] = x[n, c, *spatial], and zero for samples and channels that x lacks."""
-    y = Scratch((samples, *x.shape[2:], channels), x.dtype)
     places, given = x.shape[2:], Given()
-    number = STORED[x.dtype.name]
-    given.pointer("y", x.dtype.name, y, True)
-    given.pointer("x", x.dtype.name, x)
+    y = Scratch((samples, *places, channels), x.dtype)
+    given.pointer("y", x.dtype, y, True)
+    given.pointer("x", x.dtype, x.what)
     for name, size in (("places", prod(places)), ("wide", channels), ("n", x.shape[0]), ("c", x.shape[1])):
         given.number(name, size)
     across, down = pieces(channels, SIDE), pieces(prod(places), SIDE)
     given.number("across", across)
     given.number("down", down)
-    n, c, *spatial = steps(x)
+    n, c, *spatial = x.strides
     text, indices = given.indices("p", "place", places, "axis")
     body = {
         "text": text,
@@ -33,7 +41,7 @@ def turn(x: Any, samples: int, channels: int) -> tuple[Launch, Scratch]:
         "n": given.number("nStep", n, "long"),
         "c": given.number("cStep", c, "long"),
     }
-    source = DIVIDE + given.struct + TURN.format(T=number, arguments=given.arguments, made=given.made, **body)
+    source = DIVIDE + given.struct + TURN.format(T=STORED[x.dtype], arguments=given.arguments, made=given.made, **body)
     blocks = samples * across * down
     return Launch("channels last", source, "turn", tuple(given.slots), (blocks, 1, 1), (SIDE, DOWN, 1)), y
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from puregraph.cuda import correlation
+from puregraph.cuda import correlation, depthwise
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widened
 from puregraph.kernels.windows import Window, inner, padded, perAxis, window
@@ -94,8 +94,9 @@ def convolve(x, W, stride, pad, dilation, groups):
 
 @convolve.cuda
 def convolve(y, x, W, stride, pad, dilation, groups):
-    """Each block sums a tile of places and maps."""
-    return correlation.forward(y, x, W, window(x.shape[2:], W.shape[2:], stride, pad, dilation), groups)
+    """Each block sums a tile of places and maps; where a filter has one map, each thread a few places."""
+    win = window(x.shape[2:], W.shape[2:], stride, pad, dilation)
+    return depthwise.forward(y, x, W, win) if isDepthwise(W, groups) else correlation.forward(y, x, W, win, groups)
 
 
 @kernel
@@ -127,8 +128,9 @@ def convolveData(grad, W, shape, stride, pad, dilation, groups):
 
 @convolveData.cuda
 def convolveData(dx, grad, W, shape, stride, pad, dilation, groups):
-    """Each block sums a tile of places and maps, from all windows over these places."""
-    return correlation.data(dx, grad, W, window(shape[2:], W.shape[2:], stride, pad, dilation), groups)
+    """The same, over all windows that reach over a place."""
+    win = window(shape[2:], W.shape[2:], stride, pad, dilation)
+    return depthwise.data(dx, grad, W, win) if isDepthwise(W, groups) else correlation.data(dx, grad, W, win, groups)
 
 
 @kernel
@@ -162,7 +164,14 @@ def convolveWeight(grad, x, size, stride, pad, dilation, groups):
 @convolveWeight.cuda
 def convolveWeight(dW, grad, x, size, stride, pad, dilation, groups):
     """Each block sums a tile of filters and taps, over part of the places; parts are added in order."""
-    return correlation.weight(dW, grad, x, window(x.shape[2:], size, stride, pad, dilation), groups)
+    win = window(x.shape[2:], size, stride, pad, dilation)
+    isThin = isDepthwise(dW, groups)
+    return depthwise.weight(dW, grad, x, win) if isThin else correlation.weight(dW, grad, x, win, groups)
+
+
+def isDepthwise(W, groups):
+    """Whether each filter has one map of several."""
+    return groups > 1 and W.shape[1] == 1
 
 
 def operands(lay, grad, x):
