@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from math import ceil, prod
 from typing import Any, NamedTuple
 
-from puregraph.cuda.given import DIVIDE, Given
+from puregraph.cuda.given import Given
 from puregraph.cuda.launch import THREADS, Launch, Scratch, pieces, spread
 from puregraph.cuda.source import STORED, read
 from puregraph.cuda.tail import Column, Tail, finishOf, most, preamble, sizeOf, write
@@ -251,7 +251,6 @@ class Text:
                 f"typedef {self.wide} Wide;",
                 *[f"constexpr int {name} = {value};" for name, value in constants.items()],
                 f"constexpr bool ALONGROWS = {str(finish.alongRows).lower()};",
-                DIVIDE,
                 preamble(self.tail, self.wide),
                 given.struct,
                 *depth,

@@ -15,9 +15,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from puregraph.cuda.given import DIVIDE, Given
+from puregraph.cuda.given import Given
 from puregraph.cuda.launch import THREADS, WARP, Launch, Scratch, pieces, steps
-from puregraph.cuda.sliding import FAR, MOVES, at, divisors, gridOf, isKnown, launch, packOf, types, windows
+from puregraph.cuda.sliding import FAR, MOVES, at, gridOf, isKnown, launch, packOf, types, windows
 from puregraph.cuda.turn import Laid, turn
 
 RUN = 4  # places along the last axis, that a thread sums where maps lie side by side
@@ -80,9 +80,9 @@ def read(i: int, place: str, isBack: bool, given: Given, window: Any) -> str:
     """C of s, what tap t reads for a place; -1 where it reads nothing."""
     if not isBack:
         return f"const int s{i} = {place} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};"
-    magic, shift = divisors(given, window, i)
+    by = given.divisor(f"stride{i}", window.stride[i])
     return f"""const int u{i} = {place} + g.before{i} - t{i} * g.dilation{i};
-const int q{i} = divide(max(u{i}, 0), {magic}, {shift}), s{i} = q{i} * g.stride{i} == u{i} ? q{i} : -1;
+const int q{i} = quotient(max(u{i}, 0), {by}), s{i} = q{i} * g.stride{i} == u{i} ? q{i} : -1;
 """
 
 
@@ -134,7 +134,7 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
     endText, tapNames = ending.indices("t", "tap", window.size, "tap")
     source = WEIGHT.format(
         types="".join(f"typedef {value} {key};\n" for key, value in kind.items()),
-        divide=DIVIDE, moves=MOVES, pack=pack, lanes=lanes,
+        moves=MOVES, pack=pack, lanes=lanes,
         tapText=tapText, placeText=placeText, reads="\n".join(reads),
         grad=at(given, "grad", grad, places, channel="filter", sample=sample),
         x=at(given, "x", x, [f"s{i}" for i in range(rank)], channel="filter / g.several", sample=sample),
@@ -189,7 +189,7 @@ for (int r = 0; r < RUN; r++) {{
 """
 
 WEIGHT = """
-{types}{divide}
+{types}
 constexpr int PACK = {pack}, LANES = {lanes};
 {moves}
 {struct}

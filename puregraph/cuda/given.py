@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from puregraph.cuda.launch import divisor
 from puregraph.cuda.source import STORED
 
 TYPES = {"int": "int", "long": "int64", "float": "float", "double": "double"}
@@ -62,6 +63,12 @@ class Given:
                 terms.append(f"{index} * {self.number(f'{name}{i}', stride, kind)}")
         return " + ".join(terms) or "0"
 
+    def divisor(self, name: str, by: int) -> str:
+        """What `quotient` divides by: the number, and what stands for it."""
+        factor, shift = divisor(max(1, by))
+        numbers = (name, by), (f"{name}Factor", factor), (f"{name}Shift", shift)
+        return ", ".join([self.number(part, value) for part, value in numbers])
+
     def indices(self, name: str, number: str, sizes: Sequence[int], title: str) -> tuple[str, list[str]]:
         """C that takes a number apart into indices along axes of these sizes, the last the quickest; their names."""
         names = [f"{name}{i}" for i in range(len(sizes))]
@@ -69,27 +76,8 @@ class Given:
             return "", []
         lines, left = [], number
         for i in range(len(sizes) - 1, 0, -1):
-            size, (magic, shift) = sizes[i], divider(max(1, sizes[i]))
-            size, magic, shift = (
-                self.number(f"{title}{i}{part}", x) for part, x in (("", size), ("Magic", magic), ("Shift", shift))
-            )
-            lines.append(f"const int {name}Left{i} = divide({left}, {magic}, {shift});")
-            lines.append(f"const int {names[i]} = {left} - {name}Left{i} * {size};")
+            by = self.divisor(f"{title}{i}", sizes[i])
+            lines.append(f"const int {name}Left{i} = quotient({left}, {by});")
+            lines.append(f"const int {names[i]} = {left} - {name}Left{i} * g.{title}{i};")
             left = f"{name}Left{i}"
         return "\n".join([*lines, f"const int {names[0]} = {left};"]), names
-
-
-def divider(size: int) -> tuple[int, int]:
-    """(magic, shift) such that x // size == (x * magic // 2^32 + x) >> shift for all x from 0 to 2^31 - 1.
-
-    Source    Granlund and Montgomery 1994, Division by Invariant Integers using Multiplication, figure 4.1
-    """
-    shift = (size - 1).bit_length()
-    return ((1 << 32) * ((1 << shift) - size) // size + 1) & 0xFFFFFFFF, shift
-
-
-DIVIDE = """
-__device__ static inline int divide(int x, unsigned magic, int shift) {
-  return (int)((__umulhi((unsigned)x, magic) + (unsigned)x) >> shift);
-}
-"""

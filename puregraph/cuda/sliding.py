@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from puregraph.cuda.given import DIVIDE, Given, divider
+from puregraph.cuda.given import Given
 from puregraph.cuda.launch import THREADS, WIDEST, Launch, pieces, steps
 from puregraph.cuda.source import STORED
 
@@ -96,21 +96,15 @@ def overTaps(rank: int, body: str) -> str:
     return "\n".join([*heads, body, "}" * rank])
 
 
-def divisors(given: Given, window: Any, i: int) -> tuple[str, str]:
-    """What divides by the stride of an axis."""
-    magic, shift = divider(window.stride[i])
-    return given.number(f"stride{i}Magic", magic), given.number(f"stride{i}Shift", shift)
-
-
 def overWindows(rank: int, body: str, given: Given, window: Any) -> str:
     """C that does something for each window s0, ... that reaches over a place, in order."""
     heads = []
     for i in range(rank):
-        magic, shift = divisors(given, window, i)
+        by = given.divisor(f"stride{i}", window.stride[i])
         heads.append(
             f"""const int u{i} = place{i} + g.before{i}, v{i} = u{i} - (g.size{i} - 1) * g.dilation{i};
-const int low{i} = v{i} > 0 ? divide(v{i} + g.stride{i} - 1, {magic}, {shift}) : 0;
-const int high{i} = u{i} < 0 ? -1 : min(g.count{i} - 1, divide(u{i}, {magic}, {shift}));"""
+const int low{i} = v{i} > 0 ? quotient(v{i} + g.stride{i} - 1, {by}) : 0;
+const int high{i} = u{i} < 0 ? -1 : min(g.count{i} - 1, quotient(u{i}, {by}));"""
         )
     heads += [f"for (int s{i} = low{i}; s{i} <= high{i}; s{i}++) {{" for i in range(rank)]
     return "\n".join([*heads, body, "}" * rank])
@@ -122,7 +116,7 @@ def launch(name: str, grid: Grid, given: Given, constants: dict[str, str], body:
     indices = grid.indices(given)
     types = "".join(f"typedef {value} {key};\n" for key, value in constants.items())
     text = KERNEL.format(
-        types=types, divide=DIVIDE, struct=given.struct, pack=grid.pack, run=grid.run, name=name,
+        types=types, struct=given.struct, pack=grid.pack, run=grid.run, name=name,
         arguments=given.arguments, made=given.made, indices=indices, body=body,
     )  # fmt: skip
     return Launch(name, text, name, tuple(given.slots), (pieces(grid.count, THREADS), 1, 1), (THREADS, 1, 1))
@@ -174,7 +168,7 @@ __device__ static inline void put(T* to, const T (&from)[n], bool isWhole) {
 """
 
 KERNEL = (
-    """{types}{divide}{struct}
+    """{types}{struct}
 constexpr int PACK = {pack}, RUN = {run};
 """
     + MOVES.replace("{", "{{").replace("}", "}}")

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.cuda import formulas
 from puregraph.cuda.given import Given
 from puregraph.cuda.launch import WIDEST
 from puregraph.cuda.source import STORED
-from puregraph.formula import Formula, cudaFrom, preambleFrom
+from puregraph.formula import Formula
 
-KINDS = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64"}
+KINDS = {f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}
+KINDS |= {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
 SIZES = {"bool": 1, "bfloat16": 2}
 
 
@@ -178,10 +180,10 @@ def lines(tail: Tail, wide: str) -> list[str]:
     found = []
     for name, formula in tail.lines:
         own = formula.put(**{n: f"v_{n}" for n in formula.names}) if formula.names else formula
-        found.append(f"{wide} v_{name};\n{{\n{cudaFrom([own], [f'v_{name}'], wide)}\n}}")
+        found.append(formulas.statement(own, f"v_{name}", wide))
     return found
 
 
 def preamble(tail: Tail, wide: str) -> str:
     """The functions that the lines call."""
-    return preambleFrom([formula for _, formula in tail.lines], wide)
+    return formulas.preamble([formula for _, formula in tail.lines], wide)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
-from puregraph.cuda.given import DIVIDE, Given
+from puregraph.cuda.given import Given
 from puregraph.cuda.launch import Launch, Scratch, pieces
 from puregraph.cuda.source import STORED
 
@@ -41,7 +41,7 @@ def turn(x: Laid, samples: int, channels: int) -> tuple[Launch, Scratch]:
         "n": given.number("nStep", n, "long"),
         "c": given.number("cStep", c, "long"),
     }
-    source = DIVIDE + given.struct + TURN.format(T=STORED[x.dtype], arguments=given.arguments, made=given.made, **body)
+    source = given.struct + TURN.format(T=STORED[x.dtype], arguments=given.arguments, made=given.made, **body)
     blocks = samples * across * down
     return Launch("channels last", source, "turn", tuple(given.slots), (blocks, 1, 1), (SIDE, DOWN, 1)), y
 
