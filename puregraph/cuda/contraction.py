@@ -174,8 +174,8 @@ def collapsed(space: Space, a: Operand, b: Operand, tail: Tail) -> tuple[Space, 
     ends, limits = tail.columns, (*a.limits, *b.limits)
     rows = joined(space.rows, [a.lanes, *(i.lanes for i in a.limits), *(c.rows for c in ends)])
     columns = joined(space.columns, [b.lanes, *(i.lanes for i in b.limits), *(c.columns for c in ends)])
-    depth = joined(space.depth, [o.depth for o in (a, b, *limits)])
-    batch = joined(space.batch, [o.batch for o in (a, b, *ends)])
+    depth = joined(space.depth, [a.depth, b.depth, *(i.depth for i in limits)])
+    batch = joined(space.batch, [a.batch, b.batch, *(c.batch for c in ends)])
     groups = rows, columns, depth, batch
 
     def ofOperand(o: Operand, lanes: list[list[int]]) -> Operand:

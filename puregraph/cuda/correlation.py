@@ -14,6 +14,7 @@ time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from math import gcd
 from typing import Any, NamedTuple
@@ -88,9 +89,9 @@ def data(dx: Any, grad: Any, W: Any, window: Any, groups: int, tail: Tail | None
         )
         taps, tap = times(weight.places, [p.step for p in phase]), dot(weight.places, [p.tap for p in phase])
         b = Operand(weight.dtype, weight.what, (weight.c,), order(weight.n, taps), (weight.n * outer,), tap)
-        rows = (grad.shape[0], *(p.count for p in phase))
+        rows = (grad.shape[0], *(p.places for p in phase))
         space = Space(rows, (inner,), order(maps.channels, [p.taps for p in phase]), (groups,))
-        own = (tail or tailOf(dx)).moved(lambda c, phase=phase: grouped(phased(c, phase, window.stride), inner))
+        own = (tail or tailOf(dx)).moved(partial(phased, phase=phase, stride=window.stride, maps=inner))
         done = contraction("convolveData", space, a, b, own, isWhole=len(phases) > 1)
         if done is NotImplemented:
             return NotImplemented
@@ -199,11 +200,11 @@ def reachesOut(window: Any, i: int) -> bool:
 
 
 class Phase(NamedTuple):
-    """Places along one axis: start, start + stride, ..., `count` of them, which read `taps` taps: tap, tap + step, ...
+    """Places along one axis: start, start + stride, ..., `places` of them, which read `taps` taps: tap, tap + step, ...
     Place number q reads with tap number j what is at q + first - j back."""
 
     start: int
-    count: int
+    places: int
     tap: int
     step: int
     taps: int
@@ -212,7 +213,7 @@ class Phase(NamedTuple):
 
     def reachesOut(self, count: int) -> bool:
         """Whether any of that lies beyond the ends."""
-        return self.first + self.count - 1 >= count or self.first - (self.taps - 1) * self.back < 0
+        return self.first + self.places - 1 >= count or self.first - (self.taps - 1) * self.back < 0
 
 
 def phasesOf(length: int, size: int, stride: int, pad: tuple[int, int], dilation: int) -> Iterator[Phase]:
@@ -222,13 +223,13 @@ def phasesOf(length: int, size: int, stride: int, pad: tuple[int, int], dilation
     for start in range(min(stride, length)):
         tap = next((t for t in range(step) if (start + before - t * dilation) % stride == 0), size)
         taps = max(0, -(-(size - tap) // step))
-        count = -(-(length - start) // stride)
+        places = -(-(length - start) // stride)
         first = (start + before - tap * dilation) // stride
-        yield Phase(start, count, tap if taps else 0, step, taps, first, dilation // common)
+        yield Phase(start, places, tap if taps else 0, step, taps, first, dilation // common)
 
 
-def phased(c: Column, phase: Sequence[Phase], stride: Sequence[int]) -> Column:
-    """An operand of all places, seen from those of a phase."""
+def phased(c: Column, phase: Sequence[Phase], stride: Sequence[int], maps: int) -> Column:
+    """An operand of all places and maps, seen from those of a phase and each group of so many maps."""
     n, *places = c.rows
     start = c.start + dot(places, [p.start for p in phase])
-    return c._replace(rows=(n, *times(places, stride)), start=start)
+    return grouped(c._replace(rows=(n, *times(places, stride)), start=start), maps)

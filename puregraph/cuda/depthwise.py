@@ -164,16 +164,16 @@ for (int f = 0; f < {filters}; f++) {{
   const int o = {filter}, map = {map};
   {heads}
   for (int t{end} = 0; t{end} < g.size{end}; t{end}++) {{
-    T w[PACK];
-    fetch(w, g.w + ({w}), areWhole);
+    Wide w[PACK];
+    take(g.w, {w}, areWhole, w);
 #pragma unroll
     for (int r = 0; r < RUN; r++) {{
       {read}
       if ((unsigned)s{end} >= (unsigned){limit}) continue;
-      T own[PACK];
-      fetch(own, g.x + ({x}), isWhole);
+      Wide own[PACK];
+      take(g.x, {x}, isWhole, own);
 #pragma unroll
-      for (int j = 0; j < PACK; j++) sums[r][j] += (Wide)Number<T>::widen(w[j]) * Number<T>::widen(own[j]);
+      for (int j = 0; j < PACK; j++) sums[r][j] += w[j] * own[j];
     }}
   }}
   {tails}
@@ -181,10 +181,7 @@ for (int f = 0; f < {filters}; f++) {{
 #pragma unroll
 for (int r = 0; r < RUN; r++) {{
   if (place{end} + r >= {room}) break;
-  T made[PACK];
-#pragma unroll
-  for (int j = 0; j < PACK; j++) made[j] = Number<T>::narrow(sums[r][j]);
-  put(g.y + ({y}), made, isEven(g.y));
+  put(g.y, {y}, sums[r]);
 }}
 """
 
@@ -207,11 +204,11 @@ extern "C" __global__ void sumPlaces({arguments}) {{
   for (int i = turn * g.part + row; i < end && filter < g.filters; i += 256 / LANES) {{
     {placeText}
     {reads}
-    T one[PACK], two[PACK];
-    fetch(one, g.grad + ({grad}), isWhole);
-    fetch(two, g.x + ({x}), areWhole);
+    Wide one[PACK], two[PACK];
+    take(g.grad, {grad}, isWhole, one);
+    take(g.x, {x}, areWhole, two);
 #pragma unroll
-    for (int j = 0; j < PACK; j++) sums[j] += (Wide)Number<T>::widen(one[j]) * Number<T>::widen(two[j]);
+    for (int j = 0; j < PACK; j++) sums[j] += one[j] * two[j];
   }}
 #pragma unroll
   for (int j = 0; j < PACK; j++) all[j * 256 + threadIdx.x] = sums[j];

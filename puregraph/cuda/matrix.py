@@ -36,7 +36,7 @@ def matmul(out: Any, a: Any, b: Any, **options: Any) -> list[Launch] | Any:
     """np.matmul(a, b, out=out) of arrays of two axes or more."""
     batch = out.shape[:-2]
     tail = stored(out, steps(out)[-2:-1], steps(out)[-1:], steps(out)[:-2])
-    m, n, k = *out.shape[-2:], a.shape[-1]
+    (m, n), k = out.shape[-2:], a.shape[-1]
     return product(matrixOf(a, batch), matrixOf(b, batch), tail, m, n, k, batch, **options)
 
 

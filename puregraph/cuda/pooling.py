@@ -118,13 +118,11 @@ def shareOf(rank: int, includePad: bool, place: str) -> str:
 
 
 TAKE = """
-T own[PACK];
-fetch(own, g.x + ({x}), isWhole);
+Wide own[PACK];
+take(g.x, {x}, isWhole, own);
 #pragma unroll
-for (int j = 0; j < PACK; j++) {{
-  const Wide value = Number<T>::widen(own[j]);
-  if (where[j] < 0 || value > best[j] || (value != value && best[j] == best[j])) best[j] = value, where[j] = {flat};
-}}
+for (int j = 0; j < PACK; j++)
+  if (where[j] < 0 || own[j] > best[j] || (own[j] != own[j] && best[j] == best[j])) best[j] = own[j], where[j] = {flat};
 """
 
 PEAK = """
@@ -134,21 +132,18 @@ int where[PACK];
 #pragma unroll
 for (int j = 0; j < PACK; j++) best[j] = -INFINITY, where[j] = -1;
 {taps}
-T made[PACK];
-#pragma unroll
-for (int j = 0; j < PACK; j++) made[j] = Number<T>::narrow(best[j]);
-put(g.y + ({y}), made, isEven(g.y));
-put(g.indices + ({indices}), where, isEven(g.indices));
+put(g.y, {y}, best);
+put(g.indices, {indices}, where);
 """
 
 FIND = """
-T own[PACK];
+Wide own[PACK];
 int where[PACK];
-fetch(where, g.indices + ({indices}), areWhole);
-fetch(own, g.grad + ({grad}), isWhole);
+take(g.indices, {indices}, areWhole, where);
+take(g.grad, {grad}, isWhole, own);
 #pragma unroll
 for (int j = 0; j < PACK; j++)
-  if (where[j] == flat) sums[j] += Number<T>::widen(own[j]);
+  if (where[j] == flat) sums[j] += own[j];
 """
 
 PEAKGRAD = """
@@ -156,25 +151,21 @@ const bool isWhole = isEven(g.grad), areWhole = isEven(g.indices);
 const int flat = {flat};
 Wide sums[PACK] = {{}};
 {search}
-T made[PACK];
-#pragma unroll
-for (int j = 0; j < PACK; j++) made[j] = Number<T>::narrow(sums[j]);
-put(g.dx + ({dx}), made, isEven(g.dx));
+put(g.dx, {dx}, sums);
 """
 
 ADD = """
-T own[PACK];
-fetch(own, g.{x} + ({at}), isWhole);
+Wide own[PACK];
+take(g.{x}, {at}, isWhole, own);
 #pragma unroll
-for (int j = 0; j < PACK; j++) sums[j] += Number<T>::widen(own[j]){share};
+for (int j = 0; j < PACK; j++) sums[j] += own[j]{share};
 """
 
 MEAN = """
 const bool isWhole = isEven(g.{x});
 Wide sums[PACK] = {{}};
 {sums}
-T made[PACK];
 #pragma unroll
-for (int j = 0; j < PACK; j++) made[j] = Number<T>::narrow(sums[j]{share});
-put(g.{y} + ({at}), made, isEven(g.{y}));
+for (int j = 0; j < PACK; j++) sums[j] = sums[j]{share};
+put(g.{y}, {at}, sums);
 """

@@ -35,7 +35,7 @@ class Grid(NamedTuple):
         return (n, *places, maps) if self.isLast else (n, maps, *places)
 
     @property
-    def count(self) -> int:
+    def threads(self) -> int:
         return prod(self.axes)
 
     def indices(self, given: Given) -> str:
@@ -56,7 +56,7 @@ def gridOf(made: Any, *others: Any, run: int = 1) -> Grid | None:
     isLast = maps < last or made.shape[-1] == 1
     pack = packOf(made, *others) if isLast else 1
     grid = Grid(tuple(made.shape), isLast, pack, run if isLast else 1)
-    return grid if grid.count <= FAR else None
+    return grid if grid.threads <= FAR else None
 
 
 def packOf(made: Any, *others: Any) -> int:
@@ -112,14 +112,14 @@ const int high{i} = u{i} < 0 ? -1 : min(g.count{i} - 1, quotient(u{i}, {by}));""
 
 def launch(name: str, grid: Grid, given: Given, constants: dict[str, str], body: str) -> Launch:
     """A kernel whose threads each do what the body says."""
-    given.number("threads", grid.count)
+    given.number("threads", grid.threads)
     indices = grid.indices(given)
     types = "".join(f"typedef {value} {key};\n" for key, value in constants.items())
     text = KERNEL.format(
         types=types, struct=given.struct, pack=grid.pack, run=grid.run, name=name,
         arguments=given.arguments, made=given.made, indices=indices, body=body,
     )  # fmt: skip
-    return Launch(name, text, name, tuple(given.slots), (pieces(grid.count, THREADS), 1, 1), (THREADS, 1, 1))
+    return Launch(name, text, name, tuple(given.slots), (pieces(grid.threads, THREADS), 1, 1), (THREADS, 1, 1))
 
 
 def types(x: Any) -> dict[str, str]:
@@ -136,34 +136,21 @@ def isKnown(*xs: Any) -> bool:
 MOVES = """
 template <class T>
 __device__ static inline bool isEven(const T* x) {  // whether packs of it move at once
-  return isAligned(x, sizeof(T) * PACK < 16 ? sizeof(T) * PACK : 16);
+  return PACK == 1 || isAligned(x, sizeof(T) * PACK < 16 ? sizeof(T) * PACK : 16);
 }
-template <int n, class T>
-__device__ static inline void fetch(T (&to)[n], const T* from, bool isWhole) {
-  constexpr int most = 16 / sizeof(T) < n ? 16 / sizeof(T) : n;
-#pragma unroll
-  for (int i = 0; i < n; i += most) {
-    Pack<T, most> pack;
-    if (n == 1 || isWhole) pack = loadPack<most>(from, i);
-#pragma unroll
-    for (int j = 0; j < most; j++) to[i + j] = n == 1 || isWhole ? pack.at[j] : from[i + j];
-  }
+template <class T, class S>
+__device__ static inline void take(const T* x, int64 i, bool even, S* to) {
+  if (even)
+    loadMany<PACK>(x, i, to);
+  else
+    loadApart<PACK>(x, i, 1, to);
 }
-template <int n, class T>
-__device__ static inline void put(T* to, const T (&from)[n], bool isWhole) {
-  constexpr int most = 16 / sizeof(T) < n ? 16 / sizeof(T) : n;
-#pragma unroll
-  for (int i = 0; i < n; i += most) {
-    Pack<T, most> pack;
-#pragma unroll
-    for (int j = 0; j < most; j++) pack.at[j] = from[i + j];
-    if (n == 1 || isWhole) {
-      storePack(to, i, pack);
-    } else {
-#pragma unroll
-      for (int j = 0; j < most; j++) to[i + j] = from[i + j];
-    }
-  }
+template <class T, class S>
+__device__ static inline void put(T* y, int64 i, const S* from) {
+  if (isEven(y))
+    storeMany<PACK>(y, i, from);
+  else
+    storeApart<PACK>(y, i, 1, from);
 }
 """
 

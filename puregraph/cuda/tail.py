@@ -16,7 +16,6 @@ import numpy as np
 from puregraph.cuda import formulas
 from puregraph.cuda.given import Given
 from puregraph.cuda.launch import WIDEST
-from puregraph.cuda.source import STORED
 from puregraph.formula import Formula
 
 KINDS = {f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}
@@ -38,6 +37,11 @@ class Column(NamedTuple):
     @property
     def dtype(self) -> str:
         return KINDS.get(self.kind, self.kind)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Those of all axes."""
+        return (*self.rows, *self.columns, *self.batch)
 
 
 class Tail(NamedTuple):
@@ -120,54 +124,37 @@ def finishOf(tail: Tail, rows: Sequence[int], columns: Sequence[int]) -> Finish:
 
 def write(finish: Finish, given: Given, space: Any, isWhole: bool = False) -> str:
     """C of `finish`, which takes the sums from row m, column n of the batch's product z on."""
-    rows, columns, batch = space.rows, space.columns, space.batch
     tail, pack = finish.tail, finish.pack
-    size = (rows if finish.alongRows else columns)[-1:]
-    head, indices = [], []
-    for name, number, sizes in (("r", "m", rows), ("c", "n", columns), ("z", "z", batch)):
-        text, names = given.indices(name, number, sizes, {"r": "row", "c": "column", "z": "batch"}[name])
+    head: list[str] = []
+    indices: list[str] = []
+    for number, sizes, title in (("m", space.rows, "row"), ("n", space.columns, "column"), ("z", space.batch, "batch")):
+        text, names = given.indices(title[0], number, sizes, title)
         head.append(text)
         indices += names
-    loads, stores = [], []
-    for role, k, o in [("l", k, o) for k, o in tail.loads.items()] + [("s", k, o) for k, o in tail.stores.items()]:
-        name, isWritten = f"{role}_{k}", role == "s"
-        place = given.pointer(name, o.dtype, o.what, isWritten)
-        offset = given.offset(f"{name}_", indices, (*o.rows, *o.columns, *o.batch))
+    moves: dict[str, list[str]] = {"load": [], "store": []}
+    operands = [("load", f"l_{k}", o) for k, o in tail.loads.items()]
+    for do, name, o in operands + [("store", f"s_{k}", o) for k, o in tail.stores.items()]:
+        given.pointer(name, o.dtype, o.what, do == "store")
+        offset = given.offset(f"{name}_", indices, o.strides)
         offset += f" + {given.number(f'{name}Start', o.start, 'long')}" if o.start or isWhole else ""
-        head.append(f"const int64 at_{name} = {offset};")
-        head.append(f"Pack<{STORED[o.dtype]}, {pack if isWritten or finish.step(o) else 1}> {name};")
-        step = finish.step(o)
-        between = str(step) if step in (0, 1) else given.number(f"{name}Step", step, "long")
-        texts = stores if isWritten else loads
-        if finish.isPacked(o, size[0] if size else 1):
-            whole = f"isAligned({place}, {pack * sizeOf(o.dtype)})"
-            move = (
-                f"storePack({place}, at_{name}, {name})"
-                if isWritten
-                else f"{name} = loadPack<{pack}>({place}, at_{name})"
-            )
-            texts.append(f"if ({whole}) {move};\nelse")
-        item, cell = f"{name}.at[j]", f"{place}[at_{name} + j * {between}]"
-        count = pack if isWritten or step else 1
-        texts.append(loop(count, f"{cell} = {item};" if isWritten else f"{item} = {cell};"))
-    wide = "Wide"
-    body = [f"const Wide v_{tail.sums} = sums[j];"]
-    body += [
-        f"const Wide v_{k} = (Wide)Number<{STORED[o.dtype]}>::widen(l_{k}.at[{'j' if finish.step(o) else 0}]);"
-        for k, o in tail.loads.items()
-    ]
-    body += lines(tail, wide)
-    body += [f"s_{k}.at[j] = Number<{STORED[o.dtype]}>::narrow(v_{k});" for k, o in tail.stores.items()]
-    return "\n".join(
-        [
-            "__device__ static inline void finish(const Given& g, int z, int m, int n, const Wide* sums) {",
-            *head,
-            *loads,
-            loop(pack, "\n".join(body)),
-            *stores,
-            "}",
-        ]
-    )
+        head += [f"Wide {name}[{pack}];", f"const int64 at_{name} = {offset};"]
+        moves[do].append(move(finish, given, do, name, o, space))
+    body = [f"const Wide v_{tail.sums} = sums[j];", *[f"const Wide v_{k} = l_{k}[j];" for k in tail.loads]]
+    body += [*lines(tail, "Wide"), *[f"s_{k}[j] = v_{k};" for k in tail.stores]]
+    heading = "__device__ static inline void finish(const Given& g, int z, int m, int n, const Wide* sums) {"
+    return "\n".join([heading, *head, *moves["load"], loop(pack, "\n".join(body)), *moves["store"], "}"])
+
+
+def move(finish: Finish, given: Given, do: str, name: str, o: Column, space: Any) -> str:
+    """C that loads or stores the numbers of a pack: at once where they lie side by side, at an address that suits."""
+    pack, step = finish.pack, finish.step(o)
+    apart = str(step) if step in (0, 1) else given.number(f"{name}Step", step, "long")
+    one = f"{do}Apart<{pack}>(g.{name}, at_{name}, {apart}, {name});"
+    size = (space.rows if finish.alongRows else space.columns)[-1:]
+    if not size or not finish.isPacked(o, size[0]):
+        return one
+    even = f"isAligned(g.{name}, {min(WIDEST, pack * sizeOf(o.dtype))})"
+    return f"if ({even})\n{do}Many<{pack}>(g.{name}, at_{name}, {name});\nelse\n{one}"
 
 
 def loop(count: int, body: str) -> str:
