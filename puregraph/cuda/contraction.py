@@ -116,6 +116,7 @@ def contraction(
     kind = STORED.get(a.dtype, "")
     if a.dtype != b.dtype or kind not in TILES:
         return NotImplemented
+    a, b, tail = withBatch(a, space), withBatch(b, space), tail.moved(lambda c: withBatch(c, space))
     if not isWhole:
         space, a, b, tail = collapsed(space, a, b, tail)
     m, n, k, z = map(prod, space)
@@ -194,6 +195,11 @@ def collapsed(space: Space, a: Operand, b: Operand, tail: Tail) -> tuple[Space, 
 def last(groups: list[list[int]], strides: Sequence[int]) -> tuple[int, ...]:
     """The stride of each group of axes."""
     return tuple([strides[group[-1]] for group in groups])
+
+
+def withBatch(o: Any, space: Space) -> Any:
+    """An operand with a stride for each axis of the batch: zero where it was given none."""
+    return o if o.batch else o._replace(batch=(0,) * len(space.batch))
 
 
 def joined(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list[int]]:

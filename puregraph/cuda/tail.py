@@ -20,6 +20,7 @@ from puregraph.formula import Formula
 
 KINDS = {f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}
 KINDS |= {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
+MANY = 8  # numbers that a thread has at a time, at most
 SIZES = {"bool": 1, "bfloat16": 2}
 
 
@@ -111,7 +112,7 @@ def finishOf(tail: Tail, rows: Sequence[int], columns: Sequence[int]) -> Finish:
     first = next(iter(tail.stores.values()))
     alongRows = bool(rows) and first.rows[-1] == 1 and (not columns or first.columns[-1] != 1)
     size = (rows if alongRows else columns)[-1:]
-    pack = WIDEST
+    pack = MANY
     for o in tail.columns:
         axes = (*o.rows[:-1], *o.columns) if alongRows else (*o.rows, *o.columns[:-1])
         beside = (o.rows if alongRows else o.columns)[-1:]
