@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.frozen import Frozen
-from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, formulas, named, nameOf
+from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, formulas, renamed
 from puregraph.compile.value import Call, Value, store
-from puregraph.formula import formulaOf
 from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native import machine
 from puregraph.native.nest import works
@@ -20,7 +19,6 @@ from puregraph.native.product import Axis, product
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
 from puregraph.nest import Fold, Nest, Operand
-from puregraph.terms import leaf, rebuild, term
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
 LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
@@ -180,14 +178,15 @@ class Lowering:
         if not stored:
             return []
         loads = {n: operand(group, v, axes) for n, (v, axes) in group.loads.items()}
-        stores = {nameOf(v): operand(group, v, group.axes[v.number]) for v in stored}
+        stores = {group.names[v.number]: operand(group, v, group.axes[v.number]) for v in stored}
         if any(o is None for o in (*loads.values(), *stores.values())):
             return group.calls
         room = Room(self.new, self.frozen)
         nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
         done = works(canonical(nest), room)
         reads = [v for v, _ in group.loads.values()]
-        return [self.step(done, group.calls, reads, stored, room, () if group.folds else range(len(reads)))]
+        over = [] if group.folds else [i for i, v in enumerate(reads) if isMetOnce(group, v)]
+        return [self.step(done, group.calls, reads, stored, room, over)]
 
     def step(
         self,
@@ -216,7 +215,7 @@ class Lowering:
             frame = None if isinstance(step, Group) or p in self.tails else frameOf(step)
             if frame is None or value.shape != group.space or axes != identity(group, value):
                 continue
-            others = [v for v, _ in group.loads.values() if v is not value]
+            others = [v for v, own in group.loads.values() if v is not value or own != axes]
             if any(self.makers.get(v.root.number, -1) >= p for v in others):
                 continue
             kept = [v for v in group.made.values() if self.isRead(v, (i,))]
@@ -240,13 +239,14 @@ class Lowering:
         j = self.places[id(group)]
         kept = [v for v in group.made.values() if self.isRead(v, (j,))]
         loads = {n: column(group, v, a, frame) for n, (v, a) in group.loads.items() if v is not y}
-        stores = {nameOf(v): column(group, v, group.axes[v.number], frame) for v in kept}
+        stores = {group.names[v.number]: column(group, v, group.axes[v.number], frame) for v in kept}
+        (sums,) = [n for n, (v, _) in group.loads.items() if v is y]
         if self.isRead(y, (i, j)):
-            stores[nameOf(y)] = own
+            stores[sums] = own
             kept = [*kept, y]
         if any(s is None for s in stores.values()):
             return None
-        nest = canonical(Nest(group.space, {**loads, nameOf(y): None}, tuple(needed(group, stores)), stores))
+        nest = canonical(Nest(group.space, {**loads, sums: None}, tuple(needed(group, stores)), stores))
         (sums,) = [n for n, o in nest.loads.items() if o is None]
         tail = Tail(sums, {n: o for n, o in nest.loads.items() if o is not None}, nest.lines, nest.stores)
         return tail, [v for v, _ in group.loads.values() if v is not y], kept
@@ -263,7 +263,11 @@ class Lowering:
                 if done is not None:
                     calls = [call, *(group.calls if group else ())]
                     own = call.values()
-                    over = [len(own) + j for j, v in enumerate(ending[1]) if all(v.root is not x.root for x in own)]
+                    over = [
+                        len(own) + j
+                        for j, v in enumerate(ending[1])
+                        if all(v.root is not x.root for x in own) and isMetOnce(group, v)
+                    ]
                     return [self.step(done, calls, [*own, *ending[1]], ending[2], room, over)]
         elif call.kind in MOVED and isWhole(LOWERINGS.get(call.function)):
             done = LOWERINGS[call.function](call, room)
@@ -293,11 +297,10 @@ def counted(call: Call) -> list[Work] | None:
     found = formulas(call)
     if found is None:
         return None
-    loads = {nameOf(v): Operand("i64", v, (0,)) for v in call.values()}
-    nest = Nest(
-        (1,), loads, tuple((nameOf(y), f) for y, f in found), {nameOf(y): Operand("i64", y, (0,)) for y, _ in found}
-    )
-    return works(canonical(nest._replace(kind="f64")), lambda count: None)
+    loads = {n: Operand("i64", v, (0,)) for n, v in found[0].items()}
+    lines = tuple((f"{i}", f) for i, f in enumerate(found[1]))
+    stores = {f"{i}": Operand("i64", y, (0,)) for i, y in enumerate(call.outs)}
+    return works(canonical(Nest((1,), loads, lines, stores, kind="f64")), lambda count: None)
 
 
 def values(step: Any) -> list[Value]:
@@ -308,6 +311,13 @@ def values(step: Any) -> list[Value]:
 def made(step: Any) -> list[Value]:
     """What a step makes and somebody reads."""
     return list(step.made.values()) if isinstance(step, Group) else [y for y in step.outs if y is not None]
+
+
+def isMetOnce(group: Group, value: Value) -> bool:
+    """Whether each number of a value is read only where that of a result of the same shape is made."""
+    read = [axes for v, axes in group.loads.values() if v is value]
+    made = [group.axes[y.number] for y in group.made.values() if y.shape == value.shape]
+    return all(axes == read[0] for axes in (*read, *made))
 
 
 def identity(group: Group, value: Value) -> tuple[int | None, ...]:
@@ -348,8 +358,8 @@ def canonical(nest: Nest) -> Nest:
     for n, line in nest.lines:
         if isinstance(line, Fold):
             line = line._replace(of=name(line.of))
-        elif line.names:
-            line = formulaOf(rebuild(line.term, {leaf(x): leaf(name(x)) for x in line.names}, term))
+        else:
+            line = renamed(line, {x: name(x) for x in line.names})
         names[n] = f"y{len(lines)}"
         lines.append((names[n], line))
     stores = {name(n): o for n, o in nest.stores.items()}
@@ -364,7 +374,7 @@ def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand
             if s % size:
                 return None
             steps[a] += s // size
-    return Operand(LONE[named(value.dtype)], value, tuple(steps))
+    return Operand(LONE[value.dtype], value, tuple(steps))
 
 
 def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: Frame) -> Column | None:
@@ -376,7 +386,7 @@ def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: Fram
 def place(value: Value, frame: Frame) -> Column | None:
     """Where a product puts its own result."""
     size = value.dtype.itemsize
-    return seen(LONE[named(value.dtype)], value, tuple(s // size for s in value.strides), value.shape, frame)
+    return seen(LONE[value.dtype], value, tuple(s // size for s in value.strides), value.shape, frame)
 
 
 def seen(kind: str, what: Any, strides: tuple[int, ...], space: tuple[int, ...], frame: Frame) -> Column | None:
