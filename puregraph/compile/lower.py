@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.frozen import Frozen
-from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, formulas, renamed
+from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, formulas
+from puregraph.compile.shaped import canonical, shaped
 from puregraph.compile.value import Call, Value, store
 from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native import machine
-from puregraph.native.nest import works
 from puregraph.native.product import Axis, product
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
@@ -183,7 +183,7 @@ class Lowering:
             return group.calls
         room = Room(self.new, self.frozen)
         nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
-        done = works(canonical(nest), room)
+        done = shaped(nest, room)
         reads = [v for v, _ in group.loads.values()]
         over = [] if group.folds else [i for i, v in enumerate(reads) if isMetOnce(group, v)]
         return [self.step(done, group.calls, reads, stored, room, over)]
@@ -300,7 +300,7 @@ def counted(call: Call) -> list[Work] | None:
     loads = {n: Operand("i64", v, (0,)) for n, v in found[0].items()}
     lines = tuple((f"{i}", f) for i, f in enumerate(found[1]))
     stores = {f"{i}": Operand("i64", y, (0,)) for i, y in enumerate(call.outs)}
-    return works(canonical(Nest((1,), loads, lines, stores, kind="f64")), lambda count: None)
+    return shaped(Nest((1,), loads, lines, stores, kind="f64"), lambda count: None)
 
 
 def values(step: Any) -> list[Value]:
@@ -341,29 +341,6 @@ def namesIn(lines: Iterable[tuple[str, Any]]) -> set[str]:
     for _, line in lines:
         found |= {line.of} if isinstance(line, Fold) else set(line.names)
     return found
-
-
-def canonical(nest: Nest) -> Nest:
-    """The nest with names by order of use, so that equal formulas have one code; without what it does not use."""
-    names: dict[str, str] = {}
-    loads: dict[str, Any] = {}
-    lines = []
-
-    def name(n: str) -> str:
-        if n in nest.loads and n not in names:
-            names[n] = f"x{len(loads)}"
-            loads[names[n]] = nest.loads[n]
-        return names.get(n, n)
-
-    for n, line in nest.lines:
-        if isinstance(line, Fold):
-            line = line._replace(of=name(line.of))
-        else:
-            line = renamed(line, {x: name(x) for x in line.names})
-        names[n] = f"y{len(lines)}"
-        lines.append((names[n], line))
-    stores = {name(n): o for n, o in nest.stores.items()}
-    return nest._replace(loads=loads, lines=tuple(lines), stores=stores)
 
 
 def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand | None:
