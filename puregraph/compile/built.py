@@ -63,7 +63,7 @@ class Built:
         self.entries = entriesOf(self.schedule, self.memory, [s for part in self.parts for s in part.steps])
         for segment in self.segments:
             for patch in segment.patches:
-                next(e for e in self.entries if e.value is patch[2].root).patches.append(patch)
+                next(e for e in self.entries if e.value is patch[1].root).patches.append((segment.slots, *patch))
         self.frozen = self.schedule.frozen
         self.packing = None
         if self.frozen is not None and self.frozen.works:
