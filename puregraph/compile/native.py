@@ -32,12 +32,10 @@ def isWanted(dtype: Any) -> bool:
 
 def lowered(schedule: Any) -> Any:
     """The schedule with its calls as native steps, as far as there is native code for them."""
-    made = [y.number for call in schedule.calls for y in (*call.outs, *call.values()) if y is not None]
-    count = [max(made, default=0)]
 
     def new(size: int) -> Value:
-        count[0] += 1
-        return Value(count[0], (size,), FLOAT, (FLOAT.itemsize,), name="scratch")
+        schedule.count += 1
+        return Value(schedule.count, (size,), FLOAT, (FLOAT.itemsize,), name="scratch")
 
     changes = schedule.paramGrads or any(isinstance(target, Param) for target, _ in schedule.stores)
     schedule.frozen = None if changes else Frozen()
