@@ -49,7 +49,7 @@ class Group:
     """
 
     def __init__(self, space: tuple[int, ...], begun: int):
-        self.space, self.last = space, begun
+        self.space, self.size, self.last = space, math.prod(space), begun
         self.lines: list[tuple[str, Any]] = []
         self.loads: dict[str, tuple[Value, Axes]] = {}
         self.known: dict[tuple[int, Axes], str] = {}  # the names of loads, by number and axes
@@ -57,15 +57,12 @@ class Group:
         self.names: dict[int, str] = {}  # of made Values, by number
         self.axes: dict[int, Axes] = {}
         self.folded: dict[int, frozenset[int]] = {}  # over which axes a made Value, or what it is made of, is folded
+        self.folds: list[frozenset[int]] = []  # over which axes there are folds, each once
         self.calls: list[Call] = []
         self.inner: int | None = None
 
     def __repr__(self) -> str:
         return f"<group over {self.space}: {'; '.join(f'{n} = {x}' for n, x in self.lines)}>"
-
-    @property
-    def folds(self) -> list[frozenset[int]]:
-        return list(dict.fromkeys(x.axes for _, x in self.lines if isinstance(x, Fold)))
 
     def load(self, value: Value, axes: Axes) -> str:
         """The name of a Value that is read along these axes."""
@@ -75,8 +72,11 @@ class Group:
 
     def add(self, line: Any) -> str:
         """The name of one more line."""
-        self.lines.append((f"y{len(self.lines)}", line))
-        return self.lines[-1][0]
+        if isinstance(line, Fold) and line.axes not in self.folds:
+            self.folds.append(line.axes)
+        name = f"y{len(self.lines)}"
+        self.lines.append((name, line))
+        return name
 
     def place(self, value: Value) -> tuple[Value, Axes] | None:
         """The made Value that this one is or is a view of, and the axes of the space that its own run along."""
@@ -106,7 +106,7 @@ class Group:
         """Whether what is folded over these axes is known while the same place is still at hand."""
         long = self.spread(axes)
         if self.inner in axes:
-            return long <= 4 * CHUNK or math.prod(self.space) >= 64 * long
+            return long <= 4 * CHUNK or self.size >= 64 * long
         return long <= 2 * PART
 
 
@@ -144,13 +144,20 @@ def reading(call: Call) -> Reading | None:
         return None
     values = [v for v, _ in found.given.values()]
     results = [y for y, _, _ in found.results]
-    if any((y.dtype != FLOAT and y.dtype != BOOL) or 0 in y.shape for y in results):
-        return None
-    if any(x.dtype not in (LONE if x.size == 1 else KINDS) or x.role == "object" for x in values):
-        return None
-    if any(x.dtype.kind == "i" and max(x.shape, default=0) >= EXACT for x in values):
+    if not (all(map(isRead, values)) and all(map(isMade, results))):
         return None
     return found if values or results[0].dtype == FLOAT else None
+
+
+def isRead(x: Value) -> bool:
+    """Whether native code reads such numbers."""
+    isExact = x.dtype.kind != "i" or max(x.shape, default=0) < EXACT
+    return x.dtype in (LONE if x.size == 1 else KINDS) and x.role != "object" and isExact
+
+
+def isMade(y: Value) -> bool:
+    """Whether native code makes such numbers."""
+    return (y.dtype == FLOAT or y.dtype == BOOL) and y.size > 0
 
 
 def pointwise(call: Call) -> Reading | None:
@@ -258,8 +265,10 @@ class Fuser:
 
     def __init__(self, calls: Iterable[Call]) -> None:
         self.calls = list(calls)
+        self.reads = [[v.root for v in call.values()] for call in self.calls]
         self.steps: list[Any] = []
         self.open: list[Group] = []
+        self.makers: dict[int, Group] = {}  # which of these makes a Value
         self.count = 0
         self.taken: set[int] = set()
         self.known: set[int] = set()
@@ -267,9 +276,9 @@ class Fuser:
         self.readings: dict[int, Reading | None] = {}
         self.barriers = [*(i for i, call in enumerate(self.calls) if call.kind in BARRIERS), len(self.calls)]
         self.readers: dict[int, list[int]] = {}
-        for i, call in enumerate(self.calls):
-            for v in call.values():
-                self.readers.setdefault(v.root.number, []).append(i)
+        for i, roots in enumerate(self.reads):
+            for v in roots:
+                self.readers.setdefault(v.number, []).append(i)
 
     def run(self) -> list[Any]:
         for i in range(len(self.calls)):
@@ -298,8 +307,7 @@ class Fuser:
             return
         read = self.read(i)
         if read is None:
-            isBarrier = call.kind in BARRIERS
-            for group in [g for g in self.open if isBarrier or any(v.root.number in g.made for v in call.values())]:
+            for group in list(self.open) if call.kind in BARRIERS else self.sources(i):
                 self.close(group)
             if i in self.taken:
                 return
@@ -312,36 +320,48 @@ class Fuser:
         for group in [g for g in self.open if self.count - g.last > PATIENCE]:
             self.close(group)
 
+    def sources(self, i: int) -> list[Group]:
+        """The open groups that make what a call reads, in the order in which they were opened."""
+        found = {id(g): g for v in self.reads[i] if (g := self.makers.get(v.number))}
+        return list(found.values()) if len(found) < 2 else [g for g in self.open if id(g) in found]
+
     def place(self, i: int, read: Reading, call: Call) -> None:
         """Put a call into the group that makes what it reads, one that reads the same, or a new one."""
-        sources = [g for g in self.open if any(v.root.number in g.made for v, _ in read.given.values())]
-        sources.sort(key=lambda g: math.prod(g.space))
+        sources = sorted(self.sources(i), key=lambda g: g.size)
         for group in sources[:-1]:
             self.close(group)
         if i in self.taken:
             return
         if sources:
-            if self.join(sources[-1], read, call):
-                self.done(i)
+            if self.enter(sources[-1], i, read):
                 return
             self.close(sources[-1])
             if i in self.taken:
                 return
         else:
             for group in reversed(self.open):
-                if self.shares(group, read) and self.join(group, read, call):
-                    self.done(i)
+                if self.shares(group, read) and self.enter(group, i, read):
                     return
         group = Group(read.space, self.count)
-        if self.join(group, read, call):
+        if self.enter(group, i, read):
             self.open.append(group)
         else:
             self.steps.append(call)
+            self.done(i)
+
+    def enter(self, group: Group, i: int, read: Reading) -> bool:
+        """Put a call into an open group, if it fits."""
+        if not self.join(group, read, self.calls[i]):
+            return False
+        self.makers.update((y.number, group) for y, _, _ in read.results)
         self.done(i)
+        return True
 
     def close(self, group: Group) -> None:
         """Take what is further on and fits, then put the group into the list."""
         self.open.remove(group)
+        for number in group.made:
+            del self.makers[number]
         isTail = any(v.number in self.heavy and v.shape == group.space for v, _ in group.loads.values())
         end = self.barriers[bisect_left(self.barriers, self.count)]
         end = min(end, self.count + AHEAD)
@@ -354,7 +374,7 @@ class Fuser:
             tried.add(i)
             call, read = self.calls[i], None
             if call.kind == "view":
-                if self.ready(call, group):
+                if self.ready(i, group):
                     self.steps.append(call)
                     self.done(i)
                     tried.clear()
@@ -362,36 +382,40 @@ class Fuser:
             if isTail and call.kind == "reduce" and not group.folds:
                 continue
             read = self.read(i)
-            if read is not None and self.ready(call, group) and self.join(group, read, call):
+            if read is not None and self.ready(i, group) and self.join(group, read, call):
                 self.done(i)
                 tried.clear()
         self.steps.append(group)
 
-    def ready(self, call: Call, group: Group) -> bool:
+    def ready(self, i: int, group: Group) -> bool:
         """Whether all that a call reads is there, or in this group."""
-        for v in call.values():
-            root = v.root
-            if root.number not in group.made and root.role == "made" and root.number not in self.known:
-                return False
-            if any(root.number in g.made for g in self.open):
+        for v in self.reads[i]:
+            isThere = v.role != "made" or v.number in group.made or v.number in self.known
+            if not isThere or v.number in self.makers:
                 return False
         return True
 
     def shares(self, group: Group, read: Reading) -> bool:
         """Whether a group reads the same memory over the same space."""
-        known = {v.number for v, _ in group.loads.values() if v.size == math.prod(group.space)}
-        return read.space == group.space and any(v.number in known for v, _ in read.given.values())
+        if read.space != group.space:
+            return False
+        whole = {v.number for v, _ in group.loads.values() if v.size == group.size}
+        return any(v.number in whole for v, _ in read.given.values())
 
     def join(self, group: Group, read: Reading, call: Call) -> bool:
         """Add a call to a group, if it fits."""
-        places = {n: group.place(v) for n, (v, _) in read.given.items()}
-        if any(p is None and v.root.number in group.made for (v, _), p in zip(read.given.values(), places.values())):
-            return False
+        places = {}
+        for n, (v, _) in read.given.items():
+            places[n] = group.place(v)
+            if places[n] is None and v.root.number in group.made:
+                return False
         axes = axesOf(group, read, places)
         if axes is None:
             return False
-        over = frozenset[int]().union(*[group.folded[p[0].number] for p in places.values() if p])
-        if over & {a for a in axes if a is not None} and not group.isShort(over):
+        over = frozenset[int]()
+        if group.folds:
+            over = over.union(*[group.folded[p[0].number] for p in places.values() if p])
+        if not over.isdisjoint(axes) and not group.isShort(over):
             return False
 
         def move(own: Axes) -> Axes:
@@ -404,9 +428,10 @@ class Fuser:
         new = {(v.number, own) for v, own in loads.values()} - group.known.keys()
         if len(group.loads) + len(new) + len(group.made) + len(read.results) > MOST:
             return False
-        if not all(self.fits(group, chosen(x), read, axes) for _, x, _ in read.results if isinstance(x, Fold)):
+        folds = [x for _, x, _ in read.results if isinstance(x, Fold)]
+        if not all([self.fits(group, chosen(x), read, axes) for x in folds]):
             return False
-        names = {f"axis{a}": f"axis{b}" for a, b in enumerate(axes) if b is not None}
+        names = {f"axis{a}": f"axis{b}" for a, b in enumerate(axes) if a != b and b is not None}
         names |= {n: group.names[p[0].number] if p else group.load(*loads[n]) for n, p in places.items()}
         for n, line in read.lines:
             names[n] = group.add(renamed(line, names))

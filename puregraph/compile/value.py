@@ -161,7 +161,7 @@ def frozen(a: Any, numbers: dict[int, int] | None = None) -> Any:
     """What an argument or a function is, as something that can be compared: equal only for what has the same effect."""
     kind = type(a)
     if kind is Value:
-        return "%", a.number if numbers is None else numbers.get(a.number, a.number)
+        return a.number if numbers is None else numbers.get(a.number, a.number)
     if kind is tuple or kind is list:
         return kind is list, tuple([frozen(each, numbers) for each in a])
     if kind is dict:
