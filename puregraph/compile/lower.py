@@ -168,7 +168,7 @@ class Lowering:
 
     def isRead(self, value: Value, besides: Iterable[int]) -> bool:
         """Whether other steps than these read a value."""
-        return bool(set(self.readers.get(value.number, ())) - set(besides))
+        return not set(besides).issuperset(self.readers.get(value.number, ()))
 
     # Groups ---------------------------------------------------------------------------------------------------------
 

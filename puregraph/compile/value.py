@@ -150,8 +150,8 @@ def changed(nested: Any, change: Any) -> Any:
     kind = type(nested)
     if kind is Value:
         return change(nested)
-    if kind in (tuple, list):
-        return kind([changed(a, change) for a in nested])
+    if kind is tuple or kind is list:
+        return kind([change(a) if type(a) is Value else changed(a, change) for a in nested])
     if kind is slice:
         return slice(*[changed(a, change) for a in (nested.start, nested.stop, nested.step)])
     return nested
@@ -165,7 +165,7 @@ def frozen(a: Any, numbers: dict[int, int] | None = None) -> Any:
     if kind is tuple or kind is list:
         return kind is list, tuple([frozen(each, numbers) for each in a])
     if kind is dict:
-        return tuple([(k, frozen(a[k], numbers)) for k in sorted(a)])
+        return tuple([(k, frozen(a[k], numbers)) for k in sorted(a)]) if a else ()
     if kind is int or kind is str or kind is bool or a is None:
         return kind, a
     if kind is float:
