@@ -429,7 +429,7 @@ class Fuser:
         if len(group.loads) + len(new) + len(group.made) + len(read.results) > MOST:
             return False
         folds = [x for _, x, _ in read.results if isinstance(x, Fold)]
-        if not all([self.fits(group, chosen(x), read, axes) for x in folds]):
+        if not all(self.fits(group, chosen(x), read, axes) for x in folds):
             return False
         names = {f"axis{a}": f"axis{b}" for a, b in enumerate(axes) if a != b and b is not None}
         names |= {n: group.names[p[0].number] if p else group.load(*loads[n]) for n, p in places.items()}
