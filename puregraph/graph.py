@@ -49,6 +49,7 @@ class Graph(Module):
     """
 
     hidden = ("values",)
+    unnoted = Module.unnoted | {"last", "surveyed", "outshapes"}
     last: Any = None  # the Pass that `backward` belongs to
     data: Any = None
     grad: Any = None

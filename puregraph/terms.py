@@ -51,7 +51,8 @@ def term(op: str, *args: Term) -> Term:
 
 def _pooled(op: str, args: tuple[Term, ...], value: Any) -> Term:
     key = (op, args, repr(value))  # repr: 2, 2.0 and -0.0 are different texts
-    known = POOL.data.get(key)  # what `POOL.get` does, without its cost: formulas are made of a great many terms
+    # what `POOL.get` does, without its cost: formulas are made of a great many terms
+    known = POOL.data.get(key)  # type: ignore[attr-defined]
     found = known() if known is not None else None
     if found is not None:
         return found

@@ -34,7 +34,9 @@ UFUNCS = {row.numpy: name for name, row in TABLE.items() if isinstance(row.numpy
 UFUNCS |= {np.square: "square", np.reciprocal: "reciprocal", np.bitwise_and: "and", np.bitwise_or: "or"}
 UFUNCS |= {np.invert: "not", np.abs: "abs", np.true_divide: "/"}
 FOLDS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.min: "min", np.add.reduce: "sum"}
+FOLDS |= {np.prod: "prod", np.any: "max", np.all: "min"}
 FOLDS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np.amin: "min"}
+TRUTHS = (np.any, np.all)
 BARRIERS = ("host", "rule", "store", "object")  # what has effects, or reads what no Value tells
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
 KINDS = {FLOAT: "f32", BOOL: "bool", np.dtype(np.int64): "i64", np.dtype(np.int32): "i32"}
@@ -144,7 +146,8 @@ def reading(call: Call) -> Reading | None:
         return None
     values = [v for v, _ in found.given.values()]
     results = [y for y, _, _ in found.results]
-    if not (all(map(isRead, values)) and all(map(isMade, results))):
+    makes = isFoldMade if call.kind == "reduce" else isMade
+    if not (all(map(isRead, values)) and all(map(makes, results))):
         return None
     return found if values or results[0].dtype == FLOAT else None
 
@@ -158,6 +161,11 @@ def isRead(x: Value) -> bool:
 def isMade(y: Value) -> bool:
     """Whether native code makes such numbers."""
     return (y.dtype == FLOAT or y.dtype == BOOL) and y.size > 0
+
+
+def isFoldMade(y: Value) -> bool:
+    """Whether native code makes such numbers as a fold."""
+    return y.dtype in KINDS and y.size > 0
 
 
 def pointwise(call: Call) -> Reading | None:
@@ -245,7 +253,7 @@ def folding(call: Call) -> Reading | None:
     if how is None or call.options.keys() - {"axis", "keepdims"} or len(call.arguments) > 2:
         return None
     x, y = call.arguments[0], call.outs[0]
-    if type(x) is not Value or not x.dtype == y.dtype == FLOAT or 0 in x.shape or not x.shape:
+    if type(x) is not Value or 0 in x.shape or not x.shape or not isFolded(call.function, x, y):
         return None
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis")
     chosen = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -253,8 +261,18 @@ def folding(call: Call) -> Reading | None:
     whole = range(x.ndim)
     own = tuple([None if a in axes else a for a in whole] if y.ndim == x.ndim else [a for a in whole if a not in axes])
     count = math.prod(x.shape[a] for a in axes) if how == "mean" else 0
-    fold = Fold("sum" if count else how, "x", axes)
-    return Reading(x.shape, {"x": (x, aligned(x, x.ndim))}, [], [(y, fold, own)], count)
+    name, lines = "x", []
+    if x.dtype == BOOL:
+        name, lines = "p", [("p", Formula("where(x, 1.0, 0.0)"))]
+    fold = Fold("sum" if count else how, name, axes)
+    return Reading(x.shape, {"x": (x, aligned(x, x.ndim))}, lines, [(y, fold, own)], count)
+
+
+def isFolded(function: Any, x: Value, y: Value) -> bool:
+    """Whether numbers of these dtypes can be folded: float32, or truths that are joined or counted."""
+    if x.dtype == BOOL:
+        return function in TRUTHS if y.dtype == BOOL else function is np.sum and y.dtype == np.int64 and x.size < EXACT
+    return x.dtype == y.dtype == FLOAT and function not in TRUTHS
 
 
 class Fuser:
@@ -382,7 +400,7 @@ class Fuser:
             if isTail and call.kind == "reduce" and not group.folds:
                 continue
             read = self.read(i)
-            if read is not None and self.ready(i, group) and self.join(group, read, call):
+            if read is not None and self.ready(i, group) and self.isLast(i) and self.join(group, read, call):
                 self.done(i)
                 tried.clear()
         self.steps.append(group)
@@ -394,6 +412,13 @@ class Fuser:
             if not isThere or v.number in self.makers:
                 return False
         return True
+
+    def isLast(self, i: int) -> bool:
+        """Whether all others have read what an update writes over."""
+        if self.calls[i].place.phase != "update":
+            return True
+        old = [v.number for v in self.reads[i] if v.role in ("param", "state")]
+        return all(r in self.taken for n in old for r in self.readers[n] if r < i)
 
     def shares(self, group: Group, read: Reading) -> bool:
         """Whether a group reads the same memory over the same space."""
@@ -439,8 +464,9 @@ class Fuser:
             if isinstance(line, Fold):
                 folded = over | chosen(line)
                 name = group.add(Fold(line.how, names[line.of], chosen(line)))
-                if read.count:
-                    name = group.add(formulaOf(term("/", leaf(name), leaf(float(read.count)))))
+                after = ("/", float(read.count)) if read.count else (">", 0.0) if y.dtype == BOOL else None
+                if after:
+                    name = group.add(formulaOf(term(after[0], leaf(name), leaf(after[1]))))
             else:
                 folded, name = over, group.add(renamed(line, names))
             group.made[y.number], group.names[y.number] = y, name

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.compile.bounds import Bounds
 from puregraph.compile.frozen import Frozen
-from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, formulas
+from puregraph.compile.fuse import BARRIERS, FLOAT, LONE, Fuser, Group, pointwise
 from puregraph.compile.shaped import canonical, shaped
 from puregraph.compile.value import Call, Value, store
 from puregraph.kernels.scatter import putClass, takeClass
@@ -19,8 +20,10 @@ from puregraph.native.product import Axis, product
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
 from puregraph.nest import Fold, Nest, Operand
+from puregraph.standin import astype
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
+LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
 LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
 
 
@@ -28,7 +31,7 @@ class Native(NamedTuple):
     """The function of a step that native code carries out; the slots of its works hold Values, `At`s and numbers.
 
     `calls`      what it carries out
-    `checks`     (Value, function) of inputs that have to be looked at before a run
+    `checks`     the Bounds of inputs, which have to be looked at before a run
     `over`       the places of arguments of which each number is read only where that of a result is made, so that the
                  result may be written over them, if it lies as they do
     """
@@ -37,20 +40,32 @@ class Native(NamedTuple):
     works: list[Work]
     calls: list[Call]
     over: tuple[int, ...] = ()
-    checks: tuple[tuple[Value, Callable[[Any], bool]], ...] = ()
+    checks: tuple[Bounds, ...] = ()
 
 
 class Room:
-    """What a step needs beside its results: memory, noted in `extra`, and looks at inputs, noted in `checks`."""
+    """What a step needs beside its results: memory, noted in `extra`, and looks at inputs, noted in `checks`.
 
-    def __init__(self, new: Callable[[int], Value], frozen: Frozen | None):
-        self.new, self.frozen = new, frozen
+    `isRead` says whether anybody reads a result; what nobody does need not be made, and is noted in `left`.
+    """
+
+    def __init__(
+        self, new: Callable[[int], Value], frozen: Frozen | None, isRead: Callable[[Value], bool] = lambda v: True
+    ):
+        self.new, self.frozen, self.isRead = new, frozen, isRead
+        self.left: set[int] = set()
         self.extra: list[Value] = []
-        self.checks: list[tuple[Value, Callable[[Any], bool]]] = []
+        self.checks: list[Bounds] = []
 
-    def check(self, value: Value, isGood: Callable[[Any], bool]) -> None:
-        """Have an input, or a view of one, looked at before a run; if it is not good, the graph itself runs."""
-        self.checks.append((value, isGood))
+    def check(self, bounds: Bounds) -> None:
+        """Have an input, or a view of one, looked at before a run; if it is out of bounds, the graph itself runs."""
+        self.checks.append(bounds)
+
+    def leaves(self, value: Value) -> bool:
+        """Whether a result is left out, as nobody reads it."""
+        if not self.isRead(value):
+            self.left.add(value.number)
+        return value.number in self.left
 
     def __call__(self, count: int) -> Value:
         self.extra.append(self.new(count))
@@ -97,18 +112,51 @@ def lower(
 
 
 def hoisted(calls: list[Call]) -> list[Call]:
-    """With the numbers of an update read before the backward pass, where nothing that could fail comes between.
+    """With the numbers of an update read at the start or before the backward pass: where nothing can fail in between.
 
-    Updates then follow the gradients at once, and most of these never meet memory.
+    Updates may then follow the gradients, of which most never meet memory. Where those are much of the memory, large
+    ones do at once; elsewhere all else stays nearer if they come in the end.
     """
     start = next((i for i, call in enumerate(calls) if call.place.phase == "backward"), len(calls))
+    start = start if any(map(canFail, calls[:start])) else 0
     for i, call in enumerate(calls):
         if i > start and call.kind == "host" and call.place.phase == "update" and call.arguments:
             if call.arguments[0] is None and not any(map(canFail, calls[start:i])):
                 early = Call(call.function, (None,), {}, [], "host", call.place)
-                return [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
+                calls = [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
+                return soon(calls, start) if 2 * bytesOfUpdates(calls) > bytesKept(calls, start) else calls
             break
     return calls
+
+
+def isLarge(call: Call) -> bool:
+    """Whether a call updates a large parameter."""
+    return call.place.phase == "update" and call.kind == "pointwise" and call.outs[0].nbytes >= LARGE
+
+
+def bytesOfUpdates(calls: list[Call]) -> int:
+    """The gradients of all large parameters."""
+    return sum(call.outs[0].nbytes for call in calls if isLarge(call))
+
+
+def bytesKept(calls: list[Call], start: int) -> int:
+    """What the forward pass makes and later calls read."""
+    made = {y.number for call in calls[:start] for y in call.outs if y is not None and y.base is None}
+    return sum(
+        {v.root.number: v.root.nbytes for c in calls[start:] for v in c.values() if v.root.number in made}.values()
+    )
+
+
+def soon(calls: list[Call], start: int) -> list[Call]:
+    """With the updates of large parameters after the last call that makes or reads what they take."""
+    latest: dict[int, int] = {}
+    places = []
+    for i, call in enumerate(calls):
+        own = [v.root for v in (*call.values(), *call.outs) if v is not None and v.role != "scalar"]
+        places.append(max([latest.get(v.number, start) for v in own]) if isLarge(call) else i)
+        latest.update((v.number, places[-1]) for v in own)
+    order = sorted(range(len(calls)), key=lambda i: (places[i], i))
+    return [calls[i] for i in order]
 
 
 def canFail(call: Call) -> bool:
@@ -185,8 +233,7 @@ class Lowering:
         nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
         done = shaped(nest, room)
         reads = [v for v, _ in group.loads.values()]
-        over = [] if group.folds else [i for i, v in enumerate(reads) if isMetOnce(group, v)]
-        return [self.step(done, group.calls, reads, stored, room, over)]
+        return [self.step(done, group.calls, reads, stored, room, overwritten(group, stored))]
 
     def step(
         self,
@@ -253,7 +300,7 @@ class Lowering:
 
     def call(self, i: int, call: Call) -> list[Call]:
         """A call as one native step, or as it is."""
-        group, room = self.tails.get(i), Room(self.new, self.frozen)
+        group, room = self.tails.get(i), Room(self.new, self.frozen, lambda v: self.isRead(v, (i,)))
         done = None
         if frameOf(call) is not None:
             ending = self.finish(i, call)
@@ -271,14 +318,44 @@ class Lowering:
                     return [self.step(done, calls, [*own, *ending[1]], ending[2], room, over)]
         elif call.kind in MOVED and isWhole(LOWERINGS.get(call.function)):
             done = LOWERINGS[call.function](call, room)
-        elif isCount(call):
-            done = counted(call)
+        elif isWide(call):
+            done = wide(call, room)
         elif call.kind == "store" and store in LOWERINGS:
             target = self.held.get(id(call.options["target"]))
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
         if done is not None:
-            return [self.step(done, [call], call.values(), call.outs, room)]
+            makes = [y for y in call.outs if y is None or y.number not in room.left]
+            return [self.step(done, [call], call.values(), makes, room)]
         return [call] if group is None else [call, *self.group(self.places[id(group)], group)]
+
+
+def overwritten(group: Group, stored: Iterable[Value]) -> list[int]:
+    """The places of loads of which each number is read once, in the pass in which results as large are made, and only
+    for those at its own place: in a group with folds, such as that of a bias' gradient, the bias itself."""
+    once = [isMetOnce(group, v) for v, _ in group.loads.values()]
+    if not group.folds:
+        return [i for i, isOnce in enumerate(once) if isOnce]
+    turn: dict[str, int] = {}  # by line: how many folds it waits for, one after the other
+    for name, line in group.lines:
+        parts = [line.of] if isinstance(line, Fold) else line.names
+        turn[name] = max([turn.get(n, 0) for n in parts], default=0) + isinstance(line, Fold)
+    own = {group.names[n]: axes for n, axes in group.axes.items()}
+    found = []
+    for place, (name, (x, axes)) in enumerate(group.loads.items()):
+        lines = [n for n, line in group.lines if name in namesIn([(n, line)])]
+        lines += [group.names[y.number] for y in stored if y.shape == x.shape]
+        turns = {turn[n] for n in lines}
+        if once[place] and len(turns) == 1 and all(turns) and all(own.get(n) == axes for n in lines):
+            found.append(place)
+    return found
+
+
+def isMetOnce(group: Group, value: Value) -> bool:
+    """Whether each number of a value is read only where that of a result of the same shape is made."""
+    read = [axes for v, axes in group.loads.values() if v is value]
+    made = [group.axes[y.number] for y in group.made.values() if y.shape == value.shape]
+    long = [i for i, n in enumerate(value.shape) if n > 1]
+    return len({tuple([axes[i] for i in long]) for axes in (*read, *made)}) == 1
 
 
 def isWhole(lowering: Any) -> bool:
@@ -286,21 +363,31 @@ def isWhole(lowering: Any) -> bool:
     return lowering is not None and not hasattr(lowering, "frame")
 
 
-def isCount(call: Call) -> bool:
-    """Whether a call makes one whole number of whole numbers, such as the next count of batches."""
-    values = [*call.values(), *call.outs]
-    return call.kind == "pointwise" and all(v is not None and v.dtype == np.int64 and v.size == 1 for v in values)
+WHOLE = {np.add, np.subtract, np.negative, np.absolute, np.maximum, np.minimum, np.where, astype}
 
 
-def counted(call: Call) -> list[Work] | None:
-    """One whole number, by way of float64, which holds it exactly up to 2^53."""
-    found = formulas(call)
-    if found is None:
+def isWide(call: Call) -> bool:
+    """Whether a call computes with numbers of other kinds than groups do, such as the next count of batches."""
+    if call.kind != "pointwise":
+        return False
+    values = [*call.values(), *(y for y in call.outs if y is not None)]
+    kinds = {v.dtype for v in values}
+    whole = any(y.dtype.kind == "i" and y.size > 1 for y in values[-len(call.outs) :])
+    return kinds <= LONE.keys() and kinds != {FLOAT} and not (whole and call.function not in WHOLE)
+
+
+def wide(call: Call, room: Room) -> list[Work] | None:
+    """A call by way of float64, which holds whole numbers exactly up to 2^53."""
+    found = pointwise(call)
+    if found is None or 0 in found.space:
         return None
-    loads = {n: Operand("i64", v, (0,)) for n, v in found[0].items()}
-    lines = tuple((f"{i}", f) for i, f in enumerate(found[1]))
-    stores = {f"{i}": Operand("i64", y, (0,)) for i, y in enumerate(call.outs)}
-    return shaped(Nest((1,), loads, lines, stores, kind="f64"), lambda count: None)
+    group = Group(found.space, 0)
+    Fuser([call]).join(group, found, call)
+    loads = {n: operand(group, v, axes) for n, (v, axes) in group.loads.items()}
+    stores = {group.names[y.number]: operand(group, y, group.axes[y.number]) for y in call.outs}
+    if None in loads.values() or None in stores.values():
+        return None
+    return shaped(Nest(group.space, loads, tuple(group.lines), stores, "f64"), room)
 
 
 def values(step: Any) -> list[Value]:
@@ -311,13 +398,6 @@ def values(step: Any) -> list[Value]:
 def made(step: Any) -> list[Value]:
     """What a step makes and somebody reads."""
     return list(step.made.values()) if isinstance(step, Group) else [y for y in step.outs if y is not None]
-
-
-def isMetOnce(group: Group, value: Value) -> bool:
-    """Whether each number of a value is read only where that of a result of the same shape is made."""
-    read = [axes for v, axes in group.loads.values() if v is value]
-    made = [group.axes[y.number] for y in group.made.values() if y.shape == value.shape]
-    return all(axes == read[0] for axes in (*read, *made))
 
 
 def identity(group: Group, value: Value) -> tuple[int | None, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile import lowerings  # noqa: F401  they register themselves
+from puregraph.compile.early import early
 from puregraph.compile.frozen import Frozen
 from puregraph.compile.layout import layoutFor
 from puregraph.compile.lower import At, Native, lower
@@ -39,6 +40,8 @@ def lowered(schedule: Any) -> Any:
 
     changes = schedule.paramGrads or any(isinstance(target, Param) for target, _ in schedule.stores)
     schedule.frozen = None if changes else Frozen()
+    if not changes:
+        schedule.calls = early(schedule.calls)
     schedule.calls = lower(schedule.calls, schedule.kept(), schedule.held, new, schedule.frozen)
     return schedule
 
@@ -47,12 +50,12 @@ class Segment:
     """Native steps that follow one another, on the arrays of a program: called, it runs them.
 
     `slots`    the arguments of all steps, one after the other
-    `patches`  (index, Value, bytes) of every slot that has the address of an input
+    `patches`  (slots, index, Value, bytes) of every argument that is the address of an input
     """
 
     def __init__(self, works: list[Work], memory: Memory):
         self.works, self.memory = [w for w in works if w.tasks], memory
-        self.patches: list[tuple[int, Value, int]] = []
+        inputs: list[tuple[int, Value, int]] = []
         keys = [keyOf(w) for w in self.works]
         makers = {key: maker(w) for key, w in zip(keys, self.works)}
         libraries = dict(zip(makers, machine.compileAll(makers.items(), digest())))
@@ -60,26 +63,27 @@ class Segment:
         for work, key in zip(self.works, keys):
             begins.append(len(slots))
             for name in libraries[key].names:
-                slots.append(self.slot(len(slots), work.slots[name]))
+                slots.append(self.slot(len(slots), work.slots[name], inputs))
         self.slots = np.array(slots, np.int64)
+        self.patches = [(self.slots, *each) for each in inputs]
         start, size = addressOf(self.slots), self.slots.itemsize
         steps = [(libraries[k].address, start + size * i, w.tasks) for w, k, i in zip(self.works, keys, begins)]
         scratch = max((library.scratch for library in libraries.values()), default=0)
         self.table = pool.Table(steps, scratch, keep=self.slots)
 
-    def slot(self, i: int, what: Any) -> int:
-        """A number, or an address."""
+    def slot(self, i: int, what: Any, inputs: list[tuple[int, Value, int]]) -> int:
+        """A number, or an address; that of an input is noted."""
         if isinstance(what, (int, np.integer)):
             return int(what)
         if isinstance(what, np.ndarray):
             return addressOf(what)
         value, start = what if isinstance(what, At) else (what, 0)
         if value.root.role == "input":
-            self.patches.append((i, value, start))
+            inputs.append((i, value, start))
         return self.memory.address(value) + start
 
     def __call__(self) -> None:
-        self.table.run()
+        self.table()
 
 
 def keyOf(work: Work) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
+from puregraph.compile.masks import masked
 from puregraph.compile.plan import Plan
 from puregraph.compile.value import Call, Value, changed
 from puregraph.errors import PuregraphError
@@ -22,6 +23,8 @@ def planned(schedule: Any, budget: int | None = None, lower: Callable[[Any], Any
 
     Raises    PuregraphError if the budget cannot be kept; it says how far one gets
     """
+    if lower is not None:
+        masked(schedule)
     plan = Plan(lowered(schedule, lower))
     least, rounds = plan.bytes, 0
     while budget is not None and plan.bytes > budget:

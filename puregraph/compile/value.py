@@ -86,7 +86,7 @@ class Call:
     "view"       the result lies in the memory of the first argument; nothing is done
     "copy"       the elements of the first argument in a new order (`copy`, `reshape`), or `np.concatenate`, `np.stack`
     "fill"       a constant everywhere: `fill(number)`
-    "put"        `put(x, key, y)`: x with x[key] = y
+    "put"        `put(x, key, y)`: x with x[key] = y; a number in place of x is everywhere
     "kernel"     a Kernel
     "other"      any other function of numpy
     "native"     native code, which takes the place of one call or several

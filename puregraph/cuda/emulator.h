@@ -56,6 +56,7 @@ void emulator_barrier(const char* where);
 int emulator_lane();
 unsigned long long emulator_exchange(int how, unsigned mask, unsigned long long value, int lane, const char* where);
 void emulator_check(const void* place, unsigned long bytes, int how);
+void emulator_align(const void* place, int bytes);
 float emulator_fromHalf(unsigned short bits);
 unsigned short emulator_toHalf(float x), emulator_toBfloat(float x);
 double emulator_erfcx(double x), emulator_erfinv(double x), emulator_normcdfinv(double x);

@@ -32,7 +32,7 @@ from puregraph.errors import DeviceError
 
 PAGE = 512  # bytes that memory on a GPU starts at a multiple of
 ENTRY = re.compile(r'extern "C"\s+__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(')
-FLAGS = """-std=c++17 -O1 -w -fPIC -shared -fno-strict-aliasing -ffp-contract=off -fno-exceptions -fno-rtti
+FLAGS = """-std=gnu++17 -O1 -w -fPIC -shared -fno-strict-aliasing -ffp-contract=off -fno-exceptions -fno-rtti
 -fvisibility=hidden""".split()
 WATCHED = """-fsanitize=kernel-address,bounds,integer-divide-by-zero --param asan-globals=0 --param asan-stack=0
 --param asan-instrumentation-with-call-threshold=0""".split()

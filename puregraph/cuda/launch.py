@@ -97,6 +97,15 @@ def widest(*sizes: int) -> int:
     return gcd(WIDEST, *sizes)
 
 
+def divisor(by: int) -> tuple[int, int]:
+    """The factor and the shift by which `quotient` of common.h divides.
+
+    Source    Granlund and Montgomery 1994, Division by Invariant Integers using Multiplication
+    """
+    log = max(by - 1, 1).bit_length() if by > 1 else 1
+    return -(-(1 << (31 + log)) // by) % (1 << 32), log - 1
+
+
 def scratches(launches: list[Launch]) -> list[Scratch]:
     """The memory that launches use beside their arrays, each once."""
     found = {id(what): what for launch in launches for _, what in launch.slots if isinstance(what, Scratch)}

@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from puregraph.kernel import kernel
+from puregraph.kernels.scatter import addAt
 from puregraph.kernels.widen import widen, widened
 from puregraph.kernels.windows import inner, padded, window
 
@@ -98,14 +99,9 @@ def maxPoolGrad(grad, indices, shape):
 
     Shapes    grad, indices (n, c, *count), shape (n, c, *spatial) -> dx of that shape
     """
-    maps, size = prod(shape[:2]), prod(shape[2:])
-    dx = np.zeros((maps, size), dtype=grad.dtype)
+    maps = prod(shape[:2])
     grad, indices = (a.reshape(maps, prod(a.shape[2:])) for a in (grad, indices))
-    if indices.size and indices.min() < 0:
-        grad, indices = np.where(indices < 0, grad.dtype.type(0), grad), np.maximum(indices, 0)
-    places = indices + np.arange(maps, dtype=np.intp)[:, None] * size
-    np.add.at(dx.reshape(-1), places.reshape(-1), grad.reshape(-1))  # takes numpy's fast path only flat
-    return dx.reshape(shape)
+    return addAt(grad, indices, prod(shape[2:])).reshape(shape)
 
 
 @maxPoolGrad.shape

@@ -97,6 +97,26 @@ def scatterAdd(grad, index, rows):
 
 
 @kernel
+def addAt(values, index, size):
+    """y[i, index[i, a]] += values[i, a], on zeros, for all a in order; an index of -1 adds nothing.
+
+    Shapes    values, index (rows, count) -> y (rows, size)
+    """
+    if index.size and index.min() < 0:
+        values, index = np.where(index < 0, values.dtype.type(0), values), np.maximum(index, 0)
+    y = np.zeros((len(values), size), dtype=values.dtype)
+    places = index + np.arange(len(values), dtype=np.intp)[:, None] * size
+    np.add.at(y.reshape(-1), places.reshape(-1), values.reshape(-1))  # takes numpy's fast path only flat
+    return y
+
+
+@addAt.shape
+def addAt(values, index, size):
+    """y (rows, size)."""
+    return (values.shape[0], size), values.dtype
+
+
+@kernel
 def takeClass(x, labels):
     """y[n, *s] = x[n, labels[n, *s], *s], and zero where the label is -1.
 

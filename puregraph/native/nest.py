@@ -230,7 +230,7 @@ def rowWork(nest: Nest, axes: frozenset[int]) -> Work:
 
     slots = {**slotsOf(shape), "rows": rows, "block": block}
     kept = near if saved(shape) else 0
-    return Work(title(shape), f"rows {kept} {keyOf(shape)}", write, slots, -(-rows // block))
+    return Work(title(shape.nest), f"rows {kept} {keyOf(shape)}", write, slots, -(-rows // block))
 
 
 def writeRows(writer: Writer, near: int) -> None:
@@ -347,7 +347,7 @@ def columnWork(nest: Nest, axes: frozenset[int]) -> Work:
         writeColumns(Writer(code, shape), wide, exact)
 
     slots = {**slotsOf(shape), "blocks": blocks}
-    return Work(title(shape), f"columns {wide} {exact} {keyOf(shape)}", write, slots, blocks * others)
+    return Work(title(shape.nest), f"columns {wide} {exact} {keyOf(shape)}", write, slots, blocks * others)
 
 
 def writeColumns(writer: Writer, wide: int, exact: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.compile.bounds import Bounds, canBeBounded
 from puregraph.compile.lower import collapsed, lowers
 from puregraph.compile.lowerings.numbers import copies, isPlain, isSingle, strided
 from puregraph.compile.strides import contiguous
@@ -26,21 +27,17 @@ FAULT = np.zeros(1, np.int64)  # where kernels note an index that is out of rang
 
 def isIndex(value: Any) -> bool:
     """Whether indices can be checked before a step begins: they are an input, or a view of one."""
-    return type(value) is Value and value.dtype == np.int64 and value.root.role == "input" and 0 not in value.shape
+    return type(value) is Value and 0 not in value.shape and canBeBounded(value)
 
 
-def indicesOf(value: Value, room: Any) -> tuple[Any, list[Work]]:
-    """The indices row by row: where they are, and the work that takes."""
-    if isPlain(value):
-        return value, []
+def indicesOf(value: Value, room: Any) -> tuple[Any, int, list[Work]]:
+    """The indices row by row: where they are, how far apart, and the work that takes."""
+    step = collapsed([(n, s // 8) for n, s in zip(value.shape, value.strides)])
+    if step is not None:
+        return value, step, []
     to = room(2 * value.size)
     own = tuple(s // 8 for s in contiguous(value.shape, 8))
-    return to, copies(value, to, value.shape, strided(value), own, 8)
-
-
-def within(low: int, high: int) -> Any:
-    """A check of indices: whether all lie from low to below high."""
-    return lambda index: not index.size or (index.min() >= low and index.max() < high)
+    return to, 1, copies(value, to, value.shape, strided(value), own, 8)
 
 
 def rowLike(value: Value, lead: int) -> int | None:
@@ -65,9 +62,9 @@ def lowerGather(call: Call, room: Any) -> list[Work] | None:
     stride, width = rowLike(table, 1), math.prod(table.shape[1:])
     if stride is None:
         return None
-    room.check(index, within(-1, table.shape[0]))
-    where, before = indicesOf(index, room)
-    return [*before, *lookup.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT)]
+    room.check(Bounds(index, -1, table.shape[0]))
+    where, step, before = indicesOf(index, room)
+    return [*before, *lookup.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT, step)]
 
 
 @lowers(scatterAdd)
@@ -80,10 +77,10 @@ def lowerScatterAdd(call: Call, room: Any) -> list[Work] | None:
     stride = rowLike(grad, index.ndim)
     if stride is None:
         return None
-    room.check(index, within(-1, rows))
-    where, before = indicesOf(index, room)
+    room.check(Bounds(index, -1, rows))
+    where, step, before = indicesOf(index, room)
     width = math.prod(table.shape[1:])
-    return [*before, *lookup.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride)]
+    return [*before, *lookup.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride, step)]
 
 
 @lowers(classIndex)
@@ -94,11 +91,7 @@ def lowerClassIndex(call: Call, room: Any) -> list[Work] | None:
     (index,) = call.outs
     if not isIndex(labels) or not isPlain(labels) or not isPlain(index) or index.dtype != np.int64:
         return None
-
-    def good(x: Any) -> bool:
-        return bool(np.all(((x >= 0) & (x < classes)) | (x == ignored)))
-
-    room.check(labels, good)
+    room.check(Bounds(labels, 0, classes, None if ignored is None else int(ignored)))
     line = Formula("x0") if ignored is None else Formula(f"where(x0 == {int(ignored)}, -1, x0)")
     loads, stores = {"x0": Operand("i64", labels, (1,))}, {"y0": Operand("i64", index, (1,))}
     return works(Nest((labels.size,), loads, (("y0", line),), stores, "f64"), room)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from puregraph.compile.lower import Frame, lowers
 from puregraph.compile.lowerings.maps import laidLast, ofMaps, pixelOf
-from puregraph.compile.lowerings.numbers import isSingle
+from puregraph.compile.lowerings.numbers import isPlain, isSingle, plainly
 from puregraph.compile.value import Call, Value
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
-from puregraph.native import pooling
+from puregraph.kernels.scatter import addAt
+from puregraph.native import lookup, pooling
 from puregraph.native.geometry import geometry
 from puregraph.native.work import Finish, Work
 
@@ -75,6 +78,17 @@ def lowerMeanPoolGrad(call: Call, finish: Any, room: Any) -> list[Work] | None:
     includePad = rest[0] if rest else call.options.get("includePad", True)
     where, pixel, before = laidLast(grad, room)
     return [*before, *pooling.meanGradient(where, finish, windowsOn(shape, size, stride, pad), includePad, pixel)]
+
+
+@lowers(addAt)
+def lowerAddAt(call: Call, room: Any) -> list[Work] | None:
+    """Numbers added where indices say, row by row."""
+    values, index, size = call.arguments
+    (y,) = call.outs
+    if not isSingle(values, y) or index.dtype != np.int32 or not isPlain(index) or not isPlain(y):
+        return None
+    where, before = plainly(values, room)
+    return [*before, *lookup.addAt(where, index, y, *values.shape, size)]
 
 
 lowerMaxPoolGrad.frame = ofPeaks
