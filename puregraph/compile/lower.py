@@ -302,7 +302,7 @@ class Lowering:
     def call(self, i: int, call: Call) -> list[Call]:
         """A call as one native step, or as it is."""
         group, room = self.tails.get(i), Room(self.new, self.frozen, lambda v: self.isRead(v, (i,)))
-        done = None
+        done, whole = None, wholeOf(LOWERINGS.get(call.function))
         if frameOf(call) is not None:
             ending = self.finish(i, call)
             if ending is not None:
@@ -317,8 +317,8 @@ class Lowering:
                         if all(v.root is not x.root for x in own) and isMetOnce(group, v)
                     ]
                     return [self.step(done, calls, [*own, *ending[1]], ending[2], room, over)]
-        elif call.kind in MOVED and isWhole(LOWERINGS.get(call.function)):
-            done = LOWERINGS[call.function](call, room)
+        if call.kind in MOVED and whole is not None:
+            done = whole(call, room)
         elif isWide(call):
             done = wide(call, room)
         elif call.kind == "store" and store in LOWERINGS:
@@ -326,13 +326,13 @@ class Lowering:
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
         if done is not None:
             makes = [y for y in call.outs if y is None or y.number not in room.left]
-            return [self.step(done, [call], call.values(), makes, room)]
+            call = self.step(done, [call], call.values(), makes, room)
         return [call] if group is None else [call, *self.group(self.places[id(group)], group)]
 
 
-def isWhole(lowering: Any) -> bool:
-    """Whether there is native work for a kernel, and no frame that it would have to be asked with."""
-    return lowering is not None and not hasattr(lowering, "frame")
+def wholeOf(lowering: Any) -> Any:
+    """What makes native work of a call, whatever becomes of its results; None if there is only what needs a frame."""
+    return getattr(lowering, "whole", None if hasattr(lowering, "frame") else lowering)
 
 
 WHOLE = {np.add, np.subtract, np.negative, np.absolute, np.maximum, np.minimum, np.where, astype}
