@@ -16,7 +16,8 @@ from puregraph.compile.shaped import canonical, shaped
 from puregraph.compile.value import Call, Value, store
 from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native import machine
-from puregraph.native.product import Axis, product
+from puregraph.native.pack import Packed, pack, packedSize
+from puregraph.native.product import Axis, product, vectorsFor
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
 from puregraph.nest import Fold, Nest, Operand, foldSets, varying
@@ -24,6 +25,7 @@ from puregraph.standin import astype
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
 LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
+PACKED = 8  # rows of a product that are worth it to pack weights for them
 LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
 
 
@@ -529,5 +531,12 @@ def productOf(call: Call, finish: Any, room: Any) -> list[Work] | None:
             steps.append(v.strides[own] // 4 if own >= 0 and v.shape[own] > 1 else 0)
         batch.append(Axis(y.shape[axis], *steps))
     lanes = machine.lanes(4)
-    strides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
-    return product(a, b, finish, m, n, k, *strides, batch=batch, lanes=lanes)
+    aStrides, bStrides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
+    before: list[Work] = []
+    if room.frozen is not None and b.root.role == "param" and m >= PACKED and not batch:
+        vectors = vectorsFor(m, n, k, aStrides, lanes)
+        packed, before = room.packed(
+            b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors)
+        )
+        b = Packed(packed, k, n, vectors, lanes)
+    return [*before, *product(a, b, finish, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes)]
