@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.cuda import compiler
-from puregraph.cuda.launch import Launch, Scratch, scratches
+from puregraph.cuda.launch import Launch, Scratch, Table, scratches, tables
 from puregraph.errors import DeviceError
 
 NUMBERS = {"int": np.int32, "long": np.int64, "float": np.float32, "double": np.float64}
@@ -23,11 +23,24 @@ def empty(shape: tuple[int, ...], dtype: Any) -> Any:
     return cupy.empty(shape, dtype)
 
 
+def uploaded(array: np.ndarray) -> Any:
+    """A copy on the GPU."""
+    import cupy  # optional, as above
+
+    return cupy.asarray(array)
+
+
 def run(launches: Iterable[Launch]) -> None:
     """Start launches one after the other; the memory that they need beside is CuPy's, and goes back to it."""
     launches = list(launches)
     extra = {id(each): empty(each.shape, each.dtype) for each in scratches(launches)}
-    start(launches, lambda what: addressOf(extra[id(what)] if isinstance(what, Scratch) else what))
+
+    def place(what: Any) -> int:
+        return addressOf(extra[id(what)] if isinstance(what, (Scratch, Table)) else what)
+
+    for table in tables(launches):
+        extra[id(table)] = uploaded(table.filled(place))
+    start(launches, place)
 
 
 def start(launches: Iterable[Launch], addressOf: Callable[[Any], int]) -> None:
