@@ -58,11 +58,10 @@ def uniform(shape, key, counter, dtype=np.float32):
 def uniform(u, shape, key, counter, dtype=np.float32):
     """A thread makes numbers of a block of four words."""
     bits = BITS[u.dtype.itemsize]
-    number = f"((float)((unsigned)(w.at[i / 2] >> i % 2 * 32) >> {32 - bits}) * 0x1p-{bits}f)"
-    if bits == 53:
-        number = "uniformOf(w.at[i])"
+    half = f"(float)((unsigned)(w.at[i / 2] >> i % 2 * 32) >> {32 - bits}) * 0x1p-{bits}f"
+    number = "uniformOf(w.at[i])" if bits == 53 else half
     body = f"for (int i = 0; i < MANY; i++) numbers[i] = Number<T>::narrow({number});"
-    return drawn(u, key, counter, body, 4 if bits == 53 else 8)
+    return drawing("uniform", u, key, counter, body, 4 if bits == 53 else 8)
 
 
 @kernel
@@ -94,7 +93,8 @@ def normal(x, shape, key, counter, dtype=np.float32):
     """A thread makes two pairs of a block of four words."""
     terms = {"LOGARITHM": LOGARITHM, "SINE": SINE, "COSINE": COSINE}
     series = {name: ", ".join(map(repr, each)) for name, each in terms.items()}
-    return drawn(x, key, counter, "pairs(numbers, w);", 4, defined({**series, "LN2": LN2, "PI": pi}) + PAIRS)
+    before = defined({**series, "LN2": LN2, "PI": pi}) + PAIRS
+    return drawing("normal", x, key, counter, "pairs(numbers, w);", 4, before)
 
 
 PAIRS = """
@@ -117,7 +117,8 @@ __device__ static inline double logarithm(double u) {
 }
 __device__ static inline double rounded(double, double x) { return x; }
 __device__ static inline float rounded(float, double x) { return (float)x; }
-__device__ static inline Half rounded(Half, double x) {  // once: what float cannot hold leaves its trace in the last bit
+// Once, not twice: what a float cannot hold leaves its trace in the last bit
+__device__ static inline Half rounded(Half, double x) {
   const int64 bits = __double_as_longlong(x), rest = 0x1fffffff;
   return toHalf((float)__longlong_as_double((bits & ~rest) | ((bits & rest) ? rest + 1 : 0)));
 }
@@ -135,31 +136,24 @@ __device__ static inline void pairs(T* numbers, const Words& w) {
 """
 
 
-def drawn(y, key, counter, body, many, before=""):
+def drawing(name, y, key, counter, body, many, before=""):
     """The launch that makes `many` numbers of a block of words; key and counter are read from memory where they lie."""
     if not isContiguous(y) or y.dtype.name not in ("float16", "float32", "float64"):
         return NotImplemented
     if not y.size:
         return []
     given = {"key": key, "counter": counter}
-    isRead = {name: hasattr(x, "strides") and not isinstance(x, np.generic) for name, x in given.items()}
-    if any(isRead[name] and x.dtype.itemsize != 8 for name, x in given.items()):
+    isRead = {each: hasattr(x, "strides") and not isinstance(x, np.generic) for each, x in given.items()}
+    if any(isRead[each] and x.dtype.itemsize != 8 for each, x in given.items()):
         return NotImplemented
-    names = {
-        "T": stored(y.dtype),
-        "MANY": many,
-        "PACK": 16 // y.dtype.itemsize if many * y.dtype.itemsize > 16 else many,
-    }
-    for name, x in given.items():
-        kind = stored(x.dtype) if isRead[name] else "uint64"
-        names[name.upper() + "_PARAMETER"] = f"const {kind}* {name}" if isRead[name] else f"{kind} {name}"
-        names[name.upper()] = f"*{name}" if isRead[name] else name
-    numbers = [("pointer", x) if isRead[name] else ("long", int(x)) for name, x in given.items()]
+    names = {"T": stored(y.dtype), "MANY": many, "PACK": min(many, 16 // y.dtype.itemsize)}
+    for each, x in given.items():
+        kind = f"const {stored(x.dtype)}*" if isRead[each] else "uint64"
+        names |= {f"{each.upper()}_PARAMETER": f"{kind} {each}", each.upper(): f"*{each}" if isRead[each] else each}
+    numbers = [("pointer", x) if isRead[each] else ("long", int(x)) for each, x in given.items()]
     text = defined(names) + before + DRAW.replace("BODY", body)
-    blocks = pieces(y.size, many)
-    return [
-        Launch("random", text, "draw", (("pointer", y), ("long", y.size), *numbers), spread(blocks), (THREADS, 1, 1))
-    ]
+    slots = (("pointer", y), ("long", y.size), *numbers)
+    return [Launch(name, text, "draw", slots, spread(pieces(y.size, many)), (THREADS, 1, 1))]
 
 
 DRAW = """
