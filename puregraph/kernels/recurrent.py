@@ -15,6 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from puregraph.cuda.axes import axesOf
+from puregraph.cuda.launch import THREADS, Launch, spread, steps
+from puregraph.cuda.source import defined, stored
 from puregraph.kernel import kernel, piece
 
 
@@ -35,6 +38,27 @@ def alive(lengths, count):
 def alive(lengths, count):
     """(n, count) of bools."""
     return (lengths.shape[0], count), np.dtype(bool)
+
+
+@alive.cuda
+def alive(on, lengths, count):
+    """A thread a moment."""
+    if not on.size:
+        return []
+    axes = axesOf(on.shape, {"to": steps(on), "fromLengths": (*steps(lengths), 0), "moment": (0, 1)})
+    text = defined({"I": stored(lengths.dtype)}) + axes.defined("AXES") + ALIVE
+    slots = (("pointer", on), ("pointer", lengths), ("long", on.size), *axes.slots)
+    return [Launch("alive", text, "alive", slots, spread(on.size), (THREADS, 1, 1))]
+
+
+ALIVE = """
+extern "C" __global__ void alive(bool* __restrict__ on, const I* __restrict__ lengths, int64 count, AXES_PARAMETERS) {
+  for (AXES_COUNTER i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    AXES_OFFSETS
+    on[to] = moment < (int64)lengths[fromLengths];
+  }
+}
+"""
 
 
 @piece
