@@ -81,7 +81,7 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
     kinds = {name: stored(x.dtype) for name, x in places.items()}
     read = {name: stored(numbers[name].dtype) for name in given}
     changed = [name for name in places if name in formulas or name not in own]
-    number = f"const {real} {{0}} = load(reinterpret_cast<const {{1}}*>(row[{{2}}]), 0);"
+    number = f"const {real} {{0}}Number = load(reinterpret_cast<const {{1}}*>(row[{{2}}]), 0);"
     names = {
         "threads": THREADS,
         "pack": pack,
@@ -92,10 +92,10 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
         "pointers": each("{1}* const {0}Place = reinterpret_cast<{1}*>(row[{2}]);", kinds, 2),
         "numbers": each(number, read, 2 + len(places)),
         "isWide": " && ".join(f"isAligned({name}Place, sizeof({kind}) * pack)" for name, kind in kinds.items()),
-        "loads": each("Pack<{1}, pack> {0} = loadPack<pack>({0}Place, i);", kinds),
-        "stores": each("storePack({0}Place, i, {0});", changed),
-        "packed": ", ".join([*(f"{name}.at[j]" for name in places), *given]),
-        "single": ", ".join([*(f"{name}Place[i]" for name in places), *given]),
+        "loads": each("Pack<{1}, pack> {0}Pack = loadPack<pack>({0}Place, i);", kinds),
+        "stores": each("storePack({0}Place, i, {0}Pack);", changed),
+        "packed": ", ".join([*(f"{name}Pack.at[j]" for name in places), *(f"{name}Number" for name in given)]),
+        "single": ", ".join([*(f"{name}Place[i]" for name in places), *(f"{name}Number" for name in given)]),
     }
     text = ROW + rule(formulas, kinds, own, given, changed, real) + TEXT.format(**names)
     whats = [
