@@ -23,12 +23,19 @@ def agree(found, wanted, tolerance):
         np.testing.assert_allclose(x.astype("f8"), y, tolerance, tolerance * (1 + abs(y).max(initial=0)))
 
 
+def along(q, k, v, mask=None, causal=False, change=lambda x: x, strides=None):
+    """Forward, the way the launches do it and the reference; `change` gives arrays other strides."""
+    given = mask, causal, q.shape[3] ** -0.5
+    wanted = attend.reference(q, k, v, *given)
+    agree(emulated(attend, *map(change, (q, k, v)), *given, strides=strides), wanted, CLOSE[q.dtype.name])
+    return wanted
+
+
 def both(rng, q, k, v, mask=None, causal=False, ofMask=False, change=lambda x: x, strides=None):
-    """Forward and backward, the way the launches do it and the references; `change` gives arrays other strides."""
+    """Forward and backward."""
     scale, tolerance = q.shape[3] ** -0.5, CLOSE[q.dtype.name]
     changed = [change(x) for x in (q, k, v)]
-    y, lse = attend.reference(q, k, v, mask, causal, scale)
-    agree(emulated(attend, *changed, mask, causal, scale, strides=strides), (y, lse), tolerance)
+    y, lse = along(q, k, v, mask, causal, change, strides)
     grad = rng.standard_normal(y.shape).astype(y.dtype)
     rest = (grad.astype(lse.dtype) * y).sum(axis=-1, keepdims=True)
     others = (mask, lse, rest, causal, scale, ofMask)
@@ -64,14 +71,14 @@ def test_gradients_of_masks_take_all_blocks(rng):
 def test_masks_of_bools_hide(rng):
     mask = rng.random((33, 31)) < 0.6
     mask[5] = False
-    x = given(rng, "float16", 1, 2, 1, 33, 31, 33, 40)
-    both(rng, *x, mask)
+    x = given(rng, "float16", 1, 2, 1, 33, 31, 9, 16)
+    along(*x, mask)
     y, lse = emulated(attend, *x, mask, False, 0.1)
     assert not y[:, :, 5].any() and (lse[:, :, 5] == np.float32(FLOOR)).all()
 
 
 def test_float64_is_computed_in_float64(rng):
-    both(rng, *given(rng, "float64", 1, 2, 2, 33, 70, 31, 17), causal=True)
+    both(rng, *given(rng, "float64", 1, 2, 2, 33, 70, 8, 5), causal=True)
 
 
 def test_heads_lie_anywhere(rng):

@@ -11,11 +11,11 @@ from puregraph.kernels.recurrent import alive
 pytestmark = needsEmulator
 
 
-@pytest.mark.parametrize("dtype", ["i8", "u1", "i2"])
-def test_labels_become_indices(rng, dtype):
-    labels = rng.integers(0, 9, (31, 33)).astype(dtype)
-    np.testing.assert_array_equal(emulated(classIndex, labels, 9, 4), classIndex.reference(labels, 9, 4))
-    np.testing.assert_array_equal(emulated(classIndex, labels[::2, 3:], 9), classIndex.reference(labels[::2, 3:], 9))
+@pytest.mark.parametrize(("dtype", "ignored"), [("i8", 4), ("u1", None)])
+def test_labels_become_indices(rng, dtype, ignored):
+    labels = rng.integers(0, 9, (31, 33)).astype(dtype)[::2, 3:]
+    wanted = classIndex.reference(labels, 9, ignored)
+    np.testing.assert_array_equal(emulated(classIndex, labels, 9, ignored), wanted)
 
 
 def test_a_label_that_is_no_class_is_marked():
@@ -33,10 +33,14 @@ def test_moments_within_lengths(rng, count):
 
 
 @pytest.mark.parametrize(
-    ("letters", "values", "shape"),
-    [("ii", (33,), (33, 33)), ("ii", (1,), (5, 5)), ("iji", (4, 7), (4, 7, 4)), ("kiik", (3, 1), (3, 5, 5, 3))],
+    ("letters", "values", "shape", "dtype"),
+    [
+        ("ii", (33,), (33, 33), "f4"),
+        ("ii", (1,), (5, 5), "f4"),
+        ("iji", (4, 7), (4, 7, 4), "f2"),
+        ("kiik", (3, 1), (3, 5, 5, 3), "f8"),
+    ],
 )
-@pytest.mark.parametrize("dtype", ["f4", "f2"])
 def test_values_go_to_diagonals(rng, letters, values, shape, dtype):
     values = rng.standard_normal(values).astype(dtype)
     wanted = ontoDiagonal.reference(values, letters, shape)

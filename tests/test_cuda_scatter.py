@@ -45,11 +45,11 @@ def test_gather_of_nothing():
 
 
 def test_what_is_out_of_range_is_nan_and_adds_nothing():
-    index, x = np.array([0, 3, -1, -2]), np.ones((3, 2), "f4")
+    index, x = np.array([0, 3, -1, -2]), np.ones((3, 4), "f4")
     np.testing.assert_array_equal(emulated(gather, x, index)[:, 0], [1, np.nan, 0, np.nan])
     np.testing.assert_array_equal(emulated(takeClass, np.ones((4, 3), "f4"), index), [1, np.nan, 0, np.nan])
-    np.testing.assert_array_equal(emulated(scatterAdd, np.ones((4, 2), "f4"), index, 3), [[1, 1], [0, 0], [0, 0]])
-    assert emulated(putClass, np.ones(4, "f4"), index, 3).sum() == 1
+    np.testing.assert_array_equal(emulated(scatterAdd, np.ones((4, 4), "f4"), index, 3)[:, 0], [1, 0, 0])
+    assert emulated(putClass, np.ones(4, "f2"), index.astype("i4"), 8).sum() == 2  # 0 and 3
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,8 @@ def test_gradients_of_nothing():
 
 
 CLASSES = [
-    ("float32", "i8", (31, 33)),
     ("float16", "i4", (257, 8)),
-    ("float64", "i8", (3, 5, 7)),
+    ("float64", "i8", (3, 33, 7)),
     ("float32", "i8", (2, 3, 4, 8)),
 ]
 
