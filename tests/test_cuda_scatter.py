@@ -86,6 +86,9 @@ def test_gradients_are_added_from_anywhere(rng):
     room[..., 2:6] = grad.swapaxes(0, 1)
     found = emulated(scatterAdd, room.swapaxes(0, 1)[..., 2:6], strided(index), 7)
     np.testing.assert_array_equal(found, scatterAdd.reference(grad, index, 7))
+    for each in (strided(grad), np.broadcast_to(grad[:, :1, :1], grad.shape)):
+        found = emulated(scatterAdd, each, index, 7)
+        np.testing.assert_array_equal(found, scatterAdd.reference(each, index, 7))
 
 
 def test_gradients_of_nothing():

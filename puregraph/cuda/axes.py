@@ -24,7 +24,7 @@ class Axes(NamedTuple):
         return prod(self.shape)
 
     @property
-    def index(self) -> str:
+    def counter(self) -> str:
         """The type of what counts the elements."""
         return "unsigned" if self.size < LIMIT else "int64"
 
@@ -47,7 +47,7 @@ class Axes(NamedTuple):
 
     def defined(self, name: str) -> str:
         """All of this under a name, for a text that is written once for any number of axes."""
-        texts = {"COUNTER": self.index, "PARAMETERS": self.parameters, "ARGUMENTS": self.arguments}
+        texts = {"COUNTER": self.counter, "PARAMETERS": self.parameters, "ARGUMENTS": self.arguments}
         return "".join(f"#define {name}_{what} {text}\n" for what, text in (*texts.items(), ("OFFSETS", self.offsets)))
 
     @property
@@ -57,8 +57,11 @@ class Axes(NamedTuple):
         lines = []
         for a in range(last, 0, -1):
             rest = "i" if a == last else f"r{a + 1}"
-            lines += [f"const {self.index} r{a} = {rest} / n{a};", f"const {self.index} c{a} = {rest} - r{a} * n{a};"]
-        lines.append(f"const {self.index} c0 = {'r1' if last else 'i'};")
+            lines += [
+                f"const {self.counter} r{a} = {rest} / n{a};",
+                f"const {self.counter} c{a} = {rest} - r{a} * n{a};",
+            ]
+        lines.append(f"const {self.counter} c0 = {'r1' if last else 'i'};")
         for x in self.strides:
             terms = " + ".join(f"c{a} * {x}{a}" for a in range(len(self.shape)))
             lines.append(f"const int64 {x} = {terms};")

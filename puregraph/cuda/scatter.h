@@ -157,7 +157,7 @@ __device__ static void put(T* table, W* parts, W* sum, int key, int slot, int wi
 // The sum of each row in a window: into the table, or aside if the row has more of them in the next or the last window.
 template <int n>
 __device__ static void addWindow(T* table, W* parts, const int* order, const int* keys, const T* grad, int count,
-                                 int width, int window, int number, int at, GRAD_PARAMETERS) {
+                                 int width, int window, int step, int number, int at, GRAD_PARAMETERS) {
   const int64 first = (int64)number * window, last = min(first + window, (int64)count);
   const int batch = 4, before = first ? keys[first - 1] : -1, after = last < count ? keys[last] : -1;
   int key = keys[first];
@@ -174,7 +174,7 @@ __device__ static void addWindow(T* table, W* parts, const int* order, const int
       if (row[u] < 0) continue;
       const GRAD_COUNTER i = order[p + u];
       GRAD_OFFSETS
-      got[u] = loadPack<n>(grad, fromGrad + at);
+      got[u] = loadPack<n>(grad, fromGrad + (int64)at * step);
     }
 #pragma unroll
     for (int u = 0; u < batch; u++) {
@@ -191,21 +191,22 @@ __device__ static void addWindow(T* table, W* parts, const int* order, const int
 
 template <int n>
 __device__ static void addWindows(T* table, W* parts, const int* order, const int* keys, const T* grad, int count,
-                                  int width, int window, GRAD_PARAMETERS) {
-  const unsigned packs = width / n, windows = (count + window - 1) / window, step = gridDim.x * blockDim.x;
-  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < windows * packs; i += step) {
+                                  int width, int window, int step, GRAD_PARAMETERS) {
+  const unsigned packs = width / n, windows = (count + window - 1) / window;
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < windows * packs;
+       i += gridDim.x * blockDim.x) {
     const unsigned number = i / packs, at = (i - number * packs) * n;
-    addWindow<n>(table, parts, order, keys, grad, count, width, window, number, at, GRAD_ARGUMENTS);
+    addWindow<n>(table, parts, order, keys, grad, count, width, window, step, number, at, GRAD_ARGUMENTS);
   }
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
     sumRows(T* __restrict__ table, W* __restrict__ parts, const int* __restrict__ order, const int* __restrict__ keys,
-            const T* __restrict__ grad, int count, int width, int window, GRAD_PARAMETERS) {
+            const T* __restrict__ grad, int count, int width, int window, int step, GRAD_PARAMETERS) {
   if (isAligned(table, sizeof(T) * N) && isAligned(grad, sizeof(T) * N))
-    addWindows<N>(table, parts, order, keys, grad, count, width, window, GRAD_ARGUMENTS);
+    addWindows<N>(table, parts, order, keys, grad, count, width, window, step, GRAD_ARGUMENTS);
   else
-    addWindows<1>(table, parts, order, keys, grad, count, width, window, GRAD_ARGUMENTS);
+    addWindows<1>(table, parts, order, keys, grad, count, width, window, step, GRAD_ARGUMENTS);
 }
 
 // The parts of each row that lies in several windows are put together, from the window in which it begins.

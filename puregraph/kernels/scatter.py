@@ -116,7 +116,7 @@ def scatterAdd(dtable, grad, index, rows):
     lead, count = len(index.shape), index.size
     width = prod(grad.shape[lead:])
     inner = axesOf(grad.shape[lead:], {"x": steps(grad)[lead:]})
-    if not isContiguous(dtable) or inner.strides["x"][-1] not in (0, 1) or len(inner.shape) > 1 or count >= 1 << 31:
+    if not isContiguous(dtable) or len(inner.shape) > 1 or count >= 1 << 31:
         return NotImplemented
     if computed(grad.dtype) not in ("float", "double") or dtable.dtype != grad.dtype:
         return NotImplemented
@@ -125,7 +125,8 @@ def scatterAdd(dtable, grad, index, rows):
     where = axesOf(index.shape, {"fromIndex": steps(index)})
     rowsOf = axesOf(index.shape, {"fromGrad": steps(grad)[:lead]})
     total, each = computed(grad.dtype), grad.dtype.itemsize
-    n = widest(width * each, *(s * each for s in rowsOf.strides["fromGrad"])) // each
+    step = inner.strides["x"][0] if inner.size > 1 else 1
+    n = widest(width * each, *(s * each for s in rowsOf.strides["fromGrad"])) // each if step == 1 else 1
     window = WINDOW if count * width // n > BUSY else WINDOW // 4
     share = min(max(pieces(rows, WAVE // 8), 32), RANGE)
     names = {"T": stored(grad.dtype), "I": stored(index.dtype), "W": total, "N": n}
@@ -138,7 +139,7 @@ def scatterAdd(dtable, grad, index, rows):
     sort = (order, keys, table, indices, size["count"], ("int", rows), size["width"], ("int", share), *where.slots)
     found = [Launch("scatterAdd", text, "sortRows", sort, (pieces(rows, share), 1, 1), (2 * THREADS, 1, 1))]
     if count:
-        add = (table, parts, order, keys, grads, *size.values(), *rowsOf.slots)
+        add = (table, parts, order, keys, grads, *size.values(), ("int", step), *rowsOf.slots)
         join = (table, parts, keys, *size.values())
         work = pieces(count, window) * width
         found.append(Launch("scatterAdd", text, "sumRows", add, spread(work // n), (THREADS, 1, 1)))
