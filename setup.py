@@ -10,8 +10,20 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "puregraph/version.py").r
 
 EXTRAS = {
     "fast": ["llvmlite>=0.44"],
-    "cuda12": ["cupy-cuda12x>=14"],
-    "cuda13": ["cupy-cuda13x>=14"],
+    "cuda12": [
+        "cupy-cuda12x>=14",
+        "nvidia-cublas-cu12>=12.4",
+        "nvidia-cuda-nvrtc-cu12>=12.4",
+        "nvidia-cudnn-cu12>=9.19,<10",
+        "nvidia-cudnn-frontend==1.32.0",
+    ],
+    "cuda13": [
+        "cupy-cuda13x>=14",
+        "nvidia-cublas>=13",
+        "nvidia-cuda-nvrtc>=13",
+        "nvidia-cudnn-cu13>=9.19,<10",
+        "nvidia-cudnn-frontend==1.32.0",
+    ],
     "onnx": ["onnx>=1.16"],
     "hf": ["safetensors>=0.4"],
     "plot": ["matplotlib>=3.8"],
@@ -45,7 +57,7 @@ setup(
     python_requires=">=3.10",
     packages=[*find_packages(include=["puregraph", "puregraph.*"]), "puregraph.models"],
     package_dir={"puregraph.models": "models"},
-    package_data={"puregraph": ["py.typed"], "puregraph.cuda": ["*.h", "*.cpp"]},
+    package_data={"puregraph": ["py.typed"], "puregraph.cuda": ["*.h", "*.cpp", "*.json"]},
     install_requires=["h5py>=3.10", "numpy>=2", "rich>=13"],
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["puregraph=puregraph.cli:main"]},

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.algebra import seedLike, shapeOf
+from puregraph.changes import Noting
 from puregraph.errors import GraphError, PuregraphError, need, plural
 from puregraph.node import Node, checkName
 from puregraph.param import Param, State
@@ -63,7 +64,7 @@ def signature(rule: Any) -> Signature:
     return Signature(tuple(positional), tuple(optional), variadic, any(p.name == "out" for p in parameters))
 
 
-class Module:
+class Module(Noting):
     """Parameters and rules, all pure functions of their arguments.
 
     A subclass writes `dataShapeFrom`, `updateData` and, unless its gradient comes from elsewhere, `updateGrad`.
@@ -85,6 +86,7 @@ class Module:
     train = True
     updateGrad: Any = None
     recipe: tuple[tuple, dict]
+    unnoted = frozenset(("alone", "data", "grad"))
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Shape rules do arithmetic on sizes: a symbol that was given as a plain text becomes a Dim before them."""

@@ -302,9 +302,9 @@ def saved(shape: Shape) -> list[str]:
     return found
 
 
-def title(shape: Shape) -> str:
+def title(nest: Nest) -> str:
     """What the nest computes, for a table."""
-    lines = shape.nest.lines
+    lines = nest.lines
     if len(lines) == 1 and isinstance(lines[0][1], Formula):
         return str(lines[0][1])
     return "; ".join(f"{n} = {x.how} {x.of}" if isinstance(x, Fold) else f"{n} = {x}" for n, x in lines)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.changes import Noted
 from puregraph.errors import Fault, ShapeError, show
 from puregraph.initial import SEED, generator, start
 
@@ -30,13 +31,14 @@ class Stored:
     """
 
     kind = "array"
+    array: Any = Noted()
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
         self.shape = wholes(shape, self.kind)
         self.dtype = np.dtype(dtype)
         self.initial = start(initial)
         self.key = SEED.next()
-        self.array: Any = None
+        self.array = None
 
     @property
     def data(self) -> Any:
@@ -86,6 +88,9 @@ class Param(Stored):
     """
 
     kind = "parameter"
+    trainable: Any = Noted()
+    rate: Any = Noted()
+    decay: Any = Noted()
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
         super().__init__(shape, initial, dtype)

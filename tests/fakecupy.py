@@ -1,43 +1,337 @@
-"""A stand-in for CuPy that computes with numpy and can be broken in each way that real installations are."""
+"""A stand-in for CuPy and the GPU below it: arrays are numpy's, kernels run in the emulator.
 
+It can be broken in each way that real installations are. It counts what a GPU waits for, and while a stream captures
+it refuses what CUDA refuses: to allocate, to hand numbers to the host, to wait, and to multiply matrices by CuPy.
+"""
+
+import ctypes
+import sys
+import weakref
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+from strict import Strict, bare
+
+from puregraph.cuda import compiler, emulator, runner
+from puregraph.cuda.emulator import Region
+
+MAGIC = b"fake cubin\n"
+PRODUCTS = {np.matmul, np.dot, np.einsum, np.tensordot, np.inner, np.vdot}
+CTYPES = {"i4": ctypes.c_int32, "i8": ctypes.c_int64, "f4": ctypes.c_float, "f8": ctypes.c_double}
 
 
-class FakeArray:
-    """An array that numpy cannot read, as CuPy's cannot."""
+class CaptureError(RuntimeError):
+    """What a GPU does not do while a stream captures."""
 
-    def __init__(self, values):
+
+class Machine:
+    """The memory of a GPU, what was asked of it, and what a stream captures at present (None: it does not)."""
+
+    def __init__(self):
+        self.memory = weakref.WeakValueDictionary()
+        self.captured = None
+        self.allocations = self.reads = self.writes = self.waits = self.launches = self.replays = 0
+
+    def refuse(self, what):
+        if self.captured is not None:
+            raise CaptureError(f"{what} while a stream captures")
+
+    def own(self, values):
+        """Memory that is new counts; a view of known memory does not."""
+        root = emulator.rootOf(values)
+        address = root.ctypes.data
+        if self.memory.get(address) is not root:
+            self.refuse(f"memory for {values.dtype}{list(values.shape)} is allocated")
+            self.allocations += 1
+            self.memory[address] = root
+
+    def find(self, address):
+        """The memory that an address lies in."""
+        for root in list(self.memory.values()):
+            if root.ctypes.data <= address < root.ctypes.data + max(root.nbytes, 1):
+                return root
+        raise RuntimeError(f"cudaErrorIllegalAddress: {address:#x}")
+
+    def do(self, action):
+        """Something on the current stream: now, or at each launch of the graph that is captured."""
+        if self.captured is None:
+            action()
+        else:
+            self.captured.append(action)
+
+    def launch(self, source, entry, grid, block, values, shared):
+        """Start a kernel on numbers and addresses."""
+        code = emulator.program(source)
+        roots = {}
+        for i, ((role, _), value) in enumerate(zip(code.wants[entry], values)):
+            if role != "n":
+                root = self.find(value)
+                roots.setdefault(root.ctypes.data, (root, i))
+        numbers = [
+            CTYPES[np.asarray(v).dtype.str[1:]](v) if isinstance(v, np.generic) else ctypes.c_void_p(v) for v in values
+        ]
+
+        def action():
+            self.launches += 1
+            regions = [Region(root, 1, None, i) for root, i in roots.values() if root.nbytes]
+            emulator.call(code, entry, grid, block, shared, numbers, regions)
+
+        self.do(action)
+
+
+class FakeArray(Strict):
+    """An array that numpy cannot read, as CuPy's cannot, in the memory of a machine."""
+
+    machine = Machine()
+
+    def __init__(self, shape, dtype=float, memptr=None, strides=None, order="C"):
+        dtype = np.dtype(dtype)
+        if memptr is None:
+            values = np.ndarray(shape, dtype, strides=strides, order=order)
+        else:
+            values = np.ndarray(shape, dtype, memptr.mem.root, memptr.offset, strides)
+        self.machine.own(values)
         self.values = values
 
-    def __add__(self, other):
-        return FakeArray(self.values + other)
+    @classmethod
+    def of(cls, values):
+        self = object.__new__(cls)
+        self.values = np.asarray(values)
+        cls.machine.own(self.values)
+        return self
 
-    def __array__(self, *args, **kwargs):
-        raise TypeError("implicit conversion to numpy is not allowed")
+    @classmethod
+    def perform(cls, function, args, options):
+        machine = cls.machine
+        if machine.captured is None:
+            return super().perform(function, args, options)
+        if function in PRODUCTS:
+            raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
+        out = options.get("out")
+        given = out[0] if isinstance(out, tuple) else out
+        if given is None:
+            machine.refuse(f"{getattr(function, '__name__', function)} makes an array")
+        values, target = bare(tuple(args)), given.values
+        machine.do(lambda: function(*values, out=target))
+        return given
+
+    def __setitem__(self, key, value):
+        target, value = self.values[bare(key)], bare(value)
+        if np.ndim(target) == 0:
+            target = self.values[(*(key if isinstance(key, tuple) else (key,)), ...)]
+        self.machine.do(lambda: target.__setitem__(..., value))
+
+    def get(self, stream=None, order="C", out=None):
+        """A copy on the host."""
+        self.machine.refuse("numbers are handed to the host")
+        self.machine.reads += 1
+        if out is None:
+            return np.array(self.values)
+        out[...] = self.values
+        return out
+
+    def set(self, values, stream=None):
+        """A copy from the host."""
+        self.machine.refuse("pageable memory of the host is read")
+        self.machine.writes += 1
+        self.values[...] = values
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.values.ctypes.data)
+
+
+class Memory:
+    """Bytes outside the pool."""
+
+    def __init__(self, size):
+        self.root = np.full(size, 0xFF, np.uint8)
+        self.ptr, self.size = self.root.ctypes.data, size
+        FakeArray.machine.own(self.root)
+
+
+class MemoryPointer:
+    def __init__(self, mem, offset):
+        self.mem, self.offset, self.ptr = mem, offset, mem.ptr + offset
+
+    def __add__(self, offset):
+        return MemoryPointer(self.mem, self.offset + offset)
+
+
+class Module:
+    """Machine code that is the text itself."""
+
+    def load(self, cubin):
+        assert cubin.startswith(MAGIC), "not what the fake compiler makes"
+        self.source = cubin[len(MAGIC) :].decode()
+
+    def get_function(self, entry):
+        return Function(self, entry)
+
+
+class Function:
+    def __init__(self, module, entry):
+        self.module, self.entry, self.ptr = module, entry, id(module)
+        assert entry in emulator.program(module.source).kernels, f"CUDA_ERROR_NOT_FOUND: {entry}"
+
+    def __call__(self, grid, block, args, shared_mem=0, stream=None):
+        machine = FakeArray.machine
+        args = [a.data.ptr if isinstance(a, FakeArray) else a for a in args]
+        machine.launch(self.module.source, self.entry, grid, block, args, shared_mem)
+
+
+class Graph:
+    """What a stream captured."""
+
+    def __init__(self, actions):
+        self.actions = actions
+
+    def launch(self, stream=None):
+        machine = FakeArray.machine
+        assert machine.captured is None
+        machine.replays += 1
+        for action in self.actions:
+            action()
+
+    def upload(self, stream=None):
+        pass
+
+
+class Stream:
+    """A stream; what is put on it is done at once."""
+
+    current = []
+    null = None
+
+    def __init__(self, null=False, non_blocking=False):
+        self.ptr = 0 if null else id(self)
+
+    def __enter__(self):
+        Stream.current.append(self)
+        return self
+
+    def __exit__(self, *fault):
+        Stream.current.pop()
+
+    def use(self):
+        Stream.current[:] = [self]
+        return self
+
+    def begin_capture(self, mode=None):
+        machine = FakeArray.machine
+        if self.ptr == 0:
+            raise RuntimeError("cudaErrorStreamCaptureUnsupported: the null stream does not capture")
+        machine.refuse("another capture begins")
+        machine.captured = []
+
+    def end_capture(self):
+        machine = FakeArray.machine
+        actions, machine.captured = machine.captured, None
+        return Graph(actions)
+
+    def is_capturing(self):
+        return FakeArray.machine.captured is not None
+
+    def synchronize(self):
+        FakeArray.machine.refuse("a stream is waited for")
+        FakeArray.machine.waits += 1
+
+    def record(self, event=None):
+        return event or Event()
+
+    def wait_event(self, event):
+        pass
+
+
+Stream.null = Stream(null=True)
+
+
+class Event:
+    def __init__(self, *options, **more):
+        self.ptr = id(self)
+
+    def record(self, stream=None):
+        pass
+
+    def synchronize(self):
+        FakeArray.machine.refuse("an event is waited for")
+        FakeArray.machine.waits += 1
+
+
+class Cupy(ModuleType):
+    """The module: functions that it has not of its own are numpy's, on its arrays."""
+
+    ndarray = FakeArray
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        function = getattr(np, name)
+        if not callable(function) or isinstance(function, type):
+            return function
+
+        return lambda *args, **options: FakeArray.perform(function, args, options)
 
 
 def makeCupy(available=True, fault=None, wrong=0.0):
     """A module like cupy: with a driver or not, raising `fault` from its kernels, or off by `wrong`."""
-    cupy = ModuleType("cupy")
+    cupy = Cupy("cupy")
+    machine = FakeArray.machine = Machine()
     cupy.__version__ = "14.2.0"
-    cupy.waits = 0
+    cupy.machine = machine
 
-    def asarray(values):
+    def asarray(values, dtype=None):
         if fault:
             raise fault
-        return values if isinstance(values, FakeArray) else FakeArray(np.array(values))
+        if isinstance(values, FakeArray):
+            return values if dtype is None else values.astype(dtype, copy=False)
+        machine.refuse("pageable memory of the host is read")
+        machine.writes += 1
+        return FakeArray.of(np.array(values, dtype))
+
+    def asnumpy(array):
+        values = array.get()
+        return values + wrong if wrong else values
 
     def synchronize():
-        cupy.waits += 1
+        machine.refuse("the device is waited for")
+        machine.waits += 1
 
-    cupy.ndarray = FakeArray
-    cupy.asarray = asarray
-    cupy.asnumpy = lambda array: array.values + wrong if wrong else array.values
+    def ascontiguousarray(array, dtype=None):
+        x = array if dtype is None else array.astype(dtype, copy=False)
+        return x if x.flags.c_contiguous else x.copy()
+
+    cupy.asarray = cupy.array = asarray
+    cupy.asnumpy, cupy.ascontiguousarray = asnumpy, ascontiguousarray
+    cupy.empty = lambda shape, dtype=float, order="C": FakeArray(shape, dtype, order=order)
     cupy.cuda = SimpleNamespace(
         is_available=lambda: available,
-        Device=lambda: SimpleNamespace(id=0, synchronize=synchronize),
-        runtime=SimpleNamespace(getDeviceProperties=lambda index: {"name": b"Toy GPU"}),
+        Device=lambda index=0: SimpleNamespace(id=0, synchronize=synchronize, compute_capability="90"),
+        runtime=SimpleNamespace(
+            getDeviceProperties=lambda index: {"name": b"Toy GPU"},
+            runtimeGetVersion=lambda: 13000,
+            deviceSynchronize=synchronize,
+        ),
+        function=SimpleNamespace(Module=Module, Function=Function),
+        driver=SimpleNamespace(
+            funcSetAttribute=lambda function, attribute, value: None, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8
+        ),
+        Stream=Stream,
+        Event=Event,
+        Graph=Graph,
+        Memory=Memory,
+        MemoryPointer=MemoryPointer,
+        get_current_stream=lambda: Stream.current[-1] if Stream.current else Stream.null,
     )
+    return cupy
+
+
+def useCupy(monkeypatch, **faults):
+    """Have a fake CuPy imported, and texts compiled to what it runs."""
+    cupy = makeCupy(**faults)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(compiler, "cubin", lambda source, arch: compiler.Cubin(MAGIC + source.encode(), {}))
+    for known in (runner.architecture, runner.function, runner.module):
+        known.cache_clear()
+    monkeypatch.setattr(Stream, "current", [])
     return cupy

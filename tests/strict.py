@@ -27,35 +27,49 @@ class Strict(NDArrayOperatorsMixin):
     def __init__(self, values):
         self.values = np.asarray(values)
 
+    @classmethod
+    def of(cls, values):
+        """An array of numpy as one on the device, with the same memory."""
+        return cls(values)
+
+    @classmethod
+    def perform(cls, function, args, options):
+        """A function of numpy on what such arrays hold, its results such arrays again."""
+        unknown = sorted(UNKNOWN.intersection(name for name, value in options.items() if value is not np._NoValue))
+        if unknown:
+            raise TypeError(f"CuPy's {function.__name__} has no option {', '.join(unknown)}")
+        options = {name: bare(value) for name, value in options.items()}
+        return wrapped(function(*bare(tuple(args)), **options), cls.of)
+
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         if method != "__call__":
             raise TypeError(f"CuPy has no {ufunc.__name__}.{method}")
         if standInOf(inputs) is not None:  # as CuPy's operators do for what has a higher priority
             return NotImplemented
-        return call(ufunc, inputs, options)
+        return self.perform(ufunc, inputs, options)
 
     def __array_function__(self, func, types, args, kwargs):
         if any(issubclass(kind, StandIn) for kind in types):
             return NotImplemented
-        return call(func, args, kwargs)
+        return self.perform(func, args, kwargs)
 
     def __getattr__(self, name):
         if name in ATTRIBUTES:
             return getattr(self.values, name)
         if name not in METHODS:
             raise AttributeError(f"a device array has no {name!r}")
-        return lambda *args, **options: call(getattr(self.values, name), args, options)
+        return lambda *args, **options: self.perform(getattr(self.values, name), args, options)
 
     @property
     def T(self):
-        return Strict(self.values.T)
+        return self.of(self.values.T)
 
     @property
     def base(self):
         return self.values.base
 
     def __getitem__(self, key):
-        return Strict(self.values[bare(key)])
+        return self.of(self.values[bare(key)])
 
     def __setitem__(self, key, value):
         self.values[bare(key)] = bare(value)
@@ -69,18 +83,10 @@ class Strict(NDArrayOperatorsMixin):
     __array__ = __float__ = __int__ = __index__ = __bool__ = __iter__ = __contains__ = item = tolist = refuse
 
     def __repr__(self):
-        return f"Strict({self.values!r})"
+        return f"{type(self).__name__}({self.values!r})"
 
     def __deepcopy__(self, memo):
-        return Strict(self.values.copy())
-
-
-def call(function, args, options):
-    """A function of numpy on what Strict arrays hold, its results Strict again."""
-    unknown = sorted(UNKNOWN.intersection(name for name, value in options.items() if value is not np._NoValue))
-    if unknown:
-        raise TypeError(f"CuPy's {function.__name__} has no option {', '.join(unknown)}")
-    return wrapped(function(*bare(tuple(args)), **{name: bare(value) for name, value in options.items()}))
+        return self.of(self.values.copy())
 
 
 def bare(value):
@@ -92,11 +98,11 @@ def bare(value):
     return type(value)(map(bare, value)) if type(value) in (tuple, list) else value
 
 
-def wrapped(value):
-    """Arrays and numpy's numbers as Strict arrays: CuPy's sums are arrays, too."""
+def wrapped(value, of):
+    """Arrays and numpy's numbers as arrays on the device: CuPy's sums are arrays, too."""
     if isinstance(value, (np.ndarray, np.generic)):
-        return Strict(value)
-    return type(value)(map(wrapped, value)) if type(value) in (tuple, list) else value
+        return of(value)
+    return type(value)(wrapped(part, of) for part in value) if type(value) in (tuple, list) else value
 
 
 def makeCupy():

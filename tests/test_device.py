@@ -196,9 +196,9 @@ def test_synchronize_waits_for_the_gpu_alone(install):
     install(cupy)
     with devices.useDevice("cpu"):
         devices.synchronize()
-    assert cupy.waits == 0
+    assert cupy.machine.waits == 0
     devices.synchronize()
-    assert cupy.waits == 1
+    assert cupy.machine.waits == 1
 
 
 def test_threads_are_cores_unless_limited(monkeypatch):

@@ -7,7 +7,8 @@ import pytest
 from source import ROOT, Source, library, place
 
 LOWERWORD = re.compile(r"[a-z][a-z0-9]*|__init__|__main__")
-FOREIGN = {  # names that users of PyTorch, autograd and AnalogVNN know, hooks of ast.NodeVisitor, attributes of llvmlite
+FOREIGN = {  # names of PyTorch, autograd and AnalogVNN, hooks of ast.NodeVisitor, attributes of llvmlite and ctypes
+    "_fields_",
     "data_layout",
     "generic_visit",
     "mark_dirty",

@@ -324,7 +324,7 @@ def test_memory_is_aligned_and_private():
 
 
 @pytest.mark.parametrize("kind", ["x86", "arm", "other"])
-@pytest.mark.parametrize("entry", ["run", "alone", "work"])
+@pytest.mark.parametrize("entry", ["whole", "alone", "work"])
 def test_the_walk_is_code_for_every_kind_of_processor(kind, entry):
     import llvmlite.binding as L
 

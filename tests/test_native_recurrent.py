@@ -28,51 +28,67 @@ def wide(rng, n, t, width):
     return np.lib.stride_tricks.as_strided(whole[:, :, 3:], (n, t, width), whole.strides)
 
 
-def forward(kind, sizes, reverse=False, lengths=False, threads=1, groups=3, zeros=False):
-    """What native code gives, what the reference gives, and the arguments."""
+def packed(kind, weights, units):
+    """Weights as native code reads them."""
+    to = np.full(recurrent.packedSize(kind, units, len(weights)), np.nan, dtype=np.float32)
+    run(recurrent.pack(kind, weights, weights.strides[0] // 4, to, len(weights), units))
+    return to
+
+
+def forward(
+    kind, sizes, reverse=False, lengths=False, threads=1, groups=3, zeros=False, inputs=5, bias=True, keep=True
+):
+    """What native code gives, what the reference gives, and the arguments; without `inputs` their sums are given."""
     rng = np.random.default_rng(11)
     n, t, units = sizes
     cell = CELLS[kind]
-    p = wide(rng, n, t, cell.gates * units)
-    U = (rng.standard_normal((units, cell.gates * units + 5)) / np.sqrt(units)).astype(np.float32)[
-        :, : cell.gates * units
-    ]
-    d = rng.standard_normal(units).astype(np.float32) if kind == "gru" else None
+    width = cell.gates * units
+    x, W = wide(rng, n, t, inputs or 5), rng.standard_normal((inputs or 5, width + 2)).astype(np.float32)[:, :width]
+    U = (rng.standard_normal((units, width + 5)) / np.sqrt(units)).astype(np.float32)[:, :width]
+    b = rng.standard_normal(width).astype(np.float32) if bias else None
+    d = rng.standard_normal(units).astype(np.float32) if kind == "gru" and bias else None
     first = [rng.standard_normal((n, units)).astype(np.float32) for _ in range(cell.states)]
-    starts = [(x, units) for x in first]
+    starts = [(s, units) for s in first]
     if zeros:
-        first = [np.zeros_like(x) for x in first]
+        first = [np.zeros_like(s) for s in first]
         starts = [(np.zeros(units, dtype=np.float32), 0) for _ in first]
     on = np.arange(t) < rng.integers(0, t + 1, n)[:, None] if lengths else None
     states = [wide(rng, n, t, units) for _ in first]
-    kept = wide(rng, n, t, cell.kept * units) if cell.kept else None
-    packed = np.empty(recurrent.packedSize(kind, units), dtype=np.float32)
-    stride = U.strides[0] // 4
+    kept = wide(rng, n, t, cell.kept * units) if cell.kept and keep else None
+    tracks = [track(s) for s in states]
+    if not keep:
+        last = [np.full((n, units), np.nan, np.float32) for _ in states[1:]]
+        tracks[1:] = [Track(s, (units, 0)) for s in last]
     works = recurrent.run(
         kind,
-        track(p),
-        U,
-        stride,
-        packed,
+        track(x) if inputs else track((x @ W).astype(np.float32)),
+        packed(kind, W, units) if inputs else None,
+        packed(kind, U, units),
         starts,
-        [track(s) for s in states],
+        tracks,
         None if kept is None else track(kept),
-        Sizes(*sizes),
+        Sizes(*sizes, inputs),
         groups,
+        b,
         d,
         None if on is None else track(on),
         reverse,
+        zeros,
     )
     run(works, threads)
     weights = [U, d] if kind == "gru" else [U]
-    wanted = reference.forward(STEPS[kind][0], p, weights, first, on, reverse)
+    wanted = reference.forward(STEPS[kind][0], x, W, b, weights, first, on, reverse)
     found = [*states, *([] if kept is None else [kept])]
-    return found, wanted, (U, stride, packed, first, starts, on, rng)
+    if not keep:
+        found = [states[0], *last]
+        wanted = [wanted[0], *(s[:, 0 if reverse else -1] for s in wanted[1 : cell.states])]
+    return found, wanted, (U, first, starts, on, rng)
 
 
 def backward(kind, sizes, reverse=False, lengths=False, threads=1, groups=3, zeros=False):
-    _, made, (U, stride, packed, first, starts, on, rng) = forward(kind, sizes, reverse, lengths, zeros=zeros)
+    _, made, (U, first, starts, on, rng) = forward(kind, sizes, reverse, lengths, zeros=zeros)
     n, t, units = sizes
+    stride, packed = U.strides[0] // 4, np.empty(recurrent.packedSize(kind, units), dtype=np.float32)
     cell = CELLS[kind]
     after, kept = [x.astype(np.float32) for x in made[: cell.states]], made[cell.states :]
     gy = wide(rng, n, t, units)
@@ -118,6 +134,35 @@ def test_states_and_what_is_kept_are_those_of_the_reference(kind, sizes):
     close(found, wanted)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("inputs", [0, 1, 70])
+@pytest.mark.parametrize("kind", CELLS)
+def test_inputs_or_their_sums_with_and_without_bias(kind, inputs, bias):
+    found, wanted, _ = forward(kind, (37, 3, 40), inputs=inputs, bias=bias, groups=1)
+    close(found, wanted)
+
+
+@pytest.mark.parametrize("lengths", [False, True])
+@pytest.mark.parametrize("kind", CELLS)
+def test_what_nobody_reads_is_not_kept(kind, lengths):
+    found, wanted, _ = forward(kind, (21, 5, 33), reverse=True, lengths=lengths, keep=False)
+    close(found, wanted)
+
+
+def test_gates_saturate_and_pass_on_what_is_no_number():
+    x = np.array([[-1e30, -100.0, -30.0, -1e-4, 0.0, 1e-4, 30.0, 100.0, 1e30, np.nan]], np.float32)
+    U, zero = np.zeros((10, 40), np.float32), np.zeros(10, np.float32)
+    sums = np.concatenate([x, x, x, x], axis=1)[:, None]
+    h, c, kept = (np.empty((1, 1, size), np.float32) for size in (10, 10, 40))
+    starts, outs = [(zero, 0), (zero, 0)], [track(h), track(c)]
+    run(recurrent.run("lstm", track(sums), None, packed("lstm", U, 10), starts, outs, track(kept), Sizes(1, 1, 10), 1))
+    wide = np.clip(x[0].astype(np.float64), -500, 500)
+    sigmoid, tanh = 1 / (1 + np.exp(-wide)), np.tanh(wide)
+    np.testing.assert_allclose(kept[0, 0], np.concatenate([sigmoid, sigmoid, tanh, sigmoid]), rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(c[0, 0], sigmoid * tanh, rtol=1e-6, atol=1e-12)
+    assert (kept[0, 0][~np.isnan(kept[0, 0])] <= 1).all()
+
+
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("kind", CELLS)
 def test_gradients_are_those_of_the_reference(kind, sizes):
@@ -140,3 +185,10 @@ def test_neither_threads_nor_groups_change_a_bit(kind):
         for groups, threads in ((4, 2), (13, 4), (100, 3)):
             many = direction(kind, (13, 4, 40), groups=groups, threads=threads)[0]
             assert all(np.array_equal(a, b) for a, b in zip(one, many))
+
+
+def test_a_wide_input_or_few_samples_are_summed_before():
+    assert recurrent.readsInputs("lstm", Sizes(32, 4, 256, 28)) and not recurrent.readsInputs(
+        "lstm", Sizes(4, 4, 256, 28)
+    )
+    assert not recurrent.readsInputs("lstm", Sizes(32, 4, 256, 8192))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from puregraph.compile.bind import Bound, Running, bound
 from puregraph.compile.entry import entriesOf
+from puregraph.compile.guard import Guard
+from puregraph.compile.lower import LOWERINGS
 from puregraph.compile.memory import Memory, Room
 from puregraph.compile.native import Segment
 from puregraph.compile.plan import Buffer, Plan
-from puregraph.compile.update import Prelude
+from puregraph.compile.update import Finish, Prelude
 from puregraph.compile.value import Call, Place, store
+from puregraph.native.guard import OTHER, WRONG
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
 
@@ -33,6 +38,8 @@ class Built:
     `parts`    the calls, in parts between which Python does something
     `entries`  how each input gets to where it is read
     `numbers`  (name, array) of what is set from outside
+    `isStale`  whether weights that are kept in an order of their own have to be put into it again in any case
+    `isQuiet`  whether no call is numpy's, which would warn
     """
 
     def __init__(self, plan: Plan, room: Room, poison: bool = False):
@@ -42,12 +49,12 @@ class Built:
         self.parts = [Part()]
         ends = self.ending() if poison else {}
         self.segments: list[Segment] = []
-        self.checks = [c for call in self.schedule.calls if call.kind == "native" for c in call.function.checks]
+        calls, copies = endedBy(self.plan.copies, list(self.schedule.calls))
         waiting: list[Any] = []
-        for i, call in enumerate(self.schedule.calls):
+        for i, call in enumerate(calls):
             if call.kind == "native":
                 waiting.append(call)
-            if waiting and (call.kind not in ("native", "view") or i in ends or call is self.schedule.calls[-1]):
+            if waiting and (call.kind not in ("native", "view") or i in ends or call is calls[-1]):
                 self.segments.append(Segment([w for c in waiting for w in c.function.works], self.memory))
                 self.parts[-1].steps.append(Bound(waiting[0], self.segments[-1], [], {}))
                 waiting = []
@@ -56,22 +63,31 @@ class Built:
             elif call.kind not in ("native", "view"):
                 self.parts[-1].steps += self.boundTo(i, call)
             self.parts[-1].steps += [Bound(call, self.memory.region(b).fill, [POISON], {}) for b in ends.get(i, ())]
-        for target, value in self.plan.copies:
+        for target, value in copies:
             end = Call(store, (value,), {"target": target}, [], "store", Place("store", "", (), "update"))
             self.parts[-1].steps += bound(end, self.memory, None)
         self.failed: Any = None
+        self.isQuiet = all(map(isNative, self.parts))
         self.entries = entriesOf(self.schedule, self.memory, [s for part in self.parts for s in part.steps])
-        for segment in self.segments:
-            for patch in segment.patches:
+        self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
+        self.watch()
+        for maker in (self.guard, *self.segments):
+            for patch in maker.patches:
                 next(e for e in self.entries if e.value is patch[2].root).patches.append(patch)
-        self.frozen = self.schedule.frozen
-        self.packing = None
-        if self.frozen is not None and self.frozen.works:
-            self.frozen.bind(self.memory)
-            self.packing = Segment(self.frozen.works, self.memory)
-        self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars]
+        for entry in self.entries:
+            entry.settle()
+        own = {v for call in calls if type(call.function) is Prelude for v in call.function.numbers.values()}
+        self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars if v not in own]
         if poison:
             self.memory.arena.fill(POISON)
+
+    def watch(self) -> None:
+        """Have looked at, before each run, what native code relies on."""
+        checks = [c for call in self.schedule.calls if call.kind == "native" for c in call.function.checks]
+        frozen = self.schedule.frozen
+        self.packing = Segment(frozen.works, self.memory) if frozen is not None and frozen.works else None
+        weights = [] if self.packing is None else [self.memory(w) for w in frozen.weights.values()]
+        self.guard, self.isStale = Guard(checks, weights, self.memory), self.packing is not None
 
     def boundTo(self, i: int, call: Any) -> list[Bound]:
         """A call as calls of numpy."""
@@ -96,17 +112,28 @@ class Built:
             found.setdefault(buffer.death, []).append(buffer)
         return found
 
-    def run(self, inputs: list[Any]) -> bool:
+    def takes(self, inputs: Sequence[Any]) -> bool:
+        """Whether inputs are what they are to be."""
+        if len(inputs) != len(self.wanted):
+            return False
+        for x, (shape, dtype) in zip(inputs, self.wanted):
+            if type(x) is not np.ndarray or x.shape != shape or x.dtype != dtype:
+                return False
+        return True
+
+    def run(self, inputs: Sequence[Any]) -> bool:
         """Do everything; the results lie in the memory. False, with nothing done, if an input is not fit for it.
 
         Raises    whatever a call raises, with that call in `failed`; what Python does between calls raises as it is
         """
         for entry, x in zip(self.entries, inputs):
             entry.put(x)
-        if not all(isGood(self.memory(value)) for value, isGood in self.checks):
+        found = self.guard()
+        if found & WRONG:
             return False
-        if self.packing is not None and self.frozen.hasChanged():
+        if self.isStale or found & OTHER:
             self.packing()
+            self.isStale = False
         self.failed = None
         step: Any = None
         for part in self.parts:
@@ -118,5 +145,28 @@ class Built:
                 raise
             if part.host is not None and not part.host():
                 break
-        self.objects.clear()
+        if self.objects:
+            self.objects.clear()
         return True
+
+
+def isNative(part: Part) -> bool:
+    """Whether nothing in a part is numpy's."""
+    host = None if part.host is None else part.host.func
+    isPlain = host is None or type(host) is Finish or (type(host) is Prelude and not host.optimizer.looks)
+    return isPlain and all(type(step.function) is Segment for step in part.steps)
+
+
+def endedBy(copies: list[Any], calls: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The calls with what has to be copied at the end done by the last native one, if that is the end; and the rest."""
+    last = next((i for i in reversed(range(len(calls))) if calls[i].kind == "native"), None)
+    if last is None or not all(c.kind == "view" or type(c.function) is Finish for c in calls[last + 1 :]):
+        return calls, copies
+    end, works, rest = calls[last], list[Any](), list[Any]()
+    for target, value in copies:
+        found = LOWERINGS[store](value, target.data)
+        works += found or []
+        rest += [] if found else [(target, value)]
+    function = end.function._replace(works=[*end.function.works, *works])
+    calls[last] = Call(function, end.arguments, end.options, end.outs, end.kind, end.place, end.several)
+    return calls, rest

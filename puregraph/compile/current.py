@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from itertools import chain
 from operator import attrgetter
 from typing import Any
 
+from puregraph.changes import CHANGES, isNoting
 from puregraph.param import Stored
 
 IGNORED = ("alone", "data", "grad", "train")  # attributes that a run changes, and the mode, which is looked at itself
 FLAGS = attrgetter("trainable", "rate", "decay")
-ARRAY, STEP, MODE = attrgetter("array"), attrgetter("step"), attrgetter("train")
+ARRAY, KEPT, STEP, MODE = map(attrgetter, ("array", "arrays", "step", "train"))
 
 
 class Current:
     """A likeness of a graph and of an optimizer: their modules, what those hold, modes, and options.
 
-    It is looked at before every run, and so compares whole lists of identities; only where one differs, the things
-    themselves. `held` are the targets of a schedule, `unread` the ids of modules whose rules run as they are; with
-    `anyMode` modes may change.
+    It is looked at before every run. As long as nothing was set anywhere (`changes`) only what does not tell is looked
+    at: what an optimizer keeps, and how far it is. Else whole lists of identities are compared, and only where one
+    differs, the things themselves. `held` are the targets of a schedule, `unread` the ids of modules whose rules run as
+    they are; with `anyMode` modes may change.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class Current:
         anyMode: bool = False,
         unread: Container[int] = (),
     ):
+        self.mark: Any = None
         self.graph, self.steps, self.optimizer, self.anyMode = graph, steps, optimizer, anyMode
         self.modules = list({id(s.module): s.module for s in steps.items}.values())
         self.read = [m for m in self.modules if id(m) not in unread]
@@ -41,9 +44,30 @@ class Current:
         self.attributes, self.modes = self.attributesNow(), self.modesNow()
         self.ids, self.arrays, self.flags = self.idsNow(), self.arraysNow(), self.flagsNow()
         self.options, self.steps0 = self.optionsNow(), self.stepsNow()
+        self.kept = self.keptNow()
+        self.alive = [t.array for t in self.stored], [dict(slot.arrays) for slot in self.slots]  # so ids stay theirs
+        self.tells = all(map(isNoting, (*self.modules, *graphsIn(graph), *filter(None, [optimizer]))))
+        self.isEven = not any(self.steps0)
 
     def __bool__(self) -> bool:
         """Whether nothing has changed since."""
+        mark = CHANGES.mark  # before anything is looked at: what changes meanwhile is seen the next time
+        if mark is self.mark and (not self.slots or self.isWhereItWas()):
+            return True
+        self.mark = mark if self.tells else None
+        if self.isUnchanged():
+            return True
+        self.mark = None
+        return False
+
+    def isWhereItWas(self) -> bool:
+        """Whether an optimizer has the slots, arrays and steps that it had, of which nothing tells."""
+        steps = list(map(STEP, self.slots))
+        isEven = steps.count(steps[0]) == len(steps) if self.isEven else self.stepsNow() == self.steps0
+        return isEven and self.optimizer.slots == self.slots and self.keptNow() == self.kept
+
+    def isUnchanged(self) -> bool:
+        """Whether all is as it was."""
         return (
             self.graph.steps(len(self.steps.inputs)) is self.steps
             and (self.idsNow() == self.ids or self.isSame())
@@ -51,6 +75,7 @@ class Current:
             and self.arraysNow() == self.arrays
             and self.flagsNow() == self.flags
             and (self.optimizer is None or self.optionsNow() == self.options and self.stepsNow() == self.steps0)
+            and self.keptNow() == self.kept
         )
 
     def idsNow(self) -> list[int]:
@@ -58,9 +83,12 @@ class Current:
         return list(map(id, chain.from_iterable(map(dict.values, self.names))))
 
     def arraysNow(self) -> list[int]:
-        """The identities of all arrays that are read or written."""
-        kept = chain.from_iterable([slot.arrays.values() for slot in self.slots])
-        return list(map(id, chain(map(ARRAY, self.stored), kept)))
+        """The identities of all parameters and states."""
+        return list(map(id, map(ARRAY, self.stored)))
+
+    def keptNow(self) -> list[int]:
+        """The identities of all arrays that the optimizer keeps."""
+        return list(map(id, chain.from_iterable(map(dict.values, map(KEPT, self.slots)))))
 
     def flagsNow(self) -> list[Any]:
         """Which parameters are trained, and how."""
@@ -94,6 +122,14 @@ class Current:
         """How much further each parameter is than the first."""
         steps = list(map(STEP, self.slots))
         return [n - steps[0] for n in steps]
+
+
+def graphsIn(graph: Any) -> Iterator[Any]:
+    """A graph and all those inside of it."""
+    yield graph
+    for node in graph.nodes:
+        if hasattr(node.module, "nodes"):
+            yield from graphsIn(node.module)
 
 
 def sameValues(a: dict[str, Any], b: dict[str, Any]) -> bool:

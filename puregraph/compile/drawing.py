@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
 from typing import Any
 
-from puregraph.compile.table import cut, told
+from puregraph.compile.told import Teller
 from puregraph.compile.value import Value
 
+WIDE = 80  # letters at most in a box
 SHAPES = {"input": "ellipse", "param": "cylinder", "state": "cylinder", "constant": "plaintext", "scalar": "plaintext"}
 
 
@@ -15,10 +17,12 @@ def drawing(plan: Any) -> str:
     schedule = plan.schedule
     lines = ["digraph Program {", "  rankdir=TB;", "  node [shape=box, style=rounded];"]
     source: dict[int, str] = {}
+    teller = Teller(schedule)
     for i, call in enumerate(schedule.calls):
         if call.kind == "view":
             continue
-        lines.append(f"  c{i} [label={quoted(f'{call.place.path}: {cut(told(call))}')}];")
+        told = "; ".join(line.text for line in teller.lines(call))
+        lines.append(f"  c{i} [label={quoted(shorten(f'{call.place.path}: {told}', WIDE, placeholder=' ...'))}];")
         for v in dict.fromkeys(v.root for v in call.values()):
             lines += entered(v, source)
             lines.append(f"  {source[v.number]} -> c{i} [label={quoted(f'{v.dtype}{list(v.shape)}')}];")

@@ -10,7 +10,7 @@ from puregraph.compile.bind import Bound
 from puregraph.compile.memory import Memory
 from puregraph.compile.value import Value
 
-LITTLE = 1 << 12  # bytes that are copied sooner than exchanged
+LITTLE, MORE = 1 << 14, 1 << 11  # bytes that are copied sooner than exchanged, and for each place where they are read
 
 
 class Entry:
@@ -28,12 +28,17 @@ class Entry:
         self.views: list[Value] = []
         self.places: list[tuple[list, int, Value]] = []
         self.patches: list[tuple[Any, int, Value, int]] = []
-        self.fixed = value.nbytes <= LITTLE
+        self.fixed = False
+
+    def settle(self) -> None:
+        """Choose whether the input is copied, once it is known where it is read."""
+        places = len(self.patches) + len(self.places) + len(self.views)
+        self.fixed = self.fixed or self.value.nbytes <= LITTLE + MORE * places
 
     def put(self, x: Any) -> None:
         """Have the calls read this array."""
         if self.fixed:
-            np.copyto(self.array, x)
+            self.array[...] = x
             return
         known = self.memory.known
         known[self.value.number] = x = np.ascontiguousarray(x)

@@ -11,8 +11,6 @@ from puregraph.compile.value import Value
 from puregraph.native.memory import Block
 from puregraph.native.work import Work
 
-SAMPLES = 64  # numbers of a weight that tell whether it has changed
-
 
 class Frozen:
     """Packed weights of a program that changes no parameter.
@@ -26,8 +24,6 @@ class Frozen:
         self.works: list[Work] = []
         self.values: dict[Any, Value] = {}
         self.weights: dict[int, Value] = {}
-        self.samples: list[Any] = []
-        self.before: list[bytes] | None = None
 
     def keep(self, weight: Value, number: int, count: int, write: Callable[[Value], list[Work]]) -> Value:
         """The Value with the packed weight; `write(to)` says how it is packed."""
@@ -38,19 +34,6 @@ class Frozen:
             self.weights[weight.root.number] = weight.root
             self.works += write(made)
         return self.values[key]
-
-    def bind(self, arrayOf: Callable[[Value], Any]) -> None:
-        """Note where the weights are."""
-        flat = [np.ravel(arrayOf(w)) for w in self.weights.values()]
-        self.samples = [x[:: max(1, x.size // SAMPLES)] for x in flat]
-
-    def hasChanged(self) -> bool:
-        """Whether the weights have to be packed (again)."""
-        now = [x.tobytes() for x in self.samples]
-        if now == self.before:
-            return False
-        self.before = now
-        return True
 
 
 def floats(count: int) -> Any:

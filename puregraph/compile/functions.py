@@ -29,7 +29,10 @@ def need(x: Any) -> Value:
 # Views ----------------------------------------------------------------------------------------------------------------
 
 
-@reads(np.transpose, np.swapaxes, np.moveaxis, np.squeeze, np.expand_dims, np.flip, np.broadcast_to, np.diagonal)
+VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.squeeze, np.expand_dims, np.flip, np.broadcast_to, np.diagonal)
+
+
+@reads(*VIEWS, np.lib.stride_tricks.sliding_window_view)
 def readView(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
     """A view: numpy says its strides, on an array that has the right ones and no memory."""
     x = need(given[0])
@@ -215,7 +218,8 @@ def readWhere(recorder: Recorder, function: Any, given: list, options: dict[str,
     dtype = np.result_type(*[x.dtype if type(x) is Value else x for x in (a, b)])
     if isConstant(values) and prod(shape) * dtype.itemsize <= SMALL:
         return folded(recorder, np.where, [c, a, b], {})
-    return recorder.made(np.where, (c, a, b), {}, "pointwise", shape, dtype, layoutOf(shape, values, dtype.itemsize))
+    layout = layoutOf(recorder, shape, values, dtype.itemsize)
+    return recorder.made(np.where, (c, a, b), {}, "pointwise", shape, dtype, layout)
 
 
 REDUCTIONS = (

@@ -19,7 +19,7 @@ def overwritable(call: Call) -> Sequence[int]:
         return (2,) if call.function is np.where else ()  # where the choice is not made, all stays as it is
     if call.kind == "native":
         return call.function.over
-    return (0,) if call.function is put else ()
+    return (0,) if call.function is put and type(call.arguments[0]) is Value else ()
 
 
 def isSame(call: Call, place: int, y: Value) -> bool:

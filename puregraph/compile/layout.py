@@ -28,7 +28,9 @@ def channelsLast(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def layoutFor(kernel: Any, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...] | None:
     """The strides in bytes of what a kernel makes; None for row by row."""
-    if kernel in HEADS and shape[3] > 1:  # the heads of a moment side by side, as the products around them have them
+    if (
+        kernel in HEADS and len(shape) == 4 and shape[3] > 1
+    ):  # the heads of a moment side by side, as the products around them have them
         n, h, t, d = shape
         return tuple([s * dtype.itemsize for s in (t * h * d, d, h * d, 1)])
     if kernel not in MAPS or len(shape) < 3:

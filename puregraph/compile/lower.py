@@ -9,20 +9,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.compile.bounds import Bounds
 from puregraph.compile.frozen import Frozen
-from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, formulas, named, nameOf
+from puregraph.compile.fuse import BARRIERS, FLOAT, LONE, Fuser, Group, pointwise
+from puregraph.compile.shaped import canonical, shaped
 from puregraph.compile.value import Call, Value, store
-from puregraph.formula import formulaOf
 from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native import machine
-from puregraph.native.nest import works
-from puregraph.native.product import Axis, product
+from puregraph.native.pack import Packed, pack, packedSize
+from puregraph.native.product import Axis, product, vectorsFor
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
-from puregraph.nest import Fold, Nest, Operand
-from puregraph.terms import leaf, rebuild, term
+from puregraph.nest import Fold, Nest, Operand, foldSets, varying
+from puregraph.standin import astype
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
+LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
+PACKED = 8  # rows of a product that are worth it to pack weights for them
 LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
 
 
@@ -30,7 +33,7 @@ class Native(NamedTuple):
     """The function of a step that native code carries out; the slots of its works hold Values, `At`s and numbers.
 
     `calls`      what it carries out
-    `checks`     (Value, function) of inputs that have to be looked at before a run
+    `checks`     the Bounds of inputs, which have to be looked at before a run
     `over`       the places of arguments of which each number is read only where that of a result is made, so that the
                  result may be written over them, if it lies as they do
     """
@@ -39,20 +42,32 @@ class Native(NamedTuple):
     works: list[Work]
     calls: list[Call]
     over: tuple[int, ...] = ()
-    checks: tuple[tuple[Value, Callable[[Any], bool]], ...] = ()
+    checks: tuple[Bounds, ...] = ()
 
 
 class Room:
-    """What a step needs beside its results: memory, noted in `extra`, and looks at inputs, noted in `checks`."""
+    """What a step needs beside its results: memory, noted in `extra`, and looks at inputs, noted in `checks`.
 
-    def __init__(self, new: Callable[[int], Value], frozen: Frozen | None):
-        self.new, self.frozen = new, frozen
+    `isRead` says whether anybody reads a result; what nobody does need not be made, and is noted in `left`.
+    """
+
+    def __init__(
+        self, new: Callable[[int], Value], frozen: Frozen | None, isRead: Callable[[Value], bool] = lambda v: True
+    ):
+        self.new, self.frozen, self.isRead = new, frozen, isRead
+        self.left: set[int] = set()
         self.extra: list[Value] = []
-        self.checks: list[tuple[Value, Callable[[Any], bool]]] = []
+        self.checks: list[Bounds] = []
 
-    def check(self, value: Value, isGood: Callable[[Any], bool]) -> None:
-        """Have an input, or a view of one, looked at before a run; if it is not good, the graph itself runs."""
-        self.checks.append((value, isGood))
+    def check(self, bounds: Bounds) -> None:
+        """Have an input, or a view of one, looked at before a run; if it is out of bounds, the graph itself runs."""
+        self.checks.append(bounds)
+
+    def leaves(self, value: Value) -> bool:
+        """Whether a result is left out, as nobody reads it."""
+        if not self.isRead(value):
+            self.left.add(value.number)
+        return value.number in self.left
 
     def __call__(self, count: int) -> Value:
         self.extra.append(self.new(count))
@@ -99,18 +114,51 @@ def lower(
 
 
 def hoisted(calls: list[Call]) -> list[Call]:
-    """With the numbers of an update read before the backward pass, where nothing that could fail comes between.
+    """With the numbers of an update read at the start or before the backward pass: where nothing can fail in between.
 
-    Updates then follow the gradients at once, and most of these never meet memory.
+    Updates may then follow the gradients, of which most never meet memory. Where those are much of the memory, large
+    ones do at once; elsewhere all else stays nearer if they come in the end.
     """
     start = next((i for i, call in enumerate(calls) if call.place.phase == "backward"), len(calls))
+    start = start if any(map(canFail, calls[:start])) else 0
     for i, call in enumerate(calls):
         if i > start and call.kind == "host" and call.place.phase == "update" and call.arguments:
             if call.arguments[0] is None and not any(map(canFail, calls[start:i])):
                 early = Call(call.function, (None,), {}, [], "host", call.place)
-                return [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
+                calls = [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
+                return soon(calls, start) if 2 * bytesOfUpdates(calls) > bytesKept(calls, start) else calls
             break
     return calls
+
+
+def isLarge(call: Call) -> bool:
+    """Whether a call updates a large parameter."""
+    return call.place.phase == "update" and call.kind == "pointwise" and call.outs[0].nbytes >= LARGE
+
+
+def bytesOfUpdates(calls: list[Call]) -> int:
+    """The gradients of all large parameters."""
+    return sum(call.outs[0].nbytes for call in calls if isLarge(call))
+
+
+def bytesKept(calls: list[Call], start: int) -> int:
+    """What the forward pass makes and later calls read."""
+    made = {y.number for call in calls[:start] for y in call.outs if y is not None and y.base is None}
+    return sum(
+        {v.root.number: v.root.nbytes for c in calls[start:] for v in c.values() if v.root.number in made}.values()
+    )
+
+
+def soon(calls: list[Call], start: int) -> list[Call]:
+    """With the updates of large parameters after the last call that makes or reads what they take."""
+    latest: dict[int, int] = {}
+    places = []
+    for i, call in enumerate(calls):
+        own = [v.root for v in (*call.values(), *call.outs) if v is not None and v.role != "scalar"]
+        places.append(max([latest.get(v.number, start) for v in own]) if isLarge(call) else i)
+        latest.update((v.number, places[-1]) for v in own)
+    order = sorted(range(len(calls)), key=lambda i: (places[i], i))
+    return [calls[i] for i in order]
 
 
 def canFail(call: Call) -> bool:
@@ -170,7 +218,7 @@ class Lowering:
 
     def isRead(self, value: Value, besides: Iterable[int]) -> bool:
         """Whether other steps than these read a value."""
-        return bool(set(self.readers.get(value.number, ())) - set(besides))
+        return not set(besides).issuperset(self.readers.get(value.number, ()))
 
     # Groups ---------------------------------------------------------------------------------------------------------
 
@@ -180,14 +228,15 @@ class Lowering:
         if not stored:
             return []
         loads = {n: operand(group, v, axes) for n, (v, axes) in group.loads.items()}
-        stores = {nameOf(v): operand(group, v, group.axes[v.number]) for v in stored}
+        stores = {group.names[v.number]: operand(group, v, group.axes[v.number]) for v in stored}
         if any(o is None for o in (*loads.values(), *stores.values())):
             return group.calls
         room = Room(self.new, self.frozen)
         nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
-        done = works(canonical(nest), room)
+        done = shaped(nest, room)
         reads = [v for v, _ in group.loads.values()]
-        return [self.step(done, group.calls, reads, stored, room, () if group.folds else range(len(reads)))]
+        over = [place for place in lateLoads(nest) if isMetOnce(group, reads[place])]
+        return [self.step(done, group.calls, reads, stored, room, over)]
 
     def step(
         self,
@@ -216,7 +265,7 @@ class Lowering:
             frame = None if isinstance(step, Group) or p in self.tails else frameOf(step)
             if frame is None or value.shape != group.space or axes != identity(group, value):
                 continue
-            others = [v for v, _ in group.loads.values() if v is not value]
+            others = [v for v, own in group.loads.values() if v is not value or own != axes]
             if any(self.makers.get(v.root.number, -1) >= p for v in others):
                 continue
             kept = [v for v in group.made.values() if self.isRead(v, (i,))]
@@ -240,21 +289,22 @@ class Lowering:
         j = self.places[id(group)]
         kept = [v for v in group.made.values() if self.isRead(v, (j,))]
         loads = {n: column(group, v, a, frame) for n, (v, a) in group.loads.items() if v is not y}
-        stores = {nameOf(v): column(group, v, group.axes[v.number], frame) for v in kept}
+        stores = {group.names[v.number]: column(group, v, group.axes[v.number], frame) for v in kept}
+        (sums,) = [n for n, (v, _) in group.loads.items() if v is y]
         if self.isRead(y, (i, j)):
-            stores[nameOf(y)] = own
+            stores[sums] = own
             kept = [*kept, y]
         if any(s is None for s in stores.values()):
             return None
-        nest = canonical(Nest(group.space, {**loads, nameOf(y): None}, tuple(needed(group, stores)), stores))
+        nest = canonical(Nest(group.space, {**loads, sums: None}, tuple(needed(group, stores)), stores))
         (sums,) = [n for n, o in nest.loads.items() if o is None]
         tail = Tail(sums, {n: o for n, o in nest.loads.items() if o is not None}, nest.lines, nest.stores)
         return tail, [v for v, _ in group.loads.values() if v is not y], kept
 
     def call(self, i: int, call: Call) -> list[Call]:
         """A call as one native step, or as it is."""
-        group, room = self.tails.get(i), Room(self.new, self.frozen)
-        done = None
+        group, room = self.tails.get(i), Room(self.new, self.frozen, lambda v: self.isRead(v, (i,)))
+        done, whole = None, wholeOf(LOWERINGS.get(call.function))
         if frameOf(call) is not None:
             ending = self.finish(i, call)
             if ending is not None:
@@ -263,41 +313,55 @@ class Lowering:
                 if done is not None:
                     calls = [call, *(group.calls if group else ())]
                     own = call.values()
-                    over = [len(own) + j for j, v in enumerate(ending[1]) if all(v.root is not x.root for x in own)]
+                    over = [
+                        len(own) + j
+                        for j, v in enumerate(ending[1])
+                        if all(v.root is not x.root for x in own) and isMetOnce(group, v)
+                    ]
                     return [self.step(done, calls, [*own, *ending[1]], ending[2], room, over)]
-        elif call.kind in MOVED and isWhole(LOWERINGS.get(call.function)):
-            done = LOWERINGS[call.function](call, room)
-        elif isCount(call):
-            done = counted(call)
+        if call.kind in MOVED and whole is not None:
+            done = whole(call, room)
+        elif isWide(call):
+            done = wide(call, room)
         elif call.kind == "store" and store in LOWERINGS:
             target = self.held.get(id(call.options["target"]))
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
         if done is not None:
-            return [self.step(done, [call], call.values(), call.outs, room)]
+            makes = [y for y in call.outs if y is None or y.number not in room.left]
+            call = self.step(done, [call], call.values(), makes, room)
         return [call] if group is None else [call, *self.group(self.places[id(group)], group)]
 
 
-def isWhole(lowering: Any) -> bool:
-    """Whether there is native work for a kernel, and no frame that it would have to be asked with."""
-    return lowering is not None and not hasattr(lowering, "frame")
+def wholeOf(lowering: Any) -> Any:
+    """What makes native work of a call, whatever becomes of its results; None if there is only what needs a frame."""
+    return getattr(lowering, "whole", None if hasattr(lowering, "frame") else lowering)
 
 
-def isCount(call: Call) -> bool:
-    """Whether a call makes one whole number of whole numbers, such as the next count of batches."""
-    values = [*call.values(), *call.outs]
-    return call.kind == "pointwise" and all(v is not None and v.dtype == np.int64 and v.size == 1 for v in values)
+WHOLE = {np.add, np.subtract, np.negative, np.absolute, np.maximum, np.minimum, np.where, astype}
 
 
-def counted(call: Call) -> list[Work] | None:
-    """One whole number, by way of float64, which holds it exactly up to 2^53."""
-    found = formulas(call)
-    if found is None:
+def isWide(call: Call) -> bool:
+    """Whether a call computes with numbers of other kinds than groups do, such as the next count of batches."""
+    if call.kind != "pointwise":
+        return False
+    values = [*call.values(), *(y for y in call.outs if y is not None)]
+    kinds = {v.dtype for v in values}
+    whole = any(y.dtype.kind == "i" and y.size > 1 for y in values[-len(call.outs) :])
+    return kinds <= LONE.keys() and kinds != {FLOAT} and not (whole and call.function not in WHOLE)
+
+
+def wide(call: Call, room: Room) -> list[Work] | None:
+    """A call by way of float64, which holds whole numbers exactly up to 2^53."""
+    found = pointwise(call)
+    if found is None or 0 in found.space:
         return None
-    loads = {nameOf(v): Operand("i64", v, (0,)) for v in call.values()}
-    nest = Nest(
-        (1,), loads, tuple((nameOf(y), f) for y, f in found), {nameOf(y): Operand("i64", y, (0,)) for y, _ in found}
-    )
-    return works(canonical(nest._replace(kind="f64")), lambda count: None)
+    group = Group(found.space, 0)
+    Fuser([call]).join(group, found, call)
+    loads = {n: operand(group, v, axes) for n, (v, axes) in group.loads.items()}
+    stores = {group.names[y.number]: operand(group, y, group.axes[y.number]) for y in call.outs}
+    if None in loads.values() or None in stores.values():
+        return None
+    return shaped(Nest(group.space, loads, tuple(group.lines), stores, "f64"), room)
 
 
 def values(step: Any) -> list[Value]:
@@ -308,6 +372,45 @@ def values(step: Any) -> list[Value]:
 def made(step: Any) -> list[Value]:
     """What a step makes and somebody reads."""
     return list(step.made.values()) if isinstance(step, Group) else [y for y in step.outs if y is not None]
+
+
+def lateLoads(nest: Nest) -> list[int]:
+    """The places of loads of which a number is read only where results are made that lie as they do.
+
+    If there are folds, these are loads that are read after the folds over some axes, along which they do not vary; or
+    before as well, if it takes a nest of its own to finish these.
+    """
+    sets, late = foldSets(nest), set(nest.loads)
+    isSplit = len(sets) > 1 and nest.last is not None and nest.space[nest.last] > 1
+    if sets:
+        late = set()
+        for axes in sets:
+            varies, isApart = varying(nest, axes), isSplit and nest.last not in axes
+            early = {n for name, x in nest.lines if varies[name] or isinstance(x, Fold) for n in readBy(x)}
+            late |= {n for n in nest.loads if not varies[n] and (isApart or n not in early)}
+    return [
+        i
+        for i, (n, o) in enumerate(nest.loads.items())
+        if n in late and not any(isTurned(o, s) for s in nest.stores.values())
+    ]
+
+
+def isMetOnce(group: Group, value: Value) -> bool:
+    """Whether each number of a value is read only where that of a result of the same shape is made."""
+    read = [axes for v, axes in group.loads.values() if v is value]
+    made = [group.axes[y.number] for y in group.made.values() if y.shape == value.shape]
+    long = [i for i, n in enumerate(value.shape) if n > 1]
+    return len({tuple([axes[i] for i in long]) for axes in (*read, *made)}) == 1
+
+
+def isTurned(x: Operand, y: Operand) -> bool:
+    """Whether two operands that lie alike in memory run along other axes."""
+    return x.strides != y.strides and sorted(x.strides) == sorted(y.strides)
+
+
+def readBy(line: Any) -> tuple[str, ...]:
+    """What a line reads."""
+    return (line.of,) if isinstance(line, Fold) else line.names
 
 
 def identity(group: Group, value: Value) -> tuple[int | None, ...]:
@@ -333,29 +436,6 @@ def namesIn(lines: Iterable[tuple[str, Any]]) -> set[str]:
     return found
 
 
-def canonical(nest: Nest) -> Nest:
-    """The nest with names by order of use, so that equal formulas have one code; without what it does not use."""
-    names: dict[str, str] = {}
-    loads: dict[str, Any] = {}
-    lines = []
-
-    def name(n: str) -> str:
-        if n in nest.loads and n not in names:
-            names[n] = f"x{len(loads)}"
-            loads[names[n]] = nest.loads[n]
-        return names.get(n, n)
-
-    for n, line in nest.lines:
-        if isinstance(line, Fold):
-            line = line._replace(of=name(line.of))
-        elif line.names:
-            line = formulaOf(rebuild(line.term, {leaf(x): leaf(name(x)) for x in line.names}, term))
-        names[n] = f"y{len(lines)}"
-        lines.append((names[n], line))
-    stores = {name(n): o for n, o in nest.stores.items()}
-    return nest._replace(loads=loads, lines=tuple(lines), stores=stores)
-
-
 def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand | None:
     """A Value as an operand of a nest; None if its numbers lie between numbers."""
     size, steps = value.dtype.itemsize, [0] * len(group.space)
@@ -364,7 +444,7 @@ def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand
             if s % size:
                 return None
             steps[a] += s // size
-    return Operand(LONE[named(value.dtype)], value, tuple(steps))
+    return Operand(LONE[value.dtype], value, tuple(steps))
 
 
 def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: Frame) -> Column | None:
@@ -376,7 +456,7 @@ def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: Fram
 def place(value: Value, frame: Frame) -> Column | None:
     """Where a product puts its own result."""
     size = value.dtype.itemsize
-    return seen(LONE[named(value.dtype)], value, tuple(s // size for s in value.strides), value.shape, frame)
+    return seen(LONE[value.dtype], value, tuple(s // size for s in value.strides), value.shape, frame)
 
 
 def seen(kind: str, what: Any, strides: tuple[int, ...], space: tuple[int, ...], frame: Frame) -> Column | None:
@@ -451,5 +531,12 @@ def productOf(call: Call, finish: Any, room: Any) -> list[Work] | None:
             steps.append(v.strides[own] // 4 if own >= 0 and v.shape[own] > 1 else 0)
         batch.append(Axis(y.shape[axis], *steps))
     lanes = machine.lanes(4)
-    strides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
-    return product(a, b, finish, m, n, k, *strides, batch=batch, lanes=lanes)
+    aStrides, bStrides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
+    before: list[Work] = []
+    if room.frozen is not None and b.root.role == "param" and m >= PACKED and not batch:
+        vectors = vectorsFor(m, n, k, aStrides, lanes)
+        packed, before = room.packed(
+            b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors)
+        )
+        b = Packed(packed, k, n, vectors, lanes)
+    return [*before, *product(a, b, finish, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes)]

@@ -6,7 +6,8 @@ from typing import Any
 
 from puregraph.compile.arena import arranged
 from puregraph.compile.inplace import isSame, overwritable
-from puregraph.compile.strides import sameStrides
+from puregraph.compile.strides import isContiguous, sameStrides
+from puregraph.compile.targets import Seen
 from puregraph.compile.value import Value
 
 ALIGNMENT = 64  # bytes
@@ -49,8 +50,11 @@ class Plan:
         birth = {y.number: i for i, call in enumerate(self.schedule.calls) for y in call.outs if y is not None}
         old = {id(target): value for target, value in self.schedule.held}
         for target, value in self.schedule.stores:
+            before = old.get(id(target))
+            if isWhole(value, target):
+                target, value = Seen(target, value.root.shape), value.root
             free = value.number not in self.places and value.base is None and fits(target, value)
-            if free and self.follows(old.get(id(target)), value, birth[value.number]):
+            if free and self.follows(before, value, birth[value.number]):
                 self.places[value.number] = target
             else:
                 self.copies.append((target, value))
@@ -91,6 +95,16 @@ class Plan:
                 if type(buffer) is Buffer and buffer.death == i and isSame(call, place, y):
                     return place
         return None
+
+
+def isWhole(value: Value, target: Any) -> bool:
+    """Whether a view, and what it is a view of, and its target have the same elements, row by row in memory."""
+    root, array = value.root, target.data
+    if root is value or root.role != "made" or value.offset or root.size != value.size:
+        return False
+    rows = [(root.shape, root.strides), (value.shape, value.strides), (array.shape, array.strides)]
+    same = root.dtype == value.dtype == array.dtype and array.shape == value.shape
+    return same and all(isContiguous(shape, lay, value.dtype.itemsize) for shape, lay in rows)
 
 
 def lastReads(schedule: Any) -> dict[int, int]:

@@ -21,10 +21,11 @@ from puregraph.compile.drawing import drawing
 from puregraph.compile.joined import dtypesFor
 from puregraph.compile.memory import Room
 from puregraph.compile.plan import Plan
+from puregraph.compile.quiet import raises
 from puregraph.compile.recompute import planned
 from puregraph.compile.schedule import Schedule, isFinite, schedule
 from puregraph.compile.table import table
-from puregraph.compile.targets import GRADS
+from puregraph.compile.targets import GRADS, GradientOf
 from puregraph.compile.whole import NotArraysError, Trial, UntriedError
 from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, need, plural, show
 from puregraph.graph import Graph
@@ -90,6 +91,8 @@ class Program:
                     raise NotArraysError("parameters lie on a GPU")
                 plan = planned(found, self.budget, native.lowered if self.isNative else None)
                 self.built = Built(plan, self.room, self.poison)
+                keeps = self.options.get("keepGrads", True)
+                self.left = [(p, GradientOf(p, v.dtype).data) for p, v in found.paramGrads] if keeps else []
             except (NotArraysError, UntriedError) as error:
                 self.why, self.untried = str(error), type(error) is UntriedError
             anyMode = self.train is not None
@@ -141,31 +144,34 @@ class Program:
                 self.build()
             elif self.built is not None and self.built.memory.arena is not self.room.array:
                 self.built = Built(self.built.plan, self.room, self.poison)
-            self.follow(inputs)
-            given = self.checked(list(inputs))
-            if mustLook(given):
-                return self.runEagerly(given, numbers)
-            if self.built is None:
+            if self.isLoose:
+                self.follow(inputs)
+            built = self.built
+            given = inputs if built is not None and built.takes(inputs) else self.checked(list(inputs))
+            if WATCH.look is not None or raises() or (given is not inputs and any(map(device.isDeviceArray, given))):
+                return self.runEagerly(list(given), numbers)
+            if built is None:
                 return self.tryout(given, numbers) if self.untried else self.runEagerly(given, numbers)
-            self.prepare(self.built, numbers)
+            self.prepare(built, numbers)
             try:
-                with np.errstate(all="ignore"):
-                    if not self.built.run(given):
-                        return self.runEagerly(given, numbers)
+                if built.isQuiet:
+                    isDone = built.run(given)
+                else:
+                    with np.errstate(all="ignore"):
+                        isDone = built.run(given)
             except Exception as error:
-                if self.built.failed is None or self.built.failed.place.phase == "update":
+                if built.failed is None or built.failed.place.phase == "update":
                     raise
-                return self.again(error, given, numbers)
-            return self.results(self.built, copy)
+                return self.again(error, list(given), numbers)
+            return self.results(built, copy) if isDone else self.runEagerly(list(given), numbers)
 
     def follow(self, inputs: Sequence[Any]) -> None:
         """A graph without parameters computes in the dtype that comes in."""
-        if self.isLoose:
-            kept = [d if d.kind != "f" else getattr(x, "dtype", d) for x, d in zip(inputs, self.dtypes)]
-            if kept != self.dtypes[: len(kept)]:
-                self.given = kept
-                self.build()
-                self.given, self.isLoose = None, True
+        kept = [d if d.kind != "f" else getattr(x, "dtype", d) for x, d in zip(inputs, self.dtypes)]
+        if kept != self.dtypes[: len(kept)]:
+            self.given = kept
+            self.build()
+            self.given, self.isLoose = None, True
 
     def isCurrent(self) -> bool:
         """Whether what was compiled is still what is to be done."""
@@ -177,8 +183,8 @@ class Program:
     def refresh(self) -> None:
         """Look at all weights again: after single numbers of them were changed in place."""
         with self.lock:
-            if self.built is not None and self.built.frozen is not None:
-                self.built.frozen.before = None
+            if self.built is not None:
+                self.built.isStale = self.built.packing is not None
 
     def prepare(self, built: Built, numbers: dict[str, float]) -> None:
         """Put numbers, and gradients that are added to, where the step reads them."""
@@ -190,13 +196,12 @@ class Program:
 
     def results(self, built: Built, copy: bool) -> Any:
         """The outputs; and the gradients where a user looks for them."""
-        found = built.schedule
-        for param, _ in found.paramGrads if self.options.get("keepGrads", True) else ():
-            param.grad = GRADS[param]
-        if found.inputGrads:
-            grads = [None if v is None else taken(built.memory(v), copy) for v in found.inputGrads]
+        for param, grad in self.left:
+            param.grad = grad
+        if built.schedule.inputGrads:
+            grads = [None if v is None else taken(built.memory(v), copy) for v in built.schedule.inputGrads]
             self.grad = grads[0] if len(grads) == 1 else grads
-        outputs = [None if v is None else taken(built.memory(v), copy) for v in found.outputs]
+        outputs = [None if v is None else taken(built.memory(v), copy) for v in built.schedule.outputs]
         return outputs[0] if len(outputs) == 1 else outputs
 
     def checked(self, inputs: list[Any]) -> list[Any]:
@@ -204,10 +209,6 @@ class Program:
 
         Raises    DataError, ShapeError, DtypeError if they are not what this program is for
         """
-        built = self.built
-        if built is not None and len(inputs) == len(built.schedule.inputs):
-            if all(isLike(x, v) for x, v in zip(inputs, built.schedule.inputs)):
-                return inputs
         wanted = [(s, d, f"input {i}") for i, (s, d) in enumerate(zip(self.shapes, self.dtypes))]
         if self.built is not None:
             wanted = [(v.shape, v.dtype, f"'{v.name}'") for v in self.built.schedule.inputs]
@@ -323,23 +324,8 @@ def gatherGrads(found: Schedule) -> None:
             GRADS[param][...] = 0 if param.grad is None else param.grad
 
 
-def isLike(x: Any, value: Any) -> bool:
-    """Whether an input is what its Value says."""
-    return type(x) is np.ndarray and x.shape == value.shape and x.dtype == value.dtype
-
-
 def taken(array: Any, copy: bool) -> Any:
     """A result as a user gets it; a lone number is a number of numpy."""
     if array.ndim == 0:
         return array[()]
     return array.copy(order="K") if copy else array
-
-
-def mustLook(inputs: list[Any]) -> bool:
-    """Whether a run is to be that of the graph itself."""
-    if WATCH.look is not None or any(map(device.isDeviceArray, inputs)):
-        return True
-    return not QUIET.issuperset(np.geterr().values())
-
-
-QUIET = frozenset(("ignore", "warn", "print", "log"))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile import strides
+from puregraph.compile.layout import channelsLast
 from puregraph.compile.record import Recorder, UnreadableError
 from puregraph.compile.value import Value, changed, valuesIn
 from puregraph.evaluator import BLOCK, Evaluator
@@ -80,12 +81,23 @@ def broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     return first
 
 
-def layoutOf(shape: tuple[int, ...], operands: list[Value], itemsize: int) -> Any:
-    """The layout of what a ufunc makes of operands."""
+def layoutOf(recorder: Recorder, shape: tuple[int, ...], operands: list[Value], itemsize: int) -> Any:
+    """The layout of what a ufunc makes of operands; for native code channels last where one of them lies so."""
     rank = len(shape)
     if rank < 2:
         return None
+    if recorder.layout is not None and any(x.shape == shape and isLast(x) for x in operands):
+        return tuple([s * itemsize for s in channelsLast(shape)])
     return strides.iterated(shape, [strides.aligned(x.shape, x.strides, rank) for x in operands], itemsize)
+
+
+def isLast(x: Value) -> bool:
+    """Whether maps lie channels last, and not row by row as well."""
+    size = x.dtype.itemsize
+    if x.ndim < 3 or x.strides[1] != size or x.shape[1] == 1:
+        return False
+    last = tuple([s * size for s in channelsLast(x.shape)])
+    return strides.sameStrides(x.shape, x.strides, last) and not strides.isContiguous(x.shape, x.strides, size)
 
 
 def hidden(x: Value) -> Any:
@@ -111,7 +123,7 @@ def readUfunc(recorder: Recorder, ufunc: Any, given: list, options: dict[str, An
     dtypes = dtypesOf(ufunc, tuple([kindOf(a) for a in given]), options.get("dtype"))
     if isConstant(values) and shape == ():
         return folded(recorder, ufunc, given, options)
-    outs = [recorder.value(shape, d, layoutOf(shape, values, d.itemsize)) for d in dtypes]
+    outs = [recorder.value(shape, d, layoutOf(recorder, shape, values, d.itemsize)) for d in dtypes]
     recorder.add(ufunc, tuple(given), options, outs, "pointwise", ufunc.nout > 1)
     return outs if ufunc.nout > 1 else outs[0]
 
@@ -139,7 +151,7 @@ def readFormula(recorder: Recorder, evaluator: Evaluator, given: list, options: 
         others = iter(readFormula(recorder, numpyFrom(rest, evaluator.names), given, options) if rest else [])
         return [next(others) if x is None else x for x in handed]
     outs = []
-    layouts = laidOut(evaluator, plan, given)
+    layouts = laidOut(recorder, evaluator, plan, given)
     evaluator, given, plan = needed(evaluator, given)
     for reads, logical, layout in zip(evaluator.reads, evaluator.logical, layouts):
         values = [given[i] for i in sorted(reads) if type(given[i]) is Value]
@@ -174,12 +186,19 @@ def handedOn(register: int, plan: Any, given: list) -> Value | None:
     return value if same else None
 
 
-def laidOut(evaluator: Evaluator, plan: Any, given: list) -> list[Any]:
+def laidOut(recorder: Recorder, evaluator: Evaluator, plan: Any, given: list) -> list[Any]:
     """The layout of each result of an Evaluator; None for row-major."""
     values = [a for a in given if type(a) is Value and a.shape]
     if all(strides.falling(strides.aligned(x.shape, x.strides, x.ndim)) for x in values):
         return [None] * len(evaluator.results)
     exact = (plan.back or plan.work).itemsize
+    if recorder.layout is not None:
+        found = []
+        for reads, logical in zip(evaluator.reads, evaluator.logical):
+            xs = [given[i] for i in sorted(reads) if type(given[i]) is Value]
+            own = broadcast([x.shape for x in xs]) if xs else ()
+            found.append(layoutOf(recorder, own, xs, 1 if logical else exact))
+        return found
     shape = broadcast([x.shape for x in values])
     whole = [i for i, a in enumerate(given) if type(a) is Value and a.shape == shape]
     if len(evaluator.steps) > 2 and any(x.size >= 2 * BLOCK for x in values) and isBlockwise(evaluator, given, shape):

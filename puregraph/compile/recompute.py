@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
+from puregraph.compile.masks import masked
 from puregraph.compile.plan import Plan
 from puregraph.compile.value import Call, Value, changed
 from puregraph.errors import PuregraphError
@@ -22,6 +23,8 @@ def planned(schedule: Any, budget: int | None = None, lower: Callable[[Any], Any
 
     Raises    PuregraphError if the budget cannot be kept; it says how far one gets
     """
+    if lower is not None:
+        masked(schedule)
     plan = Plan(lowered(schedule, lower))
     least, rounds = plan.bytes, 0
     while budget is not None and plan.bytes > budget:
@@ -39,11 +42,7 @@ def planned(schedule: Any, budget: int | None = None, lower: Callable[[Any], Any
 
 def lowered(schedule: Any, lower: Callable[[Any], Any] | None) -> Any:
     """A schedule in native code, while the one that is given stays as it is."""
-    if lower is None:
-        return schedule
-    found = copy(schedule)
-    found.calls = [copy(call) for call in schedule.calls]
-    return lower(found)
+    return schedule if lower is None else lower(copy(schedule))
 
 
 def relieve(schedule: Any, plan: Plan, wanted: int) -> bool:

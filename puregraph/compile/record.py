@@ -40,6 +40,7 @@ class Recorder:
         self.readerOf = readerOf
         self.constants: dict[Any, Value] = {}
         self.layout: Any = None  # where kernels put what they make, see `layout.layoutFor`
+        self.simpler: dict[Any, Any] = {}  # what says functions by others, see `simpler`
         self.held: list[Any] = []  # arrays that are known by their id
 
     # Values -----------------------------------------------------------------------------------------------------------
@@ -124,6 +125,10 @@ class Recorder:
     def call(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
         """What a call on handles gives: handles."""
         out = options.pop("out", None) if options else None
+        if out is None and function in self.simpler:
+            found = self.simpler[function](*arguments, **options)
+            if found is not NotImplemented:
+                return found
         given = [plain(self, a) if isinstance(a, LOOKED) else a for a in arguments]
         if options:
             options = {name: plain(self, a) if isinstance(a, LOOKED) else a for name, a in options.items()}
@@ -261,7 +266,10 @@ class Recorded(StandIn):
         given = [plain(recorder, a) for a in (key, value)]
         if isMask(given[0]):
             raise UnreadableError("items are assigned where a mask says")
-        self.become(recorder.made(put, (old, *given), {}, "put", old.shape, old.dtype, denseLike(old)))
+        made = old.call
+        isFilled = bool(recorder.simpler) and made is not None and made.kind == "fill" and old.base is None
+        before = made.arguments[0] if isFilled else old
+        self.become(recorder.made(put, (before, *given), {}, "put", old.shape, old.dtype, denseLike(old)))
 
     def __iter__(self) -> Iterator[Any]:
         for i in range(len(self)):

@@ -10,6 +10,7 @@ import numpy as np
 from puregraph.compile.listing import listing
 from puregraph.compile.readers import readUfunc
 from puregraph.compile.reading import Reading
+from puregraph.compile.simpler import SIMPLER
 from puregraph.compile.simplify import simplified
 from puregraph.compile.targets import GradientOf
 from puregraph.compile.update import addUpdate, isPlain
@@ -98,7 +99,8 @@ def schedule(
     graph.dataShapeFrom(shapes)
     found = Schedule(graph, graph.steps(len(shapes)))
     reading = Reading(trial)
-    reading.recorder.layout = layout
+    if layout is not None:
+        reading.recorder.layout, reading.recorder.simpler = layout, SIMPLER
     values = forward(found, reading, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
     if grads is not None:
         if guarded:

@@ -1,82 +1,120 @@
-"""Table: the calls of a plan in columns."""
+"""Table: the steps of a plan in columns."""
 
 from __future__ import annotations
 
-from typing import Any
+import textwrap
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from puregraph.compile.flops import flopsOf, layoutOf
+from puregraph.compile.readers import isLast
+from puregraph.compile.targets import GradientOf
+from puregraph.compile.told import Line, Teller, by
 from puregraph.compile.value import Call, Value
-from puregraph.formula import formulasOf
 
-HEAD = ("node", "call", "value", "layout", "bytes", "offset", "flops")
-RIGHT = ("bytes", "offset", "flops")
-WIDE = 56  # letters at most in a cell
-
-
-def table(plan: Any) -> str:
-    """One line a call that does something, and what all of them take."""
-    rows, flops = [], 0
-    before = None
-    for i, call in enumerate(plan.schedule.calls):
-        if call.kind == "view":
-            continue
-        flops += flopsOf(call)
-        path = call.place.path if call.place != before else ""
-        before = call.place
-        rows.append((path, *cellsOf(call, plan, i)))
-    cells = [HEAD, *rows]
-    wide = [max(len(row[i]) for row in cells) for i in range(len(HEAD))]
-    lines = [
-        "  ".join(padded(cell, width, name) for cell, width, name in zip(row, wide, HEAD)).rstrip() for row in cells
-    ]
-    rule = "-" * (sum(wide) + 2 * len(wide) - 2)
-    total = f"{len(rows)} calls, {plan.bytes:,} bytes of memory in {len(plan.buffers)} pieces, {flops:,} operations"
-    return "\n".join([lines[0], rule, *lines[1:], rule, total])
+HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops")
+RIGHT = ("", "bytes", "offset", "flops")
+LEAST = 26  # letters that a step is given at least
+NODE = 26  # and a node at most
+MOST = 3  # lines that a step may take
+LAST = {4: "nhwc", 5: "ndhwc"}  # maps whose channels lie side by side
+UNITS = ("", "k", "M", "G", "T", "P")
 
 
-def padded(cell: str, width: int, name: str) -> str:
-    """A cell in the width of its column."""
-    return cell.rjust(width) if name in RIGHT else cell.ljust(width)
+class Row(NamedTuple):
+    """One line of a table, by the columns of HEAD."""
+
+    number: str = ""
+    node: str = ""
+    step: str = ""
+    by: str = ""
+    makes: str = ""
+    bytes: str = ""
+    offset: str = ""
+    flops: str = ""
 
 
-def cellsOf(call: Call, plan: Any, i: int) -> tuple[str, ...]:
-    """What a line says of a call."""
-    made = [y for y in call.outs if y is not None and y.role != "object"]
-    nbytes = sum(y.nbytes for y in made)
-    made = [y for y in made if y.name != "scratch"]
-    kinds = ", ".join(f"{y.dtype}{list(y.shape)}".replace(" ", "") for y in made)
-    places = ", ".join(placeOf(y, plan) for y in made)
-    flops = flopsOf(call)
-    return (
-        cut(told(call)),
-        cut(kinds),
-        ", ".join(filter(None, map(layoutOf, made))),
-        f"{nbytes:,}" if made else "",
-        cut(f"{places}*" if i in plan.taken else places),
-        f"{flops:,}" if flops else "",
-    )
+def table(plan: Any, width: int = 120) -> str:
+    """The results of every step, in lines of so many letters if they can be that short; then what all take."""
+    rows, teller, node = [], Teller(plan.schedule), ""
+    calls = [(i, call) for i, call in enumerate(plan.schedule.calls) if call.kind != "view"]
+    for number, (i, call) in enumerate(calls, 1):
+        found, node = rowsOf(call, teller.lines(call), plan, i, node)
+        flops = flopsOf(call)
+        rows.append(found[0]._replace(number=str(number), by=by(call), flops=short(flops) if flops else ""))
+        rows += found[1:]
+    wide = [max(map(len, column)) for column in zip(HEAD, *rows)]
+    wide[2] = max(LEAST, min(wide[2], width - sum(wide) + wide[2] - 2 * (len(wide) - 1)))
+    lines = [written(row, wide) for row in [Row(*HEAD), *(each for row in rows for each in wrapped(row, wide[2]))]]
+    rule = "-" * max(map(len, lines))
+    notes = [line for note in teller.notes() for line in textwrap.wrap(note, width, subsequent_indent="    ")]
+    whole = f"{plan.bytes:,} bytes of memory in {len(plan.buffers)} pieces"
+    total = f"{len(calls)} steps, {whole}, {sum(flopsOf(call) for _, call in calls):,} operations"
+    return "\n".join([lines[0], rule, *lines[1:], rule, *notes, total])
 
 
-def placeOf(y: Value, plan: Any) -> str:
-    """Where a result lies: its offset in the arena, or the name of what holds it."""
+def written(row: Row, wide: list[int]) -> str:
+    """A row in the widths of its columns."""
+    cells = [c.rjust(n) if name in RIGHT else c.ljust(n) for c, n, name in zip(row, wide, HEAD)]
+    return "  ".join(cells).rstrip()
+
+
+def wrapped(row: Row, width: int) -> list[Row]:
+    """A row as several, if its step is long."""
+    first, *rest = textwrap.wrap(row.step, width, subsequent_indent="  ", max_lines=MOST, placeholder=" ...") or [""]
+    return [row._replace(step=first), *[Row(step=each) for each in rest]]
+
+
+def rowsOf(call: Call, lines: list[Line], plan: Any, i: int, node: str) -> tuple[list[Row], str]:
+    """The rows of a step, and the node that the last of them is about: for each line one, and one more for each
+    result that is not like the one before it."""
+    held = {y.number for y in call.outs if y is not None}
+    rows: list[Row] = []
+    for line in lines:
+        made = [y for y in line.values if y.number in held]
+        found = [
+            Row(makes=makes, bytes=f"{sum(y.nbytes for y in ys):,}", offset=place)
+            for (makes, place), ys in (
+                (key, list(group)) for key, group in groupby(made, lambda y: cellsOf(y, plan, i))
+            )
+        ] or [Row()]
+        rows += [found[0]._replace(node="" if line.path == node else near(line.path), step=line.text), *found[1:]]
+        node = line.path
+    scratch = [y for y in call.outs if y is not None and y.name == "scratch"]
+    if scratch:
+        size, (_, place) = sum(y.nbytes for y in scratch), cellsOf(scratch[0], plan, i)
+        rows.append(Row(step="scratch", bytes=f"{size:,}", offset=place))
+    return rows, node
+
+
+def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
+    """What a result is, and where it lies: its offset in the arena, with a star where it takes the place of what the
+    step reads, or the name of what holds it."""
+    kind = "" if y.dtype.name == "float32" else f"{y.dtype} "
     place = plan.places.get(y.number)
+    order = layoutOf(y)
+    layout = f" {LAST[y.ndim]}" if y.ndim in LAST and isLast(y) else order and f" as {order}"
+    makes = f"{kind}{','.join(map(str, y.shape)) or 'number'}{layout}"
     if hasattr(place, "offset"):
-        return f"{place.offset:,}"
-    return "" if place is None else "gradient" if type(place).__name__ == "GradientOf" else "in place"
+        return makes, f"{place.offset:,}{'*' * (i in plan.taken)}"
+    return makes, "" if place is None else "gradient" if type(
+        getattr(place, "target", place)
+    ) is GradientOf else "in place"
 
 
-def told(call: Call) -> str:
-    """What a call does: a formula, or a function and its options."""
-    if call.kind == "native":
-        return call.function.name
-    if hasattr(call.function, "terms"):
-        return "; ".join(map(str, formulasOf(call.function)))
-    if call.kind == "native":
-        return call.function.name
-    given = ", ".join(f"{k}={v}" for k, v in call.options.items() if k != "target" and v is not None)
-    return f"{call.name}({given})" if given else call.name
+def near(path: str) -> str:
+    """A path in the space of its column: its end."""
+    kind, colon, name = path.rpartition(":")
+    room, parts = NODE - len(kind + colon), name.split(".")
+    while len(parts) > 1 and len(name) > room:
+        parts = parts[1:]
+        name = f"..{'.'.join(parts)}"
+    return f"{kind}{colon}{name}"
 
 
-def cut(text: str) -> str:
-    """A text in the space of a cell."""
-    return text if len(text) <= WIDE else f"{text[: WIDE - 3]}..."
+def short(number: int) -> str:
+    """A number in three digits."""
+    found, unit = float(number), 0
+    while found >= 999.5 and unit + 1 < len(UNITS):
+        found, unit = found / 1000, unit + 1
+    return f"{found:.3g}{UNITS[unit]}"

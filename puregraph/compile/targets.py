@@ -39,3 +39,17 @@ class StateOf:
     def data(self) -> Any:
         """The array."""
         return self.slot.arrays[self.name]
+
+
+class Seen:
+    """A target in another shape."""
+
+    __slots__ = ("shape", "target")
+
+    def __init__(self, target: Any, shape: tuple[int, ...]):
+        self.target, self.shape = target, shape
+
+    @property
+    def data(self) -> Any:
+        """The array, whose elements lie row by row."""
+        return self.target.data.reshape(self.shape)

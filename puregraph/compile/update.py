@@ -33,7 +33,8 @@ class Prelude:
         self.optimizer, self.slots = optimizer, slots
         self.pattern = patternOf(slots)
         self.numbers: dict[tuple[int, str, Any], Value] = {}
-        self.arrays: list[tuple[int, list[tuple[str, Any]]]] = []
+        self.arrays: list[tuple[Any, list[tuple[str, Any]]]] = []
+        self.before: Any = None
 
     def groups(self) -> list[Any]:
         """A slot of every group."""
@@ -44,7 +45,11 @@ class Prelude:
         found: dict[int, list[tuple[str, Any]]] = {}
         for (group, name, _), value in self.numbers.items():
             found.setdefault(group, []).append((name, arrayOf(value)))
-        self.arrays = list(found.items())
+        slots = self.groups()
+        self.arrays = [(slots[group], arrays) for group, arrays in found.items()]
+        self.before = None
+        changing = {"step", *type(self.optimizer).scalars}
+        self.counts = any(name in changing for arrays in found.values() for name, _ in arrays)
 
     def __call__(self, found: Any, *grads: Any) -> bool:
         optimizer = self.optimizer
@@ -53,12 +58,19 @@ class Prelude:
             shrink = optimizer.shrinkFor(self.slots, grads, float(found))
             if shrink is None:
                 return False
-        rate, slots = optimizer.rate, self.groups()
-        for group, arrays in self.arrays:
-            numbers = optimizer.numbers(slots[group], rate, shrink)
+        now = optimizer.rate, shrink, optimizer.decay, optimizer.clipValue
+        if now != self.before or self.counts:
+            with np.errstate(all="ignore"):
+                self.write(now[0], shrink)
+            self.before = now
+        return True
+
+    def write(self, rate: float, shrink: float) -> None:
+        """Put the numbers where formulas read them."""
+        for slot, arrays in self.arrays:
+            numbers = self.optimizer.numbers(slot, rate, shrink)
             for name, array in arrays:
                 array[...] = numbers[name]
-        return True
 
 
 class Finish:

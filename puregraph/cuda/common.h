@@ -100,18 +100,85 @@ struct alignas(sizeof(T) * n) Pack {  // n numbers that move together: of up to 
   T at[n];
 };
 
+#ifdef EMULATED
+#define ALIGNED(place, bytes) emulator::emulator_align(place, bytes)
+#else
+#define ALIGNED(place, bytes)
+#endif
+
 template <int n, class T>
 __device__ static inline Pack<T, n> loadPack(const T* x, int64 i) {
+  ALIGNED(x + i, sizeof(T) * n);
   return *reinterpret_cast<const Pack<T, n>*>(x + i);
 }
 
 template <class T, int n>
 __device__ static inline void storePack(T* y, int64 i, const Pack<T, n>& value) {
+  ALIGNED(y + i, sizeof(T) * n);
   *reinterpret_cast<Pack<T, n>*>(y + i) = value;
 }
 
 __device__ static inline bool isAligned(const void* x, int bytes) {
   return (reinterpret_cast<uint64>(x) & static_cast<uint64>(bytes - 1)) == 0;
+}
+
+// Numbers next to each other, or some steps apart, as one computes with them: v of them, by accesses of up to 16 bytes.
+template <int v, class T, class S>
+__device__ static inline void loadMany(const T* x, int64 i, S* to) {
+  const int n = v * sizeof(T) <= 16 ? v : 16 / sizeof(T);
+#pragma unroll
+  for (int k = 0; k < v; k += n) {
+    const Pack<T, n> pack = loadPack<n>(x, i + k);
+#pragma unroll
+    for (int u = 0; u < n; u++) to[k + u] = static_cast<S>(Number<T>::widen(pack.at[u]));
+  }
+}
+
+// The same, as they are stored.
+template <int v, class T>
+__device__ static inline void fetchMany(const T* x, int64 i, Pack<T, v>& to) {
+  const int n = v * sizeof(T) <= 16 ? v : 16 / sizeof(T);
+#pragma unroll
+  for (int k = 0; k < v; k += n) {
+    const Pack<T, n> pack = loadPack<n>(x, i + k);
+#pragma unroll
+    for (int u = 0; u < n; u++) to.at[k + u] = pack.at[u];
+  }
+}
+
+template <int v, class T>
+__device__ static inline void fetchApart(const T* x, int64 i, int64 step, Pack<T, v>& to) {
+#pragma unroll
+  for (int u = 0; u < v; u++) to.at[u] = x[i + u * step];
+}
+
+template <int v, class T, class S>
+__device__ static inline void loadApart(const T* x, int64 i, int64 step, S* to) {
+#pragma unroll
+  for (int u = 0; u < v; u++) to[u] = static_cast<S>(load(x, i + u * step));
+}
+
+template <int v, class T, class S>
+__device__ static inline void storeMany(T* y, int64 i, const S* from) {
+  const int n = v * sizeof(T) <= 16 ? v : 16 / sizeof(T);
+#pragma unroll
+  for (int k = 0; k < v; k += n) {
+    Pack<T, n> pack;
+#pragma unroll
+    for (int u = 0; u < n; u++) pack.at[u] = Number<T>::narrow(from[k + u]);
+    storePack(y, i + k, pack);
+  }
+}
+
+template <int v, class T, class S>
+__device__ static inline void storeApart(T* y, int64 i, int64 step, const S* from) {
+#pragma unroll
+  for (int u = 0; u < v; u++) store(y, i + u * step, from[u]);
+}
+
+// n / by, for 0 <= n < 2^31: factor and shift are those that launch.py's `divisor` gives.
+__device__ static inline int quotient(int n, int by, unsigned factor, int shift) {
+  return by == 1 ? n : static_cast<int>(__umulhi(n, factor) >> shift);
 }
 
 // Reductions: every thread of the warp or block calls them, and every one gets the result, always of the same order ---
@@ -141,10 +208,16 @@ struct Min {  // and less
   }
 };
 
+template <class How, int lanes, class T>
+__device__ static inline T foldLanes(T x) {  // of each so many neighbouring lanes, all lanes of the warp being there
+#pragma unroll
+  for (int d = lanes / 2; d > 0; d >>= 1) x = How::join(x, __shfl_xor_sync(ALL, x, d));
+  return x;
+}
+
 template <class How, class T>
 __device__ static inline T foldWarp(T x) {
-  for (int d = 16; d > 0; d >>= 1) x = How::join(x, __shfl_xor_sync(ALL, x, d));
-  return x;
+  return foldLanes<How, 32>(x);
 }
 
 // Shared memory is declared outside templates, where g++ puts it together.
@@ -165,6 +238,24 @@ __device__ static inline T foldBlock(T x, T start) {
   x = foldWarp<How>(lane < warps ? parts[lane] : start);
   __syncthreads();
   return x;
+}
+
+// Of v numbers of each thread those of all y, for each x; the room holds v numbers for each thread of the block.
+template <class How, int v, class T>
+__device__ static inline void foldColumns(T* x, T* room) {
+  T* own = room + (threadIdx.y * blockDim.x + threadIdx.x) * v;
+#pragma unroll
+  for (int u = 0; u < v; u++) own[u] = x[u];
+  __syncthreads();
+  for (int half = blockDim.y >> 1; half > 0; half >>= 1) {
+    if (threadIdx.y < half)
+#pragma unroll
+      for (int u = 0; u < v; u++) own[u] = How::join(own[u], own[half * blockDim.x * v + u]);
+    __syncthreads();
+  }
+#pragma unroll
+  for (int u = 0; u < v; u++) x[u] = room[threadIdx.x * v + u];
+  __syncthreads();
 }
 
 template <class T>

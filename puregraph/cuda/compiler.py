@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
-import importlib.util
 import os
 import re
-import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from glob import glob
 from typing import Any, NamedTuple
 
 from puregraph import store
+from puregraph.cuda.libraries import load
 from puregraph.cuda.source import digest, read
 from puregraph.errors import DeviceError
 
 FORMAT = 1  # of what is stored; a change makes every stored cubin a stranger
 OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v", "--diag-suppress=177")
-NAMES = {"linux": "libnvrtc.so*", "win32": "nvrtc64_*.dll", "darwin": "libnvrtc*.dylib"}
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for")
 MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
@@ -61,51 +57,12 @@ def missing() -> str | None:
     return None
 
 
-@cache
 def library() -> ctypes.CDLL:
-    """NVRTC, from where it is found first: PUREGRAPH_NVRTC, NVIDIA's wheels, the system.
+    """NVRTC, of the family of CuPy where that is in use.
 
     Raises    DeviceError where there is none
     """
-    tried = []
-    for path in places():
-        try:
-            for part in glob(os.path.join(os.path.dirname(path), "*nvrtc-builtins*")):
-                if ".alt" not in part:
-                    ctypes.CDLL(part)  # NVRTC would look for it in the system's folders only
-            return ctypes.CDLL(path)
-        except OSError as error:
-            tried.append(f"{path}: {error}")
-    detail = f" ({'; '.join(tried)})" if tried else ""
-    raise DeviceError(f"NVRTC is not installed{detail}: pip install nvidia-cuda-nvrtc")
-
-
-def places() -> Iterator[str]:
-    """Where NVRTC may be, best first."""
-    named = os.environ.get("PUREGRAPH_NVRTC")
-    if named:
-        yield named
-    pattern = NAMES.get(sys.platform, "libnvrtc.so*")
-    found = importlib.util.find_spec("nvidia")
-    folders = list(found.submodule_search_locations or ()) if found else []
-    roots = [os.environ[name] for name in ("CUDA_PATH", "CUDA_HOME") if os.environ.get(name)] + ["/usr/local/cuda"]
-    for folder in folders:
-        for path in sorted(glob(os.path.join(folder, "*", "*", pattern)), reverse=True):
-            if isMain(path):
-                yield path
-    for root in roots:
-        for path in sorted(glob(os.path.join(root, "lib*", pattern)), reverse=True):
-            if isMain(path):
-                yield path
-    system = ctypes.util.find_library("nvrtc")
-    if system:
-        yield system
-
-
-def isMain(path: str) -> bool:
-    """Whether a file is the library itself, not what it loads."""
-    name = os.path.basename(path)
-    return "builtins" not in name and ".alt" not in name
+    return load("nvrtc", hint="pip install puregraph[nvrtc]")
 
 
 @cache

@@ -305,15 +305,18 @@ void touch(Region& r, uint64_t unit, bool writes) {
   m.reader = me, m.readTime = now, m.spread = spread;
 }
 
+void align(const void* place, int bytes) {
+  if (reinterpret_cast<uint64_t>(place) % bytes)
+    fail("moves %d bytes at an address that is no multiple of %d", bytes, bytes);
+}
+
 void check(const void* place, uint64_t bytes, bool writes, bool isAtomic = false) {
   char* const p = static_cast<char*>(const_cast<void*>(place));
   if (p >= stacks && p < stacksEnd) return;
   if (p - reinterpret_cast<char*>(&emulator_here) < int64_t(sizeof(Here)) && p >= reinterpret_cast<char*>(&emulator_here))
     return;
   const char* what = writes ? "writes" : "reads";
-  if ((bytes & (bytes - 1)) == 0 && bytes <= 16 && reinterpret_cast<uint64_t>(p) % bytes)
-    fail("%s %llu bytes at an address that is no multiple of %llu", what, (unsigned long long)bytes,
-         (unsigned long long)bytes);
+  if ((bytes & (bytes - 1)) == 0 && bytes <= 16) align(p, int(bytes));
   for (size_t i = 0; i < regions.size(); i++) {
     Region& r = regions[lastRegion];
     if (p >= r.start && p + bytes <= r.start + r.bytes) {
@@ -361,6 +364,8 @@ uint64_t emulator_exchange(int how, unsigned mask, uint64_t value, int lane, con
   suspend(LANES);
   return t.result;
 }
+
+void emulator_align(const void* place, int bytes) { align(place, bytes); }
 
 void emulator_check(const void* place, unsigned long bytes, int) { check(place, bytes, true, true); }
 

@@ -7,14 +7,14 @@ double exp(double), exp2(double), expm1(double), log(double), log1p(double), log
 double sin(double), cos(double), tan(double), sinh(double), cosh(double), tanh(double);
 double asin(double), acos(double), atan(double), asinh(double), acosh(double), atanh(double), atan2(double, double);
 double sqrt(double), cbrt(double), hypot(double, double), pow(double, double), erf(double), erfc(double);
-double lgamma(double), floor(double), ceil(double), rint(double), trunc(double), fabs(double), round(double);
+double lgamma(double), tgamma(double), floor(double), ceil(double), rint(double), trunc(double), fabs(double), round(double);
 double fmod(double, double), fmax(double, double), fmin(double, double), copysign(double, double);
 double fma(double, double, double), ldexp(double, int);
 float expf(float), exp2f(float), expm1f(float), logf(float), log1pf(float), log2f(float), log10f(float);
 float sinf(float), cosf(float), tanf(float), sinhf(float), coshf(float), tanhf(float);
 float asinf(float), acosf(float), atanf(float), asinhf(float), acoshf(float), atanhf(float), atan2f(float, float);
 float sqrtf(float), cbrtf(float), hypotf(float, float), powf(float, float), erff(float), erfcf(float);
-float lgammaf(float), floorf(float), ceilf(float), rintf(float), truncf(float), fabsf(float), roundf(float);
+float lgammaf(float), tgammaf(float), floorf(float), ceilf(float), rintf(float), truncf(float), fabsf(float), roundf(float);
 float fmodf(float, float), fmaxf(float, float), fminf(float, float), copysignf(float, float);
 float fmaf(float, float, float), ldexpf(float, int);
 void* memcpy(void*, const void*, unsigned long) noexcept;
@@ -28,7 +28,7 @@ void* memcpy(void*, const void*, unsigned long) noexcept;
   static inline float name(float x, float y) { return name##f(x, y); }
 ONE(exp) ONE(exp2) ONE(expm1) ONE(log) ONE(log1p) ONE(log2) ONE(log10) ONE(sin) ONE(cos) ONE(tan) ONE(sinh) ONE(cosh)
 ONE(tanh) ONE(asin) ONE(acos) ONE(atan) ONE(asinh) ONE(acosh) ONE(atanh) ONE(sqrt) ONE(cbrt) ONE(erf) ONE(erfc)
-ONE(lgamma) ONE(floor) ONE(ceil) ONE(rint) ONE(trunc) ONE(fabs) ONE(round)
+ONE(lgamma) ONE(tgamma) ONE(floor) ONE(ceil) ONE(rint) ONE(trunc) ONE(fabs) ONE(round)
 TWO(atan2) TWO(hypot) TWO(pow) TWO(fmod) TWO(fmax) TWO(fmin) TWO(copysign)
 #undef ONE
 #undef TWO
@@ -56,6 +56,7 @@ void emulator_barrier(const char* where);
 int emulator_lane();
 unsigned long long emulator_exchange(int how, unsigned mask, unsigned long long value, int lane, const char* where);
 void emulator_check(const void* place, unsigned long bytes, int how);
+void emulator_align(const void* place, int bytes);
 float emulator_fromHalf(unsigned short bits);
 unsigned short emulator_toHalf(float x), emulator_toBfloat(float x);
 double emulator_erfcx(double x), emulator_erfinv(double x), emulator_normcdfinv(double x);

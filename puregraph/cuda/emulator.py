@@ -18,7 +18,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
@@ -27,9 +28,12 @@ import numpy as np
 
 from puregraph import store
 from puregraph.cuda.launch import Launch, Scratch, Table, memories, tables
+from puregraph.cuda.library import LibraryCall
 from puregraph.cuda.source import digest, read
 from puregraph.errors import DeviceError
 
+RUNNING = threading.Lock()  # the runtime has one thread at a time
+SHARED = 227 << 10
 PAGE = 512  # bytes that memory on a GPU starts at a multiple of
 ENTRY = re.compile(r'extern "C"\s+__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(')
 FLAGS = """-std=gnu++17 -O1 -w -fPIC -shared -fno-strict-aliasing -ffp-contract=off -fno-exceptions -fno-rtti
@@ -153,7 +157,7 @@ def program(source: str) -> Program:
     return Program({name: library[f"run_{name}"] for name in names}, wants, places)
 
 
-def run(launches: Iterable[Launch], arrayOf: Callable[[Any], np.ndarray] | None = None) -> None:
+def run(launches: Iterable[Launch | LibraryCall], arrayOf: Callable[[Any], np.ndarray] | None = None) -> None:
     """Run launches one after the other; `arrayOf` gives the numpy array for what a slot holds, where it holds none.
 
     Raises    KernelError with what a kernel did wrong, and where
@@ -161,7 +165,11 @@ def run(launches: Iterable[Launch], arrayOf: Callable[[Any], np.ndarray] | None 
     launches = list(launches)
     memory = Memory(launches, arrayOf or (lambda what: what))
     for launch in launches:
-        start(launch, memory)
+        if isinstance(launch, LibraryCall):
+            launch.emulate([memory.at(what) for _, what in launch.slots])
+            memory.written |= {id(what) for _, what in launch.slots}
+        else:
+            start(launch, memory)
     memory.giveBack()
 
 
@@ -169,27 +177,50 @@ def start(launch: Launch, memory: Memory) -> None:
     """Run one launch on arrays that lie in guarded memory."""
     code = program(launch.source)
     if launch.entry not in code.kernels:
-        raise KernelError(
-            f"{launch.name}: the text has no kernel {launch.entry!r}, only {', '.join(code.kernels) or 'none'}"
-        )
-    limits = (launch.block, (1024, 1024, 64)), (launch.grid, (2**31 - 1, 65535, 65535))
-    threads = launch.block[0] * launch.block[1] * launch.block[2]
-    if not all(1 <= n <= most for sizes, mosts in limits for n, most in zip(sizes, mosts)) or threads > 1024:
-        raise KernelError(f"{launch.name}: a GPU has no grid {launch.grid} of blocks {launch.block}")
+        found = ", ".join(code.kernels) or "none"
+        raise KernelError(f"{launch.name}: the text has no kernel {launch.entry!r}, only {found}")
     values = list(numbers(launch, code.wants[launch.entry], memory))
-    pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
+    try:
+        call(code, launch.entry, launch.grid, launch.block, launch.shared, values, memory.regionsOf(launch))
+    except KernelError as error:
+        raise KernelError(f"{launch.name}: {error}") from None
+
+
+def call(
+    code: Program,
+    entry: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared: int,
+    values: list[Any],
+    regions: Iterable[Region],
+) -> None:
+    """Run a kernel on numbers and addresses as C has them; `regions` are the memory that it may touch.
+
+    Raises    KernelError with what it did wrong, and where
+    """
+    limits = (block, (1024, 1024, 64)), (grid, (2**31 - 1, 65535, 65535))
+    isThere = all(1 <= n <= most for sizes, mosts in limits for n, most in zip(sizes, mosts))
+    if not isThere or block[0] * block[1] * block[2] > 1024:
+        raise KernelError(f"a GPU has no grid {grid} of blocks {block}")
+    if shared > SHARED:
+        raise KernelError(f"a block of a large GPU has {SHARED} bytes of shared memory, not {shared}")
     library = runtime()
-    memory.tell(launch)
-    fault = library.emulator_launch(
-        ctypes.cast(code.kernels[launch.entry], ctypes.c_void_p),
-        pointers,
-        code.places,
-        (ctypes.c_uint * 3)(*launch.grid),
-        (ctypes.c_uint * 3)(*launch.block),
-        ctypes.c_uint64(launch.shared),
-    )
+    with RUNNING:
+        for region in regions:
+            isOurs = None if region.isOurs is None else region.isOurs.ctypes.data
+            memory = region.memory
+            library.emulator_region(memory.ctypes.data, memory.nbytes, region.unit, isOurs, region.number)
+        fault = library.emulator_launch(
+            ctypes.cast(code.kernels[entry], ctypes.c_void_p),
+            (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values]),
+            code.places,
+            (ctypes.c_uint * 3)(*grid),
+            (ctypes.c_uint * 3)(*block),
+            ctypes.c_uint64(shared),
+        )
     if fault is not None:
-        raise KernelError(f"{launch.name}: {launch.entry}, {fault.decode()}")
+        raise KernelError(f"{entry}, {fault.decode()}")
 
 
 def numbers(launch: Launch, wants: list[tuple[str, str]], memory: Memory) -> Iterable[Any]:
@@ -220,7 +251,7 @@ def numbers(launch: Launch, wants: list[tuple[str, str]], memory: Memory) -> Ite
 class Memory:
     """Copies of arrays, each array alone between bytes that nobody may touch, at addresses as even as on a GPU."""
 
-    def __init__(self, launches: list[Launch], arrayOf: Callable[[Any], np.ndarray]):
+    def __init__(self, launches: list[Launch | LibraryCall], arrayOf: Callable[[Any], np.ndarray]):
         whats = {id(what): what for what in memories(launches)}
         self.originals = {
             key: poisoned(what) if isinstance(what, (Scratch, Table)) else arrayOf(what) for key, what in whats.items()
@@ -256,30 +287,29 @@ class Memory:
         """The copy of an array."""
         return self.copies[id(what)]
 
-    def tell(self, launch: Launch) -> None:
-        """Tell the runtime what a launch may touch."""
+    def regionsOf(self, launch: Launch) -> Iterator[Region]:
+        """What a launch may touch, each region with the number of the first argument that lies in it."""
         seen = set()
         for number, what in numbered(launch):
             region = self.regions[id(what)]
-            if id(region.memory) in seen or not region.memory.size:
-                continue
-            seen.add(id(region.memory))
-            isOurs = None if region.isOurs is None else region.isOurs.ctypes.data
-            memory = region.memory
-            runtime().emulator_region(memory.ctypes.data, memory.size, region.unit, isOurs, number)
+            if region.memory.size and id(region.memory) not in seen:
+                seen.add(id(region.memory))
+                yield region._replace(number=number)
 
     def giveBack(self) -> None:
         """Copy back what kernels may have written."""
         for key in self.written:
-            self.originals[key][...] = self.copies[key]
+            if self.originals[key].flags.writeable:
+                self.originals[key][...] = self.copies[key]
 
 
 class Region(NamedTuple):
     """Memory of some arrays: its bytes, how many of them belong together, and which are an array's; None: all."""
 
     memory: np.ndarray
-    unit: int
-    isOurs: np.ndarray | None
+    unit: int = 1
+    isOurs: np.ndarray | None = None
+    number: int = 0
 
 
 def numbered(launch: Launch) -> Iterable[tuple[int, Any]]:

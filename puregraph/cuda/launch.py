@@ -7,7 +7,7 @@ ranks, sizes of blocks) is in the text; what merely counts is an argument, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import gcd, prod
 from typing import Any, NamedTuple
 
@@ -128,6 +128,15 @@ def widest(*sizes: int) -> int:
     return gcd(WIDEST, *sizes)
 
 
+def divisor(by: int) -> tuple[int, int]:
+    """The factor and the shift by which `quotient` of common.h divides.
+
+    Source    Granlund and Montgomery 1994, Division by Invariant Integers using Multiplication
+    """
+    log = max(by - 1, 1).bit_length() if by > 1 else 1
+    return -(-(1 << (31 + log)) // by) % (1 << 32), log - 1
+
+
 def isDense(x: Any) -> bool:
     """Whether the numbers of an array lie without gaps, in whatever order of its axes."""
     order = sorted(range(len(x.shape)), key=lambda a: (-x.strides[a], -x.shape[a]))
@@ -135,7 +144,7 @@ def isDense(x: Any) -> bool:
     return x.size == 0 or all(x.shape[a] == 1 or x.strides[a] == w for a, w in zip(order, wanted))
 
 
-def memories(launches: list[Launch]) -> Iterator[Any]:
+def memories(launches: Iterable[Any]) -> Iterator[Any]:
     """What launches have pointers to, and tables of theirs too."""
     for launch in launches:
         for kind, what in launch.slots:
@@ -145,11 +154,11 @@ def memories(launches: list[Launch]) -> Iterator[Any]:
                     yield from what.whats
 
 
-def scratches(launches: list[Launch]) -> list[Scratch]:
+def scratches(launches: Iterable[Any]) -> list[Scratch]:
     """The memory that launches use beside their arrays, each once."""
     return list({id(what): what for what in memories(launches) if isinstance(what, Scratch)}.values())
 
 
-def tables(launches: list[Launch]) -> list[Table]:
+def tables(launches: Iterable[Any]) -> list[Table]:
     """The tables that launches read, each once."""
     return list({id(what): what for what in memories(launches) if isinstance(what, Table)}.values())

@@ -10,6 +10,7 @@ import numpy as np
 
 from puregraph.cuda import compiler
 from puregraph.cuda.launch import Launch, Scratch, Table, scratches, tables
+from puregraph.cuda.library import LibraryCall
 from puregraph.errors import DeviceError
 
 NUMBERS = {"int": np.int32, "long": np.int64, "float": np.float32, "double": np.float64}
@@ -30,28 +31,39 @@ def uploaded(array: np.ndarray) -> Any:
     return cupy.asarray(array)
 
 
-def run(launches: Iterable[Launch]) -> None:
+def run(launches: Iterable[Launch | LibraryCall]) -> None:
     """Start launches one after the other; the memory that they need beside is CuPy's, and goes back to it."""
     launches = list(launches)
     extra = {id(each): empty(each.shape, each.dtype) for each in scratches(launches)}
+    most = max((each.workspace for each in launches if isinstance(each, LibraryCall)), default=0)
+    workspace = empty((most,), np.uint8) if most else None
 
     def place(what: Any) -> int:
         return addressOf(extra[id(what)] if isinstance(what, (Scratch, Table)) else what)
 
     for table in tables(launches):
         extra[id(table)] = uploaded(table.filled(place))
-    start(launches, place)
+    start(launches, place, 0 if workspace is None else addressOf(workspace))
 
 
-def start(launches: Iterable[Launch], addressOf: Callable[[Any], int]) -> None:
-    """Start launches on the current stream, with nothing allocated: `addressOf` says where what a slot holds lies."""
+def start(launches: Iterable[Launch | LibraryCall], place: Callable[[Any], int], workspace: int = 0) -> None:
+    """Start launches on the current stream, with nothing allocated: `place` says where what a slot holds lies."""
     for launch in launches:
+        if isinstance(launch, LibraryCall):
+            launch.run([place(what) for _, what in launch.slots], workspace, stream())
+            continue
         values = [
-            addressOf(what) if kind == "pointer" else NUMBERS[kind](wrapped(kind, what)) for kind, what in launch.slots
+            place(what) if kind == "pointer" else NUMBERS[kind](wrapped(kind, what)) for kind, what in launch.slots
         ]
-        function(launch.source, launch.entry, launch.shared)(
-            launch.grid, launch.block, values, shared_mem=launch.shared
-        )
+        kernel = function(launch.source, launch.entry, launch.shared)
+        kernel(launch.grid, launch.block, values, shared_mem=launch.shared)
+
+
+def stream() -> int:
+    """The current stream, as libraries name it."""
+    import cupy  # optional, as above
+
+    return cupy.cuda.get_current_stream().ptr
 
 
 def wrapped(kind: str, number: Any) -> Any:

@@ -7,7 +7,7 @@ A cell is a pair of functions of one moment,
     step(p, weights, *states) -> (states after it, what is kept of it)
     back(U, before, after, kept, grads) -> (dp, dq, gradients of the states before it)
 
-where p is what comes from outside, made for all moments in one product, and q what U adds to it: p + h U is p + q.
+where p = x W + b is what comes from outside, and q what U adds to it: p + h U is p + q.
 `before` and `after` are the states around the moment; the first state is h. `kept` holds one array, or none.
 """
 
@@ -64,11 +64,13 @@ extern "C" __global__ void alive(bool* __restrict__ on, const I* __restrict__ le
 
 
 @piece
-def forward(step, p, weights, states, on=None, reverse=False):
+def forward(step, x, W, b, weights, states, on=None, reverse=False):
     """The states after every moment, then what is kept; where `on` is False, states stay as they were.
 
-    Shapes    p (n, t, width), states (n, hsize), on (n, t) -> each (n, t, ...)
+    Shapes    x (n, t, i), W (i, width), b (width,) or None, states (n, hsize), on (n, t) -> each (n, t, ...)
     """
+    p = np.matmul(x, W)
+    p = p if b is None else p + b
     rows = []
     for k in moments(p, reverse):
         after, kept = step(p[:, k], weights, *states)
@@ -80,11 +82,11 @@ def forward(step, p, weights, states, on=None, reverse=False):
 
 
 @forward.shape
-def forward(step, p, weights, states, on=None, reverse=False):
+def forward(step, x, W, b, weights, states, on=None, reverse=False):
     """Each state, and what an LSTM or a GRU keeps, at every moment."""
-    n, t, _ = p.shape
+    n, t, _ = x.shape
     found = [((n, t, s.shape[1]), s.dtype) for s in states]
-    return [*found, ((n, t, 4 * states[0].shape[1]), p.dtype)] if step in (lstmStep, gruStep) else found
+    return [*found, ((n, t, 4 * states[0].shape[1]), x.dtype)] if step in (lstmStep, gruStep) else found
 
 
 @forward.cuda

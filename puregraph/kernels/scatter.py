@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from puregraph.cuda.axes import Axes, axesOf
+from puregraph.cuda.copy import packed
 from puregraph.cuda.launch import THREADS, WAVE, Launch, Scratch, isContiguous, pieces, spread, steps, widest
 from puregraph.cuda.source import computed, defined, read, stored
 from puregraph.kernel import kernel
@@ -38,16 +39,17 @@ def gather(table, index):
 @gather.cuda
 def gather(y, table, index):
     """A thread moves up to 16 bytes of a row at a time. An index out of range gives nan: nobody waits to raise."""
-    if not all(map(isContiguous, (y, table, index))):
+    if not isContiguous(y):
         return NotImplemented
     if not y.size:
         return []
+    made, (table, index) = packed((table, index))
     width = prod(table.shape[1:])
     n = widest(width * y.dtype.itemsize) // y.dtype.itemsize
     text = GATHER.format(T=stored(y.dtype), I=stored(index.dtype), n=n, wrong=wrong(y.dtype))
     sizes = (("long", index.size), ("int", width), ("long", table.shape[0]))
     slots = (("pointer", y), ("pointer", table), ("pointer", index), *sizes)
-    return [Launch("gather", text, "gather", slots, spread(y.size // n), (THREADS, 1, 1))]
+    return [*made, Launch("gather", text, "gather", slots, spread(y.size // n), (THREADS, 1, 1))]
 
 
 GATHER = """
@@ -150,6 +152,26 @@ def scatterAdd(dtable, grad, index, rows):
 RANGE = 4096  # rows whose positions one block sorts
 WINDOW = 32  # positions that one thread adds up
 BUSY = 1 << 22  # so many additions keep a large GPU busy even so
+
+
+@kernel
+def addAt(values, index, size):
+    """y[i, index[i, a]] += values[i, a], on zeros, for all a in order; an index of -1 adds nothing.
+
+    Shapes    values, index (rows, count) -> y (rows, size)
+    """
+    if index.size and index.min() < 0:
+        values, index = np.where(index < 0, values.dtype.type(0), values), np.maximum(index, 0)
+    y = np.zeros((len(values), size), dtype=values.dtype)
+    places = index + np.arange(len(values), dtype=np.intp)[:, None] * size
+    np.add.at(y.reshape(-1), places.reshape(-1), values.reshape(-1))  # takes numpy's fast path only flat
+    return y
+
+
+@addAt.shape
+def addAt(values, index, size):
+    """y (rows, size)."""
+    return (values.shape[0], size), values.dtype
 
 
 @kernel

@@ -46,10 +46,11 @@ class Linear(Module):
 
     def updateGrad(self, grad, x, W, b, y, needs):
         insize, outsize = self.sizes
-        rows = grad.reshape(-1, outsize)
+        x, rows = x.reshape(-1, insize), grad.reshape(-1, outsize)
+        left, right = (rows, x) if self.transpose else (x, rows)
         return (
             grad @ self.oriented(W).T if needs[0] else None,
-            self.oriented(x.reshape(-1, insize).T @ rows) if needs[1] else None,
+            left.T @ right if needs[1] else None,
             rows.sum(axis=0) if needs[2] else None,
         )
 

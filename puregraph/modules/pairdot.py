@@ -1,9 +1,7 @@
 """PairDot: how well each two of several vectors agree."""
 
-import numpy as np
-
 from puregraph.errors import need
-from puregraph.kernels.widen import widened
+from puregraph.kernels.pairs import pairDots, pairDotsGrad
 from puregraph.module import Module
 from puregraph.shape import product
 
@@ -24,11 +22,11 @@ class PairDot(Module):
         return (xs[0][0], len(xs) * (len(xs) - 1) // 2)
 
     def updateData(self, *xs):
-        return dots(*xs)
+        return pairDots(*xs)
 
     def updateGrad(self, grad, *values, needs):
         *xs, _ = values
-        found = pulled(grad, *xs)
+        found = pairDotsGrad(grad, *xs)
         return tuple([found[:, i] if wanted else None for i, wanted in enumerate(needs)])
 
     def flopsFrom(self, *xs):
@@ -38,24 +36,3 @@ class PairDot(Module):
     def examples(cls):
         yield cls(), [(3, 2)] * 2
         yield cls(), [(2, 3)] * 4
-
-
-@widened
-def dots(*xs):
-    """The products below the diagonal, row by row."""
-    x = np.stack(xs, axis=1)
-    y = x @ x.swapaxes(-1, -2)
-    return np.concatenate([y[:, i, :i] for i in range(1, len(xs))], axis=1)
-
-
-@widened
-def pulled(grad, *xs):
-    """The gradients of all inputs, (n, f, d): (G + G') x, G having the gradient below its diagonal."""
-    x, count = np.stack(xs, axis=1), len(xs)
-    rows = []
-    for i in range(count):
-        start = i * (i - 1) // 2
-        rest = np.zeros_like(grad, shape=(grad.shape[0], count - i))
-        rows.append(np.concatenate([grad[:, start : start + i], rest], axis=1))
-    g = np.stack(rows, axis=1)
-    return (g + g.swapaxes(-1, -2)) @ x

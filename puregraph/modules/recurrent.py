@@ -81,10 +81,8 @@ class _Recurrent(Module):
         dtype = x.dtype
         x, W, b, *weights = map(widen, (x, W, b, *weights))
         x, first, on = self.enter(x, first, lengths)
-        p = np.matmul(x, W)
-        p = p if b is None else p + b
         tracks = [
-            forward(self.step, *self.side([p], i), self.side(weights, i), self.side(first, i), on, i == 1)
+            forward(self.step, x, *self.side([W, b], i), self.side(weights, i), self.side(first, i), on, i == 1)
             for i in range(self.sides)
         ]
         found = dict(zip(("y", *self.tracked), joined(tracks)))

@@ -278,6 +278,10 @@ class Code:
         ]
         return Value(self, value, Type(kind))
 
+    def numbersAt(self, address: Value, kind: str) -> Pointer:
+        """The numbers at an address that was read from memory."""
+        return Pointer(self, self.emit(f"inttoptr i64 {address.name} to ptr", Type("ptr")).name, kind)
+
     def room(self, kind: str, count: int) -> Pointer:
         """Scratch memory of this thread for `count` numbers; its content does not outlive the task."""
         start = self.scratchBytes

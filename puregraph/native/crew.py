@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from puregraph.native import machine, walk
 from puregraph.native.memory import Block
@@ -29,9 +30,9 @@ class Crew:
     """
 
     def __init__(self, count: int) -> None:
-        self.run = native("run", WORD, 5)
-        self.alone = native("alone", None, 4)
-        self.work = native("work", None, 2)
+        self.run = native("whole", 1, ctypes.c_void_p)
+        self.alone = native("alone", 4, result=None)
+        self.work = native("work", 2, result=None)
         self.memory = Block(8 * walk.WORDS)
         self.board = self.memory.address
         self.words = (WORD * walk.WORDS).from_address(self.board)
@@ -141,12 +142,12 @@ class Crew:
             self.gates.clear()
 
 
-def native(entry: str, result: type | None, count: int) -> Callable[..., int]:
+def native(entry: str, count: int, kind: Any = WORD, result: Any = WORD) -> Callable[..., int]:
     """A function of `walk`, called without the GIL."""
     text = walk.codeOf(entry)
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     library = machine.load(f"walk {entry}", lambda: (text, (), 0), digest)
-    return ctypes.CFUNCTYPE(result, *[WORD] * count)(library.address)
+    return ctypes.CFUNCTYPE(result, *[kind] * count)(library.address)
 
 
 def yielder() -> int:

@@ -15,13 +15,14 @@ from puregraph.native.code import Code, Pointer, Type, Value
 from puregraph.native.work import Work
 
 CHUNK = 1 << 14  # numbers that a task reads or writes, or more
+FAR = 1 << 11  # the same, where each row is read from somewhere else
 PARTS = 16  # of a table that is larger than what is added to it
 COLUMNS = 64  # of a table that a task adds to, where they are shared out
 
 
-def pieces(count: int, width: int) -> int:
+def pieces(count: int, width: int, most: int = CHUNK) -> int:
     """How many rows of that width a task does."""
-    return max(1, min(count, CHUNK // max(width, 1)))
+    return max(1, min(count, most // max(width, 1)))
 
 
 def each(code: Code, body: Callable[[Value], None]) -> None:
@@ -49,11 +50,21 @@ def checked(code: Code, index: Value, limit: Value, fault: Pointer) -> Value:
     return (index >= 0) & (index < limit)
 
 
-def gather(table: Any, tableRow: int, rows: int, index: Any, count: int, y: Any, width: int, fault: Any) -> list[Work]:
+def gather(
+    table: Any,
+    tableRow: int,
+    rows: int,
+    index: Any,
+    count: int,
+    y: Any,
+    width: int,
+    fault: Any,
+    indexStep: int = 1,
+) -> list[Work]:
     """y[i] = table[index[i]] for i < count, and zero where the index is -1; `tableRow` is the stride of the table."""
-    step = pieces(count, width)
+    step = pieces(count, width, FAR)
     slots = {"table": table, "tableRow": tableRow, "rows": rows, "index": index, "y": y, "width": width, "fault": fault}
-    slots |= {"count": count, "step": step}
+    slots |= {"count": count, "step": step, "indexStep": indexStep}
     return [Work(f"gather {count}x{width}", str(machine.lanes(4)), writeGather, slots, -(-count // step))]
 
 
@@ -61,11 +72,11 @@ def writeGather(code: Code) -> None:
     """y[i] = table[index[i]]; zeros, and a note, for an index that is out of range."""
     lanes = machine.lanes(4)
     table, index, y, fault = (code.pointer(n, k) for n, k in zip(("table", "index", "y", "fault"), ("f32", "i64") * 2))
-    stride, rows, width = (code.integer(name) for name in ("tableRow", "rows", "width"))
+    stride, rows, width, indexStep = (code.integer(name) for name in ("tableRow", "rows", "width", "indexStep"))
     zero = code.constant(0.0, Type("f32", lanes))
 
     def row(i: Value) -> None:
-        at = index.load(i)
+        at = index.load(i * indexStep)
         known = checked(code, at, rows, fault)
         source, target = table.at(at * stride), y.at(i * width)
         with code.when(known):
@@ -77,7 +88,15 @@ def writeGather(code: Code) -> None:
 
 
 def scatterAdd(
-    grad: Any, index: Any, count: int, table: Any, rows: int, width: int, fault: Any, gradRow: int | None = None
+    grad: Any,
+    index: Any,
+    count: int,
+    table: Any,
+    rows: int,
+    width: int,
+    fault: Any,
+    gradRow: int | None = None,
+    indexStep: int = 1,
 ) -> list[Work]:
     """table = 0, then table[index[i]] += grad[i] for all i < count in order; an index of -1 adds nothing.
 
@@ -90,7 +109,7 @@ def scatterAdd(
     part, columns = -(-rows // high), -(-width // wide)
     slots = {"grad": grad, "gradRow": width if gradRow is None else gradRow, "index": index, "count": count}
     slots |= {"table": table, "rows": rows, "width": width, "fault": fault}
-    slots |= {"part": part, "columns": columns, "wide": wide}
+    slots |= {"part": part, "columns": columns, "wide": wide, "indexStep": indexStep}
     tasks = -(-rows // part) * wide if rows and width else 0
     return [Work(f"scatterAdd {count}x{width}", str(machine.lanes(4)), writeScatter, slots, tasks)]
 
@@ -102,7 +121,7 @@ def writeScatter(code: Code) -> None:
         code.pointer(n, k) for n, k in zip(("grad", "index", "table", "fault"), ("f32", "i64") * 2)
     )
     count, rows, width, stride = (code.integer(name) for name in ("count", "rows", "width", "gradRow"))
-    part, columns, wide = (code.integer(name) for name in ("part", "columns", "wide"))
+    part, columns, wide, indexStep = (code.integer(name) for name in ("part", "columns", "wide", "indexStep"))
     low = code.task // wide * part
     high = code.least(low + part, rows)
     first = code.task % wide * columns
@@ -112,7 +131,7 @@ def writeScatter(code: Code) -> None:
         target = table.at(r * width + first)
         across(code, own, lanes, lambda c, mask: target.store(c, zero, mask))
     with code.loop(0, count, unroll=1) as i:
-        at = index.load(i)
+        at = index.load(i * indexStep)
         checked(code, at, rows, fault)
         with code.when((at >= low) & (at < high)):
             source, sums = grad.at(i * stride + first), table.at(at * width + first)
@@ -121,6 +140,32 @@ def writeScatter(code: Code) -> None:
                 sums.store(c, sums.load(c, lanes, mask) + source.load(c, lanes, mask), mask)
 
             across(code, own, lanes, add)
+
+
+def addAt(values: Any, index: Any, y: Any, rows: int, count: int, size: int) -> list[Work]:
+    """y[i] = 0, then y[i, index[i, a]] += values[i, a] for all a < count in order; indices are of 32 bits, and those
+    below 0 or from `size` on add nothing."""
+    step = pieces(rows, size)
+    slots = {"values": values, "index": index, "y": y, "each": count, "size": size, "count": rows, "step": step}
+    return [Work(f"addAt {rows}x{count}", str(machine.lanes(4)), writeAddAt, slots, -(-rows // step))]
+
+
+def writeAddAt(code: Code) -> None:
+    """Row by row: zeros, then one number after another."""
+    lanes = machine.lanes(4)
+    values, index, y = (code.pointer(n, k) for n, k in zip(("values", "index", "y"), ("f32", "i32", "f32")))
+    amount, size = code.integer("each"), code.integer("size")
+    zero = code.constant(0.0, Type("f32", lanes))
+
+    def row(i: Value) -> None:
+        target = y.at(i * size)
+        across(code, size, lanes, lambda c, mask: target.store(c, zero, mask))
+        with code.loop(0, amount, unroll=1) as a:
+            at = code.convert(index.load(i * amount + a), "i64")
+            with code.when((at >= 0) & (at < size)):
+                target.store(at, target.load(at) + values.load(i * amount + a))
+
+    each(code, row)
 
 
 def takeClass(x: Any, labels: Any, y: Any, samples: int, classes: int, inner: int, fault: Any) -> list[Work]:

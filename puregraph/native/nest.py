@@ -230,7 +230,7 @@ def rowWork(nest: Nest, axes: frozenset[int]) -> Work:
 
     slots = {**slotsOf(shape), "rows": rows, "block": block}
     kept = near if saved(shape) else 0
-    return Work(title(shape), f"rows {kept} {keyOf(shape)}", write, slots, -(-rows // block))
+    return Work(title(shape.nest), f"rows {kept} {keyOf(shape)}", write, slots, -(-rows // block))
 
 
 def writeRows(writer: Writer, near: int) -> None:
@@ -320,9 +320,9 @@ def writeRows(writer: Writer, near: int) -> None:
                 while len(parts) > 1:
                     parts = [writer.join(how, a, b) for a, b in zip(parts[::2], parts[1::2])]
                 outer.values[n] = code.fold(parts[0], partial(writer.join, how))
-        for n in nest.stores:
-            if not shape.spread[n] and n not in shape.beside:
-                writer.write(n, outer.get(n), indices, 1, None)
+        ends = [n for n in nest.stores if not shape.spread[n] and n not in shape.beside]
+        for n, value in [(n, outer.get(n)) for n in ends]:  # all, before any is written
+            writer.write(n, value, indices, 1, None)
 
 
 def prodOf(values: list[Value]) -> Value:
@@ -347,7 +347,7 @@ def columnWork(nest: Nest, axes: frozenset[int]) -> Work:
         writeColumns(Writer(code, shape), wide, exact)
 
     slots = {**slotsOf(shape), "blocks": blocks}
-    return Work(title(shape), f"columns {wide} {exact} {keyOf(shape)}", write, slots, blocks * others)
+    return Work(title(shape.nest), f"columns {wide} {exact} {keyOf(shape)}", write, slots, blocks * others)
 
 
 def writeColumns(writer: Writer, wide: int, exact: bool) -> None:
@@ -393,7 +393,7 @@ def writeColumns(writer: Writer, wide: int, exact: bool) -> None:
         for n in folds:
             for w in range(wide):
                 outers[w].values[n] = sums[n][w].value
-    for n in nest.stores:
-        if not shape.spread[n]:
-            for outer, mask in zip(outers, masks):
-                writer.write(n, outer.get(n), outer.indices, lanes, mask)
+    ends = [n for n in nest.stores if not shape.spread[n]]
+    for outer, mask in zip(outers, masks):
+        for n, value in [(n, outer.get(n)) for n in ends]:
+            writer.write(n, value, outer.indices, lanes, mask)

@@ -13,9 +13,11 @@ from puregraph.native import walk
 from puregraph.native.count import threads, want
 from puregraph.native.crew import Crew
 from puregraph.native.memory import Block
+from puregraph.native.pace import Pace
 from puregraph.native.walk import SINGLY, TOGETHER
 
 STEP = 8 * walk.RECORDWORDS
+FOREVER = 1 << 62
 LOCK = threading.Lock()
 OWN = threading.local()
 CREWS: list[Crew] = []
@@ -56,10 +58,50 @@ class Table:
         self.flush = flush
         self.wake = wake
         self.keep = keep
+        self.crew: Crew | None = None
+        self.pace = Pace()
         crew().reserve(scratch)
 
     def __len__(self) -> int:
         return self.count
+
+    def __call__(self) -> None:
+        """Run all steps, by one thread if that has been found to be faster; come back when they are done."""
+        pace = self.pace
+        if pace.left:
+            pace.left -= 1
+            self.go(pace.isAlone)
+        else:
+            pace.run(self.go)
+
+    def go(self, isAlone: bool) -> None:
+        """Run all steps, by one thread or by all."""
+        team = CREWS[0] if CREWS else crew()
+        if team is not self.crew:
+            self.join(team)
+        if isAlone:
+            isDone = team.run(self.single)
+        else:
+            if team.asleep and self.wakes:
+                team.wake()
+            isDone = team.run(self.order)
+        if not isDone:
+            self.alone(0, self.count)
+
+    def join(self, team: Crew) -> None:
+        """Write down what that crew has to be told for a run of all steps."""
+        self.words = [self.wordsFor(team, 0, self.count, isAlone) for isAlone in (False, True)]
+        self.order, self.single = [ctypes.c_void_p(ctypes.addressof(words)) for words in self.words]
+        self.wakes = bool(self.wake and self.wide[-1])
+        if team.count == 1 or not self.wide[-1]:
+            self.pace.left = FOREVER
+        self.crew = team
+
+    def wordsFor(self, team: Crew, begin: int, end: int, isAlone: bool = False) -> Any:
+        """What a crew is told for a run of some steps."""
+        first, wide = self.memory.address, 0 if isAlone else self.wide[end] - self.wide[begin]
+        words = team.board, first + STEP * begin, first + STEP * end, int(self.flush), wide
+        return (ctypes.c_int64 * walk.ORDERWORDS)(*words)
 
     def run(self, begin: int = 0, end: int | None = None) -> None:
         """Run the steps from `begin` to before `end`; come back when all are done."""
@@ -68,12 +110,16 @@ class Table:
         if not 0 <= begin <= end <= self.count:
             raise IndexError(f"a table of {self.count} steps has none from {begin} to {end}")
         team = CREWS[0] if CREWS else crew()
-        wide = self.wide[end] - self.wide[begin]
-        if wide and self.wake and team.asleep:
+        if self.wake and team.asleep and self.wide[end] > self.wide[begin]:
             team.wake()
+        words = self.wordsFor(team, begin, end)
+        if not team.run(ctypes.addressof(words)):
+            self.alone(begin, end)
+
+    def alone(self, begin: int, end: int) -> None:
+        """Run steps beside the run of another thread."""
         first = self.memory.address
-        if not team.run(team.board, first + STEP * begin, first + STEP * end, self.flush, wide):
-            team.alone(first + STEP * begin, first + STEP * end, self.spare(), self.flush)
+        CREWS[0].alone(first + STEP * begin, first + STEP * end, self.spare(), self.flush)
 
     def spare(self) -> int:
         """Scratch memory of the calling thread, for a run beside that of another thread."""

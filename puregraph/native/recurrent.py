@@ -1,9 +1,9 @@
 """Recurrent: the twins of `kernels.recurrent` in native code: a task runs some samples through all moments.
 
-What comes from outside, p, is made before for all moments in one product, and the gradients of weights after, in
-another; here is only what one moment needs of the one before. Weights are packed once a run, so that the products read
-them in one line; a tile of them holds all gates of the same units, so that the cell is computed while its sums are in
-registers. Samples do not meet: how they are grouped changes no result.
+What comes from outside is read as the numbers x of each moment, or as their sums, which a product has made for all
+moments where there are too few samples to read W at every moment; the gradients of weights are made after, in another
+product. Weights are packed, so that the sums read them in one line; a tile of them holds all gates of the same units.
+Samples do not meet: how they are grouped changes no result.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from puregraph.native.code import Code, Pointer, Type, Value
-from puregraph.native.powers import exp, tanh
+from puregraph.native.gates import Ratio, sigmoid, tanh
 from puregraph.native.sums import Rows, Tile, chosen, sums, tileHere
 from puregraph.native.turn import turned
 from puregraph.native.work import Work
@@ -26,11 +26,12 @@ class Track(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Samples, moments, and units: the numbers in a state."""
+    """Samples, moments, units: the numbers in a state, and inputs: those in x; 0 where the sums of x are given."""
 
     samples: int
     moments: int
     units: int
+    inputs: int = 0
 
 
 class Cell(NamedTuple):
@@ -50,14 +51,34 @@ CELLS = {
     "gru": Cell("gru", 3, 1, 4, True),
 }
 BACK = 2  # vectors in a tile of the product back
+MANY = 16  # samples that make it worth while to read W at every moment
+LARGE = 1 << 19  # numbers of W, with more of which it is not
+TILES = 4  # whose sums wait for each other
 
 
-def packedSize(kind: str, units: int) -> int:
-    """How many numbers the packed weights are, either way."""
-    cell, tile = CELLS[kind], forwardTile(CELLS[kind])
+def readsInputs(kind: str, sizes: Sizes) -> bool:
+    """Whether x itself is better given than its sums."""
+    return sizes.samples >= MANY and 0 < sizes.inputs * sizes.units * CELLS[kind].gates <= LARGE
+
+
+def packedSize(kind: str, units: int, rows: int | None = None) -> int:
+    """How many numbers packed weights are, with so many rows for `run`, or for `back`."""
+    cell = CELLS[kind]
+    if rows is None:
+        back = tileHere(BACK).columns
+        return cell.gates * units * -(-units // back) * back
+    tile = forwardTile(cell)
     width = perGate(cell, tile) * tile.lanes
-    back = tileHere(BACK).columns
-    return cell.gates * units * max(-(-units // width) * width, -(-units // back) * back)
+    return rows * cell.gates * -(-units // width) * width
+
+
+def pack(kind: str, weights: Any, stride: int, packed: Any, rows: int, units: int) -> list[Work]:
+    """Weights (rows, gates units), with a stride of rows, as `run` takes them."""
+    cell = CELLS[kind]
+    plan = Plan(cell, forwardTile(cell))
+    slots = {"U": weights, "uStride": stride, "packed": packed, "rows": rows, "units": units}
+    key = f"{kind} {plan.tile}"
+    return [Work(f"pack {kind} {rows}x{units}", key, plan.pack, slots, -(-units // plan.width))]
 
 
 def forwardTile(cell: Cell) -> Tile:
@@ -81,41 +102,41 @@ def perGate(cell: Cell, tile: Tile) -> int:
 
 def run(
     kind: str,
-    p: Track,
+    x: Track,
+    W: Any,
     U: Any,
-    uStride: int,
-    packed: Any,
     first: list[tuple[Any, int]],
     states: list[Track],
     kept: Track | None,
     sizes: Sizes,
     groups: int,
+    b: Any = None,
     d: Any = None,
     on: Track | None = None,
     reverse: bool = False,
+    isFresh: bool = False,
 ) -> list[Work]:
     """The states after every moment, and what is kept, as `forward` of the reference.
 
-    `kind` is "tanh", "relu", "lstm" or "gru"; `packed` is room for `packedSize` numbers; `first` are the states before
-    all moments with the stride of their samples (0: the same for all); `on` are bools, kind "i8"; `groups` is how many
-    tasks the samples are to be split into.
+    `kind` is "tanh", "relu", "lstm" or "gru"; `W` and `U` are packed; `first` are the states before all moments with
+    the stride of their samples (0: the same for all), `states` where those after them go, at a stride of 0 where only
+    the last ones are wanted of a state other than h; `on` are bools, kind "i8"; `groups` is how many tasks the samples
+    are to be split into; `isFresh` says that the first h is 0. Where there are no `inputs`, x are the sums x W, and W
+    is nothing.
     """
     cell = CELLS[kind]
-    slots = shared(sizes, groups, packed, on) | tracks("p", p)
-    plan = Plan(cell, fitted(forwardTile(cell), slots["group"]), reverse, on is not None, d is not None)
+    slots = shared(sizes, groups, U, on) | tracks("x", x) | {"begin": 0 if isFresh else sizes.units}
+    options = Options(reverse, on is not None, sizes.inputs > 0, b is not None, d is not None, kept is not None)
+    plan = Plan(cell, fitted(forwardTile(cell), slots["group"]), options)
+    if sizes.inputs:
+        slots |= {"W": W, "inputs": sizes.inputs}
+    slots |= {name: what for name, what in (("b", b), ("d", d)) if what is not None}
     for name, (what, stride), track in zip("hc", first, states):
         slots |= {name + "First": what, name + "FirstSample": stride} | tracks(name, track)
     if kept is not None:
         slots |= tracks("kept", kept)
-    if d is not None:
-        slots["d"] = d
-    width = plan.width
-    pack = {"U": U, "uStride": uStride, "packed": packed, "units": sizes.units}
     name = f"{kind} {sizes.samples}x{sizes.moments}x{sizes.units}"
-    return [
-        Work(f"pack {name}", repr(plan), plan.pack, pack, -(-sizes.units // width)),
-        Work(name, repr(plan), plan.forward, slots, slots.pop("groups")),
-    ]
+    return [Work(name, repr(plan), plan.forward, slots, slots.pop("groups"))]
 
 
 def back(
@@ -141,7 +162,7 @@ def back(
     """
     cell = CELLS[kind]
     slots = shared(sizes, groups, packed, on) | tracks("gy", gy) | tracks("dp", dp)
-    plan = Plan(cell, fitted(tileHere(BACK), slots["group"]), reverse, on is not None, False)
+    plan = Plan(cell, fitted(tileHere(BACK), slots["group"]), Options(reverse, on is not None, keeps=kept is not None))
     for name, (what, stride), track, grad in zip("hc", first, states, grads):
         slots |= {name + "First": what, name + "FirstSample": stride, f"d{name}": grad} | tracks(name, track)
     if kept is not None:
@@ -168,14 +189,23 @@ def tracks(name: str, track: Track) -> dict[str, Any]:
     return {name: track.what, name + "Sample": track.strides[0], name + "Moment": track.strides[1]}
 
 
+class Options(NamedTuple):
+    """What there is, and what is wanted."""
+
+    reverse: bool = False
+    lengths: bool = False
+    inputs: bool = False
+    b: bool = False
+    d: bool = False
+    keeps: bool = False
+
+
 class Plan(NamedTuple):
     """What the code of a kernel depends on."""
 
     cell: Cell
     tile: Tile
-    reverse: bool
-    lengths: bool
-    d: bool
+    options: Options = Options()
 
     @property
     def width(self) -> int:
@@ -186,10 +216,10 @@ class Plan(NamedTuple):
         """packed[block, k, gate, unit] = U[k, gate units + block width + unit], 0 where there are no more units."""
         lanes, gates, width = self.tile.lanes, self.cell.gates, self.width
         U, stride, packed = code.pointer("U", "f32"), code.integer("uStride"), code.pointer("packed", "f32")
-        units = code.integer("units")
+        rows, units = code.integer("rows"), code.integer("units")
         start = code.task * width
-        to = packed.at(code.task * units * (gates * width))
-        with code.loop(0, units, unroll=1) as k:
+        to = packed.at(code.task * rows * (gates * width))
+        with code.loop(0, rows, unroll=1) as k:
             for gate in range(gates):
                 for u in range(0, width, lanes):
                     taken = U.load(k * stride + units * gate + start + u, lanes, code.mask(units - start - u, lanes))
@@ -238,11 +268,11 @@ class Writer:
         self.group, self.packed = code.integer("group"), code.pointer("packed", "f32")
         self.start = code.task * self.group
         self.live = code.least(self.group, self.samples - self.start)
-        self.on = self.line("on", "i8") if plan.lengths else None
+        self.on = self.line("on", "i8") if plan.options.lengths else None
         self.names = "hc"[: plan.cell.states]
         self.first = {name: self.firstLine(name) for name in self.names}
         self.states = {name: self.line(name) for name in self.names}
-        self.kept = self.line("kept") if plan.cell.kept else None
+        self.kept = self.line("kept") if plan.options.keeps else None
 
     def line(self, name: str, kind: str = "f32") -> Line:
         place = self.code.pointer(name, kind)
@@ -253,7 +283,7 @@ class Writer:
 
     def moment(self, k: Value) -> Value:
         """The moment that is visited as the k-th, forward."""
-        return self.moments - 1 - k if self.plan.reverse else k
+        return self.moments - 1 - k if self.plan.options.reverse else k
 
     def before(self, name: str, k: Value) -> Rows:
         """A state of the samples of this task before the k-th moment that is visited."""
@@ -277,93 +307,203 @@ class Writer:
     def mask(self, unit: Value) -> Value:
         return self.code.mask(self.units - unit, self.lanes)
 
-    def sigmoid(self, x: Value) -> Value:
-        return 1.0 / (exp(self.code, -x) + 1.0)
-
 
 class Forward(Writer):
-    """The kernel that goes through the moments and computes the states of each from those before."""
+    """The kernel that goes through the moments and computes the states of each from those before.
+
+    The sums of some tiles wait in scratch memory. Then cells go on in steps that are short chains of operations, each
+    for many samples, so that chains run side by side.
+    """
 
     def write(self) -> None:
-        code, tile, width = self.code, self.plan.tile, self.plan.width
-        self.p = self.line("p")
-        self.d = code.pointer("d", "f32") if self.plan.d else None
+        code, tile, width, options = self.code, self.plan.tile, self.plan.width, self.plan.options
+        self.x, begin = self.line("x"), code.integer("begin")
+        self.W, self.inputs = (code.pointer("W", "f32"), code.integer("inputs")) if options.inputs else (None, None)
+        self.b = code.pointer("b", "f32") if options.b else None
+        self.d = code.pointer("d", "f32") if options.d else None
+        self.block = TILES * tile.rows
+        self.waiting = code.room("f32", self.block * self.parts * width)
         with code.loop(0, self.moments, unroll=1) as k:
             moment = self.moment(k)
             old = {name: self.before(name, k) for name in self.names}
             new = {name: self.rows(line, moment) for name, line in self.states.items()}
-            p = self.rows(self.p, moment)
+            x = self.rows(self.x, moment)
             kept = None if self.kept is None else self.rows(self.kept, moment)
             with code.loop(0, self.units, width, unroll=1) as unit:
-                panel = self.packed.at(unit * (self.units * self.cell.gates))
-                with code.loop(0, self.live, tile.rows, unroll=1) as row:
-                    self.tile(self.indices(row, tile.rows), unit, moment, panel, p, old, new, kept)
+                with code.loop(0, self.live, self.block, unroll=1) as first:
+                    last = code.least(first + self.block, self.live)
+                    with code.loop(first, last, tile.rows, unroll=1) as row:
+                        count = code.select(k == 0, begin, self.units)
+                        self.tile(self.indices(row, tile.rows), row - first, unit, x, old["h"], count, kept)
+                    for step in self.steps:
+                        with code.loop(first, last, unroll=1) as row:
+                            given = None if self.W is not None else x
+                            for u in range(0, width, tile.lanes):
+                                step(Spot(self, row, row - first, unit + u, moment, u, given, old, new, kept))
+
+    @property
+    def parts(self) -> int:
+        """Sums of each unit."""
+        return self.cell.gates + (self.cell.kind == "gru")
+
+    def isApart(self, gate: int) -> bool:
+        """Whether a gate needs what comes from outside and what U adds to it, not only both: the last one of a GRU."""
+        return self.cell.kind == "gru" and gate == self.cell.gates - 1
 
     def tile(
+        self, rows: list[Value], at: Value, unit: Value, x: Rows, h: Rows, count: Value, kept: Rows | None
+    ) -> None:
+        """The sums of all gates for some samples by some units, over `count` numbers of h."""
+        code, gates, width, lanes = self.code, range(self.cell.gates), self.plan.width, self.lanes
+        far = [each for each in (kept, x if self.W is None else None) if each is not None]
+        for place in (each.at(row) for each in far for row in rows):
+            for g in gates:
+                place.prefetch(self.units * g + unit)
+        zeros = [code.constant(0.0, Type("f32", lanes))] * (width // lanes)
+        p = [[zeros if self.b is None else self.read(self.b, g, unit) for g in gates]] * len(rows)
+        if self.W is not None:
+            p = self.times(rows, x, self.W, self.inputs, self.inputs, unit, p)
+        outer = zeros if self.d is None else self.read(self.d, 0, unit)
+        starts = [[outer if self.isApart(g) else gate for g, gate in enumerate(row)] for row in p]
+        q = self.times(rows, h, self.packed, self.units, count, unit, starts)
+        for r, (row, more) in enumerate(zip(q, p)):
+            to = self.waiting.at((at + r) * (self.parts * width))
+            for i, vector in enumerate(v for gate in (row + more[-1:])[: self.parts] for v in gate):
+                to.store(i * lanes, vector)
+
+    def read(self, start: Pointer, gate: int, unit: Value) -> list[Value]:
+        """The vectors of a gate, for the units of a tile."""
+        places = [unit + u for u in range(0, self.plan.width, self.lanes)]
+        return [start.load(self.units * gate + place, self.lanes, self.mask(place)) for place in places]
+
+    def times(
         self,
         rows: list[Value],
+        x: Rows,
+        weights: Pointer,
+        high: Any,
+        count: Any,
         unit: Value,
+        starts: list[list[list[Value]]],
+    ) -> list[list[list[Value]]]:
+        """[row][gate][vector] of starts + x times packed weights of that height, over `count` numbers of x."""
+        lanes, width, gates = self.lanes, self.plan.width, self.cell.gates
+        panel, places = weights.at(unit * (high * gates)), [x.at(row) for row in rows]
+        across, each = range(0, gates * width, lanes), width // lanes
+        found = sums(
+            self.code,
+            lanes,
+            count,
+            len(rows),
+            lambda k, r: places[r].load(k),
+            lambda k: [panel.load(k * (gates * width) + v, lanes) for v in across],
+            [[vector for gate in row for vector in gate] for row in starts],
+        )
+        return [[row[g * each : (g + 1) * each] for g in range(gates)] for row in found]
+
+    @property
+    def steps(self) -> list[Callable[[Spot], None]]:
+        """What a cell does with its sums."""
+        if self.cell.kind == "lstm":
+            return [self.lstmState, self.lstmOutput]
+        return [self.gru] if self.cell.kind == "gru" else [self.simple]
+
+    def simple(self, at: Spot) -> None:
+        """h = tanh(a) or max(a, 0)."""
+        a = at.sum(0)
+        at.put("h", quotient(tanh(self.code, a)) if self.cell.kind == "tanh" else self.code.select(a < 0.0, 0.0, a))
+
+    def lstmState(self, at: Spot) -> None:
+        """c = f c + i g, with one division."""
+        i, f, o = (sigmoid(self.code, at.sum(gate)) for gate in (0, 1, 3))
+        g = tanh(self.code, at.sum(2))
+        both = i.under * g.under
+        rest = 1.0 / (both * f.under)
+        at.put("c", self.code.fma(at.before("c"), both, g.over * f.under) * rest)
+        at.wait(3, o.under)
+        if at.kept is not None:
+            other = rest * f.under
+            for gate, value in enumerate((other * g.under, both * rest, g.over * i.under * other)):
+                at.keep(gate, value)
+
+    def lstmOutput(self, at: Spot) -> None:
+        """h = o tanh(c), with one division."""
+        under, t = at.sum(3, isGiven=False), tanh(self.code, at.after("c"))
+        rest = 1.0 / (under * t.under)
+        at.put("h", t.over * rest)
+        at.keep(3, t.under * rest)
+
+    def gru(self, at: Spot) -> None:
+        """h = z h + (1 - z) g, g = tanh(p + r e)."""
+        r, z, e = quotient(sigmoid(self.code, at.sum(0))), sigmoid(self.code, at.sum(1)), at.sum(2, isGiven=False)
+        t = tanh(self.code, self.code.fma(r, e, at.sum(3, 2)))
+        rest = 1.0 / (z.under * t.under)
+        z, g = t.under * rest, t.over * z.under * rest
+        at.put("h", self.code.fma(z, at.before("h") - g, g))
+        for gate, value in enumerate((r, z, g, e)):
+            at.keep(gate, value)
+
+
+class Spot:
+    """A vector of units of one sample at one moment."""
+
+    def __init__(
+        self,
+        forward: Forward,
+        row: Value,
+        at: Value,
+        place: Value,
         moment: Value,
-        panel: Pointer,
-        p: Rows,
+        offset: int,
+        x: Rows | None,
         old: dict[str, Rows],
         new: dict[str, Rows],
         kept: Rows | None,
-    ) -> None:
-        """Some samples by some units: the sums of all gates, then the cell."""
-        code, lanes, gates, width = self.code, self.lanes, self.cell.gates, self.plan.width
-        for row in rows:
-            for g in range(gates):
-                p.at(row).prefetch(self.units * g + unit)
-                if kept is not None:
-                    kept.at(row).prefetch(self.units * g + unit)
-        h = [old["h"].at(row) for row in rows]
-        zero = code.constant(0.0, Type("f32", lanes))
-        across = range(0, gates * width, lanes)
-        found = sums(
-            code,
-            lanes,
-            self.units,
-            len(rows),
-            lambda k, r: h[r].load(k),
-            lambda k: [panel.load(k * (gates * width) + x, lanes) for x in across],
-            [[zero] * len(across) for _ in rows],
-        )
-        each = width // lanes
-        for row, q in zip(rows, found):
-            for u in range(each):
-                place = unit + u * lanes
-                mask = self.mask(place)
-                outer = [p.at(row).load(self.units * g + place, lanes, mask) for g in range(gates)]
-                before = {name: state.at(row).load(place, lanes, mask) for name, state in old.items()}
-                after, keep = self.step(outer, [q[g * each + u] for g in range(gates)], before, place, mask)
-                isOn = None if self.on is None else self.isOn(row, moment)
-                for name, value in after.items():
-                    if isOn is not None:
-                        value = code.select(isOn, value, before[name])
-                    new[name].at(row).store(place, value, mask)
-                for g, value in enumerate(keep):
-                    if kept is not None:
-                        kept.at(row).store(self.units * g + place, value, mask)
+    ):
+        self.forward, self.code, self.lanes = forward, forward.code, forward.lanes
+        self.row, self.place, self.mask = row, place, forward.mask(place)
+        self.width, self.offset = forward.plan.width, offset
+        self.sums = forward.waiting.at(at * (forward.parts * self.width))
+        self.isOn = None if forward.on is None else forward.isOn(row, moment)
+        self.x, self.old, self.new, self.kept = x, old, new, kept
 
-    def step(
-        self, p: list[Value], q: list[Value], before: dict[str, Value], place: Value, mask: Value
-    ) -> tuple[dict[str, Value], list[Value]]:
-        """The states after a moment, and what is kept."""
-        code = self.code
-        if self.cell.kind == "lstm":
-            i, f, g, o = (x + y for x, y in zip(p, q))
-            i, f, g, o = self.sigmoid(i), self.sigmoid(f), tanh(code, g), self.sigmoid(o)
-            c = code.fma(f, before["c"], i * g)
-            return {"h": o * tanh(code, c), "c": c}, [i, f, g, o]
-        if self.cell.kind == "gru":
-            r, z, e = self.sigmoid(p[0] + q[0]), self.sigmoid(p[1] + q[1]), q[2]
-            if self.d is not None:
-                e = e + self.d.load(place, self.lanes, mask)
-            g = tanh(code, code.fma(r, e, p[2]))
-            return {"h": code.fma(z, before["h"] - g, g)}, [r, z, g, e]
-        h = p[0] + q[0]
-        return {"h": tanh(code, h) if self.cell.kind == "tanh" else code.select(h < 0.0, 0.0, h)}, []
+    def sum(self, part: int, gate: int | None = None, isGiven: bool = True) -> Value:
+        """One of the sums, with what is given of it."""
+        value = self.sums.load(part * self.width + self.offset, self.lanes)
+        if self.x is None or not isGiven:
+            return value
+        return value + self.read(self.x, part if gate is None else gate)
+
+    def wait(self, part: int, value: Value) -> None:
+        """Leave a number for the next step in place of a sum."""
+        self.sums.store(part * self.width + self.offset, value)
+
+    def read(self, rows: Rows, gate: int = 0) -> Value:
+        start = rows.at(self.row)
+        return start.load(self.forward.units * gate + self.place, self.lanes, self.mask)
+
+    def before(self, name: str) -> Value:
+        """A state before this moment."""
+        return self.read(self.old[name])
+
+    def after(self, name: str) -> Value:
+        """A state after it."""
+        return self.read(self.new[name])
+
+    def put(self, name: str, value: Value) -> None:
+        """A state after this moment, which stays what it was where the moment does not count."""
+        if self.isOn is not None:
+            value = self.code.select(self.isOn, value, self.before(name))
+        self.new[name].at(self.row).store(self.place, value, self.mask)
+
+    def keep(self, gate: int, value: Value) -> None:
+        if self.kept is not None:
+            self.kept.at(self.row).store(self.forward.units * gate + self.place, value, self.mask)
+
+
+def quotient(ratio: Ratio) -> Value:
+    """The number that a ratio is."""
+    return ratio.over / ratio.under
 
 
 class Backward(Writer):
@@ -430,7 +570,7 @@ class Backward(Writer):
         zero = code.constant(0.0, dh.type)
         if self.cell.kind == "lstm":
             i, f, g, o = gates
-            t = tanh(code, after("c"))
+            t = quotient(tanh(code, after("c")))
             dc = code.fma(dh * o, 1.0 - t * t, grads["c"])
             da = [
                 dc * g * (i * (1.0 - i)),

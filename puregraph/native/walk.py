@@ -26,6 +26,7 @@ YIELD, PATIENCE, IDLE, LIMIT = range(16, 20)
 SCRATCH = 32  # and a word more for each further thread
 WORDS = SCRATCH + MOST
 RECORDWORDS = 4
+ORDERWORDS = 5
 FREESHIFT, OPENSHIFT = 21, 42
 FIELD = (1 << FREESHIFT) - 1  # as many tasks may a step have
 ONEFREE, ONEOPEN, TWOOPEN = 1 << FREESHIFT, 1 << OPENSHIFT, 2 << OPENSHIFT
@@ -324,7 +325,7 @@ over:
 }
 
 ; Run records together with whoever comes: 1, or 0 if another run has the board.
-define i64 @run(i64 %board, i64 %first, i64 %end, i64 %flush, i64 %isWide) {
+define internal i64 @run(i64 %board, i64 %first, i64 %end, i64 %flush, i64 %isWide) {
 entry:
     %address = add i64 %board, {ownerbyte}
     %owner = inttoptr i64 %address to i64*
@@ -384,6 +385,17 @@ refused:
     ret i64 0
 }
 
+; Run what an order in memory says, word by word what `run` takes: handing over five numbers would take longer.
+define i64 @whole(i64 %order) {
+    %board = call i64 @read(i64 %order, i64 0)
+    %first = call i64 @read(i64 %order, i64 1)
+    %end = call i64 @read(i64 %order, i64 2)
+    %flush = call i64 @read(i64 %order, i64 3)
+    %isWide = call i64 @read(i64 %order, i64 4)
+    %isDone = call i64 @run(i64 %board, i64 %first, i64 %end, i64 %flush, i64 %isWide)
+    ret i64 %isDone
+}
+
 ; What a worker does: take tasks until there has been no run for a while, or it is one of too many.
 define void @work(i64 %board, i64 %index) {
 entry:
@@ -441,7 +453,7 @@ out:
 
 
 def codeOf(entry: str, kind: str | None = None) -> str:
-    """The IR whose function `kernel` is `run`, `alone` or `work`, for this processor or one of another kind."""
+    """The IR whose function `kernel` is `whole`, `alone` or `work`, for this processor or one of another kind."""
     text, flush = PROCESSORS[kind or machine.processor()]
     words = {name: value for name, value in globals().items() if name.isupper() and isinstance(value, int)}
     words |= {"flush": flush, "keep": ~flush, "recordbytes": 8 * RECORDWORDS, "ownerbyte": 8 * OWNER}

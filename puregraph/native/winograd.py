@@ -28,6 +28,7 @@ PACKING = 30  # turns that it takes to transform a filter
 READING = 30  # turns that it takes to bring a transformed filter from far memory
 FLOW = 6  # bytes of far memory that come in a turn
 FEW = 16  # tasks below which panels are dealt to several
+HEAVY = 24 << 20  # numbers of a packed weight that are too many to keep
 
 
 class Plan(NamedTuple):
@@ -113,6 +114,8 @@ def pays(plan: Plan, isFixed: bool) -> bool:
     plain = plan.n * products * prod(inside(*axis) for axis in (plan.high, plan.wide))
     weights = (READING + (0 if isFixed else PACKING)) * plan.depth * plan.maps
     moving = 200 * (plan.depth + plan.maps) / lanes
+    if plan.packed > HEAVY:
+        return False
     return plan.tiles * (1.15 * POSITIONS * products + moving) + weights < 0.9 * plain
 
 

@@ -74,6 +74,7 @@ class Optimizer(Recorded):
     Raises    ValueError for an option out of range; TypeError for a class whose rule does not say what param becomes
     """
 
+    unnoted = frozenset(("step", "norm"))
     rule: Mapping[str, str] = {}
     scalars: Mapping[str, str] = {}
 
@@ -187,14 +188,13 @@ class Optimizer(Recorded):
     def numbers(self, slot: Slot, rate: float, shrink: float = 1.0) -> dict[str, float]:
         """The scalars of the update that follows, for one parameter."""
         step = float(slot.step + 1)
-        scalars = scalarsOf(type(self), self.constants())
         return {
             "rate": rate * slot.param.rate,
             "decay": self.decay if slot.param.decay else 0.0,
             "shrink": shrink,
             "clipValue": self.clipValue or 0.0,
             "step": step,
-            **{name: float(function(step)) for name, function in scalars.items()},
+            **scalarsAt(type(self), self.constants(), step),
         }
 
     def prepare(self, slot: Slot) -> None:
@@ -328,9 +328,15 @@ def puts(formula: Formula, parts: Mapping[str, Any]) -> Formula:
 
 
 @lru_cache(maxsize=256)
-def scalarsOf(cls: type[Optimizer], constants: tuple) -> dict[str, Callable[[float], Any]]:
-    """The scalars of a class with these constants, as functions of the step."""
-    return {name: puts(Formula(text), dict(constants)).numpy(("step",)) for name, text in cls.scalars.items()}
+def scalarsAt(cls: type[Optimizer], constants: tuple, step: float) -> Mapping[str, float]:
+    """The scalars of a class with these constants, at a step: those of all parameters that have had as many updates."""
+    return dict(zip(cls.scalars, map(float, scalarsOf(cls, constants)(step)))) if cls.scalars else {}
+
+
+@lru_cache(maxsize=256)
+def scalarsOf(cls: type[Optimizer], constants: tuple) -> Any:
+    """The scalars of a class with these constants, as one function of the step."""
+    return numpyFrom([puts(Formula(text), dict(constants)) for text in cls.scalars.values()], ("step",))
 
 
 @lru_cache(maxsize=256)

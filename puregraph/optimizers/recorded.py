@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.changes import Noting
 
-class Recorded:
+
+class Recorded(Noting):
     """`recipe` holds the constructor's arguments, as (positional, by name)."""
 
     recipe: tuple[tuple, dict]

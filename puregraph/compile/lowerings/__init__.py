@@ -4,9 +4,19 @@ numbers      how the numbers of a value lie, and the work of laying them otherwi
 maps         the same for maps: channels last
 moving       copies, reshapes, parts put together or into others
 lookup       rows of tables, labels, random numbers, fills
-convolution, pooling, attention, recurrent    each with its gradients
+norm         the size of all gradients together
+convolution, pooling, attention, recurrent, pairs    each with its gradients
 """
 
-from puregraph.compile.lowerings import attention, convolution, lookup, moving, pooling, recurrent  # they register
+from puregraph.compile.lowerings import (
+    attention,
+    convolution,
+    lookup,
+    moving,
+    norm,
+    pairs,
+    pooling,
+    recurrent,
+)  # they register
 
-__all__ = ["attention", "convolution", "lookup", "moving", "pooling", "recurrent"]
+__all__ = ["attention", "convolution", "lookup", "moving", "norm", "pairs", "pooling", "recurrent"]

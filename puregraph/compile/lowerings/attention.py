@@ -48,7 +48,7 @@ def lowerAttend(call: Call, room: Any) -> list[Work] | None:
 
 @lowers(attendGrad)
 def lowerAttendGrad(call: Call, room: Any) -> list[Work] | None:
-    """dq, dk, dv; a gradient of the mask is left to numpy."""
+    """dq, dk, dv; the gradient of a mask is another product, see `simpler.attention`."""
     grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
     if ofMask or len(call.outs) != 3 or not isSingle(grad, q, k, v, lse, rest, *call.outs):
         return None

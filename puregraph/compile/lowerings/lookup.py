@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.lower import collapsed, lowers
+from puregraph.compile.bounds import Bounds, canBeBounded
+from puregraph.compile.lower import Frame, collapsed, lowers
 from puregraph.compile.lowerings.numbers import copies, isPlain, isSingle, strided
 from puregraph.compile.strides import contiguous
 from puregraph.compile.value import Call, Value, fill
@@ -16,9 +17,10 @@ from puregraph.kernels.classes import classIndex
 from puregraph.kernels.random import uniform
 from puregraph.kernels.scatter import gather, scatterAdd
 from puregraph.native import lookup, philox
+from puregraph.native.gathered import gathered
 from puregraph.native.move import fill as filled
 from puregraph.native.nest import works
-from puregraph.native.work import Work
+from puregraph.native.work import Finish, Work
 from puregraph.nest import Nest, Operand
 
 FAULT = np.zeros(1, np.int64)  # where kernels note an index that is out of range; indices are checked before they run
@@ -26,21 +28,17 @@ FAULT = np.zeros(1, np.int64)  # where kernels note an index that is out of rang
 
 def isIndex(value: Any) -> bool:
     """Whether indices can be checked before a step begins: they are an input, or a view of one."""
-    return type(value) is Value and value.dtype == np.int64 and value.root.role == "input" and 0 not in value.shape
+    return type(value) is Value and 0 not in value.shape and canBeBounded(value)
 
 
-def indicesOf(value: Value, room: Any) -> tuple[Any, list[Work]]:
-    """The indices row by row: where they are, and the work that takes."""
-    if isPlain(value):
-        return value, []
+def indicesOf(value: Value, room: Any) -> tuple[Any, int, list[Work]]:
+    """The indices row by row: where they are, how far apart, and the work that takes."""
+    step = collapsed([(n, s // 8) for n, s in zip(value.shape, value.strides)])
+    if step is not None:
+        return value, step, []
     to = room(2 * value.size)
     own = tuple(s // 8 for s in contiguous(value.shape, 8))
-    return to, copies(value, to, value.shape, strided(value), own, 8)
-
-
-def within(low: int, high: int) -> Any:
-    """A check of indices: whether all lie from low to below high."""
-    return lambda index: not index.size or (index.min() >= low and index.max() < high)
+    return to, 1, copies(value, to, value.shape, strided(value), own, 8)
 
 
 def rowLike(value: Value, lead: int) -> int | None:
@@ -65,14 +63,26 @@ def lowerGather(call: Call, room: Any) -> list[Work] | None:
     stride, width = rowLike(table, 1), math.prod(table.shape[1:])
     if stride is None:
         return None
-    room.check(index, within(-1, table.shape[0]))
-    where, before = indicesOf(index, room)
-    return [*before, *lookup.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT)]
+    room.check(Bounds(index, -1, table.shape[0]))
+    where, step, before = indicesOf(index, room)
+    return [*before, *lookup.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT, step)]
 
 
 @lowers(scatterAdd)
-def lowerScatterAdd(call: Call, room: Any) -> list[Work] | None:
-    """table[index] += grad, on zeros."""
+def lowerScatterAdd(call: Call, finish: Any, room: Any) -> list[Work] | None:
+    """table[index] += grad, on zeros; what follows is done row by row."""
+    if type(finish) is Finish:
+        return lowerScatter(call, room)
+    grad, index, rows = call.arguments
+    (table,) = call.outs
+    room.check(Bounds(index, -1, rows))
+    where, step, before = indicesOf(index, room)
+    stride = rowLike(grad, index.ndim)
+    return [*before, *gathered(grad, stride, where, step, index.size, finish, rows, table.shape[1], FAULT)]
+
+
+def lowerScatter(call: Call, room: Any) -> list[Work] | None:
+    """The table itself."""
     grad, index, rows = call.arguments
     (table,) = call.outs
     if not isSingle(grad, table) or not isIndex(index) or not isPlain(table):
@@ -80,10 +90,22 @@ def lowerScatterAdd(call: Call, room: Any) -> list[Work] | None:
     stride = rowLike(grad, index.ndim)
     if stride is None:
         return None
-    room.check(index, within(-1, rows))
-    where, before = indicesOf(index, room)
+    room.check(Bounds(index, -1, rows))
+    where, step, before = indicesOf(index, room)
     width = math.prod(table.shape[1:])
-    return [*before, *lookup.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride)]
+    return [*before, *lookup.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride, step)]
+
+
+def ofRows(call: Call) -> Frame | None:
+    """Sums that are the rows of a table."""
+    grad, index, _ = call.arguments
+    (table,) = call.outs
+    if table.ndim != 2 or not isSingle(grad, table) or not isIndex(index) or not isPlain(table):
+        return None
+    return None if rowLike(grad, index.ndim) is None else Frame((0,), 1)
+
+
+lowerScatterAdd.frame, lowerScatterAdd.whole = ofRows, lowerScatter
 
 
 @lowers(classIndex)
@@ -94,11 +116,7 @@ def lowerClassIndex(call: Call, room: Any) -> list[Work] | None:
     (index,) = call.outs
     if not isIndex(labels) or not isPlain(labels) or not isPlain(index) or index.dtype != np.int64:
         return None
-
-    def good(x: Any) -> bool:
-        return bool(np.all(((x >= 0) & (x < classes)) | (x == ignored)))
-
-    room.check(labels, good)
+    room.check(Bounds(labels, 0, classes, None if ignored is None else int(ignored)))
     line = Formula("x0") if ignored is None else Formula(f"where(x0 == {int(ignored)}, -1, x0)")
     loads, stores = {"x0": Operand("i64", labels, (1,))}, {"y0": Operand("i64", index, (1,))}
     return works(Nest((labels.size,), loads, (("y0", line),), stores, "f64"), room)

@@ -8,8 +8,10 @@ import numpy as np
 
 from puregraph.compile.lower import At, lowers
 from puregraph.compile.lowerings.numbers import copies, isMoved, isPlain, spread, strided
-from puregraph.compile.strides import contiguous
+from puregraph.compile.readers import hidden
+from puregraph.compile.strides import contiguous, isDense
 from puregraph.compile.value import Call, Value, copy, put, store
+from puregraph.native.move import fill
 from puregraph.native.work import Work
 
 
@@ -65,32 +67,33 @@ def lowerStack(call: Call, room: Any) -> list[Work] | None:
 
 @lowers(put)
 def lowerPut(call: Call, room: Any) -> list[Work] | None:
-    """x with a part replaced that slices and numbers say."""
+    """x, or a number everywhere, with a part replaced that slices and numbers say."""
     x, key, part = call.arguments
     (y,) = call.outs
-    key = key if isinstance(key, tuple) else (key,)
-    if any(k is Ellipsis for k in key):
-        at = next(i for i, k in enumerate(key) if k is Ellipsis)
-        key = (*key[:at], *[slice(None)] * (y.ndim - len(key) + 1), *key[at + 1 :])
-    if type(x) is not Value or type(part) is not Value or not isMoved(x, y, part):
+    values = [v for v in (x, part) if type(v) is Value]
+    if part not in values or not isMoved(y, *values) or not isPlainKey(key):
         return None
-    if not all(isinstance(k, (int, slice)) for k in key) or any(type(k) is bool for k in key):
+    stand = hidden(y)
+    seen, size = stand[key], y.dtype.itemsize
+    to = At(y, seen.__array_interface__["data"][0] - stand.__array_interface__["data"][0])
+    steps = tuple([s // size if n > 1 else 0 for n, s in zip(seen.shape, seen.strides)])
+    if 0 in seen.shape or part.ndim > seen.ndim:
         return None
-    strides, shape, offset = list[int](), list[int](), 0
-    for n, s, k in zip(y.shape, y.strides, (*key, *[slice(None)] * (y.ndim - len(key)))):
-        if isinstance(k, int):
-            offset += (k % n) * s
-            continue
-        start, stop, step = k.indices(n)
-        count = len(range(start, stop, step))
-        offset += start * s
-        shape.append(count)
-        strides.append(s * step // y.dtype.itemsize if count > 1 else 0)
-    if 0 in shape or part.ndim > len(shape):
-        return None
-    size = y.dtype.itemsize
-    whole = copies(x, y, y.shape, spread(x, y.shape), strided(y), size)
-    return [*whole, *copies(part, At(y, offset), tuple(shape), spread(part, tuple(shape)), tuple(strides), size)]
+    whole = copies(x, y, y.shape, spread(x, y.shape), strided(y), size) if x in values else everywhere(y, x)
+    return None if whole is None else [*whole, *copies(part, to, seen.shape, spread(part, seen.shape), steps, size)]
+
+
+def isPlainKey(key: Any) -> bool:
+    """Whether an index consists of slices, numbers, new axes and dots."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return all(k is None or k is Ellipsis or isinstance(k, (int, slice)) and type(k) is not bool for k in parts)
+
+
+def everywhere(y: Value, number: Any) -> list[Work] | None:
+    """One number everywhere."""
+    kind = {"bool": "i8", "int64": "i64", "int32": "i32", "float32": "f32"}.get(y.dtype.name)
+    isDenseThere = isDense(y.shape, y.strides, y.dtype.itemsize)
+    return fill(kind, y, y.size, float(number)) if kind and isDenseThere else None
 
 
 @lowers(store)

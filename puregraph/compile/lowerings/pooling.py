@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from puregraph.compile.lower import Frame, lowers
 from puregraph.compile.lowerings.maps import laidLast, ofMaps, pixelOf
-from puregraph.compile.lowerings.numbers import isSingle
+from puregraph.compile.lowerings.numbers import isPlain, isSingle, plainly
 from puregraph.compile.value import Call, Value
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
-from puregraph.native import pooling
+from puregraph.kernels.scatter import addAt
+from puregraph.native import lookup, pooling
 from puregraph.native.geometry import geometry
 from puregraph.native.work import Finish, Work
 
@@ -32,7 +35,7 @@ def windowsOf(indices: Value) -> Any:
 
 def ofPeaks(call: Call) -> Frame | None:
     """As for other maps, where it is known with which windows the peaks were found."""
-    grad, indices, _ = call.arguments
+    grad, indices, *_ = call.arguments
     (y,) = call.outs
     isKnown = isSingle(grad, y) and y.ndim in (3, 4, 5) and pixelOf(y) is not None and windowsOf(indices) is not None
     return Frame((0, *range(2, y.ndim)), 1) if isKnown else None
@@ -53,7 +56,7 @@ def lowerMaxPool(call: Call, room: Any) -> list[Work] | None:
 @lowers(maxPoolGrad)
 def lowerMaxPoolGrad(call: Call, finish: Any, room: Any) -> list[Work] | None:
     """Each gradient goes to the peak of its window."""
-    grad, indices, shape = call.arguments
+    grad, indices, *_ = call.arguments
     g = windowsOf(indices)
     where, pixel, before = laidLast(grad, room)
     return [*before, *pooling.maxGradient(where, indices, finish, g, pixel)]
@@ -75,6 +78,17 @@ def lowerMeanPoolGrad(call: Call, finish: Any, room: Any) -> list[Work] | None:
     includePad = rest[0] if rest else call.options.get("includePad", True)
     where, pixel, before = laidLast(grad, room)
     return [*before, *pooling.meanGradient(where, finish, windowsOn(shape, size, stride, pad), includePad, pixel)]
+
+
+@lowers(addAt)
+def lowerAddAt(call: Call, room: Any) -> list[Work] | None:
+    """Numbers added where indices say, row by row."""
+    values, index, size = call.arguments
+    (y,) = call.outs
+    if not isSingle(values, y) or index.dtype != np.int32 or not isPlain(index) or not isPlain(y):
+        return None
+    where, before = plainly(values, room)
+    return [*before, *lookup.addAt(where, index, y, *values.shape, size)]
 
 
 lowerMaxPoolGrad.frame = ofPeaks

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.compile.bounds import Bounds
 from puregraph.compile.lower import At, lowers
+from puregraph.compile.lowerings.lookup import isIndex
 from puregraph.compile.lowerings.numbers import copies, isPlain, isSingle, spread, strided
 from puregraph.compile.value import Call, Value
+from puregraph.formula import Formula
 from puregraph.kernels.recurrent import (
+    alive,
     forward,
     gruBack,
     gruStep,
@@ -19,9 +23,12 @@ from puregraph.kernels.recurrent import (
     tanhStep,
     throughTime,
 )
-from puregraph.native import pool, recurrent
+from puregraph.native import machine, pool, recurrent
+from puregraph.native.nest import works
+from puregraph.native.product import Axis, product
 from puregraph.native.recurrent import Track
-from puregraph.native.work import Work
+from puregraph.native.work import Finish, Work
+from puregraph.nest import Nest, Operand
 
 STEPS = {tanhStep: "tanh", reluStep: "relu", lstmStep: "lstm", gruStep: "gru"}
 BACKS = {tanhBack: "tanh", reluBack: "relu", lstmBack: "lstm", gruBack: "gru"}
@@ -44,36 +51,88 @@ def momentsOf(on: Any) -> Any:
     return None if on is None else Track(on, tuple(strided(on)))
 
 
+@lowers(alive)
+def lowerAlive(call: Call, room: Any) -> list[Work] | None:
+    """Whether a moment comes before the end."""
+    lengths, count = call.arguments
+    (y,) = call.outs
+    if not isIndex(lengths):
+        return None
+    room.check(Bounds(lengths, 0, count + 1))
+    loads, stores = Operand("i64", lengths, (*strided(lengths), 0)), Operand("bool", y, strided(y))
+    return works(Nest(y.shape, {"x0": loads}, (("y0", Formula("axis1 < x0")),), {"y0": stores}), room)
+
+
+def packed(kind: str, weight: Value, room: Any) -> tuple[Any, list[Work]]:
+    """Weights in the order in which moments read them, and the work that takes."""
+    (rows, _), units = weight.shape, weight.shape[1] // recurrent.CELLS[kind].gates
+    stride, size = rowsOf(weight)[1], recurrent.packedSize(kind, units, rows)
+    return room.packed(weight, size, lambda to: recurrent.pack(kind, weight, stride, to, rows, units))
+
+
+def summed(x: Value, W: Value, room: Any) -> tuple[Track, list[Work]]:
+    """x W for all moments, and the work that takes."""
+    (n, t, inputs), width = x.shape, W.shape[1]
+    sums, steps, lanes = room(n * t * width), strided(x), machine.lanes(4)
+    finish, around = Finish(sums, width, (t * width,)), (rowsOf(W)[1], 1)
+    done = product(x, W, finish, t, width, inputs, steps[1:], around, [Axis(n, steps[0], 0)], lanes, room=room)
+    return Track(sums, (t * width, width)), done
+
+
+def lasting(state: Value, room: Any) -> Track | None:
+    """Where a state goes: to one place for all moments if only the next one reads it."""
+    if not room.leaves(state):
+        return trackOf(state)
+    n, _, units = state.shape
+    return Track(room(n * units), (units, 0))
+
+
+def isZero(value: Value) -> bool:
+    """Whether all numbers are known to be 0."""
+    call = value.root.call
+    return call is not None and call.kind == "fill" and call.arguments[0] == 0
+
+
 @lowers(forward)
 def lowerForward(call: Call, room: Any) -> list[Work] | None:
-    """The states of a cell at every moment, with what its gradient reads."""
-    step, p, weights, states, *rest = call.arguments
+    """The states of a cell at every moment, with what its gradient reads, as far as somebody reads them."""
+    step, x, W, b, weights, states, *rest = call.arguments
     on, reverse = [*rest, None, False][:2] if len(rest) < 2 else rest
-    (U, *d), tracks = weights, [trackOf(v) for v in (p, *call.outs)]
-    first, around = [rowsOf(s) for s in states], rowsOf(U)
-    if step not in STEPS or not isSingle(p, U, *states, *[x for x in d if x is not None], *call.outs):
+    U, d = [*weights, None][:2]
+    if step not in STEPS or not isSingle(x, W, U, *states, *[v for v in (b, d) if v is not None], *call.outs):
         return None
-    if None in tracks or None in first or around is None or not all(x is None or isPlain(x) for x in d):
+    first = [rowsOf(s) for s in states]
+    if None in (*map(trackOf, (x, *call.outs)), *first, *map(rowsOf, (W, U))):
         return None
-    kind, count = STEPS[step], len(states)
-    sizes = recurrent.Sizes(p.shape[0], p.shape[1], states[0].shape[1])
-    packed = room(recurrent.packedSize(kind, sizes.units))
-    kept = tracks[1 + count] if len(tracks) > 1 + count else None
-    return recurrent.run(
+    if not all(v is None or isPlain(v) for v in (b, d)):
+        return None
+    kind, (h, *others) = STEPS[step], call.outs[: len(states)]
+    kept = [y for y in call.outs[len(states) :] if not room.leaves(y)]
+    sizes = recurrent.Sizes(*x.shape[:2], states[0].shape[1], x.shape[2])
+    around, packU = packed(kind, U, room)
+    if recurrent.readsInputs(kind, sizes):
+        given = trackOf(x)
+        into, before = packed(kind, W, room)
+    else:
+        given, before = summed(x, W, room)
+        into, sizes = None, sizes._replace(inputs=0)
+    works = recurrent.run(
         kind,
-        tracks[0],
-        U,
-        around[1],
-        packed,
+        given,
+        into,
+        around,
         first,
-        tracks[1 : 1 + count],
-        kept,
+        [trackOf(h), *(lasting(state, room) for state in others)],
+        trackOf(kept[0]) if kept else None,
         sizes,
         pool.threads(),
-        d[0] if d else None,
+        b,
+        d,
         momentsOf(on),
         bool(reverse),
+        isZero(states[0]),
     )
+    return [*before, *packU, *works]
 
 
 @lowers(throughTime)

@@ -1,0 +1,63 @@
+"""Changes: what compiled steps are made from tells when any of it is set to something else.
+
+A step is looked at before each run. To go through all that it was made from takes longer than a small step does, so
+whatever matters notes that it was changed, and as long as nothing did, nothing has to be looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Changes:
+    """`mark` is another object after every change, wherever that was: who kept it can tell that nothing has changed.
+
+    Take the mark first and look then: what changes meanwhile is so seen the next time.
+    """
+
+    __slots__ = ("mark",)
+
+    def __init__(self) -> None:
+        self.mark = object()
+
+
+CHANGES = Changes()
+
+
+class Noting:
+    """What has attributes that compiled steps depend on. Those named in `unnoted` are set during every run."""
+
+    unnoted: frozenset[str] = frozenset()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name not in self.unnoted:
+            CHANGES.mark = object()
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        CHANGES.mark = object()
+
+
+class Noted:
+    """An attribute, set to a new value now and then, of objects whose other attributes are set in every run.
+
+    It is read from where all attributes are, at no further cost, for there is no `__get__`.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        vars(owner)[self.name] = value
+        CHANGES.mark = object()
+
+    def __delete__(self, owner: Any) -> None:
+        del vars(owner)[self.name]
+        CHANGES.mark = object()
+
+
+def isNoting(thing: Any) -> bool:
+    """Whether all that is set on an object is noted: its class has not another way of its own."""
+    ways: list[Any] = [type(thing).__setattr__, type(thing).__delattr__]
+    return ways == [Noting.__setattr__, Noting.__delattr__]

@@ -1,0 +1,31 @@
+"""Rules: what says a function by simpler ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from puregraph.standin import StandIn
+
+Rule = Callable[..., Any]
+SIMPLER: dict[Any, Rule] = {}
+
+
+def simpler(*functions: Any) -> Callable[[Rule], Rule]:
+    """Register a rule for functions: of their arguments, it gives what they do, or NotImplemented."""
+
+    def keep(rule: Rule) -> Rule:
+        SIMPLER.update(dict.fromkeys(functions, rule))
+        return rule
+
+    return keep
+
+
+def areRecorded(*xs: Any) -> bool:
+    """Whether all are values of a recording."""
+    return all(isinstance(x, StandIn) for x in xs)
+
+
+def along(axis: int, *keys: Any) -> tuple[Any, ...]:
+    """The index of something along an axis and those after it."""
+    return (slice(None),) * axis + keys

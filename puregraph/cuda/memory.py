@@ -1,0 +1,65 @@
+"""Memory as a library sees it: an address, a type of numbers, strides, and no idea of the array that is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+STORAGE: dict[str, Any] = {
+    "float64": np.float64,
+    "float32": np.float32,
+    "tf32": np.float32,
+    "float16": np.float16,
+    "bfloat16": np.uint16,
+    "int64": np.int64,
+    "bits": np.uint8,
+}
+
+
+def flat(array: np.ndarray, kind: str) -> np.ndarray:
+    """All numbers from the first of an array to its last in memory."""
+    stored = np.dtype(STORAGE[kind])
+    reach = sum((n - 1) * stride for n, stride in zip(array.shape, array.strides)) + array.itemsize
+    if not array.size or array.itemsize != stored.itemsize or min(array.strides, default=0) < 0:
+        raise ValueError(f"no memory of {kind}: {array.dtype} {array.shape} with strides {array.strides}")
+    return as_strided(array.view(stored), (reach // array.itemsize,), (array.itemsize,))
+
+
+def pick(numbers: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...], start: int = 0) -> np.ndarray:
+    """The numbers from `start` on that a library takes for an array of this shape and these strides, in numbers.
+
+    Raises    IndexError if it would leave the memory
+    """
+    last = start + sum((n - 1) * stride for n, stride in zip(shape, strides))
+    if last >= len(numbers) or start < 0:
+        raise IndexError(f"{shape} with strides {strides} from {start} on reaches number {last} of {len(numbers)}")
+    return as_strided(numbers[start:], shape, [stride * numbers.itemsize for stride in strides])
+
+
+def load(stored: np.ndarray, kind: str) -> np.ndarray:
+    """Stored numbers as what is computed with: float32, or float64 for float64."""
+    if kind == "bfloat16":
+        return (stored.astype(np.uint32) << 16).view(np.float32)
+    if kind == "tf32":
+        return rounded(stored, 13)
+    return stored.astype(np.float32 if kind == "float16" else stored.dtype)
+
+
+def save(to: np.ndarray, values: np.ndarray, kind: str) -> None:
+    """Store what was computed, rounded to the nearest."""
+    if kind == "bfloat16":
+        to[...] = rounded(values, 16).view(np.uint32) >> 16
+    else:
+        with np.errstate(over="ignore"):
+            to[...] = values
+
+
+def rounded(values: np.ndarray, bits: int) -> np.ndarray:
+    """float32 rounded to the nearest number, or the even one of two, that has zeros in its last bits."""
+    whole = np.ascontiguousarray(values, dtype=np.float32)
+    raw = whole.view(np.uint32)
+    half = (raw >> bits & 1) + np.uint32((1 << bits - 1) - 1)
+    near = (raw + half) >> bits << bits
+    return np.where(np.isnan(whole), raw | np.uint32(1 << 22), near).view(np.float32)

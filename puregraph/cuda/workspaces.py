@@ -1,0 +1,34 @@
+"""What is known of cuDNN's plans where there is no cuDNN: the workspaces of all tasks of the known models on an H200.
+
+The file is made, and compared with what cuDNN says today, by `scripts/plans.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+FILE = Path(__file__).parent / "workspaces.json"
+KINDS = ("float32", "tf32", "float16", "bfloat16")
+
+
+def known(text: str) -> int | None:
+    """The bytes of workspace of a task as text; None if it has no plan, 0 if nothing is known of it."""
+    kind, _, rest = text.partition(" ")
+    sizes = table().get(rest)
+    return 0 if sizes is None or kind not in KINDS else sizes[KINDS.index(kind)]
+
+
+@cache
+def table() -> dict[str, list[int | None]]:
+    """For each task, without its kind of numbers, the workspace for each kind."""
+    return json.loads(FILE.read_text())["workspaces"]
+
+
+def written(made: dict[str, int | None], label: str) -> str:
+    """Workspaces by task as text, one line a task, as the content of the file."""
+    rests = sorted({text.partition(" ")[2] for text in made})
+    lines = [f"  {json.dumps(rest)}: {json.dumps([made[f'{kind} {rest}'] for kind in KINDS])}" for rest in rests]
+    head = f'{{\n "planner": {json.dumps(label)},\n "kinds": {json.dumps(KINDS)},\n "workspaces": {{\n'
+    return head + ",\n".join(lines) + "\n }\n}\n"

@@ -1,0 +1,116 @@
+"""What a compiled step keeps: answers in place of numbers, and no large gradient longer than it has to."""
+
+import numpy as np
+import pytest
+from natively import needsNative
+
+import puregraph as pg
+from puregraph.compile.masks import questionOf
+from puregraph.formula import Formula, numpyFrom
+from puregraph.optimizers import MomentumSGD
+from puregraph.terms import leaf
+
+pytestmark = needsNative
+
+
+def trained(net, inputs, target, steps=3, compiled=True):
+    """The parameters after some steps, and the program."""
+    cost, optimizer = pg.MSE(), MomentumSGD(0.05, 0.9)
+    shapes = [*(x.shape for x in inputs), target.shape]
+    if compiled:
+        program = net.compile(shapes, cost=cost, optimizer=optimizer, train=True, poison=True)
+        for _ in range(steps):
+            program.run(*inputs, target)
+        assert program.built is not None, program.why
+        return [p.data.copy() for p in net.params.values()], program
+    nodes, wanted = [pg.Input().node() for _ in inputs], pg.Input().node()
+    whole = pg.Graph([*nodes, wanted], cost.node(net.node(*nodes), wanted)).trainMode()
+    optimizer.setupOn(whole)
+    for _ in range(steps):
+        whole(*inputs, target)
+        whole.backward(updGrad=False)
+        optimizer.update()
+    return [p.data.copy() for p in net.params.values()], None
+
+
+def bothWays(make, inputs, target):
+    """The program of a network whose training equals that by the graph itself."""
+    pg.seed(0)
+    net = make()
+    start = [p.data.copy() for p in net.params.values()]
+    pg.seed(0)
+    other = make()
+    for p, data in zip(other.params.values(), start):
+        p.data = data.copy()
+    ours, program = trained(net, inputs, target)
+    theirs, _ = trained(other, inputs, target, compiled=False)
+    for a, b, before in zip(ours, theirs, start):
+        assert np.abs(b - before).max() > 1e-5
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+    return program
+
+
+def clipped():
+    first, last = pg.Conv2D(3, 16, 3, pad=1, useBias=False), pg.Conv2D(16, 2, 3, pad=1)
+    return pg.Sequential(first, pg.BatchNorm(16), pg.Clip(0, 0.5), last)
+
+
+def test_of_numbers_that_are_only_compared_the_answers_are_kept():
+    rng = np.random.default_rng(0)
+    x, t = rng.normal(size=(4, 3, 16, 16)).astype("f"), rng.normal(size=(4, 2, 16, 16)).astype("f")
+    program = bothWays(clipped, [x], t)
+    kept = [y for call in program.built.schedule.calls for y in call.outs if y is not None and y.dtype == bool]
+    assert [y.shape for y in kept] == [(4, 16, 16, 16)]
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("where(0 <= x and x <= 6, g, 0)", "0 <= x and x <= 6"),
+        ("where(x > 0, g, 0.1 * g)", "x > 0"),
+        ("where(x > 0, g * x, 0)", None),
+        ("where(x > g, g, 0)", None),
+        ("where(x > 0, g, 0) + where(x > 1, g, 0)", None),
+        ("where(not (x > 0), g, where(x > 0, 2 * g, 0))", None),
+    ],
+)
+def test_a_question_is_one_condition_with_nothing_but_numbers_beside(text, question):
+    found = questionOf(numpyFrom((Formula(text),), ("x", "g")), 0)
+    assert found is (None if question is None else Formula(question).term)
+    assert leaf("x") is Formula("x").term
+
+
+def wide():
+    return pg.Sequential(pg.Embedder(5000, 32), pg.Flatten(), pg.Linear(64, 3))
+
+
+def test_large_gradients_end_with_the_update_of_their_parameter():
+    rng = np.random.default_rng(1)
+    index, t = rng.integers(0, 5000, (8, 2)), rng.normal(size=(8, 3)).astype("f")
+    program = bothWays(wide, [index], t)
+    assert program.bytes < 1.1 * 5000 * 32 * 4
+    calls = program.built.schedule.calls
+    updates = [i for i, call in enumerate(calls) if call.place.phase == "update" and call.kind == "native"]
+    assert updates, "the updates are native"
+    assert not [call for call in calls if call.kind == "store"], "and nothing is copied to parameters"
+
+
+def shared():
+    middle = pg.Linear(300, 300, name="middle")
+    x = pg.Input().node()
+    first = middle.node(x)
+    second = middle.node(pg.Tanh().node(first))
+    return pg.Graph(x, pg.Linear(300, 2).node(pg.Tanh().node(second)))
+
+
+def test_a_parameter_that_is_read_further_on_is_updated_after_that():
+    rng = np.random.default_rng(2)
+    x, t = rng.normal(size=(4, 300)).astype("f"), rng.normal(size=(4, 2)).astype("f")
+    bothWays(shared, [x], t)
+
+
+def test_biases_and_scales_are_updated_where_they_lie():
+    rng = np.random.default_rng(3)
+    x, t = rng.normal(size=(8, 3, 6, 6)).astype("f"), rng.normal(size=(8, 2, 6, 6)).astype("f")
+    program = bothWays(clipped, [x], t)
+    assert not [call for call in program.built.schedule.calls if call.kind == "store"]

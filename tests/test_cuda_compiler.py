@@ -1,0 +1,83 @@
+"""NVRTC: texts become machine code for GPUs that are not here, with what they take of them."""
+
+import pytest
+from launches import gate, needsNvrtc
+
+from puregraph import store
+from puregraph.cuda import compiler, libraries
+from puregraph.cuda.launch import Launch
+from puregraph.errors import DeviceError
+
+pytestmark = needsNvrtc
+
+DOUBLED = 'extern "C" __global__ void doubled(float* x) { x[threadIdx.x] *= 2; }'
+SPILLED = """
+extern "C" __global__ void __launch_bounds__(1024) spilled(float* x, int n) {
+  float a[120];
+  for (int i = 0; i < 120; i++) a[i] = x[i * n + threadIdx.x];
+  for (int j = 0; j < n; j++)
+    for (int i = 0; i < 120; i++) a[i] = a[i] * a[(i + 7) % 120] + x[j];
+  for (int i = 0; i < 120; i++) x[i * n + threadIdx.x] = a[i];
+}
+"""
+INDEXED = """
+extern "C" __global__ void indexed(float* x, int n) {
+  float a[64];
+  for (int i = 0; i < 64; i++) a[i] = x[i + threadIdx.x];
+  for (int i = 0; i < n; i++) a[i * i & 63] += x[i];
+  x[threadIdx.x] = a[n & 63];
+}
+"""
+
+
+def launch(text, entry):
+    return Launch(entry, text, entry, (), (1, 1, 1), (32, 1, 1))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_a_text_becomes_machine_code(arch):
+    made = compiler.cubin(DOUBLED, arch)
+    assert made.data.startswith(b"\x7fELF")
+    used = made.resources["doubled"]
+    assert 0 < used.registers < 32
+    assert used[1:] == (0, 0, 0)
+
+
+def test_a_spill_does_not_pass_the_gate():
+    gate([launch(DOUBLED, "doubled")])
+    with pytest.raises(AssertionError, match=r"spilled spills \d+ bytes on sm_80"):
+        gate([launch(SPILLED, "spilled")])
+    with pytest.raises(AssertionError, match="indexed has 256 bytes of local memory on sm_80"):
+        gate([launch(INDEXED, "indexed")])
+    gate([launch(INDEXED, "indexed")], local=256)
+
+
+def test_what_nvrtc_says_is_handed_on():
+    with pytest.raises(DeviceError, match=r"refuses the text of a kernel for sm_90: kernel\(2\): error: identifier"):
+        compiler.cubin('extern "C" __global__ void k() {\nnothing(); }', "sm_90")
+    with pytest.raises(DeviceError, match="sm_1"):
+        compiler.cubin(DOUBLED, "sm_1")
+
+
+def test_a_cubin_is_made_once(monkeypatch, tmp_path):
+    monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path))
+    text = DOUBLED + "  // stored"
+    first = compiler.cubin(text, "sm_90")
+    assert compiler.cubin(text, "sm_90") is first
+    compiler.KNOWN.pop((text, "sm_90"))
+    monkeypatch.setattr(compiler, "compiled", None)
+    assert compiler.cubin(text, "sm_90") == first
+    assert [path.suffix for path in tmp_path.iterdir()] == [store.SUFFIX]
+
+
+def test_several_are_made_at_a_time():
+    texts = [f"{DOUBLED}  // {i}" for i in range(3)]
+    made = compiler.compileAll([*texts, texts[0]], "sm_90")
+    assert len(made) == 3
+    assert made[1] is compiler.cubin(texts[1], "sm_90")
+
+
+def test_a_missing_nvrtc_is_said(monkeypatch):
+    monkeypatch.setattr(libraries, "candidates", lambda stem, versions: iter(["/nowhere/libnvrtc.so"]))
+    with pytest.raises(DeviceError, match=r"no nvrtc was found: pip install puregraph\[nvrtc\] .*/nowhere/libnvrtc.so"):
+        libraries.load.__wrapped__("nvrtc", hint="pip install puregraph[nvrtc]")

@@ -1,0 +1,63 @@
+"""Products of pairs of vectors in native code, and their gradients, are those of numpy."""
+
+import numpy as np
+import pytest
+from natively import compiledFor, needsNative, run
+
+import puregraph as pg
+from puregraph.compile import Program
+from puregraph.kernels.pairs import pairDots, pairDotsGrad
+from puregraph.native import pairs
+
+pytestmark = needsNative
+
+SIZES = [(1, 2, 1), (5, 2, 3), (7, 3, 16), (300, 5, 8), (9, 16, 16), (6, 17, 33), (64, 27, 16), (3, 40, 5)]
+
+
+def vectors(samples, count, size, gap=0):
+    rng = np.random.default_rng(count)
+    return [rng.standard_normal((samples, size + gap)).astype(np.float32)[:, :size] for _ in range(count)]
+
+
+def rowOf(x):
+    return x.strides[0] // 4
+
+
+@pytest.mark.parametrize("cpu", ["", "x86-64-v3"])
+@pytest.mark.parametrize("samples, count, size", SIZES)
+def test_dots_are_those_of_numpy(samples, count, size, cpu):
+    with compiledFor(cpu):
+        xs = vectors(samples, count, size, gap=3)
+        y = np.full((samples, count * (count - 1) // 2 + 5), 7, np.float32)
+        wanted = pairDots(*xs)
+        run(pairs.pairDots(xs, list(map(rowOf, xs)), size, samples, y, y.shape[1]), 2)
+        np.testing.assert_allclose(y[:, :-5], wanted, rtol=1e-5, atol=1e-5)
+        assert (y[:, -5:] == 7).all()
+
+
+@pytest.mark.parametrize("cpu", ["", "x86-64-v3"])
+@pytest.mark.parametrize("samples, count, size", SIZES)
+def test_gradients_are_those_of_numpy(samples, count, size, cpu):
+    with compiledFor(cpu):
+        xs = vectors(samples, count, size, gap=1)
+        grad = np.random.default_rng(0).standard_normal((samples, count * (count - 1) // 2 + 2)).astype(np.float32)
+        dx = np.full((samples, count, size), 7, np.float32)
+        run(pairs.pairDotsGrad(grad, grad.shape[1], xs, list(map(rowOf, xs)), size, samples, dx), 2)
+        np.testing.assert_allclose(dx, pairDotsGrad(grad[:, :-2].copy(), *xs), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+def test_vectors_may_lie_as_they_like(axes):
+    a, b = pg.Input(name="a").node(), pg.Input(name="b").node()
+    turn = [pg.Transpose(axes, name=f"turn{i}").node(x) for i, x in enumerate((a, b))]
+    net = pg.Graph([a, b], pg.PairDot().node(turn[0], turn[1], turn[0])).trainMode()
+    rng = np.random.default_rng(0)
+    x, z = (rng.standard_normal((6, 4)).astype(np.float32) for _ in range(2))
+    program = Program(net, [(6, 4)] * 2, ["f4"] * 2, grads=(True,), poison=True)
+    grad = rng.standard_normal((6 if axes == (0, 1) else 4, 3)).astype(np.float32)
+    wanted = net(x, z)
+    net.backward(grad)
+    np.testing.assert_allclose(program.run(x, z, grad), wanted, rtol=1e-5, atol=1e-5)
+    for found, other in zip(program.grad, net.grad, strict=True):
+        np.testing.assert_allclose(found, other, rtol=1e-5, atol=1e-5)
+    assert not [c for c in program.built.schedule.calls if c.kind not in ("native", "view")]
