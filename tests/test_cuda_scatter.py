@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from launches import emulated, misplaced, needsEmulator
 
-from puregraph.kernels.scatter import gather, putClass, scatterAdd, takeClass
+from puregraph.kernels.scatter import addAt, gather, putClass, scatterAdd, takeClass
 
 pytestmark = needsEmulator
 SUMS = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-13}
@@ -96,6 +96,16 @@ def test_gradients_are_added_from_anywhere(rng):
 def test_gradients_of_nothing():
     assert emulated(scatterAdd, np.zeros((0, 4), "f4"), np.zeros(0, "i8"), 3).tolist() == [[0] * 4] * 3
     assert emulated(scatterAdd, np.zeros((5, 0), "f4"), np.zeros(5, "i8"), 3).shape == (3, 0)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (9, 257, 33), (33, 31, 5), (3, 0, 4)], ids=str)
+def test_values_are_added_within_rows_in_order(rng, shape):
+    rows, count, size = shape
+    values, index = rng.standard_normal((rows, count)).astype("f4"), rng.integers(-1, size, (rows, count))
+    wanted = addAt.reference(values, index, size)
+    np.testing.assert_array_equal(emulated(addAt, values, index, size), wanted)
+    if count == 31:
+        np.testing.assert_array_equal(emulated(addAt, strided(values), strided(index), size), wanted)
 
 
 CLASSES = [

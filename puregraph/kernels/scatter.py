@@ -174,6 +174,44 @@ def addAt(values, index, size):
     return (values.shape[0], size), values.dtype
 
 
+@addAt.cuda
+def addAt(y, values, index, size):
+    """A warp takes a row; of values for one place it adds one after the other, in the order in which they stand."""
+    if not isContiguous(y):
+        return NotImplemented
+    if not y.size:
+        return []
+    made, (values, index) = packed((values, index))
+    rows, count = index.shape
+    text = defined({"T": stored(y.dtype), "I": stored(index.dtype)}) + ADD
+    sizes = (("int", rows), ("int", count), ("int", size))
+    slots = (("pointer", y), ("pointer", values), ("pointer", index), *sizes)
+    return [*made, Launch("addAt", text, "addAt", slots, (pieces(rows, 8), 1, 1), (THREADS, 1, 1))]
+
+
+ADD = """
+extern "C" __global__ void addAt(T* y, const T* __restrict__ values, const I* __restrict__ index, int rows, int count,
+                                 int size) {
+  const int lane = threadIdx.x & 31;
+  const int64 row = (int64)blockIdx.x * 8 + (threadIdx.x >> 5);
+  if (row >= rows) return;
+  T* const to = y + row * size;
+  for (int i = lane; i < size; i += 32) to[i] = T();
+  __syncwarp();
+  for (int start = 0; start < count; start += 32) {
+    const bool isThere = start + lane < count;
+    const int64 at = isThere ? (int64)index[row * count + start + lane] : -1;
+    const int place = at >= 0 && at < size ? (int)at : -1;
+    const int ahead = __popc(__match_any_sync(ALL, place) & ((1u << lane) - 1));
+    for (int turn = 0; __any_sync(ALL, place >= 0 && ahead >= turn); turn++) {
+      if (place >= 0 && ahead == turn) store(to, place, load(to, place) + load(values, row * count + start + lane));
+      __syncwarp();
+    }
+  }
+}
+"""
+
+
 @kernel
 def takeClass(x, labels):
     """y[n, *s] = x[n, labels[n, *s], *s], and zero where the label is -1.
