@@ -10,9 +10,8 @@ pytestmark = needsEmulator
 CLOSE = {"float16": 4e-3, "float32": 1e-5, "float64": 1e-13}
 
 
-@pytest.mark.parametrize("count", [2, 5, 27, 31])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_each_two_vectors_meet(rng, count, dtype):
+@pytest.mark.parametrize(("dtype", "count"), [("float32", 2), ("float32", 27), ("float16", 31), ("float64", 5)])
+def test_each_two_vectors_meet(rng, dtype, count):
     xs = [rng.standard_normal((3, 33)).astype(dtype) for _ in range(count)]
     xs[1] = np.asfortranarray(xs[1])
     grad = rng.standard_normal((3, count * (count - 1) // 2)).astype(dtype)
