@@ -56,7 +56,7 @@ def test_many_weights_take_a_launch_for_each_moment(rng, kind, units):
 
 
 def test_a_gru_may_have_no_bias_of_its_own(rng):
-    both(rng, "gru", 3, 2, 5, bias=False)
+    both(rng, "gru", 3, 2, 5, lengths=True, bias=False)
 
 
 def test_float64_lengths_and_any_strides(rng):
