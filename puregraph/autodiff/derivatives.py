@@ -27,7 +27,7 @@ from puregraph.formula import Formula, formulasOf
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 from puregraph.kernels.reduce import unbroadcast
-from puregraph.kernels.scatter import gather, putClass, scatterAdd, takeClass
+from puregraph.kernels.scatter import addAt, gather, putClass, scatterAdd, takeClass
 from puregraph.pointwise import asGradient, pullback
 from puregraph.standin import astype, standInOf
 from puregraph.table import TABLE
@@ -654,12 +654,17 @@ def maxPoolRule(g, y, x, size, stride, pad, dilation=1):
 
 
 @vjp(maxPoolGrad)
-def maxPoolGradRule(g, y, grad, indices, shape):
+def maxPoolGradRule(g, y, grad, indices, shape, *windows):
     """What is at those places."""
-    flat = g.reshape(*shape[:2], -1)
-    places = np.maximum(indices, 0).reshape(*shape[:2], -1)
-    found = np.take_along_axis(flat, places, 2).reshape(indices.shape)
-    return np.where(indices < 0, 0, found)
+    maps = prod(shape[:2])
+    found = addAtRule(g.reshape(maps, -1), y, grad, indices.reshape(maps, -1), None)
+    return found.reshape(indices.shape)
+
+
+@vjp(addAt)
+def addAtRule(g, y, values, index, size):
+    """What is at those places."""
+    return np.where(index < 0, 0, np.take_along_axis(g, np.maximum(index, 0), 1))
 
 
 @vjp(meanPool)

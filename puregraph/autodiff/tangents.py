@@ -30,6 +30,7 @@ from puregraph.kernels import (
     takeClass,
 )
 from puregraph.kernels.einsum import ontoDiagonal
+from puregraph.kernels.scatter import addAt
 from puregraph.standin import astype
 from puregraph.table import LOGICAL, TABLE
 
@@ -232,7 +233,7 @@ def chosen(function: Any, values: list, tangents: list, options: dict) -> tuple[
     *(np.repeat, np.tile, np.take, np.take_along_axis, np.compress, np.delete, np.diagonal, np.diag, np.trace),
     *(np.tril, np.triu, np.mean, np.cumsum, np.diff, np.copy, np.real, np.split, np.array_split, np.hsplit),
     *(np.vsplit, np.dsplit, np.resize, np.fft.fftshift, np.fft.ifftshift, np.add.accumulate),
-    *(meanPool, meanPoolGrad, maxPoolGrad, gather, scatterAdd, takeClass, putClass, ontoDiagonal),
+    *(meanPool, meanPoolGrad, maxPoolGrad, gather, scatterAdd, addAt, takeClass, putClass, ontoDiagonal),
 )
 def linear(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Linear in the first argument; the others say how."""

@@ -178,10 +178,12 @@ def depthOrder(maps: Maps) -> Callable[[Any, Sequence[Any]], tuple[Any, ...]]:
 
 
 def times(strides: Sequence[int], factors: Sequence[int]) -> tuple[int, ...]:
+    """Strides along places that are so many apart."""
     return tuple([s * f for s, f in zip(strides, factors)])
 
 
 def dot(strides: Sequence[int], places: Sequence[int]) -> int:
+    """How far a place lies from the first."""
     return sum(times(strides, places))
 
 
