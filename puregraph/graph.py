@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from puregraph.algebra import isArray, isValue, shapeOf
@@ -244,19 +244,18 @@ class Graph(Module):
         """Further names of arrays that are used in several places, and the path that each is stored under."""
         return {path: owner for kind in ("params", "states") for path, _, owner in self.stored(kind) if owner != path}
 
-    def stored(self, kind: str) -> list[tuple[str, Any, str]]:
+    def stored(self, kind: str) -> Iterator[tuple[str, Any, str]]:
+        """(path, array, the path that it is stored under) wherever a module has one."""
         owners: dict[int, str] = {}
-        rows = []
         for step in self.steps().items:
             for name, array in getattr(step.module, kind).items():
                 path = f"{step.path}.{name}"
-                rows.append((path, array, owners.setdefault(id(array), path)))
-        return rows
+                yield path, array, owners.setdefault(id(array), path)
 
     @property
     def dtype(self) -> Any:
         """The dtype that the graph computes in: its parameters'; None where it has none."""
-        return next((p.dtype for p in self.params.values()), None)
+        return next((p.dtype for _, p, _ in self.stored("params")), None)
 
     def updateData(self, *arguments: Any) -> tuple:
         """The rule of a graph that is run as one node: outputs, then all values of the pass as a hidden output."""

@@ -72,21 +72,22 @@ def walk(*roots: Term) -> list[Term]:
     """Every term once, after its arguments, in reading order."""
     order: list[Term] = []
     seen: set[Term] = set()
-
-    def visit(t: Term) -> None:
-        for a in t.args:
-            if a not in seen:
-                visit(a)
-        seen.add(t)
-        order.append(t)
-
     try:
         for root in roots:
             if root not in seen:
-                visit(root)
+                _visit(root, seen, order)
     except RecursionError:
         return _walkDeep(roots)
     return order
+
+
+def _visit(root: Term, seen: set[Term], order: list[Term]) -> None:
+    """Append a term, and before it what it is made of."""
+    for a in root.args:
+        if a not in seen:
+            _visit(a, seen, order)
+    seen.add(root)
+    order.append(root)
 
 
 def _walkDeep(roots: Sequence[Term]) -> list[Term]:

@@ -157,6 +157,28 @@ def test_random_graphs_compiled_are_as_exact_as_eager_ones(part):
             assert error <= 20 * allowed + 1e-4, (part, seed, name)
 
 
+def turned(node):
+    return pg.Transpose((1, 0)).node(node)
+
+
+def test_one_vector_added_to_rows_and_to_columns_in_one_pass():
+    x, b = pg.Input().node(), pg.Input().node()
+    net = pg.Graph([x, b], pg.Add().node(turned(pg.Tanh().node(pg.Add().node(x, b))), b))
+    rng = np.random.default_rng(0)
+    data = asSingle([rng.standard_normal((16, 16)), rng.standard_normal(16)])
+    program = net.compile([(16, 16), (16,)], train=False)
+    np.testing.assert_allclose(program.run(*data), np.tanh(sum(data)).T + data[1], rtol=1e-5, atol=1e-6)
+
+
+def test_a_result_is_not_written_over_what_is_read_the_other_way_round():
+    x, w, p = (pg.Input().node() for _ in range(3))
+    total = pg.Add().node(turned(pg.Tanh().node(p)), pg.MatMul().node(x, w))
+    net = pg.Graph([x, w, p], pg.Tanh().node(turned(total)))
+    data = asSingle(np.random.default_rng(0).standard_normal((3, 64, 64)))
+    program = net.compile([x.shape for x in data], train=False)
+    np.testing.assert_allclose(program.run(*data), net(data), rtol=1e-4, atol=1e-5)
+
+
 def classes(rng, count, *shape):
     return rng.integers(0, count, shape)
 

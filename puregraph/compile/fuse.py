@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.compile.value import Call, Value
+from puregraph.compile.value import Call, Value, fill
 from puregraph.evaluator import Evaluator
-from puregraph.formula import Formula, formulaOf
+from puregraph.formula import Formula, formulaOf, formulasOf
 from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native.nest import CHUNK, PART
 from puregraph.nest import Fold
@@ -38,40 +38,47 @@ FOLDS |= {np.prod: "prod", np.any: "max", np.all: "min"}
 FOLDS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np.amin: "min"}
 TRUTHS = (np.any, np.all)
 BARRIERS = ("host", "rule", "store", "object")  # what has effects, or reads what no Value tells
-KINDS = {"float32": "f32", "bool": "bool", "int64": "i64", "int32": "i32"}
-LONE = {**KINDS, "float64": "f64"}  # of what is one number
-
-
-@cache
-def named(dtype: Any) -> str:
-    """The name of a dtype, which numpy puts together anew each time."""
-    return dtype.name
+FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
+KINDS = {FLOAT: "f32", BOOL: "bool", np.dtype(np.int64): "i64", np.dtype(np.int32): "i32"}
+LONE = {**KINDS, np.dtype(np.float64): "f64"}  # of what is one number
 
 
 class Group:
-    """A space, and what is computed over it: `lines` for `nest.Nest`, by names that `made` and `loads` give Values.
+    """A space, and what is computed over it: `lines` for `nest.Nest`, by names that `names` and `loads` give Values.
 
+    Names only count what comes in, so that groups that do the same have the same lines.
     `axes` says for each made Value which axis of the space each of its own axes runs along (None: length one).
     """
 
     def __init__(self, space: tuple[int, ...], begun: int):
-        self.space, self.last = space, begun
+        self.space, self.size, self.last = space, math.prod(space), begun
         self.lines: list[tuple[str, Any]] = []
         self.loads: dict[str, tuple[Value, Axes]] = {}
+        self.known: dict[tuple[int, Axes], str] = {}  # the names of loads, by number and axes
         self.made: dict[int, Value] = {}
+        self.names: dict[int, str] = {}  # of made Values, by number
         self.axes: dict[int, Axes] = {}
-        self.folded: dict[
-            int, frozenset[int]
-        ] = {}  # by number: over which axes a Value, or what it is made of, is folded
+        self.folded: dict[int, frozenset[int]] = {}  # over which axes a made Value, or what it is made of, is folded
+        self.folds: list[frozenset[int]] = []  # over which axes there are folds, each once
         self.calls: list[Call] = []
         self.inner: int | None = None
 
     def __repr__(self) -> str:
         return f"<group over {self.space}: {'; '.join(f'{n} = {x}' for n, x in self.lines)}>"
 
-    @property
-    def folds(self) -> list[frozenset[int]]:
-        return list(dict.fromkeys(x.axes for _, x in self.lines if isinstance(x, Fold)))
+    def load(self, value: Value, axes: Axes) -> str:
+        """The name of a Value that is read along these axes."""
+        name = self.known.setdefault((value.number, axes), f"x{len(self.known)}")
+        self.loads[name] = value, axes
+        return name
+
+    def add(self, line: Any) -> str:
+        """The name of one more line."""
+        if isinstance(line, Fold) and line.axes not in self.folds:
+            self.folds.append(line.axes)
+        name = f"y{len(self.lines)}"
+        self.lines.append((name, line))
+        return name
 
     def place(self, value: Value) -> tuple[Value, Axes] | None:
         """The made Value that this one is or is a view of, and the axes of the space that its own run along."""
@@ -101,16 +108,16 @@ class Group:
         """Whether what is folded over these axes is known while the same place is still at hand."""
         long = self.spread(axes)
         if self.inner in axes:
-            return long <= 4 * CHUNK or math.prod(self.space) >= 64 * long
+            return long <= 4 * CHUNK or self.size >= 64 * long
         return long <= 2 * PART
 
 
 class Reading(NamedTuple):
     """A call as lines of a nest over a space of its own.
 
-    `given` has the Values that it reads, by name, each with the axes of the space that its own run along; `lines` are
-    those before the results, which are Values with a formula or Fold each, and again their axes. A fold that is divided
-    by `count` at its end is a mean.
+    `given` has the Values that it reads, by the names that its lines have for them, each with the axes of the space
+    that its own run along; `lines` are those before the results, which are Values with a formula or Fold each, and
+    again their axes. A fold that is divided by `count` at its end is a mean.
     """
 
     space: tuple[int, ...]
@@ -122,96 +129,122 @@ class Reading(NamedTuple):
 
 def aligned(value: Value, rank: int) -> Axes:
     """The axes that an operand's run along where it broadcasts."""
-    first = rank - value.ndim
+    first = rank - len(value.shape)
     return tuple([None if n == 1 else first + i for i, n in enumerate(value.shape)])
-
-
-def nameOf(value: Value) -> str:
-    """What a value is called in the formulas of a group."""
-    return f"v{value.number}"
 
 
 def reading(call: Call) -> Reading | None:
     """A call as formulas or a fold; None if it is neither, or not of numbers that native code computes with."""
     found = None
-    if call.kind == "pointwise":
-        found = pointwise(call, formulas(call))
+    if call.kind == "pointwise" or call.kind == "fill":
+        found = pointwise(call)
     elif call.kind == "reduce":
         found = folding(call)
-    elif call.kind == "fill" and isinstance(call.arguments[0], (int, float)):
-        found = pointwise(call, [(call.outs[0], formulaOf(leaf(float(call.arguments[0]))))])
     elif call.function is takeClass or call.function is putClass:
         found = byClass(call)
     if found is None:
         return None
     values = [v for v, _ in found.given.values()]
     results = [y for y, _, _ in found.results]
-    made = (*KINDS,) if call.kind == "reduce" else ("float32", "bool")
-    if any(named(y.dtype) not in made or 0 in y.shape for y in results):
+    makes = isFoldMade if call.kind == "reduce" else isMade
+    if not (all(map(isRead, values)) and all(map(makes, results))):
         return None
-    if any(named(x.dtype) not in (LONE if x.size == 1 else KINDS) or x.role == "object" for x in values):
-        return None
-    if any(x.dtype.kind == "i" and max(x.shape, default=0) >= EXACT for x in values):
-        return None
-    return found if values or results[0].dtype == np.float32 else None
+    return found if values or results[0].dtype == FLOAT else None
 
 
-def pointwise(call: Call, results: list[tuple[Value, Formula]] | None) -> Reading | None:
+def isRead(x: Value) -> bool:
+    """Whether native code reads such numbers."""
+    isExact = x.dtype.kind != "i" or max(x.shape, default=0) < EXACT
+    return x.dtype in (LONE if x.size == 1 else KINDS) and x.role != "object" and isExact
+
+
+def isMade(y: Value) -> bool:
+    """Whether native code makes such numbers."""
+    return (y.dtype == FLOAT or y.dtype == BOOL) and y.size > 0
+
+
+def isFoldMade(y: Value) -> bool:
+    """Whether native code makes such numbers as a fold."""
+    return y.dtype in KINDS and y.size > 0
+
+
+def pointwise(call: Call) -> Reading | None:
     """Formulas over the space of their results, which must be one."""
-    if not results or len({y.shape for y, _ in results}) > 1:
+    found = formulas(call)
+    if found is None or len({y.shape for y in call.outs}) > 1:
         return None
-    space = results[0][0].shape
-    given = {nameOf(x): (x, aligned(x, len(space))) for x in call.values()}
-    return Reading(space, given, [], [(y, f, aligned(y, len(space))) for y, f in results])
+    space, rank = call.outs[0].shape, len(call.outs[0].shape)
+    given = {n: (x, aligned(x, rank)) for n, x in found[0].items()}
+    return Reading(space, given, [], [(y, f, aligned(y, rank)) for y, f in zip(call.outs, found[1])])
 
 
 def byClass(call: Call) -> Reading | None:
     """One number of each row, or put into each row, by its class."""
     x, labels = call.arguments[:2]
     (y,) = call.outs
+    line = Formula("where(axis1 == k, x, 0)")
     if call.function is takeClass:
         own = tuple([a for a in range(x.ndim) if a != 1])
-        line = Formula("where(axis1 == k, x, 0)").put(k=nameOf(labels), x=nameOf(x))
-        name = f"{nameOf(y)}p"
-        given = {nameOf(x): (x, aligned(x, x.ndim)), nameOf(labels): (labels, own)}
-        return Reading(x.shape, given, [(name, line)], [(y, Fold("sum", name, frozenset([1])), own)])
+        given = {"x": (x, aligned(x, x.ndim)), "k": (labels, own)}
+        return Reading(x.shape, given, [("p", line)], [(y, Fold("sum", "p", frozenset([1])), own)])
     own = tuple([a for a in range(y.ndim) if a != 1])
-    line = Formula("where(axis1 == k, x, 0)").put(k=nameOf(labels), x=nameOf(x))
-    return Reading(y.shape, {nameOf(x): (x, own), nameOf(labels): (labels, own)}, [], [(y, line, aligned(y, y.ndim))])
+    return Reading(y.shape, {"x": (x, own), "k": (labels, own)}, [], [(y, line, aligned(y, y.ndim))])
 
 
-def part(a: Any) -> Term | None:
-    """An argument of a call as a part of a formula; None if it is no number."""
+def formulas(call: Call) -> tuple[dict[str, Value], list[Formula]] | None:
+    """The Values that a pointwise call reads, by name, and the formulas of its results; None if it has none."""
+    written = formulasFor(call)
+    if written is None:
+        return None
+    names, found = written
+    given, numbers = {}, {}
+    for name, a in zip(names, call.arguments):
+        number = numberOf(a)
+        if number is not None:
+            numbers[name] = leaf(number)
+        elif type(a) is Value:
+            given[name] = a
+        else:
+            return None
+    return given, [filled(f, numbers) for f in found] if numbers else found
+
+
+def formulasFor(call: Call) -> tuple[Sequence[str], list[Formula]] | None:
+    """The formulas of a pointwise call's results, and the names of its arguments in them."""
+    function, options = call.function, call.options
+    if isinstance(function, Evaluator):
+        return function.names, formulasOf(function)
+    if options.keys() - {"copy"} or len(call.outs) != 1:
+        return None
+    if function is fill:
+        return "a", [Formula("a")]
+    if function is astype:
+        (y,), x = call.outs, call.arguments[0]
+        isCast = type(x) is Value and (y.dtype != BOOL or x.dtype == BOOL)
+        return ("a", [Formula("a")]) if isCast else None
+    op = "where" if function is np.where else UFUNCS.get(function)
+    if op is None or len(call.arguments) != len(TABLE[op].pulls):
+        return None
+    if op in ("and", "or", "not") and any(type(a) is Value and a.dtype != BOOL for a in call.arguments):
+        return None
+    return operation(op)
+
+
+@cache
+def operation(op: str) -> tuple[str, list[Formula]]:
+    """The formula of a function of the table, and the names of its arguments."""
+    names = "abc"[: len(TABLE[op].pulls)]
+    return names, [formulaOf(term(op, *map(leaf, names)))]
+
+
+def numberOf(a: Any) -> float | None:
+    """The number that an argument always is; None if it may be another, or is nan."""
     if type(a) is Value:
         isKnown = a.role == "constant" and a.shape == () and a.dtype.kind in "fiub"
-        return leaf(float(a.source)) if isKnown else leaf(nameOf(a))
+        return float(a.source) if isKnown else None
     if isinstance(a, (bool, int, float, np.integer, np.floating, np.bool_)) and not math.isnan(a):
-        return leaf(float(a))
+        return float(a)
     return None
-
-
-def formulas(call: Call) -> list[tuple[Value, Formula]] | None:
-    """The results of a pointwise call, each with its formula."""
-    function = call.function
-    parts = [part(a) for a in call.arguments]
-    if isinstance(function, Evaluator):
-        if None in parts:
-            return None
-        known = dict(zip(map(leaf, function.names), parts))
-        return [(y, formulaOf(rebuild(t, known, term))) for y, t in zip(call.outs, function.terms)]
-    if call.options.keys() - {"copy"} or len(call.outs) != 1:
-        return None
-    (y,) = call.outs
-    if function is astype:
-        x = call.arguments[0]
-        isCast = type(x) is Value and (y.dtype != bool or x.dtype == bool)
-        return [(y, formulaOf(parts[0]))] if isCast else None
-    op = "where" if function is np.where else UFUNCS.get(function)
-    if op is None or None in parts or len(parts) != len(TABLE[op].pulls):
-        return None
-    if op in ("and", "or", "not") and any(type(a) is Value and a.dtype != bool for a in call.arguments):
-        return None
-    return [(y, formulaOf(term(op, *parts)))]
 
 
 def folding(call: Call) -> Reading | None:
@@ -228,18 +261,18 @@ def folding(call: Call) -> Reading | None:
     whole = range(x.ndim)
     own = tuple([None if a in axes else a for a in whole] if y.ndim == x.ndim else [a for a in whole if a not in axes])
     count = math.prod(x.shape[a] for a in axes) if how == "mean" else 0
-    name, lines = nameOf(x), []
-    if x.dtype == bool:
-        name, lines = f"{nameOf(y)}p", [(f"{nameOf(y)}p", formulaOf(term("where", leaf(name), leaf(1.0), leaf(0.0))))]
+    name, lines = "x", []
+    if x.dtype == BOOL:
+        name, lines = "p", [("p", Formula("where(x, 1.0, 0.0)"))]
     fold = Fold("sum" if count else how, name, axes)
-    return Reading(x.shape, {nameOf(x): (x, aligned(x, x.ndim))}, lines, [(y, fold, own)], count)
+    return Reading(x.shape, {"x": (x, aligned(x, x.ndim))}, lines, [(y, fold, own)], count)
 
 
 def isFolded(function: Any, x: Value, y: Value) -> bool:
     """Whether numbers of these dtypes can be folded: float32, or truths that are joined or counted."""
-    if x.dtype == bool:
-        return function in TRUTHS if y.dtype == bool else function is np.sum and y.dtype == np.int64 and x.size < EXACT
-    return x.dtype == y.dtype == np.float32 and function not in TRUTHS
+    if x.dtype == BOOL:
+        return function in TRUTHS if y.dtype == BOOL else function is np.sum and y.dtype == np.int64 and x.size < EXACT
+    return x.dtype == y.dtype == FLOAT and function not in TRUTHS
 
 
 class Fuser:
@@ -250,8 +283,10 @@ class Fuser:
 
     def __init__(self, calls: Iterable[Call]) -> None:
         self.calls = list(calls)
+        self.reads = [[v.root for v in call.values()] for call in self.calls]
         self.steps: list[Any] = []
         self.open: list[Group] = []
+        self.makers: dict[int, Group] = {}  # which of these makes a Value
         self.count = 0
         self.taken: set[int] = set()
         self.known: set[int] = set()
@@ -259,9 +294,9 @@ class Fuser:
         self.readings: dict[int, Reading | None] = {}
         self.barriers = [*(i for i, call in enumerate(self.calls) if call.kind in BARRIERS), len(self.calls)]
         self.readers: dict[int, list[int]] = {}
-        for i, call in enumerate(self.calls):
-            for v in call.values():
-                self.readers.setdefault(v.root.number, []).append(i)
+        for i, roots in enumerate(self.reads):
+            for v in roots:
+                self.readers.setdefault(v.number, []).append(i)
 
     def run(self) -> list[Any]:
         for i in range(len(self.calls)):
@@ -290,8 +325,7 @@ class Fuser:
             return
         read = self.read(i)
         if read is None:
-            isBarrier = call.kind in BARRIERS
-            for group in [g for g in self.open if isBarrier or any(v.root.number in g.made for v in call.values())]:
+            for group in list(self.open) if call.kind in BARRIERS else self.sources(i):
                 self.close(group)
             if i in self.taken:
                 return
@@ -304,36 +338,48 @@ class Fuser:
         for group in [g for g in self.open if self.count - g.last > PATIENCE]:
             self.close(group)
 
+    def sources(self, i: int) -> list[Group]:
+        """The open groups that make what a call reads, in the order in which they were opened."""
+        found = {id(g): g for v in self.reads[i] if (g := self.makers.get(v.number))}
+        return list(found.values()) if len(found) < 2 else [g for g in self.open if id(g) in found]
+
     def place(self, i: int, read: Reading, call: Call) -> None:
         """Put a call into the group that makes what it reads, one that reads the same, or a new one."""
-        sources = [g for g in self.open if any(v.root.number in g.made for v, _ in read.given.values())]
-        sources.sort(key=lambda g: math.prod(g.space))
+        sources = sorted(self.sources(i), key=lambda g: g.size)
         for group in sources[:-1]:
             self.close(group)
         if i in self.taken:
             return
         if sources:
-            if self.join(sources[-1], read, call):
-                self.done(i)
+            if self.enter(sources[-1], i, read):
                 return
             self.close(sources[-1])
             if i in self.taken:
                 return
         else:
             for group in reversed(self.open):
-                if self.shares(group, read) and self.join(group, read, call):
-                    self.done(i)
+                if self.shares(group, read) and self.enter(group, i, read):
                     return
         group = Group(read.space, self.count)
-        if self.join(group, read, call):
+        if self.enter(group, i, read):
             self.open.append(group)
         else:
             self.steps.append(call)
+            self.done(i)
+
+    def enter(self, group: Group, i: int, read: Reading) -> bool:
+        """Put a call into an open group, if it fits."""
+        if not self.join(group, read, self.calls[i]):
+            return False
+        self.makers.update((y.number, group) for y, _, _ in read.results)
         self.done(i)
+        return True
 
     def close(self, group: Group) -> None:
         """Take what is further on and fits, then put the group into the list."""
         self.open.remove(group)
+        for number in group.made:
+            del self.makers[number]
         isTail = any(v.number in self.heavy and v.shape == group.space for v, _ in group.loads.values())
         end = self.barriers[bisect_left(self.barriers, self.count)]
         end = min(end, self.count + AHEAD)
@@ -346,7 +392,7 @@ class Fuser:
             tried.add(i)
             call, read = self.calls[i], None
             if call.kind == "view":
-                if self.ready(call, group):
+                if self.ready(i, group):
                     self.steps.append(call)
                     self.done(i)
                     tried.clear()
@@ -354,100 +400,112 @@ class Fuser:
             if isTail and call.kind == "reduce" and not group.folds:
                 continue
             read = self.read(i)
-            if read is not None and self.ready(call, group) and self.isLast(i) and self.join(group, read, call):
+            if read is not None and self.ready(i, group) and self.isLast(i) and self.join(group, read, call):
                 self.done(i)
                 tried.clear()
         self.steps.append(group)
 
-    def ready(self, call: Call, group: Group) -> bool:
+    def ready(self, i: int, group: Group) -> bool:
         """Whether all that a call reads is there, or in this group."""
-        for v in call.values():
-            root = v.root
-            if root.number not in group.made and root.role == "made" and root.number not in self.known:
-                return False
-            if any(root.number in g.made for g in self.open):
+        for v in self.reads[i]:
+            isThere = v.role != "made" or v.number in group.made or v.number in self.known
+            if not isThere or v.number in self.makers:
                 return False
         return True
 
     def isLast(self, i: int) -> bool:
         """Whether all others have read what an update writes over."""
-        call = self.calls[i]
-        if call.place.phase != "update":
+        if self.calls[i].place.phase != "update":
             return True
-        old = [v.root.number for v in call.values() if v.root.role in ("param", "state")]
+        old = [v.number for v in self.reads[i] if v.role in ("param", "state")]
         return all(r in self.taken for n in old for r in self.readers[n] if r < i)
 
     def shares(self, group: Group, read: Reading) -> bool:
         """Whether a group reads the same memory over the same space."""
-        known = {v.number for v, _ in group.loads.values() if v.size == math.prod(group.space)}
-        return read.space == group.space and any(v.number in known for v, _ in read.given.values())
+        if read.space != group.space:
+            return False
+        whole = {v.number for v, _ in group.loads.values() if v.size == group.size}
+        return any(v.number in whole for v, _ in read.given.values())
 
     def join(self, group: Group, read: Reading, call: Call) -> bool:
         """Add a call to a group, if it fits."""
-        places = {n: group.place(v) for n, (v, _) in read.given.items()}
-        if any(p is None and v.root.number in group.made for (v, _), p in zip(read.given.values(), places.values())):
-            return False
+        places = {}
+        for n, (v, _) in read.given.items():
+            places[n] = group.place(v)
+            if places[n] is None and v.root.number in group.made:
+                return False
         axes = axesOf(group, read, places)
         if axes is None:
             return False
-        over = frozenset[int]().union(*[group.folded[p[0].number] for p in places.values() if p])
-        if over & {a for a in axes if a is not None} and not group.isShort(over):
+        over = frozenset[int]()
+        if group.folds:
+            over = over.union(*[group.folded[p[0].number] for p in places.values() if p])
+        if not over.isdisjoint(axes) and not group.isShort(over):
             return False
 
         def move(own: Axes) -> Axes:
             return tuple([None if a is None else axes[a] for a in own])
 
+        def chosen(fold: Fold) -> frozenset[int]:
+            return frozenset([a for a in (axes[i] for i in fold.axes) if a is not None])
+
         loads = {n: (v, move(own)) for n, (v, own) in read.given.items() if places[n] is None}
-        if len(group.loads | loads) + len(group.made) + len(read.results) > MOST:
+        new = {(v.number, own) for v, own in loads.values()} - group.known.keys()
+        if len(group.loads) + len(new) + len(group.made) + len(read.results) > MOST:
             return False
-        names = {n: nameOf(p[0]) for n, p in places.items() if p and nameOf(p[0]) != n}
-        names |= {f"axis{a}": f"axis{b}" for a, b in enumerate(axes) if a != b and b is not None}
-        lines = [(n, renamed(line, names)) for n, line in read.lines]
-        made = []
+        folds = [x for _, x, _ in read.results if isinstance(x, Fold)]
+        if not all(self.fits(group, chosen(x), read, axes) for x in folds):
+            return False
+        names = {f"axis{a}": f"axis{b}" for a, b in enumerate(axes) if a != b and b is not None}
+        names |= {n: group.names[p[0].number] if p else group.load(*loads[n]) for n, p in places.items()}
+        for n, line in read.lines:
+            names[n] = group.add(renamed(line, names))
         for y, line, own in read.results:
             if isinstance(line, Fold):
-                chosen = frozenset(a for a in (axes[i] for i in line.axes) if a is not None)
-                fold = Fold(line.how, names.get(line.of, line.of), chosen)
-                if not self.fits(group, fold, read, axes):
-                    return False
-                after = ("/", float(read.count)) if read.count else (">", 0.0) if y.dtype == bool else None
-                total = f"{nameOf(y)}s" if after else nameOf(y)
-                lines.append((total, fold))
+                folded = over | chosen(line)
+                name = group.add(Fold(line.how, names[line.of], chosen(line)))
+                after = ("/", float(read.count)) if read.count else (">", 0.0) if y.dtype == BOOL else None
                 if after:
-                    lines.append((nameOf(y), formulaOf(term(after[0], leaf(total), leaf(after[1])))))
-                made.append((y, move(own), over | chosen))
+                    name = group.add(formulaOf(term(after[0], leaf(name), leaf(after[1]))))
             else:
-                lines.append((nameOf(y), renamed(line, names)))
-                made.append((y, move(own), over))
-        group.lines += lines
-        group.loads |= loads
-        for y, own, folded in made:
-            group.made[y.number], group.axes[y.number], group.folded[y.number] = y, own, folded
+                folded, name = over, group.add(renamed(line, names))
+            group.made[y.number], group.names[y.number] = y, name
+            group.axes[y.number], group.folded[y.number] = move(own), folded
         group.calls.append(call)
         group.last = self.count
         return True
 
-    def fits(self, group: Group, fold: Fold, read: Reading, axes: Axes) -> bool:
-        """Whether a group may have this fold beside those that it has: of all that the space holds, over its rows or
-        its columns."""
+    def fits(self, group: Group, over: frozenset[int], read: Reading, axes: Axes) -> bool:
+        """Whether a group may have a fold over these axes beside those that it has: of all that the space holds, over
+        its rows or its columns."""
         rest = frozenset(a for a, n in enumerate(group.space) if n > 1)
-        if not fold.axes or not rest <= set(axes):
+        if not over or not rest <= set(axes):
             return False
         if group.inner is None:
             group.inner = innerAxis(group, read)
-        sets = [s & rest for s in group.folds if s & rest != fold.axes & rest]
+        sets = [s & rest for s in group.folds if s & rest != over & rest]
         if not sets:
             return True
-        rows, columns = (sets[0], fold.axes & rest) if group.inner in sets[0] else (fold.axes & rest, sets[0])
+        rows, columns = (sets[0], over & rest) if group.inner in sets[0] else (over & rest, sets[0])
         isWhole = rows | columns == rest and not rows & columns
         isLast = not any(group.folded[n] & columns for n, axes in group.axes.items() if rest <= set(axes))
         return len(set(sets)) == 1 and group.inner in rows and isWhole and isLast and group.spread(rows) <= CHUNK
 
 
-def renamed(line: Formula, names: dict[str, str]) -> Formula:
+def renamed(line: Formula, names: Mapping[str, str]) -> Formula:
     """The formula with some of its names replaced, all at once."""
-    chosen = {leaf(n): leaf(names[n]) for n in line.names if n in names}
-    return formulaOf(rebuild(line.term, chosen, term)) if chosen else line
+    return withNames(line, tuple([names.get(n, n) for n in line.names]))
+
+
+@lru_cache(maxsize=4096)
+def withNames(line: Formula, names: tuple[str, ...]) -> Formula:
+    """The formula with these names in place of its own; one that is known is found at once."""
+    return filled(line, dict(zip(line.names, map(leaf, names))))
+
+
+def filled(line: Formula, parts: Mapping[str, Term]) -> Formula:
+    """The formula with terms in place of some of its names."""
+    return formulaOf(rebuild(line.term, {leaf(n): t for n, t in parts.items()}, term))
 
 
 def innerAxis(group: Group, read: Reading) -> int:

@@ -11,18 +11,16 @@ import numpy as np
 
 from puregraph.compile.bounds import Bounds
 from puregraph.compile.frozen import Frozen
-from puregraph.compile.fuse import BARRIERS, LONE, Fuser, Group, Reading, formulas, named, nameOf, pointwise
+from puregraph.compile.fuse import BARRIERS, FLOAT, LONE, Fuser, Group, pointwise
+from puregraph.compile.shaped import canonical, shaped
 from puregraph.compile.value import Call, Value, store
-from puregraph.formula import formulaOf
 from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native import machine
-from puregraph.native.nest import works
 from puregraph.native.product import Axis, product
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
 from puregraph.nest import Fold, Nest, Operand, foldSets, varying
 from puregraph.standin import astype
-from puregraph.terms import leaf, rebuild, term
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
 LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
@@ -218,7 +216,7 @@ class Lowering:
 
     def isRead(self, value: Value, besides: Iterable[int]) -> bool:
         """Whether other steps than these read a value."""
-        return bool(set(self.readers.get(value.number, ())) - set(besides))
+        return not set(besides).issuperset(self.readers.get(value.number, ()))
 
     # Groups ---------------------------------------------------------------------------------------------------------
 
@@ -228,14 +226,15 @@ class Lowering:
         if not stored:
             return []
         loads = {n: operand(group, v, axes) for n, (v, axes) in group.loads.items()}
-        stores = {nameOf(v): operand(group, v, group.axes[v.number]) for v in stored}
+        stores = {group.names[v.number]: operand(group, v, group.axes[v.number]) for v in stored}
         if any(o is None for o in (*loads.values(), *stores.values())):
             return group.calls
         room = Room(self.new, self.frozen)
         nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
-        done = works(canonical(nest), room)
+        done = shaped(nest, room)
         reads = [v for v, _ in group.loads.values()]
-        return [self.step(done, group.calls, reads, stored, room, lateLoads(nest))]
+        over = [i for i in lateLoads(nest) if isMetOnce(group, reads[i])]
+        return [self.step(done, group.calls, reads, stored, room, over)]
 
     def step(
         self,
@@ -264,7 +263,7 @@ class Lowering:
             frame = None if isinstance(step, Group) or p in self.tails else frameOf(step)
             if frame is None or value.shape != group.space or axes != identity(group, value):
                 continue
-            others = [v for v, _ in group.loads.values() if v is not value]
+            others = [v for v, own in group.loads.values() if v is not value or own != axes]
             if any(self.makers.get(v.root.number, -1) >= p for v in others):
                 continue
             kept = [v for v in group.made.values() if self.isRead(v, (i,))]
@@ -288,13 +287,14 @@ class Lowering:
         j = self.places[id(group)]
         kept = [v for v in group.made.values() if self.isRead(v, (j,))]
         loads = {n: column(group, v, a, frame) for n, (v, a) in group.loads.items() if v is not y}
-        stores = {nameOf(v): column(group, v, group.axes[v.number], frame) for v in kept}
+        stores = {group.names[v.number]: column(group, v, group.axes[v.number], frame) for v in kept}
+        (sums,) = [n for n, (v, _) in group.loads.items() if v is y]
         if self.isRead(y, (i, j)):
-            stores[nameOf(y)] = own
+            stores[sums] = own
             kept = [*kept, y]
         if any(s is None for s in stores.values()):
             return None
-        nest = canonical(Nest(group.space, {**loads, nameOf(y): None}, tuple(needed(group, stores)), stores))
+        nest = canonical(Nest(group.space, {**loads, sums: None}, tuple(needed(group, stores)), stores))
         (sums,) = [n for n, o in nest.loads.items() if o is None]
         tail = Tail(sums, {n: o for n, o in nest.loads.items() if o is not None}, nest.lines, nest.stores)
         return tail, [v for v, _ in group.loads.values() if v is not y], kept
@@ -311,7 +311,11 @@ class Lowering:
                 if done is not None:
                     calls = [call, *(group.calls if group else ())]
                     own = call.values()
-                    over = [len(own) + j for j, v in enumerate(ending[1]) if all(v.root is not x.root for x in own)]
+                    over = [
+                        len(own) + j
+                        for j, v in enumerate(ending[1])
+                        if all(v.root is not x.root for x in own) and isMetOnce(group, v)
+                    ]
                     return [self.step(done, calls, [*own, *ending[1]], ending[2], room, over)]
         elif call.kind in MOVED and isWhole(LOWERINGS.get(call.function)):
             done = LOWERINGS[call.function](call, room)
@@ -324,6 +328,14 @@ class Lowering:
             makes = [y for y in call.outs if y is None or y.number not in room.left]
             return [self.step(done, [call], call.values(), makes, room)]
         return [call] if group is None else [call, *self.group(self.places[id(group)], group)]
+
+
+def isMetOnce(group: Group, value: Value) -> bool:
+    """Whether each number of a value is read only where that of a result of the same shape is made."""
+    read = [axes for v, axes in group.loads.values() if v is value]
+    made = [group.axes[y.number] for y in group.made.values() if y.shape == value.shape]
+    long = [i for i, n in enumerate(value.shape) if n > 1]
+    return len({tuple([axes[i] for i in long]) for axes in (*read, *made)}) == 1
 
 
 def isWhole(lowering: Any) -> bool:
@@ -339,22 +351,23 @@ def isWide(call: Call) -> bool:
     if call.kind != "pointwise":
         return False
     values = [*call.values(), *(y for y in call.outs if y is not None)]
-    kinds = {named(v.dtype) for v in values}
+    kinds = {v.dtype for v in values}
     whole = any(y.dtype.kind == "i" and y.size > 1 for y in values[-len(call.outs) :])
-    return kinds <= LONE.keys() and kinds != {"float32"} and not (whole and call.function not in WHOLE)
+    return kinds <= LONE.keys() and kinds != {FLOAT} and not (whole and call.function not in WHOLE)
 
 
 def wide(call: Call, room: Room) -> list[Work] | None:
     """A call by way of float64, which holds whole numbers exactly up to 2^53."""
-    found = pointwise(call, formulas(call))
+    found = pointwise(call)
     if found is None or 0 in found.space:
         return None
-    loads = {n: operand(found, v, axes) for n, (v, axes) in found.given.items()}
-    stores = {nameOf(y): operand(found, y, axes) for y, _, axes in found.results}
+    group = Group(found.space, 0)
+    Fuser([call]).join(group, found, call)
+    loads = {n: operand(group, v, axes) for n, (v, axes) in group.loads.items()}
+    stores = {group.names[y.number]: operand(group, y, group.axes[y.number]) for y in call.outs}
     if None in loads.values() or None in stores.values():
         return None
-    lines = tuple([(nameOf(y), f) for y, f, _ in found.results])
-    return works(canonical(Nest(found.space, loads, lines, stores, "f64")), room)
+    return shaped(Nest(group.space, loads, tuple(group.lines), stores, "f64"), room)
 
 
 def values(step: Any) -> list[Value]:
@@ -421,30 +434,7 @@ def namesIn(lines: Iterable[tuple[str, Any]]) -> set[str]:
     return found
 
 
-def canonical(nest: Nest) -> Nest:
-    """The nest with names by order of use, so that equal formulas have one code; without what it does not use."""
-    names: dict[str, str] = {}
-    loads: dict[str, Any] = {}
-    lines = []
-
-    def name(n: str) -> str:
-        if n in nest.loads and n not in names:
-            names[n] = f"x{len(loads)}"
-            loads[names[n]] = nest.loads[n]
-        return names.get(n, n)
-
-    for n, line in nest.lines:
-        if isinstance(line, Fold):
-            line = line._replace(of=name(line.of))
-        elif line.names:
-            line = formulaOf(rebuild(line.term, {leaf(x): leaf(name(x)) for x in line.names}, term))
-        names[n] = f"y{len(lines)}"
-        lines.append((names[n], line))
-    stores = {name(n): o for n, o in nest.stores.items()}
-    return nest._replace(loads=loads, lines=tuple(lines), stores=stores)
-
-
-def operand(group: Group | Reading, value: Value, axes: tuple[int | None, ...]) -> Operand | None:
+def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand | None:
     """A Value as an operand of a nest; None if its numbers lie between numbers."""
     size, steps = value.dtype.itemsize, [0] * len(group.space)
     for a, s in zip(axes, value.strides):
@@ -452,7 +442,7 @@ def operand(group: Group | Reading, value: Value, axes: tuple[int | None, ...]) 
             if s % size:
                 return None
             steps[a] += s // size
-    return Operand(LONE[named(value.dtype)], value, tuple(steps))
+    return Operand(LONE[value.dtype], value, tuple(steps))
 
 
 def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: Frame) -> Column | None:
@@ -464,7 +454,7 @@ def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: Fram
 def place(value: Value, frame: Frame) -> Column | None:
     """Where a product puts its own result."""
     size = value.dtype.itemsize
-    return seen(LONE[named(value.dtype)], value, tuple(s // size for s in value.strides), value.shape, frame)
+    return seen(LONE[value.dtype], value, tuple(s // size for s in value.strides), value.shape, frame)
 
 
 def seen(kind: str, what: Any, strides: tuple[int, ...], space: tuple[int, ...], frame: Frame) -> Column | None:

@@ -36,6 +36,8 @@ class Memory:
         self.plan = plan
         self.arena = room.reserve(plan.bytes)
         self.known: dict[int, Any] = {}
+        self.start = addressOf(self.arena)
+        self.starts: dict[int, int] = {}
         self.known |= {v.number: target.data for target, v in plan.schedule.held}
 
     def __call__(self, value: Value) -> Any:
@@ -59,9 +61,24 @@ class Memory:
             return np.ndarray(value.shape, value.dtype, self.arena, place.offset, value.strides)
         return place.data
 
+    def address(self, value: Value) -> int:
+        """Where the first number of a Value lies."""
+        root = value.root
+        start = self.starts.get(root.number)
+        if start is None:
+            place = self.plan.places.get(root.number)
+            start = self.start + place.offset if isinstance(place, Buffer) else addressOf(self(root))
+            self.starts[root.number] = start
+        return start + value.offset
+
     def region(self, buffer: Buffer) -> Any:
         """The bytes of a buffer."""
         return self.arena[buffer.offset : buffer.offset + buffer.size]
+
+
+def addressOf(array: Any) -> int:
+    """Where the first number of an array lies."""
+    return int(array.__array_interface__["data"][0])
 
 
 def alignedBytes(size: int) -> Any:

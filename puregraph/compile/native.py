@@ -15,6 +15,7 @@ from puregraph.compile.early import early
 from puregraph.compile.frozen import Frozen
 from puregraph.compile.layout import layoutFor
 from puregraph.compile.lower import At, Native, lower
+from puregraph.compile.memory import Memory, addressOf
 from puregraph.compile.value import Value
 from puregraph.kernel import Kernel
 from puregraph.native import machine, pool
@@ -32,12 +33,10 @@ def isWanted(dtype: Any) -> bool:
 
 def lowered(schedule: Any) -> Any:
     """The schedule with its calls as native steps, as far as there is native code for them."""
-    made = [y.number for call in schedule.calls for y in (*call.outs, *call.values()) if y is not None]
-    count = [max(made, default=0)]
 
     def new(size: int) -> Value:
-        count[0] += 1
-        return Value(count[0], (size,), FLOAT, (FLOAT.itemsize,), name="scratch")
+        schedule.count += 1
+        return Value(schedule.count, (size,), FLOAT, (FLOAT.itemsize,), name="scratch")
 
     changes = schedule.paramGrads or any(isinstance(target, Param) for target, _ in schedule.stores)
     schedule.frozen = None if changes else Frozen()
@@ -50,42 +49,41 @@ def lowered(schedule: Any) -> Any:
 class Segment:
     """Native steps that follow one another, on the arrays of a program: called, it runs them.
 
-    `patches` are (arguments, index, Value, bytes) of every argument that is the address of an input
+    `slots`    the arguments of all steps, one after the other
+    `patches`  (slots, index, Value, bytes) of every argument that is the address of an input
     """
 
-    def __init__(self, works: list[Work], arrayOf: Callable[[Value], Any]):
-        self.works = works = [w for w in works if w.tasks]
-        self.arrayOf = arrayOf
-        self.patches: list[tuple[Any, int, Value, int]] = []
-        libraries = machine.compileAll([(keyOf(w), maker(w)) for w in works], digest())
-        steps, self.arguments = [], []
-        for work, library in zip(works, libraries):
-            slots = np.zeros(len(library.names) + 1, np.int64)
-            for i, name in enumerate(library.names):
-                slots[i] = self.slot(slots, i, work.slots[name])
-            self.arguments.append(slots)
-            steps.append((library.address, addressOf(slots), work.tasks))
-        scratch = max((library.scratch for library in libraries), default=0)
-        self.table = pool.Table(steps, scratch, keep=self.arguments)
+    def __init__(self, works: list[Work], memory: Memory):
+        self.works, self.memory = [w for w in works if w.tasks], memory
+        inputs: list[tuple[int, Value, int]] = []
+        keys = [keyOf(w) for w in self.works]
+        makers = {key: maker(w) for key, w in zip(keys, self.works)}
+        libraries = dict(zip(makers, machine.compileAll(makers.items(), digest())))
+        begins, slots = [], [0]
+        for work, key in zip(self.works, keys):
+            begins.append(len(slots))
+            for name in libraries[key].names:
+                slots.append(self.slot(len(slots), work.slots[name], inputs))
+        self.slots = np.array(slots, np.int64)
+        self.patches = [(self.slots, *each) for each in inputs]
+        start, size = addressOf(self.slots), self.slots.itemsize
+        steps = [(libraries[k].address, start + size * i, w.tasks) for w, k, i in zip(self.works, keys, begins)]
+        scratch = max((library.scratch for library in libraries.values()), default=0)
+        self.table = pool.Table(steps, scratch, keep=self.slots)
 
-    def slot(self, slots: Any, i: int, what: Any) -> int:
-        """A number, or an address."""
+    def slot(self, i: int, what: Any, inputs: list[tuple[int, Value, int]]) -> int:
+        """A number, or an address; that of an input is noted."""
         if isinstance(what, (int, np.integer)):
             return int(what)
         if isinstance(what, np.ndarray):
             return addressOf(what)
         value, start = what if isinstance(what, At) else (what, 0)
         if value.root.role == "input":
-            self.patches.append((slots, i, value, start))
-        return addressOf(self.arrayOf(value)) + start
+            inputs.append((i, value, start))
+        return self.memory.address(value) + start
 
     def __call__(self) -> None:
         self.table()
-
-
-def addressOf(array: Any) -> int:
-    """Where the first number of an array lies."""
-    return int(array.__array_interface__["data"][0])
 
 
 def keyOf(work: Work) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from puregraph.compile.functions import readerOf
 from puregraph.compile.purity import isPure
 from puregraph.compile.record import Recorded, Recorder, UnreadableError
+from puregraph.compile.repeat import Keys, Noted
 from puregraph.compile.value import Call, Place, Value, frozen
 from puregraph.compile.whole import Trial, Whole, outputsOf
 from puregraph.function import Call as FunctionCall
@@ -32,6 +33,8 @@ class Reading:
         self.stored: dict[int, tuple[Any, Value]] = {}
         self.now: dict[int, Value] = {}
         self.states: dict[int, int] = {}  # the number of a State's value -> the State's id
+        self.keys = Keys()
+        self.known: dict[Any, Noted] = {}  # what was read so far
 
     def held(self, stored: Any, name: str) -> Value:
         """The Value now of a Param, a State, or another target."""
@@ -64,14 +67,25 @@ class Reading:
         calls = self.recorder.calls
         mark = len(calls)
         try:
-            found, changes = self.read(step, values) if isTrusted(step) else self.readTwice(step, values)
+            found, changes = self.readOnce(step, values) if isTrusted(step) else self.readTwice(step, values)
         except Exception as error:  # whatever it is, the rule itself will say it when it runs
             del calls[mark:]
             self.unread.add(id(getattr(step.module, "of", step.module)))
             found, changes = self.whole(step, values, str(error))
-        for key, value in changes:
-            self.become(key, value)
+        for i, value in changes:
+            self.become(self.states[values[i].number], value)
         return found
+
+    def readOnce(self, step: Step, values: list[Any]) -> Found:
+        """Run a rule on handles, or note again what an equal one did."""
+        key = self.keys(step.module, values)
+        noted = self.known.get(key)
+        if noted is not None:
+            return noted.again(self.recorder, values)
+        mark = len(self.recorder.calls)
+        found, changes = self.read(step, values)
+        self.known[key] = Noted(self.recorder.calls[mark:], values, found, changes)
+        return found, changes
 
     def read(self, step: Step, values: list[Any]) -> Found:
         """Run a rule on handles: its results, and what States become."""
@@ -83,11 +97,11 @@ class Reading:
         if len(found) != len(step.outs):
             raise UnreadableError("another number of results than the class names")
         changes = []
-        for value, handle in zip(values, handles):
+        for i, (value, handle) in enumerate(zip(values, handles)):
             if value is not None and handle.current is not value:
                 if value.number not in self.states:
                     raise UnreadableError("a rule writes to an argument")
-                changes.append((self.states[value.number], handle.value))
+                changes.append((i, handle.value))
         return found, changes
 
     def readTwice(self, step: Step, values: list[Any]) -> Found:
@@ -124,7 +138,7 @@ class Reading:
         for i in states:
             new = self.recorder.value(values[i].shape, values[i].dtype, values[i].strides)
             outs.append(new)
-            changes.append((self.states[values[i].number], new))
+            changes.append((i, new))
         self.recorder.add(Whole(step.call, tuple(states), reason), tuple(values), {}, outs, "rule", True)
         return outs[:count], changes
 

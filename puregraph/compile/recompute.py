@@ -42,11 +42,7 @@ def planned(schedule: Any, budget: int | None = None, lower: Callable[[Any], Any
 
 def lowered(schedule: Any, lower: Callable[[Any], Any] | None) -> Any:
     """A schedule in native code, while the one that is given stays as it is."""
-    if lower is None:
-        return schedule
-    found = copy(schedule)
-    found.calls = [copy(call) for call in schedule.calls]
-    return lower(found)
+    return schedule if lower is None else lower(copy(schedule))
 
 
 def relieve(schedule: Any, plan: Plan, wanted: int) -> bool:

@@ -150,8 +150,8 @@ def changed(nested: Any, change: Any) -> Any:
     kind = type(nested)
     if kind is Value:
         return change(nested)
-    if kind in (tuple, list):
-        return kind([changed(a, change) for a in nested])
+    if kind is tuple or kind is list:
+        return kind([change(a) if type(a) is Value else changed(a, change) for a in nested])
     if kind is slice:
         return slice(*[changed(a, change) for a in (nested.start, nested.stop, nested.step)])
     return nested
@@ -161,11 +161,11 @@ def frozen(a: Any, numbers: dict[int, int] | None = None) -> Any:
     """What an argument or a function is, as something that can be compared: equal only for what has the same effect."""
     kind = type(a)
     if kind is Value:
-        return "%", a.number if numbers is None else numbers.get(a.number, a.number)
+        return a.number if numbers is None else numbers.get(a.number, a.number)
     if kind is tuple or kind is list:
         return kind is list, tuple([frozen(each, numbers) for each in a])
     if kind is dict:
-        return tuple([(k, frozen(a[k], numbers)) for k in sorted(a)])
+        return tuple([(k, frozen(a[k], numbers)) for k in sorted(a)]) if a else ()
     if kind is int or kind is str or kind is bool or a is None:
         return kind, a
     if kind is float:

@@ -132,9 +132,7 @@ class Inbox:
         """Copy an input that is on the GPU already."""
         runtime = sys.modules["cupy"].cuda.runtime
         x = sys.modules["cupy"].ascontiguousarray(x)
-        runtime.memcpyAsync(
-            self.pointer(value).ptr, x.data.ptr, value.nbytes, runtime.memcpyDeviceToDevice, stream.ptr
-        )
+        runtime.memcpyAsync(self.pointer(value).ptr, x.data.ptr, value.nbytes, runtime.memcpyDeviceToDevice, stream.ptr)
 
     def spans(self, there: tuple[bool, ...]) -> list[tuple[int, int]]:
         """The parts of a block that come from the host: numbers that have changed, inputs that are not on the GPU."""
