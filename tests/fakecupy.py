@@ -15,7 +15,9 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 from strict import Strict, bare
 
-from puregraph.cuda import compiler, emulator, runner
+from puregraph import device
+from puregraph.compile.gpu import capture, inbox
+from puregraph.cuda import attention, compiler, convolution, cudnn, emulator, product, runner
 from puregraph.cuda.emulator import Region
 
 MAGIC = b"fake cubin\n"
@@ -169,6 +171,15 @@ class FakeArray(Strict):
             return np.array(self.values)
         out[...] = self.values
         return out
+
+    def __bool__(self):
+        return bool(self.get())
+
+    def __float__(self):
+        return float(self.get())
+
+    def __int__(self):
+        return int(self.get())
 
     def set(self, values, stream=None):
         """A copy from the host."""
@@ -430,3 +441,35 @@ def useCupy(monkeypatch, **faults):
         known.cache_clear()
     monkeypatch.setattr(Stream, "current", [])
     return cupy
+
+
+def useGpu(monkeypatch, libraries=True, **faults):
+    """Have a fake GPU in use; `libraries` says whether cuBLASLt and cuDNN have plans, which numpy carries out."""
+    cupy = useCupy(monkeypatch, **faults)
+    monkeypatch.setattr(device, "chooser", device.Chooser())
+    device.useDevice("cuda")
+    for known in (capture.capturer, inbox.copier):
+        known.cache_clear()
+    for module, name in ((product, "isPossible"), (convolution, "isPlanned"), (attention, "isPlanned")):
+        monkeypatch.setattr(module, name, lambda task: libraries)
+    monkeypatch.setattr(cudnn, "current", lambda: None)
+    monkeypatch.setattr(product.Product, "workspace", 1 << 10)
+    for call in (product.Product, cudnn.Call):
+        monkeypatch.setattr(call, "prepare", lambda self, addresses: None)
+        monkeypatch.setattr(call, "run", runLibrary)
+    return cupy
+
+
+def runLibrary(self, addresses, workspace, stream):
+    """A library's call, in numpy."""
+    machine = FakeArray.machine
+    if self.workspace:
+        machine.bytesAt(workspace, self.workspace)
+    arrays = [arrayAt(address, what) for address, (_, what) in zip(addresses, self.slots)]
+    machine.do(lambda: self.emulate(arrays), byAddress(stream))
+
+
+def arrayAt(address, what):
+    """What lies at an address, seen as something that has shape, dtype and strides."""
+    root = flatBytes(FakeArray.machine.find(address))
+    return np.ndarray(what.shape, what.dtype, root, address - root.ctypes.data, what.strides)
