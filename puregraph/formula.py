@@ -96,7 +96,7 @@ class Formula:
             raise FormulaError(f"{shorten(str(self))} has a variable {output}; give its value another name")
         return dict(zip(names, _gradient(self, names, Formula(seed), output)))
 
-    def put(self, **parts: Part) -> Formula:
+    def put(self, /, **parts: Part) -> Formula:
         """The formula with variables replaced, all at once, by other formulas, texts or numbers."""
         unknown = [name for name in parts if name not in self.names]
         if unknown:

@@ -41,7 +41,9 @@ def call(name):
     return Formula(f"{name}({', '.join('abc'[: len(TABLE[name].pulls)])})")
 
 
-@pytest.mark.parametrize(("names", "kind"), [*((names, "f32") for names in PARTS), (("exp", "maximum", "sigmoid", "tanh"), "f64")])
+@pytest.mark.parametrize(
+    ("names", "kind"), [*((names, "f32") for names in PARTS), (("exp", "maximum", "sigmoid", "tanh"), "f64")]
+)
 def test_every_function_is_what_numpy_makes_it(names, kind):
     dtype = {"f32": np.float32, "f64": np.float64}[kind]
     a = np.array(NUMBERS, dtype)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from launches import misplaced, needsEmulator, runAll
+from launches import gate, misplaced, needsEmulator, needsNvrtc, runAll
 
 from puregraph.cuda.nest import launches
 from puregraph.formula import Formula
@@ -308,3 +308,76 @@ def test_many_numbers_are_counted_by_int64():
     (launch,) = launches(Nest((1 << 20, 1 << 20), {"x": x}, (("y", line("x + 1")),), {"y": x}))
     assert "int64 count" in launch.source
     assert ("long", 1 << 40) in launch.slots
+
+
+class Numbers:
+    """An array that is only described."""
+
+    def __init__(self, shape, dtype):
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.size = int(np.prod(shape))
+
+
+def described(kind, shape, *axes):
+    """An operand of a space of two axes that lies along some of them."""
+    steps = {axes[-1]: 1, axes[0]: shape[1]} if len(axes) == 2 else dict.fromkeys(axes, 1)
+    return Operand(kind, Numbers(shape, "f4"), (steps.get(0, 0), steps.get(1, 0)))
+
+
+@needsNvrtc
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+@pytest.mark.parametrize("shape", [(8192, 768), (8192, 1024), (2048, 4096), (64, 512), (8192, 50304)], ids=str)
+def test_rows_of_common_sizes_stay_in_registers(shape, kind):
+    x, w, m = described(kind, shape, 0, 1), described("f32", shape, 1), described("f32", shape, 0)
+    softmax = (
+        ("m", Fold("max", "x", ROWS)),
+        ("u", line("exp(x - m)")),
+        ("s", Fold("sum", "u", ROWS)),
+        ("y", line("u / s")),
+    )
+    found = launches(Nest(shape, {"x": x}, softmax, {"y": x}))
+    assert len(found) == 1
+    gate(found)
+    norm = (
+        ("s", Fold("sum", "x", ROWS)),
+        ("d", line(f"x - s / {shape[1]}")),
+        ("p", line("d * d")),
+        ("q", Fold("sum", "p", ROWS)),
+        ("y", line(f"d / sqrt(q / {shape[1]} + 0.00001) * w")),
+    )
+    found = launches(Nest(shape, {"x": x, "w": w}, norm, {"y": x, "q": m}))
+    assert len(found) == 1
+    gate(found)
+    back = (
+        ("z", line("(x - m) * f")),
+        ("h", line("g * w")),
+        ("hz", line("h * z")),
+        ("gz", line("g * z")),
+        ("sh", Fold("sum", "h", ROWS)),
+        ("shz", Fold("sum", "hz", ROWS)),
+        ("gx", line("(h - sh - z * shz) * f")),
+        ("gw", Fold("sum", "gz", COLUMNS)),
+        ("gb", Fold("sum", "g", COLUMNS)),
+    )
+    loads = {"g": x, "x": x, "w": w, "m": m, "f": m}
+    found = launches(Nest(shape, loads, back, {"gx": x, "gw": w, "gb": w}))
+    assert len(found) == 2 or shape[1] > 4096
+    gate(found)
+
+
+@needsNvrtc
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+@pytest.mark.parametrize("shape", [(64 * 56 * 56, 64), (64 * 7 * 7, 2048), (8192, 768)], ids=str)
+def test_columns_of_common_sizes_stay_in_registers(shape, kind):
+    x, c = described(kind, shape, 0, 1), described("f32", shape, 1)
+    lines = (
+        ("d", line("where(y > 0, g, 0)")),
+        ("z", line("(x - m) * f")),
+        ("dz", line("d * z")),
+        ("s", Fold("sum", "d", COLUMNS)),
+        ("q", Fold("sum", "dz", COLUMNS)),
+        ("gx", line(f"(d - s / {shape[0]} - z * (q / {shape[0]})) * f")),
+    )
+    found = launches(Nest(shape, {"g": x, "x": x, "y": x, "m": c, "f": c}, lines, {"gx": x, "s": c, "q": c}))
+    assert [launch.entry for launch in found] == ["columns", "columns", "pointwise"]
+    gate(found)

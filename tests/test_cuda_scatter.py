@@ -17,10 +17,12 @@ def test_gather_reads_rows(rng, width, dtype):
     np.testing.assert_array_equal(emulated(gather, table, index), gather.reference(table, index))
 
 
-@pytest.mark.parametrize("place", ["index", "table"])
+@pytest.mark.parametrize("place", ["index", "table", "strides"])
 def test_gather_reads_from_anywhere(rng, place):
     table, index = rng.standard_normal((9, 8)).astype("f4"), rng.integers(0, 9, 31).astype("i4")
     given = (misplaced(table), index) if place == "table" else (table, misplaced(index))
+    if place == "strides":
+        given = np.asfortranarray(table), np.repeat(index, 3)[::3]
     np.testing.assert_array_equal(emulated(gather, *given), table[index])
 
 

@@ -1,11 +1,18 @@
 """Native gathers, scatters, picks and largest numbers are those of numpy, to the last bit."""
 
+import copy
+
 import numpy as np
 import pytest
 from natively import needsNative, run
 
+import puregraph as pg
+from puregraph.compile.joined import joined
 from puregraph.kernels import scatter
 from puregraph.native import lookup
+from puregraph.native.gathered import gathered
+from puregraph.native.work import Finish
+from puregraph.optimizers import SGD, AdamW, MomentumSGD
 
 pytestmark = needsNative
 
@@ -78,3 +85,82 @@ def test_the_largest_is_where_numpy_finds_it(width, least):
     y = np.full(40, 77)
     run(lookup.argmax(x, x.strides[0] // 4, y, 40, width, least), 2)
     assert np.array_equal(y, (np.argmin if least else np.argmax)(x, axis=1))
+
+
+class Kept(Finish):
+    """Keeps sums as they come, and their double."""
+
+    key = "kept"
+
+    def __init__(self, y, double):
+        super().__init__(y, y.shape[1])
+        self.double = double
+
+    @property
+    def slots(self):
+        return {**super().slots, "double": self.double}
+
+    def open(self, code):
+        super().open(code)
+        self.twice = code.pointer("double", "f32")
+
+    def put(self, code, row, column, sums, mask=None):
+        super().put(code, row, column, sums, mask)
+        self.twice.store(row * self.rowStride + column, sums * 2.0, mask)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize(
+    "count, rows, width",
+    [
+        (1, 1, 1),
+        (700, 9, 37),
+        (500, 40, 64),
+        (33, 1000, 130),
+        (50, 7, 1),
+        (256, 10000, 16),
+        (90, 600, 1100),
+        (9, 3, 512),
+    ],
+)
+def test_what_scatter_adds_is_handed_on_row_by_row(count, rows, width, threads):
+    rng = np.random.default_rng(2)
+    grad = rng.standard_normal((count, width + 5)).astype(np.float32)[:, :width]
+    indices, fault = rng.integers(-1, rows, (count, 3)), none()
+    index = indices[:, 1]
+    y, double = (np.full((rows, width), 7, dtype=np.float32) for _ in range(2))
+    run(gathered(grad, width + 5, index, 3, count, Kept(y, double), rows, width, fault), threads)
+    wanted = scatter.scatterAdd.reference(grad.copy(), index.copy(), rows)
+    assert np.array_equal(y, wanted) and np.array_equal(double, 2 * wanted) and fault[0] == 0
+
+
+def test_rows_that_are_out_of_range_are_told_and_left_out():
+    grad, index, fault = np.ones((3, 8), dtype=np.float32), np.array([0, 9, -3]), none()
+    y, double = (np.full((5, 8), 7, dtype=np.float32) for _ in range(2))
+    run(gathered(grad, 8, index, 1, 3, Kept(y, double), 5, 8, fault))
+    assert fault[0] == 1 and y[0].tolist() == [1] * 8 and not y[1:].any()
+
+
+@pytest.mark.parametrize("optimizer", [SGD(0.1), MomentumSGD(0.1), AdamW(0.01), MomentumSGD(0.1, clipNorm=0.1)])
+@pytest.mark.parametrize("keepGrads", [False, True])
+def test_a_table_is_updated_as_its_gradient_is_made(optimizer, keepGrads):
+    rng = np.random.default_rng(4)
+    pg.seed(2)
+    words = pg.Input(name="words").node()
+    column = pg.Slice((slice(None), slice(0, 2)), name="column").node(words)
+    net = pg.Graph(words, pg.Linear(12, 3).node(pg.Flatten().node(pg.Embedder(50, 6, name="table").node(column))))
+    twin = copy.deepcopy(net)
+    other = copy.deepcopy(optimizer).setupOn(twin)
+    task = joined(twin, pg.CrossEntropy(), 1, 1).trainMode()
+    program = net.compile([(20, 4), (20,)], cost=pg.CrossEntropy(), optimizer=optimizer, keepGrads=keepGrads)
+    assert all(c.kind in ("native", "view", "host") for c in program.built.schedule.calls if c.place.phase != "update")
+    for _ in range(4):
+        x, t = rng.integers(-1, 50, (20, 4)), rng.integers(0, 3, 20)
+        loss = program.run(x, t)[0]
+        assert task([x, t])[0] == pytest.approx(loss, rel=1e-5)
+        task.backward([np.float32(1), None], updGrad=False)
+        other.update()
+        for path, p in net.params.items():
+            np.testing.assert_allclose(p.data, twin.params[path].data, rtol=1e-4, atol=1e-6)
+            if keepGrads:
+                np.testing.assert_allclose(p.grad, twin.params[path].grad, rtol=1e-4, atol=1e-6)

@@ -1,6 +1,7 @@
 """Kernels from text to address: what they compute, and a cache that is never believed when it is damaged."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -374,3 +375,17 @@ def test_an_llvmlite_that_is_too_old_is_not_used(monkeypatch):
             function.cache_clear()
     monkeypatch.undo()
     assert machine.available()
+
+
+def test_a_process_keeps_to_the_version_that_it_began_with(tmp_path):
+    package = Path(store.__file__).parent
+    shutil.copytree(package, tmp_path / "puregraph", ignore=shutil.ignore_patterns("__pycache__", "models"))
+    script = (
+        "import pathlib, puregraph.compile.native as native\n"
+        "before = native.DIGEST\n"
+        "path = pathlib.Path('puregraph/nest.py')\n"
+        "path.write_text(path.read_text() + '# another version\\n')\n"
+        "print(before == native.DIGEST, native.digestOf(path.parent) == before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]

@@ -209,3 +209,19 @@ def test_folds_that_do_not_fit_are_refused(rng):
     nest = Nest(x.shape, {"x": operand(x)}, lines, {n: Operand("f32", y, (0, 0, 0)) for n in "abc"})
     with pytest.raises(ValueError, match="do not fit in one nest"):
         works(nest, lambda count: zeros(count))
+
+
+@pytest.mark.parametrize("axes", [ROWS, COLUMNS], ids=["rows", "columns"])
+@pytest.mark.parametrize("n, c", [(5, 7), (70, 90), (3000, 4), (4, 3000), (20000, 3)])
+def test_what_follows_a_fold_may_be_written_over_what_it_reads(rng, n, c, axes):
+    """As an update does with the gradient of a bias: each result reads what another one is written over."""
+    x, left = normal(rng, n, c), n if axes == ROWS else c
+    shape = (n, 1) if axes == ROWS else (1, c)
+    a, b = normal(rng, left).reshape(shape), normal(rng, left).reshape(shape)
+    total = x.sum(axis=tuple(axes), dtype=np.float64).reshape(shape)
+    wanted = total + b, total * a + b
+    lines = [("s", Fold("sum", "x", axes)), ("p", line("s + b")), ("q", line("s * a + b"))]
+    loads = {"x": operand(x), "a": operand(a, (n, c)), "b": operand(b, (n, c))}
+    compute((n, c), loads, lines, {"p": operand(a, (n, c)), "q": operand(b, (n, c))})
+    for got, each in zip((a, b), wanted):
+        assert np.abs(got - each).max() <= 1e-5 * np.abs(each).max() + 1e-5 * np.sqrt(x.size)

@@ -648,9 +648,9 @@ def convolveWeightRule(g, y, grad, x, size, stride, pad, dilation, groups):
 
 
 @vjp(maxPool)
-def maxPoolRule(g, y, x):
+def maxPoolRule(g, y, x, size, stride, pad, dilation=1):
     """Back to the places that were the largest."""
-    return None if g[0] is None else maxPoolGrad(g[0], whole(y[1]), x.shape)
+    return None if g[0] is None else maxPoolGrad(g[0], whole(y[1]), x.shape, size, stride, pad, dilation)
 
 
 @vjp(maxPoolGrad)
@@ -659,7 +659,7 @@ def maxPoolGradRule(g, y, grad, indices, shape):
     flat = g.reshape(*shape[:2], -1)
     places = np.maximum(indices, 0).reshape(*shape[:2], -1)
     found = np.take_along_axis(flat, places, 2).reshape(indices.shape)
-    return np.where(indices < 0, 0, found), None, None
+    return np.where(indices < 0, 0, found)
 
 
 @vjp(meanPool)

@@ -16,7 +16,8 @@ from puregraph.compile.shaped import canonical, shaped
 from puregraph.compile.value import Call, Value, store
 from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native import machine
-from puregraph.native.product import Axis, product
+from puregraph.native.pack import Packed, pack, packedSize
+from puregraph.native.product import Axis, product, vectorsFor
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
 from puregraph.nest import Fold, Nest, Operand, foldSets, varying
@@ -24,6 +25,7 @@ from puregraph.standin import astype
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
 LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
+PACKED = 8  # rows of a product that are worth it to pack weights for them
 LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
 
 
@@ -233,7 +235,7 @@ class Lowering:
         nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
         done = shaped(nest, room)
         reads = [v for v, _ in group.loads.values()]
-        over = [i for i in lateLoads(nest) if isMetOnce(group, reads[i])]
+        over = [place for place in lateLoads(nest) if isMetOnce(group, reads[place])]
         return [self.step(done, group.calls, reads, stored, room, over)]
 
     def step(
@@ -309,7 +311,7 @@ class Lowering:
     def call(self, i: int, call: Call) -> list[Call]:
         """A call as one native step, or as it is."""
         group, room = self.tails.get(i), Room(self.new, self.frozen, lambda v: self.isRead(v, (i,)))
-        done = None
+        done, whole = None, wholeOf(LOWERINGS.get(call.function))
         if frameOf(call) is not None:
             ending = self.finish(i, call)
             if ending is not None:
@@ -324,8 +326,8 @@ class Lowering:
                         if all(v.root is not x.root for x in own) and isMetOnce(group, v)
                     ]
                     return [self.step(done, calls, [*own, *ending[1]], ending[2], room, over)]
-        elif call.kind in MOVED and isWhole(LOWERINGS.get(call.function)):
-            done = LOWERINGS[call.function](call, room)
+        if call.kind in MOVED and whole is not None:
+            done = whole(call, room)
         elif isWide(call):
             done = wide(call, room)
         elif call.kind == "store" and store in LOWERINGS:
@@ -333,21 +335,13 @@ class Lowering:
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
         if done is not None:
             makes = [y for y in call.outs if y is None or y.number not in room.left]
-            return [self.step(done, [call], call.values(), makes, room)]
+            call = self.step(done, [call], call.values(), makes, room)
         return [call] if group is None else [call, *self.group(self.places[id(group)], group)]
 
 
-def isMetOnce(group: Group, value: Value) -> bool:
-    """Whether each number of a value is read only where that of a result of the same shape is made."""
-    read = [axes for v, axes in group.loads.values() if v is value]
-    made = [group.axes[y.number] for y in group.made.values() if y.shape == value.shape]
-    long = [i for i, n in enumerate(value.shape) if n > 1]
-    return len({tuple([axes[i] for i in long]) for axes in (*read, *made)}) == 1
-
-
-def isWhole(lowering: Any) -> bool:
-    """Whether there is native work for a kernel, and no frame that it would have to be asked with."""
-    return lowering is not None and not hasattr(lowering, "frame")
+def wholeOf(lowering: Any) -> Any:
+    """What makes native work of a call, whatever becomes of its results; None if there is only what needs a frame."""
+    return getattr(lowering, "whole", None if hasattr(lowering, "frame") else lowering)
 
 
 WHOLE = {np.add, np.subtract, np.negative, np.absolute, np.maximum, np.minimum, np.where, astype}
@@ -406,6 +400,14 @@ def lateLoads(nest: Nest) -> list[int]:
         for i, (n, o) in enumerate(nest.loads.items())
         if n in late and not any(isTurned(o, s) for s in nest.stores.values())
     ]
+
+
+def isMetOnce(group: Group, value: Value) -> bool:
+    """Whether each number of a value is read only where that of a result of the same shape is made."""
+    read = [axes for v, axes in group.loads.values() if v is value]
+    made = [group.axes[y.number] for y in group.made.values() if y.shape == value.shape]
+    long = [i for i, n in enumerate(value.shape) if n > 1]
+    return len({tuple([axes[i] for i in long]) for axes in (*read, *made)}) == 1
 
 
 def isTurned(x: Operand, y: Operand) -> bool:
@@ -536,5 +538,12 @@ def productOf(call: Call, finish: Any, room: Any) -> list[Work] | None:
             steps.append(v.strides[own] // 4 if own >= 0 and v.shape[own] > 1 else 0)
         batch.append(Axis(y.shape[axis], *steps))
     lanes = machine.lanes(4)
-    strides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
-    return product(a, b, finish, m, n, k, *strides, batch=batch, lanes=lanes)
+    aStrides, bStrides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
+    before: list[Work] = []
+    if room.frozen is not None and b.root.role == "param" and m >= PACKED and not batch:
+        vectors = vectorsFor(m, n, k, aStrides, lanes)
+        packed, before = room.packed(
+            b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors)
+        )
+        b = Packed(packed, k, n, vectors, lanes)
+    return [*before, *product(a, b, finish, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ class Segment:
         inputs: list[tuple[int, Value, int]] = []
         keys = [keyOf(w) for w in self.works]
         makers = {key: maker(w) for key, w in zip(keys, self.works)}
-        libraries = dict(zip(makers, machine.compileAll(makers.items(), digest())))
+        libraries = dict(zip(makers, machine.compileAll(makers.items(), DIGEST)))
         begins, slots = [], [0]
         for work, key in zip(self.works, keys):
             begins.append(len(slots))
@@ -103,14 +102,16 @@ def maker(work: Work) -> Callable[[], tuple[str, Any, int]]:
     return make
 
 
-@cache
-def digest() -> str:
-    """Tells one version of the code that writes native code from another."""
-    found, native = hashlib.blake2b(digest_size=16), Path(machine.__file__).parent
-    core = native.parent
-    for path in sorted([*native.glob("*.py"), *core.glob("special/*.py"), core / "table.py", core / "terms.py"]):
+def digestOf(core: Path) -> str:
+    """Tells one version of the code that writes native code from another, by its sources."""
+    found = hashlib.blake2b(digest_size=16)
+    names = ("nest.py", "formula.py", "table.py", "terms.py")
+    for path in sorted([*core.glob("native/*.py"), *core.glob("special/*.py"), *map(core.joinpath, names)]):
         found.update(path.read_bytes())
     return found.hexdigest()
+
+
+DIGEST = digestOf(Path(machine.__file__).parent.parent)  # at import: later on the files may be those of another version
 
 
 __all__ = ["Native", "Segment", "addressOf", "isWanted", "layoutFor", "lowered"]

@@ -75,17 +75,18 @@ class Teller:
         made = [y for y in call.outs if y is not None and y.role != "object"]
         found = formulas(call) if call.kind == "pointwise" else None
         if found:
-            given = {leaf(f"v{v.number}"): self.term(v) for v in call.values()}
-            return [([y], rebuild(f.term, given, term) if isShort(f.term) else self.noted(call, f)) for y, f in found]
+            read, lines = found
+            given = {leaf(n): self.term(v) for n, v in read.items()}
+            told = [rebuild(f.term, given, term) if isShort(f.term) else self.noted(read, f) for f in lines]
+            return [([y], t) for y, t in zip(call.outs, told)]
         return [(made, self.whole(call))]
 
-    def noted(self, call: Call, formula: Formula) -> Term:
+    def noted(self, read: dict[str, Value], formula: Formula) -> Term:
         """A long formula by a name, under which it stands below the table."""
-        values = list(dict.fromkeys(call.values()))
-        plain = {leaf(f"v{v.number}"): leaf(letter) for v, letter in zip(values, "xyzuvw")}
-        letters = ", ".join(t.value for t in plain.values())
-        name = self.ruled(f"({letters}) = {written(rebuild(formula.term, plain, term))}", "f")
-        return leaf(f"{name}({', '.join(map(self.text, values))})")
+        letters = dict(zip(dict.fromkeys(read.values()), "xyzuvw"))
+        plain = {leaf(n): leaf(letters[v]) for n, v in read.items()}
+        name = self.ruled(f"({', '.join(letters.values())}) = {written(rebuild(formula.term, plain, term))}", "f")
+        return leaf(f"{name}({', '.join(map(self.text, letters))})")
 
     def whole(self, call: Call) -> Term:
         """A call that is no formula."""

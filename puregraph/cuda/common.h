@@ -134,6 +134,24 @@ __device__ static inline void loadMany(const T* x, int64 i, S* to) {
   }
 }
 
+// The same, as they are stored.
+template <int v, class T>
+__device__ static inline void fetchMany(const T* x, int64 i, Pack<T, v>& to) {
+  const int n = v * sizeof(T) <= 16 ? v : 16 / sizeof(T);
+#pragma unroll
+  for (int k = 0; k < v; k += n) {
+    const Pack<T, n> pack = loadPack<n>(x, i + k);
+#pragma unroll
+    for (int u = 0; u < n; u++) to.at[k + u] = pack.at[u];
+  }
+}
+
+template <int v, class T>
+__device__ static inline void fetchApart(const T* x, int64 i, int64 step, Pack<T, v>& to) {
+#pragma unroll
+  for (int u = 0; u < v; u++) to.at[u] = x[i + u * step];
+}
+
 template <int v, class T, class S>
 __device__ static inline void loadApart(const T* x, int64 i, int64 step, S* to) {
 #pragma unroll

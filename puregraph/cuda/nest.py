@@ -1,8 +1,9 @@
 """Nests as launches: pointwise formulas and folds over one space of indices.
 
-What is folded decides: nothing (`points`), the axis along which memory is contiguous (`rows`), or others (`columns`).
-A fold over many numbers with few results is done in parts by many blocks, which a second launch folds, always in the
-same order. What one launch cannot do is divided: one launch folds, the next reads what came out.
+What is folded decides: nothing (`points`, or `tiles` where arrays lie in different orders), the axis along which memory
+is contiguous (`rows`), or others (`columns`). A fold over many numbers with few results is done in parts by many
+blocks, which a second launch folds, always in the same order. What one launch cannot do is divided: one launch folds,
+the next reads what came out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from puregraph.cuda.columns import across, columnLaunch
 from puregraph.cuda.launch import Launch, Scratch
 from puregraph.cuda.points import pointLaunch
 from puregraph.cuda.rows import fits, planOf, rowLaunch
+from puregraph.cuda.tiles import otherAxis, tileLaunch
 from puregraph.cuda.writer import canonical
 from puregraph.formula import Formula
 from puregraph.nest import (
@@ -36,7 +38,7 @@ from puregraph.nest import (
 
 FULL = 528  # blocks that keep a large GPU busy
 PART = 4096  # numbers of a row that make a block worth it
-LEAST = 512  # rows, likewise
+LEAST = 128  # rows, likewise
 
 
 def launches(nest: Nest) -> list[Launch]:
@@ -54,7 +56,8 @@ def described(nest: Nest) -> list[Launch]:
     nest = canonical(collapsed(ordered(nest)))
     sets = foldSets(nest)
     if not sets:
-        return [pointLaunch(nest)]
+        axis = otherAxis(nest)
+        return [pointLaunch(nest) if axis is None else tileLaunch(nest, axis)]
     if len(sets) > 1:
         return mixed(nest, sets)
     return rows(nest, sets[0]) if len(nest.space) - 1 in sets[0] else columns(nest, sets[0])
@@ -94,7 +97,9 @@ def columns(nest: Nest, axes: frozenset[int]) -> list[Launch]:
     blocks = across(nest)[2] * prod(n for a, n in enumerate(nest.space[:-1]) if a not in axes)
     long = prod(nest.space[a] for a in axes)
     pieces = min(FULL // (2 * blocks), long // LEAST)
-    return [columnLaunch(nest, axes)] if pieces < 2 else inParts(nest, axes, -(-long // pieces), columnLaunch)
+    if pieces < 2 or long <= 2 * FULL:
+        return [columnLaunch(nest, axes)]
+    return inParts(nest, axes, -(-long // pieces), columnLaunch)
 
 
 def inParts(

@@ -16,13 +16,12 @@ from puregraph.nest import Nest, Shape, saved
 
 BLOCK = 128  # threads that do rows, where a row takes no more than a warp
 LONG = 512  # threads for a row that does not fit in registers
-HELD = 32  # numbers that a thread keeps of a row
 BUSY = 132 * 1024  # threads that keep a large GPU busy
 SHARED = 48 << 10  # bytes of shared memory that need no asking
 
 
 class Plan(NamedTuple):
-    """How rows are done: by so many threads each, of which a block has so many, each keeping so many numbers of a load.
+    """How rows are done: by so many threads each, of which a block has so many, each having so many numbers of a row.
 
     `held` is 0 where nothing is kept; `kept` are the names of what is.
     """
@@ -41,37 +40,88 @@ class Plan(NamedTuple):
 
 def planOf(nest: Nest, axes: frozenset[int]) -> Plan:
     """How the rows of a nest are done; a nest that keeps folds beside must be `fits`."""
-    shape, size = Shape(nest, axes), KINDS[nest.kind][1]
+    shape = Shape(nest, axes)
     length = prod(nest.space[a] for a in axes)
     rows = prod(nest.space[a] for a in shape.outer)
-    kept = tuple(heldBack(shape))
     ragged = [nest.ragged[1]] if nest.ragged and len(axes) == 1 else []
     many = manyOf(nest, [length, nest.space[-1], *ragged])
-    weight = max(1, len(kept) + len(shape.beside)) * size // 4
-    for lanes in (1 << i for i in range(11)):
-        held = -(-length // (lanes * many)) * many
-        most = HELD // 2 if lanes > 256 else HELD if not shape.beside or lanes > WARP else 3 * HELD
-        isWide = lanes >= WARP and (shape.beside or rows * lanes >= BUSY or lanes >= 256)
-        if held * weight <= most and (held <= many or isWide):
-            groups = BLOCK // lanes if lanes <= WARP else 1
-            if shape.beside and lanes <= WARP:
-                groups = max(
-                    WARP // lanes, min(2 * groups, SHARED // (length * size)) // (WARP // lanes) * (WARP // lanes)
-                )
-            return Plan(lanes, lanes * groups, held, kept, many)
+    costly = saved(shape)
+    for again in ([], costly) if costly else ([],):  # what is costly is computed again if that is what it takes
+        kept = heldBack(shape, [n for n in costly if n not in again])
+        weight = max(2, burden(shape, kept))
+        for lanes in (1 << i for i in range(11)):
+            held = -(-length // (lanes * many)) * many
+            isWide = lanes >= WARP and (shape.beside or rows * lanes >= BUSY or lanes >= 256)
+            if held * weight <= most(lanes, bool(shape.beside)) and (held <= many or isWide):
+                return Plan(lanes, lanes * groupsOf(nest, shape, lanes, length), held, tuple(kept), many)
     return Plan(LONG, LONG, 0, (), manyOf(nest, [] if len(axes) == 1 else [nest.space[-1]]))
 
 
-def heldBack(shape: Shape) -> list[str]:
-    """What is kept of a row: loads that several phases read, and what is costly to compute again."""
-    found = saved(shape)
+def most(lanes: int, hasBeside: bool) -> int:
+    """How many bytes of rows a thread may keep in registers, where so many threads do a row."""
+    if lanes > 256:
+        return 160 if lanes == 512 else 64
+    return (384 if lanes <= WARP else 256) if hasBeside else 128
+
+
+def groupsOf(nest: Nest, shape: Shape, lanes: int, length: int) -> int:
+    """How many rows a block does at a time, by so many threads each; their folds beside must fit in shared memory."""
+    if lanes > WARP:
+        return 1
+    groups, warp = BLOCK // lanes, WARP // lanes
+    if not shape.beside:
+        return groups
+    return max(1, min(2 * groups, SHARED // (length * KINDS[nest.kind][1])) // warp) * warp
+
+
+def heldBack(shape: Shape, costly: list[str]) -> list[str]:
+    """What is kept of a row: loads of its own that several phases read, and what is costly to compute again."""
+    nest = shape.nest
     readers: dict[str, set[int]] = {}
     for p in range(shape.count):
-        folds, beside, stores = shape.at(p)
-        wanted = [shape.lines[n].of for n in (*folds, *beside)] + stores  # type: ignore[union-attr]
-        for n in readIn(shape, wanted, [n for n in found if shape.phase[n] < p]):
-            readers.setdefault(n, set()).add(p)
-    return [*(n for n, phases in readers.items() if len(phases) > 1), *found]
+        for n in readIn(shape, wantedIn(shape, p), [n for n in costly if shape.phase[n] < p]):
+            if any(nest.loads[n].strides[a] for a in shape.outer) or not shape.outer:
+                readers.setdefault(n, set()).add(p)
+    return [*(n for n, phases in readers.items() if len(phases) > 1), *costly]
+
+
+def wantedIn(shape: Shape, p: int) -> list[str]:
+    """What a phase folds and stores."""
+    folds, beside, stores = shape.at(p)
+    return [shape.lines[n].of for n in (*folds, *beside)] + stores  # type: ignore[union-attr]
+
+
+def burden(shape: Shape, kept: list[str]) -> int:
+    """The bytes that are kept of each place of a row, between those two phases where they are the most."""
+    size = KINDS[shape.nest.kind][1]
+    costly = [n for n in kept if n in shape.lines]
+    uses: dict[str, list[int]] = {n: [shape.phase[n]] for n in kept}
+    for p in range(shape.count):
+        known = [n for n in costly if shape.phase[n] < p]
+        for n in (*readIn(shape, wantedIn(shape, p), known), *namedIn(shape, wantedIn(shape, p), known)):
+            if n in uses:
+                uses[n].append(p)
+
+    def bytesAt(p: int) -> int:
+        return sum(
+            size if n in shape.lines else KINDS[shape.nest.loads[n].kind][1]
+            for n, phases in uses.items()
+            if min(phases) <= p < max(phases)
+        )
+
+    return max(map(bytesAt, range(shape.count))) + size * len(shape.beside)
+
+
+def namedIn(shape: Shape, names: list[str], known: list[str]) -> list[str]:
+    """Those of the known lines that some names are made of."""
+    stack, found = list(names), dict[str, None]()
+    while stack:
+        name = stack.pop()
+        if name in known:
+            found[name] = None
+        elif name in shape.lines and shape.varies[name]:
+            stack += shape.lines[name].names  # type: ignore[union-attr]
+    return list(found)
 
 
 def readIn(shape: Shape, names: list[str], kept: list[str]) -> list[str]:
@@ -117,7 +167,8 @@ class RowWriter(Writer):
         shape, plan, T = self.shape, self.plan, self.T
         self.line(f"const int lane = {self.lane()}, group = threadIdx.x / {plan.lanes};")
         for n in plan.kept:
-            self.line(f"{T} k_{n}[{plan.held}];")
+            kind = f"Pack<{KINDS[self.nest.loads[n].kind][0]}, v>" if n in self.nest.loads else T
+            self.line(f"{kind} k_{n}[{plan.held}{' / v' if n in self.nest.loads else ''}];")
         if not shape.beside:
             self.line(f"const {self.I} at = ({self.I})blockIdx.x * {self.groups} + group;")
             self.row()
@@ -188,8 +239,9 @@ class RowWriter(Writer):
         if plan.held:
             made = {n for n in plan.kept if n in self.nest.loads or shape.phase[n] == p}
             read = set(self.order([*of, *stores]))
-            kept = {n: f"k_{n}[k * v + u]" for n in plan.kept if n in self.done}
-            keep = {n: f"k_{n}[k * v + u]" for n in plan.kept if n in made & read and n not in self.done}
+            own = {n: f"k_{n}[k]" if n in self.nest.loads else f"k_{n}[k * v + u]" for n in plan.kept}
+            kept = {n: self.widened(n, x) if n in self.nest.loads else x for n, x in own.items() if n in self.done}
+            keep = {n: x for n, x in own.items() if n in made & read and n not in self.done}
             self.line("#pragma unroll")
             with self.block(f"for (int k = 0; k < {plan.held} / v; k++)"):
                 self.line(f"const {self.I} j = (k * {plan.lanes} + lane) * v;")

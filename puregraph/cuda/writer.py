@@ -1,7 +1,7 @@
 """Writer: the text of a kernel for a nest, and what it is called with.
 
-Every kernel is written twice, as a template: for numbers moved several at a time, and one by one for arrays whose
-addresses do not suit that. Loads and results are kept in arrays of v numbers; between them stand formulas on one.
+A kernel that moves several numbers at a time is a template of how many, so that it can move one by one where addresses
+do not suit it. Loads and results are kept in arrays of v numbers; between them stand formulas on one.
 """
 
 from __future__ import annotations
@@ -125,12 +125,13 @@ class Writer:
         body = "\n".join(self.text)
         bounds = f"__launch_bounds__({threads}, 1) " if threads > THREADS else ""  # any number of registers suits fewer
         start = f'extern "C" __global__ void {bounds}{kind}({params})'
-        aligned = " && ".join(self.aligned())
-        calls = f"  run<{self.many}>({given});"
-        if self.many > 1:
+        source = f"{preamble(formulas, self.T)}\n"
+        if self.many == 1:
+            source += f"{start} {{\n  constexpr int v = 1;\n{body}\n}}\n"
+        else:
+            aligned, run = " && ".join(self.aligned()), f"__device__ static inline void run({params})"
             calls = f"  if ({aligned})\n    run<{self.many}>({given});\n  else\n    run<1>({given});"
-        own = f"template <int v>\n__device__ static inline void run({params})"
-        source = f"{preamble(formulas, self.T)}\n{own} {{\n{body}\n}}\n{start} {{\n{calls}\n}}\n"
+            source += f"template <int v>\n{run} {{\n{body}\n}}\n{start} {{\n{calls}\n}}\n"
         slots = tuple((role, what) for role, _, what in self.slots.values())
         return Launch(title(self.nest), source, kind, slots, (grid, 1, 1), block, shared)
 
@@ -217,7 +218,8 @@ class Writer:
     ) -> None:
         """Load v numbers of each operand, compute, and write results; folds go on, in the variables that are named.
 
-        `kept` are names that were computed before, and where; `keep` those to be kept, and where.
+        `kept` are names that were computed before, as expressions; `keep` those to be kept, and where: of a load as
+        it is stored, in a Pack.
         """
         stores, T = list(stores), self.T
         of = {n: self.shape.lines[n].of for n in folds}  # type: ignore[union-attr]
@@ -227,12 +229,16 @@ class Writer:
         for n in loads:
             step = self.stride(f"l_{n}", self.shape.inner)
             place = self.place(f"l_{n}", indices)
-            if step == "0":
+            if step == "0" and n not in keep:
                 self.line(f"const {T} a_{n} = load(l_{n}, {place});")
                 values[n] = f"a_{n}"
                 continue
-            self.line(f"{T} a_{n}[{v}];")
             apart = "" if step == "1" else f", {step}"
+            if n in keep:
+                self.line(f"{'fetchApart' if apart else 'fetchMany'}<{v}>(l_{n}, {place}{apart}, {keep[n]});")
+                values[n] = self.widened(n, keep[n])
+                continue
+            self.line(f"{T} a_{n}[{v}];")
             self.line(f"{'loadApart' if apart else 'loadMany'}<{v}>(l_{n}, {place}{apart}, a_{n});")
             values[n] = f"a_{n}[u]"
         for n in stores:
@@ -251,7 +257,8 @@ class Writer:
                 else:
                     self.line(self.formula(n))
             for n, place in keep.items():
-                self.line(f"{place} = {n};")
+                if n not in values:
+                    self.line(f"{place} = {n};")
             for n in stores:
                 self.line(f"b_{n}[u] = {n};")
             for n, sum in folds.items():
@@ -259,6 +266,10 @@ class Writer:
                 self.line(f"{sum} = {how}::join({sum}, {of[n]});")
         for n in stores:
             self.put(n, indices, f"b_{n}", v)
+
+    def widened(self, name: str, pack: str) -> str:
+        """One number of a load that is kept as it is stored."""
+        return f"({self.T})Number<{KINDS[self.nest.loads[name].kind][0]}>::widen({pack}.at[u])"
 
     def used(self, order: Iterable[str], kept: Iterable[str], names: Iterable[str]) -> list[str]:
         """What is known under another name, and is used by lines or wanted itself."""

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from puregraph.cuda import correlation, depthwise
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widened
 from puregraph.kernels.windows import Window, inner, padded, perAxis, window
@@ -91,6 +92,13 @@ def convolve(x, W, stride, pad, dilation, groups):
     return (x.shape[0], W.shape[0], *win.count), np.result_type(x.dtype, W.dtype)
 
 
+@convolve.cuda
+def convolve(y, x, W, stride, pad, dilation, groups):
+    """Each block sums a tile of places and maps; where a filter has one map, each thread a few places."""
+    win = window(x.shape[2:], W.shape[2:], stride, pad, dilation)
+    return depthwise.forward(y, x, W, win) if isDepthwise(W, groups) else correlation.forward(y, x, W, win, groups)
+
+
 @kernel
 @widened
 def convolveData(grad, W, shape, stride, pad, dilation, groups):
@@ -116,6 +124,13 @@ def convolveData(grad, W, shape, stride, pad, dilation, groups):
 def convolveData(grad, W, shape, stride, pad, dilation, groups):
     """dx of the shape that is given."""
     return tuple(shape), np.result_type(grad.dtype, W.dtype)
+
+
+@convolveData.cuda
+def convolveData(dx, grad, W, shape, stride, pad, dilation, groups):
+    """The same, over all windows that reach over a place."""
+    win = window(shape[2:], W.shape[2:], stride, pad, dilation)
+    return depthwise.data(dx, grad, W, win) if isDepthwise(W, groups) else correlation.data(dx, grad, W, win, groups)
 
 
 @kernel
@@ -144,6 +159,19 @@ def convolveWeight(grad, x, size, stride, pad, dilation, groups):
     """dW (o, c / groups, *size)."""
     size = perAxis(size, x.ndim - 2)
     return (grad.shape[1], x.shape[1] // groups, *size), np.result_type(grad.dtype, x.dtype)
+
+
+@convolveWeight.cuda
+def convolveWeight(dW, grad, x, size, stride, pad, dilation, groups):
+    """Each block sums a tile of filters and taps, over part of the places; parts are added in order."""
+    win = window(x.shape[2:], size, stride, pad, dilation)
+    isThin = isDepthwise(dW, groups)
+    return depthwise.weight(dW, grad, x, win) if isThin else correlation.weight(dW, grad, x, win, groups)
+
+
+def isDepthwise(W, groups):
+    """Whether each filter has one map of several."""
+    return groups > 1 and W.shape[1] == 1
 
 
 def operands(lay, grad, x):

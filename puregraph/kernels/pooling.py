@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from puregraph.cuda import pooling
 from puregraph.kernel import kernel
 from puregraph.kernels.scatter import addAt
 from puregraph.kernels.widen import widen, widened
@@ -38,7 +39,14 @@ def maxPool(x, size, stride, pad, dilation=1):
 def maxPool(x, size, stride, pad, dilation=1):
     """y and indices (n, c, *count)."""
     shape = x.shape[:2] + window(x.shape[2:], size, stride, pad, dilation).count
-    return [(shape, x.dtype), (shape, np.int32)]
+    return [(shape, x.dtype), (shape, np.dtype(np.int32))]
+
+
+@maxPool.cuda
+def maxPool(outs, x, size, stride, pad, dilation=1):
+    """A thread finds one maximum, or those of maps side by side."""
+    y, indices = outs
+    return pooling.maxPool(y, indices, x, window(x.shape[2:], size, stride, pad, dilation))
 
 
 def chunks(maps, win):
@@ -94,8 +102,10 @@ def corners(win):
 
 @kernel
 @widened
-def maxPoolGrad(grad, indices, shape):
+def maxPoolGrad(grad, indices, shape, size=None, stride=None, pad=None, dilation=1):
     """dx[n, c, indices[n, c, a]] += grad[n, c, a], for all a in order; an index of -1 adds nothing.
+
+    The windows that the maxima are of, where they are given, change nothing, but a GPU has to search only them.
 
     Shapes    grad, indices (n, c, *count), shape (n, c, *spatial) -> dx of that shape
     """
@@ -105,9 +115,16 @@ def maxPoolGrad(grad, indices, shape):
 
 
 @maxPoolGrad.shape
-def maxPoolGrad(grad, indices, shape):
+def maxPoolGrad(grad, indices, shape, size=None, stride=None, pad=None, dilation=1):
     """dx of the shape that is given."""
     return tuple(shape), grad.dtype
+
+
+@maxPoolGrad.cuda
+def maxPoolGrad(dx, grad, indices, shape, size=None, stride=None, pad=None, dilation=1):
+    """A thread gathers what one place receives; where the windows over it are not known, from all of its map."""
+    win = None if size is None else window(shape[2:], size, stride, pad, dilation)
+    return pooling.maxPoolGrad(dx, grad, indices, win)
 
 
 @kernel
@@ -130,6 +147,12 @@ def meanPool(x, size, stride, pad, includePad=True):
 def meanPool(x, size, stride, pad, includePad=True):
     """y (n, c, *count)."""
     return x.shape[:2] + window(x.shape[2:], size, stride, pad).count, x.dtype
+
+
+@meanPool.cuda
+def meanPool(y, x, size, stride, pad, includePad=True):
+    """A thread sums one window, or those of maps side by side."""
+    return pooling.meanPool(y, x, window(x.shape[2:], size, stride, pad), includePad)
 
 
 def sums(x, win):
@@ -160,6 +183,12 @@ def meanPoolGrad(grad, shape, size, stride, pad, includePad=True):
 def meanPoolGrad(grad, shape, size, stride, pad, includePad=True):
     """dx of the shape that is given."""
     return tuple(shape), grad.dtype
+
+
+@meanPoolGrad.cuda
+def meanPoolGrad(dx, grad, shape, size, stride, pad, includePad=True):
+    """A thread gathers what one place receives."""
+    return pooling.meanPoolGrad(dx, grad, window(shape[2:], size, stride, pad), includePad)
 
 
 def shares(grad, win):

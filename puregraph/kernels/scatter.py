@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from puregraph.cuda.copy import packed
 from puregraph.cuda.launch import THREADS, Launch, isContiguous, spread, widest
 from puregraph.cuda.source import stored
 from puregraph.kernel import kernel
@@ -37,15 +38,16 @@ def gather(table, index):
 @gather.cuda
 def gather(y, table, index):
     """A thread moves up to 16 bytes of a row at a time."""
-    if not all(map(isContiguous, (y, table, index))):
+    if not isContiguous(y):
         return NotImplemented
     if not y.size:
         return []
+    made, (table, index) = packed((table, index))
     width = prod(table.shape[1:])
     n = widest(width * y.dtype.itemsize) // y.dtype.itemsize
     text = GATHER.format(T=stored(y.dtype), I=stored(index.dtype), n=n)
     slots = (("pointer", y), ("pointer", table), ("pointer", index), ("long", index.size), ("int", width))
-    return [Launch("gather", text, "gather", slots, spread(y.size // n), (THREADS, 1, 1))]
+    return [*made, Launch("gather", text, "gather", slots, spread(y.size // n), (THREADS, 1, 1))]
 
 
 GATHER = """

@@ -44,7 +44,7 @@ class MaxPoolNd(Module):
         return maxPool(x, self.size, self.stride, self.pad)
 
     def updateGrad(self, grad, x, y, indices):
-        return maxPoolGrad(grad, indices, x.shape)
+        return maxPoolGrad(grad, indices, x.shape, self.size, self.stride, self.pad)
 
     def flopsFrom(self, x):
         return prod(self.size) * product(self.dataShapeFrom(x))

@@ -27,13 +27,21 @@ def dataSums(g: Geometry) -> list[Correlation]:
 
 
 def forward(x: Any, packed: Any, finish: Finish, g: Geometry, xPixel: int | None = None) -> list[Work]:
-    """y (n, *count, o) from x (n, *spatial, c) whose pixels lie `xPixel` numbers apart, and the packed weight."""
+    """y (n, *count, o) from x (n, *spatial, c) whose pixels lie `xPixel` numbers apart, and the packed weight.
+
+    If `takesPlanes`, x may be (n, c, *spatial), with pixels at a distance of 1.
+    """
     if g.isDepthwise:
         return depthwise.forward(x, packed, finish, g, xPixel)
     plan = interpolated(g, False)
     if plan:
         return [winograd.convolve(f"conv {g.text}", plan, x, xPixel or g.c, packed, finish)]
     return [correlate(f"conv {g.text}", forwardSum(g), x, xPixel or g.c, packed, finish)]
+
+
+def takesPlanes(g: Geometry) -> bool:
+    """Whether `forward` takes maps that lie one behind the other: few of them, which it copies anyway."""
+    return not g.isDepthwise and not interpolated(g, False) and g.c > 1 and forwardSum(g).isCopied
 
 
 def forwardRoom(g: Geometry) -> int:

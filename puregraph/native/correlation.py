@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 from puregraph.native.code import Code, Type, Value, Variable
 from puregraph.native.geometry import Line
-from puregraph.native.strip import copyRow, stripOf
+from puregraph.native.strip import copyRow, interleaveRow, stripOf
 from puregraph.native.tiling import Tile, tile
 from puregraph.native.work import Finish, Work
 
 GRAIN = 1 << 19  # products that a task has at least, where there are enough
 MOST = 64  # tasks
+SIDES = 2  # parts of the maps, so that a thread meets the same ones in step after step
+SHARED = 4  # weights, for each number of maps, that may be read for each of them
 LONGEST = 64  # products written out in one turn of a loop
 FEW = 8  # input maps below which borders are copied
 LONG = 1024  # pixels of a row of which no copy is made
@@ -122,7 +124,10 @@ def kinds(line: Line, pixels: int) -> list[Kind]:
 
 
 def correlate(name: str, of: Correlation, x: Any, xPixel: int, packed: Any, finish: Finish, skip: int = 0) -> Work:
-    """y = the correlation of x, `xPixel` numbers from pixel to pixel, with the weights at `skip` in `packed`."""
+    """y = the correlation of x, `xPixel` numbers from pixel to pixel, with the weights at `skip` in `packed`.
+
+    Of x that `isCopied`, maps may also lie one behind the other, `xPixel` being 1 then.
+    """
     of = flat(of)
     t = of.tile
     tiles = ceil(of.lines[2].count / t.pixels)
@@ -139,6 +144,11 @@ def correlate(name: str, of: Correlation, x: Any, xPixel: int, packed: Any, fini
             sweeps = panels
     else:
         chunk, across = 1, max(1, tiles * sweeps // wanted)
+    if sweeps > 1 and of.packed <= SHARED * of.rows * of.lines[2].count * (of.depth + of.maps) * of.groups:
+        if of.rows > 1:
+            chunk = min(chunk, ceil(of.rows / SIDES))
+        else:
+            across = min(across, ceil(tiles / SIDES))
     if of.isCopied:
         across = tiles
         chunk = min(chunk, of.lines[1].count)
@@ -184,9 +194,14 @@ class Writer:
         with code.loop(0, len(deep.taps), unroll=1) as i, code.loop(0, self.strip.high, unroll=1) as j:
             d, h = d * deep.stride + deep.first + i * deep.step, first * high.stride + high.first + j
             isThere = (d >= 0) & (d < deep.length) & (h >= 0) & (h < high.length)
-            start = ((n * deep.length + d) * high.length + h) * (wide.length * self.pixel)
             to = copied.at(i * self.strip.plane + j * self.strip.pitch)
-            copyRow(code, self.strip, wide, self.x, start, self.pixel, isThere, to)
+            if self.pixel < self.of.depth:
+                start = ((n * (self.of.depth * deep.length) + d) * high.length + h) * wide.length
+                plane = deep.length * high.length * wide.length
+                interleaveRow(code, self.strip, wide, self.x, start, plane, isThere, to)
+            else:
+                start = ((n * deep.length + d) * high.length + h) * (wide.length * self.pixel)
+                copyRow(code, self.strip, wide, self.x, start, self.pixel, isThere, to)
         self.x = copied
 
     def write(self) -> None:
@@ -196,12 +211,13 @@ class Writer:
         self.finish.open(code)
         tiles = ceil(of.lines[2].count / t.pixels)
         spans, parts, panels = of.spans(self.chunk), ceil(tiles / self.across), of.groups * of.panels
+        sweeps = ceil(panels / self.together)
         self.kinds = kinds(self.inner[2], t.pixels)
         if self.blocks > 1:
             self.sums = code.room("f32", self.chunk * self.across * t.pixels * t.width)
         task = code.task
-        part, task = (task % parts, task // parts) if parts > 1 else (code.whole(0), task)
-        span, sweep = task % spans, task // spans
+        sweep, task = task % sweeps, task // sweeps
+        part, span = (task % parts, task // parts) if parts > 1 else (code.whole(0), task)
         if of.isCopied:
             spans = ceil(of.lines[1].count / self.chunk)
             plane, span = span // spans, span % spans

@@ -15,13 +15,14 @@ from puregraph.native.code import Code, Pointer, Type, Value
 from puregraph.native.work import Work
 
 CHUNK = 1 << 14  # numbers that a task reads or writes, or more
+FAR = 1 << 11  # the same, where each row is read from somewhere else
 PARTS = 16  # of a table that is larger than what is added to it
 COLUMNS = 64  # of a table that a task adds to, where they are shared out
 
 
-def pieces(count: int, width: int) -> int:
+def pieces(count: int, width: int, most: int = CHUNK) -> int:
     """How many rows of that width a task does."""
-    return max(1, min(count, CHUNK // max(width, 1)))
+    return max(1, min(count, most // max(width, 1)))
 
 
 def each(code: Code, body: Callable[[Value], None]) -> None:
@@ -61,7 +62,7 @@ def gather(
     indexStep: int = 1,
 ) -> list[Work]:
     """y[i] = table[index[i]] for i < count, and zero where the index is -1; `tableRow` is the stride of the table."""
-    step = pieces(count, width)
+    step = pieces(count, width, FAR)
     slots = {"table": table, "tableRow": tableRow, "rows": rows, "index": index, "y": y, "width": width, "fault": fault}
     slots |= {"count": count, "step": step, "indexStep": indexStep}
     return [Work(f"gather {count}x{width}", str(machine.lanes(4)), writeGather, slots, -(-count // step))]

@@ -32,6 +32,7 @@ CALLED += "exp exp2 expm1 log log2 log1p sin cos tan tanh"
 LOADED: dict[tuple[str, str, str], Library] = {}
 LOCKS: dict[str, threading.Lock] = {}
 LOADING = threading.Lock()
+WRITING = threading.Lock()  # works may share what they end with, which knows one code at a time
 HERE = threading.local()
 
 
@@ -299,7 +300,8 @@ def stored(name: str) -> Library | None:
 
 def compiled(name: str, key: str, make: Make) -> Library:
     """A kernel made now, and stored."""
-    text, names, scratch = make()
+    with WRITING:
+        text, names, scratch = make()
     names = tuple(names)
     try:
         data = objectFrom(text, symbolOf(name))
@@ -339,9 +341,9 @@ def engine() -> Any:
 
 def renew() -> None:
     """After a fork: a lock may have been held by a thread that is not here."""
-    global LOADING
+    global LOADING, WRITING
     LOCKS.clear()
-    LOADING = threading.Lock()
+    LOADING, WRITING = threading.Lock(), threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

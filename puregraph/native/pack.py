@@ -183,10 +183,21 @@ def packed(
     vectors: int = 2,
 ) -> tuple[Packed, list[Work]]:
     """b[k, n] packed once for several products, whose tiles have as many vectors; `room(count)` gives it memory."""
+    to = Packed(room(packedSize(n, k, vectors, lanes)), k, n, vectors, lanes)
+    return to, pack(b, n, k, strides, to.array, lanes, vectors)
+
+
+def packedSize(n: int, k: int, vectors: int, lanes: int) -> int:
+    """How many numbers b[k, n] is when it is packed."""
+    tile = Tile(1, vectors, lanes)
+    return -(-n // tile.width) * (k + lanes) * tile.width
+
+
+def pack(b: Any, n: int, k: int, strides: tuple[int, int], to: Any, lanes: int, vectors: int) -> list[Work]:
+    """The work that packing takes."""
     tile = Tile(1, vectors, lanes)
     layout = layoutOf(strides, (k, n))
     panels, chunks = -(-n // tile.width), max(1, -(-k // CHUNK))
-    to = Packed(room(panels * (k + lanes) * tile.width), k, n, vectors, lanes)
 
     def write(code: Code) -> None:
         start, goal = code.pointer("b", "f32"), code.pointer("packed", "f32")
@@ -198,10 +209,10 @@ def packed(
         place = goal.at((panel * (rows + lanes) + row) * tile.width)
         copyPanel(code, matrix, layout, row, panel * tile.width, count, tile, place)
 
-    slots = {"b": b, "packed": to.array, "k": k, "n": n, "bRow": strides[0], "bColumn": strides[1]}
+    slots = {"b": b, "packed": to, "k": k, "n": n, "bRow": strides[0], "bColumn": strides[1]}
     if n == 0 or k == 0:
-        return to, []
-    return to, [Work(f"pack {k}x{n}", f"pack {layout} {vectors}x{lanes}", write, slots, panels * chunks)]
+        return []
+    return [Work(f"pack {k}x{n}", f"pack {layout} {vectors}x{lanes}", write, slots, panels * chunks)]
 
 
 def known(matrix: Matrix, layout: str) -> Matrix:

@@ -13,9 +13,11 @@ from puregraph.native import walk
 from puregraph.native.count import threads, want
 from puregraph.native.crew import Crew
 from puregraph.native.memory import Block
+from puregraph.native.pace import Pace
 from puregraph.native.walk import SINGLY, TOGETHER
 
 STEP = 8 * walk.RECORDWORDS
+FOREVER = 1 << 62
 LOCK = threading.Lock()
 OWN = threading.local()
 CREWS: list[Crew] = []
@@ -57,32 +59,47 @@ class Table:
         self.wake = wake
         self.keep = keep
         self.crew: Crew | None = None
-        self.order = ctypes.c_void_p()
+        self.pace = Pace()
         crew().reserve(scratch)
 
     def __len__(self) -> int:
         return self.count
 
     def __call__(self) -> None:
-        """Run all steps; come back when they are done."""
+        """Run all steps, by one thread if that has been found to be faster; come back when they are done."""
+        pace = self.pace
+        if pace.left:
+            pace.left -= 1
+            self.go(pace.isAlone)
+        else:
+            pace.run(self.go)
+
+    def go(self, isAlone: bool) -> None:
+        """Run all steps, by one thread or by all."""
         team = CREWS[0] if CREWS else crew()
         if team is not self.crew:
             self.join(team)
-        if team.asleep and self.wakes:
-            team.wake()
-        if not team.run(self.order):
+        if isAlone:
+            isDone = team.run(self.single)
+        else:
+            if team.asleep and self.wakes:
+                team.wake()
+            isDone = team.run(self.order)
+        if not isDone:
             self.alone(0, self.count)
 
     def join(self, team: Crew) -> None:
         """Write down what that crew has to be told for a run of all steps."""
-        self.words = self.wordsFor(team, 0, self.count)
-        self.order = ctypes.c_void_p(ctypes.addressof(self.words))
+        self.words = [self.wordsFor(team, 0, self.count, isAlone) for isAlone in (False, True)]
+        self.order, self.single = [ctypes.c_void_p(ctypes.addressof(words)) for words in self.words]
         self.wakes = bool(self.wake and self.wide[-1])
+        if team.count == 1 or not self.wide[-1]:
+            self.pace.left = FOREVER
         self.crew = team
 
-    def wordsFor(self, team: Crew, begin: int, end: int) -> Any:
+    def wordsFor(self, team: Crew, begin: int, end: int, isAlone: bool = False) -> Any:
         """What a crew is told for a run of some steps."""
-        first, wide = self.memory.address, self.wide[end] - self.wide[begin]
+        first, wide = self.memory.address, 0 if isAlone else self.wide[end] - self.wide[begin]
         words = team.board, first + STEP * begin, first + STEP * end, int(self.flush), wide
         return (ctypes.c_int64 * walk.ORDERWORDS)(*words)
 

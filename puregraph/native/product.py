@@ -101,6 +101,12 @@ def product(
     return works if place is None else [*works, total(place, finish, m, n, parts, sizes, lanes)]
 
 
+def vectorsFor(m: int, n: int, k: int, aStrides: tuple[int, int], lanes: int) -> int:
+    """How many vectors of b[k, n] are best packed together for a product that is often made."""
+    sizes = Sizes(m, n, k, 1, lanes, layoutOf(aStrides, (m, k)), "packed")
+    return planFor(sizes, allThreads()).tile.vectors
+
+
 class Kernel(NamedTuple):
     """What the code of a product depends on.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from puregraph.native import machine
@@ -35,6 +36,42 @@ def stripOf(rows: int, high: Line, wide: Line, depth: int) -> Strip:
 def reach(line: Line, count: int) -> int:
     """From the first input that so many outputs read to the last."""
     return (count - 1) * line.stride + (len(line.taps) - 1) * line.step + 1
+
+
+def interleaveRow(
+    code: Code, strip: Strip, line: Line, x: Pointer, start: Value, plane: int, isThere: Value, to: Pointer
+) -> None:
+    """As `copyRow`, from one row of each map, which lie `plane` numbers apart, to numbers of pixels side by side."""
+    lanes = machine.lanes(4)
+    last = code.splat(code.select(isThere, code.whole(line.length), 0), lanes)
+
+    def put(w: Value | int, isWhole: bool) -> None:
+        at = code.steps(lanes) + code.splat(code.whole(w), lanes) + line.first
+        live = (at >= 0) & (at < last)
+        rows = [x.load(start + w + (c * plane + line.first), lanes, live) for c in range(strip.depth)]
+        for v, value in enumerate(interleaved(code, rows)):
+            place = w * strip.depth + v * lanes
+            to.store(place, value, None if isWhole else code.mask(strip.pitch - code.whole(place), lanes))
+
+    whole = strip.wide // lanes * lanes
+    with code.loop(0, whole, lanes, unroll=1) as w:
+        put(w, True)
+    if whole < strip.wide:
+        put(whole, False)
+
+
+def interleaved(code: Code, rows: list[Value]) -> Iterator[Value]:
+    """The numbers of several vectors in turn: the first ones of all, then the second ones, ..."""
+    lanes, depth = rows[0].lanes, len(rows)
+    for v in range(depth):
+        places = [divmod(v * lanes + lane, depth) for lane in range(lanes)]
+        found = rows[0]
+        for c, row in enumerate(rows[1:], 1):
+            before = [place if c == 1 else lane for lane, (place, _) in enumerate(places)]
+            found = code.shuffle(
+                found, row, [lanes + place if of == c else b for b, (place, of) in zip(before, places)]
+            )
+        yield found
 
 
 def copyRow(

@@ -25,7 +25,10 @@ def lowerConvolve(call: Call, finish: Any, room: Any) -> list[Work] | None:
     x, W, stride, pad, dilation, groups = call.arguments
     g = geometry(x.shape, W.shape, stride, pad, dilation, groups)
     packed, pack = room.packed(W, convolution.forwardRoom(g), lambda to: convolution.packForward(W, to, g))
-    where, pixel, before = laidLast(x, room)
+    if isPlain(x) and convolution.takesPlanes(g):
+        where, pixel, before = x, 1, []
+    else:
+        where, pixel, before = laidLast(x, room)
     return [*before, *pack, *convolution.forward(where, packed, finish, g, pixel)]
 
 

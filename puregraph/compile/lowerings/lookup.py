@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.bounds import Bounds, canBeBounded
-from puregraph.compile.lower import collapsed, lowers
+from puregraph.compile.lower import Frame, collapsed, lowers
 from puregraph.compile.lowerings.numbers import copies, isPlain, isSingle, strided
 from puregraph.compile.strides import contiguous
 from puregraph.compile.value import Call, Value, fill
@@ -17,9 +17,10 @@ from puregraph.kernels.classes import classIndex
 from puregraph.kernels.random import uniform
 from puregraph.kernels.scatter import gather, scatterAdd
 from puregraph.native import lookup, philox
+from puregraph.native.gathered import gathered
 from puregraph.native.move import fill as filled
 from puregraph.native.nest import works
-from puregraph.native.work import Work
+from puregraph.native.work import Finish, Work
 from puregraph.nest import Nest, Operand
 
 FAULT = np.zeros(1, np.int64)  # where kernels note an index that is out of range; indices are checked before they run
@@ -68,8 +69,20 @@ def lowerGather(call: Call, room: Any) -> list[Work] | None:
 
 
 @lowers(scatterAdd)
-def lowerScatterAdd(call: Call, room: Any) -> list[Work] | None:
-    """table[index] += grad, on zeros."""
+def lowerScatterAdd(call: Call, finish: Any, room: Any) -> list[Work] | None:
+    """table[index] += grad, on zeros; what follows is done row by row."""
+    if type(finish) is Finish:
+        return lowerScatter(call, room)
+    grad, index, rows = call.arguments
+    (table,) = call.outs
+    room.check(Bounds(index, -1, rows))
+    where, step, before = indicesOf(index, room)
+    stride = rowLike(grad, index.ndim)
+    return [*before, *gathered(grad, stride, where, step, index.size, finish, rows, table.shape[1], FAULT)]
+
+
+def lowerScatter(call: Call, room: Any) -> list[Work] | None:
+    """The table itself."""
     grad, index, rows = call.arguments
     (table,) = call.outs
     if not isSingle(grad, table) or not isIndex(index) or not isPlain(table):
@@ -81,6 +94,18 @@ def lowerScatterAdd(call: Call, room: Any) -> list[Work] | None:
     where, step, before = indicesOf(index, room)
     width = math.prod(table.shape[1:])
     return [*before, *lookup.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride, step)]
+
+
+def ofRows(call: Call) -> Frame | None:
+    """Sums that are the rows of a table."""
+    grad, index, _ = call.arguments
+    (table,) = call.outs
+    if table.ndim != 2 or not isSingle(grad, table) or not isIndex(index) or not isPlain(table):
+        return None
+    return None if rowLike(grad, index.ndim) is None else Frame((0,), 1)
+
+
+lowerScatterAdd.frame, lowerScatterAdd.whole = ofRows, lowerScatter
 
 
 @lowers(classIndex)

@@ -35,7 +35,7 @@ def windowsOf(indices: Value) -> Any:
 
 def ofPeaks(call: Call) -> Frame | None:
     """As for other maps, where it is known with which windows the peaks were found."""
-    grad, indices, _ = call.arguments
+    grad, indices, *_ = call.arguments
     (y,) = call.outs
     isKnown = isSingle(grad, y) and y.ndim in (3, 4, 5) and pixelOf(y) is not None and windowsOf(indices) is not None
     return Frame((0, *range(2, y.ndim)), 1) if isKnown else None
@@ -56,7 +56,7 @@ def lowerMaxPool(call: Call, room: Any) -> list[Work] | None:
 @lowers(maxPoolGrad)
 def lowerMaxPoolGrad(call: Call, finish: Any, room: Any) -> list[Work] | None:
     """Each gradient goes to the peak of its window."""
-    grad, indices, shape = call.arguments
+    grad, indices, *_ = call.arguments
     g = windowsOf(indices)
     where, pixel, before = laidLast(grad, room)
     return [*before, *pooling.maxGradient(where, indices, finish, g, pixel)]

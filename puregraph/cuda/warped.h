@@ -1,0 +1,121 @@
+// Of 16-bit numbers, by instructions of a whole warp: PTX ISA, ldmatrix and mma.m16n8k16 ------------------------------
+
+// Four matrices of 8 x 8 in shared memory: lane 8 q + r has the address of row r of matrix q. Of each a lane gets the
+// numbers 2 (lane % 4) and the next of row lane / 4; of column lane / 4 where turned.
+template <bool turned, class N>
+__device__ static inline void loadMatrices(unsigned (&to)[4], const N* row) {
+#ifdef EMULATED
+  const int lane = threadIdx.x % 32;
+  for (int q = 0; q < 4; q++) {
+    N x, y;
+    if (turned) {
+      const N* one = __shfl_sync(ALL, row, q * 8 + lane % 4 * 2);
+      const N* two = __shfl_sync(ALL, row, q * 8 + lane % 4 * 2 + 1);
+      x = one[lane / 4], y = two[lane / 4];
+    } else {
+      const N* one = __shfl_sync(ALL, row, q * 8 + lane / 4);
+      x = one[lane % 4 * 2], y = one[lane % 4 * 2 + 1];
+    }
+    to[q] = x.bits | (unsigned)y.bits << 16;
+  }
+#else
+  const unsigned place = (unsigned)__cvta_generic_to_shared(row);
+  if (turned)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(place) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(place) : "memory");
+#endif
+}
+
+#ifdef EMULATED
+template <class N>
+__device__ static inline float part(uint64 word, int i) {
+  N x = {(unsigned short)(word >> 16 * i)};
+  return toFloat(x);
+}
+// c[2 i + j] += sum over k of a(lane / 4 + 8 i, k) b(k, 2 (lane % 4) + j), of registers as the instruction has them
+template <class N>
+__device__ static inline void multiplyWarp(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  const int lane = threadIdx.x % 32;
+  uint64 rows[2][4], columns[2][4];
+  for (int i = 0; i < 2; i++)
+    for (int q = 0; q < 4; q++) {
+      rows[i][q] = __shfl_sync(ALL, a[i] | (uint64)a[i + 2] << 32, lane / 4 * 4 + q);
+      columns[i][q] = __shfl_sync(ALL, b0 | (uint64)b1 << 32, (lane % 4 * 2 + i) * 4 + q);
+    }
+  for (int i = 0; i < 2; i++)
+    for (int j = 0; j < 2; j++)
+      for (int q = 0; q < 4; q++)
+        for (int l = 0; l < 4; l++) c[2 * i + j] += part<N>(rows[i][q], l) * part<N>(columns[j][q], l);
+}
+#else
+template <class N>
+__device__ static inline void multiplyWarp(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1);
+#define MULTIPLYWARP(N, name)                                                                                  \
+  template <>                                                                                                  \
+  __device__ inline void multiplyWarp<N>(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {    \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." name "." name ".f32 {%0, %1, %2, %3}, "              \
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                               \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                              \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                              \
+  }
+MULTIPLYWARP(Half, "f16")
+MULTIPLYWARP(Bfloat, "bf16")
+#endif
+
+template <class N>
+struct Warped {
+  static constexpr int WM = THREADROWS, WN = THREADCOLUMNS;  // of a warp
+  static constexpr int across = COLUMNS / WN;
+  float sums[WM / 16][WN / 8][4];
+  int row, column, lane;
+
+  __device__ inline Warped() {
+    const int warp = threadIdx.x / 32;
+    lane = threadIdx.x % 32, row = warp / across * WM, column = warp % across * WN;
+#pragma unroll
+    for (int i = 0; i < WM / 16; i++)
+#pragma unroll
+      for (int j = 0; j < WN / 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) sums[i][j][e] = 0;
+  }
+
+  // 16 lanes by 16 deep; `first` of the two halves that lanes 8 to 15 have the addresses of: that of lanes, or of depth
+  template <class Side, bool lanesFirst>
+  __device__ inline void fetch(unsigned (&to)[4], const N* from, int first, int k) const {
+    const int r = lane % 8, one = lane / 8 % 2 * 8, two = lane / 16 * 8;
+    const int across = lanesFirst ? one : two, deep = lanesFirst ? two : one;
+    if (Side::alongDepth)
+      loadMatrices<false>(to, from + (first + across + r) * Panel<Side>::pitch + k + deep);
+    else
+      loadMatrices<true>(to, from + (k + deep + r) * Panel<Side>::pitch + first + across);
+  }
+
+  __device__ inline void add(const N* a, const N* b) {
+#pragma unroll
+    for (int k = 0; k < DEPTH; k += 16) {
+      unsigned u[WM / 16][4], v[WN / 16][4];
+#pragma unroll
+      for (int i = 0; i < WM / 16; i++) fetch<A, true>(u[i], a, row + 16 * i, k);
+#pragma unroll
+      for (int j = 0; j < WN / 16; j++) fetch<B, false>(v[j], b, column + 16 * j, k);
+#pragma unroll
+      for (int i = 0; i < WM / 16; i++)
+#pragma unroll
+        for (int j = 0; j < WN / 8; j++) multiplyWarp<N>(sums[i][j], u[i], v[j / 2][j % 2 * 2], v[j / 2][j % 2 * 2 + 1]);
+    }
+  }
+
+  __device__ inline void put(float* to, int pitch) const {
+#pragma unroll
+    for (int i = 0; i < WM / 16; i++)
+#pragma unroll
+      for (int j = 0; j < WN / 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          to[(row + 16 * i + lane / 4 + e / 2 * 8) * pitch + column + 8 * j + lane % 4 * 2 + e % 2] = sums[i][j][e];
+  }
+};
