@@ -14,7 +14,7 @@ import numpy as np
 
 from puregraph.compile.fuse import Group, pointwise
 from puregraph.compile.gpu.kernels import launchesOf
-from puregraph.compile.gpu.moving import MOVES, moved
+from puregraph.compile.gpu.moving import moved
 from puregraph.compile.gpu.numbers import KINDS, Gatherer, named, operand
 from puregraph.compile.gpu.products import epilogue, productOf
 from puregraph.compile.lower import WHOLE, Frame, Lowering, Native, isMetOnce, lateLoads, needed
@@ -139,7 +139,7 @@ class Launching(Lowering):
         checks: list[Any] = []
         if call.kind == "product":
             return productOf(call), checks
-        if call.function in MOVES:
+        if call.kind in ("copy", "put", "fill"):
             return moved(call), checks
         if call.kind == "kernel" and isinstance(call.function, Kernel):
             return launchesOf(call, checks)

@@ -165,5 +165,5 @@ MOVES = {
 
 
 def moved(call: Call) -> list[Any] | None:
-    """The launches that move numbers."""
-    return MOVES[call.function](call)
+    """The launches that move numbers; None where there are none for that way."""
+    return MOVES[call.function](call) if call.function in MOVES else None
