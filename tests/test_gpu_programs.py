@@ -25,7 +25,6 @@ from puregraph.modules import (
     Linear,
     MaxPool2D,
     Relu,
-    SelfAttention,
 )
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
 from puregraph.sequential import Sequential
