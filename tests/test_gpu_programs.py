@@ -106,12 +106,11 @@ def test_training_gives_what_the_cpu_gives_from_one_graph(monkeypatch, rng, name
     make, shape, optimizer = MODELS[name]
     (_, near, wanted), (program, far, got), machine = onBoth(monkeypatch, make, images(rng, 4, *shape), optimizer)
     assert program.why == ""
+    assert (machine.reads, machine.replays) == (0, 3)
+    (section,) = sections(program)
+    assert len(program.built.parts) == 1
+    assert section.why == ""
     for each, other in zip(got, wanted, strict=True):
         for y, z in zip(each, other, strict=True):
             close(y, z)
     sameNet(far, near)
-    (section,) = sections(program)
-    assert len(program.built.parts) == 1
-    assert section.why == ""
-    assert machine.replays == 3
-    assert machine.reads == 0
