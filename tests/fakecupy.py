@@ -448,6 +448,7 @@ def useGpu(monkeypatch, libraries=True, **faults):
     cupy = useCupy(monkeypatch, **faults)
     monkeypatch.setattr(device, "chooser", device.Chooser())
     device.useDevice("cuda")
+    cupy.machine.reads = cupy.machine.writes = 0
     for known in (capture.capturer, inbox.copier):
         known.cache_clear()
     for module, name in ((product, "isPossible"), (convolution, "isPlanned"), (attention, "isPlanned")):

@@ -229,6 +229,12 @@ class Program:
             raise DtypeError(f"{self!r}: wanted {dtype} for {name}, got {x.dtype}; convert with .astype('{dtype}')")
         return x.astype(dtype)
 
+    @property
+    def isHalted(self) -> bool:
+        """Whether a GPU has told, some steps later, that a cost was not finite, and that nothing was updated since."""
+        ledger = getattr(getattr(self.built, "around", None), "ledger", None)
+        return ledger is not None and ledger.halted
+
     # Looking ----------------------------------------------------------------------------------------------------------
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Ledger:
     """The fields of one optimizer, and what the host knows of them.
 
     `clear`   whether the next step is to go on, although updates have stopped
-    `halted`  whether the host knows that updates have stopped because a cost is not finite
+    `halted`  whether the host has just read that updates have stopped, because a cost is not finite
     `skips`   whether updates are left out where a gradient is not finite, and all goes on
     """
 
@@ -68,14 +68,17 @@ class Ledger:
         self.free: list[Report] = []
         self.started = self.missed = self.cleared = 0
         self.clear = self.halted = self.skips = False
-        optimizer.later = self
+
+    def __reduce__(self) -> Any:
+        return type(None), ()  # a copy of an optimizer gets a ledger of its own
 
     def begin(self, depth: int = DEPTH) -> None:
         """Before a step: read what is due.
 
         Raises    PuregraphError if a gradient was not finite, in one of the last steps; nothing was updated since
         """
-        while len(self.open) >= max(depth, 1):
+        self.halted = False
+        while len(self.open) >= depth:
             self.read()
 
     def end(self) -> None:
@@ -128,11 +131,8 @@ class Ledger:
             self.read()
 
 
-LEDGERS: WeakKeyDictionary[Any, Ledger] = WeakKeyDictionary()
-
-
 def ledgerOf(optimizer: Any) -> Ledger:
     """The ledger of an optimizer."""
-    if optimizer not in LEDGERS:
-        LEDGERS[optimizer] = Ledger(optimizer)
-    return LEDGERS[optimizer]
+    if optimizer.later is None:
+        optimizer.later = Ledger(optimizer)
+    return optimizer.later
