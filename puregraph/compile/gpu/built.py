@@ -48,6 +48,8 @@ class Built:
         self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
         self.checks = [c for call in self.schedule.calls if call.kind == "native" for c in call.function.checks]
         self.objects: dict[int, Any] = {}
+        self.extra: dict[int, Value] = {}  # by the id of a Scratch
+        self.tables: dict[int, Any] = {}  # by the id of a table its copy on the GPU
         self.failed: Call | None = None
         self.parts: list[tuple[Call | None, Callable[[], Any]]] = []
         self.sections: dict[int, Section] = {}  # by the number of a call
@@ -81,6 +83,7 @@ class Built:
         section = self.section()
         for task in tasks:
             workspace = 0 if task.workspace is None else self.memory.address(task.workspace)
+            self.extra.update((id(scratch), value) for scratch, value in task.extra)
             section.starts.append(partial(runner.start, [task.what], self.place, workspace))
         section.count += 1
 
@@ -94,8 +97,14 @@ class Built:
         """Where what a slot holds lies."""
         if isinstance(what, At):
             return self.memory.address(what.value) + what.bytes
-        value = getattr(what, "value", what)
-        return self.memory.address(value) if type(value) is Value else runner.addressOf(value)
+        value = self.extra.get(id(what)) or getattr(what, "value", what)
+        if type(value) is Value:
+            return self.memory.address(value)
+        if hasattr(value, "filled"):  # a table of addresses
+            if id(value) not in self.tables:
+                self.tables[id(value)] = sys.modules["cupy"].asarray(value.filled(self.place))
+            value = self.tables[id(value)]
+        return runner.addressOf(value)
 
     def boundTo(self, i: int, call: Call) -> list[Callable[[], Any]]:
         """A call as calls of CuPy."""

@@ -20,7 +20,7 @@ from puregraph.compile.gpu.products import epilogue, productOf
 from puregraph.compile.lower import WHOLE, Frame, Lowering, Native, isMetOnce, lateLoads, needed
 from puregraph.compile.value import Call, Value
 from puregraph.cuda import nest
-from puregraph.cuda.launch import Launch, Scratch
+from puregraph.cuda.launch import Launch, Scratch, scratches
 from puregraph.cuda.library import LibraryCall
 from puregraph.kernel import Kernel
 from puregraph.kernels.convolution import convolve
@@ -30,10 +30,15 @@ BYTE = np.dtype(np.uint8)
 
 
 class Task(NamedTuple):
-    """One launch, or one call of a library with the memory that it needs while it runs."""
+    """One launch, or one call of a library.
+
+    `workspace`  memory that a library needs while it runs
+    `extra`      the memory that launches use beside their arrays: (Scratch, Value)
+    """
 
     what: Launch | LibraryCall
     workspace: Value | None = None
+    extra: tuple[tuple[Scratch, Value], ...] = ()
 
     @property
     def name(self) -> str:
@@ -88,19 +93,13 @@ class Launching(Lowering):
         checks: Iterable[Any] = (),
     ) -> Call:
         """Launches as one step, which has what they need beside among its results."""
-        extra: dict[int, Value] = {}
+        found = list(found)
+        extra = tuple([(each, self.new(max(each.nbytes, 1))) for each in scratches(found)])
         tasks = []
         for what in found:
-            for _, each in what.slots:
-                if isinstance(each, Scratch) and id(each) not in extra:
-                    extra[id(each)] = self.new(max(each.nbytes, 1))
-            slots = tuple([(kind, extra.get(id(each), each)) for kind, each in what.slots])
-            if isinstance(what, Launch):
-                tasks.append(Task(what._replace(slots=slots)))
-            else:
-                what.slots = slots
-                tasks.append(Task(what, self.new(what.workspace) if what.workspace else None))
-        more = [*extra.values(), *(t.workspace for t in tasks if t.workspace is not None)]
+            size = what.workspace if isinstance(what, LibraryCall) else 0
+            tasks.append(Task(what, self.new(size) if size else None, extra))
+        more = [*(v for _, v in extra), *(t.workspace for t in tasks if t.workspace is not None)]
         name = "; ".join(dict.fromkeys(t.name for t in tasks))
         native = Native(name, tasks, calls, tuple(over), tuple(checks))
         return Call(native, tuple(reads), {}, [*makes, *more], "native", calls[-1].place, True)
