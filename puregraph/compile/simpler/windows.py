@@ -141,7 +141,7 @@ def seen(x: Any, win: Window) -> Any:
 
 
 @simpler(maxPoolGrad)
-def maxPooledGrad(grad: Any, indices: Any, shape: Any) -> Any:
+def maxPooledGrad(grad: Any, indices: Any, shape: Any, *window: Any) -> Any:
     """Each gradient where the maximum stood."""
     if len(shape) - 2 <= MOST or 0 in shape or 0 in grad.shape:
         return NotImplemented
