@@ -16,7 +16,7 @@ from puregraph.compile.fuse import Group, pointwise
 from puregraph.compile.gpu.kernels import launchesOf
 from puregraph.compile.gpu.moving import moved
 from puregraph.compile.gpu.numbers import KINDS, Gatherer, named, operand
-from puregraph.compile.gpu.products import epilogue, productOf
+from puregraph.compile.gpu.products import endedBy, productOf
 from puregraph.compile.lower import WHOLE, Frame, Lowering, Native, isMetOnce, lateLoads, needed
 from puregraph.compile.value import Call, Value
 from puregraph.cuda import nest
@@ -114,16 +114,19 @@ class Launching(Lowering):
         """Whether a library does a group as it finishes a product or a convolution."""
         call = self.steps[p]
         isKept = self.isRead(call.outs[0], (p, self.places[id(group)]))
-        return epilogue(call, group, kept, isKept) is not None
+        return endedBy(call, group, kept, isKept) is not None
 
     def call(self, i: int, call: Call) -> list[Call]:
         """A call as one step, or as it is."""
         group = self.tails.get(i)
         if group is not None:
-            kept = [v for v in group.made.values() if self.isRead(v, (self.places[id(group)],))]
-            what: Any = epilogue(call, group, kept, False)
-            others = [v for v, _ in group.loads.values() if v is not call.outs[0]]
-            return [self.launched([what], [call, *group.calls], [*call.values(), *others], kept)]
+            (y,), j = call.outs, self.places[id(group)]
+            kept = [v for v in group.made.values() if self.isRead(v, (j,))]
+            isKept = self.isRead(y, (i, j))
+            done: Any = endedBy(call, group, kept, isKept)
+            others = [v for v, _ in group.loads.values() if v is not y]
+            makes = [*kept, y] if isKept else kept
+            return [self.launched(done, [call, *group.calls], [*call.values(), *others], makes)]
         found, checks = self.launches(call)
         if found is None:
             return [call]

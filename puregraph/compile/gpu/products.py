@@ -1,4 +1,4 @@
-"""Products: by cuBLASLt, and what a library does to sums as it finishes them: bias, residual, activation."""
+"""Products: who carries them out, and convolutions, with what becomes of their sums: bias, residual, activation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.fuse import Group
+from puregraph.compile.gpu.sums import sumsOf
 from puregraph.compile.lower import needed
 from puregraph.compile.value import Call, Value
 from puregraph.cuda import convolution
@@ -28,13 +29,34 @@ PRODUCTS = {"": None, "relu": "relu", "gelu": "gelu"}  # what cuBLASLt calls the
 MAPS = {"": "", "relu": "relu", "gelu": "geluTanh", "erf": "gelu", "sigmoid": "sigmoid", "silu": "silu", "tanh": "tanh"}
 
 
-def productOf(call: Call) -> list[Any] | None:
-    """A matrix product as calls of a library; None where it takes another form."""
-    if call.function is not np.matmul or call.options:
+def endedBy(call: Call, group: Group, kept: list[Value], isKept: bool) -> list[Any] | None:
+    """What carries out a product or convolution with a group that reads its sums: a library, where it has a plan for
+    just that, else own kernels, where no library has any; None where the group is better left alone."""
+    found = epilogue(call, group, kept, isKept)
+    if found is not None:
+        return [found]
+    if group.kind == "f64" and call.outs[0].dtype != np.float64 or libraryOf(call) is not NotImplemented:
         return None
-    (y,) = call.outs
-    found = product(y, *call.arguments)
-    return None if found is NotImplemented else [found]
+    found = sumsOf(call, group, kept, isKept)
+    return None if found is NotImplemented else found
+
+
+def productOf(call: Call) -> list[Any] | None:
+    """A matrix product alone; None where it takes another form."""
+    found = libraryOf(call)
+    if found is NotImplemented:
+        found = sumsOf(call)
+        return None if found is NotImplemented else found
+    return [found]
+
+
+def libraryOf(call: Call) -> Any:
+    """A product or convolution as a call of a library."""
+    if call.function is convolve:
+        return convolution.convolve(call.outs[0], *call.arguments)
+    if call.function is not np.matmul or call.options:
+        return NotImplemented
+    return product(call.outs[0], *call.arguments)
 
 
 def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
