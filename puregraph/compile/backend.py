@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from puregraph import device
 from puregraph.compile import built, gpu, native
 from puregraph.compile.plan import ALIGNMENT
@@ -47,4 +45,4 @@ def backendFor(graph: Any, dtype: Any) -> Backend:
         raise NotArraysError("some parameters lie on a GPU, and some do not")
     if there.pop():
         return GPU
-    return NATIVE if native.isWanted(dtype or np.float32) else NUMPY
+    return NATIVE if native.isWanted(dtype) else NUMPY

@@ -81,7 +81,7 @@ def answering(schedule: Any, call: Call, value: Value, question: Term) -> Call:
     """The call that notes the answers, laid out as the numbers are."""
     schedule.count += 1
     strides = tuple([s // value.dtype.itemsize for s in value.strides])
-    answer = Value(schedule.count, value.shape, np.dtype(np.bool_), strides, name=value.name)
+    answer = Value(schedule.count, value.shape, np.dtype(np.bool_), strides, name=f"{value.name}.answer")
     answer.call = Call(
         numpyFrom((formulaOf(question),), (ASKED,)), (value,), {}, [answer], "pointwise", call.place, True
     )

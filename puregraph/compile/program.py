@@ -76,6 +76,7 @@ class Program:
     def build(self) -> None:
         """Compile, or note why the graph has to run itself."""
         self.dtypes = list(map(np.dtype, self.given or dtypesFor(self.graph, len(self.shapes) or None)))
+        real = next((d for d in self.dtypes if d.kind == "f"), np.float32)
         self.isLoose = self.given is None and self.graph.dtype is None
         self.backend, self.built = NUMPY, None
         self.why, self.untried = "", False
@@ -83,7 +84,7 @@ class Program:
         unread: set[int] = set()
         with self.inModes(), uncollected():
             try:
-                self.backend = backendFor(self.graph, self.graph.dtype)
+                self.backend = backendFor(self.graph, self.graph.dtype or real)
                 found = self.schedule()
                 held, unread = found.held, found.unread
                 plan = planned(found, self.budget, self.backend.lower, self.backend.alignment)

@@ -11,11 +11,13 @@ from puregraph.compile.simpler.rules import areRecorded, simpler
 
 @simpler(np.positive)
 def positive(x: Any) -> Any:
+    """x itself."""
     return x.copy("K")
 
 
 @simpler(np.fabs)
 def fabs(x: Any) -> Any:
+    """x without its sign."""
     return np.abs(x)
 
 
@@ -48,11 +50,13 @@ def rounded(x: Any, decimals: int = 0) -> Any:
 
 @simpler(np.deg2rad, np.radians)
 def radians(x: Any) -> Any:
+    """Degrees as radians."""
     return x * (np.pi / 180) if x.dtype.kind == "f" else NotImplemented
 
 
 @simpler(np.rad2deg, np.degrees)
 def degrees(x: Any) -> Any:
+    """Radians as degrees."""
     return x * (180 / np.pi) if x.dtype.kind == "f" else NotImplemented
 
 
