@@ -131,6 +131,10 @@ class Piece(Kernel):
         standIn = standInOf(arguments)
         if standIn is not None and standIn.takesPieces:
             return standIn.handle(self, arguments, options)
+        if "cuda" in self.twins and "cupy" in sys.modules and holdsDeviceArray((arguments, options)):
+            result = self.launched(*arguments, **options)
+            if result is not NotImplemented:
+                return result
         return self.reference(*arguments, **options)
 
 

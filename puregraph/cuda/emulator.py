@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph import store
-from puregraph.cuda.launch import Launch, Scratch
+from puregraph.cuda.launch import Launch, Scratch, Table, memories, tables
 from puregraph.cuda.library import LibraryCall
 from puregraph.cuda.source import digest, read
 from puregraph.errors import DeviceError
@@ -236,6 +236,8 @@ def numbers(launch: Launch, wants: list[tuple[str, str]], memory: Memory) -> Ite
                 raise KernelError(f"{title} is {role}{letters}, got {given} numbers")
             if role == "w":
                 memory.written.add(id(what))
+            if isinstance(what, Table):
+                memory.written |= {id(each) for each in what.whats if memory.originals[id(each)].flags.writeable}
             yield ctypes.c_void_p(array.ctypes.data)
         else:
             ctype, fits = NUMBERS[kind]
@@ -250,9 +252,9 @@ class Memory:
     """Copies of arrays, each array alone between bytes that nobody may touch, at addresses as even as on a GPU."""
 
     def __init__(self, launches: list[Launch | LibraryCall], arrayOf: Callable[[Any], np.ndarray]):
-        whats = {id(what): what for each in launches for kind, what in each.slots if kind == "pointer"}
+        whats = {id(what): what for what in memories(launches)}
         self.originals = {
-            key: poisoned(what) if isinstance(what, Scratch) else arrayOf(what) for key, what in whats.items()
+            key: poisoned(what) if isinstance(what, (Scratch, Table)) else arrayOf(what) for key, what in whats.items()
         }
         self.whats = whats  # so that no id is given again
         self.copies: dict[int, np.ndarray] = {}
@@ -260,6 +262,8 @@ class Memory:
         self.written: set[int] = set()
         for keys in together(self.originals):
             self.copy(keys)
+        for table in tables(launches):
+            self.at(table)[...] = table.filled(lambda what: self.at(what).ctypes.data)
 
     def copy(self, keys: list[int]) -> None:
         """Arrays that share bytes, copied so that they share them again."""
@@ -286,9 +290,9 @@ class Memory:
     def regionsOf(self, launch: Launch) -> Iterator[Region]:
         """What a launch may touch, each region with the number of the first argument that lies in it."""
         seen = set()
-        for number, (kind, what) in enumerate(launch.slots):
-            region = self.regions[id(what)] if kind == "pointer" else None
-            if region is not None and region.memory.size and id(region.memory) not in seen:
+        for number, what in numbered(launch):
+            region = self.regions[id(what)]
+            if region.memory.size and id(region.memory) not in seen:
                 seen.add(id(region.memory))
                 yield region._replace(number=number)
 
@@ -308,9 +312,18 @@ class Region(NamedTuple):
     number: int = 0
 
 
-def poisoned(scratch: Scratch) -> np.ndarray:
+def numbered(launch: Launch) -> Iterable[tuple[int, Any]]:
+    """The memory of a launch, each with the number of the argument that leads to it."""
+    for number, (kind, what) in enumerate(launch.slots):
+        if kind == "pointer":
+            yield number, what
+            for each in what.whats if isinstance(what, Table) else ():
+                yield number, each
+
+
+def poisoned(memory: Scratch | Table) -> np.ndarray:
     """Memory that holds nan, or -1."""
-    return np.full(scratch.nbytes, 0xFF, np.uint8).view(scratch.dtype).reshape(scratch.shape)
+    return np.full(memory.size * memory.dtype.itemsize, 0xFF, np.uint8).view(memory.dtype).reshape(memory.shape)
 
 
 def rootOf(x: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ ranks, sizes of blocks) is in the text; what merely counts is an argument, so th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import gcd, prod
 from typing import Any, NamedTuple
 
@@ -25,8 +25,8 @@ class Launch(NamedTuple):
     `name`    what a table shows
     `source`  CUDA C, to follow `common.h`
     `entry`   the kernel's name there: `extern "C" __global__ void entry(...)`
-    `slots`   its arguments in order, as (type, what): a "pointer" to an array, or whatever stands for one, or a
-              Scratch; or a number as "int" (32 bits), "long" (64 bits), "float" or "double"
+    `slots`   its arguments in order, as (type, what): a "pointer" to an array, or whatever stands for one, a Scratch
+              or a Table; or a number as "int" (32 bits), "long" (64 bits), "float" or "double"
     `grid`    how many blocks there are, along x, y and z
     `block`   how many threads a block has
     `shared`  bytes of shared memory that the text takes by DYNAMIC
@@ -60,6 +60,36 @@ class Scratch:
 
     def __repr__(self) -> str:
         return f"<scratch {self.dtype}{list(self.shape)}>"
+
+
+class Table:
+    """Memory that holds where arrays lie, and whole numbers: int64, row after row.
+
+    It is how one launch works on any number of arrays. Its entries are numbers, and arrays or whatever stands for one.
+    """
+
+    __slots__ = ("columns", "dtype", "entries", "shape", "strides")
+
+    def __init__(self, rows: Sequence[Sequence[Any]]):
+        self.entries = tuple([entry for row in rows for entry in row])
+        self.columns = len(rows[0])
+        self.dtype, self.shape, self.strides = np.dtype(np.int64), (len(self.entries),), (8,)
+
+    @property
+    def size(self) -> int:
+        return len(self.entries)
+
+    @property
+    def whats(self) -> tuple[Any, ...]:
+        """What has an address."""
+        return tuple([entry for entry in self.entries if not isinstance(entry, int)])
+
+    def filled(self, addressOf: Callable[[Any], int]) -> np.ndarray:
+        """What it holds, when it is known where everything lies."""
+        return np.array([e if isinstance(e, int) else addressOf(e) for e in self.entries], np.uint64).view(np.int64)
+
+    def __repr__(self) -> str:
+        return f"<table of {self.size // self.columns} rows>"
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -107,7 +137,28 @@ def divisor(by: int) -> tuple[int, int]:
     return -(-(1 << (31 + log)) // by) % (1 << 32), log - 1
 
 
+def isDense(x: Any) -> bool:
+    """Whether the numbers of an array lie without gaps, in whatever order of its axes."""
+    order = sorted(range(len(x.shape)), key=lambda a: (-x.strides[a], -x.shape[a]))
+    wanted = contiguous(tuple([x.shape[a] for a in order]), x.dtype.itemsize)
+    return x.size == 0 or all(x.shape[a] == 1 or x.strides[a] == w for a, w in zip(order, wanted))
+
+
+def memories(launches: Iterable[Any]) -> Iterator[Any]:
+    """What launches have pointers to, and tables of theirs too."""
+    for launch in launches:
+        for kind, what in launch.slots:
+            if kind == "pointer":
+                yield what
+                if isinstance(what, Table):
+                    yield from what.whats
+
+
 def scratches(launches: Iterable[Any]) -> list[Scratch]:
     """The memory that launches use beside their arrays, each once."""
-    found = {id(what): what for launch in launches for _, what in launch.slots if isinstance(what, Scratch)}
-    return list(found.values())
+    return list({id(what): what for what in memories(launches) if isinstance(what, Scratch)}.values())
+
+
+def tables(launches: Iterable[Any]) -> list[Table]:
+    """The tables that launches read, each once."""
+    return list({id(what): what for what in memories(launches) if isinstance(what, Table)}.values())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.cuda import compiler
-from puregraph.cuda.launch import Launch, Scratch, scratches
+from puregraph.cuda.launch import Launch, Scratch, Table, scratches, tables
 from puregraph.cuda.library import LibraryCall
 from puregraph.errors import DeviceError
 
@@ -24,6 +24,13 @@ def empty(shape: tuple[int, ...], dtype: Any) -> Any:
     return cupy.empty(shape, dtype)
 
 
+def uploaded(array: np.ndarray) -> Any:
+    """A copy on the GPU."""
+    import cupy  # optional, as above
+
+    return cupy.asarray(array)
+
+
 def run(launches: Iterable[Launch | LibraryCall]) -> None:
     """Start launches one after the other; the memory that they need beside is CuPy's, and goes back to it."""
     launches = list(launches)
@@ -32,8 +39,10 @@ def run(launches: Iterable[Launch | LibraryCall]) -> None:
     workspace = empty((most,), np.uint8) if most else None
 
     def place(what: Any) -> int:
-        return addressOf(extra[id(what)] if isinstance(what, Scratch) else what)
+        return addressOf(extra[id(what)] if isinstance(what, (Scratch, Table)) else what)
 
+    for table in tables(launches):
+        extra[id(table)] = uploaded(table.filled(place))
     start(launches, place, 0 if workspace is None else addressOf(workspace))
 
 

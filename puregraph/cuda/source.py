@@ -47,6 +47,11 @@ def read(name: str) -> str:
     return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
+def defined(names: dict[str, Any]) -> str:
+    """The beginning of a text: what names stand for in the rest of it."""
+    return "".join(f"#define {name} {what}\n" for name, what in names.items())
+
+
 def digest(*parts: Any) -> str:
     """A name for something that is made of these parts."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=20).hexdigest()

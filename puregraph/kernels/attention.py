@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from puregraph.cuda.launch import Launch, pieces, steps
+from puregraph.cuda.source import computed, defined, read, stored
 from puregraph.kernel import kernel
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.kernels.widen import widen
@@ -58,6 +60,26 @@ def attend(q, k, v, mask, causal, scale):
     """y (n, h, t, e) and lse (n, h, t, 1)."""
     lead = q.shape[:3]
     return [((*lead, v.shape[3]), q.dtype), ((*lead, 1), np.promote_types(q.dtype, np.float32))]
+
+
+@attend.cuda
+def attend(outs, q, k, v, mask, causal, scale):
+    """A block of threads takes a block of queries through all keys."""
+    y, lse = outs
+    given = Given(q, k, v, mask, scale)
+    if not given.fit(y) or stored(lse.dtype) != given.wide:
+        return NotImplemented
+    if not y.size:
+        return []
+    n, h, t, e = y.shape
+    columns = given.columns(e)
+    kept = min(pieces(e, columns * given.groups), given.most)
+    text = given.text({"COLUMNS": columns, "KEPT": kept}) + read("attend.h")
+    strides = [*steps(y), *steps(lse)[:3], *(s for x in (q, k, v) for s in steps(x))]
+    sizes = [h, given.group, t, k.shape[2], q.shape[3], e, int(causal)]
+    slots = (*pointers(y, lse, q, k, v), *given.mask, *ints(strides), *ints(sizes), given.scale)
+    blocks = n * h * pieces(t, given.edge) * pieces(e, given.groups * columns * kept)
+    return [Launch("attend", text, "attend", slots, (blocks, 1, 1), (given.groups**2, 1, 1))]
 
 
 @attend.device
@@ -109,10 +131,104 @@ def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
     return [(x.shape, x.dtype) for x in given]
 
 
+@attendGrad.cuda
+def attendGrad(outs, grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
+    """Blocks of keys for dk and dv, blocks of queries for dq, blocks of the mask; none adds to what another makes."""
+    dq, dk, dv, *_ = outs
+    given = Given(q, k, v, mask, scale)
+    if not given.fit(grad, dq, dk, dv) or not {lse.dtype.name, rest.dtype.name} <= set(EDGES):
+        return NotImplemented
+    (n, h, t, d), (shared, s, e) = q.shape, v.shape[1:]
+    columns = given.columns(max(d, e))
+    width = columns * given.groups
+    ofQueries, ofKeys = pieces(d, width), pieces(d, width) + pieces(e, width)
+    kept, keptOfKeys = min(ofQueries, given.most), min(ofKeys, given.most)
+    names = {"COLUMNS": columns, "KEPT": kept, "KEPT_OF_KEYS": keptOfKeys}
+    names |= {"LSE": stored(lse.dtype), "REST": stored(rest.dtype)}
+    text = given.text(names) + read("attendgrad.h") + (read("attendmask.h") if ofMask else "")
+    strides = [*(x for each in (grad, q, k, v) for x in steps(each)), *steps(lse)[:3], *steps(rest)[:3]]
+    reads = [*pointers(grad, q, k, v), *given.mask, *pointers(lse, rest), *ints(strides)]
+    reads += [*ints([n, h, given.group, t, s, d, e, int(causal)]), given.scale]
+    found = []
+
+    def launch(entry, results, blocks, *sizes):
+        if any(x.size for x in results) and blocks:
+            slots = (
+                *pointers(*results),
+                *ints([x for each in results for x in given.four(each)]),
+                *ints(sizes),
+                *reads,
+            )
+            found.append(Launch("attendGrad", text, entry, slots, (blocks, 1, 1), (given.groups**2, 1, 1)))
+
+    launch("attendKeys", [dk, dv], n * shared * pieces(s, given.edge) * pieces(ofKeys, keptOfKeys))
+    launch("attendQueries", [dq], n * h * pieces(t, given.edge) * pieces(ofQueries, kept))
+    if ofMask:
+        samples, heads, rows, keys = shape = (1,) * (4 - len(mask.shape)) + tuple(mask.shape)
+        blocks = samples * heads * pieces(rows, given.edge) * pieces(keys, given.edge)
+        launch("attendMask", outs[3:], blocks, *shape)
+    return found
+
+
 @attendGrad.device
 def attendGrad(*arguments, **options):
     """The reference, which runs on CuPy's arrays as it is."""
     return attendGrad.reference(*arguments, **options)
+
+
+EDGES = {"float16": 64, "bfloat16": 64, "float32": 64, "float64": 32}  # queries, and keys, that meet at a time
+KEPT = 4  # slices of a result that a block has in registers, half as many in float64; others are left to other blocks
+
+
+class Given:
+    """What launches are told of queries, keys, values and a mask."""
+
+    def __init__(self, q, k, v, mask, scale):
+        self.arrays, self.given = [q, k, v], mask
+        self.edge = EDGES.get(q.dtype.name, 32)
+        self.groups = self.edge // 4
+        self.wide = computed(q.dtype) if q.dtype.name in EDGES else None
+        self.most = KEPT * self.edge // 64
+        self.group = q.shape[1] // max(k.shape[1], 1)
+        self.scale = self.wide, float(scale)
+        self.mask = () if mask is None else (("pointer", mask), *ints(self.four(mask)))
+
+    def fit(self, *others):
+        """Whether launches take these arrays: all of one kind of floats, a mask of floats or bools."""
+        mask = self.given
+        isKnown = mask is None or mask.dtype.name in ("bool", *EDGES)
+        if max(abs(s) for x in (*self.arrays, *others) for s in steps(x)) >= 1 << 31:
+            return False
+        return self.wide is not None and isKnown and len({x.dtype for x in (*self.arrays, *others)}) == 1
+
+    def four(self, x):
+        """The strides of an array that broadcasts to (n, h, t, s), 0 along axes that it repeats."""
+        strides = [0 if n == 1 else stride for n, stride in zip(x.shape, steps(x))]
+        return [0] * (4 - len(strides)) + strides
+
+    def columns(self, width):
+        """How many columns of a result a thread has side by side: fewer where there are few."""
+        return 4 if width > self.edge // 2 else 2 if width > self.edge // 4 else 1
+
+    def text(self, names):
+        """What a kernel begins with."""
+        kind = stored(self.arrays[0].dtype)
+        names = {"T": kind, "W": self.wide, "EDGE": self.edge, **names}
+        isLarge = max(names["KEPT"], names.get("KEPT_OF_KEYS", 0)) > 2 or "REST" in names and self.given is not None
+        names["BLOCKS"] = 1 if isLarge else 2  # that share the registers of a multiprocessor
+        if self.given is not None:
+            names |= {"MASK": stored(self.given.dtype), "IS_BOOL": int(self.given.dtype.name == "bool")}
+        return defined(names) + read("flash.h")
+
+
+def pointers(*arrays):
+    """Slots of arrays."""
+    return [("pointer", x) for x in arrays]
+
+
+def ints(numbers):
+    """Slots of numbers of 32 bits."""
+    return [("int", n) for n in numbers]
 
 
 def add(parts, block, new):

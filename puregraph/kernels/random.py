@@ -17,10 +17,15 @@ from math import factorial, pi, prod
 
 import numpy as np
 
+from puregraph.cuda.launch import THREADS, Launch, isContiguous, pieces, spread
+from puregraph.cuda.source import defined, stored
 from puregraph.kernel import kernel
 
 CHUNK = 1 << 13  # numbers worked on at a time, so that the many short steps stay in the cache
 LN2 = 0.6931471805599453
+LOGARITHM = [1.0 / (2 * k + 1) for k in range(12)]
+SINE = [(-1) ** k / factorial(2 * k + 1) for k in range(12)]
+COSINE = [(-1) ** k / factorial(2 * k) for k in range(12)]
 BITS = {2: 11, 4: 24, 8: 53}  # by the bytes of a float: the bits of its significand
 
 
@@ -49,6 +54,16 @@ def uniform(shape, key, counter, dtype=np.float32):
     return tuple(shape), np.dtype(dtype)
 
 
+@uniform.cuda
+def uniform(u, shape, key, counter, dtype=np.float32):
+    """A thread makes numbers of a block of four words."""
+    bits = BITS[u.dtype.itemsize]
+    half = f"(float)((unsigned)(w.at[i / 2] >> i % 2 * 32) >> {32 - bits}) * 0x1p-{bits}f"
+    number = "uniformOf(w.at[i])" if bits == 53 else half
+    body = f"for (int i = 0; i < MANY; i++) numbers[i] = Number<T>::narrow({number});"
+    return drawing("uniform", u, key, counter, body, 4 if bits == 53 else 8)
+
+
 @kernel
 def normal(shape, key, counter, dtype=np.float32):
     """Standard normal numbers, by pairs: sqrt(-2 ln u) (cos a, sin a), u in (0, 1], a an angle.
@@ -73,6 +88,101 @@ def normal(shape, key, counter, dtype=np.float32):
     return tuple(shape), np.dtype(dtype)
 
 
+@normal.cuda
+def normal(x, shape, key, counter, dtype=np.float32):
+    """A thread makes two pairs of a block of four words."""
+    terms = {"LOGARITHM": LOGARITHM, "SINE": SINE, "COSINE": COSINE}
+    series = {name: ", ".join(map(repr, each)) for name, each in terms.items()}
+    before = defined({**series, "LN2": LN2, "PI": pi}) + PAIRS
+    return drawing("normal", x, key, counter, "pairs(numbers, w);", 4, before)
+
+
+PAIRS = """
+// As numpy: each step is rounded by itself
+template <int n>
+__device__ static inline double horner(double z, const double (&terms)[n]) {
+  double y = terms[n - 1];
+#pragma unroll
+  for (int i = n - 2; i >= 0; i--) y = __dadd_rn(__dmul_rn(y, z), terms[i]);
+  return y;
+}
+__device__ static inline double logarithm(double u) {
+  const double terms[] = {LOGARITHM};
+  const int64 bits = __double_as_longlong(u);
+  double m = __longlong_as_double((bits & 0xfffffffffffffll) | 0x3fe0000000000000ll);
+  int e = (int)(bits >> 52) - 1022;
+  if (m < 0.7071067811865476) m = 2 * m, e--;
+  const double s = __dadd_rn(m, -1.0) / __dadd_rn(m, 1.0);
+  return __dadd_rn(__dmul_rn(e, LN2), __dmul_rn(2 * s, horner(__dmul_rn(s, s), terms)));
+}
+__device__ static inline double rounded(double, double x) { return x; }
+__device__ static inline float rounded(float, double x) { return (float)x; }
+// Once, not twice: what a float cannot hold leaves its trace in the last bit
+__device__ static inline Half rounded(Half, double x) {
+  const int64 bits = __double_as_longlong(x), rest = 0x1fffffff;
+  return toHalf((float)__longlong_as_double((bits & ~rest) | ((bits & rest) ? rest + 1 : 0)));
+}
+__device__ static inline void pairs(T* numbers, const Words& w) {
+  const double sines[] = {SINE}, cosines[] = {COSINE};
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const double radius = sqrt(__dmul_rn(-2, logarithm((double)((w.at[i] >> 11) + 1) * 0x1p-53)));
+    const double a = __dmul_rn(__dadd_rn(uniformOf(w.at[i + 1]), -0.5), PI), z = __dmul_rn(a, a);
+    const double sine = __dmul_rn(a, horner(z, sines)), cosine = horner(z, cosines);
+    numbers[i] = rounded(T(), __dmul_rn(radius, w.at[i + 1] & 1 ? -cosine : cosine));
+    numbers[i + 1] = rounded(T(), __dmul_rn(radius, sine));
+  }
+}
+"""
+
+
+def drawing(name, y, key, counter, body, many, before=""):
+    """The launch that makes `many` numbers of a block of words; key and counter are read from memory where they lie."""
+    if not isContiguous(y) or y.dtype.name not in ("float16", "float32", "float64"):
+        return NotImplemented
+    if not y.size:
+        return []
+    given = {"key": key, "counter": counter}
+    isRead = {each: hasattr(x, "strides") and not isinstance(x, np.generic) for each, x in given.items()}
+    if any(isRead[each] and x.dtype.itemsize != 8 for each, x in given.items()):
+        return NotImplemented
+    names = {"T": stored(y.dtype), "MANY": many, "PACK": min(many, 16 // y.dtype.itemsize)}
+    for each, x in given.items():
+        kind = f"const {stored(x.dtype)}*" if isRead[each] else "uint64"
+        names |= {f"{each.upper()}_PARAMETER": f"{kind} {each}", each.upper(): f"*{each}" if isRead[each] else each}
+    numbers = [("pointer", x) if isRead[each] else ("long", int(x)) for each, x in given.items()]
+    text = defined(names) + before + DRAW.replace("BODY", body)
+    slots = (("pointer", y), ("long", y.size), *numbers)
+    return [Launch(name, text, "draw", slots, spread(pieces(y.size, many)), (THREADS, 1, 1))]
+
+
+DRAW = """
+extern "C" __global__ void draw(T* y, int64 count, KEY_PARAMETER, COUNTER_PARAMETER) {
+  const uint64 stream = KEY, draw = COUNTER;
+  const bool isWide = isAligned(y, sizeof(T) * PACK);
+  const int64 blocks = (count + MANY - 1) / MANY, step = (int64)gridDim.x * blockDim.x;
+  for (int64 b = (int64)blockIdx.x * blockDim.x + threadIdx.x; b < blocks; b += step) {
+    const Words w = philox(stream, draw, b);
+    T numbers[MANY];
+    BODY
+    if (isWide && (b + 1) * MANY <= count) {
+#pragma unroll
+      for (int i = 0; i < MANY; i += PACK) {
+        Pack<T, PACK> pack;
+#pragma unroll
+        for (int j = 0; j < PACK; j++) pack.at[j] = numbers[i + j];
+        storePack(y, b * MANY + i, pack);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < MANY; i++)
+        if (b * MANY + i < count) y[b * MANY + i] = numbers[i];
+    }
+  }
+}
+"""
+
+
 def words(key, counter, count):
     """The first `count` words of a stream."""
     start = np.array([0, 0, int(counter), 0], dtype=np.uint64)  # a list of large integers would pass through floats
@@ -94,14 +204,12 @@ def logarithm(u):
     low = m < 0.7071067811865476
     m, e = np.where(low, 2.0 * m, m), e - low
     s = (m - 1.0) / (m + 1.0)
-    return e * LN2 + 2.0 * s * horner(s * s, [1.0 / (2 * k + 1) for k in range(12)])
+    return e * LN2 + 2.0 * s * horner(s * s, LOGARITHM)
 
 
 def circle(a):
     """sin a = a - a^3/3! + ... - a^23/23! and cos a = 1 - a^2/2! + ... - a^22/22!, for |a| <= pi/2."""
-    sine = [(-1) ** k / factorial(2 * k + 1) for k in range(12)]
-    cosine = [(-1) ** k / factorial(2 * k) for k in range(12)]
-    return a * horner(a * a, sine), horner(a * a, cosine)
+    return a * horner(a * a, SINE), horner(a * a, COSINE)
 
 
 def horner(z, terms):

@@ -13,8 +13,13 @@ where p = x W + b is what comes from outside, and q what U adds to it: p + h U i
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from puregraph.cuda.axes import axesOf
+from puregraph.cuda.launch import THREADS, Launch, Scratch, pieces, spread, steps
+from puregraph.cuda.source import defined, read, stored
 from puregraph.kernel import kernel, piece
 
 
@@ -35,6 +40,27 @@ def alive(lengths, count):
 def alive(lengths, count):
     """(n, count) of bools."""
     return (lengths.shape[0], count), np.dtype(bool)
+
+
+@alive.cuda
+def alive(on, lengths, count):
+    """A thread a moment."""
+    if not on.size:
+        return []
+    axes = axesOf(on.shape, {"to": steps(on), "fromLengths": (*steps(lengths), 0), "moment": (0, 1)})
+    text = defined({"I": stored(lengths.dtype)}) + axes.defined("AXES") + ALIVE
+    slots = (("pointer", on), ("pointer", lengths), ("long", on.size), *axes.slots)
+    return [Launch("alive", text, "alive", slots, spread(on.size), (THREADS, 1, 1))]
+
+
+ALIVE = """
+extern "C" __global__ void alive(bool* __restrict__ on, const I* __restrict__ lengths, int64 count, AXES_PARAMETERS) {
+  for (AXES_COUNTER i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    AXES_OFFSETS
+    on[to] = moment < (int64)lengths[fromLengths];
+  }
+}
+"""
 
 
 @piece
@@ -61,6 +87,82 @@ def forward(step, x, W, b, weights, states, on=None, reverse=False):
     n, t, _ = x.shape
     found = [((n, t, s.shape[1]), s.dtype) for s in states]
     return [*found, ((n, t, 4 * states[0].shape[1]), x.dtype)] if step in (lstmStep, gruStep) else found
+
+
+@forward.cuda
+def forward(outs, step, p, weights, states, on=None, reverse=False):
+    """One launch for all moments where the weights are few, else one for each; before them one turns the weights."""
+    U, d = (*weights, None)[:2]
+    given = [p, U, *states, *([] if d is None else [d])]
+    if step not in CELLS or not areFloats(*outs, *given):
+        return NotImplemented
+    if not outs[0].size:
+        return []
+    cell, (units, width) = CELLS[step], U.shape
+    text = cell.text(stored(p.dtype), "alongtime.h", HAS_D=int(d is not None), HAS_ON=int(on is not None))
+    turned = Scratch((width, units), U.dtype)
+    slots = grouped(outs[0], p, turned, states[0])
+    if len(states) > 1:
+        slots += grouped(outs[1], states[1])
+    for x in (*outs[len(states) :], d, on):
+        slots += () if x is None else grouped(x)
+    turn = (("pointer", turned), ("pointer", U), ("int", units), ("int", width), *longs(U))
+    grid = (pieces(width, 32), pieces(units, 32), 1)
+    first = Launch("recurrent", text, "turn", turn, grid, (THREADS, 1, 1))
+    return [first, *cell.launches(text, "alongTime", slots, (*p.shape[:2], units), p.shape[1], U, reverse)]
+
+
+class Cell(NamedTuple):
+    """What launches know of a cell: its kind, and how many sums there are for each unit."""
+
+    kind: str
+    gates: int
+
+    def text(self, dtype, name, **names):
+        """The text of its kernels."""
+        kinds = {kind: int(kind == self.kind) for kind in ("LSTM", "GRU", "TANH", "RELU")}
+        return defined({"W": dtype, "GATES": self.gates, **kinds, **names}) + read("recurrent.h") + read(name)
+
+    def launches(self, text, entry, slots, sizes, count, U, reverse):
+        """Those that go through `count` moments: one after the other, unless a block can have all units."""
+        all = pieces(sizes[2], 4)
+        isOne = U.size * U.dtype.itemsize <= FEW
+        tiles = all if isOne else max(2, 4 // self.gates)
+        grid = pieces(sizes[0], 8) * pieces(all, tiles)
+        threads = 32 * min(tiles * self.gates, 16)
+        shared = tiles * self.gates * 32 * U.dtype.itemsize
+        ranges = [(0, count)] if isOne else [(k, k + 1) for k in range(count)]
+        return [
+            Launch(
+                "recurrent",
+                text,
+                entry,
+                (*slots, *(("int", n) for n in (*sizes, tiles, *each, int(reverse)))),
+                (grid, 1, 1),
+                (threads, 1, 1),
+                shared,
+            )
+            for each in ranges
+        ]
+
+
+FEW = 1 << 16  # bytes of weights that one multiprocessor reads again and again as fast as it computes
+
+
+def areFloats(*arrays):
+    """Whether arrays hold the same floats, of 32 or 64 bits."""
+    return arrays[0].dtype.name in ("float32", "float64") and len({x.dtype for x in arrays}) == 1
+
+
+def longs(x):
+    """Slots for the strides of an array."""
+    return tuple([("long", stride) for stride in steps(x)])
+
+
+def grouped(*arrays):
+    """Slots for arrays, then for their strides; a Scratch lies without gaps."""
+    strides = [slot for x in arrays if not isinstance(x, Scratch) for slot in longs(x)]
+    return (*(("pointer", x) for x in arrays), *strides)
 
 
 def backward(back, U, before, after, kept, gy, grads, on=None, reverse=False):
@@ -96,6 +198,28 @@ def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False)
     n, t, _ = gy.shape
     whole = ((n, t, U.shape[1]), gy.dtype)
     return [whole] * (2 if back is gruBack else 1) + [(g.shape, g.dtype) for g in grads]
+
+
+@throughTime.cuda
+def throughTime(outs, back, U, before, after, kept, gy, grads, on=None, reverse=False):
+    """As forward; one more moment makes the gradients of the first states."""
+    if back not in CELLS or not areFloats(*outs, U, *before, *after, *kept, gy, *grads):
+        return NotImplemented
+    if not gy.size:
+        return [] if not outs[-1].size else NotImplemented
+    cell, ends = CELLS[back], outs[len(outs) - len(grads) :]
+    text = cell.text(stored(U.dtype), "backtime.h", HAS_ON=int(on is not None))
+    slots = grouped(outs[0], ends[0], U, gy, grads[0])
+    if cell.kind == "LSTM":
+        slots += grouped(ends[1], grads[1], after[1], before[1])
+    elif cell.kind == "GRU":
+        slots += grouped(outs[1], before[0])
+    else:
+        slots += grouped(after[0])
+    for x in (*kept, on):
+        slots += () if x is None else grouped(x)
+    n, t, units = gy.shape
+    return cell.launches(text, "backTime", slots, (n, t, units), t + 1, U, reverse)
 
 
 def moments(x, reverse):
@@ -180,3 +304,15 @@ def parts(x, count):
     """The last axis in equal parts."""
     size = x.shape[-1] // count
     return [x[..., i * size : (i + 1) * size] for i in range(count)]
+
+
+CELLS = {
+    step: cell
+    for cell, *steps in (
+        (Cell("TANH", 1), tanhStep, tanhBack),
+        (Cell("RELU", 1), reluStep, reluBack),
+        (Cell("LSTM", 4), lstmStep, lstmBack),
+        (Cell("GRU", 3), gruStep, gruBack),
+    )
+    for step in steps
+}

@@ -6,9 +6,10 @@ from math import prod
 
 import numpy as np
 
+from puregraph.cuda.axes import Axes, axesOf
 from puregraph.cuda.copy import packed
-from puregraph.cuda.launch import THREADS, Launch, isContiguous, spread, widest
-from puregraph.cuda.source import stored
+from puregraph.cuda.launch import THREADS, WAVE, Launch, Scratch, isContiguous, pieces, spread, steps, widest
+from puregraph.cuda.source import computed, defined, read, stored
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widened
 
@@ -37,7 +38,7 @@ def gather(table, index):
 
 @gather.cuda
 def gather(y, table, index):
-    """A thread moves up to 16 bytes of a row at a time."""
+    """A thread moves up to 16 bytes of a row at a time. An index out of range gives nan: nobody waits to raise."""
     if not isContiguous(y):
         return NotImplemented
     if not y.size:
@@ -45,32 +46,42 @@ def gather(y, table, index):
     made, (table, index) = packed((table, index))
     width = prod(table.shape[1:])
     n = widest(width * y.dtype.itemsize) // y.dtype.itemsize
-    text = GATHER.format(T=stored(y.dtype), I=stored(index.dtype), n=n)
-    slots = (("pointer", y), ("pointer", table), ("pointer", index), ("long", index.size), ("int", width))
+    text = GATHER.format(T=stored(y.dtype), I=stored(index.dtype), n=n, wrong=wrong(y.dtype))
+    sizes = (("long", index.size), ("int", width), ("long", table.shape[0]))
+    slots = (("pointer", y), ("pointer", table), ("pointer", index), *sizes)
     return [*made, Launch("gather", text, "gather", slots, spread(y.size // n), (THREADS, 1, 1))]
 
 
 GATHER = """
 template <int n>
-__device__ static void move({T}* y, const {T}* table, const {I}* index, int64 count, int width) {{
+__device__ static void move({T}* y, const {T}* table, const {I}* index, int64 count, int width, int64 rows) {{
   const int packs = width / n;
   const int64 step = (int64)gridDim.x * blockDim.x;
   for (int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x; i < count * packs; i += step) {{
     const int64 row = i / packs, from = index[row];
     const int at = (int)(i - row * packs) * n;
     Pack<{T}, n> pack = {{}};
-    if (from >= 0) pack = loadPack<n>(table, from * width + at);
+    if (from >= 0 && from < rows)
+      pack = loadPack<n>(table, from * width + at);
+    else if (from != -1)
+      for (int j = 0; j < n; j++) pack.at[j] = {wrong};
     storePack(y, row * width + at, pack);
   }}
 }}
 extern "C" __global__ void gather({T}* __restrict__ y, const {T}* __restrict__ table, const {I}* __restrict__ index,
-                                  int64 count, int width) {{
+                                  int64 count, int width, int64 rows) {{
   if (isAligned(y, sizeof({T}) * {n}) && isAligned(table, sizeof({T}) * {n}))
-    move<{n}>(y, table, index, count, width);
+    move<{n}>(y, table, index, count, width, rows);
   else
-    move<1>(y, table, index, count, width);
+    move<1>(y, table, index, count, width, rows);
 }}
 """
+
+
+def wrong(dtype):
+    """What stands, in C, where an index is out of range: nan where there is one."""
+    kind = stored(dtype)
+    return f"Number<{kind}>::narrow({'NAN' if kind in ('Half', 'Bfloat', 'float', 'double') else '0'})"
 
 
 @kernel
@@ -98,6 +109,51 @@ def scatterAdd(grad, index, rows):
     return (rows, *grad.shape[index.ndim :]), grad.dtype
 
 
+@scatterAdd.cuda
+def scatterAdd(dtable, grad, index, rows):
+    """The positions, sorted by row; the sums of windows of them; and those put together that belong to one row.
+
+    Indices out of range add nothing.
+    """
+    lead, count = len(index.shape), index.size
+    width = prod(grad.shape[lead:])
+    inner = axesOf(grad.shape[lead:], {"x": steps(grad)[lead:]})
+    if not isContiguous(dtable) or len(inner.shape) > 1 or count >= 1 << 31:
+        return NotImplemented
+    if computed(grad.dtype) not in ("float", "double") or dtable.dtype != grad.dtype:
+        return NotImplemented
+    if not dtable.size:
+        return []
+    where = axesOf(index.shape, {"fromIndex": steps(index)})
+    rowsOf = axesOf(index.shape, {"fromGrad": steps(grad)[:lead]})
+    total, each = computed(grad.dtype), grad.dtype.itemsize
+    step = inner.strides["x"][0] if inner.size > 1 else 1
+    n = widest(width * each, *(s * each for s in rowsOf.strides["fromGrad"])) // each if step == 1 else 1
+    window = WINDOW if count * width // n > BUSY else WINDOW // 4
+    share = min(max(pieces(rows, WAVE // 8), 32), RANGE)
+    names = {"T": stored(grad.dtype), "I": stored(index.dtype), "W": total, "N": n}
+    text = defined(names) + where.defined("INDEX") + rowsOf.defined("GRAD") + read("scatter.h")
+
+    order, keys = [("pointer", Scratch((max(count, 1),), np.int32)) for _ in range(2)]
+    parts = ("pointer", Scratch((2 * pieces(count, window), width), "f8" if total == "double" else "f4"))
+    table, grads, indices = [("pointer", x) for x in (dtable, grad, index)]
+    size = {"count": ("int", count), "width": ("int", width), "window": ("int", window)}
+    sort = (order, keys, table, indices, size["count"], ("int", rows), size["width"], ("int", share), *where.slots)
+    found = [Launch("scatterAdd", text, "sortRows", sort, (pieces(rows, share), 1, 1), (2 * THREADS, 1, 1))]
+    if count:
+        add = (table, parts, order, keys, grads, *size.values(), ("int", step), *rowsOf.slots)
+        join = (table, parts, keys, *size.values())
+        work = pieces(count, window) * width
+        found.append(Launch("scatterAdd", text, "sumRows", add, spread(work // n), (THREADS, 1, 1)))
+        found.append(Launch("scatterAdd", text, "joinRows", join, (pieces(work, THREADS), 1, 1), (THREADS, 1, 1)))
+    return found
+
+
+RANGE = 4096  # rows whose positions one block sorts
+WINDOW = 32  # positions that one thread adds up
+BUSY = 1 << 22  # so many additions keep a large GPU busy even so
+
+
 @kernel
 def addAt(values, index, size):
     """y[i, index[i, a]] += values[i, a], on zeros, for all a in order; an index of -1 adds nothing.
@@ -116,6 +172,44 @@ def addAt(values, index, size):
 def addAt(values, index, size):
     """y (rows, size)."""
     return (values.shape[0], size), values.dtype
+
+
+@addAt.cuda
+def addAt(y, values, index, size):
+    """A warp takes a row; of values for one place it adds one after the other, in the order in which they stand."""
+    if not isContiguous(y):
+        return NotImplemented
+    if not y.size:
+        return []
+    made, (values, index) = packed((values, index))
+    rows, count = index.shape
+    text = defined({"T": stored(y.dtype), "I": stored(index.dtype)}) + ADD
+    sizes = (("int", rows), ("int", count), ("int", size))
+    slots = (("pointer", y), ("pointer", values), ("pointer", index), *sizes)
+    return [*made, Launch("addAt", text, "addAt", slots, (pieces(rows, 8), 1, 1), (THREADS, 1, 1))]
+
+
+ADD = """
+extern "C" __global__ void addAt(T* y, const T* __restrict__ values, const I* __restrict__ index, int rows, int count,
+                                 int size) {
+  const int lane = threadIdx.x & 31;
+  const int64 row = (int64)blockIdx.x * 8 + (threadIdx.x >> 5);
+  if (row >= rows) return;
+  T* const to = y + row * size;
+  for (int i = lane; i < size; i += 32) to[i] = T();
+  __syncwarp();
+  for (int start = 0; start < count; start += 32) {
+    const bool isThere = start + lane < count;
+    const int64 at = isThere ? (int64)index[row * count + start + lane] : -1;
+    const int place = at >= 0 && at < size ? (int)at : -1;
+    const int ahead = __popc(__match_any_sync(ALL, place) & ((1u << lane) - 1));
+    for (int turn = 0; __any_sync(ALL, place >= 0 && ahead >= turn); turn++) {
+      if (place >= 0 && ahead == turn) store(to, place, load(to, place) + load(values, row * count + start + lane));
+      __syncwarp();
+    }
+  }
+}
+"""
 
 
 @kernel
@@ -139,6 +233,32 @@ def takeClass(x, labels):
     return labels.shape, x.dtype
 
 
+@takeClass.cuda
+def takeClass(y, x, labels):
+    """A thread a label. A label out of range gives nan: nobody waits to raise."""
+    if not y.size:
+        return []
+    (n, step, *rest) = steps(x)
+    places = axesOf(y.shape, {"to": steps(y), "fromX": (n, *rest), "fromLabels": steps(labels)})
+    names = {"T": stored(y.dtype), "I": stored(labels.dtype), "WRONG": wrong(y.dtype)}
+    text = defined(names) + places.defined("AXES") + TAKE
+    sizes = (("long", y.size), ("long", x.shape[1]), ("long", step))
+    slots = (("pointer", y), ("pointer", x), ("pointer", labels), *sizes, *places.slots)
+    return [Launch("takeClass", text, "takeClass", slots, spread(y.size), (THREADS, 1, 1))]
+
+
+TAKE = """
+extern "C" __global__ void takeClass(T* __restrict__ y, const T* __restrict__ x, const I* __restrict__ labels,
+                                     int64 count, int64 classes, int64 step, AXES_PARAMETERS) {
+  for (AXES_COUNTER i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    AXES_OFFSETS
+    const int64 label = labels[fromLabels];
+    y[to] = label >= 0 && label < classes ? x[fromX + label * step] : label == -1 ? T() : WRONG;
+  }
+}
+"""
+
+
 @kernel
 def putClass(values, labels, classes):
     """The adjoint of `takeClass`: dx[n, labels[n, *s], *s] = values[n, *s], zero elsewhere; -1 puts nothing.
@@ -158,6 +278,43 @@ def putClass(values, labels, classes):
 def putClass(values, labels, classes):
     """dx (n, classes, *spatial)."""
     return (values.shape[0], classes, *values.shape[1:]), values.dtype
+
+
+@putClass.cuda
+def putClass(dx, values, labels, classes):
+    """A thread writes up to 16 bytes at a time. A label out of range puts nothing."""
+    if not dx.size:
+        return []
+    each = {"values": steps(values), "labels": steps(labels)}
+    across = {f"from{name.title()}": (s[0], 0, *s[1:]) for name, s in each.items()}
+    whole = axesOf(dx.shape, {"to": steps(dx), **across, "number": (0, 1, *(0 for _ in values.shape[1:]))})
+    last = {name: s[-1] for name, s in whole.strides.items()}
+    size = dx.dtype.itemsize
+    n = widest(whole.shape[-1] * size, *(s * size for s in whole.strides["to"][:-1])) // size if last["to"] == 1 else 1
+    strides = {name: (*s[:-1], s[-1] * n) for name, s in whole.strides.items()}
+    packs = Axes((*whole.shape[:-1], whole.shape[-1] // n), strides)
+    text = defined({"T": stored(dx.dtype), "I": stored(labels.dtype), "N": n}) + packs.defined("AXES") + PUT
+    inner = [("long", last[name]) for name in (*across, "number")]
+    slots = (("pointer", dx), ("pointer", values), ("pointer", labels), ("long", packs.size), *inner, *packs.slots)
+    return [Launch("putClass", text, "putClass", slots, spread(packs.size), (THREADS, 1, 1))]
+
+
+PUT = """
+extern "C" __global__ void putClass(T* __restrict__ dx, const T* __restrict__ values, const I* __restrict__ labels,
+                                    int64 count, int64 valueStep, int64 labelStep, int64 step, AXES_PARAMETERS) {
+  const bool isWide = isAligned(dx, sizeof(T) * N);
+  for (AXES_COUNTER i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    AXES_OFFSETS
+    Pack<T, N> pack = {};
+    for (int j = 0; j < N; j++)
+      if (labels[fromLabels + j * labelStep] == number + j * step) pack.at[j] = values[fromValues + j * valueStep];
+    if (isWide)
+      storePack(dx, to, pack);
+    else
+      for (int j = 0; j < N; j++) dx[to + j] = pack.at[j];
+  }
+}
+"""
 
 
 def check(index, limit):

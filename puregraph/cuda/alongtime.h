@@ -1,0 +1,91 @@
+// Cells along time, after recurrent.h.
+
+// The weights turned, so that what is summed over lies side by side
+extern "C" __global__ void __launch_bounds__(256) turn(W* __restrict__ y, const W* __restrict__ x, int rows, int columns,
+                                                       TWO(x)) {
+  __shared__ W tile[32][33];
+  const int row = blockIdx.y * 32, column = blockIdx.x * 32, tx = threadIdx.x & 31, ty = threadIdx.x >> 5;
+#pragma unroll
+  for (int i = ty; i < 32; i += 8)
+    if (row + i < rows && column + tx < columns) tile[i][tx] = x[(row + i) * x0 + (column + tx) * x1];
+  __syncthreads();
+#pragma unroll
+  for (int i = ty; i < 32; i += 8)
+    if (column + i < columns && row + tx < rows) y[(int64)(column + i) * rows + row + tx] = tile[tx][i];
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+    alongTime(W* y, const W* __restrict__ p, const W* __restrict__ turned, const W* __restrict__ first, THREE(y),
+              THREE(p), TWO(first),
+#if LSTM
+              W* cells, const W* __restrict__ firstCell, THREE(cells), TWO(firstCell),
+#endif
+#if LSTM || GRU
+              W* __restrict__ kept, THREE(kept),
+#endif
+#if HAS_D
+              const W* __restrict__ d, int64 dStep,
+#endif
+#if HAS_ON
+              const bool* __restrict__ on, TWO(on),
+#endif
+              int samples, int moments, int units, int tiles, int from, int to, int reverse) {
+  PLACE;
+  for (int k = from; k < to; k++) {
+    const int now = reverse ? moments - 1 - k : k, before = reverse ? now + 1 : now - 1;
+    const W* const h = k ? y + before * y1 : first;
+    const int64 hRow = k ? y0 : first0, hStep = k ? y2 : first1;
+    for (int item = warp; item < tiles * GATES; item += warps) {
+      const int unit = firstUnit + item / GATES * UNITS, gate = item % GATES;
+      if (unit < units)
+        sums[item * 32 + lane] = dots(h + firstRow * hRow, hRow, hStep, samples - firstRow,
+                                      turned + (int64)(gate * units + unit) * units, units, 1, units - unit, units);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < tiles * 32; i += blockDim.x) {
+      const int row = firstRow + i % 32 / UNITS, unit = firstUnit + i / 32 * UNITS + i % UNITS;
+      if (row >= samples || unit >= units) continue;
+      const W* const q = sums + i / 32 * GATES * 32 + lane;
+      const W* const in = p + row * p0 + now * p1 + unit * p2;
+      const int64 gate = units * p2;
+#if LSTM || GRU
+      W* const out = kept + row * kept0 + now * kept1 + unit * kept2;
+      const int64 next = units * kept2;
+#endif
+      const W old = h[row * hRow + unit * hStep];
+#if LSTM
+      const W c = k ? cells[row * cells0 + before * cells1 + unit * cells2] : firstCell[row * firstCell0 + unit * firstCell1];
+      const W in0 = sigmoid(in[0] + q[0]), forget = sigmoid(in[gate] + q[32]);
+      const W g = tanh(in[2 * gate] + q[64]), show = sigmoid(in[3 * gate] + q[96]);
+      W cell = forget * c + in0 * g, state = show * tanh(cell);
+      out[0] = in0, out[next] = forget, out[2 * next] = g, out[3 * next] = show;
+#elif GRU
+      const W r = sigmoid(in[0] + q[0]), z = sigmoid(in[gate] + q[32]);
+#if HAS_D
+      const W e = q[64] + d[unit * dStep];
+#else
+      const W e = q[64];
+#endif
+      const W g = tanh(in[2 * gate] + r * e);
+      W state = g + z * (old - g);
+      out[0] = r, out[next] = z, out[2 * next] = g, out[3 * next] = e;
+#elif TANH
+      W state = tanh(in[0] + q[0]);
+#else
+      W state = Max::join(in[0] + q[0], W(0));
+#endif
+#if HAS_ON
+      const bool counts = on[row * on0 + now * on1];
+      state = counts ? state : old;
+#if LSTM
+      cell = counts ? cell : c;
+#endif
+#endif
+      y[row * y0 + now * y1 + unit * y2] = state;
+#if LSTM
+      cells[row * cells0 + now * cells1 + unit * cells2] = cell;
+#endif
+    }
+    __syncthreads();
+  }
+}

@@ -1,0 +1,87 @@
+"""Axes: how a thread finds the elements of arrays of one shape, whatever their strides.
+
+Axes that all arrays walk alike are joined, so that arrays without gaps cost no division. In the text `i` becomes an
+offset of each array by its name; sizes and strides are arguments, only the number of axes is in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+LIMIT = 1 << 31  # what counts fewer than this is counted in 32 bits, which divide faster
+
+
+class Axes(NamedTuple):
+    """A shape, and under each name the strides of an array in numbers."""
+
+    shape: tuple[int, ...]
+    strides: dict[str, tuple[int, ...]]
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def counter(self) -> str:
+        """The type of what counts the elements."""
+        return "unsigned" if self.size < LIMIT else "int64"
+
+    @property
+    def parameters(self) -> str:
+        """What a kernel takes for them."""
+        sizes = [f"int n{a}" for a in range(1, len(self.shape))]
+        return ", ".join([*sizes, *(f"int64 {x}{a}" for x in self.strides for a in range(len(self.shape)))])
+
+    @property
+    def arguments(self) -> str:
+        """The names of those, to hand them on."""
+        return ", ".join(each.split()[-1] for each in self.parameters.split(", "))
+
+    @property
+    def slots(self) -> tuple[tuple[str, Any], ...]:
+        """The arguments for those."""
+        sizes = [("int", n) for n in self.shape[1:]]
+        return (*sizes, *(("long", s) for strides in self.strides.values() for s in strides))
+
+    def defined(self, name: str) -> str:
+        """All of this under a name, for a text that is written once for any number of axes."""
+        texts = {"COUNTER": self.counter, "PARAMETERS": self.parameters, "ARGUMENTS": self.arguments}
+        return "".join(f"#define {name}_{what} {text}\n" for what, text in (*texts.items(), ("OFFSETS", self.offsets)))
+
+    @property
+    def offsets(self) -> str:
+        """Statements that declare the offset of every array at element `i`, under its name."""
+        last = len(self.shape) - 1
+        lines = []
+        for a in range(last, 0, -1):
+            rest = "i" if a == last else f"r{a + 1}"
+            lines += [
+                f"const {self.counter} r{a} = {rest} / n{a};",
+                f"const {self.counter} c{a} = {rest} - r{a} * n{a};",
+            ]
+        lines.append(f"const {self.counter} c0 = {'r1' if last else 'i'};")
+        for x in self.strides:
+            terms = " + ".join(f"c{a} * {x}{a}" for a in range(len(self.shape)))
+            lines.append(f"const int64 {x} = {terms};")
+        return " ".join(lines)
+
+
+def axesOf(shape: Sequence[int], strides: dict[str, Sequence[int]]) -> Axes:
+    """The axes of arrays with these strides in numbers, those of length one left out, neighbours joined."""
+    lines = list(strides.values())
+    sizes: list[int] = []
+    steps: list[tuple[int, ...]] = []
+    for n, *each in zip(shape, *lines):
+        if n == 1:
+            continue
+        if sizes and all(outer == n * inner for outer, inner in zip(steps[-1], each)):
+            sizes[-1] *= n
+            steps[-1] = tuple(each)
+        else:
+            sizes.append(n)
+            steps.append(tuple(each))
+    if not sizes:
+        sizes, steps = [1], [(0,) * len(lines)]
+    return Axes(tuple(sizes), dict(zip(strides, zip(*steps))))

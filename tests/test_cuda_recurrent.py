@@ -1,0 +1,70 @@
+"""Cells along time on a GPU, and back: in the emulator, against the references."""
+
+import numpy as np
+import pytest
+from launches import emulated, needsEmulator
+
+from puregraph.kernels import recurrent
+from puregraph.kernels.recurrent import forward, throughTime
+
+pytestmark = needsEmulator
+CELLS = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3}
+
+
+def agree(found, wanted, tolerance=2e-5):
+    assert len(found) == len(wanted)
+    for x, y in zip(found, wanted):
+        np.testing.assert_allclose(x, y, tolerance, tolerance)
+
+
+def both(rng, kind, n, t, units, dtype="float32", lengths=False, reverse=False, bias=True, change=lambda x: x):
+    """Forward and back through time, the way the launches do it and the references; gives how many launches those are."""
+    gates, count = CELLS[kind], 2 if kind == "lstm" else 1
+    step, back = getattr(recurrent, f"{kind}Step"), getattr(recurrent, f"{kind}Back")
+
+    def made(*shape):
+        return change((rng.standard_normal(shape) * 0.5).astype(dtype))
+
+    p, U, states = made(n, t, gates * units), made(units, gates * units), [made(n, units) for _ in range(count)]
+    weights = (U, made(units) if bias else None) if kind == "gru" else (U,)
+    on = np.arange(t) < rng.integers(0, t + 1, n)[:, None] if lengths else None
+    given = (step, p, weights, states, on, reverse)
+    wanted = forward.reference(*given)
+    agree(emulated(forward, *given), wanted)
+    after, kept = wanted[:count], wanted[count:]
+    before = [
+        np.concatenate([x[:, 1:], s[:, None]] if reverse else [s[:, None], x[:, :-1]], axis=1)
+        for x, s in zip(after, states)
+    ]
+    grads = [made(n, units) for _ in range(count)]
+    given = (back, U, [change(x) for x in before], after, kept, made(n, t, units), grads, on, reverse)
+    agree(emulated(throughTime, *given), throughTime.reference(*given))
+    return len(throughTime.twins["cuda"](*([throughTime.reference(*given)]), *given))
+
+
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (9, 3, 33), (3, 2, 4)], ids=str)
+def test_cells_run_along_time_and_back(rng, kind, sizes, reverse):
+    assert both(rng, kind, *sizes, lengths=kind in ("relu", "gru"), reverse=reverse) == 1
+
+
+@pytest.mark.parametrize(("kind", "units"), [("lstm", 67), ("relu", 131)])
+def test_many_weights_take_a_launch_for_each_moment(rng, kind, units):
+    assert both(rng, kind, 9, 3, units, lengths=kind == "relu") == 4
+
+
+def test_a_gru_may_have_no_bias_of_its_own(rng):
+    both(rng, "gru", 3, 2, 5, bias=False)
+
+
+def test_float64_lengths_and_any_strides(rng):
+    both(rng, "lstm", 9, 5, 6, dtype="float64", lengths=True, change=np.asfortranarray)
+
+
+def test_nothing_is_launched_for_nothing():
+    x = np.zeros((0, 3, 4), "f4")
+    assert forward.twins["cuda"]([x], recurrent.tanhStep, x, (np.eye(4, dtype="f4"),), [x[:, 0]]) == []
+    half = x.astype("f2")
+    assert forward.twins["cuda"]([x], recurrent.tanhStep, half, (half,), [half[:, 0]]) is NotImplemented
+    assert forward.twins["cuda"]([x], len, x, (x,), [x[:, 0]]) is NotImplemented
