@@ -10,6 +10,7 @@ it comes to light if one that has to wait for another does not.
 import ctypes
 import sys
 import weakref
+from bisect import bisect
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -60,6 +61,15 @@ class Machine:
                 return root
         raise RuntimeError(f"cudaErrorIllegalAddress: {address:#x}")
 
+    def listed(self, table):
+        """The memory that a table has addresses of."""
+        starts = {root.ctypes.data: root for root in self.memory.values()}
+        keys = sorted(starts)
+        for address in table.view(np.int64).ravel().tolist():
+            place = bisect(keys, address) - 1
+            if place >= 0 and address < keys[place] + starts[keys[place]].nbytes:
+                yield starts[keys[place]]
+
     def bytesAt(self, address, count, pinned=False):
         """Some bytes of memory."""
         whole = flatBytes(self.find(address, pinned))
@@ -102,6 +112,8 @@ class Machine:
             if role != "n":
                 root = self.find(value)
                 roots.setdefault(root.ctypes.data, (root, i))
+                for each in self.listed(root) if code.wants[entry][i] == ("r", "i8") else ():
+                    roots.setdefault(each.ctypes.data, (each, i))
         numbers = [
             CTYPES[np.asarray(v).dtype.str[1:]](v) if isinstance(v, np.generic) else ctypes.c_void_p(v) for v in values
         ]

@@ -76,11 +76,11 @@ def trained(make, batches, optimizer, **options):
     return program, net, [program.run(*batch) for batch in batches]
 
 
-def onBoth(monkeypatch, make, batches, optimizer, **options):
+def onBoth(monkeypatch, make, batches, optimizer, libraries=True, **options):
     """The same on the CPU and on a GPU."""
     with device.useDevice("cpu"):
         near = trained(make, batches, optimizer(), **options)
-    cupy = useGpu(monkeypatch)
+    cupy = useGpu(monkeypatch, libraries)
     return near, trained(make, batches, optimizer(), **options), cupy.machine
 
 
@@ -101,10 +101,12 @@ def sections(program):
     return [part for _, part in program.built.parts if type(part) is Section]
 
 
+@pytest.mark.parametrize("libraries", [True, False], ids=["libraries", "own"])
 @pytest.mark.parametrize("name", MODELS)
-def test_training_gives_what_the_cpu_gives_from_one_graph(monkeypatch, rng, name):
+def test_training_gives_what_the_cpu_gives_from_one_graph(monkeypatch, rng, name, libraries):
     make, shape, optimizer = MODELS[name]
-    (_, near, wanted), (program, far, got), machine = onBoth(monkeypatch, make, images(rng, 4, *shape), optimizer)
+    found = onBoth(monkeypatch, make, images(rng, 4, *shape), optimizer, libraries)
+    (_, near, wanted), (program, far, got), machine = found
     assert program.why == ""
     assert (machine.reads, machine.replays) == (0, 3)
     (section,) = sections(program)

@@ -22,6 +22,7 @@ from puregraph.compile.plan import Plan
 from puregraph.compile.strides import isDense
 from puregraph.compile.value import Call, Value
 from puregraph.cuda import runner
+from puregraph.cuda.launch import Table
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
 
@@ -100,7 +101,7 @@ class Built:
         value = self.extra.get(id(what)) or getattr(what, "value", what)
         if type(value) is Value:
             return self.memory.address(value)
-        if hasattr(value, "filled"):  # a table of addresses
+        if isinstance(value, Table):
             if id(value) not in self.tables:
                 self.tables[id(value)] = sys.modules["cupy"].asarray(value.filled(self.place))
             value = self.tables[id(value)]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.gpu.ledger import COST, DEPTH, GRADIENT, Ledger, ledgerOf
+from puregraph.compile.gpu.updates import Member, memberOf, together
 from puregraph.compile.schedule import isFinite
 from puregraph.compile.update import Finish, Foreign, Prelude
 from puregraph.compile.value import Call, Place, Value
@@ -73,7 +74,9 @@ class Choices:
         self.stores, self.more = list(schedule.stores), list[Any]()
         self.scalars = list(schedule.scalars)
         self.instead: dict[int, Value] = {}
+        self.members: list[tuple[Call, Member]] = []
         self.go: Value | None = None
+        self.stop: Value | None = None
         self.halt: Value | None = None
         self.around = Around()
 
@@ -91,6 +94,7 @@ class Choices:
         self.around = Around(prelude, finish, ledger)
         for call in schedule.calls:
             self.take(call)
+        self.updateAll()
         schedule.calls, schedule.stores, schedule.scalars = self.calls, self.stores, self.scalars
         schedule.held, schedule.around = [*schedule.held, *self.more], self.around
         return schedule
@@ -99,8 +103,10 @@ class Choices:
         """One call more."""
         if call.kind == "store":
             self.store(call.options["target"], call.arguments[0], call.place)
+        elif call.kind != "host" and call.place.phase == "update":
+            self.update(call)
         elif call.kind != "host":
-            self.calls.append(self.update(call) if call.place.phase == "update" else call)
+            self.calls.append(call)
         elif call.function is isFinite:
             self.guard(call.arguments[0], call.place)
         elif type(call.function) is Prelude:
@@ -144,17 +150,21 @@ class Choices:
 
     def guard(self, cost: Value, place: Place) -> None:
         """Whether to go on with a cost; where there is a ledger, and updates have not stopped."""
-        self.go = self.new(BOOL, strides=(), name="go")
+        self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
         if self.around.ledger is None:
-            self.compute(place, [(Formula("isfinite(cost)"), self.go)], cost=cost)
+            self.compute(place, [*self.going(Formula("isfinite(cost)"))], cost=cost)
             return
         given = {"halt": self.field("halt"), "clear": self.number("clear"), "cost": cost}
         self.halt = self.new(FLOAT, name="halt")
         goes = GOES.put(halt="halt")
         go = Formula(f"isfinite(cost) and {goes}")
         halts = Formula(f"where(isfinite(cost) or not {goes}, {HALTS}, {COST})")
-        self.compute(place, [(go, self.go), (halts, self.halt)], **given)
+        self.compute(place, [*self.going(go), (halts, self.halt)], **given)
         self.keep("halt", self.halt)
+
+    def going(self, goes: Formula) -> list[tuple[Formula, Value]]:
+        """Whether to go on, and the contrary as a number."""
+        return [(goes, self.go), (Formula(f"where({goes}, 0, 1)"), self.stop)]  # type: ignore[list-item]
 
     def judge(self, prelude: Prelude, norm: Value | None, place: Place) -> None:
         """Whether to update, and by what gradients are multiplied."""
@@ -168,18 +178,18 @@ class Choices:
             before, given["clear"] = GOES, self.number("clear")
         else:
             given["go"] = self.go
-        go, missed = self.new(BOOL, name="go"), self.new(FLOAT, name="missed")
+        missed = self.new(FLOAT, name="missed")
         goes = before if norm is None else Formula(f"{before} and isfinite(norm)")
         results = [(Formula(f"missed + where({goes}, 0, 1)"), missed)]
         if norm is not None:
             halt, kept = self.new(FLOAT, name="halt"), self.new(FLOAT, name="norm")
             held = Formula("halt") if self.go is not None else HALTS
             after = held if ledger.skips else Formula(f"where({before} and not isfinite(norm), {GRADIENT}, {held})")
-            results += [(goes, go), (after, halt), (Formula("norm"), kept)]
+            self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
+            results += [*self.going(goes), (after, halt), (Formula("norm"), kept)]
             self.keep("halt", halt)
             self.keep("norm", kept)
             self.shrink(prelude, results, given)
-            self.go = go
         self.keep("missed", missed)
         self.compute(place, results, **{name: v for name, v in given.items() if v is not None})
 
@@ -191,13 +201,35 @@ class Choices:
                 self.instead[scalar.number] = made = self.new(dtype, name=name)
                 results.append((Formula(f"minimum(1, clipNorm / (norm + {NORM}))"), made))
 
-    def update(self, call: Call) -> Call:
-        """A call of the update, which leaves things as they are unless it may go."""
+    def update(self, call: Call) -> None:
+        """A call of the update: it waits for the others, if there are launches for all of them."""
         arguments = tuple([self.instead.get(a.number, a) if type(a) is Value else a for a in call.arguments])
-        targets = {v.number: target for target, v in self.schedule.stores}
-        old = [self.held.get(id(targets.get(y.number))) for y in call.outs]
+        call = Call(call.function, arguments, call.options, call.outs, call.kind, call.place, call.several)
+        targets = {v.number: self.held.get(id(target)) for target, v in self.schedule.stores}
+        old = {n: v for n, v in targets.items() if v is not None}
+        member = memberOf(call, old) if call.kind == "pointwise" else None
+        if member is None:
+            self.calls.append(self.choosing(call, [old.get(y.number) for y in call.outs]))
+        else:
+            self.members.append((call, member))
+
+    def updateAll(self) -> None:
+        """The updates of all parameters at once, if that can be."""
+        if not self.members:
+            return
+        calls, members = zip(*self.members)
+        whole = together(calls, members, self.stop, calls[0].place)
+        if len(calls) > 1 and whole.function.launches() is not NotImplemented:
+            self.calls.append(whole)
+        else:
+            old = [[m.arrays[y.name] for y in call.outs] for call, m in self.members]
+            self.calls += [self.choosing(call, each) for call, each in zip(calls, old)]
+
+    def choosing(self, call: Call, old: list[Any]) -> Call:
+        """A call that leaves things as they are unless it may go."""
         if self.go is None or call.kind != "pointwise" or None in old:
-            return Call(call.function, arguments, call.options, call.outs, call.kind, call.place, call.several)
+            return call
+        arguments: tuple[Any, ...] = call.arguments
         names = [*call.function.names, "go"]
         arguments = (*arguments, self.go)
         found = []

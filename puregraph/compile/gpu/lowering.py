@@ -17,6 +17,7 @@ from puregraph.compile.gpu.kernels import launchesOf
 from puregraph.compile.gpu.moving import moved
 from puregraph.compile.gpu.numbers import KINDS, Gatherer, named, operand
 from puregraph.compile.gpu.products import endedBy, productOf
+from puregraph.compile.gpu.updates import Together
 from puregraph.compile.lower import WHOLE, Frame, Lowering, Native, isMetOnce, lateLoads, needed
 from puregraph.compile.value import Call, Value
 from puregraph.cuda import nest
@@ -127,6 +128,9 @@ class Launching(Lowering):
             others = [v for v, _ in group.loads.values() if v is not y]
             makes = [*kept, y] if isKept else kept
             return [self.launched(done, [call, *group.calls], [*call.values(), *others], makes)]
+        if type(call.function) is Together:
+            over = [i for i, v in enumerate(call.arguments) if v.role in ("param", "state")]
+            return [self.launched(call.function.launches(), call.function.calls, call.values(), call.outs, over)]
         found, checks = self.launches(call)
         if found is None:
             return [call]
