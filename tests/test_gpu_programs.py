@@ -116,3 +116,125 @@ def test_training_gives_what_the_cpu_gives_from_one_graph(monkeypatch, rng, name
         for y, z in zip(each, other, strict=True):
             close(y, z)
     sameNet(far, near)
+
+
+# What changes from run to run ------------------------------------------------------------------------------------------
+
+
+def replayed(monkeypatch, rng, change, make=perceptron, shape=(7,), optimizer=Adam, n=6, **options):
+    """Programs on both, with a change between runs: what each run gave, and both machines' nets."""
+    batches = images(rng, n, *shape)
+
+    def go():
+        program, net, got = trained(make, batches[:2], optimizer(), **options)
+        for i, batch in enumerate(batches[2:]):
+            change(i, program, net)
+            got.append(program.run(*batch))
+        return program, net, got
+
+    with device.useDevice("cpu"):
+        _, near, wanted = go()
+    cupy = useGpu(monkeypatch)
+    program, far, got = go()
+    for each, other in zip(got, wanted, strict=True):
+        for y, z in zip(each, other, strict=True):
+            close(y, z)
+    sameNet(far, near)
+    return program, cupy.machine
+
+
+def test_a_changed_rate_needs_no_new_graph(monkeypatch, rng):
+    def change(i, program, net):
+        program.optimizer.learnRate = 0.1 / (i + 1)
+
+    program, machine = replayed(monkeypatch, rng, change)
+    assert machine.replays == 5
+
+
+def test_a_schedule_and_the_number_of_steps_reach_the_graph(monkeypatch, rng):
+    class Late(Adam):
+        def __init__(self):
+            super().__init__(schedule=lambda step: 1 / (1 + step))
+
+    program, machine = replayed(monkeypatch, rng, lambda *_: None, optimizer=Late)
+    assert machine.replays == 5
+    assert program.optimizer.step == 6
+
+
+def test_dropout_differs_from_step_to_step_as_on_the_cpu(monkeypatch, rng):
+    x, t = images(rng, 1, 7)[0]
+
+    def go():
+        initial.seed(1)
+        net = dropping()
+        program = net.compile((5, 7), (5,), cost=CrossEntropy(), optimizer=SGD(0.0))
+        return [program.run(x, t)[1] for _ in range(5)]
+
+    with device.useDevice("cpu"):
+        wanted = go()
+    useGpu(monkeypatch)
+    got = [device.toHost(y) for y in go()]
+    for y, z in zip(got, wanted, strict=True):
+        close(y, z)
+    assert len({y.tobytes() for y in got}) == 5
+
+
+def test_a_new_shape_a_mode_and_an_array_are_compiled_anew(monkeypatch, rng):
+    def change(i, program, net):
+        if i == 1:
+            net["linear"].W.data = net["linear"].W.data * 2
+        if i == 2:
+            net["linear2"].b.trainable = False
+
+    program, machine = replayed(monkeypatch, rng, change)
+    assert machine.replays == 3
+
+
+def test_a_graph_that_was_edited_is_compiled_anew(monkeypatch, rng):
+    def change(i, program, net):
+        if i == 1:
+            net.insert(1, Relu(name="more"))
+
+    program, machine = replayed(monkeypatch, rng, change)
+    assert machine.replays == 4
+
+
+def test_inputs_on_the_gpu_are_taken_from_there(monkeypatch, rng):
+    batches = images(rng, 3, 7)
+    (_, near, wanted), (program, far, got), machine = onBoth(monkeypatch, perceptron, batches, SGD)
+    x, t = batches[0]
+    with device.useDevice("cpu"):
+        program2, *_ = trained(perceptron, batches[:1], SGD())
+    first = program.run(device.toDevice(x), device.toDevice(t))
+    again = program.run(x, t)
+    assert np.isfinite(device.toHost(first[0])) and not np.array_equal(device.toHost(first[0]), device.toHost(again[0]))
+
+
+@pytest.mark.parametrize("late", ["null first", "null last"])
+@pytest.mark.parametrize("little", [1 << 17, 0], ids=["little", "large"])
+def test_transfers_and_steps_wait_for_each_other_and_for_nobody_else(monkeypatch, rng, late, little):
+    batches = images(rng, 12, 7)
+    with device.useDevice("cpu"):
+        _, near, wanted = trained(perceptron, batches, Adam())
+    cupy = useGpu(monkeypatch, late=late)
+    monkeypatch.setattr("puregraph.compile.gpu.inbox.LITTLE", little)
+    monkeypatch.setattr("puregraph.compile.gpu.inbox.MANY", 3)
+    cupy.machine.waits = 0
+    program, far, got = trained(perceptron, [tuple(map(np.copy, batch)) for batch in batches], Adam())
+    assert program.built.inbox.isLarge == (little == 0)
+    assert cupy.machine.reads == 0
+    assert cupy.machine.waits == 9
+    for each, other in zip(got, wanted, strict=True):
+        for y, z in zip(each, other, strict=True):
+            close(y, z)
+    sameNet(far, near)
+
+
+def test_nothing_is_allocated_but_results_once_a_graph_runs(monkeypatch, rng):
+    x, t = images(rng, 1, 7)[0]
+    cupy = useGpu(monkeypatch)
+    program, *_ = trained(perceptron, [(x, t)] * 12, Adam())
+    before = cupy.machine.allocations, cupy.machine.launches
+    cost, y = program.run(x, t)
+    assert cupy.machine.allocations - before[0] == 2
+    assert y.shape == (5, 4)
