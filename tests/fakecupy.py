@@ -479,7 +479,12 @@ def runLibrary(self, addresses, workspace, stream):
     if self.workspace:
         machine.bytesAt(workspace, self.workspace)
     arrays = [arrayAt(address, what) for address, (_, what) in zip(addresses, self.slots)]
-    machine.do(lambda: self.emulate(arrays), byAddress(stream))
+
+    def action():
+        with np.errstate(all="ignore"):
+            self.emulate(arrays)
+
+    machine.do(action, byAddress(stream))
 
 
 def arrayAt(address, what):

@@ -6,8 +6,10 @@ from fakecupy import useGpu
 from launches import needsEmulator
 
 from puregraph import device, initial
+from puregraph.checkpoint import loadInto, save
 from puregraph.compile.gpu.capture import Section
 from puregraph.costs import MSE, CrossEntropy
+from puregraph.errors import PuregraphError
 from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.modules import (
@@ -28,6 +30,7 @@ from puregraph.modules import (
 )
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
 from puregraph.sequential import Sequential
+from puregraph.train import Accuracy, Calculator, Trainer
 
 pytestmark = needsEmulator
 
@@ -238,3 +241,137 @@ def test_nothing_is_allocated_but_results_once_a_graph_runs(monkeypatch, rng):
     cost, y = program.run(x, t)
     assert cupy.machine.allocations - before[0] == 2
     assert y.shape == (5, 4)
+
+
+# What is not finite ----------------------------------------------------------------------------------------------------
+
+
+def spoiled(rng, n, wrong, *shape):
+    """Batches of which some give a cost that is nan."""
+    batches = images(rng, n, *shape)
+    for i in wrong:
+        batches[i][0][0] = np.nan
+    return batches
+
+
+def test_clipped_gradients_are_those_of_the_cpu(monkeypatch, rng):
+    (_, near, wanted), (program, far, got), machine = onBoth(
+        monkeypatch, perceptron, images(rng, 5, 7), lambda: SGD(0.5, clipNorm=0.1)
+    )
+    assert machine.reads == 0
+    sameNet(far, near)
+    program.optimizer.settle()
+    assert 0.1 < program.optimizer.norm < 10
+
+
+def test_steps_whose_gradients_are_not_finite_are_left_out(monkeypatch, rng):
+    batches = spoiled(rng, 8, (2, 3, 6), 7)
+    (_, near, _), (program, far, _), machine = onBoth(
+        monkeypatch, perceptron, batches, lambda: Adam(onNonFinite="skip", schedule=lambda step: 1 / (1 + step))
+    )
+    program.optimizer.settle()
+    assert program.optimizer.step == 5
+    assert {slot.step for slot in program.optimizer.slots} == {5}
+    assert machine.reads == 0
+    sameNet(far, near)
+
+
+def test_a_gradient_that_is_not_finite_stops_all_updates_until_it_is_told(monkeypatch, rng):
+    batches = spoiled(rng, 20, (3,), 7)
+    with device.useDevice("cpu"):
+        near, _ = perceptronAfter(batches[:3]), None
+    useGpu(monkeypatch)
+    program, far, _ = trained(perceptron, batches[:1], Adam(clipNorm=1.0))
+    with pytest.raises(PuregraphError, match="Adam: at update 3 a gradient is not finite; try a lower learnRate"):
+        for batch in batches[1:]:
+            program.run(*batch)
+    assert program.optimizer.step == 3
+    sameNet(far, near)
+    before = device.toHost(far["linear"].W.data).copy()
+    program.run(*batches[0])
+    program.optimizer.settle()
+    assert program.optimizer.step == 4
+    assert np.abs(device.toHost(far["linear"].W.data) - before).max() > 0
+
+
+def perceptronAfter(batches):
+    return trained(perceptron, batches, Adam(clipNorm=1.0))[1]
+
+
+def test_a_trainer_stops_at_the_batch_whose_cost_is_not_finite(monkeypatch, rng):
+    x = rng.standard_normal((60, 7)).astype(np.float32)
+    t = rng.integers(0, 4, 60)
+    x[37] = np.inf
+
+    def go():
+        initial.seed(1)
+        net = residualRows()
+        trainer = Trainer(net, CrossEntropy(), Adam(), batchsize=5, shuffle=False, progress="none")
+        with pytest.raises(PuregraphError, match="epoch 1, batch 8: the cost is nan; data of this batch holds values"):
+            trainer.train(x, t)
+        return net, trainer
+
+    with device.useDevice("cpu"):
+        near, one = go()
+    useGpu(monkeypatch)
+    far, two = go()
+    sameNet(far, near)
+    assert one.optimizer.step == two.optimizer.step == 7
+    assert all(device.toHost(s.data).all() for path, s in far.states.items() if "count" in path)
+
+
+def residualRows():
+    return Sequential(Linear(7, 6, useBias=False), BatchNorm(6), Relu(), Linear(6, 4))
+
+
+# Training --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_script_runs_as_it_does_on_the_cpu(monkeypatch, rng):
+    x, t = rng.standard_normal((23, 7)).astype(np.float32), rng.integers(0, 4, 23)
+
+    def go():
+        initial.seed(1)
+        net = residualRows()
+        trainer = Trainer(net, CrossEntropy(), Adam(0.01), batchsize=5, metrics=[Accuracy()], progress="none")
+        trainer.train(x, t, epochs=3, validation=(x, t))
+        return net, trainer, Calculator(net, batchsize=5).calculate(x)
+
+    with device.useDevice("cpu"):
+        near, one, wanted = go()
+    cupy = useGpu(monkeypatch)
+    far, two, got = go()
+    sameNet(far, near)
+    close(got, wanted)
+    assert isinstance(got, np.ndarray)
+    for row, other in zip(two.history, one.history, strict=True):
+        for name in ("loss", "accuracy", "val loss", "val accuracy"):
+            assert row[name] == pytest.approx(other[name], rel=1e-4)
+    assert cupy.machine.replays > 15
+
+
+def test_batches_are_added_up(monkeypatch, rng):
+    x, t = rng.standard_normal((23, 7)).astype(np.float32), rng.integers(0, 4, 23)
+
+    def go():
+        initial.seed(1)
+        net = perceptron()
+        Trainer(net, CrossEntropy(), Adam(0.01), batchsize=4, accumulate=2, progress="none").train(x, t, epochs=2)
+        return net
+
+    with device.useDevice("cpu"):
+        near = go()
+    useGpu(monkeypatch)
+    sameNet(go(), near)
+
+
+def test_a_checkpoint_knows_the_updates_that_were_made(monkeypatch, rng, tmp_path):
+    batches = spoiled(rng, 4, (2,), 7)
+    useGpu(monkeypatch)
+    program, net, _ = trained(perceptron, batches, Adam(onNonFinite="skip"))
+    save(tmp_path / "net.h5", net, program.optimizer)
+    again, optimizer = perceptron(), Adam(onNonFinite="skip")
+    loadInto(tmp_path / "net.h5", again, optimizer.setupOn(again))
+    assert optimizer.step == 3
+    for path, array in optimizer.state.items():
+        close(array, device.toHost(program.optimizer.state[path]))

@@ -21,7 +21,7 @@ from puregraph.formula import Formula, formulasOf, numpyFrom
 
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
 NORM = 1e-6  # is added to a norm before it divides
-GOES = Formula("(halt == 0 or clear != 0)")
+GOES = Formula("halt == 0 or clear != 0")
 HALTS = Formula("where(clear != 0, 0, halt)")
 
 
@@ -156,15 +156,14 @@ class Choices:
             return
         given = {"halt": self.field("halt"), "clear": self.number("clear"), "cost": cost}
         self.halt = self.new(FLOAT, name="halt")
-        goes = GOES.put(halt="halt")
-        go = Formula(f"isfinite(cost) and {goes}")
-        halts = Formula(f"where(isfinite(cost) or not {goes}, {HALTS}, {COST})")
+        go = Formula("isfinite(cost) and goes").put(goes=GOES)
+        halts = Formula(f"where(isfinite(cost) or not goes, halts, {COST})").put(goes=GOES, halts=HALTS)
         self.compute(place, [*self.going(go), (halts, self.halt)], **given)
         self.keep("halt", self.halt)
 
     def going(self, goes: Formula) -> list[tuple[Formula, Value]]:
         """Whether to go on, and the contrary as a number."""
-        return [(goes, self.go), (Formula(f"where({goes}, 0, 1)"), self.stop)]  # type: ignore[list-item]
+        return [(goes, self.go), (Formula("where(goes, 0, 1)").put(goes=goes), self.stop)]  # type: ignore[list-item]
 
     def judge(self, prelude: Prelude, norm: Value | None, place: Place) -> None:
         """Whether to update, and by what gradients are multiplied."""
@@ -179,12 +178,13 @@ class Choices:
         else:
             given["go"] = self.go
         missed = self.new(FLOAT, name="missed")
-        goes = before if norm is None else Formula(f"{before} and isfinite(norm)")
-        results = [(Formula(f"missed + where({goes}, 0, 1)"), missed)]
+        goes = before if norm is None else Formula("before and isfinite(norm)").put(before=before)
+        results = [(Formula("missed + where(goes, 0, 1)").put(goes=goes), missed)]
         if norm is not None:
             halt, kept = self.new(FLOAT, name="halt"), self.new(FLOAT, name="norm")
             held = Formula("halt") if self.go is not None else HALTS
-            after = held if ledger.skips else Formula(f"where({before} and not isfinite(norm), {GRADIENT}, {held})")
+            halts = Formula(f"where(before and not isfinite(norm), {GRADIENT}, held)")
+            after = held if ledger.skips else halts.put(before=before, held=held)
             self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
             results += [*self.going(goes), (after, halt), (Formula("norm"), kept)]
             self.keep("halt", halt)

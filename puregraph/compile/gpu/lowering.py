@@ -81,7 +81,8 @@ class Launching(Lowering):
             return group.calls
         whole = Nest(group.space, loads, tuple(needed(group, stores)), stores, group.kind, last=group.inner)
         reads = [v for v, _ in group.loads.values()]
-        over = [i for i in lateLoads(whole) if isMetOnce(group, reads[i])]
+        isLone = group.size > 1 and not group.folds  # beside results that all threads make
+        over = [i for i in lateLoads(whole) if isMetOnce(group, reads[i]) and not (isLone and reads[i].size == 1)]
         return [self.launched(nest.launches(whole), group.calls, reads, stored, over)]
 
     def launched(
