@@ -8,13 +8,14 @@ from launches import needsEmulator
 from puregraph import device, initial
 from puregraph.checkpoint import loadInto, save
 from puregraph.compile.gpu.capture import Section
-from puregraph.costs import MSE, CrossEntropy
+from puregraph.costs import CrossEntropy
 from puregraph.errors import PuregraphError
 from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.modules import (
     LSTM,
     Add,
+    Attention,
     AvgPool2D,
     BatchNorm,
     Conv2D,
@@ -27,6 +28,8 @@ from puregraph.modules import (
     Linear,
     MaxPool2D,
     Relu,
+    Reshape,
+    Transpose,
 )
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
 from puregraph.sequential import Sequential
@@ -59,7 +62,32 @@ def dropping():
 
 
 def images(rng, n, *shape):
+    """Batches of numbers, or of words, and labels."""
+    if shape == (None,):
+        return [(rng.integers(0, 11, (5, 6)), rng.integers(0, 4, 5)) for _ in range(n)]
     return [(rng.standard_normal((5, *shape)).astype(np.float32), rng.integers(0, 4, 5)) for _ in range(n)]
+
+
+def remembering():
+    return Sequential(LSTM(3, 4), Flatten(), Linear(20, 4))
+
+
+def transforming():
+    """A block of a transformer on words: attention, and a network behind it, each with a norm before."""
+    words = Input().node()
+    x = Embedder(11, 8).node(words)
+    heads = [
+        Transpose((0, 2, 1, 3)).node(Reshape((-1, 6, 2, 8)).node(Linear(8, 16).node(LayerNorm(8).node(x))))
+        for _ in "qkv"
+    ]
+    y = Reshape((-1, 6, 16)).node(Transpose((0, 2, 1, 3)).node(Attention(causal=True).node(*heads)))
+    x = Add().node(x, Linear(16, 8).node(y))
+    inner = Linear(12, 8).node(Gelu(approximate=True).node(Linear(8, 12).node(LayerNorm(8).node(x))))
+    return Graph(words, Linear(48, 4).node(Flatten().node(Add().node(x, inner))))
+
+
+def averaging():
+    return Sequential(Conv2D(2, 3, 3, stride=2), AvgPool2D(2), Flatten(), Linear(12, 4))
 
 
 MODELS = {
@@ -67,6 +95,9 @@ MODELS = {
     "lenet": (lenet, (1, 14, 14), MomentumSGD),
     "residual": (residual, (3, 6, 6), SGD),
     "dropping": (dropping, (7,), AdamW),
+    "remembering": (remembering, (5, 3), Adam),
+    "transforming": (transforming, None, MomentumSGD),
+    "averaging": (averaging, (2, 9, 9), SGD),
 }
 
 
@@ -108,7 +139,8 @@ def sections(program):
 @pytest.mark.parametrize("name", MODELS)
 def test_training_gives_what_the_cpu_gives_from_one_graph(monkeypatch, rng, name, libraries):
     make, shape, optimizer = MODELS[name]
-    found = onBoth(monkeypatch, make, images(rng, 4, *shape), optimizer, libraries)
+    batches = images(rng, 4, *(shape or (None,)))
+    found = onBoth(monkeypatch, make, batches, optimizer, libraries)
     (_, near, wanted), (program, far, got), machine = found
     assert program.why == ""
     assert (machine.reads, machine.replays) == (0, 3)

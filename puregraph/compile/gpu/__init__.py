@@ -1,7 +1,9 @@
 """GPU: a step as graphs of CUDA.
 
 choices    what would end a step becomes a choice between new values and old ones (`ledger` tells the host of it)
-lowering   calls become launches and calls of libraries (`numbers`, `moving`, `kernels`, `products`)
+updates    those of all parameters together
+heads      attention's gradient, as a library takes it
+lowering   calls become launches and calls of libraries (`numbers`, `moving`, `kernels`, `products`, `sums`)
 memory     one arena outside CuPy's pool; `inbox` is where inputs and numbers come in
 capture    what follows one another is captured
 built      all of this together, ready to run
@@ -11,6 +13,7 @@ from typing import Any
 
 from puregraph.compile.gpu.built import Built
 from puregraph.compile.gpu.choices import Choices
+from puregraph.compile.gpu.heads import withHeads
 from puregraph.compile.gpu.lowering import launching
 from puregraph.compile.gpu.memory import ALIGNMENT
 from puregraph.compile.layout import layoutFor
@@ -18,7 +21,7 @@ from puregraph.compile.layout import layoutFor
 
 def lowered(schedule: Any) -> Any:
     """The schedule with its calls as launches, as far as there are any for them."""
-    return launching(Choices(schedule).run())
+    return launching(withHeads(Choices(schedule).run()))
 
 
 def isWhole(piece: Any) -> bool:
