@@ -25,10 +25,11 @@ def both(rng, kind, n, t, units, dtype="float32", lengths=False, reverse=False, 
     def made(*shape):
         return change((rng.standard_normal(shape) * 0.5).astype(dtype))
 
-    p, U, states = made(n, t, gates * units), made(units, gates * units), [made(n, units) for _ in range(count)]
+    x, W, b = made(n, t, 5), made(5, gates * units), made(gates * units) if bias else None
+    U, states = made(units, gates * units), [made(n, units) for _ in range(count)]
     weights = (U, made(units) if bias else None) if kind == "gru" else (U,)
     on = np.arange(t) < rng.integers(0, t + 1, n)[:, None] if lengths else None
-    given = (step, p, weights, states, on, reverse)
+    given = (step, x, W, b, weights, states, on, reverse)
     wanted = forward.reference(*given)
     agree(emulated(forward, *given), wanted)
     after, kept = wanted[:count], wanted[count:]
@@ -55,7 +56,7 @@ def test_many_weights_take_a_launch_for_each_moment(rng, kind, units):
 
 
 def test_a_gru_may_have_no_bias_of_its_own(rng):
-    both(rng, "gru", 3, 2, 5, bias=False)
+    both(rng, "gru", 3, 2, 5, lengths=True, bias=False)
 
 
 def test_float64_lengths_and_any_strides(rng):
@@ -64,7 +65,7 @@ def test_float64_lengths_and_any_strides(rng):
 
 def test_nothing_is_launched_for_nothing():
     x = np.zeros((0, 3, 4), "f4")
-    assert forward.twins["cuda"]([x], recurrent.tanhStep, x, (np.eye(4, dtype="f4"),), [x[:, 0]]) == []
-    half = x.astype("f2")
-    assert forward.twins["cuda"]([x], recurrent.tanhStep, half, (half,), [half[:, 0]]) is NotImplemented
-    assert forward.twins["cuda"]([x], len, x, (x,), [x[:, 0]]) is NotImplemented
+    W = np.eye(4, dtype="f4")
+    assert forward.twins["cuda"]([x], recurrent.tanhStep, x, W, None, (W,), [x[:, 0]]) == []
+    assert forward.twins["cuda"]([x], recurrent.tanhStep, x.astype("f2"), W, None, (W,), [x[:, 0]]) is NotImplemented
+    assert forward.twins["cuda"]([x], len, x, W, None, (W,), [x[:, 0]]) is NotImplemented

@@ -6,7 +6,7 @@ from launches import misplaced, needsEmulator, runAll
 
 from puregraph.cuda.update import launches, reckoned
 from puregraph.formula import Formula
-from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, RMSProp, Slot
+from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, Slot
 from puregraph.param import Param
 
 pytestmark = needsEmulator
@@ -42,7 +42,6 @@ def copied(arrays):
     [
         (SGD(0.1, clipValue=0.5), ["f4"]),
         (MomentumSGD(0.1, clipNorm=1.0), ["f4", "f2"]),
-        (RMSProp(0.1), ["f4"]),
         (Adam(0.1, decay=0.2), ["f8"]),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, list) else " ".join(value),

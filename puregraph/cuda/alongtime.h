@@ -14,9 +14,9 @@ extern "C" __global__ void __launch_bounds__(256) turn(W* __restrict__ y, const 
     if (column + i < columns && row + tx < rows) y[(int64)(column + i) * rows + row + tx] = tile[tx][i];
 }
 
-extern "C" __global__ void __launch_bounds__(512)
-    alongTime(W* y, const W* __restrict__ p, const W* __restrict__ turned, const W* __restrict__ first, THREE(y),
-              THREE(p), TWO(first),
+extern "C" __global__ void __launch_bounds__(512, 1)
+    alongTime(W* y, const W* __restrict__ first, THREE(y), TWO(first), const W* __restrict__ p,
+              const W* __restrict__ turned,
 #if LSTM
               W* cells, const W* __restrict__ firstCell, THREE(cells), TWO(firstCell),
 #endif
@@ -46,8 +46,8 @@ extern "C" __global__ void __launch_bounds__(512)
       const int row = firstRow + i % 32 / UNITS, unit = firstUnit + i / 32 * UNITS + i % UNITS;
       if (row >= samples || unit >= units) continue;
       const W* const q = sums + i / 32 * GATES * 32 + lane;
-      const W* const in = p + row * p0 + now * p1 + unit * p2;
-      const int64 gate = units * p2;
+      const W* const in = p + ((int64)row * moments + now) * GATES * units + unit;
+      const int gate = units;
 #if LSTM || GRU
       W* const out = kept + row * kept0 + now * kept1 + unit * kept2;
       const int64 next = units * kept2;

@@ -1,7 +1,7 @@
 // The gradients of cells, back through time, after recurrent.h. What a moment gives to the state before it is a sum of
 // its dq, which all units have to be done with: it is taken as the next moment begins, and once more behind the last.
 
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 1)
     backTime(W* dp, W* dh, const W* __restrict__ u, const W* __restrict__ gy, const W* __restrict__ last, THREE(dp),
              TWO(dh), TWO(u), THREE(gy), TWO(last),
 #if LSTM

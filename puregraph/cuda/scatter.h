@@ -81,7 +81,7 @@ __device__ static void place(int* order, int* keys, int held, int low, const uns
 }
 
 // Each block finds the positions of its own rows, and how many belong to rows before those.
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(512, 1)
     sortRows(int* __restrict__ order, int* __restrict__ keys, T* __restrict__ table, const I* __restrict__ index,
              int count, int rows, int width, int range, INDEX_PARAMETERS) {
   __shared__ int next[RANGE], places[ROOM], sums[2 * WARPS];

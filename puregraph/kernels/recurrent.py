@@ -18,8 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from puregraph.cuda.axes import axesOf
+from puregraph.cuda.contraction import Operand, Space, contraction
 from puregraph.cuda.launch import THREADS, Launch, Scratch, pieces, spread, steps
 from puregraph.cuda.source import defined, read, stored
+from puregraph.cuda.tail import Column, Tail
+from puregraph.formula import Formula
 from puregraph.kernel import kernel, piece
 
 
@@ -90,26 +93,40 @@ def forward(step, x, W, b, weights, states, on=None, reverse=False):
 
 
 @forward.cuda
-def forward(outs, step, p, weights, states, on=None, reverse=False):
-    """One launch for all moments where the weights are few, else one for each; before them one turns the weights."""
+def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
+    """A product for what comes from outside; then one launch for all moments where the weights are few, else one for
+    each. Before them one turns the weights."""
     U, d = (*weights, None)[:2]
-    given = [p, U, *states, *([] if d is None else [d])]
-    if step not in CELLS or not areFloats(*outs, *given):
+    if step not in CELLS or not areFloats(*outs, x, W, U, *states, *(v for v in (b, d) if v is not None)):
         return NotImplemented
     if not outs[0].size:
         return []
     cell, (units, width) = CELLS[step], U.shape
-    text = cell.text(stored(p.dtype), "alongtime.h", HAS_D=int(d is not None), HAS_ON=int(on is not None))
-    turned = Scratch((width, units), U.dtype)
-    slots = grouped(outs[0], p, turned, states[0])
-    if len(states) > 1:
-        slots += grouped(outs[1], states[1])
-    for x in (*outs[len(states) :], d, on):
-        slots += () if x is None else grouped(x)
+    p, turned = Scratch((*x.shape[:2], width), x.dtype), Scratch((width, units), U.dtype)
+    text = cell.text(stored(x.dtype), "alongtime.h", HAS_D=int(d is not None), HAS_ON=int(on is not None))
+    slots = (*grouped(outs[0], states[0]), *grouped(p, turned))
+    slots += grouped(outs[1], states[1]) if len(states) > 1 else ()
+    for v in (*outs[len(states) :], d, on):
+        slots += () if v is None else grouped(v)
     turn = (("pointer", turned), ("pointer", U), ("int", units), ("int", width), *longs(U))
     grid = (pieces(width, 32), pieces(units, 32), 1)
-    first = Launch("recurrent", text, "turn", turn, grid, (THREADS, 1, 1))
-    return [first, *cell.launches(text, "alongTime", slots, (*p.shape[:2], units), p.shape[1], U, reverse)]
+    return [
+        *fromOutside(p, x, W, b),
+        Launch("recurrent", text, "turn", turn, grid, (THREADS, 1, 1)),
+        *cell.launches(text, "alongTime", slots, (*x.shape[:2], units), x.shape[1], U, reverse),
+    ]
+
+
+def fromOutside(p, x, W, b):
+    """The launches of p = x W + b, for all moments."""
+    kind, (n, t, inputs), (row, moment, step) = x.dtype.name, x.shape, steps(x)
+    loads = {} if b is None else {"b": Column(kind, b, (0, 0), steps(b))}
+    lines = [] if b is None else [("p", Formula("sums + b"))]
+    stores = {"sums" if b is None else "p": Column(kind, p, steps(p)[:2], (1,))}
+    left = Operand(kind, x, (row, moment), (step,))
+    right = Operand(kind, W, steps(W)[1:], steps(W)[:1])
+    space = Space((n, t), W.shape[1:], (inputs,))
+    return contraction("recurrent", space, left, right, Tail("sums", loads, lines, stores))
 
 
 class Cell(NamedTuple):
