@@ -149,6 +149,10 @@ class Built:
             self.objects.clear()
         return True
 
+    def captured(self) -> None:
+        """What was captured; there is no GPU."""
+        return None
+
     def taken(self, value: Value, copy: bool) -> Any:
         """A result as a user gets it; a lone number is a number of numpy."""
         array = self.memory(value)

@@ -120,7 +120,7 @@ class Program:
                 m.train = mode
 
     def __getstate__(self) -> dict:
-        return {k: v for k, v in vars(self).items() if k not in ("lock", "built", "current", "room")}
+        return {k: v for k, v in vars(self).items() if k not in ("lock", "backend", "built", "current", "room")}
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state)
@@ -255,7 +255,7 @@ class Program:
 
     def table(self) -> str:
         """Every call: its node, what it does, dtype, shape and layout, bytes, offset in the arena, operations."""
-        return table(self.plan)
+        return table(self.plan, graphs=None if self.built is None else self.built.captured())
 
     def draw(self) -> str:
         """The calls and the values that go from one to the other, in the language of Graphviz."""

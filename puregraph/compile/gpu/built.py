@@ -20,6 +20,7 @@ from puregraph.compile.gpu.moving import stored
 from puregraph.compile.lower import At
 from puregraph.compile.plan import Plan
 from puregraph.compile.strides import isDense
+from puregraph.compile.table import Graphs
 from puregraph.compile.value import Call, Value
 from puregraph.cuda import runner
 from puregraph.cuda.launch import Table
@@ -146,6 +147,16 @@ class Built:
         if self.objects:
             self.objects.clear()
         return True
+
+    def captured(self) -> Graphs:
+        """What was captured, and why some of it was not."""
+        sections = [part for _, part in self.parts if type(part) is Section]
+        found = [s for s in sections if s.graph is not None]
+        numbers = {i: str(found.index(s) + 1) for i, s in self.sections.items() if s in found}
+        notes = [f"{len(found)} graph{'s' * (len(found) != 1)} of CUDA"]
+        notes += ["the first run will show what can be captured"] if not any(s.hasRun for s in sections) else []
+        notes += [f"not captured: {s.why}" for s in sections if s.why]
+        return Graphs(numbers, "; ".join(notes))
 
     def taken(self, value: Value, copy: bool) -> Any:
         """A result as a user gets it: on the GPU, once it is done; a lone number is an array as well."""
