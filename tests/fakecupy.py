@@ -2,17 +2,23 @@
 
 It can be broken in each way that real installations are. It counts what a GPU waits for, and while a stream captures
 it refuses what CUDA refuses: to allocate, to hand numbers to the host, to wait, and to multiply matrices by CuPy.
+
+With `late` a stream does what is put on it only when somebody waits for it, all other streams before it or after it: so
+it comes to light if one that has to wait for another does not.
 """
 
 import ctypes
 import sys
 import weakref
+from bisect import bisect
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 from strict import Strict, bare
 
-from puregraph.cuda import compiler, emulator, runner
+from puregraph import device
+from puregraph.compile.gpu import capture, inbox
+from puregraph.cuda import attention, compiler, convolution, cudnn, emulator, product, runner
 from puregraph.cuda.emulator import Region
 
 MAGIC = b"fake cubin\n"
@@ -29,8 +35,11 @@ class Machine:
 
     def __init__(self):
         self.memory = weakref.WeakValueDictionary()
+        self.pinned = weakref.WeakValueDictionary()
         self.captured = None
-        self.allocations = self.reads = self.writes = self.waits = self.launches = self.replays = 0
+        self.late = ""
+        self.streams = weakref.WeakSet()
+        self.allocations = self.reads = self.writes = self.waits = self.launches = self.replays = self.copies = 0
 
     def refuse(self, what):
         if self.captured is not None:
@@ -45,19 +54,55 @@ class Machine:
             self.allocations += 1
             self.memory[address] = root
 
-    def find(self, address):
+    def find(self, address, pinned=False):
         """The memory that an address lies in."""
-        for root in list(self.memory.values()):
+        for root in [*self.memory.values(), *(self.pinned.values() if pinned else ())]:
             if root.ctypes.data <= address < root.ctypes.data + max(root.nbytes, 1):
                 return root
         raise RuntimeError(f"cudaErrorIllegalAddress: {address:#x}")
 
-    def do(self, action):
-        """Something on the current stream: now, or at each launch of the graph that is captured."""
-        if self.captured is None:
-            action()
-        else:
+    def listed(self, table):
+        """The memory that a table has addresses of."""
+        starts = {root.ctypes.data: root for root in self.memory.values()}
+        keys = sorted(starts)
+        for address in table.view(np.int64).ravel().tolist():
+            place = bisect(keys, address) - 1
+            if place >= 0 and address < keys[place] + starts[keys[place]].nbytes:
+                yield starts[keys[place]]
+
+    def bytesAt(self, address, count, pinned=False):
+        """Some bytes of memory."""
+        whole = flatBytes(self.find(address, pinned))
+        start = address - whole.ctypes.data
+        if start + count > whole.size:
+            raise RuntimeError(f"cudaErrorIllegalAddress: {count} bytes at {address:#x}")
+        return whole[start : start + count]
+
+    def do(self, action, stream=None):
+        """Something on a stream: now, later, or at each launch of the graph that is captured."""
+        stream = stream or currentStream()
+        if self.captured is not None:
             self.captured.append(action)
+        elif self.late:
+            stream.queue.append(action)
+        else:
+            action()
+
+    def finish(self):
+        """Have all streams do what was put on them."""
+        for stream in sorted(self.streams, key=lambda s: s.ptr != 0, reverse=self.late == "null last"):
+            stream.drain(len(stream.queue))
+
+    def copy(self, to, source, count, kind, stream):
+        """memcpyAsync, from or to memory of the host that is pinned."""
+        to, source = self.bytesAt(to, count, kind == 2), self.bytesAt(source, count, kind == 1)
+        self.copies += 1
+        self.do(lambda: np.copyto(to, source), byAddress(stream))
+
+    def set(self, to, value, count, stream):
+        """memsetAsync."""
+        to = self.bytesAt(to, count)
+        self.do(lambda: to.fill(value), byAddress(stream))
 
     def launch(self, source, entry, grid, block, values, shared):
         """Start a kernel on numbers and addresses."""
@@ -67,6 +112,8 @@ class Machine:
             if role != "n":
                 root = self.find(value)
                 roots.setdefault(root.ctypes.data, (root, i))
+                for each in self.listed(root) if code.wants[entry][i] == ("r", "i8") else ():
+                    roots.setdefault(each.ctypes.data, (each, i))
         numbers = [
             CTYPES[np.asarray(v).dtype.str[1:]](v) if isinstance(v, np.generic) else ctypes.c_void_p(v) for v in values
         ]
@@ -79,6 +126,11 @@ class Machine:
         self.do(action)
 
 
+def flatBytes(root):
+    """All bytes of an array that has its own memory."""
+    return root.ravel(order="K").view(np.uint8) if root.nbytes else np.empty(0, np.uint8)
+
+
 class FakeArray(Strict):
     """An array that numpy cannot read, as CuPy's cannot, in the memory of a machine."""
 
@@ -89,7 +141,7 @@ class FakeArray(Strict):
         if memptr is None:
             values = np.ndarray(shape, dtype, strides=strides, order=order)
         else:
-            values = np.ndarray(shape, dtype, memptr.mem.root, memptr.offset, strides)
+            values = np.ndarray(shape, dtype, flatBytes(memptr.mem.root), memptr.offset, strides)
         self.machine.own(values)
         self.values = values
 
@@ -104,6 +156,7 @@ class FakeArray(Strict):
     def perform(cls, function, args, options):
         machine = cls.machine
         if machine.captured is None:
+            machine.finish()
             return super().perform(function, args, options)
         if function in PRODUCTS:
             raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
@@ -124,21 +177,35 @@ class FakeArray(Strict):
     def get(self, stream=None, order="C", out=None):
         """A copy on the host."""
         self.machine.refuse("numbers are handed to the host")
+        self.machine.finish()
         self.machine.reads += 1
         if out is None:
             return np.array(self.values)
         out[...] = self.values
         return out
 
+    def __bool__(self):
+        return bool(self.get())
+
+    def __float__(self):
+        return float(self.get())
+
+    def __int__(self):
+        return int(self.get())
+
     def set(self, values, stream=None):
         """A copy from the host."""
         self.machine.refuse("pageable memory of the host is read")
+        self.machine.finish()
         self.machine.writes += 1
         self.values[...] = values
 
     @property
     def data(self):
-        return SimpleNamespace(ptr=self.values.ctypes.data)
+        root = emulator.rootOf(self.values)
+        return MemoryPointer(
+            SimpleNamespace(root=root, ptr=root.ctypes.data), self.values.ctypes.data - root.ctypes.data
+        )
 
 
 class Memory:
@@ -156,6 +223,20 @@ class MemoryPointer:
 
     def __add__(self, offset):
         return MemoryPointer(self.mem, self.offset + offset)
+
+
+class Pinned(np.ndarray):
+    """Memory of the host that a GPU reads and writes as it goes on."""
+
+    @classmethod
+    def of(cls, size):
+        found = np.full(max(size, 1), 0xFF, np.uint8).view(cls)
+        FakeArray.machine.pinned[found.ptr] = found
+        return found
+
+    @property
+    def ptr(self):
+        return self.ctypes.data
 
 
 class Module:
@@ -191,20 +272,29 @@ class Graph:
         assert machine.captured is None
         machine.replays += 1
         for action in self.actions:
-            action()
+            machine.do(action, stream)
 
     def upload(self, stream=None):
         pass
 
 
 class Stream:
-    """A stream; what is put on it is done at once."""
+    """A stream: what is put on it is done in order, and by `late` not before somebody waits."""
 
     current = []
     null = None
 
     def __init__(self, null=False, non_blocking=False):
         self.ptr = 0 if null else id(self)
+        self.queue, self.done = [], 0
+        FakeArray.machine.streams.add(self)
+
+    def drain(self, count):
+        """Do what was put here, up to so many things since the beginning."""
+        while self.done < count:
+            action, self.queue[self.done] = self.queue[self.done], None
+            self.done += 1
+            action()
 
     def __enter__(self):
         Stream.current.append(self)
@@ -235,27 +325,45 @@ class Stream:
     def synchronize(self):
         FakeArray.machine.refuse("a stream is waited for")
         FakeArray.machine.waits += 1
+        self.drain(len(self.queue))
 
     def record(self, event=None):
-        return event or Event()
+        event = event or Event()
+        event.record(self)
+        return event
 
     def wait_event(self, event):
-        pass
+        """Go on when the event has come."""
+        FakeArray.machine.refuse("another stream is waited for")
+        stream, count = event.mark
+        FakeArray.machine.do(lambda: stream.drain(count), self)
 
 
-Stream.null = Stream(null=True)
+def currentStream():
+    """The stream in use."""
+    return Stream.current[-1] if Stream.current else Stream.null
+
+
+def byAddress(ptr):
+    """The stream of an address."""
+    return next(stream for stream in FakeArray.machine.streams if stream.ptr == ptr)
 
 
 class Event:
+    """A mark in a stream."""
+
     def __init__(self, *options, **more):
-        self.ptr = id(self)
+        self.ptr, self.mark = id(self), (Stream.null, 0)
 
     def record(self, stream=None):
-        pass
+        stream = stream or currentStream()
+        self.mark = stream, len(stream.queue)
 
     def synchronize(self):
         FakeArray.machine.refuse("an event is waited for")
         FakeArray.machine.waits += 1
+        stream, count = self.mark
+        stream.drain(count)
 
 
 class Cupy(ModuleType):
@@ -273,10 +381,13 @@ class Cupy(ModuleType):
         return lambda *args, **options: FakeArray.perform(function, args, options)
 
 
-def makeCupy(available=True, fault=None, wrong=0.0):
-    """A module like cupy: with a driver or not, raising `fault` from its kernels, or off by `wrong`."""
+def makeCupy(available=True, fault=None, wrong=0.0, late=""):
+    """A module like cupy: with a driver or not, raising `fault` from its kernels, or off by `wrong`; `late` as above:
+    "null first" or "null last" says when the null stream does what was put on it."""
     cupy = Cupy("cupy")
     machine = FakeArray.machine = Machine()
+    machine.late = late
+    Stream.null = Stream(null=True)
     cupy.__version__ = "14.2.0"
     cupy.machine = machine
 
@@ -296,6 +407,7 @@ def makeCupy(available=True, fault=None, wrong=0.0):
     def synchronize():
         machine.refuse("the device is waited for")
         machine.waits += 1
+        machine.finish()
 
     def ascontiguousarray(array, dtype=None):
         x = array if dtype is None else array.astype(dtype, copy=False)
@@ -311,6 +423,11 @@ def makeCupy(available=True, fault=None, wrong=0.0):
             getDeviceProperties=lambda index: {"name": b"Toy GPU"},
             runtimeGetVersion=lambda: 13000,
             deviceSynchronize=synchronize,
+            memcpyAsync=machine.copy,
+            memsetAsync=machine.set,
+            memcpyHostToDevice=1,
+            memcpyDeviceToHost=2,
+            memcpyDeviceToDevice=3,
         ),
         function=SimpleNamespace(Module=Module, Function=Function),
         driver=SimpleNamespace(
@@ -321,7 +438,8 @@ def makeCupy(available=True, fault=None, wrong=0.0):
         Graph=Graph,
         Memory=Memory,
         MemoryPointer=MemoryPointer,
-        get_current_stream=lambda: Stream.current[-1] if Stream.current else Stream.null,
+        alloc_pinned_memory=Pinned.of,
+        get_current_stream=currentStream,
     )
     return cupy
 
@@ -335,3 +453,41 @@ def useCupy(monkeypatch, **faults):
         known.cache_clear()
     monkeypatch.setattr(Stream, "current", [])
     return cupy
+
+
+def useGpu(monkeypatch, libraries=True, **faults):
+    """Have a fake GPU in use; `libraries` says whether cuBLASLt and cuDNN have plans, which numpy carries out."""
+    cupy = useCupy(monkeypatch, **faults)
+    monkeypatch.setattr(device, "chooser", device.Chooser())
+    device.useDevice("cuda")
+    cupy.machine.reads = cupy.machine.writes = 0
+    for known in (capture.capturer, inbox.copier):
+        known.cache_clear()
+    for module, name in ((product, "isPossible"), (convolution, "isPlanned"), (attention, "isPlanned")):
+        monkeypatch.setattr(module, name, lambda task: libraries)
+    monkeypatch.setattr(cudnn, "current", lambda: None)
+    monkeypatch.setattr(product.Product, "workspace", 1 << 10)
+    for call in (product.Product, cudnn.Call):
+        monkeypatch.setattr(call, "prepare", lambda self, addresses: None)
+        monkeypatch.setattr(call, "run", runLibrary)
+    return cupy
+
+
+def runLibrary(self, addresses, workspace, stream):
+    """A library's call, in numpy."""
+    machine = FakeArray.machine
+    if self.workspace:
+        machine.bytesAt(workspace, self.workspace)
+    arrays = [arrayAt(address, what) for address, (_, what) in zip(addresses, self.slots)]
+
+    def action():
+        with np.errstate(all="ignore"):
+            self.emulate(arrays)
+
+    machine.do(action, byAddress(stream))
+
+
+def arrayAt(address, what):
+    """What lies at an address, seen as something that has shape, dtype and strides."""
+    root = flatBytes(FakeArray.machine.find(address))
+    return np.ndarray(what.shape, what.dtype, root, address - root.ctypes.data, what.strides)

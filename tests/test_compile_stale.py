@@ -485,3 +485,17 @@ def test_large_indices_are_checked_where_they_lie():
         x[2999, 4] = 50
         with pytest.raises(DataError, match="50 words"):
             program.run(x)
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["from the start", "in between"])
+def test_a_frozen_parameter_which_stays_behind_is_no_reason_to_compile_again(early, rng, monkeypatch):
+    net = pg.Sequential(pg.Linear(3, 4), pg.Linear(4, 2))
+    net["linear"].b.trainable = not early
+    program = net.compile((5, 3), (5, 2), cost=pg.MSE(), optimizer=MomentumSGD())
+    x, t = rng.standard_normal((5, 3)).astype(np.float32), rng.standard_normal((5, 2)).astype(np.float32)
+    program.run(x, t)
+    net["linear"].b.trainable = False
+    program.run(x, t)
+    monkeypatch.setattr(Program, "build", lambda self: pytest.fail("compiled again"))
+    for _ in range(3):
+        program.run(x, t)

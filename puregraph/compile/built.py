@@ -16,7 +16,7 @@ from puregraph.compile.memory import Memory, Room
 from puregraph.compile.native import Segment
 from puregraph.compile.plan import Buffer, Plan
 from puregraph.compile.update import Finish, Prelude
-from puregraph.compile.value import Call, Place, store
+from puregraph.compile.value import Call, Place, Value, store
 from puregraph.native.guard import OTHER, WRONG
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
@@ -148,6 +148,17 @@ class Built:
         if self.objects:
             self.objects.clear()
         return True
+
+    def captured(self) -> None:
+        """What was captured; there is no GPU."""
+        return None
+
+    def taken(self, value: Value, copy: bool) -> Any:
+        """A result as a user gets it; a lone number is a number of numpy."""
+        array = self.memory(value)
+        if array.ndim == 0:
+            return array[()]
+        return array.copy(order="K") if copy else array
 
 
 def isNative(part: Part) -> bool:

@@ -40,6 +40,7 @@ class Current:
         self.stored = [target for target, _ in held if isinstance(target, Stored)]
         self.params = [target for target in self.stored if hasattr(target, "trainable")]
         self.slots = list(getattr(optimizer, "slots", ()))
+        self.updated = [slot for slot in self.slots if slot.param.trainable]  # others stay behind, step by step
         self.names = list(map(vars, self.read))
         self.attributes, self.modes = self.attributesNow(), self.modesNow()
         self.ids, self.arrays, self.flags = self.idsNow(), self.arraysNow(), self.flagsNow()
@@ -52,7 +53,7 @@ class Current:
     def __bool__(self) -> bool:
         """Whether nothing has changed since."""
         mark = CHANGES.mark  # before anything is looked at: what changes meanwhile is seen the next time
-        if mark is self.mark and (not self.slots or self.isWhereItWas()):
+        if mark is self.mark and (not self.updated or self.isWhereItWas()):
             return True
         self.mark = mark if self.tells else None
         if self.isUnchanged():
@@ -62,7 +63,7 @@ class Current:
 
     def isWhereItWas(self) -> bool:
         """Whether an optimizer has the slots, arrays and steps that it had, of which nothing tells."""
-        steps = list(map(STEP, self.slots))
+        steps = list(map(STEP, self.updated))
         isEven = steps.count(steps[0]) == len(steps) if self.isEven else self.stepsNow() == self.steps0
         return isEven and self.optimizer.slots == self.slots and self.keptNow() == self.kept
 
@@ -119,8 +120,8 @@ class Current:
         return slots, limits, bool(optimizer.decay), optimizer.constants()
 
     def stepsNow(self) -> list[int]:
-        """How much further each parameter is than the first."""
-        steps = list(map(STEP, self.slots))
+        """How much further each parameter that is updated is than the first."""
+        steps = list(map(STEP, self.updated))
         return [n - steps[0] for n in steps]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -49,6 +49,8 @@ class Group:
     Names only count what comes in, so that groups that do the same have the same lines.
     `axes` says for each made Value which axis of the space each of its own axes runs along (None: length one).
     """
+
+    kind = "f32"  # what it computes in
 
     def __init__(self, space: tuple[int, ...], begun: int):
         self.space, self.size, self.last = space, math.prod(space), begun
@@ -135,13 +137,7 @@ def aligned(value: Value, rank: int) -> Axes:
 
 def reading(call: Call) -> Reading | None:
     """A call as formulas or a fold; None if it is neither, or not of numbers that native code computes with."""
-    found = None
-    if call.kind == "pointwise" or call.kind == "fill":
-        found = pointwise(call)
-    elif call.kind == "reduce":
-        found = folding(call)
-    elif call.function is takeClass or call.function is putClass:
-        found = byClass(call)
+    found = described(call, isFolded)
     if found is None:
         return None
     values = [v for v, _ in found.given.values()]
@@ -150,6 +146,15 @@ def reading(call: Call) -> Reading | None:
     if not (all(map(isRead, values)) and all(map(makes, results))):
         return None
     return found if values or results[0].dtype == FLOAT else None
+
+
+def described(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> Reading | None:
+    """A call as formulas or a fold, whatever its numbers are."""
+    if call.kind == "pointwise" or call.kind == "fill":
+        return pointwise(call)
+    if call.kind == "reduce":
+        return folding(call, isFolded)
+    return byClass(call) if call.function is takeClass or call.function is putClass else None
 
 
 def isRead(x: Value) -> bool:
@@ -247,7 +252,7 @@ def numberOf(a: Any) -> float | None:
     return None
 
 
-def folding(call: Call) -> Reading | None:
+def folding(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> Reading | None:
     """A reduction as a fold, and for a mean the division by how many there are."""
     how = FOLDS.get(call.function)
     if how is None or call.options.keys() - {"axis", "keepdims"} or len(call.arguments) > 2:
@@ -280,6 +285,8 @@ class Fuser:
 
     Before a group is closed, calls further on that fit into it and need nothing that is still to come are taken too.
     """
+
+    reading = staticmethod(reading)
 
     def __init__(self, calls: Iterable[Call]) -> None:
         self.calls = list(calls)
@@ -314,7 +321,7 @@ class Fuser:
 
     def read(self, i: int) -> Reading | None:
         if i not in self.readings:
-            self.readings[i] = reading(self.calls[i])
+            self.readings[i] = self.reading(self.calls[i])
         return self.readings[i]
 
     def take(self, i: int) -> None:

@@ -262,18 +262,25 @@ class Lowering:
             step = self.steps[p]
             if bisect(self.barriers, p) != bisect(self.barriers, i):
                 return
-            frame = None if isinstance(step, Group) or p in self.tails else frameOf(step)
+            frame = None if isinstance(step, Group) or p in self.tails else self.frameOf(step)
             if frame is None or value.shape != group.space or axes != identity(group, value):
                 continue
             others = [v for v, own in group.loads.values() if v is not value or own != axes]
             if any(self.makers.get(v.root.number, -1) >= p for v in others):
                 continue
             kept = [v for v in group.made.values() if self.isRead(v, (i,))]
-            everything = [*group.loads.values(), *((v, group.axes[v.number]) for v in kept)]
-            if all(column(group, v, a, frame) is not None for v, a in everything):
-                if all(group.axes[v.number] == identity(group, value) for v in kept):
-                    self.tails[p] = group
-                    return
+            if all(group.axes[v.number] == identity(group, value) for v in kept) and self.ends(p, group, kept, frame):
+                self.tails[p] = group
+                return
+
+    def frameOf(self, call: Call) -> Any:
+        """How the sums of a call lie, if it makes sums that formulas can be applied to."""
+        return frameOf(call)
+
+    def ends(self, p: int, group: Group, kept: list[Value], frame: Frame) -> bool:
+        """Whether the step of this number can do a group as its sums are finished."""
+        everything = [*group.loads.values(), *((v, group.axes[v.number]) for v in kept)]
+        return all(column(group, v, a, frame) is not None for v, a in everything)
 
     def finish(self, i: int, call: Call) -> tuple[Any, list[Value], list[Value]] | None:
         """What becomes of the sums of a call, what that reads besides, and what it makes."""

@@ -13,10 +13,11 @@ from puregraph.native.memory import Block
 
 
 class Room:
-    """Memory that several programs use in turn, as large as the largest of them needs."""
+    """Memory that several programs use in turn, as large as the largest of them needs; `device` has that of a GPU."""
 
     def __init__(self) -> None:
         self.array = alignedBytes(0)
+        self.device: Any = None
 
     def reserve(self, size: int) -> Any:
         """At least so many bytes; if that is more than before, all programs have to move there."""
@@ -33,12 +34,17 @@ class Memory:
     """
 
     def __init__(self, plan: Plan, room: Room):
-        self.plan = plan
+        self.plan, self.room = plan, room
         self.arena = room.reserve(plan.bytes)
         self.known: dict[int, Any] = {}
         self.start = addressOf(self.arena)
         self.starts: dict[int, int] = {}
         self.known |= {v.number: target.data for target, v in plan.schedule.held}
+
+    @property
+    def isCurrent(self) -> bool:
+        """Whether the room is still where it was."""
+        return self.arena is self.room.array
 
     def __call__(self, value: Value) -> Any:
         found = self.known.get(value.number)

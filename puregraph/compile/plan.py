@@ -18,14 +18,14 @@ class Buffer:
 
     __slots__ = ("birth", "death", "offset", "size", "values")
 
-    def __init__(self, value: Value, birth: int, death: int):
-        self.size = -(-max(value.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+    def __init__(self, value: Value, birth: int, death: int, alignment: int = ALIGNMENT):
+        self.size = -(-max(value.nbytes, 1) // alignment) * alignment
         self.birth, self.death, self.offset = birth, death, -1
         self.values = [value]
 
 
 class Plan:
-    """Where the values lie that calls make.
+    """Where the values lie that calls make, each at a multiple of so many bytes.
 
     `buffers`   the pieces of the arena
     `places`    by a Value's number the Buffer that it is in, or the target outside that it is made in
@@ -34,8 +34,8 @@ class Plan:
     `bytes`     the size of the arena
     """
 
-    def __init__(self, schedule: Any):
-        self.schedule = schedule
+    def __init__(self, schedule: Any, alignment: int = ALIGNMENT):
+        self.schedule, self.alignment = schedule, alignment
         self.buffers: list[Buffer] = []
         self.places: dict[int, Any] = {}
         self.taken: dict[int, int] = {}
@@ -77,7 +77,7 @@ class Plan:
                 place = self.heir(i, call, y)
                 death = self.last.get(y.number, i)
                 if place is None:
-                    buffer = Buffer(y, i, death)
+                    buffer = Buffer(y, i, death, self.alignment)
                     self.buffers.append(buffer)
                 else:
                     buffer = self.places[call.arguments[place].number]

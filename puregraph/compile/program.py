@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -11,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import device
 from puregraph.algebra import seedLike
-from puregraph.compile import native
+from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.bind import DeviationError
-from puregraph.compile.built import Built
 from puregraph.compile.current import Current
 from puregraph.compile.drawing import drawing
 from puregraph.compile.joined import dtypesFor
@@ -78,20 +77,18 @@ class Program:
         """Compile, or note why the graph has to run itself."""
         self.dtypes = list(map(np.dtype, self.given or dtypesFor(self.graph, len(self.shapes) or None)))
         real = next((d for d in self.dtypes if d.kind == "f"), np.float32)
-        self.isNative = native.isWanted(self.graph.dtype or real)
         self.isLoose = self.given is None and self.graph.dtype is None
-        self.built: Built | None = None
+        self.backend, self.built = NUMPY, None
         self.why, self.untried = "", False
         held: list[Any] = []
         unread: set[int] = set()
         with self.inModes(), uncollected():
             try:
+                self.backend = backendFor(self.graph, self.graph.dtype or real)
                 found = self.schedule()
                 held, unread = found.held, found.unread
-                if any(device.isDeviceArray(target.data) for target, _ in held):
-                    raise NotArraysError("parameters lie on a GPU")
-                plan = planned(found, self.budget, native.lowered if self.isNative else None)
-                self.built = Built(plan, self.room, self.poison)
+                plan = planned(found, self.budget, self.backend.lower, self.backend.alignment)
+                self.built = self.backend.build(plan, self.room, self.poison)
                 keeps = self.options.get("keepGrads", True)
                 self.left = [(p, GradientOf(p, v.dtype).data) for p, v in found.paramGrads] if keeps else []
             except (NotArraysError, UntriedError) as error:
@@ -106,8 +103,8 @@ class Program:
 
     def schedule(self) -> Schedule:
         """The calls of this step."""
-        layout = native.layoutFor if self.isNative else None
-        return schedule(self.graph, self.shapes, self.dtypes, layout=layout, **self.options)
+        how = {"layout": self.backend.layout, "isWhole": self.backend.isWhole}
+        return schedule(self.graph, self.shapes, self.dtypes, **how, **self.options)
 
     @contextmanager
     def inModes(self) -> Iterator[None]:
@@ -123,7 +120,7 @@ class Program:
                 m.train = mode
 
     def __getstate__(self) -> dict:
-        return {k: v for k, v in vars(self).items() if k not in ("lock", "built", "current", "room")}
+        return {k: v for k, v in vars(self).items() if k not in ("lock", "backend", "built", "current", "room")}
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state)
@@ -143,13 +140,14 @@ class Program:
         with self.lock:
             if not self.isCurrent():
                 self.build()
-            elif self.built is not None and self.built.memory.arena is not self.room.array:
-                self.built = Built(self.built.plan, self.room, self.poison)
+            elif self.built is not None and not self.built.memory.isCurrent:
+                self.built = self.backend.build(self.built.plan, self.room, self.poison)
             if self.isLoose:
                 self.follow(inputs)
             built = self.built
             given = inputs if built is not None and built.takes(inputs) else self.checked(list(inputs))
-            if WATCH.look is not None or raises() or (given is not inputs and any(map(device.isDeviceArray, given))):
+            isElsewhere = given is not inputs and built is not None and not built.takes(given)
+            if WATCH.look is not None or raises() or isElsewhere:
                 return self.runEagerly(list(given), numbers)
             if built is None:
                 return self.tryout(given, numbers) if self.untried else self.runEagerly(given, numbers)
@@ -187,7 +185,7 @@ class Program:
             if self.built is not None:
                 self.built.isStale = self.built.packing is not None
 
-    def prepare(self, built: Built, numbers: dict[str, float]) -> None:
+    def prepare(self, built: Any, numbers: dict[str, float]) -> None:
         """Put numbers, and gradients that are added to, where the step reads them."""
         for name, array in built.numbers:
             if name in numbers:
@@ -195,14 +193,14 @@ class Program:
         if self.options.get("added"):
             gatherGrads(built.schedule)
 
-    def results(self, built: Built, copy: bool) -> Any:
+    def results(self, built: Any, copy: bool) -> Any:
         """The outputs; and the gradients where a user looks for them."""
         for param, grad in self.left:
             param.grad = grad
         if built.schedule.inputGrads:
-            grads = [None if v is None else taken(built.memory(v), copy) for v in built.schedule.inputGrads]
+            grads = [None if v is None else built.taken(v, copy) for v in built.schedule.inputGrads]
             self.grad = grads[0] if len(grads) == 1 else grads
-        outputs = [None if v is None else taken(built.memory(v), copy) for v in built.schedule.outputs]
+        outputs = [None if v is None else built.taken(v, copy) for v in built.schedule.outputs]
         return outputs[0] if len(outputs) == 1 else outputs
 
     def checked(self, inputs: list[Any]) -> list[Any]:
@@ -232,6 +230,12 @@ class Program:
             raise DtypeError(f"{self!r}: wanted {dtype} for {name}, got {x.dtype}; convert with .astype('{dtype}')")
         return x.astype(dtype)
 
+    @property
+    def isHalted(self) -> bool:
+        """Whether a GPU has told, some steps later, that a cost was not finite, and that nothing was updated since."""
+        ledger = getattr(getattr(self.built, "around", None), "ledger", None)
+        return ledger is not None and ledger.halted
+
     # Looking ----------------------------------------------------------------------------------------------------------
 
     @property
@@ -251,7 +255,7 @@ class Program:
 
     def table(self) -> str:
         """Every call: its node, what it does, dtype, shape and layout, bytes, offset in the arena, operations."""
-        return table(self.plan)
+        return table(self.plan, graphs=None if self.built is None else self.built.captured())
 
     def draw(self) -> str:
         """The calls and the values that go from one to the other, in the language of Graphviz."""
@@ -262,6 +266,8 @@ class Program:
     def runEagerly(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
         """What a run does, done by the graph and the optimizer themselves."""
         grads, count = self.options.get("grads"), len(self.shapes)
+        if self.backend is GPU:
+            inputs = list(map(sys.modules["cupy"].asarray, inputs))
         with self.inModes():
             found = self.graph(inputs[:count])
             outputs = found if isinstance(found, list) else [found]
@@ -323,10 +329,3 @@ def gatherGrads(found: Schedule) -> None:
     for param, _ in found.paramGrads:
         if param.grad is not GRADS.get(param):
             GRADS[param][...] = 0 if param.grad is None else param.grad
-
-
-def taken(array: Any, copy: bool) -> Any:
-    """A result as a user gets it; a lone number is a number of numpy."""
-    if array.ndim == 0:
-        return array[()]
-    return array.copy(order="K") if copy else array

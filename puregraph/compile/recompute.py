@@ -7,7 +7,7 @@ from copy import copy
 from typing import Any
 
 from puregraph.compile.masks import masked
-from puregraph.compile.plan import Plan
+from puregraph.compile.plan import ALIGNMENT, Plan
 from puregraph.compile.value import Call, Value, changed
 from puregraph.errors import PuregraphError
 
@@ -16,16 +16,21 @@ PATIENT = 8  # rounds that may gain nothing
 DEEP = 12  # calls at most that are made again for one value
 
 
-def planned(schedule: Any, budget: int | None = None, lower: Callable[[Any], Any] | None = None) -> Plan:
+def planned(
+    schedule: Any,
+    budget: int | None = None,
+    lower: Callable[[Any], Any] | None = None,
+    alignment: int = ALIGNMENT,
+) -> Plan:
     """The plan of a schedule, with calls made again as far as the budget, in bytes, asks for it.
 
-    `lower` makes native code of a schedule's calls.
+    `lower` makes native code, or launches, of a schedule's calls.
 
     Raises    PuregraphError if the budget cannot be kept; it says how far one gets
     """
     if lower is not None:
         masked(schedule)
-    plan = Plan(lowered(schedule, lower))
+    plan = Plan(lowered(schedule, lower), alignment)
     least, rounds = plan.bytes, 0
     while budget is not None and plan.bytes > budget:
         rounds += 1
@@ -34,14 +39,14 @@ def planned(schedule: Any, budget: int | None = None, lower: Callable[[Any], Any
                 f"{schedule.graph.title()}: wanted a step within {budget:,} bytes, got down to {least:,} by making "
                 "again what costs little; give a larger budget, or smaller batches with accumulate"
             )
-        plan = Plan(lowered(schedule, lower))
+        plan = Plan(lowered(schedule, lower), alignment)
         if plan.bytes < least:
             least, rounds = plan.bytes, 0
     return plan
 
 
 def lowered(schedule: Any, lower: Callable[[Any], Any] | None) -> Any:
-    """A schedule in native code, while the one that is given stays as it is."""
+    """A schedule with its calls lowered, while the one that is given stays as it is."""
     return schedule if lower is None else lower(copy(schedule))
 
 

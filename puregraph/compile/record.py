@@ -10,6 +10,7 @@ import numpy as np
 from puregraph.compile.strides import contiguous, isDense
 from puregraph.compile.strides import like as likeStrides
 from puregraph.compile.value import Call, Place, Value, copy, put
+from puregraph.kernel import Piece
 from puregraph.standin import StandIn, method
 
 
@@ -41,6 +42,7 @@ class Recorder:
         self.constants: dict[Any, Value] = {}
         self.layout: Any = None  # where kernels put what they make, see `layout.layoutFor`
         self.simpler: dict[Any, Any] = {}  # what says functions by others, see `simpler`
+        self.isWhole: Any = None  # whether a Piece is one call
         self.held: list[Any] = []  # arrays that are known by their id
 
     # Values -----------------------------------------------------------------------------------------------------------
@@ -129,6 +131,8 @@ class Recorder:
             found = self.simpler[function](*arguments, **options)
             if found is not NotImplemented:
                 return found
+        if self.isWhole is not None and type(function) is Piece and not self.isWhole(function):
+            return function.reference(*arguments, **options)
         given = [plain(self, a) if isinstance(a, LOOKED) else a for a in arguments]
         if options:
             options = {name: plain(self, a) if isinstance(a, LOOKED) else a for name, a in options.items()}

@@ -77,6 +77,7 @@ def schedule(
     trial: Trial | None = None,
     simplify: bool = True,
     layout: Any = None,
+    isWhole: Any = None,
 ) -> Schedule:
     """The calls of a graph's passes for inputs of these shapes, in the modes that its modules are in.
 
@@ -89,6 +90,7 @@ def schedule(
     `guarded`    whether nothing more is done if the first output, a cost, is not finite
     `wanted`     for each output whether it is read after the step; all are, if this is left out
     `layout`     says how the results of kernels lie, see `layout.layoutFor`; None: as numpy lays them out
+    `isWhole`    says whether a Piece, a function of numpy's functions, is one call; all are, if this is left out
 
     `trial`      what rules gave that cannot be read, when the graph itself ran
 
@@ -100,7 +102,7 @@ def schedule(
     found = Schedule(graph, graph.steps(len(shapes)))
     reading = Reading(trial)
     if layout is not None:
-        reading.recorder.layout, reading.recorder.simpler = layout, SIMPLER
+        reading.recorder.layout, reading.recorder.simpler, reading.recorder.isWhole = layout, SIMPLER, isWhole
     values = forward(found, reading, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
     if grads is not None:
         if guarded:

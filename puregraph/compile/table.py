@@ -12,7 +12,7 @@ from puregraph.compile.targets import GradientOf
 from puregraph.compile.told import Line, Teller, by
 from puregraph.compile.value import Call, Value
 
-HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops")
+HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops", "graph")
 RIGHT = ("", "bytes", "offset", "flops")
 LEAST = 26  # letters that a step is given at least
 NODE = 26  # and a node at most
@@ -32,24 +32,35 @@ class Row(NamedTuple):
     bytes: str = ""
     offset: str = ""
     flops: str = ""
+    graph: str = ""
 
 
-def table(plan: Any, width: int = 120) -> str:
+class Graphs(NamedTuple):
+    """What of a program on a GPU was captured: by the number of a call its graph of CUDA, and a sentence about all."""
+
+    numbers: dict[int, str]
+    note: str
+
+
+def table(plan: Any, width: int = 120, graphs: Graphs | None = None) -> str:
     """The results of every step, in lines of so many letters if they can be that short; then what all take."""
     rows, teller, node = [], Teller(plan.schedule), ""
     calls = [(i, call) for i, call in enumerate(plan.schedule.calls) if call.kind != "view"]
     for number, (i, call) in enumerate(calls, 1):
         found, node = rowsOf(call, teller.lines(call), plan, i, node)
         flops = flopsOf(call)
-        rows.append(found[0]._replace(number=str(number), by=by(call), flops=short(flops) if flops else ""))
-        rows += found[1:]
+        graph = "" if graphs is None else graphs.numbers.get(i, "-")
+        found[0] = found[0]._replace(number=str(number), by=by(call), flops=short(flops) if flops else "", graph=graph)
+        rows += found
     wide = [max(map(len, column)) for column in zip(HEAD, *rows)]
+    wide = wide[:-1] if graphs is None else wide
     wide[2] = max(LEAST, min(wide[2], width - sum(wide) + wide[2] - 2 * (len(wide) - 1)))
     lines = [written(row, wide) for row in [Row(*HEAD), *(each for row in rows for each in wrapped(row, wide[2]))]]
     rule = "-" * max(map(len, lines))
     notes = [line for note in teller.notes() for line in textwrap.wrap(note, width, subsequent_indent="    ")]
     whole = f"{plan.bytes:,} bytes of memory in {len(plan.buffers)} pieces"
     total = f"{len(calls)} steps, {whole}, {sum(flopsOf(call) for _, call in calls):,} operations"
+    notes += [] if graphs is None else textwrap.wrap(graphs.note, width, subsequent_indent="    ")
     return "\n".join([lines[0], rule, *lines[1:], rule, *notes, total])
 
 

@@ -21,9 +21,9 @@ class GradientOf:
     @property
     def data(self) -> Any:
         """The array."""
-        array = GRADS.get(self.param)
-        if array is None or array.shape != self.param.shape or array.dtype != self.dtype:
-            array = GRADS[self.param] = np.zeros(self.param.shape, self.dtype)
+        array, data = GRADS.get(self.param), self.param.data
+        if array is None or type(array) is not type(data) or array.shape != data.shape or array.dtype != self.dtype:
+            array = GRADS[self.param] = np.zeros_like(data, self.dtype, order="C")
         return array
 
 

@@ -240,6 +240,6 @@ def by(call: Call) -> str:
     """What carries a step out: the first native code that does more than prepare, with a + where there is more."""
     if call.kind != "native":
         return "Python" if call.kind in ("host", "rule") else "numpy"
-    names = dict.fromkeys(getattr(w.write, "func", w.write).__module__.rpartition(".")[2] for w in call.function.works)
+    names = dict.fromkeys(w.by for w in call.function.works)
     first, *rest = [n for n in names if n not in PREPARING] or list(names) or ["nothing"]
     return f"{first}+" if rest else first

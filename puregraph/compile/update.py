@@ -58,12 +58,17 @@ class Prelude:
             shrink = optimizer.shrinkFor(self.slots, grads, float(found))
             if shrink is None:
                 return False
+        self.refresh(shrink)
+        return True
+
+    def refresh(self, shrink: float = 1.0) -> None:
+        """Write the numbers, if any is another than the last time."""
+        optimizer = self.optimizer
         now = optimizer.rate, shrink, optimizer.decay, optimizer.clipValue
         if now != self.before or self.counts:
             with np.errstate(all="ignore"):
                 self.write(now[0], shrink)
             self.before = now
-        return True
 
     def write(self, rate: float, shrink: float) -> None:
         """Put the numbers where formulas read them."""

@@ -67,9 +67,9 @@ class ColumnWriter(Writer):
             if folds or stores:
                 self.phase(folds, stores)
         single = [n for n in self.nest.stores if not shape.spread[n]]
-        self.fixed(single, self.outer)
-        if single:
+        if single:  # what they read may be what they are written over: so one thread alone reads it
             with self.block("if (isOn && threadIdx.y == 0)"):
+                self.fixed(single, self.outer)
                 for n in single:
                     self.line(f"{self.T} b_{n}[v];")
                     with self.lanes():

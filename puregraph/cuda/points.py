@@ -17,9 +17,11 @@ def pointLaunch(nest: Nest) -> Launch:
     w = Writer(shape, many)
     stores = [n for n in nest.stores if shape.spread[n]]
     single = [n for n in nest.stores if not shape.spread[n]]
-    w.fixed(nest.stores, {})
+    if stores:
+        w.fixed(nest.stores, {})
     if single:
         with w.block("if (blockIdx.x == 0 && threadIdx.x == 0)"):
+            w.fixed(single, {})  # what they read may be what they are written over: so one thread alone reads it
             for n in single:
                 w.line(f"store(s_{n}, 0, {w.known[n]});")
 

@@ -207,10 +207,11 @@ class RowWriter(Writer):
             folds, beside, stores = shape.at(p)
             if folds or beside or stores:
                 self.phase(p, folds, beside, stores)
-        for n in self.nest.stores:
-            if not shape.spread[n] and n not in shape.beside:
-                self.fixed([n], self.outer)
-                with self.block(f"if (lane == 0{self.guard()})"):
+        single = [n for n in self.nest.stores if not shape.spread[n] and n not in shape.beside]
+        if single:  # what they read may be what they are written over: so one thread alone reads it
+            with self.block(f"if (lane == 0{self.guard()})"):
+                self.fixed(single, self.outer)
+                for n in single:
                     self.line(f"store(s_{n}, {self.place(f's_{n}', self.outer)}, {self.known[n]});")
 
     def guard(self) -> str:

@@ -24,6 +24,11 @@ class Work(NamedTuple):
     slots: dict[str, Any]
     tasks: int
 
+    @property
+    def by(self) -> str:
+        """The file that writes the code."""
+        return getattr(self.write, "func", self.write).__module__.rpartition(".")[2]
+
 
 class Finish:
     """What becomes of the numbers of a product or convolution once their sums are complete: here they are stored.

@@ -74,7 +74,8 @@ class Optimizer(Recorded):
     Raises    ValueError for an option out of range; TypeError for a class whose rule does not say what param becomes
     """
 
-    unnoted = frozenset(("step", "norm"))
+    unnoted = frozenset(("step", "norm", "later"))
+    later: Any = None  # what steps on a GPU have still to tell
     rule: Mapping[str, str] = {}
     scalars: Mapping[str, str] = {}
 
@@ -136,6 +137,7 @@ class Optimizer(Recorded):
 
         Raises    PuregraphError if no parameter has a gradient, or one is not finite
         """
+        self.settle()
         ready = [slot for slot in self.slots if slot.ready]
         if not ready:
             raise PuregraphError(
@@ -150,6 +152,14 @@ class Optimizer(Recorded):
             self.advance(slot, rate, shrink)
         self.step += 1
         return True
+
+    def settle(self) -> None:
+        """Wait for what was started on a GPU: `step`, `norm` and the state are then those of all updates so far.
+
+        Raises    PuregraphError if a gradient was not finite, see `onNonFinite`
+        """
+        if self.later is not None:
+            self.later.settle()
 
     def zeroGradParams(self) -> None:
         """Forget the gradients of all parameters."""
@@ -247,6 +257,7 @@ class Optimizer(Recorded):
 
         Where the rule needs it, "step/stem.conv.W" is the number of updates that this parameter has had.
         """
+        self.settle()
         found = {}
         for slot in self.slots:
             for name in stored(type(self)) if slot.step else ():
@@ -259,6 +270,7 @@ class Optimizer(Recorded):
         Raises    CheckpointError listing every array that is missing, unknown, or of another shape or kind;
                   nothing is changed then
         """
+        self.settle()
         names = stored(type(self))
         known = {f"{name}/{slot.path}" for name in names for slot in self.slots}
         problems = [f"'{key}' belongs to none of its parameters" for key in arrays if key not in known]

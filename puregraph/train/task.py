@@ -25,7 +25,7 @@ class Task:
 
     `net`      a Graph or any other Module
     `cost`     a Module of predictions and targets that gives one number; None: the network alone
-    `compile`  whether passes are compiled, on the CPU
+    `compile`  whether passes are compiled
 
     Raises    DataError if one of the two is no Module; GraphError if the arrays of a batch do not fit their inputs
     """
@@ -78,7 +78,7 @@ class Task:
 
     def program(self, batch: Batch, **options: Any) -> Program | None:
         """The compiled step for such a batch; None if the graph itself is to run."""
-        if not self.compile or device.name() != "cpu":
+        if not self.compile:
             return None
         return self.programs.get([*batch.data, *batch.target], **options)
 
@@ -96,7 +96,7 @@ class Task:
 
     def update(self, optimizer: Any) -> None:
         """Have an optimizer use the gradients that there are."""
-        if not self.compile or device.name() != "cpu":
+        if not self.compile:
             optimizer.update()
             return
         if not self.updaters or self.updaters[0].optimizer is not optimizer:

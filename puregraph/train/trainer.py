@@ -45,7 +45,7 @@ class Trainer:
     `accumulate`  how many batches make a step: their gradients are weighted by their sizes, so that a step is that of
                   one batch as large as all of them (for costs that are a plain mean, and without BatchNorm)
     `shuffle`     whether the samples of arrays come in a new order each epoch
-    `compile`     whether steps are compiled (on the CPU), see `Graph.compile`
+    `compile`     whether steps are compiled, see `Graph.compile`
     `prefetch`    how many steps are made ready ahead, in a thread of their own, unless batches are tiny; 0: none
     `progress`    "bar", "lines", "none", or "auto": a bar in a terminal, else lines
 
@@ -130,6 +130,12 @@ class Trainer:
                 self.task.reset()
                 self.end()
         return self.history
+
+    def settle(self) -> None:
+        """Wait for the optimizer's updates on a GPU."""
+        settle = getattr(self.optimizer, "settle", None)
+        if settle is not None:
+            settle()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -295,6 +301,7 @@ class Trainer:
                     self.takeStep(group)
                     self.call("onBatchEnd")
         source.checkUsed(self.position)
+        self.settle()
         row = {"epoch": self.epoch + 1, "step": self.step, **self.tally.row()}
         if checks is not None:
             self.task.reset()
@@ -326,6 +333,8 @@ class Trainer:
                 if program is not None:
                     cost, *outputs = program.run(*batch.data, *batch.target, scale=batch.size / size)
                     self.tally.add(cost, outputs, batch, place)
+                    if program.isHalted:
+                        self.tally.flush()
                 else:
                     cost, outputs = self.task.run(batch, False)
                     self.tally.add(cost, outputs, batch, place)
@@ -335,6 +344,8 @@ class Trainer:
                     addPlace(error, f"in {place}")
                 raise
         if program is None or len(group) > 1:
+            if program is not None:
+                self.tally.flush()  # costs that are not finite must not reach the weights
             self.task.update(self.optimizer)
         self.position += 1
         self.step += 1

@@ -1,0 +1,48 @@
+"""Backend: what carries a program out: numpy, native code, or a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from puregraph import device
+from puregraph.compile import built, gpu, native
+from puregraph.compile.plan import ALIGNMENT
+from puregraph.compile.whole import NotArraysError
+
+
+class Backend(NamedTuple):
+    """A way from a schedule to something that runs.
+
+    `build`      makes it of a plan and the memory that several programs share; see `built.Built`
+    `lower`      makes a schedule's calls what it carries out best; None: they are all numpy's
+    `layout`     says how the results of kernels lie, see `layout.layoutFor`
+    `isWhole`    whether a Piece, a function of numpy's functions, is carried out whole
+    `alignment`  that of every value, in bytes
+    """
+
+    name: str
+    build: Callable[..., Any] = built.Built
+    lower: Callable[[Any], Any] | None = None
+    layout: Any = None
+    isWhole: Callable[[Any], bool] = lambda piece: True
+    alignment: int = ALIGNMENT
+
+
+NUMPY = Backend("numpy")
+NATIVE = Backend("native", built.Built, native.lowered, native.layoutFor)
+GPU = Backend("gpu", gpu.Built, gpu.lowered, gpu.layoutFor, gpu.isWhole, gpu.ALIGNMENT)
+
+
+def backendFor(graph: Any, dtype: Any) -> Backend:
+    """The backend for a graph that computes in a dtype: on a GPU if its parameters lie there.
+
+    Raises    NotArraysError if some do, and some do not
+    """
+    stored = [*graph.params.values(), *graph.states.values()]
+    there = {device.isDeviceArray(s.data) for s in stored if s.made} or {device.name() == "cuda"}
+    if len(there) > 1:
+        raise NotArraysError("some parameters lie on a GPU, and some do not")
+    if there.pop():
+        return GPU
+    return NATIVE if native.isWanted(dtype) else NUMPY

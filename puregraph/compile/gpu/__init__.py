@@ -1,0 +1,32 @@
+"""GPU: a step as graphs of CUDA.
+
+choices    what would end a step becomes a choice between new values and old ones (`ledger` tells the host of it)
+updates    those of all parameters together
+heads      attention's gradient, as a library takes it
+lowering   calls become launches and calls of libraries (`numbers`, `moving`, `kernels`, `products`, `sums`)
+memory     one arena outside CuPy's pool; `inbox` is where inputs and numbers come in
+capture    what follows one another is captured
+built      all of this together, ready to run
+"""
+
+from typing import Any
+
+from puregraph.compile.gpu.built import Built
+from puregraph.compile.gpu.choices import Choices
+from puregraph.compile.gpu.heads import withHeads
+from puregraph.compile.gpu.lowering import launching
+from puregraph.compile.gpu.memory import ALIGNMENT
+from puregraph.compile.layout import layoutFor
+
+
+def lowered(schedule: Any) -> Any:
+    """The schedule with its calls as launches, as far as there are any for them."""
+    return launching(withHeads(Choices(schedule).run()))
+
+
+def isWhole(piece: Any) -> bool:
+    """Whether there are launches for a function of numpy's functions."""
+    return "cuda" in piece.twins
+
+
+__all__ = ["ALIGNMENT", "Built", "isWhole", "layoutFor", "lowered"]

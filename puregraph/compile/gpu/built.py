@@ -1,0 +1,199 @@
+"""Built: a schedule with its memory on a GPU, as graphs that were captured, and what Python does between them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.compile.bind import Bound, Running, bound
+from puregraph.compile.bounds import Bounds
+from puregraph.compile.gpu.capture import Section
+from puregraph.compile.gpu.inbox import Inbox
+from puregraph.compile.gpu.lowering import Task
+from puregraph.compile.gpu.memory import Memory, Room, block
+from puregraph.compile.gpu.moving import stored
+from puregraph.compile.lower import At
+from puregraph.compile.plan import Plan
+from puregraph.compile.strides import isDense
+from puregraph.compile.table import Graphs
+from puregraph.compile.value import Call, Value
+from puregraph.cuda import runner
+from puregraph.cuda.launch import Table
+
+POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
+
+
+class Built:
+    """The calls of a schedule on the arrays of a plan.
+
+    `parts`    Sections, calls of CuPy, and what Python does, in order
+    `numbers`  (name, array of the host) of what is set from outside
+    `failed`   the call that raised
+    """
+
+    isQuiet, isStale, packing = True, False, None
+
+    def __init__(self, plan: Plan, room: Any, poison: bool = False):
+        self.schedule, self.plan = plan.schedule, plan
+        self.around = self.schedule.around
+        room.device = room.device or Room()
+        self.inbox = Inbox(self.schedule.scalars, self.schedule.inputs, block)
+        self.memory = Memory(plan, room.device, self.inbox)
+        self.around.bind(self.inbox.number)
+        own = self.around.own()
+        self.numbers = [(v.source, self.inbox.number(v)) for v in self.schedule.scalars if v not in own]
+        self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
+        self.checks = [c for call in self.schedule.calls if call.kind == "native" for c in call.function.checks]
+        self.objects: dict[int, Any] = {}
+        self.extra: dict[int, Value] = {}  # by the id of a Scratch
+        self.tables: dict[int, Any] = {}  # by the id of a table its copy on the GPU
+        self.failed: Call | None = None
+        self.parts: list[tuple[Call | None, Callable[[], Any]]] = []
+        self.sections: dict[int, Section] = {}  # by the number of a call
+        self.add(poison)
+        if poison:
+            self.memory.arena[...] = POISON
+
+    # Building ---------------------------------------------------------------------------------------------------------
+
+    def add(self, poison: bool) -> None:
+        """All calls."""
+        ends: dict[int, list[Any]] = {}
+        for buffer in self.plan.buffers if poison else ():
+            ends.setdefault(buffer.death, []).append(buffer)
+        for i, call in enumerate(self.schedule.calls):
+            if call.kind == "native":
+                self.launch(call.function.works)
+                self.sections[i] = self.section()
+            elif call.kind == "host":
+                given = [None if v is None else self.memory(v) for v in call.arguments]
+                self.parts.append((call, partial(call.function, *given)))
+            elif call.kind != "view":
+                self.parts += [(call, step) for step in self.boundTo(i, call)]
+            for buffer in ends.get(i, ()):
+                self.section().starts.append(partial(poisoned, *self.memory.region(buffer)))
+        for target, value in self.plan.copies:
+            self.launch([Task(each) for each in stored(value, target.data)])
+
+    def launch(self, tasks: Sequence[Any]) -> None:
+        """Some launches more."""
+        section = self.section()
+        for task in tasks:
+            workspace = 0 if task.workspace is None else self.memory.address(task.workspace)
+            self.extra.update((id(scratch), value) for scratch, value in task.extra)
+            section.starts.append(partial(runner.start, [task.what], self.place, workspace))
+        section.count += 1
+
+    def section(self) -> Section:
+        """The Section at the end."""
+        if not self.parts or type(self.parts[-1][1]) is not Section:
+            self.parts.append((None, Section()))
+        return self.parts[-1][1]  # type: ignore[return-value]
+
+    def place(self, what: Any) -> int:
+        """Where what a slot holds lies."""
+        if isinstance(what, At):
+            return self.memory.address(what.value) + what.bytes
+        value = self.extra.get(id(what)) or getattr(what, "value", what)
+        if type(value) is Value:
+            return self.memory.address(value)
+        if isinstance(value, Table):
+            if id(value) not in self.tables:
+                self.tables[id(value)] = sys.modules["cupy"].asarray(value.filled(self.place))
+            value = self.tables[id(value)]
+        return runner.addressOf(value)
+
+    def boundTo(self, i: int, call: Call) -> list[Callable[[], Any]]:
+        """A call as calls of CuPy."""
+        if call.kind == "rule":
+            outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
+            given = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
+            return [done(Bound(call, Running(call, outs, self.objects), given, {}))]
+        return list(map(done, bound(call, self.memory, self.plan.taken.get(i))))
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    def takes(self, inputs: Sequence[Any]) -> bool:
+        """Whether inputs are what they are to be, on the host or on the GPU."""
+        if len(inputs) != len(self.wanted):
+            return False
+        for x, (shape, dtype) in zip(inputs, self.wanted):
+            if not (type(x) is np.ndarray or device.isDeviceArray(x)) or x.shape != shape or x.dtype != dtype:
+                return False
+        return True
+
+    def run(self, inputs: Sequence[Any]) -> bool:
+        """Start everything; the results lie in the memory once it is done. False, with nothing done, if an input that
+        lies on the host is not fit for it.
+
+        Raises    whatever a call raises, with that call in `failed`; what Python does between calls raises as it is
+        """
+        if not all(self.fits(each, inputs) for each in self.checks):
+            return False
+        self.failed = None
+        self.around.before()
+        self.inbox.put(inputs)
+        for call, part in self.parts:
+            self.failed = None if call is None or call.kind == "host" else call
+            if part() is False and call is not None and call.kind == "host":
+                return True
+        self.failed = None
+        self.around.after()
+        if self.objects:
+            self.objects.clear()
+        return True
+
+    def captured(self) -> Graphs:
+        """What was captured, and why some of it was not."""
+        sections = [part for _, part in self.parts if type(part) is Section]
+        found = [s for s in sections if s.graph is not None]
+        numbers = {i: str(found.index(s) + 1) for i, s in self.sections.items() if s in found}
+        notes = [f"{len(found)} graph{'s' * (len(found) != 1)} of CUDA"]
+        notes += ["the first run will show what can be captured"] if not any(s.hasRun for s in sections) else []
+        notes += [f"not captured: {s.why}" for s in sections if s.why]
+        return Graphs(numbers, "; ".join(notes))
+
+    def taken(self, value: Value, copy: bool) -> Any:
+        """A result as a user gets it: on the GPU, once it is done; a lone number is an array as well."""
+        array = self.memory(value)
+        if not copy and array.ndim:
+            return array
+        if not isDense(value.shape, value.strides, value.dtype.itemsize):
+            return array.copy()
+        cupy = sys.modules["cupy"]
+        made, runtime = cupy.ndarray(value.shape, value.dtype, strides=value.strides), cupy.cuda.runtime
+        stream = cupy.cuda.get_current_stream()
+        kind = runtime.memcpyDeviceToDevice
+        runtime.memcpyAsync(made.data.ptr, self.memory.address(value), value.nbytes, kind, stream.ptr)
+        return made
+
+    def fits(self, bounds: Bounds, inputs: Sequence[Any]) -> bool:
+        """Whether the whole numbers of an input, or a view of one, are as they have to be."""
+        value = bounds.value
+        x = inputs[self.schedule.inputs.index(value.root)]
+        if device.isDeviceArray(x) or not value.size:
+            return True
+        seen = np.ndarray(value.shape, value.dtype, np.ascontiguousarray(x), value.offset, value.strides)
+        if bounds.ignored is not None:
+            seen = seen[seen != bounds.ignored]
+        return not seen.size or bool(seen.min() >= bounds.low and seen.max() < bounds.limit)
+
+
+def done(step: Bound) -> Callable[[], Any]:
+    """A call of CuPy, to be made; what it gives is left."""
+
+    def make() -> None:
+        step.function(*step.arguments, **step.options)
+
+    return make
+
+
+def poisoned(address: int, size: int) -> None:
+    """Have memory hold nothing that is right."""
+    cuda = sys.modules["cupy"].cuda
+    cuda.runtime.memsetAsync(address, POISON, size, cuda.get_current_stream().ptr)

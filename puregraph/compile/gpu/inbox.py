@@ -1,0 +1,156 @@
+"""Inbox: what a run is given, numbers and inputs, side by side in memory that stays where it is.
+
+What lies on the host goes to memory there that is pinned, and from it by one transfer to the GPU. A large one runs
+beside the step before, on a stream of its own, and is put in its place at the start of its own step. There are several
+such blocks, so that nobody waits, unless the host is as many steps ahead.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.compile.value import Value
+
+LITTLE = 1 << 17  # bytes that are not worth a stream of their own
+SMALL, MANY = 1 << 20, 8  # up to so many bytes there are more blocks
+NUMBER = 8  # bytes between numbers
+PAGE = 512  # bytes between inputs
+
+
+@cache
+def copier() -> Any:
+    """The stream of transfers."""
+    return sys.modules["cupy"].cuda.Stream(non_blocking=True)
+
+
+class Block:
+    """Pinned memory of the host, and memory of the GPU that it goes to if it is large.
+
+    `sent` comes when it may be written to again, `used` when that of the GPU may be.
+    """
+
+    def __init__(self, size: int, isLarge: bool):
+        cuda = sys.modules["cupy"].cuda
+        self.pinned = cuda.alloc_pinned_memory(size)
+        self.bytes = np.frombuffer(self.pinned, np.uint8, size)
+        self.memory = cuda.Memory(size) if isLarge else None
+        self.sent, self.used = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)
+        self.isNew = True
+
+
+class Inbox:
+    """Where numbers and inputs lie.
+
+    `host` has the numbers as they will be at the next run
+    """
+
+    def __init__(self, numbers: Sequence[Value], inputs: Sequence[Value], make: Any):
+        self.offsets: dict[int, int] = {}
+        end = 0
+        for value in numbers:
+            self.offsets[value.number], end = end, end + -(-value.nbytes // NUMBER) * NUMBER
+        self.host = np.zeros(end, np.uint8)
+        self.inputs = list(inputs)
+        for value in inputs:
+            start = -(-end // PAGE) * PAGE
+            self.offsets[value.number], end = start, start + value.nbytes
+        self.size = max(end, 1)
+        self.isLarge = end > LITTLE
+        self.memory = make(self.size)
+        self.blocks: list[Block] = []
+        self.turn = 0
+        self.last = b""
+        self.known: dict[Any, list[tuple[int, int]]] = {}
+
+    def pointer(self, value: Value) -> Any:
+        """Where a number or an input lies on the GPU."""
+        return self.memory.data + self.offsets[value.number]
+
+    def number(self, value: Value) -> Any:
+        """A number on the host: what is written there is what the next run reads."""
+        start = self.offsets[value.number]
+        return self.host[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
+
+    def put(self, given: Sequence[Any]) -> None:
+        """Have the step that is started next read these inputs, and the numbers as they are."""
+        there = tuple([device.isDeviceArray(x) for x in given])
+        spans = self.spans(there)
+        stream = sys.modules["cupy"].cuda.get_current_stream()
+        if spans:
+            block = self.next()
+            block.bytes[: self.host.size] = self.host
+            for value, x, isThere in zip(self.inputs, given, there):
+                if not isThere:
+                    start = self.offsets[value.number]
+                    room = block.bytes[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
+                    np.copyto(room, x)
+            self.send(block, spans, stream)
+        for value, x, isThere in zip(self.inputs, given, there):
+            if isThere:
+                self.take(value, x, stream)
+
+    def next(self) -> Block:
+        """The block whose turn it is, once it may be written to."""
+        if len(self.blocks) < (MANY if self.size <= SMALL else 2):
+            self.blocks.append(Block(self.size, self.isLarge))
+            return self.blocks[-1]
+        block = self.blocks[self.turn]
+        self.turn = (self.turn + 1) % len(self.blocks)
+        block.sent.synchronize()
+        return block
+
+    def send(self, block: Block, spans: Sequence[tuple[int, int]], stream: Any) -> None:
+        """Bring parts of a block to their places."""
+        runtime = sys.modules["cupy"].cuda.runtime
+        to = self.memory.data.ptr
+        if block.memory is None:
+            for start, size in spans:
+                runtime.memcpyAsync(to + start, block.pinned.ptr + start, size, runtime.memcpyHostToDevice, stream.ptr)
+            block.sent.record(stream)
+            return
+        own = copier()
+        if not block.isNew:
+            own.wait_event(block.used)
+        block.isNew = False
+        for start, size in spans:
+            between = block.memory.ptr + start
+            runtime.memcpyAsync(between, block.pinned.ptr + start, size, runtime.memcpyHostToDevice, own.ptr)
+        block.sent.record(own)
+        stream.wait_event(block.sent)
+        for start, size in spans:
+            between = block.memory.ptr + start
+            runtime.memcpyAsync(to + start, between, size, runtime.memcpyDeviceToDevice, stream.ptr)
+        block.used.record(stream)
+
+    def take(self, value: Value, x: Any, stream: Any) -> None:
+        """Copy an input that is on the GPU already."""
+        runtime = sys.modules["cupy"].cuda.runtime
+        x = sys.modules["cupy"].ascontiguousarray(x)
+        runtime.memcpyAsync(self.pointer(value).ptr, x.data.ptr, value.nbytes, runtime.memcpyDeviceToDevice, stream.ptr)
+
+    def spans(self, there: tuple[bool, ...]) -> list[tuple[int, int]]:
+        """The parts of a block that come from the host: numbers that have changed, inputs that are not on the GPU."""
+        numbers = self.host.tobytes()
+        key = numbers != self.last, there
+        self.last = numbers
+        if key not in self.known:
+            self.known[key] = self.parts(*key)
+        return self.known[key]
+
+    def parts(self, haveChanged: bool, there: tuple[bool, ...]) -> list[tuple[int, int]]:
+        """Their starts and sizes, neighbours joined."""
+        found = [(0, self.host.size)] if haveChanged else []
+        for value, isThere in zip(self.inputs, there):
+            if isThere or not value.nbytes:
+                continue
+            start = self.offsets[value.number]
+            if found and start - sum(found[-1]) < PAGE:
+                start, found[-1:] = found[-1][0], []
+            found.append((start, self.offsets[value.number] + value.nbytes - start))
+        return found

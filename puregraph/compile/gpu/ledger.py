@@ -1,0 +1,138 @@
+"""Ledger: what becomes of the updates of an optimizer on a GPU, noted there, and told to the host later.
+
+A step on a GPU asks nobody whether its cost and its gradients are finite: it chooses itself between new values and old
+ones. What it chose it writes to the fields of a ledger, of which a copy goes to the host behind every step. The host
+reads a copy when it is some steps further, so that it need not wait; then it takes back what it counted too much.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from puregraph.compile.gpu.memory import block
+from puregraph.errors import PuregraphError
+
+FIELDS = ("halt", "missed", "norm")  # why updates have stopped, how many were left out so far, the last norm
+COST, GRADIENT = 1.0, 2.0  # what was not finite, so that no update is made until the host has taken note
+DEPTH = 8  # steps that the host may be ahead of what it has read
+FLOAT = np.dtype(np.float32)
+
+
+class Field:
+    """A field, as a target that steps read and store."""
+
+    def __init__(self, array: Any):
+        self.data = array
+
+
+class Report:
+    """A copy of the fields behind one step, in pinned memory; `count` steps were started by then."""
+
+    def __init__(self) -> None:
+        cuda, size = sys.modules["cupy"].cuda, len(FIELDS) * FLOAT.itemsize
+        self.pinned = cuda.alloc_pinned_memory(size)
+        self.values = np.frombuffer(self.pinned, FLOAT, len(FIELDS))
+        self.event, self.count = cuda.Event(disable_timing=True), 0
+
+    def take(self, memory: Any, count: int) -> None:
+        """Have the fields copied once the steps before are done."""
+        cuda = sys.modules["cupy"].cuda
+        stream, runtime = cuda.get_current_stream(), cuda.runtime
+        size, kind = len(FIELDS) * FLOAT.itemsize, runtime.memcpyDeviceToHost
+        runtime.memcpyAsync(self.pinned.ptr, memory.data.ptr, size, kind, stream.ptr)
+        self.event.record(stream)
+        self.count = count
+
+
+class Ledger:
+    """The fields of one optimizer, and what the host knows of them.
+
+    `clear`   whether the next step is to go on, although updates have stopped
+    `halted`  whether the host has just read that updates have stopped, because a cost is not finite
+    `skips`   whether updates are left out where a gradient is not finite, and all goes on
+    """
+
+    def __init__(self, optimizer: Any):
+        self.optimizer = ref(optimizer)
+        self.memory = block(len(FIELDS) * FLOAT.itemsize)
+        self.memory[...] = 0
+        cupy = sys.modules["cupy"]
+        places = [self.memory.data + i * FLOAT.itemsize for i in range(len(FIELDS))]
+        self.fields = {name: Field(cupy.ndarray((), FLOAT, at)) for name, at in zip(FIELDS, places)}
+        self.open: deque[Report] = deque()
+        self.free: list[Report] = []
+        self.started = self.missed = self.cleared = 0
+        self.clear = self.halted = self.skips = False
+
+    def __reduce__(self) -> Any:
+        return type(None), ()  # a copy of an optimizer gets a ledger of its own
+
+    def begin(self, depth: int = DEPTH) -> None:
+        """Before a step: read what is due.
+
+        Raises    PuregraphError if a gradient was not finite, in one of the last steps; nothing was updated since
+        """
+        self.halted = False
+        while len(self.open) >= depth:
+            self.read()
+
+    def end(self) -> None:
+        """After a step was started."""
+        self.clear = False
+        self.started += 1
+        report = self.free.pop() if self.free else Report()
+        report.take(self.memory, self.started)
+        self.open.append(report)
+
+    def read(self) -> None:
+        """Wait for the oldest report, and take note of it."""
+        report = self.open.popleft()
+        report.event.synchronize()
+        halt, missed, norm = report.values.tolist()
+        self.free.append(report)
+        optimizer: Any = self.optimizer()
+        self.takeBack(int(missed) - self.missed)
+        if optimizer is not None and optimizer.looks:
+            optimizer.norm = norm
+        if halt and report.count > self.cleared:
+            while self.open:  # all of them were held back
+                last = self.open.popleft()
+                last.event.synchronize()
+                self.takeBack(int(last.values[FIELDS.index("missed")]) - self.missed)
+                self.free.append(last)
+            self.cleared, self.clear = self.started, True
+            self.halted = halt == COST
+            if halt == GRADIENT:
+                raise PuregraphError(
+                    f"{type(optimizer).__name__}: at update {optimizer.step} a gradient is not finite; "
+                    "try a lower learnRate, or leave such updates out with onNonFinite='skip'"
+                )
+
+    def takeBack(self, count: int) -> None:
+        """So many updates, which the host has counted, were left out."""
+        optimizer: Any = self.optimizer()
+        self.missed += count
+        if count and optimizer is not None:
+            for slot in optimizer.slots:
+                slot.step -= count
+            optimizer.step -= count
+
+    def settle(self) -> None:
+        """Wait for all steps, and take note of them.
+
+        Raises    PuregraphError if a gradient was not finite
+        """
+        while self.open:
+            self.read()
+
+
+def ledgerOf(optimizer: Any) -> Ledger:
+    """The ledger of an optimizer."""
+    if optimizer.later is None:
+        optimizer.later = Ledger(optimizer)
+    return optimizer.later

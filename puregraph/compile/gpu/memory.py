@@ -1,0 +1,102 @@
+"""Memory on a GPU: one arena outside CuPy's pool, beside it what comes from the host, and all else where it lies."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.gpu.inbox import Inbox
+from puregraph.compile.plan import Buffer, Plan
+from puregraph.compile.value import Value
+
+ALIGNMENT = 512  # bytes, as CuPy's own pool has it
+
+
+def block(size: int) -> Any:
+    """So many bytes that CuPy's pool knows nothing of: a graph that was captured may write to them at any time."""
+    cupy = sys.modules["cupy"]
+    memory = cupy.cuda.Memory(max(size, 1))
+    return cupy.ndarray((size,), np.uint8, cupy.cuda.MemoryPointer(memory, 0))
+
+
+class Room:
+    """Memory that several programs use in turn, as large as the largest of them needs."""
+
+    def __init__(self) -> None:
+        self.array: Any = None
+
+    def reserve(self, size: int) -> Any:
+        """At least so many bytes; if that is more than before, all programs have to move there."""
+        if self.array is None or size > self.array.size:
+            self.array = block(size)
+        return self.array
+
+
+class Memory:
+    """Gives the array of every Value of a plan, and its address.
+
+    `arena`  all of the memory, in bytes
+    """
+
+    def __init__(self, plan: Plan, room: Room, inbox: Inbox):
+        self.plan, self.room, self.inbox = plan, room, inbox
+        self.arena = room.reserve(plan.bytes)
+        self.known: dict[int, Any] = {v.number: target.data for target, v in plan.schedule.held}
+        self.pointers: dict[int, Any] = {}
+
+    @property
+    def isCurrent(self) -> bool:
+        """Whether the room is still where it was."""
+        return self.arena is self.room.array
+
+    def __call__(self, value: Value) -> Any:
+        found = self.known.get(value.number)
+        if found is None:
+            found = self.known[value.number] = self.make(value)
+        return found
+
+    def make(self, value: Value) -> Any:
+        """The array of a Value."""
+        place = self.plan.places.get(value.root.number)
+        if value.base is None and place is not None and not isinstance(place, Buffer):
+            return place.data
+        start = self.pointer(value.root) + value.offset
+        return sys.modules["cupy"].ndarray(value.shape, value.dtype, start, value.strides)
+
+    def address(self, value: Value) -> int:
+        """Where the first number of a Value lies."""
+        return self.pointer(value.root).ptr + value.offset
+
+    def pointer(self, root: Value) -> Any:
+        """Where the memory of a Value begins."""
+        found = self.pointers.get(root.number)
+        if found is None:
+            found = self.pointers[root.number] = self.pointerOf(root)
+        return found
+
+    def pointerOf(self, root: Value) -> Any:
+        if root.number in self.known:
+            return self.known[root.number].data
+        if root.role == "constant":
+            return onDevice(root)
+        if root.role in ("input", "scalar"):
+            return self.inbox.pointer(root)
+        place = self.plan.places[root.number]
+        return self.arena.data + place.offset if isinstance(place, Buffer) else place.data.data
+
+    def region(self, buffer: Buffer) -> tuple[int, int]:
+        """The address of a buffer, and its bytes."""
+        return self.arena.data.ptr + buffer.offset, buffer.size
+
+
+def onDevice(constant: Value) -> Any:
+    """The memory of a constant, as it lies on the host, copied to the GPU; where its first number is."""
+    array = constant.source
+    if not array.size:
+        return block(1).data
+    first, end = np.lib.array_utils.byte_bounds(array)
+    there = sys.modules["cupy"].asarray(np.frombuffer(ctypes.string_at(first, end - first), np.uint8))
+    return there.data + (array.__array_interface__["data"][0] - first)

@@ -1,0 +1,65 @@
+"""Updates: those of all parameters together, in as few launches as there are kinds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from puregraph.compile.value import Call, Place, Value
+from puregraph.cuda import update
+from puregraph.evaluator import Evaluator
+from puregraph.formula import Formula, formulasOf
+
+
+class Member(NamedTuple):
+    """The update of one parameter: formulas of what its arrays become, by name, the arrays, and the numbers."""
+
+    formulas: dict[str, Formula]
+    arrays: dict[str, Value]
+    numbers: dict[str, Any]
+
+
+class Together:
+    """The function of a call that updates many parameters; `stop` is a number that keeps it from doing so."""
+
+    __name__ = "update"
+
+    def __init__(self, members: Sequence[Member], calls: Sequence[Call], stop: Value | None):
+        self.members, self.calls, self.stop = list(members), list(calls), stop
+
+    def launches(self) -> Any:
+        """One for each kind of parameters; NotImplemented if some parameter takes another form."""
+        kinds: dict[Any, list[Member]] = {}
+        for member in self.members:
+            kinds.setdefault(tuple(member.formulas.items()), []).append(member)
+        found: list[Any] = []
+        for formulas, members in kinds.items():
+            arrays, numbers = [m.arrays for m in members], [m.numbers for m in members]
+            made = update.launches(dict(formulas), arrays, numbers, skip=self.stop)
+            if made is NotImplemented:
+                return NotImplemented
+            found += made
+        return found
+
+
+def memberOf(call: Call, targets: dict[int, Value]) -> Member | None:
+    """The update of a parameter; `targets` are what its results replace, by their numbers. None if it is no such."""
+    if not isinstance(call.function, Evaluator) or any(y.number not in targets for y in call.outs):
+        return None
+    shape = call.outs[0].shape
+    given = dict(zip(call.function.names, call.arguments))
+    arrays = {n: v for n, v in given.items() if type(v) is Value and v.role != "scalar" and v.shape == shape}
+    arrays |= {y.name: targets[y.number] for y in call.outs}
+    numbers = {n: v for n, v in given.items() if n not in arrays}
+    if any(type(v) is Value and v.shape != () for v in numbers.values()) or not update.areAlike([*arrays.values()]):
+        return None
+    return Member(dict(zip([y.name for y in call.outs], formulasOf(call.function))), arrays, numbers)
+
+
+def together(calls: Sequence[Call], members: Sequence[Member], stop: Value | None, place: Place) -> Call:
+    """One call in place of many."""
+    function = Together(members, calls, stop)
+    reads = [v for m in members for v in (*m.arrays.values(), *m.numbers.values()) if type(v) is Value]
+    reads = list({v.number: v for v in [*reads, *([] if stop is None else [stop])]}.values())
+    outs = [y for call in calls for y in call.outs]
+    return Call(function, tuple(reads), {}, outs, "update", place, True)

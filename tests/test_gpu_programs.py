@@ -1,0 +1,409 @@
+"""Whole steps on a GPU, as a stand-in for CuPy carries them out: they give what the CPU gives, from captured graphs."""
+
+import numpy as np
+import pytest
+from fakecupy import useGpu
+from launches import needsEmulator
+
+from puregraph import device, initial
+from puregraph.checkpoint import loadInto, save
+from puregraph.compile.gpu.capture import Section
+from puregraph.costs import CrossEntropy
+from puregraph.errors import PuregraphError
+from puregraph.graph import Graph
+from puregraph.input import Input
+from puregraph.modules import (
+    LSTM,
+    Add,
+    Attention,
+    AvgPool2D,
+    BatchNorm,
+    Conv2D,
+    Dropout,
+    Embedder,
+    Flatten,
+    Gelu,
+    GlobalAvgPool,
+    LayerNorm,
+    Linear,
+    MaxPool2D,
+    Relu,
+    Reshape,
+    Transpose,
+)
+from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
+from puregraph.sequential import Sequential
+from puregraph.train import Accuracy, Calculator, Trainer
+
+pytestmark = needsEmulator
+
+
+def perceptron():
+    return Sequential(Linear(7, 5), Relu(), Linear(5, 4))
+
+
+def lenet():
+    return Sequential(
+        *(Conv2D(1, 3, 3), Relu(), MaxPool2D(2), Conv2D(3, 4, 3), Relu(), MaxPool2D(2)),
+        *(Flatten(), Linear(16, 6), Relu(), Linear(6, 4)),
+    )
+
+
+def residual():
+    x = Input().node()
+    first = Relu().node(BatchNorm(4).node(Conv2D(3, 4, 3, pad=1, useBias=False).node(x)))
+    inner = Relu().node(BatchNorm(4).node(Conv2D(4, 4, 3, pad=1, useBias=False).node(first)))
+    second = Relu().node(Add().node(BatchNorm(4).node(Conv2D(4, 4, 3, pad=1, useBias=False).node(inner)), first))
+    return Graph(x, Linear(4, 4).node(GlobalAvgPool().node(second)))
+
+
+def dropping():
+    return Sequential(Linear(7, 16), Gelu(), Dropout(0.3), Linear(16, 4))
+
+
+def images(rng, n, *shape):
+    """Batches of numbers, or of words, and labels."""
+    if shape == (None,):
+        return [(rng.integers(0, 11, (5, 6)), rng.integers(0, 4, 5)) for _ in range(n)]
+    return [(rng.standard_normal((5, *shape)).astype(np.float32), rng.integers(0, 4, 5)) for _ in range(n)]
+
+
+def remembering():
+    return Sequential(LSTM(3, 4), Flatten(), Linear(20, 4))
+
+
+def transforming():
+    """A block of a transformer on words: attention, and a network behind it, each with a norm before."""
+    words = Input().node()
+    x = Embedder(11, 8).node(words)
+    heads = [
+        Transpose((0, 2, 1, 3)).node(Reshape((-1, 6, 2, 8)).node(Linear(8, 16).node(LayerNorm(8).node(x))))
+        for _ in "qkv"
+    ]
+    y = Reshape((-1, 6, 16)).node(Transpose((0, 2, 1, 3)).node(Attention(causal=True).node(*heads)))
+    x = Add().node(x, Linear(16, 8).node(y))
+    inner = Linear(12, 8).node(Gelu(approximate=True).node(Linear(8, 12).node(LayerNorm(8).node(x))))
+    return Graph(words, Linear(48, 4).node(Flatten().node(Add().node(x, inner))))
+
+
+def averaging():
+    return Sequential(Conv2D(2, 3, 3, stride=2), AvgPool2D(2), Flatten(), Linear(12, 4))
+
+
+MODELS = {
+    "perceptron": (perceptron, (7,), Adam),
+    "lenet": (lenet, (1, 14, 14), MomentumSGD),
+    "residual": (residual, (3, 6, 6), SGD),
+    "dropping": (dropping, (7,), AdamW),
+    "remembering": (remembering, (5, 3), Adam),
+    "transforming": (transforming, None, MomentumSGD),
+    "averaging": (averaging, (2, 9, 9), SGD),
+}
+
+
+def trained(make, batches, optimizer, **options):
+    """A program after it has run on batches, its graph, and what came out."""
+    initial.seed(1)
+    net = make()
+    shapes = [x.shape for x in batches[0]]
+    program = net.compile(*shapes, cost=CrossEntropy(), optimizer=optimizer, poison=True, **options)
+    return program, net, [program.run(*batch) for batch in batches]
+
+
+def onBoth(monkeypatch, make, batches, optimizer, libraries=True, **options):
+    """The same on the CPU and on a GPU."""
+    with device.useDevice("cpu"):
+        near = trained(make, batches, optimizer(), **options)
+    cupy = useGpu(monkeypatch, libraries)
+    return near, trained(make, batches, optimizer(), **options), cupy.machine
+
+
+def close(got, wanted, tolerance=2e-5):
+    got, wanted = np.asarray(device.toHost(got), float), np.asarray(wanted, float)
+    assert got.shape == wanted.shape
+    assert np.abs(got - wanted).max(initial=0) <= tolerance * max(np.abs(wanted).max(initial=0), 1e-2)
+
+
+def sameNet(far, near):
+    for path, stored in {**near.params, **near.states}.items():
+        there = {**far.params, **far.states}[path]
+        assert device.isDeviceArray(there.data)
+        close(there.data, stored.data)
+
+
+def sections(program):
+    return [part for _, part in program.built.parts if type(part) is Section]
+
+
+@pytest.mark.parametrize("libraries", [True, False], ids=["libraries", "own"])
+@pytest.mark.parametrize("name", MODELS)
+def test_training_gives_what_the_cpu_gives_from_one_graph(monkeypatch, rng, name, libraries):
+    make, shape, optimizer = MODELS[name]
+    batches = images(rng, 4, *(shape or (None,)))
+    found = onBoth(monkeypatch, make, batches, optimizer, libraries)
+    (_, near, wanted), (program, far, got), machine = found
+    assert program.why == ""
+    assert (machine.reads, machine.replays) == (0, 3)
+    (section,) = sections(program)
+    assert len(program.built.parts) == 1
+    assert section.why == ""
+    for each, other in zip(got, wanted, strict=True):
+        for y, z in zip(each, other, strict=True):
+            close(y, z)
+    sameNet(far, near)
+
+
+# What changes from run to run ------------------------------------------------------------------------------------------
+
+
+def replayed(monkeypatch, rng, change, make=perceptron, shape=(7,), optimizer=Adam, n=6, **options):
+    """Programs on both, with a change between runs: what each run gave, and both machines' nets."""
+    batches = images(rng, n, *shape)
+
+    def go():
+        program, net, got = trained(make, batches[:2], optimizer(), **options)
+        for i, batch in enumerate(batches[2:]):
+            change(i, program, net)
+            got.append(program.run(*batch))
+        return program, net, got
+
+    with device.useDevice("cpu"):
+        _, near, wanted = go()
+    cupy = useGpu(monkeypatch)
+    program, far, got = go()
+    for each, other in zip(got, wanted, strict=True):
+        for y, z in zip(each, other, strict=True):
+            close(y, z)
+    sameNet(far, near)
+    return program, cupy.machine
+
+
+def test_a_changed_rate_needs_no_new_graph(monkeypatch, rng):
+    def change(i, program, net):
+        program.optimizer.learnRate = 0.1 / (i + 1)
+
+    program, machine = replayed(monkeypatch, rng, change)
+    assert machine.replays == 5
+
+
+def test_a_schedule_and_the_number_of_steps_reach_the_graph(monkeypatch, rng):
+    class Late(Adam):
+        def __init__(self):
+            super().__init__(schedule=lambda step: 1 / (1 + step))
+
+    program, machine = replayed(monkeypatch, rng, lambda *_: None, optimizer=Late)
+    assert machine.replays == 5
+    assert program.optimizer.step == 6
+
+
+def test_dropout_differs_from_step_to_step_as_on_the_cpu(monkeypatch, rng):
+    x, t = images(rng, 1, 7)[0]
+
+    def go():
+        initial.seed(1)
+        net = dropping()
+        program = net.compile((5, 7), (5,), cost=CrossEntropy(), optimizer=SGD(0.0))
+        return [program.run(x, t)[1] for _ in range(5)]
+
+    with device.useDevice("cpu"):
+        wanted = go()
+    useGpu(monkeypatch)
+    got = [device.toHost(y) for y in go()]
+    for y, z in zip(got, wanted, strict=True):
+        close(y, z)
+    assert len({y.tobytes() for y in got}) == 5
+
+
+def test_a_new_shape_a_mode_and_an_array_are_compiled_anew(monkeypatch, rng):
+    def change(i, program, net):
+        if i == 1:
+            net["linear"].W.data = net["linear"].W.data * 2
+        if i == 2:
+            net["linear2"].b.trainable = False
+
+    program, machine = replayed(monkeypatch, rng, change)
+    assert machine.replays == 3
+
+
+def test_a_graph_that_was_edited_is_compiled_anew(monkeypatch, rng):
+    def change(i, program, net):
+        if i == 1:
+            net.insert(1, Relu(name="more"))
+
+    program, machine = replayed(monkeypatch, rng, change)
+    assert machine.replays == 4
+
+
+def test_inputs_on_the_gpu_are_taken_from_there(monkeypatch, rng):
+    batches = images(rng, 3, 7)
+    (_, near, wanted), (program, far, got), machine = onBoth(monkeypatch, perceptron, batches, SGD)
+    x, t = batches[0]
+    with device.useDevice("cpu"):
+        program2, *_ = trained(perceptron, batches[:1], SGD())
+    first = program.run(device.toDevice(x), device.toDevice(t))
+    again = program.run(x, t)
+    assert np.isfinite(device.toHost(first[0])) and not np.array_equal(device.toHost(first[0]), device.toHost(again[0]))
+
+
+@pytest.mark.parametrize("late", ["null first", "null last"])
+@pytest.mark.parametrize("little", [1 << 17, 0], ids=["little", "large"])
+def test_transfers_and_steps_wait_for_each_other_and_for_nobody_else(monkeypatch, rng, late, little):
+    batches = images(rng, 12, 7)
+    with device.useDevice("cpu"):
+        _, near, wanted = trained(perceptron, batches, Adam())
+    cupy = useGpu(monkeypatch, late=late)
+    monkeypatch.setattr("puregraph.compile.gpu.inbox.LITTLE", little)
+    monkeypatch.setattr("puregraph.compile.gpu.inbox.MANY", 3)
+    cupy.machine.waits = 0
+    program, far, got = trained(perceptron, [tuple(map(np.copy, batch)) for batch in batches], Adam())
+    assert program.built.inbox.isLarge == (little == 0)
+    assert cupy.machine.reads == 0
+    assert cupy.machine.waits == 9
+    for each, other in zip(got, wanted, strict=True):
+        for y, z in zip(each, other, strict=True):
+            close(y, z)
+    sameNet(far, near)
+
+
+def test_nothing_is_allocated_but_results_once_a_graph_runs(monkeypatch, rng):
+    x, t = images(rng, 1, 7)[0]
+    cupy = useGpu(monkeypatch)
+    program, *_ = trained(perceptron, [(x, t)] * 12, Adam())
+    before = cupy.machine.allocations, cupy.machine.launches
+    cost, y = program.run(x, t)
+    assert cupy.machine.allocations - before[0] == 2
+    assert y.shape == (5, 4)
+
+
+# What is not finite ----------------------------------------------------------------------------------------------------
+
+
+def spoiled(rng, n, wrong, *shape):
+    """Batches of which some give a cost that is nan."""
+    batches = images(rng, n, *shape)
+    for i in wrong:
+        batches[i][0][0] = np.nan
+    return batches
+
+
+def test_clipped_gradients_are_those_of_the_cpu(monkeypatch, rng):
+    (_, near, wanted), (program, far, got), machine = onBoth(
+        monkeypatch, perceptron, images(rng, 5, 7), lambda: SGD(0.5, clipNorm=0.1)
+    )
+    assert machine.reads == 0
+    sameNet(far, near)
+    program.optimizer.settle()
+    assert 0.1 < program.optimizer.norm < 10
+
+
+def test_steps_whose_gradients_are_not_finite_are_left_out(monkeypatch, rng):
+    batches = spoiled(rng, 8, (2, 3, 6), 7)
+    (_, near, _), (program, far, _), machine = onBoth(
+        monkeypatch, perceptron, batches, lambda: Adam(onNonFinite="skip", schedule=lambda step: 1 / (1 + step))
+    )
+    program.optimizer.settle()
+    assert program.optimizer.step == 5
+    assert {slot.step for slot in program.optimizer.slots} == {5}
+    assert machine.reads == 0
+    sameNet(far, near)
+
+
+def test_a_gradient_that_is_not_finite_stops_all_updates_until_it_is_told(monkeypatch, rng):
+    batches = spoiled(rng, 20, (3,), 7)
+    with device.useDevice("cpu"):
+        near, _ = perceptronAfter(batches[:3]), None
+    useGpu(monkeypatch)
+    program, far, _ = trained(perceptron, batches[:1], Adam(clipNorm=1.0))
+    with pytest.raises(PuregraphError, match="Adam: at update 3 a gradient is not finite; try a lower learnRate"):
+        for batch in batches[1:]:
+            program.run(*batch)
+    assert program.optimizer.step == 3
+    sameNet(far, near)
+    before = device.toHost(far["linear"].W.data).copy()
+    program.run(*batches[0])
+    program.optimizer.settle()
+    assert program.optimizer.step == 4
+    assert np.abs(device.toHost(far["linear"].W.data) - before).max() > 0
+
+
+def perceptronAfter(batches):
+    return trained(perceptron, batches, Adam(clipNorm=1.0))[1]
+
+
+def test_a_trainer_stops_at_the_batch_whose_cost_is_not_finite(monkeypatch, rng):
+    x = rng.standard_normal((60, 7)).astype(np.float32)
+    t = rng.integers(0, 4, 60)
+    x[37] = np.inf
+
+    def go():
+        initial.seed(1)
+        net = residualRows()
+        trainer = Trainer(net, CrossEntropy(), Adam(), batchsize=5, shuffle=False, progress="none")
+        with pytest.raises(PuregraphError, match="epoch 1, batch 8: the cost is nan; data of this batch holds values"):
+            trainer.train(x, t)
+        return net, trainer
+
+    with device.useDevice("cpu"):
+        near, one = go()
+    useGpu(monkeypatch)
+    far, two = go()
+    sameNet(far, near)
+    assert one.optimizer.step == two.optimizer.step == 7
+    assert all(device.toHost(s.data).all() for path, s in far.states.items() if "count" in path)
+
+
+def residualRows():
+    return Sequential(Linear(7, 6, useBias=False), BatchNorm(6), Relu(), Linear(6, 4))
+
+
+# Training --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_script_runs_as_it_does_on_the_cpu(monkeypatch, rng):
+    x, t = rng.standard_normal((23, 7)).astype(np.float32), rng.integers(0, 4, 23)
+
+    def go():
+        initial.seed(1)
+        net = residualRows()
+        trainer = Trainer(net, CrossEntropy(), Adam(0.01), batchsize=5, metrics=[Accuracy()], progress="none")
+        trainer.train(x, t, epochs=3, validation=(x, t))
+        return net, trainer, Calculator(net, batchsize=5).calculate(x)
+
+    with device.useDevice("cpu"):
+        near, one, wanted = go()
+    cupy = useGpu(monkeypatch)
+    far, two, got = go()
+    sameNet(far, near)
+    close(got, wanted)
+    assert isinstance(got, np.ndarray)
+    for row, other in zip(two.history, one.history, strict=True):
+        for name in ("loss", "accuracy", "val loss", "val accuracy"):
+            assert row[name] == pytest.approx(other[name], rel=1e-4)
+    assert cupy.machine.replays > 15
+
+
+def test_batches_are_added_up(monkeypatch, rng):
+    x, t = rng.standard_normal((23, 7)).astype(np.float32), rng.integers(0, 4, 23)
+
+    def go():
+        initial.seed(1)
+        net = perceptron()
+        Trainer(net, CrossEntropy(), Adam(0.01), batchsize=4, accumulate=2, progress="none").train(x, t, epochs=2)
+        return net
+
+    with device.useDevice("cpu"):
+        near = go()
+    useGpu(monkeypatch)
+    sameNet(go(), near)
+
+
+def test_a_checkpoint_knows_the_updates_that_were_made(monkeypatch, rng, tmp_path):
+    batches = spoiled(rng, 4, (2,), 7)
+    useGpu(monkeypatch)
+    program, net, _ = trained(perceptron, batches, Adam(onNonFinite="skip"))
+    save(tmp_path / "net.h5", net, program.optimizer)
+    again, optimizer = perceptron(), Adam(onNonFinite="skip")
+    loadInto(tmp_path / "net.h5", again, optimizer.setupOn(again))
+    assert optimizer.step == 3
+    for path, array in optimizer.state.items():
+        close(array, device.toHost(program.optimizer.state[path]))
