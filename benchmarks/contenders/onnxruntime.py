@@ -11,7 +11,7 @@ THREADS, FLUSH = 1, "0"
 
 
 def begin(threads):
-    """Threads are an option of each session, and so is it to take denormals for zero, in the calling thread for good."""
+    """Threads are an option of each session, and so are denormals as zero, for good in the calling thread."""
     global THREADS, FLUSH
     THREADS, FLUSH = threads, "1"
 
