@@ -45,7 +45,7 @@ class Program:
     what they hold, modes, which parameters are trained, the optimizer's options. Parameters, states and what an
     optimizer keeps are the very arrays that a run of the graph itself would use.
 
-    Where compiling cannot serve, the graph itself runs: for values that are no arrays, on a GPU, while somebody looks
+    Where compiling cannot serve, the graph itself runs: for values that are no arrays, while somebody looks
     on (`detect_anomaly`), with numpy's errors set to raise, when a rule that could not be read does something else than
     when it was tried (`why` says so), and when a call fails, to tell where and why.
 
