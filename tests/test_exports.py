@@ -11,7 +11,7 @@ import puregraph
 
 INTERNAL = (
     "puregraph",
-    *(f"puregraph.{name}" for name in ("autodiff", "compile", "cuda", "kernels", "models", "native")),
+    *(f"puregraph.{name}" for name in ("autodiff", "compile", "compile.gpu", "cuda", "kernels", "models", "native")),
 )  # mostly inside
 FOLDERS = sorted(
     source.name for source in library() if source.path.name == "__init__.py" and source.name not in INTERNAL

@@ -24,6 +24,7 @@ from puregraph.kernels import (
 )
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.einsum import ontoDiagonal
+from puregraph.kernels.scatter import addAt
 from puregraph.standin import astype
 
 STEP = 1e-6
@@ -592,6 +593,7 @@ def test_scattering():
     index, labels = np.array([[0, 2, -1], [2, 2, 1]]), np.array([[0, 2], [-1, 1]])
     check(lambda t: gather(t, index) ** 2, some(3, 2))
     check(lambda g: scatterAdd(g, index, 4) ** 2, some(2, 3, 2))
+    check(lambda v: addAt(v, index, 4) ** 2, some(2, 3))
     check(lambda x: takeClass(x, labels) ** 2, some(2, 3, 2))
     check(lambda v: putClass(v, labels, 3) ** 2, some(2, 2))
     check(lambda v: ontoDiagonal(v, "iji", (2, 3, 2)) ** 2, some(2, 3))

@@ -7,6 +7,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from puregraph.device import isDeviceArray
+
 GRADS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # the arrays that compiled steps leave in `Param.grad`
 
 
@@ -22,7 +24,12 @@ class GradientOf:
     def data(self) -> Any:
         """The array."""
         array, data = GRADS.get(self.param), self.param.data
-        if array is None or type(array) is not type(data) or array.shape != data.shape or array.dtype != self.dtype:
+        if (
+            array is None
+            or isDeviceArray(array) != isDeviceArray(data)
+            or array.shape != data.shape
+            or array.dtype != self.dtype
+        ):
             array = GRADS[self.param] = np.zeros_like(data, self.dtype, order="C")
         return array
 
