@@ -24,9 +24,9 @@ settings.load_profile("suite")
 DEVICES = ["cpu", "cuda"] if devices.name() == "cuda" else ["cpu"]
 NOPEERS = "PyTorch is not installed"
 LEFTOUT = {
-    "peers": "comparisons with PyTorch were skipped: install the extra puregraph[peers]",
+    "peers": "comparisons with others were skipped: install the extras puregraph[peers] and, for all, puregraph[bench]",
     "gpu": f"tests that need a GPU were skipped: {devices.reason()}",
-    "emulator": f"tests of kernels for a GPU were skipped: {emulator.missing()}",
+    "emulator": f"tests of kernels for a GPU were skipped: {emulator.missing() or 'the reasons are told by -rs'}",
     "nvrtc": f"tests of kernels for a GPU were skipped: {compiler.missing()}; install the extra puregraph[nvrtc]",
 }
 MISSING = {"emulator": emulator.missing(), "nvrtc": compiler.missing()}
