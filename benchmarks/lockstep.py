@@ -51,8 +51,15 @@ class Setting:
         }
         return {**os.environ, **given}
 
+    def distance(self):
+        """How many nanoseconds the first two processors are apart now; None where there is one, or no native code."""
+        try:
+            return int(self.script("distance")) if len(self.cpus) > 1 else None
+        except FailedError:
+            return None
+
     def script(self, name, *arguments):
-        """Run a file of this folder to its end."""
+        """Run a file of this folder to its end: what it printed."""
         found = subprocess.run(
             [sys.executable, "-m", f"benchmarks.{name}", *map(str, arguments)],
             cwd=ROOT,
@@ -62,6 +69,7 @@ class Setting:
         )
         if found.returncode:
             raise FailedError(f"{name} failed: {(found.stderr.strip().splitlines() or ['no word'])[-1]}")
+        return found.stdout
 
 
 class Process:
@@ -168,10 +176,14 @@ def growth(contender, setting, title, case):
 
 
 class Contest:
-    """Processes that take turns, one block of steps each; `found` has what is known of each contender."""
+    """Processes that take turns, one block of steps each.
+
+    found       what is known of each contender
+    distances   how far apart the processors were before each round
+    """
 
     def __init__(self, contenders, setting, title, say):
-        self.say, self.found = say, {}
+        self.setting, self.say, self.found, self.distances = setting, say, {}, []
         self.processes = {name: Process(name, setting, title) for name in contenders}
 
     def __enter__(self):
@@ -183,13 +195,14 @@ class Contest:
 
     def run(self, case, names, rounds, seconds):
         """All rounds of a case; a contender that cannot take part has a reason in place of times."""
-        self.found = {}
+        self.found, self.distances = {}, []
         for name in names:
             self.say(f"{name} makes ready")
             self.found[name] = self.ready(self.processes[name], case, seconds)
         able = [name for name in names if "failed" not in self.found[name]]
         for turn in range(rounds):
             self.say(f"round {turn + 1} of {rounds}")
+            self.distances += filter(None, [self.setting.distance()])
             for name in able if turn % 2 == 0 else reversed(able):
                 self.block(name, seconds)
         for name in able:

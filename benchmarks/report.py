@@ -3,6 +3,7 @@
 import datetime
 import json
 import math
+import statistics
 from pathlib import Path
 
 from benchmarks import machine
@@ -61,6 +62,15 @@ def table(title, found):
             notes.append(f"{name}: predicted peak {one['notes']['predicted'] / 1e6:.1f} MB")
     notes += [f"{name}: ITS FIRST STEP GIVES {v:.6g}, others another number" for name, v in differs(found).items()]
     return lines + notes
+
+
+def apart(distances):
+    """How far apart the processors were, in a line."""
+    if not distances:
+        return []
+    return [
+        f"processors {min(distances)} to {max(distances)} ns apart, {statistics.median(distances):.0f} in the median"
+    ]
 
 
 def row(title, found, contenders, isFirst):

@@ -90,7 +90,7 @@ def compare(name, setting, options):
             found[contender].update(numbers)
         cases[title] = {**found, **failed}
         say("")
-        lines += shown(report.table(f"{workload.TITLE}: {title}", cases[title]))
+        lines += shown(report.table(f"{workload.TITLE}: {title}", cases[title]) + report.apart(contest.distances))
     return lines, cases
 
 

@@ -1,6 +1,7 @@
 """Benchmarks compare the same work: the same networks on every side, and tables that say what was measured."""
 
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -21,6 +22,7 @@ LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="process
 LARGE = ("resnet18", "mobilenet", "unet", "gpt")
 WORKLOADS = [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in (*workloads.NAMES, "tiny")]
 SMALL = [name for name in (*workloads.NAMES, "tiny") if name not in LARGE]
+CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 FEW = 2  # samples, in place of the batch that is measured
 
 
@@ -285,3 +287,15 @@ def test_a_contender_that_fails_says_why(tmp_path):
         found = contest.run(case, ["puregraph-eager"], 1, 0.01)
     assert "nowhere.npz" in found["puregraph-eager"]["failed"]
     assert "nowhere.npz" in Path(tmp_path / "none" / "puregraph-eager" / "log.txt").read_text()
+
+
+@LINUX
+@pytest.mark.skipif(len(CPUS) < 2, reason="one processor")
+def test_a_table_says_how_far_apart_the_processors_were(tmp_path):
+    pytest.importorskip("llvmlite")
+    found = lockstep.Setting(CPUS[:2], tmp_path).distance()
+    assert 1 < found < 100_000
+    assert report.apart([40, found, 40]) == [
+        f"processors {min(40, found)} to {max(40, found)} ns apart, 40 in the median"
+    ]
+    assert report.apart([]) == []
