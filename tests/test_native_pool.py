@@ -240,6 +240,26 @@ def test_scratch_memory_is_each_threads_own_aligned_and_large_enough():
     together(lambda: use(400_000), lambda: use(5), lambda: use(600_000), lambda: mixings(0, 300))
 
 
+def test_scratch_memory_may_grow_between_two_tasks_of_a_thread():
+    """A thread that finishes a task may take its next one from a later run, whose steps need more scratch memory."""
+    board = Block(8 * walk.WORDS)
+    words = (ctypes.c_int64 * walk.WORDS).from_address(board.address)
+    seen = []
+
+    @ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
+    def task(_, number, scratch):
+        seen.append((number, scratch))
+        if number == 0:
+            words[walk.SCRATCH] = 2048
+            words[walk.STATE] = 4 * walk.ONEOPEN + walk.ONEFREE + 1
+
+    words[walk.FUNCTION] = ctypes.cast(task, ctypes.c_void_p).value
+    words[walk.SCRATCH], words[walk.LIMIT] = 1024, 1
+    words[walk.STATE] = 3 * walk.ONEOPEN + walk.ONEFREE
+    pool.crew().work(board.address, 0)
+    assert seen == [(0, 1024), (1, 2048)]
+
+
 def test_steps_of_one_task_and_single_steps_stay_in_order_of_their_tasks():
     pool.setThreads(2)
     x = np.arange(9, dtype=np.uint64)
@@ -348,7 +368,7 @@ def test_the_walk_is_code_for_every_kind_of_processor(kind, entry):
 START = """
 import ctypes, os, signal, sys, threading, time
 import numpy as np
-from kernels import BURN, MIX, address, mixed, slots
+from kernels import BURN, MIX, WITNESS, address, mixed, slots
 from puregraph.native import pool
 from puregraph.native.memory import Block
 from test_native_pool import LONG, Mixing, mixings, turned
@@ -387,6 +407,26 @@ for generation in range(3):
         sys.exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert len(pool.crew().workers) == 2, pool.crew().workers
+print("done")
+"""
+    assert output(process(code)) == "done"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_has_scratch_memory_for_tables_of_its_parent():
+    code = """
+where, wrong = np.zeros(2, np.int64), np.ones(2, np.int64)
+args = slots(300_000, where, wrong)
+table = pool.Table([(address(WITNESS), ctypes.addressof(args), 2)], scratch=2_400_000)
+for run in (table, table.run):
+    wrong[:] = 1
+    child = os.fork()
+    if child == 0:
+        run()
+        assert not wrong.any()
+        assert pool.crew().size >= 2_400_000, pool.crew().size
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 print("done")
 """
     assert output(process(code)) == "done"

@@ -58,9 +58,8 @@ class Table:
         self.flush = flush
         self.wake = wake
         self.keep = keep
-        self.crew: Crew | None = None
         self.pace = Pace()
-        crew().reserve(scratch)
+        self.join(crew())
 
     def __len__(self) -> int:
         return self.count
@@ -89,7 +88,8 @@ class Table:
             self.alone(0, self.count)
 
     def join(self, team: Crew) -> None:
-        """Write down what that crew has to be told for a run of all steps."""
+        """Write down what that crew, a new one after a fork, has to be told for a run of all steps."""
+        team.reserve(self.scratch)
         self.words = [self.wordsFor(team, 0, self.count, isAlone) for isAlone in (False, True)]
         self.order, self.single = [ctypes.c_void_p(ctypes.addressof(words)) for words in self.words]
         self.wakes = bool(self.wake and self.wide[-1])
@@ -110,6 +110,8 @@ class Table:
         if not 0 <= begin <= end <= self.count:
             raise IndexError(f"a table of {self.count} steps has none from {begin} to {end}")
         team = CREWS[0] if CREWS else crew()
+        if team is not self.crew:
+            self.join(team)
         if self.wake and team.asleep and self.wide[end] > self.wide[begin]:
             team.wake()
         words = self.wordsFor(team, begin, end)
