@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from natively import first, last, needsNative, run
+from natively import compiledFor, first, last, needsNative, run
 
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.native import convolution, machine
@@ -95,6 +95,29 @@ def test_forward_is_the_convolution(name, isPlain):
     run(convolution.forward(given, packed, Finish(y, g.o), g))
     close(first(y), wanted)
     assert np.isnan(room[:64]).all() and np.isnan(room[-64:]).all()
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name][1] > 1])
+@pytest.mark.parametrize("cpu", [None, "x86-64-v3"])
+def test_few_maps_may_lie_one_behind_the_other(name, cpu):
+    if cpu and machine.processor() != "x86":
+        pytest.skip("no such CPU")
+    x, W, g, options = arrays(name)
+    with compiledFor(cpu):
+        if not convolution.takesPlanes(g):
+            return
+        wanted = convolve(x, W, *options)
+        packed = np.full(convolution.forwardRoom(g), np.nan, "f")
+        keep, given = guarded(x)
+        room, y = guarded(np.full(last(wanted).shape, np.nan, "f"))
+        run(convolution.packForward(W, packed, g))
+        run(convolution.forward(given, packed, Finish(y, g.o), g, 1))
+    close(first(y), wanted)
+
+
+def test_planes_are_taken_of_few_maps_with_borders():
+    taken = {name for name in CASES if convolution.takesPlanes(arrays(name)[2])}
+    assert {"first", "firstLarge", "fewLarge", "bigPad"} <= taken and not taken & {"plain", "one", "gap", "multiplied"}
 
 
 @pytest.mark.parametrize("name", CASES)

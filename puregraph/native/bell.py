@@ -17,18 +17,10 @@ NEAR = (-6.09036014e-4, 5.01196283e-3, -2.67789089e-2, 1.12821408e-1, -3.7612523
 FAR: tuple[float, ...] = (-1.63622899e-5, 3.68881083e-4, -3.7950161e-3, 2.39645925e-2, -1.06231394e-1)
 FAR += (-6.35444922e-1, -1.12836637, -8.49064296e-5)
 
-
-# of least maximal error: log of exp(a^2) erfc(a) / t by t = 1 / (1 + a / 2), for the a whose erfc a float32 can hold
-TAIL: tuple[float, ...] = (
-    0.144175664,
-    -0.676931143,
-    1.14817357,
-    -0.685834527,
-    -0.0879296511,
-    0.0047217831,
-    0.033670947,
-)
-TAIL += (0.386776924, 0.998624504, -1.26544797)
+# of least maximal relative error: exp(a^2) erfc(a) / t by t = 1 / (1 + a / 2), for the a whose erfc a float32 can hold
+TAIL: tuple[float, ...] = (-0.0591932686, 0.285182561, -0.488460406, 0.279512139, -0.0276231765, 0.203109837)
+TAIL += (0.24299663, 0.282390066, 0.282085575)
+MOST = 110.0  # squares of the a whose erfc is 0
 
 
 def ratio(code: Code, x: Value, above: Sequence[float], below: Sequence[float]) -> Value:
@@ -78,15 +70,12 @@ def erf(code: Code, x: Value) -> Value:
 
 
 def erfcSingle(code: Code, x: Value) -> Value:
-    """t exp(p - a^2), p a polynomial of t = 1 / (1 + a / 2), with what rounding takes of the exponent given back."""
-    a = code.call("fabs", x)
-    a = code.select(a > 10.5, 10.5, a)  # beyond, it is 0
+    """t exp(-a^2) times a polynomial of t = 1 / (1 + a / 2), with what rounding takes of the square given back."""
+    a, square = code.call("fabs", x), x * x  # exp(-x^2) is what derivatives have, too
     t = 1.0 / code.fma(a, 0.5, 1.0)
-    p, square = horner(code, t, TAIL), a * a
-    power = p - square
-    lost = (p - (power + square)) - code.fma(a, a, -square)
-    y = t * expBelow(code, power)
-    y = code.fma(y, lost, y)
+    y = t * horner(code, t, TAIL) * expBelow(code, -square)
+    y = code.fma(y, -code.fma(x, x, -square), y)
+    y = code.select(square > MOST, 0.0, y)
     return code.select(x < 0.0, 2.0 - y, y)
 
 

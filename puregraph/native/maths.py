@@ -19,7 +19,7 @@ from puregraph.native import angles, bell, gammas, powers
 from puregraph.native.code import Code, Type, Value
 from puregraph.native.powers import Emission
 from puregraph.table import LOGICAL, TABLE
-from puregraph.terms import TRUTHS, Term, leaf, lower, read, rebuild, walk
+from puregraph.terms import TRUTHS, Term, leaf, lower, read, rebuild, term, walk
 
 Part = Union[Formula, Term, str]  # noqa: UP007 -- Python 3.10 evaluates it
 FLOATS = {"f32": np.float32, "f64": np.float64}
@@ -155,6 +155,8 @@ EMIT: dict[str, Emission] = {
     "ive": gammas.ive,
 }
 
+QUICK: dict[str, Emission] = {"exp below": powers.expBelow}  # what `quick` puts in place of others
+
 
 def lowered(part: Part) -> Term:
     """A formula, or the text of one, in operations that have an emission, if there are such for all of it."""
@@ -180,6 +182,8 @@ def emitAll(code: Code, parts: Sequence[Part], values: Mapping[str, Value]) -> l
     """
     kind = "f64" if any(v.kind == "f64" for v in values.values()) else "f32"
     roots = [lowered(part) for part in parts]
+    if kind == "f32":
+        roots = [rebuild(root, {}, quick) for root in roots]
     done: dict[Term, Value] = {leaf(name): value for name, value in values.items()}
     for t in walk(*roots):
         if t.op == "number":
@@ -188,8 +192,25 @@ def emitAll(code: Code, parts: Sequence[Part], values: Mapping[str, Value]) -> l
         elif t.args:
             truths = TRUTHS.get(t.op, (False,) * len(t.args))
             given = [asTruth(done[a]) if truth else asNumber(code, done[a], kind) for a, truth in zip(t.args, truths)]
-            done[t] = EMIT[t.op](code, *given)
+            done[t] = (EMIT[t.op] if t.op in EMIT else QUICK[t.op])(code, *given)
     return [done[root] if root.op in LOGICAL else asNumber(code, done[root], kind) for root in roots]
+
+
+def quick(op: str, *args: Term) -> Term:
+    """The term with what is quicker and as good in single precision: products for quotients, exponentials of what is
+    not positive."""
+    if op == "/" and args[1].op == "number" and 2.0**-100 < abs(args[1].value) < 2.0**100:
+        return term("*", args[0], leaf(1 / args[1].value))
+    if op == "exp" and args[0].op == "neg" and isSquare(args[0].args[0]):
+        return term("exp below", *args)
+    if op == "exp" and args[0].op == "*" and args[0].args[0].op == "number" and isSquare(args[0].args[1]):
+        return term("exp below" if args[0].args[0].value < 0 else op, *args)
+    return term(op, *args)
+
+
+def isSquare(t: Term) -> bool:
+    """Whether a term is the product of something with itself."""
+    return t.op == "*" and t.args[0] is t.args[1]
 
 
 def asTruth(x: Value) -> Value:
