@@ -17,7 +17,7 @@ from puregraph.compile.value import Call, Value, store
 from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native import machine
 from puregraph.native.pack import Packed, pack, packedSize
-from puregraph.native.product import Axis, product, vectorsFor
+from puregraph.native.product import Axis, product, vectorsFor, worthPacking
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
 from puregraph.nest import Fold, Nest, Operand, foldSets, varying
@@ -25,7 +25,6 @@ from puregraph.standin import astype
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
 LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
-PACKED = 8  # rows of a product that are worth it to pack weights for them
 LOWERINGS: dict[Any, Callable[..., list[Work] | None]] = {}
 
 
@@ -540,7 +539,7 @@ def productOf(call: Call, finish: Any, room: Any) -> list[Work] | None:
     lanes = machine.lanes(4)
     aStrides, bStrides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
     before: list[Work] = []
-    if room.frozen is not None and b.root.role == "param" and m >= PACKED and not batch:
+    if room.frozen is not None and b.root.role == "param" and not batch and worthPacking(m, n, k, lanes):
         vectors = vectorsFor(m, n, k, aStrides, lanes)
         packed, before = room.packed(
             b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors)

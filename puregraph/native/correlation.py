@@ -21,7 +21,7 @@ from puregraph.native.work import Finish, Work
 
 GRAIN = 1 << 19  # products that a task has at least, where there are enough
 MOST = 64  # tasks
-SIDES = 2  # parts of the maps, so that a thread meets the same ones in step after step
+SIDES = 2  # parts of the maps
 SHARED = 4  # weights, for each number of maps, that may be read for each of them
 LONGEST = 64  # products written out in one turn of a loop
 FEW = 8  # input maps below which borders are copied
@@ -144,11 +144,11 @@ def correlate(name: str, of: Correlation, x: Any, xPixel: int, packed: Any, fini
             sweeps = panels
     else:
         chunk, across = 1, max(1, tiles * sweeps // wanted)
-    if sweeps > 1 and of.packed <= SHARED * of.rows * of.lines[2].count * (of.depth + of.maps) * of.groups:
-        if of.rows > 1:
-            chunk = min(chunk, ceil(of.rows / SIDES))
-        else:
-            across = min(across, ceil(tiles / SIDES))
+    sides = sidesOf(of) if sweeps > 1 else 1
+    if of.rows > 1:
+        chunk = min(chunk, ceil(of.rows / sides))
+    else:
+        across = min(across, ceil(tiles / sides))
     if of.isCopied:
         across = tiles
         chunk = min(chunk, of.lines[1].count)
@@ -158,23 +158,39 @@ def correlate(name: str, of: Correlation, x: Any, xPixel: int, packed: Any, fini
     spans, parts = of.spans(chunk), ceil(tiles / across)
     slots = {"x": x, "b": packed, "skip": skip, **finish.slots}
     lines = [(*line._replace(taps=()), len(line.taps)) for line in of.lines]  # which taps matters to packing alone
-    key = f"correlate {of._replace(lines=())} {lines} {xPixel} {t} {chunk} {across} {together} {finish.key}"
+    key = f"correlate {of._replace(lines=())} {lines} {xPixel} {t} {chunk} {across} {together} {sides} {finish.key}"
 
     def write(code: Code) -> None:
-        Writer(code, of, t, xPixel, finish, chunk, across, together).write()
+        Writer(code, of, t, xPixel, finish, chunk, across, together, sides).write()
 
-    return Work(name, key, write, slots, sweeps * spans * parts)
+    return Work(name, key, write, slots, sides * sweeps * ceil(spans * parts / sides))
+
+
+def sidesOf(of: Correlation) -> int:
+    """Into how many parts maps are dealt before weights are: more than one has weights read again, but threads meet
+    their own numbers in step after step."""
+    maps = of.rows * of.lines[2].count * (of.depth + of.maps) * of.groups
+    return SIDES if of.packed <= SHARED * maps and not of.isCopied else 1
 
 
 class Writer:
     """Writes the code of a correlation."""
 
     def __init__(
-        self, code: Code, of: Correlation, t: Tile, xPixel: int, finish: Finish, chunk: int, across: int, together: int
+        self,
+        code: Code,
+        of: Correlation,
+        t: Tile,
+        xPixel: int,
+        finish: Finish,
+        chunk: int,
+        across: int,
+        together: int,
+        sides: int,
     ):
         self.code, self.of, self.tile, self.pixel, self.finish = code, of, t, xPixel, finish
         self.xPixel = xPixel
-        self.chunk, self.across, self.together = chunk, across, together
+        self.chunk, self.across, self.together, self.sides = chunk, across, together, sides
         self.blocks = of.depth // t.block
         self.starts = [sum(t.vectors[:v]) for v in range(len(t.vectors))]
         self.inner = of.lines
@@ -216,8 +232,10 @@ class Writer:
         if self.blocks > 1:
             self.sums = code.room("f32", self.chunk * self.across * t.pixels * t.width)
         task = code.task
-        sweep, task = task % sweeps, task // sweeps
-        part, span = (task % parts, task // parts) if parts > 1 else (code.whole(0), task)
+        each = ceil(spans * parts / self.sides)
+        sweep = task // each % sweeps
+        place = task % each + (task // (each * sweeps) * each if self.sides > 1 else 0)
+        part, span = (place % parts, place // parts) if parts > 1 else (code.whole(0), place)
         if of.isCopied:
             spans = ceil(of.lines[1].count / self.chunk)
             plane, span = span // spans, span % spans

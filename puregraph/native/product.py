@@ -27,6 +27,8 @@ from puregraph.native.tile import Tile, multiply
 from puregraph.native.vector import lineFrom, outer, vectorProduct
 from puregraph.native.work import Finish, Work
 
+FEW = 8  # rows of a for which b is not worth it to be packed
+
 
 class Axis(NamedTuple):
     """A batch axis: how many products, and how far the matrices of one lie from those of the next."""
@@ -99,6 +101,11 @@ def product(
     tasks = plan.down * plan.across * count * parts
     works = [Work(f"product {m}x{k}x{n}", kernel.key, kernel.write, slots | to.slots, tasks)]
     return works if place is None else [*works, total(place, finish, m, n, parts, sizes, lanes)]
+
+
+def worthPacking(m: int, n: int, k: int, lanes: int) -> bool:
+    """Whether b[k, n] is better packed ahead: not where sums are of vectors, or of parts of k."""
+    return m >= FEW and n > 1 and k > 1 and partOf(m, n, k, 1, lanes) == k
 
 
 def vectorsFor(m: int, n: int, k: int, aStrides: tuple[int, int], lanes: int) -> int:
