@@ -65,7 +65,8 @@ class Machine:
         """The memory that a table has addresses of."""
         starts = {root.ctypes.data: root for root in self.memory.values()}
         keys = sorted(starts)
-        for address in table.view(np.int64).ravel().tolist():
+        whole = flatBytes(table)
+        for address in whole[: whole.size // 8 * 8].view(np.int64).tolist():
             place = bisect(keys, address) - 1
             if place >= 0 and address < keys[place] + starts[keys[place]].nbytes:
                 yield starts[keys[place]]
@@ -170,7 +171,7 @@ class FakeArray(Strict):
 
     def __setitem__(self, key, value):
         target, value = self.values[bare(key)], bare(value)
-        if np.ndim(target) == 0:
+        if not isinstance(target, np.ndarray):
             target = self.values[(*(key if isinstance(key, tuple) else (key,)), ...)]
         self.machine.do(lambda: target.__setitem__(..., value))
 
@@ -183,6 +184,9 @@ class FakeArray(Strict):
             return np.array(self.values)
         out[...] = self.values
         return out
+
+    def __reduce__(self):
+        return FakeArray.of, (self.values,)
 
     def __bool__(self):
         return bool(self.get())

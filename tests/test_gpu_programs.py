@@ -1,5 +1,9 @@
 """Whole steps on a GPU, as a stand-in for CuPy carries them out: they give what the CPU gives, from captured graphs."""
 
+import pickle
+from contextlib import suppress
+
+import fakecupy
 import numpy as np
 import pytest
 from fakecupy import useGpu
@@ -7,11 +11,15 @@ from launches import needsEmulator
 
 from puregraph import device, initial
 from puregraph.checkpoint import loadInto, save
+from puregraph.compile import Programs
 from puregraph.compile.gpu.capture import Section
 from puregraph.costs import CrossEntropy
-from puregraph.errors import PuregraphError
+from puregraph.cuda import runner
+from puregraph.errors import DataError, DtypeError, PuregraphError, ShapeError
+from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.input import Input
+from puregraph.module import Module
 from puregraph.modules import (
     LSTM,
     Add,
@@ -407,3 +415,171 @@ def test_a_checkpoint_knows_the_updates_that_were_made(monkeypatch, rng, tmp_pat
     assert optimizer.step == 3
     for path, array in optimizer.state.items():
         close(array, device.toHost(program.optimizer.state[path]))
+
+
+# What is no launch -----------------------------------------------------------------------------------------------------
+
+
+class Cube(Function):
+    """y = x^3, in plain Python."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_variables
+        return 3 * grad * x * x
+
+
+class Sorting(Module):
+    """Each row in order; its gradient is spread evenly."""
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def updateData(self, x):
+        return np.sort(x, axis=1)
+
+    def updateGrad(self, grad, x, y):
+        return np.zeros_like(grad) + grad.mean(axis=1, keepdims=True)
+
+
+def cubed():
+    x = Input().node()
+    return Graph(x, Linear(5, 4).node(Cube.node(Linear(7, 5).node(x))))
+
+
+def ordered():
+    return Sequential(Linear(7, 5), Sorting(), Linear(5, 4))
+
+
+@pytest.mark.parametrize("make, between", [(cubed, "rule"), (ordered, "other")], ids=["a Function", "a function"])
+def test_what_is_no_launch_runs_between_two_graphs(monkeypatch, rng, make, between):
+    found = onBoth(monkeypatch, make, images(rng, 5, 7), SGD)
+    (_, near, wanted), (program, far, got), machine = found
+    assert machine.reads == 0
+    for each, other in zip(got, wanted, strict=True):
+        for y, z in zip(each, other, strict=True):
+            close(y, z)
+    sameNet(far, near)
+    parts = [part if call is None else call.kind for call, part in program.built.parts]
+    assert [between] == list(dict.fromkeys(p for p in parts if not isinstance(p, Section)))
+    assert all(s.graph is not None for s in sections(program))
+    assert len(sections(program)) > 1
+    graphs = [line.split()[-1] for line in program.table().splitlines() if line[:2].strip().isdigit()]
+    assert {"1", "2", "-"} <= set(graphs)
+
+
+def test_what_cannot_be_captured_runs_all_the_same_and_is_told(monkeypatch, rng):
+    batches = images(rng, 3, 7)
+    with device.useDevice("cpu"):
+        _, near, _ = trained(perceptron, batches, SGD())
+    useGpu(monkeypatch)
+    start, calls = runner.start, []
+
+    def failing(launches, place, workspace=0):
+        calls.append(launches)
+        if fakecupy.FakeArray.machine.captured is not None:
+            raise RuntimeError("not while it captures")
+        start(launches, place, workspace)
+
+    monkeypatch.setattr(runner, "start", failing)
+    program, far, _ = trained(perceptron, batches, SGD())
+    sameNet(far, near)
+    assert "0 graphs of CUDA; not captured: RuntimeError: not while it captures" in program.table()
+
+
+# Other numbers and other steps -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float16", 4e-3)])
+@pytest.mark.parametrize("libraries", [True, False], ids=["libraries", "own"])
+def test_other_floats_are_computed_with(monkeypatch, rng, dtype, tolerance, libraries):
+    def make():
+        net = Sequential(Linear(8, 16), LayerNorm(16), Gelu(), Linear(16, 4))
+        net.calcMode(dtype)
+        return net
+
+    batches = [(x.astype(dtype), t) for x, t in images(rng, 4, 8)]
+    found = onBoth(monkeypatch, make, batches, lambda: SGD(0.1), libraries)
+    (_, near, wanted), (program, far, got), machine = found
+    assert len(sections(program)) == 1 and machine.replays == 3
+    for each, other in zip(got, wanted, strict=True):
+        for y, z in zip(each, other, strict=True):
+            assert y.dtype == z.dtype
+            close(y, z, tolerance)
+    for path, stored in near.params.items():
+        assert far.params[path].data.dtype == dtype
+        close(far.params[path].data, stored.data, tolerance)
+
+
+def test_outputs_and_gradients_of_inputs_stay_on_the_gpu(monkeypatch, rng):
+    x, grad = (rng.standard_normal(s).astype(np.float32) for s in ((5, 7), (5, 4)))
+
+    def go():
+        initial.seed(1)
+        net = perceptron()
+        program = net.compile((5, 7), train=True)
+        first = program.run(x, grad)
+        program.run(x * 2, grad)
+        return first, program.run(x, grad), program.grad, net
+
+    with device.useDevice("cpu"):
+        wanted = go()
+    useGpu(monkeypatch)
+    got = go()
+    for y, z in zip(got[:3], wanted[:3], strict=True):
+        assert device.isDeviceArray(y)
+        close(y, z)
+    for path, param in wanted[3].params.items():
+        close(got[3].params[path].grad, param.grad)
+
+
+def test_evaluation_is_another_graph_in_the_same_memory(monkeypatch, rng):
+    x = rng.standard_normal((8, 7)).astype(np.float32)
+    useGpu(monkeypatch)
+    net = dropping()
+    programs = Programs(net)
+    train, test = [programs.get([x], train=mode) for mode in (True, False)]
+    one, two = [p.run(x) for p in (train, test)], [p.run(x) for p in (train, test)]
+    assert train.built.memory.arena is test.built.memory.arena
+    assert np.array_equal(device.toHost(one[1]), device.toHost(two[1]))
+    assert not np.array_equal(device.toHost(one[0]), device.toHost(two[0]))
+
+
+def test_a_label_that_is_no_class_is_told_as_the_graph_tells_it(monkeypatch, rng):
+    useGpu(monkeypatch)
+    x, t = images(rng, 1, 7)[0]
+    program, *_ = trained(perceptron, [(x, t)] * 3, SGD())
+    t[2] = 4
+    with pytest.raises(DataError, match=r"wanted labels from 0 to 3 .* got label 4\nat 'crossentropy'"):
+        program.run(x, t)
+    t[2] = 3
+    program.run(x, t)
+    with pytest.raises(ShapeError, match="compile for that shape as well"):
+        program.run(x[:3], t[:3])
+    with pytest.raises(DtypeError, match=r"convert with \.astype\('float32'\)"):
+        program.run(x.astype(float), t)
+
+
+def test_a_program_knows_where_its_parameters_lie(monkeypatch, rng):
+    x = rng.standard_normal((5, 7)).astype(np.float32)
+    with device.useDevice("cpu"):
+        net = perceptron()
+        wanted = net.compile((5, 7)).run(x)
+    useGpu(monkeypatch)
+    program = net.compile((5, 7))
+    assert program.backend.name != "gpu"
+    close(program.run(x), wanted)
+    for param in net.params.values():
+        param.data = device.toDevice(param.data)
+    close(program.run(x), wanted)
+    assert program.backend.name == "gpu"
+    close(pickle.loads(pickle.dumps(program)).run(x), wanted)
+    net["linear"].b.data = device.toHost(net["linear"].b.data)
+    with suppress(TypeError):
+        program.run(x)
+    assert program.why == "some parameters lie on a GPU, and some do not"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,12 @@ class Bounds(NamedTuple):
     low: int
     limit: int
     ignored: int | None = None
+
+    def holds(self, numbers: Any) -> bool:
+        """Whether all numbers of an array are so."""
+        if self.ignored is not None:
+            numbers = numbers[numbers != self.ignored]
+        return not numbers.size or bool(numbers.min() >= self.low and numbers.max() < self.limit)
 
     @property
     def record(self) -> list[int]:

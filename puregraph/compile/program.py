@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import warnings
@@ -17,6 +16,7 @@ from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.bind import DeviationError
 from puregraph.compile.current import Current
 from puregraph.compile.drawing import drawing
+from puregraph.compile.garbage import uncollected
 from puregraph.compile.joined import dtypesFor
 from puregraph.compile.memory import Room
 from puregraph.compile.plan import Plan
@@ -45,9 +45,12 @@ class Program:
     what they hold, modes, which parameters are trained, the optimizer's options. Parameters, states and what an
     optimizer keeps are the very arrays that a run of the graph itself would use.
 
-    Where compiling cannot serve, the graph itself runs: for values that are no arrays, while somebody looks
-    on (`detect_anomaly`), with numpy's errors set to raise, when a rule that could not be read does something else than
+    Where compiling cannot serve, the graph itself runs: for values that are no arrays, while somebody looks on
+    (`detect_anomaly`), with numpy's errors set to raise, when a rule that could not be read does something else than
     when it was tried (`why` says so), and when a call fails, to tell where and why.
+
+    Where the parameters lie on a GPU the step is carried out there, from its second run on as graphs of CUDA, and
+    nobody waits for it: outputs are arrays on the GPU, and what is wrong with a gradient is told some runs later.
 
     `data` and `grad` of nodes are not set; `Param.grad` is an array that the next run writes to again.
     """
@@ -310,18 +313,6 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program of {self.graph.title()} for {', '.join(map(show, self.shapes))}>"
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without a search for garbage, which would go through all that is being made again and again."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def gatherGrads(found: Schedule) -> None:

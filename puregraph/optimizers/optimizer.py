@@ -15,6 +15,7 @@ from puregraph.errors import CheckpointError, PuregraphError, show
 from puregraph.formula import Formula, numpyFrom
 from puregraph.kernels.norm import norm
 from puregraph.optimizers.recorded import Recorded
+from puregraph.optimizers.scalars import plain
 
 GIVEN = {"param", "grad", "rate", "decay", "step"}  # what a rule may name besides its states, scalars and attributes
 
@@ -342,13 +343,20 @@ def puts(formula: Formula, parts: Mapping[str, Any]) -> Formula:
 @lru_cache(maxsize=256)
 def scalarsAt(cls: type[Optimizer], constants: tuple, step: float) -> Mapping[str, float]:
     """The scalars of a class with these constants, at a step: those of all parameters that have had as many updates."""
-    return dict(zip(cls.scalars, map(float, scalarsOf(cls, constants)(step)))) if cls.scalars else {}
+    if not cls.scalars:
+        return {}
+    functions, whole = scalarsOf(cls, constants)
+    try:
+        return {name: function(step) for name, function in zip(cls.scalars, functions)}
+    except (TypeError, ValueError, ArithmeticError):  # what no plain number is: numpy has nan and inf for it
+        return dict(zip(cls.scalars, map(float, whole(step))))
 
 
 @lru_cache(maxsize=256)
-def scalarsOf(cls: type[Optimizer], constants: tuple) -> Any:
-    """The scalars of a class with these constants, as one function of the step."""
-    return numpyFrom([puts(Formula(text), dict(constants)) for text in cls.scalars.values()], ("step",))
+def scalarsOf(cls: type[Optimizer], constants: tuple) -> tuple[list[Any], Any]:
+    """The scalars of a class with these constants: each as a function of the step, and all of them as one."""
+    formulas = [puts(Formula(text), dict(constants)) for text in cls.scalars.values()]
+    return [plain(f.term) for f in formulas], numpyFrom(formulas, ("step",))
 
 
 @lru_cache(maxsize=256)

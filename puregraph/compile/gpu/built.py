@@ -11,7 +11,6 @@ import numpy as np
 
 from puregraph import device
 from puregraph.compile.bind import Bound, Running, bound
-from puregraph.compile.bounds import Bounds
 from puregraph.compile.gpu.capture import Section
 from puregraph.compile.gpu.inbox import Inbox
 from puregraph.compile.gpu.lowering import Task
@@ -19,11 +18,13 @@ from puregraph.compile.gpu.memory import Memory, Room, block
 from puregraph.compile.gpu.moving import stored
 from puregraph.compile.lower import At
 from puregraph.compile.plan import Plan
+from puregraph.compile.readers import dummy
 from puregraph.compile.strides import isDense
 from puregraph.compile.table import Graphs
 from puregraph.compile.value import Call, Value
 from puregraph.cuda import runner
 from puregraph.cuda.launch import Table
+from puregraph.errors import addPlace
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
 
@@ -42,13 +43,14 @@ class Built:
         self.schedule, self.plan = plan.schedule, plan
         self.around = self.schedule.around
         room.device = room.device or Room()
-        self.inbox = Inbox(self.schedule.scalars, self.schedule.inputs, block)
+        natives = [call.function for call in self.schedule.calls if call.kind == "native"]
+        self.checks = {c: native.calls[0] for native in natives for c in native.checks}
+        self.inbox = Inbox(self.schedule.scalars, self.schedule.inputs, list(self.checks), block)
         self.memory = Memory(plan, room.device, self.inbox)
         self.around.bind(self.inbox.number)
         own = self.around.own()
         self.numbers = [(v.source, self.inbox.number(v)) for v in self.schedule.scalars if v not in own]
         self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
-        self.checks = [c for call in self.schedule.calls if call.kind == "native" for c in call.function.checks]
         self.objects: dict[int, Any] = {}
         self.extra: dict[int, Value] = {}  # by the id of a Scratch
         self.tables: dict[int, Any] = {}  # by the id of a table its copy on the GPU
@@ -128,16 +130,18 @@ class Built:
         return True
 
     def run(self, inputs: Sequence[Any]) -> bool:
-        """Start everything; the results lie in the memory once it is done. False, with nothing done, if an input that
-        lies on the host is not fit for it.
+        """Start everything; the results lie in the memory once it is done.
 
-        Raises    whatever a call raises, with that call in `failed`; what Python does between calls raises as it is
+        Raises    what a kernel says of whole numbers from the host that are out of bounds; whatever a call raises, with
+                  that call in `failed`; what Python does between calls raises as it is
         """
-        if not all(self.fits(each, inputs) for each in self.checks):
+        block = self.inbox.fill(inputs)
+        if block is None:
+            self.refuse(inputs)
             return False
         self.failed = None
         self.around.before()
-        self.inbox.put(inputs)
+        self.inbox.put(block, inputs)
         for call, part in self.parts:
             self.failed = None if call is None or call.kind == "host" else call
             if part() is False and call is not None and call.kind == "host":
@@ -147,6 +151,21 @@ class Built:
         if self.objects:
             self.objects.clear()
         return True
+
+    def refuse(self, inputs: Sequence[Any]) -> None:
+        """Have the numpy reference of a kernel say what is wrong with its indices."""
+        given = {v.number: x for v, x in zip(self.schedule.inputs, inputs) if not device.isDeviceArray(x)}
+        for bounds, call in self.checks.items():
+            value = bounds.value
+            if value.root.number in given:
+                x = np.ascontiguousarray(given[value.root.number])
+                seen = np.ndarray(value.shape, value.dtype, x, value.offset, value.strides)
+                arguments = [seen if a is value else dummy(a) if type(a) is Value else a for a in call.arguments]
+                try:
+                    call.function.reference(*arguments, **call.options)
+                except Exception as error:
+                    addPlace(error, f"at '{call.place.path}' ({call.place.label})")
+                    raise
 
     def captured(self) -> Graphs:
         """What was captured, and why some of it was not."""
@@ -171,17 +190,6 @@ class Built:
         kind = runtime.memcpyDeviceToDevice
         runtime.memcpyAsync(made.data.ptr, self.memory.address(value), value.nbytes, kind, stream.ptr)
         return made
-
-    def fits(self, bounds: Bounds, inputs: Sequence[Any]) -> bool:
-        """Whether the whole numbers of an input, or a view of one, are as they have to be."""
-        value = bounds.value
-        x = inputs[self.schedule.inputs.index(value.root)]
-        if device.isDeviceArray(x) or not value.size:
-            return True
-        seen = np.ndarray(value.shape, value.dtype, np.ascontiguousarray(x), value.offset, value.strides)
-        if bounds.ignored is not None:
-            seen = seen[seen != bounds.ignored]
-        return not seen.size or bool(seen.min() >= bounds.low and seen.max() < bounds.limit)
 
 
 def done(step: Bound) -> Callable[[], Any]:

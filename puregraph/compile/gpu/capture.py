@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from puregraph.compile.garbage import uncollected
+
 
 @cache
 def capturer() -> Any:
@@ -45,7 +47,7 @@ class Section:
     def capture(self) -> None:
         """Have the next run be a graph."""
         stream = capturer()
-        with stream:
+        with uncollected(), stream:  # what is freed meanwhile would be waited for
             stream.begin_capture()
             try:
                 for start in self.starts:

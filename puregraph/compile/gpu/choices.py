@@ -75,6 +75,7 @@ class Choices:
         self.scalars = list(schedule.scalars)
         self.instead: dict[int, Value] = {}
         self.members: list[tuple[Call, Member]] = []
+        self.outside = {v.root.number for v in (*schedule.outputs, *schedule.inputGrads) if v is not None}
         self.go: Value | None = None
         self.stop: Value | None = None
         self.halt: Value | None = None
@@ -207,7 +208,8 @@ class Choices:
         call = Call(call.function, arguments, call.options, call.outs, call.kind, call.place, call.several)
         targets = {v.number: self.held.get(id(target)) for target, v in self.schedule.stores}
         old = {n: v for n, v in targets.items() if v is not None}
-        member = memberOf(call, old) if call.kind == "pointwise" else None
+        isAlone = call.kind != "pointwise" or any(v.number in self.outside for v in call.values())
+        member = None if isAlone else memberOf(call, old)
         if member is None:
             self.calls.append(self.choosing(call, [old.get(y.number) for y in call.outs]))
         else:

@@ -8,19 +8,24 @@ such blocks, so that nobody waits, unless the host is as many steps ahead.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from puregraph import device
+from puregraph.compile.bounds import Bounds
+from puregraph.compile.guard import Guard
 from puregraph.compile.value import Value
+from puregraph.native import machine
+from puregraph.native.guard import WRONG
 
 LITTLE = 1 << 17  # bytes that are not worth a stream of their own
 SMALL, MANY = 1 << 20, 8  # up to so many bytes there are more blocks
 NUMBER = 8  # bytes between numbers
 PAGE = 512  # bytes between inputs
+There = tuple[bool, ...]  # for each input, whether it is on the GPU already
 
 
 @cache
@@ -32,31 +37,35 @@ def copier() -> Any:
 class Block:
     """Pinned memory of the host, and memory of the GPU that it goes to if it is large.
 
-    `sent` comes when it may be written to again, `used` when that of the GPU may be.
+    `views`  the memory of each input
+    `sent`   comes when it may be written to again, `used` when that of the GPU may be
     """
 
     def __init__(self, size: int, isLarge: bool):
         cuda = sys.modules["cupy"].cuda
         self.pinned = cuda.alloc_pinned_memory(size)
         self.bytes = np.frombuffer(self.pinned, np.uint8, size)
+        self.views: list[Any] = []
         self.memory = cuda.Memory(size) if isLarge else None
         self.sent, self.used = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)
         self.isNew = True
+        self.looks: dict[There, Callable[[], bool]] = {}
 
 
 class Inbox:
     """Where numbers and inputs lie.
 
-    `host` has the numbers as they will be at the next run
+    `host`    has the numbers as they will be at the next run
+    `bounds`  what inputs that come from the host have to be
     """
 
-    def __init__(self, numbers: Sequence[Value], inputs: Sequence[Value], make: Any):
+    def __init__(self, numbers: Sequence[Value], inputs: Sequence[Value], bounds: Sequence[Bounds], make: Any):
         self.offsets: dict[int, int] = {}
         end = 0
         for value in numbers:
             self.offsets[value.number], end = end, end + -(-value.nbytes // NUMBER) * NUMBER
         self.host = np.zeros(end, np.uint8)
-        self.inputs = list(inputs)
+        self.inputs, self.bounds = list(inputs), list(dict.fromkeys(bounds))
         for value in inputs:
             start = -(-end // PAGE) * PAGE
             self.offsets[value.number], end = start, start + value.nbytes
@@ -74,50 +83,60 @@ class Inbox:
 
     def number(self, value: Value) -> Any:
         """A number on the host: what is written there is what the next run reads."""
-        start = self.offsets[value.number]
-        return self.host[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
+        return self.seen(self.host, value)
 
-    def put(self, given: Sequence[Any]) -> None:
+    def seen(self, bytes: Any, value: Value) -> Any:
+        """The part of a block that a Value has."""
+        start = self.offsets[value.number]
+        return bytes[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
+
+    # A run ------------------------------------------------------------------------------------------------------------
+
+    def fill(self, given: Sequence[Any]) -> Block | None:
+        """The block whose turn it is, once it may be written to, with the inputs that come from the host; None if they
+        are not what they have to be."""
+        there = tuple([device.isDeviceArray(x) for x in given])
+        if len(self.blocks) < (MANY if self.size <= SMALL else 2):
+            self.add()
+            self.turn = len(self.blocks) - 1
+        block = self.blocks[self.turn]
+        if not block.isNew:
+            block.sent.synchronize()
+        for view, x, isThere in zip(block.views, given, there):
+            if not isThere:
+                view[...] = x
+        if self.bounds:
+            if there not in block.looks:
+                block.looks[there] = self.look(block, there)
+            if not block.looks[there]():
+                return None
+        return block
+
+    def put(self, block: Block, given: Sequence[Any]) -> None:
         """Have the step that is started next read these inputs, and the numbers as they are."""
         there = tuple([device.isDeviceArray(x) for x in given])
         spans = self.spans(there)
         stream = sys.modules["cupy"].cuda.get_current_stream()
         if spans:
-            block = self.next()
             block.bytes[: self.host.size] = self.host
-            for value, x, isThere in zip(self.inputs, given, there):
-                if not isThere:
-                    start = self.offsets[value.number]
-                    room = block.bytes[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
-                    np.copyto(room, x)
             self.send(block, spans, stream)
+            self.turn = (self.turn + 1) % len(self.blocks)
         for value, x, isThere in zip(self.inputs, given, there):
             if isThere:
                 self.take(value, x, stream)
 
-    def next(self) -> Block:
-        """The block whose turn it is, once it may be written to."""
-        if len(self.blocks) < (MANY if self.size <= SMALL else 2):
-            self.blocks.append(Block(self.size, self.isLarge))
-            return self.blocks[-1]
-        block = self.blocks[self.turn]
-        self.turn = (self.turn + 1) % len(self.blocks)
-        block.sent.synchronize()
-        return block
-
     def send(self, block: Block, spans: Sequence[tuple[int, int]], stream: Any) -> None:
         """Bring parts of a block to their places."""
         runtime = sys.modules["cupy"].cuda.runtime
-        to = self.memory.data.ptr
+        to, isNew, block.isNew = self.memory.data.ptr, block.isNew, False
         if block.memory is None:
             for start, size in spans:
                 runtime.memcpyAsync(to + start, block.pinned.ptr + start, size, runtime.memcpyHostToDevice, stream.ptr)
             block.sent.record(stream)
             return
         own = copier()
-        if not block.isNew:
+        if not isNew:
             own.wait_event(block.used)
-        block.isNew = False
         for start, size in spans:
             between = block.memory.ptr + start
             runtime.memcpyAsync(between, block.pinned.ptr + start, size, runtime.memcpyHostToDevice, own.ptr)
@@ -132,9 +151,31 @@ class Inbox:
         """Copy an input that is on the GPU already."""
         runtime = sys.modules["cupy"].cuda.runtime
         x = sys.modules["cupy"].ascontiguousarray(x)
-        runtime.memcpyAsync(self.pointer(value).ptr, x.data.ptr, value.nbytes, runtime.memcpyDeviceToDevice, stream.ptr)
+        kind = runtime.memcpyDeviceToDevice
+        runtime.memcpyAsync(self.pointer(value).ptr, x.data.ptr, value.nbytes, kind, stream.ptr)
 
-    def spans(self, there: tuple[bool, ...]) -> list[tuple[int, int]]:
+    # Blocks -----------------------------------------------------------------------------------------------------------
+
+    def add(self) -> None:
+        """One block more."""
+        block = Block(self.size, self.isLarge)
+        block.views = [self.seen(block.bytes, value) for value in self.inputs]
+        self.blocks.append(block)
+
+    def look(self, block: Block, there: There) -> Callable[[], bool]:
+        """What tells whether the inputs of a block that come from the host are what they have to be."""
+        views = {v.number: view for v, view, isThere in zip(self.inputs, block.views, there) if not isThere}
+        bounds = [b for b in self.bounds if b.value.root.number in views and b.value.size]
+
+        def arrayOf(value: Value) -> Any:
+            return np.ndarray(value.shape, value.dtype, views[value.root.number], value.offset, value.strides)
+
+        if machine.available():
+            guard = Guard(bounds, (), arrayOf)  # type: ignore[arg-type]  it only asks where a Value lies
+            return lambda: not guard() & WRONG
+        return lambda: all(b.holds(arrayOf(b.value)) for b in bounds)
+
+    def spans(self, there: There) -> list[tuple[int, int]]:
         """The parts of a block that come from the host: numbers that have changed, inputs that are not on the GPU."""
         numbers = self.host.tobytes()
         key = numbers != self.last, there
@@ -143,7 +184,7 @@ class Inbox:
             self.known[key] = self.parts(*key)
         return self.known[key]
 
-    def parts(self, haveChanged: bool, there: tuple[bool, ...]) -> list[tuple[int, int]]:
+    def parts(self, haveChanged: bool, there: There) -> list[tuple[int, int]]:
         """Their starts and sizes, neighbours joined."""
         found = [(0, self.host.size)] if haveChanged else []
         for value, isThere in zip(self.inputs, there):
