@@ -52,6 +52,7 @@ class Built:
         self.numbers = [(v.source, self.inbox.number(v)) for v in self.schedule.scalars if v not in own]
         self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
         self.objects: dict[int, Any] = {}
+        self.starts: dict[int, int] = {}  # by the number of a result where it lies; 0 if it has gaps
         self.extra: dict[int, Value] = {}  # by the id of a Scratch
         self.tables: dict[int, Any] = {}  # by the id of a table its copy on the GPU
         self.failed: Call | None = None
@@ -179,16 +180,16 @@ class Built:
 
     def taken(self, value: Value, copy: bool) -> Any:
         """A result as a user gets it: on the GPU, once it is done; a lone number is an array as well."""
-        array = self.memory(value)
-        if not copy and array.ndim:
-            return array
-        if not isDense(value.shape, value.strides, value.dtype.itemsize):
-            return array.copy()
+        start = self.starts.get(value.number)
+        if start is None:
+            isWhole = isDense(value.shape, value.strides, value.dtype.itemsize)
+            start = self.starts[value.number] = self.memory.address(value) if isWhole else 0
+        if start == 0 or (not copy and value.shape):
+            return self.memory(value).copy() if copy else self.memory(value)
         cupy = sys.modules["cupy"]
-        made, runtime = cupy.ndarray(value.shape, value.dtype, strides=value.strides), cupy.cuda.runtime
-        stream = cupy.cuda.get_current_stream()
-        kind = runtime.memcpyDeviceToDevice
-        runtime.memcpyAsync(made.data.ptr, self.memory.address(value), value.nbytes, kind, stream.ptr)
+        made, cuda = cupy.ndarray(value.shape, value.dtype, strides=value.strides), cupy.cuda
+        kind, stream = cuda.runtime.memcpyDeviceToDevice, cuda.get_current_stream().ptr
+        cuda.runtime.memcpyAsync(made.data.ptr, start, value.nbytes, kind, stream)
         return made
 
 

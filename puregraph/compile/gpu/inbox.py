@@ -72,6 +72,7 @@ class Inbox:
         self.size = max(end, 1)
         self.isLarge = end > LITTLE
         self.memory = make(self.size)
+        self.start = self.memory.data.ptr
         self.blocks: list[Block] = []
         self.turn = 0
         self.last = b""
@@ -128,7 +129,7 @@ class Inbox:
     def send(self, block: Block, spans: Sequence[tuple[int, int]], stream: Any) -> None:
         """Bring parts of a block to their places."""
         runtime = sys.modules["cupy"].cuda.runtime
-        to, isNew, block.isNew = self.memory.data.ptr, block.isNew, False
+        to, isNew, block.isNew = self.start, block.isNew, False
         if block.memory is None:
             for start, size in spans:
                 runtime.memcpyAsync(to + start, block.pinned.ptr + start, size, runtime.memcpyHostToDevice, stream.ptr)
@@ -152,7 +153,7 @@ class Inbox:
         runtime = sys.modules["cupy"].cuda.runtime
         x = sys.modules["cupy"].ascontiguousarray(x)
         kind = runtime.memcpyDeviceToDevice
-        runtime.memcpyAsync(self.pointer(value).ptr, x.data.ptr, value.nbytes, kind, stream.ptr)
+        runtime.memcpyAsync(self.start + self.offsets[value.number], x.data.ptr, value.nbytes, kind, stream.ptr)
 
     # Blocks -----------------------------------------------------------------------------------------------------------
 
