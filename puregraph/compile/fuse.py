@@ -392,10 +392,11 @@ class Fuser:
         end = min(end, self.count + AHEAD)
         tried: set[int] = set()
         while True:
-            ahead = sorted({r for n in group.made for r in self.readers.get(n, ())} - self.taken - tried)
-            i = next((r for r in ahead if r < end), None)
-            if i is None:
+            readers = {r for n in group.made for r in self.readers.get(n, ()) if r < end}
+            ahead = readers - self.taken - tried
+            if not ahead:
                 break
+            i = min(ahead)
             tried.add(i)
             call, read = self.calls[i], None
             if call.kind == "view":

@@ -12,7 +12,7 @@ import numpy as np
 from puregraph.compile.bounds import Bounds
 from puregraph.compile.frozen import Frozen
 from puregraph.compile.fuse import BARRIERS, FLOAT, LONE, Fuser, Group, pointwise
-from puregraph.compile.shaped import canonical, shaped
+from puregraph.compile.shaped import canonical, readBy, shaped
 from puregraph.compile.value import Call, Value, store
 from puregraph.kernels.scatter import putClass, takeClass
 from puregraph.native import machine
@@ -20,7 +20,7 @@ from puregraph.native.pack import Packed, pack, packedSize
 from puregraph.native.product import Axis, product, vectorsFor, worthPacking
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
-from puregraph.nest import Fold, Nest, Operand, foldSets, varying
+from puregraph.nest import Nest, Operand
 from puregraph.standin import astype
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
@@ -125,7 +125,8 @@ def hoisted(calls: list[Call]) -> list[Call]:
             if call.arguments[0] is None and not any(map(canFail, calls[start:i])):
                 early = Call(call.function, (None,), {}, [], "host", call.place)
                 calls = [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
-                return soon(calls, start) if 2 * bytesOfUpdates(calls) > bytesKept(calls, start) else calls
+                large = bytesOfUpdates(calls)
+                return soon(calls, start) if large and 2 * large > bytesKept(calls, start) else calls
             break
     return calls
 
@@ -232,9 +233,9 @@ class Lowering:
             return group.calls
         room = Room(self.new, self.frozen)
         nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
-        done = shaped(nest, room)
+        done, late = shaped(nest, room)
         reads = [v for v, _ in group.loads.values()]
-        over = [place for place in lateLoads(nest) if isMetOnce(group, reads[place])]
+        over = [place for place in late if isMetOnce(group, reads[place])]
         return [self.step(done, group.calls, reads, stored, room, over)]
 
     def step(
@@ -367,7 +368,7 @@ def wide(call: Call, room: Room) -> list[Work] | None:
     stores = {group.names[y.number]: operand(group, y, group.axes[y.number]) for y in call.outs}
     if None in loads.values() or None in stores.values():
         return None
-    return shaped(Nest(group.space, loads, tuple(group.lines), stores, "f64"), room)
+    return shaped(Nest(group.space, loads, tuple(group.lines), stores, "f64"), room)[0]
 
 
 def values(step: Any) -> list[Value]:
@@ -380,43 +381,12 @@ def made(step: Any) -> list[Value]:
     return list(step.made.values()) if isinstance(step, Group) else [y for y in step.outs if y is not None]
 
 
-def lateLoads(nest: Nest) -> list[int]:
-    """The places of loads of which a number is read only where results are made that lie as they do.
-
-    If there are folds, these are loads that are read after the folds over some axes, along which they do not vary; or
-    before as well, if it takes a nest of its own to finish these.
-    """
-    sets, late = foldSets(nest), set(nest.loads)
-    isSplit = len(sets) > 1 and nest.last is not None and nest.space[nest.last] > 1
-    if sets:
-        late = set()
-        for axes in sets:
-            varies, isApart = varying(nest, axes), isSplit and nest.last not in axes
-            early = {n for name, x in nest.lines if varies[name] or isinstance(x, Fold) for n in readBy(x)}
-            late |= {n for n in nest.loads if not varies[n] and (isApart or n not in early)}
-    return [
-        i
-        for i, (n, o) in enumerate(nest.loads.items())
-        if n in late and not any(isTurned(o, s) for s in nest.stores.values())
-    ]
-
-
 def isMetOnce(group: Group, value: Value) -> bool:
     """Whether each number of a value is read only where that of a result of the same shape is made."""
     read = [axes for v, axes in group.loads.values() if v is value]
     made = [group.axes[y.number] for y in group.made.values() if y.shape == value.shape]
     long = [i for i, n in enumerate(value.shape) if n > 1]
     return len({tuple([axes[i] for i in long]) for axes in (*read, *made)}) == 1
-
-
-def isTurned(x: Operand, y: Operand) -> bool:
-    """Whether two operands that lie alike in memory run along other axes."""
-    return x.strides != y.strides and sorted(x.strides) == sorted(y.strides)
-
-
-def readBy(line: Any) -> tuple[str, ...]:
-    """What a line reads."""
-    return (line.of,) if isinstance(line, Fold) else line.names
 
 
 def identity(group: Group, value: Value) -> tuple[int | None, ...]:
@@ -429,17 +399,9 @@ def needed(group: Group, names: Iterable[str]) -> list[tuple[str, Any]]:
     wanted, found = set(names), []
     for name, line in reversed(group.lines):
         if name in wanted:
-            wanted |= {line.of} if isinstance(line, Fold) else set(line.names)
+            wanted.update(readBy(line))
             found.append((name, line))
     return found[::-1]
-
-
-def namesIn(lines: Iterable[tuple[str, Any]]) -> set[str]:
-    """All names that lines read."""
-    found: set[str] = set()
-    for _, line in lines:
-        found |= {line.of} if isinstance(line, Fold) else set(line.names)
-    return found
 
 
 def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand | None:

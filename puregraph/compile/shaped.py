@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from puregraph.compile.fuse import renamed
 from puregraph.native.nest import works
 from puregraph.native.work import Work
-from puregraph.nest import Fold, Line, Nest, Operand
+from puregraph.nest import Fold, Line, Nest, Operand, foldSets, varying
 
 MANY = 1024  # kinds of nests that are remembered
 
@@ -24,17 +24,28 @@ class Spot(NamedTuple):
 Outline = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
-def shaped(nest: Nest, scratch: Callable[[int], Any]) -> list[Work]:
-    """The steps that compute a nest; `scratch` gives memory for so many numbers of its kind, for parts of folds."""
-    loads, stores = outline(nest.loads), outline(nest.stores)
-    found, sizes = template(nest.space, loads, nest.lines, stores, nest.kind, nest.last)
+class Template(NamedTuple):
+    """The steps of a nest with Spots for its memory, the sizes of what they need besides, and `lateIn` of it."""
+
+    works: list[Work]
+    sizes: list[int]
+    late: list[int]
+
+
+def shaped(nest: Nest, scratch: Callable[[int], Any]) -> tuple[list[Work], list[int]]:
+    """The steps that compute a nest, and `lateIn` of it.
+
+    `scratch` gives memory for so many numbers of its kind, for parts of folds.
+    """
+    found = template(nest.space, outline(nest.loads), nest.lines, outline(nest.stores), nest.kind, nest.last)
     memory: dict[Any, Any] = {("loads", n): o.what for n, o in nest.loads.items()}
     memory |= {("stores", n): o.what for n, o in nest.stores.items()}
-    memory |= {("scratch", i): scratch(size) for i, size in enumerate(sizes)}
-    return [
+    memory |= {("scratch", i): scratch(size) for i, size in enumerate(found.sizes)}
+    made = [
         w._replace(slots={n: memory[what] if type(what) is Spot else what for n, what in w.slots.items()})
-        for w in found
+        for w in found.works
     ]
+    return made, found.late
 
 
 def outline(operands: Mapping[str, Operand]) -> Outline:
@@ -45,8 +56,8 @@ def outline(operands: Mapping[str, Operand]) -> Outline:
 @lru_cache(maxsize=MANY)
 def template(
     space: tuple[int, ...], loads: Outline, lines: tuple[Line, ...], stores: Outline, kind: str, last: int | None
-) -> tuple[list[Work], list[int]]:
-    """The steps of a nest with Spots for its memory, and the sizes of what they need besides."""
+) -> Template:
+    """What there is of a nest without its memory."""
     sizes: list[int] = []
 
     def scratch(size: int) -> Spot:
@@ -55,7 +66,8 @@ def template(
 
     reads = {n: Operand(k, Spot("loads", n), strides) for n, k, strides in loads}
     makes = {n: Operand(k, Spot("stores", n), strides) for n, k, strides in stores}
-    return works(canonical(Nest(space, reads, lines, makes, kind, last=last)), scratch), sizes
+    nest = Nest(space, reads, lines, makes, kind, last=last)
+    return Template(works(canonical(nest), scratch), sizes, lateIn(nest))
 
 
 def canonical(nest: Nest) -> Nest:
@@ -79,3 +91,34 @@ def canonical(nest: Nest) -> Nest:
         lines.append((names[n], line))
     stores = {name(n): o for n, o in nest.stores.items()}
     return nest._replace(loads=loads, lines=tuple(lines), stores=stores)
+
+
+def lateIn(nest: Nest) -> list[int]:
+    """The places of loads of which a number is read only where results are made that lie as they do.
+
+    If there are folds, these are loads that are read after the folds over some axes, along which they do not vary; or
+    before as well, if it takes a nest of its own to finish these.
+    """
+    sets, late = foldSets(nest), set(nest.loads)
+    isSplit = len(sets) > 1 and nest.last is not None and nest.space[nest.last] > 1
+    if sets:
+        late = set()
+        for axes in sets:
+            varies, isApart = varying(nest, axes), isSplit and nest.last not in axes
+            early = {n for name, x in nest.lines if varies[name] or isinstance(x, Fold) for n in readBy(x)}
+            late |= {n for n in nest.loads if not varies[n] and (isApart or n not in early)}
+    return [
+        i
+        for i, (n, o) in enumerate(nest.loads.items())
+        if n in late and not any(isTurned(o, s) for s in nest.stores.values())
+    ]
+
+
+def isTurned(x: Operand, y: Operand) -> bool:
+    """Whether two operands that lie alike in memory run along other axes."""
+    return x.strides != y.strides and sorted(x.strides) == sorted(y.strides)
+
+
+def readBy(line: Any) -> tuple[str, ...]:
+    """What a line reads."""
+    return (line.of,) if isinstance(line, Fold) else line.names
