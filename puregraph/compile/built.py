@@ -17,6 +17,7 @@ from puregraph.compile.native import Segment
 from puregraph.compile.plan import Buffer, Plan
 from puregraph.compile.update import Finish, Prelude
 from puregraph.compile.value import Call, Place, Value, store
+from puregraph.compile.waves import waves
 from puregraph.native.guard import OTHER, WRONG
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
@@ -55,7 +56,7 @@ class Built:
             if call.kind == "native":
                 waiting.append(call)
             if waiting and (call.kind not in ("native", "view") or i in ends or call is calls[-1]):
-                self.segments.append(Segment([w for c in waiting for w in c.function.works], self.memory))
+                self.segments.append(Segment(waves(waiting, self.memory), self.memory))
                 self.parts[-1].steps.append(Bound(waiting[0], self.segments[-1], [], {}))
                 waiting = []
             if call.kind == "host":
@@ -85,7 +86,9 @@ class Built:
         """Have looked at, before each run, what native code relies on."""
         checks = [c for call in self.schedule.calls if call.kind == "native" for c in call.function.checks]
         frozen = self.schedule.frozen
-        self.packing = Segment(frozen.works, self.memory) if frozen is not None and frozen.works else None
+        self.packing = (
+            Segment([[w] for w in frozen.works], self.memory) if frozen is not None and frozen.works else None
+        )
         weights = [] if self.packing is None else [self.memory(w) for w in frozen.weights.values()]
         self.guard, self.isStale = Guard(checks, weights, self.memory), self.packing is not None
 

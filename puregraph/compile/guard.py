@@ -37,7 +37,7 @@ class Guard:
         works = guard.bounded(self.records, len(bounds), self.flag) if bounds else []
         if self.places.size:
             works += guard.compared(self.places, self.kept, self.places.size, self.flag)
-        self.look = Segment(works, memory).table if works else None
+        self.look = Segment([[w] for w in works], memory).table if works else None
 
     def __call__(self) -> int:
         if self.look is None:

@@ -18,6 +18,7 @@ from puregraph.compile.memory import Memory, addressOf
 from puregraph.compile.value import Value
 from puregraph.kernel import Kernel
 from puregraph.native import machine, pool
+from puregraph.native.bundle import bundled
 from puregraph.native.code import Code
 from puregraph.native.work import Work
 from puregraph.param import Param
@@ -48,27 +49,39 @@ def lowered(schedule: Any) -> Any:
 class Segment:
     """Native steps that follow one another, on the arrays of a program: called, it runs them.
 
-    `slots`    the arguments of all steps, one after the other
+    `steps`    the works of each step: several where they are done at the same time
+    `slots`    the arguments of all works, one after the other
     `patches`  (slots, index, Value, bytes) of every argument that is the address of an input
     """
 
-    def __init__(self, works: list[Work], memory: Memory):
-        self.works, self.memory = [w for w in works if w.tasks], memory
+    def __init__(self, steps: list[list[Work]], memory: Memory):
+        self.steps, self.memory = [kept for step in steps if (kept := [w for w in step if w.tasks])], memory
+        works = [w for step in self.steps for w in step]
         inputs: list[tuple[int, Value, int]] = []
-        keys = [keyOf(w) for w in self.works]
-        makers = {key: maker(w) for key, w in zip(keys, self.works)}
+        keys = [keyOf(w) for w in works]
+        makers = {key: maker(w) for key, w in zip(keys, works)}
         libraries = dict(zip(makers, machine.compileAll(makers.items(), DIGEST)))
         begins, slots = [], [0]
-        for work, key in zip(self.works, keys):
+        for work, key in zip(works, keys):
             begins.append(len(slots))
             for name in libraries[key].names:
                 slots.append(self.slot(len(slots), work.slots[name], inputs))
         self.slots = np.array(slots, np.int64)
         self.patches = [(self.slots, *each) for each in inputs]
         start, size = addressOf(self.slots), self.slots.itemsize
-        steps = [(libraries[k].address, start + size * i, w.tasks) for w, k, i in zip(self.works, keys, begins)]
+        rows = iter([(libraries[k].address, start + size * i, w.tasks) for w, k, i in zip(works, keys, begins)])
         scratch = max((library.scratch for library in libraries.values()), default=0)
-        self.table = pool.Table(steps, scratch, keep=self.slots)
+        records, self.words = [], list[Any]()
+        for step in self.steps:
+            record, words = bundled([next(rows) for _ in step])
+            records.append(record)
+            self.words.append(words)
+        self.table = pool.Table(records, scratch, keep=(self.slots, self.words))
+
+    @property
+    def works(self) -> list[Work]:
+        """One for each step."""
+        return [step[0] if len(step) == 1 else together(step) for step in self.steps]
 
     def slot(self, i: int, what: Any, inputs: list[tuple[int, Value, int]]) -> int:
         """A number, or an address; that of an input is noted."""
@@ -83,6 +96,11 @@ class Segment:
 
     def __call__(self) -> None:
         self.table()
+
+
+def together(step: list[Work]) -> Work:
+    """Several works as one."""
+    return step[0]._replace(name=f"{len(step)} x {step[0].name}", tasks=sum(w.tasks for w in step))
 
 
 def keyOf(work: Work) -> str:
