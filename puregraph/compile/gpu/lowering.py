@@ -19,7 +19,8 @@ from puregraph.compile.gpu.moving import moved
 from puregraph.compile.gpu.numbers import KINDS, Gatherer, named, operand
 from puregraph.compile.gpu.products import endedBy, productOf
 from puregraph.compile.gpu.updates import Together
-from puregraph.compile.lower import WHOLE, Frame, Lowering, Native, isMetOnce, lateLoads, needed
+from puregraph.compile.lower import WHOLE, Frame, Lowering, Native, isMetOnce, needed
+from puregraph.compile.shaped import lateIn
 from puregraph.compile.value import Call, Value
 from puregraph.cuda import nest
 from puregraph.cuda.launch import Launch, Scratch, scratches
@@ -83,7 +84,7 @@ class Launching(Lowering):
         whole = Nest(group.space, loads, tuple(needed(group, stores)), stores, group.kind, last=group.inner)
         reads = [v for v, _ in group.loads.values()]
         isLone = group.size > 1 and not group.folds  # beside results that all threads make
-        over = [i for i in lateLoads(whole) if isMetOnce(group, reads[i]) and not (isLone and reads[i].size == 1)]
+        over = [i for i in lateIn(whole) if isMetOnce(group, reads[i]) and not (isLone and reads[i].size == 1)]
         return [self.launched(nest.launches(whole), group.calls, reads, stored, over)]
 
     def launched(
