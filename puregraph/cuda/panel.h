@@ -37,7 +37,7 @@ __device__ static inline void awaitStage() {  // all stages but the last few
 
 template <int n, class T>
 __device__ static inline void bring(T* to, const T* from, bool isThere) {  // one by one, for want of an even address
-#pragma unroll
+#pragma unroll 1
   for (int j = 0; j < n; j++) {
     if (sizeof(T) >= 4) {
       copyAhead<1>(to + j, from + j, isThere);
