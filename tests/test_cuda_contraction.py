@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from launches import misplaced, needsEmulator, poison, runAll
 
-from puregraph.cuda.contraction import TILES
 from puregraph.cuda.matrix import Matrix, matmul, product
 from puregraph.cuda.tail import Column, Tail
+from puregraph.cuda.tiling import TILES
 from puregraph.formula import Formula
 
 pytestmark = needsEmulator

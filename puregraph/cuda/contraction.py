@@ -13,90 +13,15 @@ GPU works on at a time, each has only a part of the depth, and a second kernel a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import ceil, prod
-from typing import Any, NamedTuple
+from math import prod
+from typing import Any
 
+from puregraph.cuda.sides import FAR, Operand, Side, Space, collapsed, reach, sideOf, withBatch
 from puregraph.cuda.given import Given
 from puregraph.cuda.launch import THREADS, Launch, Scratch, pieces, spread
 from puregraph.cuda.source import STORED, read
-from puregraph.cuda.tail import Column, Tail, finishOf, most, preamble, sizeOf, write
-
-PROCESSORS = 132  # of a large GPU
-FAR = 2**31 - 1  # the largest int
-NEAR = 8  # numbers that are read together
-LEAST = 8  # stages of depth that are worth a part
-
-
-class Limit(NamedTuple):
-    """A number counts where 0 <= start + lanes i + depth k < length, i and k its indices along these axes."""
-
-    length: int
-    start: int
-    lanes: tuple[int, ...]
-    depth: tuple[int, ...]
-
-
-class Operand(NamedTuple):
-    """Numbers that are multiplied: their kind, where they are, how many lie between neighbours along each axis of the
-    lanes (the rows of a, the columns of b), the depth and the batch, from which of them on, and what limits them."""
-
-    dtype: str
-    what: Any
-    lanes: tuple[int, ...]
-    depth: tuple[int, ...]
-    batch: tuple[int, ...] = ()
-    start: int = 0
-    limits: tuple[Limit, ...] = ()
-
-
-class Space(NamedTuple):
-    """The sizes of all axes."""
-
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    depth: tuple[int, ...]
-    batch: tuple[int, ...] = ()
-
-
-class Tile(NamedTuple):
-    """What a block sums: so many rows and columns, so deep at a time, `stages` of that ahead; `threadRows` and
-    `threadColumns` of them a thread, or a warp where that multiplies as one. `blocks` fit a processor at a time, and
-    `speed` is what they are worth next to others."""
-
-    rows: int
-    columns: int
-    depth: int
-    threadRows: int
-    threadColumns: int
-    threads: int
-    stages: int
-    blocks: int
-    speed: float
-
-
-TILES = {
-    "float": (
-        Tile(128, 128, 16, 8, 8, 256, 3, 1, 1.0),
-        Tile(128, 64, 16, 8, 4, 256, 3, 2, 0.9),
-        Tile(64, 64, 16, 4, 4, 256, 3, 3, 0.75),
-        Tile(128, 32, 16, 4, 4, 256, 3, 3, 0.6),
-        Tile(32, 128, 16, 4, 4, 256, 3, 3, 0.6),
-    ),
-    "double": (
-        Tile(64, 64, 16, 4, 4, 256, 3, 2, 1.0),
-        Tile(128, 32, 16, 4, 4, 256, 3, 2, 0.8),
-        Tile(32, 128, 16, 4, 4, 256, 3, 2, 0.8),
-    ),
-    "Half": (
-        Tile(128, 128, 32, 64, 32, 256, 4, 2, 1.0),
-        Tile(128, 64, 32, 64, 32, 128, 4, 3, 0.8),
-        Tile(64, 64, 32, 32, 32, 128, 4, 4, 0.6),
-        Tile(128, 32, 32, 32, 32, 128, 4, 4, 0.5),
-        Tile(32, 128, 32, 32, 32, 128, 4, 4, 0.5),
-    ),
-}
-TILES["Bfloat"] = TILES["Half"]
+from puregraph.cuda.tail import Tail, finishOf, preamble, sizeOf, write
+from puregraph.cuda.tiling import TILES, Tile, Work, blocksOf, partsOf, tileFor, together
 
 
 def contraction(
@@ -124,128 +49,49 @@ def contraction(
         return []
     if max(m, n, k, z, reach(space.depth, a.depth), reach(space.depth, b.depth)) > FAR:
         return NotImplemented
-    if tile is None:
-        tile = min(TILES[kind], key=lambda tile: cost(tile, m, n, k, z))
-    if parts is None:
-        parts = partsOf(tile, m, n, k, z)
+    work = Work(
+        kind, m, n, k, z, sideOf(a, space.rows, space.depth, isWhole), sideOf(b, space.columns, space.depth, isWhole)
+    )
+    tile = tile or tileFor(work)
+    parts = parts or partsOf(tile, work)
     part = pieces(pieces(k, parts), tile.depth) * tile.depth
     parts = pieces(k, part)
-    text = Text(space, a, b, tail, tile, part, parts, isWhole)
-    blocks = pieces(m, tile.rows) * pieces(n, tile.columns) * z * parts
+    text = Text(space, work, tail, tile, part, parts, isWhole)
+    blocks = blocksOf(tile, work) * parts
     source = text.source()
     threads = (tile.threads, 1, 1)
     launches = [Launch(name, source, "contract", tuple(text.given.slots), (blocks, 1, 1), threads, text.shared)]
     if parts > 1:
-        work = spread(m * n * z // text.finish.pack)
-        launches.append(Launch(f"{name}, parts", source, "total", tuple(text.ending.slots), work, (THREADS, 1, 1)))
+        grid = spread(m * n * z // text.finish.pack)
+        launches.append(Launch(f"{name}, parts", source, "total", tuple(text.ending.slots), grid, (THREADS, 1, 1)))
     return launches
-
-
-def reach(sizes: Sequence[int], strides: Sequence[int]) -> int:
-    """How far apart the numbers along some axes lie at most."""
-    return sum((size - 1) * abs(stride) for size, stride in zip(sizes, strides))
-
-
-def cost(tile: Tile, m: int, n: int, k: int, z: int) -> float:
-    """How long all takes, in no unit: what the processor with the most blocks has to do."""
-    parts = partsOf(tile, m, n, k, z)
-    blocks = pieces(m, tile.rows) * pieces(n, tile.columns) * z * parts
-    rounds = ceil(blocks / PROCESSORS)
-    return rounds * tile.rows * tile.columns * (ceil(k / parts) + 4 * tile.depth) / tile.speed
-
-
-def partsOf(tile: Tile, m: int, n: int, k: int, z: int) -> int:
-    """In how many parts the depth is summed: enough to give all processors work, each worth it."""
-    blocks = pieces(m, tile.rows) * pieces(n, tile.columns) * z
-    return max(1, min(PROCESSORS * tile.blocks // blocks, k // (LEAST * tile.depth)))
-
-
-def distance(sizes: Sequence[int], strides: Sequence[int], isWhole: bool) -> float:
-    """How far neighbours along axes lie apart; more where the last axis is short."""
-    if not sizes:
-        return FAR
-    return abs(strides[-1]) * (1.0 if isWhole else max(1.0, NEAR / max(1, sizes[-1])))
-
-
-# Axes -----------------------------------------------------------------------------------------------------------------
-
-
-def collapsed(space: Space, a: Operand, b: Operand, tail: Tail) -> tuple[Space, Operand, Operand, Tail]:
-    """The same with axes of length one left out, and neighbours joined where that is all the same to everything."""
-    ends, limits = tail.columns, (*a.limits, *b.limits)
-    rows = joined(space.rows, [a.lanes, *(i.lanes for i in a.limits), *(c.rows for c in ends)])
-    columns = joined(space.columns, [b.lanes, *(i.lanes for i in b.limits), *(c.columns for c in ends)])
-    depth = joined(space.depth, [a.depth, b.depth, *(i.depth for i in limits)])
-    batch = joined(space.batch, [a.batch, b.batch, *(c.batch for c in ends)])
-    groups = rows, columns, depth, batch
-
-    def ofOperand(o: Operand, lanes: list[list[int]]) -> Operand:
-        few = tuple(i._replace(lanes=last(lanes, i.lanes), depth=last(depth, i.depth)) for i in o.limits)
-        return o._replace(
-            lanes=last(lanes, o.lanes), depth=last(depth, o.depth), batch=last(batch, o.batch), limits=few
-        )
-
-    def ofColumn(c: Column) -> Column:
-        return c._replace(rows=last(rows, c.rows), columns=last(columns, c.columns), batch=last(batch, c.batch))
-
-    sizes = [tuple([prod(axes[i] for i in group) for group in some]) for axes, some in zip(space, groups)]
-    return Space(*sizes), ofOperand(a, rows), ofOperand(b, columns), tail.moved(ofColumn)
-
-
-def last(groups: list[list[int]], strides: Sequence[int]) -> tuple[int, ...]:
-    """The stride of each group of axes."""
-    return tuple([strides[group[-1]] for group in groups])
-
-
-def withBatch(o: Any, space: Space) -> Any:
-    """An operand with a stride for each axis of the batch: zero where it was given none."""
-    return o if o.batch else o._replace(batch=(0,) * len(space.batch))
-
-
-def joined(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Axes that count as one, in groups."""
-    groups: list[list[int]] = []
-    for i, size in enumerate(sizes):
-        if size == 1:
-            continue
-        if groups and all(s[groups[-1][-1]] == s[i] * size for s in strides):
-            groups[-1].append(i)
-        else:
-            groups.append([i])
-    return groups
-
-
-# Text -----------------------------------------------------------------------------------------------------------------
 
 
 class Text:
     """The text of a contraction, and what its slots hold."""
 
-    def __init__(
-        self, space: Space, a: Operand, b: Operand, tail: Tail, tile: Tile, part: int, parts: int, isWhole: bool
-    ):
-        self.space, self.a, self.b, self.tail, self.tile = space, a, b, tail, tile
+    def __init__(self, space: Space, work: Work, tail: Tail, tile: Tile, part: int, parts: int, isWhole: bool):
+        self.space, self.work, self.tail, self.tile = space, work, tail, tile
         self.part, self.parts, self.isWhole = part, parts, isWhole
+        self.a, self.b = work.a.operand, work.b.operand
         self.finish = finishOf(tail, space.rows, space.columns)
         self.given, self.ending = Given(), Given()
-        self.number = STORED[a.dtype]
-        self.wide = "double" if self.number == "double" else "float"
-        self.isWarped = self.number in ("Half", "Bfloat")
-        self.isFound = len(space.depth) > 1 or bool(a.limits or b.limits)
+        self.wide = "double" if work.kind == "double" else "float"
+        self.isWarped = work.kind in ("Half", "Bfloat")
+        self.isFound = len(space.depth) > 1 or bool(self.a.limits or self.b.limits)
 
     def source(self) -> str:
         """All of it."""
-        tile, number, finish = self.tile, self.number, self.finish
-        given = self.given
-        for name, size in zip(("m", "n", "k"), map(prod, self.space[:3])):
+        tile, work, finish, given = self.tile, self.work, self.finish, self.given
+        for name, size in (("m", work.m), ("n", work.n), ("k", work.k)):
             given.number(name, size)
-        given.number("across", pieces(prod(self.space.columns), tile.columns))
-        given.number("down", pieces(prod(self.space.rows), tile.rows))
-        sides = [self.side("A", self.a, tile.rows), self.side("B", self.b, tile.columns)]
+        given.number("across", pieces(work.n, tile.columns))
+        given.number("down", pieces(work.m, tile.rows))
+        sides = [self.side("A", work.a, tile.rows), self.side("B", work.b, tile.columns)]
         depth = self.depth()
         ending = self.ends() if self.parts == 1 else self.keeps()
         total = "" if self.parts == 1 else self.total()
-        sums = f"{'Warped' if self.isWarped else 'Plain'}<{number}>"
+        sums = f"{'Warped' if self.isWarped else 'Plain'}<{work.kind}>"
         self.shared = self.sharedBytes()
         constants = {
             "ROWS": tile.rows, "COLUMNS": tile.columns, "DEPTH": tile.depth, "STAGES": tile.stages,
@@ -269,7 +115,7 @@ class Text:
                     arguments=given.arguments,
                     made=given.made,
                     sums=sums,
-                    blocks=self.blocks,
+                    blocks=together(tile, work),
                     depths="Found" if self.isFound else "Known",
                 ),
                 total,
@@ -277,47 +123,24 @@ class Text:
         )
 
     @property
-    def blocks(self) -> int:
-        """How many fit a processor: fewer where threads have to know the places of many lanes."""
-        isBusy = any(self.isAlongDepth(o) and (self.packOf(o) == 1 or o.limits) for o in (self.a, self.b))
-        return max(1, self.tile.blocks - (isBusy and not self.isWarped))
-
-    @property
     def pitch(self) -> int:
         """Numbers from one row of the sums to the next, while they lie in shared memory."""
         skew = 1 if self.finish.alongRows else 2 if self.wide == "double" else 4
         return self.tile.columns + skew
 
-    def pitchOf(self, o: Operand, lanes: int) -> int:
+    def pitchOf(self, side: Side, lanes: int) -> int:
         """Those from one lane, or depth, of an operand to the next."""
-        skew = 16 // sizeOf(o.dtype)
-        if self.isAlongDepth(o):
-            return self.tile.depth + skew
-        return lanes + (skew if self.isWarped else 0)
+        skew = 16 // sizeOf(side.operand.dtype)
+        return self.tile.depth + skew if side.alongDepth else lanes + (skew if self.isWarped else 0)
 
     def sharedBytes(self) -> int:
-        tile, size = self.tile, sizeOf(self.a.dtype)
-        stage = 0
-        for o, lanes in ((self.a, tile.rows), (self.b, tile.columns)):
-            stage += self.pitchOf(o, lanes) * (lanes if self.isAlongDepth(o) else tile.depth)
+        """Shared memory for all stages and the places of a depth; afterwards for the sums."""
+        tile, stage = self.tile, 0
+        for side, lanes in ((self.work.a, tile.rows), (self.work.b, tile.columns)):
+            stage += self.pitchOf(side, lanes) * (lanes if side.alongDepth else tile.depth)
         places = 2 * tile.depth * 4 * (2 + len(self.a.limits) + len(self.b.limits)) if self.isFound else 0
         sums = tile.rows * self.pitch * (8 if self.wide == "double" else 4)
-        return max(stage * tile.stages * size + places, sums)
-
-    def isAlongDepth(self, o: Operand) -> bool:
-        """Whether the numbers of an operand lie closer together along the depth than along its lanes."""
-        lanes = self.space.rows if o is self.a else self.space.columns
-        deep = distance(self.space.depth, o.depth, self.isWhole)
-        return deep < distance(lanes, o.lanes, self.isWhole)
-
-    def packOf(self, o: Operand) -> int:
-        """How many of its numbers move at once."""
-        alongDepth = self.isAlongDepth(o)
-        axes, others = (o.depth, o.lanes) if alongDepth else (o.lanes, o.depth)
-        sizes = self.space.depth if alongDepth else self.space.rows if o is self.a else self.space.columns
-        if axes[-1:] != (1,) or any((i.depth if alongDepth else i.lanes)[-1] for i in o.limits):
-            return 1
-        return most(o.dtype, sizes[-1], (*axes[:-1], *others, *o.batch, o.start))
+        return max(stage * tile.stages * sizeOf(self.a.dtype) + places, sums)
 
     def depth(self) -> list[str]:
         """Depth: how far along each operand a number of the depth is; depthOf finds it."""
@@ -337,13 +160,12 @@ class Text:
             "}",
         ]
 
-    def side(self, name: str, o: Operand, lanes: int) -> str:
+    def side(self, name: str, side: Side, lanes: int) -> str:
         """How an operand is read."""
-        given, low = self.given, name.lower()
+        given, low, o = self.given, name.lower(), side.operand
         pointer = given.pointer(low, o.dtype, o.what)
         isA = name == "A"
-        sizes = self.space.rows if isA else self.space.columns
-        laneText, laneIndices = given.indices("i", "lane", sizes, "row" if isA else "column")
+        laneText, laneIndices = given.indices("i", "lane", side.sizes, "row" if isA else "column")
         batchText, batchIndices = given.indices("z", "z", self.space.batch, "batch")
         start = given.offset(f"{low}Batch", batchIndices, o.batch)
         start += f" + {given.number(f'{low}Start', o.start, 'long')}" if o.start or self.isWhole else ""
@@ -360,8 +182,8 @@ class Text:
         values = [f"start + {given.offset(f'{low}Lane', laneIndices, o.lanes)}", *(first for first, _ in limits)]
         nothing = ", ".join(["nullptr", *["0"] * len(limits)])
         return SIDE.format(
-            name=name, number=self.number, lanes=lanes, pack=self.packOf(o), pitch=self.pitchOf(o, lanes),
-            alongDepth=str(self.isAlongDepth(o)).lower(), count="m" if isA else "n", low=low, pointer=pointer,
+            name=name, number=self.work.kind, lanes=lanes, pack=side.pack, pitch=self.pitchOf(side, lanes),
+            alongDepth=str(side.alongDepth).lower(), count="m" if isA else "n", low=low, pointer=pointer,
             places="".join(f" int p{i};" for i in range(len(limits))), laneText=laneText, batchText=batchText,
             start=start, values=", ".join(values), nothing=nothing, tests=" && ".join(["l.at", *tests]),
         )  # fmt: skip
@@ -373,7 +195,7 @@ class Text:
 
     def keeps(self) -> list[str]:
         """C that keeps the sums of a part."""
-        m, n, _, z = map(prod, self.space)
+        m, n, z = self.work.m, self.work.n, self.work.z
         sizes = (n, m) if self.finish.alongRows else (m, n)
         self.kept = Scratch((z, self.parts, *sizes), "float64" if self.wide == "double" else "float32")
         self.given.number("part", self.part)
@@ -383,13 +205,11 @@ class Text:
 
     def total(self) -> str:
         """The kernel that adds parts."""
-        ending, space = self.ending, self.space
-        for name, size in zip(("m", "n"), map(prod, space[:2])):
+        ending, work = self.ending, self.work
+        for name, size in (("m", work.m), ("n", work.n), ("parts", self.parts), ("count", work.z)):
             ending.number(name, size)
-        ending.number("parts", self.parts)
-        ending.number("count", prod(space.batch))
         ending.pointer("kept", self.kept.dtype.name, self.kept)
-        finish = write(self.finish, ending, space, self.isWhole)
+        finish = write(self.finish, ending, self.space, self.isWhole)
         struct = ending.struct + finish
         return TOTAL.format(
             ending=struct.replace("Given", "Ending"),
@@ -458,9 +278,7 @@ __device__ static inline Where whereOf(const Given& g) {
 }
 __device__ static inline void end(const Given& g, const Where& at, int m, int n, const Wide* own) {
   const int64 first = ((int64)at.z * g.parts + at.part) * g.m * g.n;
-#pragma unroll
-  for (int j = 0; j < PACK; j++)
-    g.kept[first + (ALONGROWS ? (int64)n * g.m + m + j : (int64)m * g.n + n + j)] = own[j];
+  storeMany<PACK>(g.kept, first + (ALONGROWS ? (int64)n * g.m + m : (int64)m * g.n + n), own);
 }
 """
 
@@ -473,9 +291,12 @@ extern "C" __global__ void total({arguments}) {{
     const int z = (int)(i / packs);
     const int64 at = (i - z * packs) * PACK;
     Wide sums[PACK] = {{}};
-    for (int part = 0; part < g.parts; part++)
+    for (int part = 0; part < g.parts; part++) {{
+      Wide own[PACK];
+      loadMany<PACK>(g.kept, ((int64)z * g.parts + part) * all + at, own);
 #pragma unroll
-      for (int j = 0; j < PACK; j++) sums[j] += g.kept[((int64)z * g.parts + part) * all + at + j];
+      for (int j = 0; j < PACK; j++) sums[j] += own[j];
+    }}
     const int one = (int)(at / (ALONGROWS ? g.m : g.n)), two = (int)(at - (int64)one * (ALONGROWS ? g.m : g.n));
     finish(g, z, ALONGROWS ? two : one, ALONGROWS ? one : two, sums);
   }}

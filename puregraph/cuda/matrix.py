@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from puregraph.cuda.contraction import Operand, Space, contraction
+from puregraph.cuda.sides import Operand, Space
+from puregraph.cuda.contraction import contraction
 from puregraph.cuda.launch import Launch, steps
 from puregraph.cuda.tail import Tail, stored
 

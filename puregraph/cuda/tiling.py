@@ -1,0 +1,112 @@
+"""Tiles: how much of a contraction a block does, and in how many parts."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import NamedTuple
+
+from puregraph.cuda.sides import Side
+from puregraph.cuda.launch import WARP, pieces
+
+PROCESSORS = 132  # of a large GPU
+REGISTERS = 65536  # of a processor
+MOST = 224  # registers of a thread, by the estimate here, that the assembler gets along with
+LEAST = 8  # stages of depth that are worth a part
+
+
+class Work(NamedTuple):
+    """How large a contraction is, and how its operands are read."""
+
+    kind: str
+    m: int
+    n: int
+    k: int
+    z: int
+    a: Side
+    b: Side
+
+
+class Tile(NamedTuple):
+    """What a block sums: so many rows and columns, so deep at a time, `stages` of that ahead; `threadRows` and
+    `threadColumns` of them a thread, or a warp where that multiplies as one. Up to `blocks` fit a processor at a time,
+    and `speed` is what they are worth next to others."""
+
+    rows: int
+    columns: int
+    depth: int
+    threadRows: int
+    threadColumns: int
+    threads: int
+    stages: int
+    blocks: int
+    speed: float
+
+
+TILES = {
+    "float": (
+        Tile(128, 128, 16, 8, 8, 256, 3, 1, 1.0),
+        Tile(128, 64, 16, 8, 4, 256, 3, 2, 0.9),
+        Tile(64, 64, 16, 4, 4, 256, 3, 3, 0.75),
+        Tile(128, 32, 16, 4, 4, 256, 3, 3, 0.6),
+        Tile(32, 128, 16, 4, 4, 256, 3, 3, 0.6),
+    ),
+    "double": (
+        Tile(64, 64, 16, 4, 4, 256, 3, 2, 1.0),
+        Tile(128, 32, 16, 4, 4, 256, 3, 2, 0.8),
+        Tile(32, 128, 16, 4, 4, 256, 3, 2, 0.8),
+    ),
+    "Half": (
+        Tile(128, 128, 32, 64, 32, 256, 4, 2, 1.0),
+        Tile(128, 64, 32, 64, 32, 128, 4, 3, 0.8),
+        Tile(64, 64, 32, 32, 32, 128, 4, 4, 0.6),
+        Tile(128, 32, 32, 32, 32, 128, 4, 4, 0.5),
+        Tile(32, 128, 32, 32, 32, 128, 4, 4, 0.5),
+    ),
+}
+TILES["Bfloat"] = TILES["Half"]
+
+
+def tileFor(work: Work) -> Tile:
+    """The tile that takes the least time, of those whose threads find room in registers."""
+    tiles = TILES[work.kind]
+    fitting = [tile for tile in tiles if registers(tile, work) <= MOST]
+    return min(fitting or tiles[-1:], key=lambda tile: cost(tile, work))
+
+
+def cost(tile: Tile, work: Work) -> float:
+    """How long all takes, in no unit: what the processor with the most blocks has to do."""
+    parts = partsOf(tile, work)
+    rounds = ceil(blocksOf(tile, work) * parts / PROCESSORS)
+    return rounds * tile.rows * tile.columns * (ceil(work.k / parts) + 4 * tile.depth) / tile.speed
+
+
+def blocksOf(tile: Tile, work: Work) -> int:
+    """How many tiles there are."""
+    return pieces(work.m, tile.rows) * pieces(work.n, tile.columns) * work.z
+
+
+def partsOf(tile: Tile, work: Work) -> int:
+    """In how many parts the depth is summed: enough to give all processors work, each worth it."""
+    return max(1, min(PROCESSORS * tile.blocks // blocksOf(tile, work), work.k // (LEAST * tile.depth)))
+
+
+def together(tile: Tile, work: Work) -> int:
+    """How many blocks of these a processor has registers for."""
+    few = registers(tile, work)
+    return max(1, min(tile.blocks, REGISTERS // (tile.threads * (few + -few % 8))))
+
+
+def registers(tile: Tile, work: Work) -> int:
+    """What a thread needs, about: for sums, for numbers on their way to them, for the places of lanes, and the rest."""
+    rows, columns = tile.threadRows, tile.threadColumns
+    lanes = known(tile, work.a, tile.rows) + known(tile, work.b, tile.columns)
+    if work.kind in ("Half", "Bfloat"):
+        return rows * columns // WARP + (rows + columns) // 4 + lanes + 24
+    words, ahead = (2, 2) if work.kind == "double" else (1, 2 if rows > 4 else 4)
+    return words * (rows * columns + ahead * rows + columns) + lanes + (40 if words == 1 else 56)
+
+
+def known(tile: Tile, side: Side, lanes: int) -> int:
+    """What the places of an operand's lanes take of a thread's registers."""
+    rounds = pieces(lanes * tile.depth // side.pack, tile.threads) if side.alongDepth else 1
+    return rounds * (4 + 3 * len(side.operand.limits)) // 2
