@@ -41,7 +41,6 @@ CASES = [
     ("float16", (128, 128), (136, 128, 40), "k", "n", "n"),
     ("bfloat16", (128, 64), (128, 72, 64), "m", "k", "m"),
     ("float16", (64, 64), (65, 33, 31), "k", "k", "n"),
-    ("bfloat16", (32, 128), (31, 136, 48), "m", "n", "n"),
 ]
 
 
@@ -71,10 +70,10 @@ def test_a_batch_is_summed_in_parts_of_the_depth(rng):
     np.testing.assert_array_equal(Y, first)
 
 
-@pytest.mark.parametrize("k", [0, 24])
+@pytest.mark.parametrize("k", [0, 1024])
 def test_a_tail_makes_several_results_of_the_sums(rng, k):
     m, n = 40, 24
-    A, B, x = (matrix(rng, "bfloat16", *shape) for shape in ((m, 24), (24, n), (m, n)))
+    A, B, x = (matrix(rng, "bfloat16", *shape) for shape in ((m, 1024), (1024, n), (m, n)))
     bias, scale = matrix(rng, "float32", n), rng.integers(1, 4, m)
     y, isOn = poison(np.empty((m, n), A.dtype)), np.zeros((n, m), bool).T
     loads = {
@@ -84,21 +83,13 @@ def test_a_tail_makes_several_results_of_the_sums(rng, k):
     }
     lines = [("u", Formula("s * self + b")), ("isOn", Formula("u > 0")), ("y", Formula("where(isOn, u, expm1(u)) + x"))]
     stores = {"y": Column("bf16", y, (n,), (1,)), "isOn": Column("bool", isOn, (1,), (m,))}
-    left, right = Matrix("bfloat16", A, 24, 1), Matrix("bfloat16", B, n, 1)
-    runAll(product(left, right, Tail("s", loads, lines, stores), m, n, k))
+    left, right = Matrix("bfloat16", A, 1024, 1), Matrix("bfloat16", B, n, 1)
+    launches = product(left, right, Tail("s", loads, lines, stores), m, n, k)
+    assert len(launches) == (2 if k else 1)
+    runAll(launches)
     u = A[:, :k].astype("f8") @ B[:k].astype("f8") * scale[:, None] + bias
     close(y, np.where(u > 0, u, np.expm1(np.minimum(u, 0))) + x.astype("f8"), "bfloat16")
     assert np.mean(isOn != (u > 0)) < 0.01
-
-
-def test_parts_end_in_the_tail_as_well(rng):
-    A, B = matrix(rng, "float16", 16, 2048), matrix(rng, "float16", 2048, 24)
-    y = poison(np.empty((24, 16), "f4")).T
-    tail = Tail("s", {}, [("y", Formula("tanh(s / 50)"))], {"y": Column("f32", y, (1,), (16,))})
-    launches = product(Matrix("float16", A, 2048, 1), Matrix("float16", B, 24, 1), tail, 16, 24, 2048)
-    assert len(launches) == 2
-    runAll(launches)
-    close(y, np.tanh(A.astype("f8") @ B.astype("f8") / 50), "float32")
 
 
 def test_what_no_tile_is_made_for():

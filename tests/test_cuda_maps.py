@@ -53,8 +53,7 @@ def compare(kernel, *arguments, lay, **options):
 CONVOLUTIONS = [
     # dtype, layout, (n, c, o, groups), spatial, size, stride, pad, dilation
     ("float32", last, (2, 12, 20, 1), (9, 7), (3, 3), 1, 1, 1),
-    ("float32", first, (2, 6, 10, 2), (9, 12), (3, 2), (2, 1), ((1, 2), (0, 1)), (1, 2)),
-    ("float64", last, (1, 4, 6, 1), (3, 4, 5), (2, 3, 1), (1, 2, 2), (0, 1, 0), 1),
+    ("float64", first, (1, 4, 6, 2), (3, 7, 5), (2, 3, 1), (1, 2, 2), ((0, 0), (1, 2), (0, 1)), (1, 2, 1)),
     ("bfloat16", last, (2, 16, 24, 1), (11, 6), (3, 3), 2, 1, 1),
     ("float16", first, (3, 3, 8, 1), (33,), (5,), 2, 3, 2),
     ("bfloat16", last, (2, 16, 16, 16), (6, 9), (3, 5), 2, (1, 2), 1),
@@ -102,6 +101,7 @@ def test_a_tail_sees_the_places_of_each_phase(rng):
 def test_convolutions_of_nothing_and_of_whole_numbers():
     x, W = np.ones((0, 3, 5, 5), "f4"), np.ones((4, 3, 2, 2), "f4")
     assert emulated(convolve, x, W, 1, 0, 1, 1).shape == (0, 4, 4, 4)
+    assert emulated(convolveData, np.ones((0, 4, 4, 4), "f4"), W, x.shape, 1, 0, 1, 1).shape == x.shape
     y = np.ones((1, 4, 4, 4), int)
     assert convolve.twins["cuda"](y, x.astype(int), W.astype(int), 1, 0, 1, 1) is NotImplemented
 
@@ -118,9 +118,8 @@ def peaky(rng, lay, dtype, *shape):
 
 PEAKS = [
     # dtype, layout, shape, size, stride, pad, dilation
-    ("float32", first, (2, 3, 33), 3, 2, 1, 2),
+    ("float16", first, (2, 3, 33), 3, 2, 1, 2),
     ("float64", last, (1, 4, 3, 4, 5), 2, 1, 1, 1),
-    ("float16", first, (2, 5, 9, 7), 2, 2, 0, 1),
     ("bfloat16", last, (1, 16, 7, 9), (3, 2), (2, 1), ((1, 1), (0, 1)), 1),
 ]
 
@@ -144,7 +143,6 @@ def test_the_gradient_of_maxima_whose_windows_are_not_known(rng):
 
 MEANS = [
     ("float32", last, (2, 8, 9, 7), (3, 2), (2, 1), ((1, 1), (0, 1)), True),
-    ("float16", first, (2, 5, 33), 3, 2, 1, False),
     ("bfloat16", last, (1, 16, 3, 4, 5), 3, 2, 1, False),
 ]
 

@@ -67,6 +67,8 @@ def data(dx: Any, grad: Any, W: Any, window: Any, groups: int, tail: Tail | None
     """dx of y = x * W, or what a tail makes of its sums; to that, rows are (n, *places), and columns maps."""
     if not areFloats(grad, W):
         return NotImplemented
+    if not grad.shape[0]:
+        return []
     outer, inner = W.shape[0] // groups, W.shape[1]
     rank, (first, maps) = len(window.size), brought(grad, outer, groups)
     second, weight = broughtWith(maps, W, maps.channels * groups, inner)
@@ -79,15 +81,8 @@ def data(dx: Any, grad: Any, W: Any, window: Any, groups: int, tail: Tail | None
             if len(phases) > 1 or p.reachesOut(count)
         ]
         back, start = times(maps.places, [-p.back for p in phase]), dot(maps.places, [p.first for p in phase])
-        a = Operand(
-            maps.dtype,
-            maps.what,
-            (maps.n, *maps.places),
-            order(maps.c, back),
-            (maps.c * outer,),
-            start,
-            tuple(limits),
-        )
+        lanes, group = (maps.n, *maps.places), (maps.c * outer,)
+        a = Operand(maps.dtype, maps.what, lanes, order(maps.c, back), group, start, tuple(limits))
         taps, tap = times(weight.places, [p.step for p in phase]), dot(weight.places, [p.tap for p in phase])
         b = Operand(weight.dtype, weight.what, (weight.c,), order(weight.n, taps), (weight.n * outer,), tap)
         rows = (grad.shape[0], *(p.places for p in phase))
@@ -152,7 +147,7 @@ def brought(x: Any, channels: int, groups: int, isPadded: bool = True) -> tuple[
     n, c, *places = steps(x)
     maps = Maps(x.dtype.name, x, n, c, tuple(places), channels)
     isOdd = groups == 1 and channels % EVEN and isPadded
-    if sizeOf(maps.dtype) > 2 or (c == 1 and not isOdd):
+    if sizeOf(maps.dtype) > 2 or not x.size or (c == 1 and not isOdd):
         return [], maps
     return turned(x, x.shape[0], channels + -channels % EVEN if isOdd else channels, groups)
 

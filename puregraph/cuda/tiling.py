@@ -46,9 +46,9 @@ TILES = {
     "float": (
         Tile(128, 128, 16, 8, 8, 256, 3, 1, 1.0),
         Tile(128, 64, 16, 8, 4, 256, 3, 2, 0.9),
-        Tile(64, 64, 16, 4, 4, 256, 3, 3, 0.75),
-        Tile(128, 32, 16, 4, 4, 256, 3, 3, 0.6),
-        Tile(32, 128, 16, 4, 4, 256, 3, 3, 0.6),
+        Tile(64, 64, 16, 4, 4, 256, 3, 2, 0.75),
+        Tile(128, 32, 16, 4, 4, 256, 3, 2, 0.6),
+        Tile(32, 128, 16, 4, 4, 256, 3, 2, 0.6),
     ),
     "double": (
         Tile(64, 64, 16, 4, 4, 256, 3, 2, 1.0),
@@ -103,7 +103,7 @@ def registers(tile: Tile, work: Work) -> int:
     if work.kind in ("Half", "Bfloat"):
         return rows * columns // WARP + (rows + columns) // 4 + lanes + 24
     words, ahead = (2, 2) if work.kind == "double" else (1, 2 if rows > 4 else 4)
-    return words * (rows * columns + ahead * rows + columns) + lanes + (40 if words == 1 else 56)
+    return words * (rows * columns + ahead * rows + columns) + lanes + (40 if words == 1 else 64)
 
 
 def known(tile: Tile, side: Side, lanes: int) -> int:
