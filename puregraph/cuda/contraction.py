@@ -16,9 +16,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from puregraph.cuda.sides import FAR, Operand, Side, Space, collapsed, reach, sideOf, withBatch
 from puregraph.cuda.given import Given
 from puregraph.cuda.launch import THREADS, Launch, Scratch, pieces, spread
+from puregraph.cuda.sides import FAR, Operand, Side, Space, collapsed, reach, sideOf, withBatch
 from puregraph.cuda.source import STORED, read
 from puregraph.cuda.tail import Tail, finishOf, preamble, sizeOf, write
 from puregraph.cuda.tiling import TILES, Tile, Work, blocksOf, partsOf, tileFor, together

@@ -19,9 +19,9 @@ from itertools import product
 from math import gcd
 from typing import Any, NamedTuple
 
-from puregraph.cuda.sides import Limit, Operand, Space
 from puregraph.cuda.contraction import contraction
 from puregraph.cuda.launch import Launch, steps
+from puregraph.cuda.sides import Limit, Operand, Space
 from puregraph.cuda.source import STORED
 from puregraph.cuda.tail import Column, Tail, sizeOf, stored
 from puregraph.cuda.turn import Laid, turn

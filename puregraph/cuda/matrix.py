@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from puregraph.cuda.sides import Operand, Space
 from puregraph.cuda.contraction import contraction
 from puregraph.cuda.launch import Launch, steps
+from puregraph.cuda.sides import Operand, Space
 from puregraph.cuda.tail import Tail, stored
 
 

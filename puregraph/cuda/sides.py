@@ -1,4 +1,4 @@
-"""Axes: what a contraction runs along, how its operands lie there, and how they are read."""
+"""Sides: what a contraction runs along, how its operands lie there, and how they are read."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Tiles: how much of a contraction a block does, and in how many parts."""
+"""Tiling: how much of a contraction a block does, and in how many parts."""
 
 from __future__ import annotations
 
 from math import ceil
 from typing import NamedTuple
 
-from puregraph.cuda.sides import Side
 from puregraph.cuda.launch import WARP, pieces
+from puregraph.cuda.sides import Side
 
 PROCESSORS = 132  # of a large GPU
 REGISTERS = 65536  # of a processor
