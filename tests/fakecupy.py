@@ -8,6 +8,7 @@ it comes to light if one that has to wait for another does not.
 """
 
 import ctypes
+import re
 import sys
 import weakref
 from bisect import bisect
@@ -22,6 +23,7 @@ from puregraph.cuda import attention, compiler, convolution, cudnn, emulator, pr
 from puregraph.cuda.emulator import Region
 
 MAGIC = b"fake cubin\n"
+SHARED = re.compile(r"__shared__ char \w+\[(\d+)\]")
 PRODUCTS = {np.matmul, np.dot, np.einsum, np.tensordot, np.inner, np.vdot}
 CTYPES = {"i4": ctypes.c_int32, "i8": ctypes.c_int64, "f4": ctypes.c_float, "f8": ctypes.c_double}
 
@@ -35,6 +37,7 @@ class Machine:
 
     def __init__(self):
         self.memory = weakref.WeakValueDictionary()
+        self.allowed = {}  # bytes of shared memory that kernels may ask for, where that was said
         self.pinned = weakref.WeakValueDictionary()
         self.captured = None
         self.late = ""
@@ -99,6 +102,13 @@ class Machine:
         to, source = self.bytesAt(to, count, kind == 2), self.bytesAt(source, count, kind == 1)
         self.copies += 1
         self.do(lambda: np.copyto(to, source), byAddress(stream))
+
+    def allow(self, function, attribute, count):
+        """funcSetAttribute."""
+        own = compiler.cubin(function[0], "sm_90").resources[function[1]].shared
+        if own + count > emulator.SHARED:
+            raise RuntimeError(f"CUDA_ERROR_INVALID_VALUE: {own} + {count} bytes of shared memory for {function[1]}")
+        self.allowed[function] = count
 
     def set(self, to, value, count, stream):
         """memsetAsync."""
@@ -256,11 +266,14 @@ class Module:
 
 class Function:
     def __init__(self, module, entry):
-        self.module, self.entry, self.ptr = module, entry, id(module)
+        self.module, self.entry, self.ptr = module, entry, (module.source, entry)
         assert entry in emulator.program(module.source).kernels, f"CUDA_ERROR_NOT_FOUND: {entry}"
 
     def __call__(self, grid, block, args, shared_mem=0, stream=None):
         machine = FakeArray.machine
+        own = compiler.cubin(self.module.source, "sm_90").resources[self.entry].shared
+        if shared_mem > machine.allowed.get(self.ptr, runner.ROOM - own):
+            raise RuntimeError(f"CUDA_ERROR_INVALID_VALUE: {shared_mem} bytes of shared memory for {self.entry}")
         args = [a.data.ptr if isinstance(a, FakeArray) else a for a in args]
         machine.launch(self.module.source, self.entry, grid, block, args, shared_mem)
 
@@ -434,9 +447,7 @@ def makeCupy(available=True, fault=None, wrong=0.0, late=""):
             memcpyDeviceToDevice=3,
         ),
         function=SimpleNamespace(Module=Module, Function=Function),
-        driver=SimpleNamespace(
-            funcSetAttribute=lambda function, attribute, value: None, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8
-        ),
+        driver=SimpleNamespace(funcSetAttribute=machine.allow, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8),
         Stream=Stream,
         Event=Event,
         Graph=Graph,
@@ -448,11 +459,19 @@ def makeCupy(available=True, fault=None, wrong=0.0, late=""):
     return cupy
 
 
+def pretended(source, arch):
+    """What takes the place of a cubin; memory that blocks share it has as far as the text declares it in bytes."""
+    shared = sum(map(int, SHARED.findall(source)))
+    names = emulator.ENTRY.findall(source)
+    return compiler.Cubin(MAGIC + source.encode(), {name: compiler.Resources(32, 0, 0, shared) for name in names})
+
+
 def useCupy(monkeypatch, **faults):
     """Have a fake CuPy imported, and texts compiled to what it runs."""
     cupy = makeCupy(**faults)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(compiler, "cubin", lambda source, arch: compiler.Cubin(MAGIC + source.encode(), {}))
+    monkeypatch.setattr(compiler, "cubin", pretended)
+    monkeypatch.setattr(runner, "ASKED", {})
     for known in (runner.architecture, runner.function, runner.module):
         known.cache_clear()
     monkeypatch.setattr(Stream, "current", [])

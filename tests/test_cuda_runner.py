@@ -163,3 +163,44 @@ def test_an_arena_outside_the_pool_holds_arrays(cupy):
     assert x.data.ptr == arena.ptr + 512
     runner.run([adding(x, 4.0)])
     assert x.values.tolist() == [[7] * 3] * 2
+
+
+# Shared memory ---------------------------------------------------------------------------------------------------------
+
+
+def sharing(x, count, own=0):
+    """A launch that adds through so many bytes of shared memory, beside those that the text declares."""
+    declared = f"__shared__ char own[{own}]; own[threadIdx.x] = 0;" if own else ""
+    text = f"""extern "C" __global__ void add(float* x) {{
+      DYNAMIC(float, room);
+      {declared}
+      room[threadIdx.x] = 1;
+      x[threadIdx.x] += room[threadIdx.x];
+    }}"""
+    return Launch("add", text, "add", (("pointer", x),), (1, 1, 1), (x.size, 1, 1), count)
+
+
+def test_more_shared_memory_than_usual_is_asked_for(cupy):
+    x = cupy.asarray(np.zeros(4, "f4"))
+    runner.run([sharing(x, 48 << 10)])
+    assert cupy.machine.allowed == {}
+    runner.run([sharing(x, 227 << 10)])
+    assert list(cupy.machine.allowed.values()) == [227 << 10]
+    assert cupy.asnumpy(x).tolist() == [2] * 4
+
+
+def test_what_a_text_declares_counts(cupy):
+    x = cupy.asarray(np.zeros(4, "f4"))
+    runner.run([sharing(x, (48 << 10) - 256, own=256)])
+    assert cupy.machine.allowed == {}
+    runner.run([sharing(x, 48 << 10, own=256)])
+    assert list(cupy.machine.allowed.values()) == [48 << 10]
+    with pytest.raises(RuntimeError, match=r"CUDA_ERROR_INVALID_VALUE: 256 \+ 232448 bytes of shared memory for add"):
+        runner.run([sharing(x, 227 << 10, own=256)])
+
+
+def test_a_launch_with_less_shared_memory_takes_nothing_from_one_with_more(cupy):
+    x = cupy.asarray(np.zeros(4, "f4"))
+    for count in (100 << 10, 60 << 10, 100 << 10):
+        runner.run([sharing(x, count)])
+    assert cupy.asnumpy(x).tolist() == [3] * 4

@@ -15,6 +15,7 @@ from puregraph.errors import DeviceError
 
 NUMBERS = {"int": np.int32, "long": np.int64, "float": np.float32, "double": np.float64}
 ROOM = 48 << 10  # bytes of shared memory that a kernel may have without asking
+ASKED: dict[tuple[str, str], int] = {}  # for how many of them a kernel has been allowed to ask at each launch
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -93,14 +94,15 @@ def architecture() -> str:
 
 @cache
 def function(source: str, entry: str, shared: int) -> Any:
-    """A kernel, loaded on the GPU for the life of the process."""
+    """A kernel, loaded on the GPU for the life of the process, which may have so many bytes of shared memory."""
     import cupy  # optional, as above
 
-    found = module(source).get_function(entry)
-    if shared > ROOM:
-        cupy.cuda.driver.funcSetAttribute(
-            found.ptr, cupy.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared
-        )
+    found, driver = module(source).get_function(entry), cupy.cuda.driver
+    own = compiler.cubin(source, architecture()).resources[entry].shared
+    most = max(shared, ASKED.get((source, entry), 0))  # a smaller launch takes nothing from a larger one
+    if own + most > ROOM:
+        ASKED[source, entry] = most
+        driver.funcSetAttribute(found.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
     return found
 
 
