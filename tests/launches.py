@@ -1,17 +1,18 @@
 """Kernels for a GPU in tests: run by the emulator, and compiled for the GPUs that there are."""
 
 import re
+from math import prod
 
 import numpy as np
 import pytest
 
-from puregraph.cuda import compiler, emulator
+from puregraph.cuda import compiler, emulator, runner
 from puregraph.cuda.launch import Launch
 
-ARCHITECTURES = ("sm_80", "sm_90")
+ARCHITECTURES = {"sm_80": 163 << 10, "sm_90": 227 << 10}  # with the bytes of shared memory that a block may have
 needsEmulator = pytest.mark.emulator
 needsNvrtc = pytest.mark.nvrtc
-PASSED = set()
+PASSED = {}
 
 
 def emulated(kernel, *arguments, strides=None, **options):
@@ -39,25 +40,49 @@ def runAll(launches):
 
 
 def gate(launches, local=0):
-    """Each text compiles for each architecture, and no kernel spills, or has more than `local` bytes of local memory,
-    but for CUDA's own sine, cosine and tangent, which have a table there for large arguments.
+    """Each launch is one that a GPU can start, and each text compiles for each architecture: no kernel spills, or has
+    more than `local` bytes of local memory, but for CUDA's own sine, cosine and tangent, which have a table there for
+    large arguments; a block finds its registers and its shared memory.
 
-    Nothing is done where there is no NVRTC.
+    Gives what each of them takes, by architecture. Where there is no NVRTC, texts are not looked at.
     """
-    if not compiler.available():
-        return
     for launch in launches:
-        local = max(local, 40 if re.search(r"\b(sin|cos|tan)\(", launch.source) else 0)
-        for arch in ARCHITECTURES:
-            if (launch.source, arch, local) in PASSED:
-                continue
-            resources = compiler.cubin(launch.source, arch).resources
-            assert launch.entry in resources, f"{launch.name}: no kernel {launch.entry} in {sorted(resources)}"
-            for entry, used in resources.items():
-                assert not used.spills, f"{launch.name}: {entry} spills {used.spills} bytes on {arch}"
-                assert used.local <= local, f"{launch.name}: {entry} has {used.local} bytes of local memory on {arch}"
-                assert used.shared <= 48 << 10, f"{launch.name}: {entry} has {used.shared} bytes of shared memory"
-            PASSED.add((launch.source, arch, local))
+        startable(launch)
+    found = []
+    for arch in ARCHITECTURES if compiler.available() else ():
+        for launch in launches:
+            key = launch.source, launch.entry, launch.block, launch.shared, arch, local
+            if key not in PASSED:
+                own = max(local, 40 if re.search(r"\b(sin|cos|tan)\(", launch.source) else 0)
+                PASSED[key] = passed(launch, arch, own)
+            found.append((arch, PASSED[key]))
+    return found
+
+
+def startable(launch):
+    """Whether a GPU takes such a grid, and arguments hold the numbers that they are given."""
+    sizes = [*zip(launch.grid, (2**31 - 1, 65535, 65535)), *zip(launch.block, (1024, 1024, 64))]
+    assert all(1 <= n <= most for n, most in sizes), f"{launch.name}: no GPU has a grid {launch.grid} of {launch.block}"
+    assert prod(launch.block) <= 1024, f"{launch.name}: no block has {launch.block} threads"
+    for i, (kind, number) in enumerate(launch.slots):
+        low, high = {"int": (-(2**31), 2**32), "long": (-(2**63), 2**64)}.get(kind, (None, None))
+        assert low is None or low <= number < high, f"{launch.name}: argument {i}, {number}, does not fit in {kind}"
+
+
+def passed(launch, arch, local):
+    """What a launch takes of a GPU, which has it."""
+    resources = compiler.cubin(launch.source, arch).resources
+    assert launch.entry in resources, f"{launch.name}: no kernel {launch.entry} in {sorted(resources)}"
+    for entry, used in resources.items():
+        assert not used.spills, f"{launch.name}: {entry} spills {used.spills} bytes on {arch}"
+        assert used.local <= local, f"{launch.name}: {entry} has {used.local} bytes of local memory on {arch}"
+        assert used.shared <= runner.ROOM, f"{launch.name}: {entry} has {used.shared} bytes of shared memory"
+    used, warps = resources[launch.entry], -(-prod(launch.block) // 32)
+    registers = warps * 32 * (used.registers + -used.registers % 8)
+    assert registers <= 1 << 16, f"{launch.name}: a block of {launch.block} wants {registers} registers on {arch}"
+    shared, most = used.shared + launch.shared, ARCHITECTURES[arch]
+    assert shared <= most, f"{launch.name}: a block wants {shared} bytes of shared memory, {arch} has {most}"
+    return used
 
 
 def poison(x):

@@ -95,6 +95,19 @@ __device__ static inline void store(T* y, int64 i, S value) {
   y[i] = Number<T>::narrow(value);
 }
 
+template <class T, class S>
+struct Kept {  // numbers of one storage type in another
+  __device__ static inline T as(S x) { return Number<T>::narrow(Number<S>::widen(x)); }
+};
+template <class T>
+struct Kept<T, T> {
+  __device__ static inline T as(T x) { return x; }
+};
+template <class T, class S>
+__device__ static inline T kept(S x) {
+  return Kept<T, S>::as(x);
+}
+
 template <class T, int n>
 struct alignas(sizeof(T) * n) Pack {  // n numbers that move together: of up to 16 bytes, and so aligned
   T at[n];

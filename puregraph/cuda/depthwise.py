@@ -17,7 +17,8 @@ from typing import Any
 
 from puregraph.cuda.given import Given
 from puregraph.cuda.launch import THREADS, WARP, Launch, Scratch, pieces, steps
-from puregraph.cuda.sliding import FAR, MOVES, at, gridOf, isKnown, launch, packOf, types, windows
+from puregraph.cuda.sliding import FAR, MOVES, at, gridOf, launch, packOf, types, windows
+from puregraph.cuda.source import areFloats
 from puregraph.cuda.turn import Laid, turn
 
 RUN = 4  # places along the last axis, that a thread sums where maps lie side by side
@@ -39,7 +40,7 @@ def sums(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> list[L
     """Sums over taps, and over the filters of a map on the way back: y is what is made, x what is read."""
     several = W.shape[0] // (y if isBack else x).shape[1]
     grid, rank, given = gridOf(y, *[x] * (several == 1), run=RUN), len(y.shape) - 2, Given()
-    if grid is None or not isKnown(x, y, W):
+    if grid is None or not areFloats(x, y, W):
         return NotImplemented
     if not y.size:
         return []
@@ -73,7 +74,7 @@ def sums(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> list[L
         y=at(given, "y", y, [*[f"place{i}" for i in range(end)], f"(place{end} + r)"]),
         tails="}" * end,
     )
-    return [*first, launch(f"{name}Depthwise", grid, given, types(x), body)]
+    return [*first, launch(f"{name}Depthwise", grid, given, types(x, y, W), body)]
 
 
 def read(i: int, place: str, isBack: bool, given: Given, window: Any) -> str:
@@ -97,7 +98,7 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
     """dW of y = x * W."""
     several, rank = dW.shape[0] // x.shape[1], len(x.shape) - 2
     count, filters, taps = prod((x.shape[0], *window.count)), dW.shape[0], prod(window.size)
-    if not isKnown(dW, grad, x) or count > FAR or dW.size > FAR:
+    if not areFloats(dW, grad, x) or count > FAR or dW.size > FAR:
         return NotImplemented
     if not dW.size:
         return []
@@ -108,7 +109,7 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
     parts = max(1, min(BLOCKS // (across * taps), count // (THREADS // lanes * LEAST)))
     part = pieces(count, parts)
     parts = pieces(count, part)
-    kind = types(x)
+    kind = types(dW, grad, x)
     kept = Scratch((parts, taps, filters), "float64" if kind["Wide"] == "double" else "float32")
     given, ending = Given(), Given()
     given.pointer("kept", kept.dtype.name, kept, True)

@@ -6,13 +6,14 @@ from typing import Any
 
 from puregraph.cuda.given import Given
 from puregraph.cuda.launch import Launch
-from puregraph.cuda.sliding import at, gridOf, isKnown, launch, overTaps, overWindows, types, windows
+from puregraph.cuda.sliding import at, gridOf, launch, overTaps, overWindows, types, windows
+from puregraph.cuda.source import areFloats
 
 
 def maxPool(y: Any, indices: Any, x: Any, window: Any) -> list[Launch] | Any:
     """y = max of each window, and where on its map it was found: the first there, nan before all numbers."""
     grid, rank, given = gridOf(y, indices, x), len(x.shape) - 2, Given()
-    if grid is None or not isKnown(x, y):
+    if grid is None or not areFloats(x, y):
         return NotImplemented
     if not y.size:
         return []
@@ -24,13 +25,13 @@ def maxPool(y: Any, indices: Any, x: Any, window: Any) -> list[Launch] | Any:
         y=at(given, "y", y, places(rank)),
         indices=at(given, "indices", indices, places(rank)),
     )
-    return [launch("maxPool", grid, given, types(x), body)]
+    return [launch("maxPool", grid, given, types(x, y), body)]
 
 
 def maxPoolGrad(dx: Any, grad: Any, indices: Any, window: Any) -> list[Launch] | Any:
     """dx from the windows that found their maximum at each place; all are asked where it is not known how they lie."""
     grid, rank, given = gridOf(dx, grad, indices), len(dx.shape) - 2, Given()
-    if grid is None or not isKnown(dx, grad):
+    if grid is None or not areFloats(dx, grad):
         return NotImplemented
     if not dx.size:
         return []
@@ -48,13 +49,13 @@ def maxPoolGrad(dx: Any, grad: Any, indices: Any, window: Any) -> list[Launch] |
         heads = [f"for (int s{i} = 0; s{i} < g.count{i}; s{i}++) {{" for i in range(rank)]
         search = "\n".join([*heads, find, "}" * rank])
     body = PEAKGRAD.format(flat=flat(places(rank)), search=search, dx=at(given, "dx", dx, places(rank)))
-    return [launch("maxPoolGrad", grid, given, types(dx), body)]
+    return [launch("maxPoolGrad", grid, given, types(dx, grad), body)]
 
 
 def meanPool(y: Any, x: Any, window: Any, includePad: bool) -> list[Launch] | Any:
     """y = mean of each window."""
     grid, rank, given = gridOf(y, x), len(x.shape) - 2, Given()
-    if grid is None or not isKnown(x, y):
+    if grid is None or not areFloats(x, y):
         return NotImplemented
     if not y.size:
         return []
@@ -65,13 +66,13 @@ def meanPool(y: Any, x: Any, window: Any, includePad: bool) -> list[Launch] | An
     body = MEAN.format(
         x="x", sums=overTaps(rank, add), share=f" / ({share})", y="y", at=at(given, "y", y, places(rank))
     )
-    return [launch("meanPool", grid, given, types(x), body)]
+    return [launch("meanPool", grid, given, types(x, y), body)]
 
 
 def meanPoolGrad(dx: Any, grad: Any, window: Any, includePad: bool) -> list[Launch] | Any:
     """dx: to each place its share of each window over it."""
     grid, rank, given = gridOf(dx, grad), len(dx.shape) - 2, Given()
-    if grid is None or not isKnown(dx, grad):
+    if grid is None or not areFloats(dx, grad):
         return NotImplemented
     if not dx.size:
         return []
@@ -81,7 +82,7 @@ def meanPoolGrad(dx: Any, grad: Any, window: Any, includePad: bool) -> list[Laun
     add = ADD.format(x="grad", at=at(given, "grad", grad, sources(rank)), share=f" / ({share})")
     sums = overWindows(rank, add, given, window)
     body = MEAN.format(x="grad", sums=sums, share="", y="dx", at=at(given, "dx", dx, places(rank)))
-    return [launch("meanPoolGrad", grid, given, types(dx), body)]
+    return [launch("meanPoolGrad", grid, given, types(dx, grad), body)]
 
 
 def arrays(given: Given, **named: Any) -> None:

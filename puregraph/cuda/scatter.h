@@ -4,7 +4,7 @@
 // itself, and what belongs to a row that goes on in the next window is put together at last. No row, however often it
 // occurs, holds up the others.
 //
-// T, I and W: the types of numbers, of indices, and of sums; N: numbers that move together; INDEX_ and GRAD_: where
+// T, S, I and W: the types of the table, of gradients, of indices, and of sums; N: numbers that move together; INDEX_ and GRAD_: where
 // those of a position lie. `range`: rows of a block that sorts; `window`: positions that are added up together.
 
 const int THREADS = 512, WARPS = THREADS / 32;
@@ -156,7 +156,7 @@ __device__ static void put(T* table, W* parts, W* sum, int key, int slot, int wi
 
 // The sum of each row in a window: into the table, or aside if the row has more of them in the next or the last window.
 template <int n>
-__device__ static void addWindow(T* table, W* parts, const int* order, const int* keys, const T* grad, int count,
+__device__ static void addWindow(T* table, W* parts, const int* order, const int* keys, const S* grad, int count,
                                  int width, int window, int step, int number, int at, GRAD_PARAMETERS) {
   const int64 first = (int64)number * window, last = min(first + window, (int64)count);
   const int batch = 4, before = first ? keys[first - 1] : -1, after = last < count ? keys[last] : -1;
@@ -166,7 +166,7 @@ __device__ static void addWindow(T* table, W* parts, const int* order, const int
   W sum[n] = {};
   for (int64 p = first; p < last; p += batch) {
     int row[batch];
-    Pack<T, n> got[batch];
+    Pack<S, n> got[batch];
 #pragma unroll
     for (int u = 0; u < batch; u++) {
       row[u] = p + u < last ? keys[p + u] : -1;
@@ -183,14 +183,14 @@ __device__ static void addWindow(T* table, W* parts, const int* order, const int
         key = row[u], goesOn = false;
       }
 #pragma unroll
-      for (int j = 0; j < n; j++) sum[j] += Number<T>::widen(got[u].at[j]);
+      for (int j = 0; j < n; j++) sum[j] += Number<S>::widen(got[u].at[j]);
     }
   }
   put<n>(table, parts, sum, key, goesOn ? number * 2 : key == after ? number * 2 + 1 : -1, width, at);
 }
 
 template <int n>
-__device__ static void addWindows(T* table, W* parts, const int* order, const int* keys, const T* grad, int count,
+__device__ static void addWindows(T* table, W* parts, const int* order, const int* keys, const S* grad, int count,
                                   int width, int window, int step, GRAD_PARAMETERS) {
   const unsigned packs = width / n, windows = (count + window - 1) / window;
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < windows * packs;
@@ -202,8 +202,8 @@ __device__ static void addWindows(T* table, W* parts, const int* order, const in
 
 extern "C" __global__ void __launch_bounds__(256, 4)
     sumRows(T* __restrict__ table, W* __restrict__ parts, const int* __restrict__ order, const int* __restrict__ keys,
-            const T* __restrict__ grad, int count, int width, int window, int step, GRAD_PARAMETERS) {
-  if (isAligned(table, sizeof(T) * N) && isAligned(grad, sizeof(T) * N))
+            const S* __restrict__ grad, int count, int width, int window, int step, GRAD_PARAMETERS) {
+  if (isAligned(table, sizeof(T) * N) && isAligned(grad, sizeof(S) * N))
     addWindows<N>(table, parts, order, keys, grad, count, width, window, step, GRAD_ARGUMENTS);
   else
     addWindows<1>(table, parts, order, keys, grad, count, width, window, step, GRAD_ARGUMENTS);

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from puregraph.cuda.given import Given
 from puregraph.cuda.launch import THREADS, WIDEST, Launch, pieces, steps
-from puregraph.cuda.source import STORED
 
 FAR = 2**31 - 1  # the largest int
 
@@ -122,15 +121,9 @@ def launch(name: str, grid: Grid, given: Given, constants: dict[str, str], body:
     return Launch(name, text, name, tuple(given.slots), (pieces(grid.threads, THREADS), 1, 1), (THREADS, 1, 1))
 
 
-def types(x: Any) -> dict[str, str]:
-    """T, what an array holds, and Wide, what one computes with."""
-    return {"T": STORED[x.dtype.name], "Wide": "double" if x.dtype.name == "float64" else "float"}
-
-
-def isKnown(*xs: Any) -> bool:
-    """Whether all are floats, of one dtype."""
-    names = {x.dtype.name for x in xs}
-    return len(names) == 1 and STORED.get(*names) in ("Half", "Bfloat", "float", "double")
+def types(*xs: Any) -> dict[str, str]:
+    """Wide, what one computes with where arrays hold such numbers."""
+    return {"Wide": "double" if any(x.dtype.name == "float64" for x in xs) else "float"}
 
 
 MOVES = """

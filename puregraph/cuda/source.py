@@ -29,6 +29,8 @@ STORED = {
     "float64": "double",
 }
 
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
 
 def stored(dtype: Any) -> str | None:
     """What numbers of a dtype are in memory, in C; None where kernels know no such numbers."""
@@ -39,6 +41,11 @@ def computed(dtype: Any) -> str:
     """What they are while one computes with them: float for float16 and bfloat16, else what they are in memory."""
     kind = STORED[np.dtype(dtype).name]
     return "float" if kind in ("Half", "Bfloat") else kind
+
+
+def areFloats(*arrays: Any) -> bool:
+    """Whether all arrays hold floats, of whatever sizes."""
+    return all(x.dtype.name in FLOATS for x in arrays)
 
 
 @cache

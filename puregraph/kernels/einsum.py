@@ -7,7 +7,7 @@ import numpy as np
 from puregraph.cuda.axes import Axes
 from puregraph.cuda.launch import THREADS, Launch, steps
 from puregraph.cuda.launch import spread as blocks
-from puregraph.cuda.source import defined, stored
+from puregraph.cuda.source import areFloats, defined, stored
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widened
 
@@ -48,6 +48,8 @@ def ontoDiagonal(values, letters, shape):
 @ontoDiagonal.cuda
 def ontoDiagonal(dx, values, letters, shape):
     """A thread an element: it is a value where the places along axes of one letter are one."""
+    if dx.dtype != values.dtype and not areFloats(dx, values):
+        return NotImplemented
     if not dx.size:
         return []
     distinct = list(dict.fromkeys(letters))
@@ -56,17 +58,17 @@ def ontoDiagonal(dx, values, letters, shape):
     strides = [given[letter] if first[letter] == a else 0 for a, letter in enumerate(letters)]
     axes = Axes(tuple(shape), {"to": steps(dx), "fromValues": tuple(strides)})
     same = " && ".join(f"c{a} == c{first[x]}" for a, x in enumerate(letters) if first[x] != a)
-    text = defined({"T": stored(dx.dtype), "SAME": same}) + axes.defined("AXES") + DIAGONAL
+    text = defined({"T": stored(dx.dtype), "S": stored(values.dtype), "SAME": same}) + axes.defined("AXES") + DIAGONAL
     slots = (("pointer", dx), ("pointer", values), ("long", dx.size), *axes.slots)
     return [Launch("ontoDiagonal", text, "ontoDiagonal", slots, blocks(dx.size), (THREADS, 1, 1))]
 
 
 DIAGONAL = """
-extern "C" __global__ void ontoDiagonal(T* __restrict__ dx, const T* __restrict__ values, int64 count,
+extern "C" __global__ void ontoDiagonal(T* __restrict__ dx, const S* __restrict__ values, int64 count,
                                         AXES_PARAMETERS) {
   for (AXES_COUNTER i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     AXES_OFFSETS
-    dx[to] = SAME ? values[fromValues] : T();
+    dx[to] = SAME ? kept<T>(values[fromValues]) : T();
   }
 }
 """

@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph.cuda.launch import THREADS, Launch, Table, steps
-from puregraph.cuda.source import computed, defined, stored
+from puregraph.cuda.source import areFloats, defined, stored
 from puregraph.kernel import piece
 from puregraph.kernels.widen import widened
 
@@ -34,7 +34,7 @@ def pairDots(y, *xs):
 
 PAIRS = """
 extern "C" __global__ void __launch_bounds__(256)
-    pairDots(T* __restrict__ y, int64 y0, int64 y1, const int64* __restrict__ table, int count, int size) {
+    pairDots(Y* __restrict__ y, int64 y0, int64 y1, const int64* __restrict__ table, int count, int size) {
   DYNAMIC(W, x);
   const int64 n = blockIdx.x;
   read(x, table, count, size);
@@ -80,7 +80,7 @@ def pairDotsGrad(dx, grad, *xs):
 
 SLOPES = """
 extern "C" __global__ void __launch_bounds__(256)
-    pairDotsGrad(T* __restrict__ dx, int64 dx0, int64 dx1, int64 dx2, const T* __restrict__ grad, int64 grad0,
+    pairDotsGrad(Y* __restrict__ dx, int64 dx0, int64 dx1, int64 dx2, const G* __restrict__ grad, int64 grad0,
                  int64 grad1, const int64* __restrict__ table, int count, int size) {
   DYNAMIC(W, x);
   W* const g = x + count * (size + 1);  // count rows of a multiple of four: how two vectors weigh
@@ -111,16 +111,20 @@ extern "C" __global__ void __launch_bounds__(256)
 def launched(name, text, xs, others, extra=0):
     """The launch of a kernel that has all vectors of a sample in shared memory, and `extra` numbers more."""
     (n, size), dtype = xs[0].shape, xs[0].dtype
-    wide = computed(dtype)
+    wide = "double" if "float64" in [x.dtype.name for x in (*xs, *others)] else "float"
     shared = (len(xs) * (size + 1) + extra) * (8 if wide == "double" else 4)
-    if wide not in ("float", "double") or len({x.dtype for x in (*xs, *others)}) > 1 or shared > MOST:
+    if not areFloats(*xs, *others) or len({x.dtype for x in xs}) > 1 or shared > MOST:
         return NotImplemented
     if not others[0].size:
         return []
     table = Table([(x, *map(int, steps(x))) for x in xs])
     slots = [slot for x in others for slot in (("pointer", x), *(("long", s) for s in steps(x)))]
     slots += [("pointer", table), ("int", len(xs)), ("int", size)]
-    text = defined({"T": stored(dtype), "W": wide}) + READ + text
+    text = (
+        defined({"T": stored(dtype), "Y": stored(others[0].dtype), "G": stored(others[-1].dtype), "W": wide})
+        + READ
+        + text
+    )
     return [Launch(name, text, name, tuple(slots), (n, 1, 1), (THREADS, 1, 1), shared)]
 
 

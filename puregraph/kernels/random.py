@@ -57,6 +57,8 @@ def uniform(shape, key, counter, dtype=np.float32):
 @uniform.cuda
 def uniform(u, shape, key, counter, dtype=np.float32):
     """A thread makes numbers of a block of four words."""
+    if u.dtype != np.dtype(dtype):  # they would be other numbers
+        return NotImplemented
     bits = BITS[u.dtype.itemsize]
     half = f"(float)((unsigned)(w.at[i / 2] >> i % 2 * 32) >> {32 - bits}) * 0x1p-{bits}f"
     number = "uniformOf(w.at[i])" if bits == 53 else half
@@ -91,6 +93,8 @@ def normal(shape, key, counter, dtype=np.float32):
 @normal.cuda
 def normal(x, shape, key, counter, dtype=np.float32):
     """A thread makes two pairs of a block of four words."""
+    if x.dtype != np.dtype(dtype):
+        return NotImplemented
     terms = {"LOGARITHM": LOGARITHM, "SINE": SINE, "COSINE": COSINE}
     series = {name: ", ".join(map(repr, each)) for name, each in terms.items()}
     before = defined({**series, "LN2": LN2, "PI": pi}) + PAIRS

@@ -9,7 +9,7 @@ import numpy as np
 from puregraph.cuda.axes import Axes, axesOf
 from puregraph.cuda.copy import packed
 from puregraph.cuda.launch import THREADS, WAVE, Launch, Scratch, isContiguous, pieces, spread, steps, widest
-from puregraph.cuda.source import computed, defined, read, stored
+from puregraph.cuda.source import areFloats, computed, defined, read, stored
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widened
 
@@ -39,43 +39,53 @@ def gather(table, index):
 @gather.cuda
 def gather(y, table, index):
     """A thread moves up to 16 bytes of a row at a time. An index out of range gives nan: nobody waits to raise."""
-    if not isContiguous(y):
+    if not isContiguous(y) or not areAlike(y, table):
         return NotImplemented
     if not y.size:
         return []
     made, (table, index) = packed((table, index))
-    width = prod(table.shape[1:])
-    n = widest(width * y.dtype.itemsize) // y.dtype.itemsize
-    text = GATHER.format(T=stored(y.dtype), I=stored(index.dtype), n=n, wrong=wrong(y.dtype))
+    width, each = prod(table.shape[1:]), max(y.dtype.itemsize, table.dtype.itemsize)
+    names = {"T": stored(y.dtype), "S": stored(table.dtype), "I": stored(index.dtype)}
+    text = GATHER.format(**names, n=widest(width * each) // each, wrong=wrong(y.dtype))
     sizes = (("long", index.size), ("int", width), ("long", table.shape[0]))
     slots = (("pointer", y), ("pointer", table), ("pointer", index), *sizes)
-    return [*made, Launch("gather", text, "gather", slots, spread(y.size // n), (THREADS, 1, 1))]
+    return [
+        *made,
+        Launch("gather", text, "gather", slots, spread(y.size * each // widest(width * each)), (THREADS, 1, 1)),
+    ]
 
 
 GATHER = """
 template <int n>
-__device__ static void move({T}* y, const {T}* table, const {I}* index, int64 count, int width, int64 rows) {{
+__device__ static void move({T}* y, const {S}* table, const {I}* index, int64 count, int width, int64 rows) {{
   const int packs = width / n;
   const int64 step = (int64)gridDim.x * blockDim.x;
   for (int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x; i < count * packs; i += step) {{
     const int64 row = i / packs, from = index[row];
     const int at = (int)(i - row * packs) * n;
     Pack<{T}, n> pack = {{}};
-    if (from >= 0 && from < rows)
-      pack = loadPack<n>(table, from * width + at);
-    else if (from != -1)
+    if (from >= 0 && from < rows) {{
+      const Pack<{S}, n> got = loadPack<n>(table, from * width + at);
+      for (int j = 0; j < n; j++) pack.at[j] = kept<{T}>(got.at[j]);
+    }} else if (from != -1) {{
       for (int j = 0; j < n; j++) pack.at[j] = {wrong};
+    }}
     storePack(y, row * width + at, pack);
   }}
 }}
-extern "C" __global__ void gather({T}* __restrict__ y, const {T}* __restrict__ table, const {I}* __restrict__ index,
+extern "C" __global__ void gather({T}* __restrict__ y, const {S}* __restrict__ table, const {I}* __restrict__ index,
                                   int64 count, int width, int64 rows) {{
-  if (isAligned(y, sizeof({T}) * {n}) && isAligned(table, sizeof({T}) * {n}))
+  if (isAligned(y, sizeof({T}) * {n}) && isAligned(table, sizeof({S}) * {n}))
     move<{n}>(y, table, index, count, width, rows);
   else
     move<1>(y, table, index, count, width, rows);
 }}
 """
+
+
+def areAlike(x, y):
+    """Whether numbers of one array can be kept in the other: they are of one dtype, or floats."""
+    return x.dtype == y.dtype or areFloats(x, y)
 
 
 def wrong(dtype):
@@ -120,18 +130,18 @@ def scatterAdd(dtable, grad, index, rows):
     inner = axesOf(grad.shape[lead:], {"x": steps(grad)[lead:]})
     if not isContiguous(dtable) or len(inner.shape) > 1 or count >= 1 << 31:
         return NotImplemented
-    if computed(grad.dtype) not in ("float", "double") or dtable.dtype != grad.dtype:
+    if not areFloats(dtable, grad):
         return NotImplemented
     if not dtable.size:
         return []
     where = axesOf(index.shape, {"fromIndex": steps(index)})
     rowsOf = axesOf(index.shape, {"fromGrad": steps(grad)[:lead]})
-    total, each = computed(grad.dtype), grad.dtype.itemsize
-    step = inner.strides["x"][0] if inner.size > 1 else 1
+    total = "double" if "double" in (computed(grad.dtype), computed(dtable.dtype)) else "float"
+    step, each = inner.strides["x"][0] if inner.size > 1 else 1, max(grad.dtype.itemsize, dtable.dtype.itemsize)
     n = widest(width * each, *(s * each for s in rowsOf.strides["fromGrad"])) // each if step == 1 else 1
     window = WINDOW if count * width // n > BUSY else WINDOW // 4
     share = min(max(pieces(rows, WAVE // 8), 32), RANGE)
-    names = {"T": stored(grad.dtype), "I": stored(index.dtype), "W": total, "N": n}
+    names = {"T": stored(dtable.dtype), "S": stored(grad.dtype), "I": stored(index.dtype), "W": total, "N": n}
     text = defined(names) + where.defined("INDEX") + rowsOf.defined("GRAD") + read("scatter.h")
 
     order, keys = [("pointer", Scratch((max(count, 1),), np.int32)) for _ in range(2)]
@@ -177,20 +187,20 @@ def addAt(values, index, size):
 @addAt.cuda
 def addAt(y, values, index, size):
     """A warp takes a row; of values for one place it adds one after the other, in the order in which they stand."""
-    if not isContiguous(y):
+    if not isContiguous(y) or not areAlike(y, values):
         return NotImplemented
     if not y.size:
         return []
     made, (values, index) = packed((values, index))
     rows, count = index.shape
-    text = defined({"T": stored(y.dtype), "I": stored(index.dtype)}) + ADD
+    text = defined({"T": stored(y.dtype), "S": stored(values.dtype), "I": stored(index.dtype)}) + ADD
     sizes = (("int", rows), ("int", count), ("int", size))
     slots = (("pointer", y), ("pointer", values), ("pointer", index), *sizes)
     return [*made, Launch("addAt", text, "addAt", slots, (pieces(rows, 8), 1, 1), (THREADS, 1, 1))]
 
 
 ADD = """
-extern "C" __global__ void addAt(T* y, const T* __restrict__ values, const I* __restrict__ index, int rows, int count,
+extern "C" __global__ void addAt(T* y, const S* __restrict__ values, const I* __restrict__ index, int rows, int count,
                                  int size) {
   const int lane = threadIdx.x & 31;
   const int64 row = (int64)blockIdx.x * 8 + (threadIdx.x >> 5);
@@ -236,11 +246,13 @@ def takeClass(x, labels):
 @takeClass.cuda
 def takeClass(y, x, labels):
     """A thread a label. A label out of range gives nan: nobody waits to raise."""
+    if not areAlike(y, x):
+        return NotImplemented
     if not y.size:
         return []
     (n, step, *rest) = steps(x)
     places = axesOf(y.shape, {"to": steps(y), "fromX": (n, *rest), "fromLabels": steps(labels)})
-    names = {"T": stored(y.dtype), "I": stored(labels.dtype), "WRONG": wrong(y.dtype)}
+    names = {"T": stored(y.dtype), "S": stored(x.dtype), "I": stored(labels.dtype), "WRONG": wrong(y.dtype)}
     text = defined(names) + places.defined("AXES") + TAKE
     sizes = (("long", y.size), ("long", x.shape[1]), ("long", step))
     slots = (("pointer", y), ("pointer", x), ("pointer", labels), *sizes, *places.slots)
@@ -248,12 +260,12 @@ def takeClass(y, x, labels):
 
 
 TAKE = """
-extern "C" __global__ void takeClass(T* __restrict__ y, const T* __restrict__ x, const I* __restrict__ labels,
+extern "C" __global__ void takeClass(T* __restrict__ y, const S* __restrict__ x, const I* __restrict__ labels,
                                      int64 count, int64 classes, int64 step, AXES_PARAMETERS) {
   for (AXES_COUNTER i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     AXES_OFFSETS
     const int64 label = labels[fromLabels];
-    y[to] = label >= 0 && label < classes ? x[fromX + label * step] : label == -1 ? T() : WRONG;
+    y[to] = label >= 0 && label < classes ? kept<T>(x[fromX + label * step]) : label == -1 ? T() : WRONG;
   }
 }
 """
@@ -283,6 +295,8 @@ def putClass(values, labels, classes):
 @putClass.cuda
 def putClass(dx, values, labels, classes):
     """A thread writes up to 16 bytes at a time. A label out of range puts nothing."""
+    if not areAlike(dx, values):
+        return NotImplemented
     if not dx.size:
         return []
     each = {"values": steps(values), "labels": steps(labels)}
@@ -293,21 +307,23 @@ def putClass(dx, values, labels, classes):
     n = widest(whole.shape[-1] * size, *(s * size for s in whole.strides["to"][:-1])) // size if last["to"] == 1 else 1
     strides = {name: (*s[:-1], s[-1] * n) for name, s in whole.strides.items()}
     packs = Axes((*whole.shape[:-1], whole.shape[-1] // n), strides)
-    text = defined({"T": stored(dx.dtype), "I": stored(labels.dtype), "N": n}) + packs.defined("AXES") + PUT
+    text = defined({"T": stored(dx.dtype), "S": stored(values.dtype), "I": stored(labels.dtype), "N": n})
+    text += packs.defined("AXES") + PUT
     inner = [("long", last[name]) for name in (*across, "number")]
     slots = (("pointer", dx), ("pointer", values), ("pointer", labels), ("long", packs.size), *inner, *packs.slots)
     return [Launch("putClass", text, "putClass", slots, spread(packs.size), (THREADS, 1, 1))]
 
 
 PUT = """
-extern "C" __global__ void putClass(T* __restrict__ dx, const T* __restrict__ values, const I* __restrict__ labels,
+extern "C" __global__ void putClass(T* __restrict__ dx, const S* __restrict__ values, const I* __restrict__ labels,
                                     int64 count, int64 valueStep, int64 labelStep, int64 step, AXES_PARAMETERS) {
   const bool isWide = isAligned(dx, sizeof(T) * N);
   for (AXES_COUNTER i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     AXES_OFFSETS
     Pack<T, N> pack = {};
     for (int j = 0; j < N; j++)
-      if (labels[fromLabels + j * labelStep] == number + j * step) pack.at[j] = values[fromValues + j * valueStep];
+      if (labels[fromLabels + j * labelStep] == number + j * step)
+        pack.at[j] = kept<T>(values[fromValues + j * valueStep]);
     if (isWide)
       storePack(dx, to, pack);
     else

@@ -1,0 +1,112 @@
+"""Every kernel that modules, models and optimizers start on a GPU compiles for the GPUs that there are, and fits them.
+
+The programs are those of users, compiled for a GPU that is not there; their arrays are never made, so that networks
+have their real sizes.
+"""
+
+import pkgutil
+
+import pytest
+from launches import gate, needsNvrtc
+from test_everymodule import CLASSES, EXAMPLES
+from texts import MODELS, OPTIMIZERS, OPTIONS, SMALL, ofModel, ofModules, ofOptimizers, ofRules
+
+from puregraph import models
+from puregraph.cuda.source import digest
+from puregraph.function import Call
+from puregraph.kernel import registry
+
+PARTS = 8  # in which texts are compiled, so that processes can share the work
+STILL = {"Call", "Flatten", "Identity", "Input", "Reshape", "Transpose"}  # classes that give views, or run in Python
+OTHERS = [name for name in MODELS if name not in SMALL]
+
+
+def launchesOf(*programs):
+    return [launch for each in programs for launch in each.launches]
+
+
+def everyday():
+    """All launches of modules, optimizers, and of networks that take little time."""
+    both = [each for libraries in (False, True) for each in ofModules(libraries).values()]
+    nets = [each for libraries in (False, True) for name in SMALL for each in ofModel(name, libraries)]
+    return launchesOf(*both, *ofOptimizers().values(), *nets) + ofRules()[0]
+
+
+def partOf(launches, part):
+    """Those whose texts belong to a part."""
+    return [each for each in launches if int(digest(each.source)[:8], 16) % PARTS == part]
+
+
+def passes(launches, record):
+    """Have launches pass the gate, and tell what they take."""
+    texts = {launch.source for launch in launches}
+    taken = [used for _, used in gate(launches)]
+    found = {"texts": len(texts), "launches": len(launches), "registers": max(used.registers for used in taken)}
+    record("kernels", found | {"shared": max(launch.shared for launch in launches)})
+    return texts
+
+
+@needsNvrtc
+@pytest.mark.parametrize("part", range(PARTS))
+def test_kernels_compile_and_fit(part, record_property):
+    assert len(passes(partOf(everyday(), part), record_property)) > 40
+
+
+@needsNvrtc
+@pytest.mark.slow
+@pytest.mark.parametrize("libraries", [False, True], ids=["own", "libraries"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_kernels_of_large_networks_compile_and_fit(name, libraries, record_property):
+    programs = ofModel(name, libraries)
+    assert not any(each.left for each in programs)
+    assert len(passes(launchesOf(*programs), record_property)) > 20
+
+
+@needsNvrtc
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_kernels_of_other_numbers_compile_and_fit(dtype, part, record_property):
+    programs = [*ofModules(False, dtype).values(), *ofOptimizers(dtype).values()]
+    programs += [each for name in SMALL for each in ofModel(name, False, dtype)]
+    assert len(passes(partOf(launchesOf(*programs), part), record_property)) > 40
+
+
+# Nothing is left out ---------------------------------------------------------------------------------------------------
+
+
+def test_every_module_starts_kernels():
+    found = {cls for (cls, _, train), each in ofModules(False).items() if each.launches and train}
+    assert {cls.__name__ for cls in CLASSES if cls not in found} == STILL
+    assert len(ofModules(False)) == 2 * sum(cls is not Call for cls, _ in EXAMPLES) > 400
+
+
+@pytest.mark.parametrize("libraries", [False, True], ids=["own", "libraries"])
+def test_every_call_becomes_launches(libraries):
+    programs = {
+        **ofModules(libraries),
+        **{(name, i): p for name in SMALL for i, p in enumerate(ofModel(name, libraries))},
+    }
+    assert {key: each.left for key, each in programs.items() if each.left} == {}
+    assert (sum(len(each.libraries) for each in programs.values()) > 100) == libraries
+
+
+def test_every_network_and_optimizer_is_among_them():
+    files = {file.name for file in pkgutil.iter_modules(models.__path__)}
+    assert {name.rstrip("0123456789") for name in MODELS} == files
+    assert len(ofOptimizers()) == len(OPTIMIZERS) * len(OPTIONS) == 18
+
+
+def test_every_kernel_for_a_gpu_is_among_them():
+    programs = [*ofModules(False).values(), *ofOptimizers().values()]
+    reached = {function for each in programs for function in each.functions} | ofRules()[1]
+    known = {each for name, each in registry.items() if name.startswith("puregraph.") and "cuda" in each.twins}
+    assert {each.name for each in known - reached} == {"puregraph.kernels.random.normal"}  # only users draw such
+    assert len(known) >= 20
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_no_kernel_that_rules_call_goes_through_the_host(dtype):
+    launches, called, refused = ofRules(dtype)
+    assert not refused
+    assert len(called) > 15 and len(launches) > 200

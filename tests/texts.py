@@ -1,0 +1,176 @@
+"""Texts of kernels for a GPU: all that programs would start there, gathered without a GPU and without any array."""
+
+from contextlib import contextmanager
+from functools import cache
+
+import numpy as np
+import pytest
+from fakecupy import useGpu
+from test_everymodule import EXAMPLES, examplesOf
+
+from puregraph import models, optimizers
+from puregraph.compile import program
+from puregraph.compile.backend import GPU
+from puregraph.compile.gpu.moving import stored
+from puregraph.costs import BCE, MSE, CrossEntropy
+from puregraph.cuda.launch import Launch, contiguous
+from puregraph.function import Call
+from puregraph.graph import Graph
+from puregraph.input import Input
+from puregraph.kernel import Kernel, Piece
+from puregraph.modules import Linear, Relu, Transpose
+from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
+from puregraph.sequential import Sequential
+
+IMAGES = (64, 3, 224, 224)
+
+
+def saying(network):
+    """A network that scores words, as CrossEntropy takes them."""
+    return Sequential(network, Transpose((0, 2, 1)))
+
+
+MODELS = {  # the network, the shapes of its inputs, and of its targets, its cost, and the optimizer
+    "mlp": (models.mlp, [(64, 784)], (64,), CrossEntropy, Adam),
+    "lenet": (models.lenet, [(64, 1, 28, 28)], (64,), CrossEntropy, MomentumSGD),
+    "lstm": (models.lstm, [(64, 28, 28)], (64,), CrossEntropy, Adam),
+    "resnet20": (models.resnet20, [(128, 3, 32, 32)], (128,), CrossEntropy, MomentumSGD),
+    "dlrm": (models.dlrm, [(2048, 13), (2048, 26)], (2048, 1), BCE, SGD),
+    "transformer": (lambda: models.transformer(2), [(64, 128, 256)], (64, 128, 256), MSE, AdamW),
+    "gpt": (lambda: saying(models.gpt(layers=2)), [(64, 256)], (64, 256), CrossEntropy, AdamW),
+    "unet": (lambda: models.unet(norm=True), [(16, 1, 256, 256)], (16, 256, 256), CrossEntropy, Adam),
+    "mobilenet": (models.mobilenet, [IMAGES], (64,), CrossEntropy, MomentumSGD),
+    "resnet50": (models.resnet50, [IMAGES], (64,), CrossEntropy, MomentumSGD),
+    "vgg16": (lambda: models.vgg16(norm=True), [IMAGES], (64,), CrossEntropy, MomentumSGD),
+    "gpt2": (lambda: saying(models.gpt2()), [(16, 1024)], (16, 1024), CrossEntropy, AdamW),
+}
+SMALL = ("mlp", "lenet", "lstm", "resnet20", "dlrm", "transformer", "gpt")
+OPTIMIZERS = [getattr(optimizers, name) for name in optimizers.__all__]
+OPTIMIZERS = [each for each in OPTIMIZERS if issubclass(each, optimizers.Optimizer) and each.rule]
+OPTIONS = {"plain": {}, "norm": {"clipNorm": 1.0, "decay": 0.1}, "value": {"clipValue": 1.0, "onNonFinite": "skip"}}
+
+
+class Hollow:
+    """What stands for an array, of any size: it has no numbers."""
+
+    def __init__(self, shape, dtype):
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        self.strides, self.ndim = contiguous(self.shape, self.dtype.itemsize), len(self.shape)
+
+    def __array_function__(self, function, types, arguments, options):
+        assert function is np.zeros_like, f"{function.__name__} wants numbers, and there are none"
+        like, *dtype = arguments
+        return Hollow(like.shape, dtype[0] if dtype else options["dtype"])
+
+    def reshape(self, shape):
+        return Hollow(shape, self.dtype)
+
+
+class Gathered:
+    """In place of what would run a plan: its launches, calls of libraries, the calls that are neither, and the
+    functions that it carries out."""
+
+    isQuiet, isStale, packing = True, False, None
+
+    def __init__(self, plan, room, poison=False):
+        calls = [call for call in plan.schedule.calls if call.kind != "view"]
+        native = [call.function for call in calls if call.kind == "native"]
+        ends = [launch for target, value in plan.copies for launch in stored(value, target.data)]
+        found = [*(task.what for each in native for task in each.works), *ends]
+        self.launches = [each for each in found if isinstance(each, Launch)]
+        self.libraries = [each for each in found if not isinstance(each, Launch)]
+        self.left = [call for call in calls if call.kind != "native"]
+        self.functions = {call.function for each in native for call in each.calls}
+
+
+@contextmanager
+def onPaper(libraries):
+    """Programs for a GPU are made, and none can run; `libraries` says whether cuBLASLt and cuDNN have plans there."""
+    with pytest.MonkeyPatch.context() as patch:
+        useGpu(patch, libraries)
+        patch.setattr(program, "backendFor", lambda graph, dtype: GPU._replace(build=Gathered))
+        yield
+
+
+def gathered(net, *shapes, **options):
+    """What a program of a graph would start."""
+    for each in (*net.params.values(), *net.states.values()):
+        each.array = Hollow(each.shape, each.dtype)
+    made = net.compile(*shapes, **options)
+    assert made.built is not None, f"{net.title()} is not compiled: {made.why}"
+    return made.built
+
+
+@cache
+def ofModules(libraries, dtype="float32"):
+    """What every example of every module and cost starts, by (class, number, whether it trains)."""
+    found = {}
+    with onPaper(libraries):
+        for cls, number in EXAMPLES:
+            if cls is Call:
+                continue  # a Function in Python
+            for train in (True, False):
+                module, shapes = examplesOf(cls)[number]
+                nodes = [Input().node() for _ in shapes]
+                net = Graph(nodes, module.node(*nodes)).calcMode(dtype)
+                found[cls, number, train] = gathered(net, *shapes, train=train)
+    return found
+
+
+@cache
+def ofModel(name, libraries, dtype="float32"):
+    """What a training step and an inference of a known network start."""
+    make, inputs, target, cost, optimizer = MODELS[name]
+    with onPaper(libraries):
+        net = make().calcMode(dtype)
+        step = gathered(net, *inputs, target, cost=cost(), optimizer=optimizer(0.1, clipNorm=1.0), guarded=True)
+        return step, gathered(make().calcMode(dtype), *inputs, train=False)
+
+
+@cache
+def ofOptimizers(dtype="float32"):
+    """What the updates of every optimizer with several options start, by (class, name of the options)."""
+    found = {}
+    with onPaper(False):
+        for cls in OPTIMIZERS:
+            for name, options in OPTIONS.items():
+                net, optimizer = Sequential(Linear(7, 5), Relu(), Linear(5, 4)).calcMode(dtype), cls(0.1, **options)
+                found[cls, name] = gathered(net, (5, 7), (5,), cost=CrossEntropy(), optimizer=optimizer, guarded=True)
+    return found
+
+
+@cache
+def ofRules(dtype="float32"):
+    """The launches that the rules of every example of every module and cost make where nothing is compiled; the kernels
+    that were called; and those that had no launches, with the dtypes of their arguments."""
+    launches, called, refused = [], set(), set()
+
+    def noting(call):
+        def noted(self, *arguments, **options):
+            if "cuda" in self.twins:
+                outline = self.outline(*arguments, **options)
+                several = isinstance(outline, list)
+                outs = [np.empty(*one) for one in (outline if several else [outline])]
+                made = self.twins["cuda"](outs if several else outs[0], *arguments, **options)
+                kinds = tuple([x.dtype.name for x in arguments if isinstance(x, np.ndarray)])
+                if made is NotImplemented:
+                    refused.add((self.name, kinds))
+                else:
+                    launches.extend(made)
+                    called.add(self)
+            return call(self, *arguments, **options)
+
+        return noted
+
+    with pytest.MonkeyPatch.context() as patch:
+        for cls in (Kernel, Piece):
+            patch.setattr(cls, "__call__", noting(cls.__call__))
+        for cls, number in EXAMPLES:
+            module, shapes = examplesOf(cls)[number]
+            nodes = [Input().node() for _ in shapes]
+            net = Graph(nodes, module.node(*nodes)).calcMode(dtype)
+            xs = [np.asarray(x) for x in module.sample(np.random.default_rng(0), *shapes)]
+            outs = net([x.astype(dtype) if x.dtype.kind == "f" else x for x in xs])
+            seeds = [np.ones_like(y) for y in (outs if isinstance(outs, list) else [outs])]
+            net.backward(seeds if len(seeds) > 1 else seeds[0])
+    return launches, called, refused
