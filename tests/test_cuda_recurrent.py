@@ -63,9 +63,49 @@ def test_float64_lengths_and_any_strides(rng):
     both(rng, "lstm", 9, 5, 6, dtype="float64", lengths=True, change=np.asfortranarray)
 
 
+def wide(values):
+    """What references are given."""
+    if isinstance(values, (list, tuple)):
+        return [wide(x) for x in values]
+    return values.astype("f8") if getattr(values, "dtype", bool) not in (bool, float) else values
+
+
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize(("small", "large"), [("bfloat16", "float32"), ("float16", "float16")], ids=str)
+def test_sequences_and_weights_are_stored_in_16_bits(rng, kind, small, large):
+    small, large = (
+        np.dtype(pytest.importorskip("ml_dtypes").bfloat16 if n == "bfloat16" else n) for n in (small, large)
+    )
+    gates, count, units = CELLS[kind], 2 if kind == "lstm" else 1, 33
+    step, back = getattr(recurrent, f"{kind}Step"), getattr(recurrent, f"{kind}Back")
+
+    def made(*shape, dtype=small):
+        return (rng.standard_normal(shape) * 0.2).astype(dtype)
+
+    def kept(*dtypes):
+        given = iter(dtypes)
+        return lambda shape, dtype: np.empty(shape, next(given, large))
+
+    x, W, b = made(9, 4, 5), made(5, gates * units), made(gates * units, dtype=large)
+    U, states = made(units, gates * units), [made(9, units, dtype=large) for _ in range(count)]
+    weights = (U, made(units, dtype=large)) if kind == "gru" else (U,)
+    on = np.arange(4) < rng.integers(0, 5, 9)[:, None]
+    found = emulated(forward, step, x, W, b, weights, states, on, strides=kept(small))
+    wanted = forward.reference(step, *wide([x, W, b, weights, states]), on)
+    assert [y.dtype for y in found] == [small, *[large] * (len(found) - 1)]
+    agree([y.astype("f8") for y in found], wanted, 2e-2)
+    after, left = [y.astype(x.dtype) for y, x in zip(wanted, found)], wanted[count:]
+    before = [np.concatenate([s[:, None], y[:, :-1]], axis=1) for s, y in zip(states, after)]
+    given = U, before, after[:count], left, made(9, 4, units), [made(9, units, dtype=large) for _ in range(count)]
+    found = emulated(throughTime, back, *given, on, strides=kept(small, *[small] * (kind == "gru")))
+    wanted = throughTime.reference(back, *wide(given), on)
+    agree([y.astype("f8") for y in found], wanted, 4e-2)
+
+
 def test_nothing_is_launched_for_nothing():
     x = np.zeros((0, 3, 4), "f4")
     W = np.eye(4, dtype="f4")
     assert forward.twins["cuda"]([x], recurrent.tanhStep, x, W, None, (W,), [x[:, 0]]) == []
     assert forward.twins["cuda"]([x], recurrent.tanhStep, x.astype("f2"), W, None, (W,), [x[:, 0]]) is NotImplemented
+    assert forward.twins["cuda"]([x], recurrent.tanhStep, x, W, None, (W.astype(int),), [x[:, 0]]) is NotImplemented
     assert forward.twins["cuda"]([x], len, x, W, None, (W,), [x[:, 0]]) is NotImplemented

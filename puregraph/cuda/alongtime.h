@@ -1,9 +1,9 @@
 // Cells along time, after recurrent.h.
 
 // The weights turned, so that what is summed over lies side by side
-extern "C" __global__ void __launch_bounds__(256) turn(W* __restrict__ y, const W* __restrict__ x, int rows, int columns,
+extern "C" __global__ void __launch_bounds__(256) turn(OfU* __restrict__ y, const OfU* __restrict__ x, int rows, int columns,
                                                        TWO(x)) {
-  __shared__ W tile[32][33];
+  __shared__ OfU tile[32][33];
   const int row = blockIdx.y * 32, column = blockIdx.x * 32, tx = threadIdx.x & 31, ty = threadIdx.x >> 5;
 #pragma unroll
   for (int i = ty; i < 32; i += 8)
@@ -15,16 +15,16 @@ extern "C" __global__ void __launch_bounds__(256) turn(W* __restrict__ y, const 
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
-    alongTime(W* y, const W* __restrict__ first, THREE(y), TWO(first), const W* __restrict__ p,
-              const W* __restrict__ turned,
+    alongTime(OfY* y, const OfY* __restrict__ first, THREE(y), TWO(first), const W* __restrict__ p,
+              const OfU* __restrict__ turned,
 #if LSTM
-              W* cells, const W* __restrict__ firstCell, THREE(cells), TWO(firstCell),
+              OfCells* cells, const OfCells* __restrict__ firstCell, THREE(cells), TWO(firstCell),
 #endif
 #if LSTM || GRU
-              W* __restrict__ kept, THREE(kept),
+              OfKept* __restrict__ kept, THREE(kept),
 #endif
 #if HAS_D
-              const W* __restrict__ d, int64 dStep,
+              const OfD* __restrict__ d, int64 dStep,
 #endif
 #if HAS_ON
               const bool* __restrict__ on, TWO(on),
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   PLACE;
   for (int k = from; k < to; k++) {
     const int now = reverse ? moments - 1 - k : k, before = reverse ? now + 1 : now - 1;
-    const W* const h = k ? y + before * y1 : first;
+    const OfY* const h = k ? y + before * y1 : first;
     const int64 hRow = k ? y0 : first0, hStep = k ? y2 : first1;
     for (int item = warp; item < tiles * GATES; item += warps) {
       const int unit = firstUnit + item / GATES * UNITS, gate = item % GATES;
@@ -49,26 +49,27 @@ extern "C" __global__ void __launch_bounds__(512, 1)
       const W* const in = p + ((int64)row * moments + now) * GATES * units + unit;
       const int gate = units;
 #if LSTM || GRU
-      W* const out = kept + row * kept0 + now * kept1 + unit * kept2;
+      OfKept* const out = kept + row * kept0 + now * kept1 + unit * kept2;
       const int64 next = units * kept2;
 #endif
-      const W old = h[row * hRow + unit * hStep];
+      const W old = load(h, row * hRow + unit * hStep);
 #if LSTM
-      const W c = k ? cells[row * cells0 + before * cells1 + unit * cells2] : firstCell[row * firstCell0 + unit * firstCell1];
+      const W c = k ? load(cells, row * cells0 + before * cells1 + unit * cells2)
+                    : load(firstCell, row * firstCell0 + unit * firstCell1);
       const W in0 = sigmoid(in[0] + q[0]), forget = sigmoid(in[gate] + q[32]);
       const W g = tanh(in[2 * gate] + q[64]), show = sigmoid(in[3 * gate] + q[96]);
       W cell = forget * c + in0 * g, state = show * tanh(cell);
-      out[0] = in0, out[next] = forget, out[2 * next] = g, out[3 * next] = show;
+      store(out, 0, in0), store(out, next, forget), store(out, 2 * next, g), store(out, 3 * next, show);
 #elif GRU
       const W r = sigmoid(in[0] + q[0]), z = sigmoid(in[gate] + q[32]);
 #if HAS_D
-      const W e = q[64] + d[unit * dStep];
+      const W e = q[64] + load(d, unit * dStep);
 #else
       const W e = q[64];
 #endif
       const W g = tanh(in[2 * gate] + r * e);
       W state = g + z * (old - g);
-      out[0] = r, out[next] = z, out[2 * next] = g, out[3 * next] = e;
+      store(out, 0, r), store(out, next, z), store(out, 2 * next, g), store(out, 3 * next, e);
 #elif TANH
       W state = tanh(in[0] + q[0]);
 #else
@@ -81,9 +82,9 @@ extern "C" __global__ void __launch_bounds__(512, 1)
       cell = counts ? cell : c;
 #endif
 #endif
-      y[row * y0 + now * y1 + unit * y2] = state;
+      store(y, row * y0 + now * y1 + unit * y2, state);
 #if LSTM
-      cells[row * cells0 + now * cells1 + unit * cells2] = cell;
+      store(cells, row * cells0 + now * cells1 + unit * cells2, cell);
 #endif
     }
     __syncthreads();

@@ -2,18 +2,18 @@
 // its dq, which all units have to be done with: it is taken as the next moment begins, and once more behind the last.
 
 extern "C" __global__ void __launch_bounds__(512, 1)
-    backTime(W* dp, W* dh, const W* __restrict__ u, const W* __restrict__ gy, const W* __restrict__ last, THREE(dp),
-             TWO(dh), TWO(u), THREE(gy), TWO(last),
+    backTime(OfDp* dp, W* dh, const OfU* __restrict__ u, const OfGy* __restrict__ gy, const OfLast* __restrict__ last,
+             THREE(dp), TWO(dh), TWO(u), THREE(gy), TWO(last),
 #if LSTM
-             W* dc, const W* __restrict__ lastCell, const W* __restrict__ cells, const W* __restrict__ cellsBefore,
-             TWO(dc), TWO(lastCell), THREE(cells), THREE(cellsBefore),
+             W* dc, const OfLastCell* __restrict__ lastCell, const OfCells* __restrict__ cells,
+             const OfCellsBefore* __restrict__ cellsBefore, TWO(dc), TWO(lastCell), THREE(cells), THREE(cellsBefore),
 #elif GRU
-             W* dq, const W* __restrict__ before, THREE(dq), THREE(before),
+             OfDq* dq, const OfBefore* __restrict__ before, THREE(dq), THREE(before),
 #else
-             const W* __restrict__ y, THREE(y),
+             const OfY* __restrict__ y, THREE(y),
 #endif
 #if LSTM || GRU
-             const W* __restrict__ kept, THREE(kept),
+             const OfKept* __restrict__ kept, THREE(kept),
 #endif
 #if HAS_ON
              const bool* __restrict__ on, TWO(on),
@@ -41,23 +41,23 @@ extern "C" __global__ void __launch_bounds__(512, 1)
       const int row = firstRow + i % 32 / UNITS, unit = firstUnit + i / 32 * UNITS + i % UNITS;
       if (row >= samples || unit >= units) continue;
       W* const carried = dh + row * dh0 + unit * dh1;
-      W slope = k ? *carried : last[row * last0 + unit * last1];
+      W slope = k ? *carried : W(load(last, row * last0 + unit * last1));
       if (k)
         for (int g = 0; g < GATES; g++) slope += sums[(i / 32 * GATES + g) * 32 + lane];
       if (k == moments) {
         *carried = slope;
         continue;
       }
-      slope += gy[row * gy0 + now * gy1 + unit * gy2];
+      slope += load(gy, row * gy0 + now * gy1 + unit * gy2);
       W rest = 0, given = slope;
-      W* const out = dp + row * dp0 + now * dp1 + unit * dp2;
+      OfDp* const out = dp + row * dp0 + now * dp1 + unit * dp2;
 #if LSTM || GRU
-      const W* const in = kept + row * kept0 + now * kept1 + unit * kept2;
+      const OfKept* const in = kept + row * kept0 + now * kept1 + unit * kept2;
       const int64 gate = units * dp2, next = units * kept2;
 #endif
 #if LSTM
       W* const carriedCell = dc + row * dc0 + unit * dc1;
-      W slopeCell = k ? *carriedCell : lastCell[row * lastCell0 + unit * lastCell1];
+      W slopeCell = k ? *carriedCell : W(load(lastCell, row * lastCell0 + unit * lastCell1));
       const W givenCell = slopeCell;
 #endif
 #if HAS_ON
@@ -68,31 +68,30 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 #endif
 #endif
 #if LSTM
-      const W in0 = in[0], forget = in[next], g = in[2 * next], show = in[3 * next];
-      const W c = cellsBefore[row * cellsBefore0 + now * cellsBefore1 + unit * cellsBefore2];
-      const W z = tanh(cells[row * cells0 + now * cells1 + unit * cells2]);
+      const W in0 = load(in, 0), forget = load(in, next), g = load(in, 2 * next), show = load(in, 3 * next);
+      const W c = load(cellsBefore, row * cellsBefore0 + now * cellsBefore1 + unit * cellsBefore2);
+      const W z = tanh(W(load(cells, row * cells0 + now * cells1 + unit * cells2)));
       slopeCell += slope * show * (1 - z * z);
-      out[0] = slopeCell * g * in0 * (1 - in0);
-      out[gate] = slopeCell * c * forget * (1 - forget);
-      out[2 * gate] = slopeCell * in0 * (1 - g * g);
-      out[3 * gate] = slope * z * show * (1 - show);
+      store(out, 0, slopeCell * g * in0 * (1 - in0));
+      store(out, gate, slopeCell * c * forget * (1 - forget));
+      store(out, 2 * gate, slopeCell * in0 * (1 - g * g));
+      store(out, 3 * gate, slope * z * show * (1 - show));
       W restCell = slopeCell * forget;
 #elif GRU
-      const W r = in[0], z = in[next], g = in[2 * next], e = in[3 * next];
-      const W h = before[row * before0 + now * before1 + unit * before2], dg = slope * (1 - z) * (1 - g * g);
-      W* const to = dq + row * dq0 + now * dq1 + unit * dq2;
+      const W r = load(in, 0), z = load(in, next), g = load(in, 2 * next), e = load(in, 3 * next);
+      const W h = load(before, row * before0 + now * before1 + unit * before2), dg = slope * (1 - z) * (1 - g * g);
+      OfDq* const to = dq + row * dq0 + now * dq1 + unit * dq2;
       const int64 toNext = units * dq2;
-      to[0] = out[0] = dg * e * r * (1 - r);
-      to[toNext] = out[gate] = slope * (h - g) * z * (1 - z);
-      to[2 * toNext] = dg * r;
-      out[2 * gate] = dg;
+      const W dr = dg * e * r * (1 - r), dz = slope * (h - g) * z * (1 - z);
+      store(to, 0, dr), store(to, toNext, dz), store(to, 2 * toNext, dg * r);
+      store(out, 0, dr), store(out, gate, dz), store(out, 2 * gate, dg);
       rest = slope * z;
 #else
-      const W state = y[row * y0 + now * y1 + unit * y2];
+      const W state = load(y, row * y0 + now * y1 + unit * y2);
 #if TANH
-      out[0] = slope * (1 - state * state);
+      store(out, 0, slope * (1 - state * state));
 #else
-      out[0] = state > 0 ? slope : W(0);
+      store(out, 0, state > 0 ? slope : W(0));
 #endif
 #endif
 #if HAS_ON

@@ -27,9 +27,9 @@ def operandOf(x: Any) -> Operand:
 
 
 def copied(y: Any, x: Any) -> list[Launch]:
-    """The launches of y = x, for arrays of one shape and dtype that lie in memory as they like."""
-    kind = kindOf(x.dtype)
-    computed = "f32" if kind in ("f16", "bf16") else kind
+    """The launches of y = x, for arrays of one shape that lie in memory as they like, of one dtype or of floats."""
+    kinds = {kindOf(x.dtype), kindOf(y.dtype)}
+    computed = "f64" if "f64" in kinds else "f32" if kinds & {"f16", "bf16"} else kindOf(x.dtype)
     return launches(Nest(tuple(x.shape), {"x": operandOf(x)}, (("y", Formula("x")),), {"y": operandOf(y)}, computed))
 
 

@@ -1,7 +1,7 @@
 // What cells along time have in common, forward and back.
 //
-// W: the type of all numbers; GATES: sums for each unit; LSTM, GRU, TANH, RELU: 1 for the kind of cell, else 0;
-// HAS_D: the bias of a GRU within r; HAS_ON: which moments count.
+// W: the type that one computes in; OfY and the like: what arrays hold; GATES: sums for each unit; LSTM, GRU, TANH, RELU:
+// 1 for the kind of cell, else 0; HAS_D: the bias of a GRU within r; HAS_ON: which moments count.
 //
 // A block has so many `tiles` of four units and eight samples. A warp sums for one tile, and one gate, its lanes along
 // what is summed over. Then a thread has one unit of one sample. Either one launch goes through all moments, with all
@@ -25,16 +25,17 @@ __device__ static inline void halve(W (&sum)[ROWS * UNITS], int lane) {
 }
 
 // To lane i the sum over c of x[i / 4, c] w[i % 4, c]
-__device__ static inline W dots(const W* x, int64 xRow, int64 xStep, int rows, const W* w, int64 wRow, int64 wStep,
+template <class X, class V>
+__device__ static inline W dots(const X* x, int64 xRow, int64 xStep, int rows, const V* w, int64 wRow, int64 wStep,
                                 int units, int count) {
   const int lane = threadIdx.x & 31;
   W sum[ROWS * UNITS] = {};
   for (int c = lane; c < count; c += 32) {
     W left[ROWS], right[UNITS];
 #pragma unroll
-    for (int i = 0; i < ROWS; i++) left[i] = i < rows ? x[i * xRow + c * xStep] : W(0);
+    for (int i = 0; i < ROWS; i++) left[i] = i < rows ? W(load(x, i * xRow + c * xStep)) : W(0);
 #pragma unroll
-    for (int j = 0; j < UNITS; j++) right[j] = j < units ? w[j * wRow + c * wStep] : W(0);
+    for (int j = 0; j < UNITS; j++) right[j] = j < units ? W(load(w, j * wRow + c * wStep)) : W(0);
 #pragma unroll
     for (int i = 0; i < ROWS; i++)
 #pragma unroll

@@ -19,8 +19,9 @@ import numpy as np
 
 from puregraph.cuda.axes import axesOf
 from puregraph.cuda.contraction import Operand, Space, contraction
+from puregraph.cuda.copy import copied
 from puregraph.cuda.launch import THREADS, Launch, Scratch, pieces, spread, steps
-from puregraph.cuda.source import defined, read, stored
+from puregraph.cuda.source import areFloats, defined, read, stored
 from puregraph.cuda.tail import Column, Tail
 from puregraph.formula import Formula
 from puregraph.kernel import kernel, piece
@@ -97,32 +98,40 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
     """A product for what comes from outside; then one launch for all moments where the weights are few, else one for
     each. Before them one turns the weights."""
     U, d = (*weights, None)[:2]
-    if step not in CELLS or not areFloats(*outs, x, W, U, *states, *(v for v in (b, d) if v is not None)):
+    given = [*outs, x, W, U, *states, *(v for v in (b, d) if v is not None)]
+    if step not in CELLS or not areFloats(*given) or x.dtype != W.dtype:
         return NotImplemented
     if not outs[0].size:
         return []
-    cell, (units, width) = CELLS[step], U.shape
-    p, turned = Scratch((*x.shape[:2], width), x.dtype), Scratch((width, units), U.dtype)
-    text = cell.text(stored(x.dtype), "alongtime.h", HAS_D=int(d is not None), HAS_ON=int(on is not None))
-    slots = (*grouped(outs[0], states[0]), *grouped(p, turned))
-    slots += grouped(outs[1], states[1]) if len(states) > 1 else ()
-    for v in (*outs[len(states) :], d, on):
+    cell, (units, width), wide = CELLS[step], U.shape, widest(*given)
+    p, turned = Scratch((*x.shape[:2], width), wide), Scratch((width, units), U.dtype)
+    changed, states = zip(*[inKind(s, y.dtype) for s, y in zip(states, outs)])
+    cells, kept = (*outs[1 : len(states)], None)[0], (*outs[len(states) :], None)[0]
+    types = typesOf(wide, Y=outs[0], U=U, Cells=cells, Kept=kept, D=d)
+    text = cell.text(types, "alongtime.h", HAS_D=int(d is not None), HAS_ON=int(on is not None))
+    slots = (*grouped(outs[0], states[0]), ("pointer", p), ("pointer", turned))
+    slots += grouped(cells, states[1]) if len(states) > 1 else ()
+    for v in (kept, d, on):
         slots += () if v is None else grouped(v)
     turn = (("pointer", turned), ("pointer", U), ("int", units), ("int", width), *longs(U))
     grid = (pieces(width, 32), pieces(units, 32), 1)
+    entering = fromOutside(p, x, W, b)
+    if entering is NotImplemented:
+        return NotImplemented
     return [
-        *fromOutside(p, x, W, b),
+        *entering,
+        *(launch for each in changed for launch in each),
         Launch("recurrent", text, "turn", turn, grid, (THREADS, 1, 1)),
-        *cell.launches(text, "alongTime", slots, (*x.shape[:2], units), x.shape[1], U, reverse),
+        *cell.launches(text, "alongTime", slots, (*x.shape[:2], units), x.shape[1], U, wide, reverse),
     ]
 
 
 def fromOutside(p, x, W, b):
     """The launches of p = x W + b, for all moments."""
     kind, (n, t, inputs), (row, moment, step) = x.dtype.name, x.shape, steps(x)
-    loads = {} if b is None else {"b": Column(kind, b, (0, 0), steps(b))}
+    loads = {} if b is None else {"b": Column(b.dtype.name, b, (0, 0), steps(b))}
     lines = [] if b is None else [("p", Formula("sums + b"))]
-    stores = {"sums" if b is None else "p": Column(kind, p, steps(p)[:2], (1,))}
+    stores = {"sums" if b is None else "p": Column(p.dtype.name, p, steps(p)[:2], (1,))}
     left = Operand(kind, x, (row, moment), (step,))
     right = Operand(kind, W, steps(W)[1:], steps(W)[:1])
     space = Space((n, t), W.shape[1:], (inputs,))
@@ -135,19 +144,19 @@ class Cell(NamedTuple):
     kind: str
     gates: int
 
-    def text(self, dtype, name, **names):
+    def text(self, types, name, **names):
         """The text of its kernels."""
         kinds = {kind: int(kind == self.kind) for kind in ("LSTM", "GRU", "TANH", "RELU")}
-        return defined({"W": dtype, "GATES": self.gates, **kinds, **names}) + read("recurrent.h") + read(name)
+        return types + defined({"GATES": self.gates, **kinds, **names}) + read("recurrent.h") + read(name)
 
-    def launches(self, text, entry, slots, sizes, count, U, reverse):
+    def launches(self, text, entry, slots, sizes, count, U, wide, reverse):
         """Those that go through `count` moments: one after the other, unless a block can have all units."""
         all = pieces(sizes[2], 4)
         isOne = U.size * U.dtype.itemsize <= FEW
         tiles = all if isOne else max(2, 4 // self.gates)
         grid = pieces(sizes[0], 8) * pieces(all, tiles)
         threads = 32 * min(tiles * self.gates, 16)
-        shared = tiles * self.gates * 32 * U.dtype.itemsize
+        shared = tiles * self.gates * 32 * wide.itemsize
         ranges = [(0, count)] if isOne else [(k, k + 1) for k in range(count)]
         return [
             Launch(
@@ -166,9 +175,23 @@ class Cell(NamedTuple):
 FEW = 1 << 16  # bytes of weights that one multiprocessor reads again and again as fast as it computes
 
 
-def areFloats(*arrays):
-    """Whether arrays hold the same floats, of 32 or 64 bits."""
-    return arrays[0].dtype.name in ("float32", "float64") and len({x.dtype for x in arrays}) == 1
+def widest(*arrays):
+    """What is computed in: float64 if any array holds such numbers."""
+    return np.dtype(np.float64 if any(x.dtype.name == "float64" for x in arrays) else np.float32)
+
+
+def typesOf(wide, **arrays):
+    """C that says what one computes in, and what arrays hold."""
+    kinds = {f"Of{name}": stored(x.dtype) for name, x in arrays.items() if x is not None}
+    return "".join(f"typedef {kind} {name};\n" for name, kind in {"W": stored(wide), **kinds}.items())
+
+
+def inKind(x, dtype):
+    """The launches that make an array one of another dtype, and that; none where it is one."""
+    if x.dtype == dtype:
+        return [], x
+    y = Scratch(x.shape, dtype)
+    return copied(y, x), y
 
 
 def longs(x):
@@ -177,8 +200,8 @@ def longs(x):
 
 
 def grouped(*arrays):
-    """Slots for arrays, then for their strides; a Scratch lies without gaps."""
-    strides = [slot for x in arrays if not isinstance(x, Scratch) for slot in longs(x)]
+    """Slots for arrays, then for their strides."""
+    strides = [slot for x in arrays for slot in longs(x)]
     return (*(("pointer", x) for x in arrays), *strides)
 
 
@@ -220,23 +243,30 @@ def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False)
 @throughTime.cuda
 def throughTime(outs, back, U, before, after, kept, gy, grads, on=None, reverse=False):
     """As forward; one more moment makes the gradients of the first states."""
-    if back not in CELLS or not areFloats(*outs, U, *before, *after, *kept, gy, *grads):
+    given = [*outs, U, *before, *after, *kept, gy, *grads]
+    if back not in CELLS or not areFloats(*given):
         return NotImplemented
     if not gy.size:
         return [] if not outs[-1].size else NotImplemented
-    cell, ends = CELLS[back], outs[len(outs) - len(grads) :]
-    text = cell.text(stored(U.dtype), "backtime.h", HAS_ON=int(on is not None))
+    cell, wide, results = CELLS[back], widest(*given), outs[len(outs) - len(grads) :]
+    ends = [y if y.dtype == wide else Scratch(y.shape, wide) for y in results]  # which are added to at every moment
+    of = {"Dp": outs[0], "U": U, "Gy": gy, "Last": grads[0], "Kept": (*kept, None)[0]}
     slots = grouped(outs[0], ends[0], U, gy, grads[0])
     if cell.kind == "LSTM":
+        of |= {"LastCell": grads[1], "Cells": after[1], "CellsBefore": before[1]}
         slots += grouped(ends[1], grads[1], after[1], before[1])
     elif cell.kind == "GRU":
+        of |= {"Dq": outs[1], "Before": before[0]}
         slots += grouped(outs[1], before[0])
     else:
+        of |= {"Y": after[0]}
         slots += grouped(after[0])
     for x in (*kept, on):
         slots += () if x is None else grouped(x)
     n, t, units = gy.shape
-    return cell.launches(text, "backTime", slots, (n, t, units), t + 1, U, reverse)
+    text = cell.text(typesOf(wide, **of), "backtime.h", HAS_ON=int(on is not None))
+    found = cell.launches(text, "backTime", slots, (n, t, units), t + 1, U, wide, reverse)
+    return [*found, *(launch for y, end in zip(results, ends) if end is not y for launch in copied(y, end))]
 
 
 def moments(x, reverse):
