@@ -101,6 +101,22 @@ def test_heads_may_be_large_and_bfloat16_is_computed_in_float32(rng):
     agree([lse], wanted[1:], CLOSE["float32"])
 
 
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_gradients_are_of_16_bits_whatever_the_sums_are_kept_in(rng, kind):
+    bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    q, k, v = (x.astype(bfloat16) for x in given(rng, "float32", 1, 2, 2, 31, 70, 16, 33))
+    wide = [x.astype("f4") for x in (q, k, v)]
+    mask = rng.standard_normal((31, 70)).astype(bfloat16)
+    y, lse = attend.reference(*wide, mask.astype("f4"), True, 0.25)
+    grad = rng.standard_normal(y.shape).astype(bfloat16)
+    rest = (grad.astype("f4") * y).sum(axis=-1, keepdims=True).astype(bfloat16 if kind == "bfloat16" else kind)
+    found = emulated(attendGrad, grad, q, k, v, mask, lse, rest, True, 0.25)
+    wanted = attendGrad.reference(grad.astype("f4"), *wide, mask.astype("f4"), lse, rest.astype("f4"), True, 0.25)
+    for x, y in zip(found, wanted):
+        assert x.dtype == bfloat16
+        np.testing.assert_allclose(x.astype("f4"), y, 8e-3, 8e-3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("sizes", [(1, 128), (65, 65), (130, 2), (256, 256)], ids=str)

@@ -25,6 +25,13 @@ def test_arrays_are_one_long_one(rng, dtypes):
     np.testing.assert_allclose(norm.reference(*arrays), wanted, 1e-6)
 
 
+def test_numbers_of_16_bits_are_summed_in_float64(rng):
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    arrays = given(rng, bfloat16, "f4", "f2")
+    wanted = np.linalg.norm(np.concatenate([x.astype("f8").ravel() for x in arrays]))
+    np.testing.assert_allclose(emulated(norm, *arrays), wanted, 1e-14)
+
+
 def test_arrays_may_have_gaps(rng):
     x = rng.standard_normal((9, 8, 7)).astype("f4")
     np.testing.assert_allclose(emulated(norm, x[::2, :, 1::3], x), norm.reference(x[::2, :, 1::3], x), 1e-6)
