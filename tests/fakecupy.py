@@ -18,9 +18,10 @@ import numpy as np
 from strict import Strict, bare
 
 from puregraph import device
-from puregraph.compile.gpu import capture, inbox
+from puregraph.compile.gpu import built, capture, inbox
 from puregraph.cuda import attention, compiler, convolution, cudnn, emulator, product, runner
 from puregraph.cuda.emulator import Region
+from puregraph.cuda.launch import Launch
 
 MAGIC = b"fake cubin\n"
 SHARED = re.compile(r"__shared__ char \w+\[(\d+)\]")
@@ -490,10 +491,22 @@ def useGpu(monkeypatch, libraries=True, **faults):
         monkeypatch.setattr(module, name, lambda task: libraries)
     monkeypatch.setattr(cudnn, "current", lambda: None)
     monkeypatch.setattr(product.Product, "workspace", 1 << 10)
+    monkeypatch.setattr(built.Built, "add", prepared(built.Built.add))
     for call in (product.Product, cudnn.Call):
         monkeypatch.setattr(call, "prepare", lambda self, addresses: None)
         monkeypatch.setattr(call, "run", runLibrary)
     return cupy
+
+
+def prepared(add):
+    """What adds the calls of a step, with all their texts compiled at once before."""
+
+    def adds(self, poison):
+        works = [work.what for call in self.schedule.calls if call.kind == "native" for work in call.function.works]
+        emulator.prepare(each.source for each in works if isinstance(each, Launch))
+        add(self, poison)
+
+    return adds
 
 
 def runLibrary(self, addresses, workspace, stream):

@@ -466,11 +466,13 @@ const char* emulator_launch(void (*code)(void**), void** values, char** places, 
   }
   rooms.clear();
   for (int i = stackCount; i--;) rooms.push_back(i);
-  ownStart = places[2], ownEnd = places[3];
+  ownStart = places[4], ownEnd = places[5];
   std::vector<char> room(dynamic + 64);
   emulator_here.dynamic = room.data() + (64 - reinterpret_cast<uint64_t>(room.data()) % 64);
-  const uint64_t own = places[1] - places[0];
-  if (own) regions.push_back({places[0], own, nullptr, 1, 0, true, std::vector<Mark>(own)});
+  for (char** of = places; of < places + 4; of += 2) {  // of the text, and of what all texts use
+    const uint64_t own = of[1] - of[0];
+    if (own) regions.push_back({of[0], own, nullptr, 1, 0, true, std::vector<Mark>(own)});
+  }
   if (dynamic) regions.push_back({emulator_here.dynamic, dynamic, nullptr, 1, 0, true, std::vector<Mark>(dynamic)});
   threads.resize(count);
   warpTimes.assign((count + 31) / 32, 0);
@@ -483,8 +485,8 @@ const char* emulator_launch(void (*code)(void**), void** values, char** places, 
       for (unsigned x = 0; x < grid[0] && good; x++) {
         emulator_here.block = {x, y, z};
         blockStart = blockTime = ++now;
-        if (own) memset(places[0], 0xff, own);
-        if (dynamic) memset(emulator_here.dynamic, 0xff, dynamic);
+        for (Region& r : regions)
+          if (r.isShared) memset(r.start, 0xff, r.bytes);
         for (int i = 0; i < count; i++) {
           Thread& t = threads[i];
           t.index = {i % block[0], i / block[0] % block[1], i / (block[0] * block[1])};

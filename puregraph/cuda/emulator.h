@@ -191,7 +191,8 @@ struct dim3 {
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-#define __shared__ static __attribute__((section("emulator_shared")))
+#define SECTION "emulator_shared"  // each text has one of its own
+#define __shared__ static __attribute__((section(SECTION)))
 #define DYNAMIC(type, name) type* name = reinterpret_cast<type*>(emulator::emulator_here.dynamic)
 
 #define __syncthreads() emulator::emulator_barrier(HERE)
@@ -312,17 +313,19 @@ static inline T max(T x, T y) {
   return x < y ? y : x;
 }
 
-// Kernels of a text, and where its own constants and its shared memory lie
+// Kernels of text number `n`, and where constants and shared memory lie: its own, and what all texts use
 extern "C" __attribute__((weak, visibility("hidden"))) char __start_emulator_shared[], __stop_emulator_shared[];
 extern "C" __attribute__((visibility("hidden"))) char __ehdr_start[], _end[];
-#define KERNEL(name)                                                                                  \
-  extern "C" __attribute__((visibility("default"))) void run_##name(void** arguments) {              \
-    emulator::call(name, arguments);                                                                  \
+#define KERNEL(n, name)                                                                               \
+  extern "C" __attribute__((visibility("default"))) void run##n##_##name(void** arguments) {         \
+    emulator::call(text##n::name, arguments);                                                         \
   }                                                                                                   \
-  extern "C" __attribute__((no_sanitize("kernel-address"), visibility("default"))) void describe_##name(char* to) { \
-    emulator::describe(name, to);                                                                     \
+  extern "C" __attribute__((no_sanitize("kernel-address"), visibility("default"))) void describe##n##_##name(char* to) { \
+    emulator::describe(text##n::name, to);                                                            \
   }
-#define PLACES                                                                                        \
-  extern "C" __attribute__((no_sanitize("kernel-address"), visibility("default"))) void places(char** to) { \
-    to[0] = __start_emulator_shared, to[1] = __stop_emulator_shared, to[2] = __ehdr_start, to[3] = _end; \
+#define PLACES(n)                                                                                     \
+  extern "C" __attribute__((weak, visibility("hidden"))) char __start_emulator_shared##n[], __stop_emulator_shared##n[]; \
+  extern "C" __attribute__((no_sanitize("kernel-address"), visibility("default"))) void places##n(char** to) { \
+    to[0] = __start_emulator_shared##n, to[1] = __stop_emulator_shared##n;                            \
+    to[2] = __start_emulator_shared, to[3] = __stop_emulator_shared, to[4] = __ehdr_start, to[5] = _end; \
   }

@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,9 @@ FLAGS = """-std=gnu++17 -O1 -w -fPIC -shared -fno-strict-aliasing -ffp-contract=
 WATCHED = """-fsanitize=kernel-address,bounds,integer-divide-by-zero --param asan-globals=0 --param asan-stack=0
 --param asan-instrumentation-with-call-threshold=0""".split()
 LETTERS = {"bool": "b1", "float16": "h2", "bfloat16": "e2"}
+MACRO = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
+PROGRAMS: dict[str, Program] = {}
+LIBRARIES: dict[str, ctypes.CDLL] = {}
 NUMBERS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "int": (ctypes.c_int32, ("i4", "u4")),
     "long": (ctypes.c_int64, ("i8", "u8")),
@@ -90,13 +94,17 @@ def compiler() -> tuple[str, str]:
     return path, subprocess.run([path, "-v"], capture_output=True, text=True).stderr
 
 
+def named(text: str, flags: list[str]) -> str:
+    """What the library of a text is called in the cache."""
+    return digest(text, flags, compiler()[1])
+
+
 def build(text: str, flags: list[str]) -> bytes:
     """A shared library made of C++.
 
     Raises    DeviceError with what g++ says if it refuses
     """
-    path, version = compiler()
-    name = digest(text, flags, version)
+    path, name = compiler()[0], named(text, flags)
     found = store.read(name)
     if found is not None:
         return found[1]
@@ -138,23 +146,76 @@ def runtime() -> ctypes.CDLL:
     return library
 
 
-@cache
 def program(source: str) -> Program:
     """A text, compiled and loaded for the life of the process."""
+    if source not in PROGRAMS:
+        prepare([source])
+    return PROGRAMS[source]
+
+
+def prepare(sources: Iterable[str]) -> None:
+    """Compile texts and load them for the life of the process; those that are new are one run of g++."""
     runtime()
+    names = {
+        source: digest("note", named(beginning() + textOf(0, source), WATCHED))
+        for source in sources
+        if source not in PROGRAMS
+    }
+    new = []
+    for source, name in names.items():
+        found = store.read(name)
+        whole = None if found is None else library(found[0]["library"])
+        if found is None or whole is None:
+            new.append(source)
+        else:
+            PROGRAMS[source] = programIn(whole, found[0]["number"], source)
+    if new:
+        text = "".join([beginning(), *map(textOf, count(), new)])
+        whole = LIBRARIES[named(text, WATCHED)] = loaded(build(text, WATCHED))
+        for number, source in enumerate(new):
+            store.write(names[source], {"key": "emulated", "library": named(text, WATCHED), "number": number}, b"")
+            PROGRAMS[source] = programIn(whole, number, source)
+
+
+def library(name: str) -> ctypes.CDLL | None:
+    """A library that is in the cache, loaded; None if it is there no more."""
+    if name not in LIBRARIES:
+        found = store.read(name)
+        if found is None:
+            return None
+        LIBRARIES[name] = loaded(found[1])
+    return LIBRARIES[name]
+
+
+@cache
+def beginning() -> str:
+    """What stands before all texts."""
+    return f'{read("emulator.h")}\n#line 1 "common.h"\n{read("common.h")}\n'
+
+
+def textOf(number: int, source: str) -> str:
+    """A text among others: in a namespace and with a section of its own, and none of its macros left behind it."""
     names = ENTRY.findall(source)
-    ends = "".join(f"KERNEL({name})\n" for name in names)
-    text = f'{read("emulator.h")}\n#line 1 "common.h"\n{read("common.h")}\n#line 1 "kernel"\n{source}\n{ends}PLACES\n'
-    library = loaded(build(text, WATCHED))
-    places = (ctypes.c_void_p * 4)()
-    library.places(places)
+    body = source.replace('extern "C"', "")
+    ends = "".join(f"KERNEL({number}, {name})\n" for name in names)
+    undone = "".join(f"#undef {name}\n" for name in dict.fromkeys(MACRO.findall(source)))
+    return (
+        f'#undef SECTION\n#define SECTION "emulator_shared{number}"\nnamespace text{number} {{\n'
+        f'#line 1 "kernel"\n{body}\n}}\n{undone}{ends}PLACES({number})\n'
+    )
+
+
+def programIn(library: ctypes.CDLL, number: int, source: str) -> Program:
+    """The text of a number."""
+    places = (ctypes.c_void_p * 6)()
+    library[f"places{number}"](places)
     wants = {}
-    for name in names:
+    for name in ENTRY.findall(source):
         room = ctypes.create_string_buffer(1024)
-        library[f"describe_{name}"](room)
+        library[f"describe{number}_{name}"](room)
         letters = room.value.decode()
         wants[name] = [(letters[i], letters[i + 1 : i + 3]) for i in range(0, len(letters), 3)]
-    return Program({name: library[f"run_{name}"] for name in names}, wants, places)
+    return Program({name: library[f"run{number}_{name}"] for name in wants}, wants, places)
 
 
 def run(launches: Iterable[Launch | LibraryCall], arrayOf: Callable[[Any], np.ndarray] | None = None) -> None:
@@ -163,6 +224,7 @@ def run(launches: Iterable[Launch | LibraryCall], arrayOf: Callable[[Any], np.nd
     Raises    KernelError with what a kernel did wrong, and where
     """
     launches = list(launches)
+    prepare(launch.source for launch in launches if isinstance(launch, Launch))
     memory = Memory(launches, arrayOf or (lambda what: what))
     for launch in launches:
         if isinstance(launch, LibraryCall):
