@@ -14,7 +14,7 @@ from puregraph.compile.bind import Bound, Running, bound
 from puregraph.compile.gpu.capture import Section
 from puregraph.compile.gpu.inbox import Inbox
 from puregraph.compile.gpu.lowering import Task
-from puregraph.compile.gpu.memory import Memory, Room, block
+from puregraph.compile.gpu.memory import Memory, Room, block, emptied
 from puregraph.compile.gpu.moving import stored
 from puregraph.compile.lower import At
 from puregraph.compile.plan import Plan
@@ -180,14 +180,15 @@ class Built:
 
     def taken(self, value: Value, copy: bool) -> Any:
         """A result as a user gets it: on the GPU, once it is done; a lone number is an array as well."""
+        if not copy:
+            return self.memory(value)
         start = self.starts.get(value.number)
         if start is None:
             isWhole = isDense(value.shape, value.strides, value.dtype.itemsize)
             start = self.starts[value.number] = self.memory.address(value) if isWhole else 0
-        if start == 0 or (not copy and value.shape):
-            return self.memory(value).copy() if copy else self.memory(value)
-        cupy = sys.modules["cupy"]
-        made, cuda = cupy.ndarray(value.shape, value.dtype, strides=value.strides), cupy.cuda
+        if start == 0:
+            return self.memory(value).copy()
+        made, cuda = emptied(value.shape, value.dtype, value.strides), sys.modules["cupy"].cuda
         kind, stream = cuda.runtime.memcpyDeviceToDevice, cuda.get_current_stream().ptr
         cuda.runtime.memcpyAsync(made.data.ptr, start, value.nbytes, kind, stream)
         return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from typing import Any
 
@@ -20,6 +21,13 @@ def block(size: int) -> Any:
     cupy = sys.modules["cupy"]
     memory = cupy.cuda.Memory(max(size, 1))
     return cupy.ndarray((size,), np.uint8, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def emptied(shape: Any, dtype: Any, strides: Any) -> Any:
+    """An array of CuPy's pool whose numbers lie as these strides say, without gaps."""
+    cupy = sys.modules["cupy"]
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    return cupy.ndarray(shape, dtype, cupy.cuda.alloc(size), strides)
 
 
 class Room:
