@@ -52,9 +52,12 @@ def plain(value: Any, name: str) -> Any:
         raise DataError(f"{name}: wanted an array or a list of arrays, got what makes none: {error}") from None
 
 
-def rowsOf(array: Any, rows: Any) -> Any:
-    """Some rows, in the order of `rows`; from a file they are read in the file's own."""
-    if isinstance(rows, slice) or isinstance(array, np.ndarray) or device.isDeviceArray(array):
+def rowsOf(array: Any, rows: Any, there: Any = None) -> Any:
+    """Some rows, in the order of `rows`; from a file they are read in the file's own, and on a GPU by `there`, which is
+    the same order there."""
+    if device.isDeviceArray(array):
+        return array[rows if there is None else there]
+    if isinstance(rows, slice) or isinstance(array, np.ndarray):
         return array[rows]
     order = np.argsort(rows)
     found = array[rows[order]]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph import device
 from puregraph.data.arrays import isArray, isSeveral, pairFrom, rowsOf
 from puregraph.errors import DataError
 
@@ -26,7 +27,7 @@ class Arrays:
     """Arrays of one length, in batches: whole in memory, mapped from a file, in a file of h5py's, or on the device.
 
     `data` and `target` are an array each, or a list of arrays where there are several inputs or targets. `light` says
-    that batches are made so fast that no thread should do it.
+    that batches are made so fast that no thread should do it, or by a GPU, which is told what to do by one thread.
 
     Raises    DataError if their lengths differ, they are empty, hold no numbers, or `batchsize` is below 1
     """
@@ -39,7 +40,8 @@ class Arrays:
         self.samples = len(self.data[0])
         self.count = -(-self.samples // batchsize)
         rowBytes = sum(x.nbytes for x in (*self.data, *self.target)) // self.samples
-        self.light = rowBytes * batchsize < LIGHT
+        self.isThere = any(map(device.isDeviceArray, (*self.data, *self.target)))
+        self.light = self.isThere or rowBytes * batchsize < LIGHT
 
     def sizes(self) -> list[int]:
         """The sizes that batches have."""
@@ -58,10 +60,13 @@ class Arrays:
 
     def batches(self, order: np.ndarray | None = None, start: int = 0, epoch: int = 0) -> Iterator[Batch]:
         """The batches from number `start` on, the last one perhaps smaller; without `order`, as the arrays lie."""
+        far = device.toDevice(order) if self.isThere and order is not None else None
         for begin in range(start * self.batchsize, self.samples, self.batchsize):
             end = min(begin + self.batchsize, self.samples)
             rows = slice(begin, end) if order is None else order[begin:end]
-            yield Batch([rowsOf(x, rows) for x in self.data], [rowsOf(t, rows) for t in self.target], end - begin)
+            there = rows if far is None else far[begin:end]
+            data, target = ([rowsOf(x, rows, there) for x in xs] for xs in (self.data, self.target))
+            yield Batch(data, target, end - begin)
 
 
 class Stream:
