@@ -1,7 +1,7 @@
 """A stand-in for CuPy and the GPU below it: arrays are numpy's, kernels run in the emulator.
 
-It can be broken in each way that real installations are. It counts what a GPU waits for, and while a stream captures
-it refuses what CUDA refuses: to allocate, to hand numbers to the host, to wait, and to multiply matrices by CuPy.
+It can be broken in each way that real installations are. It counts what a GPU waits for, it logs what the host asks of
+it, with the number of graphs that were still to be done then, and while a stream captures it refuses what CUDA refuses: to allocate, to hand numbers to the host, to wait, and to multiply matrices by CuPy.
 
 With `late` a stream does what is put on it only when somebody waits for it, all other streams before it or after it: so
 it comes to light if one that has to wait for another does not.
@@ -18,13 +18,14 @@ import numpy as np
 from strict import Strict, bare
 
 from puregraph import device
-from puregraph.compile.gpu import built, capture, inbox
+from puregraph.compile.gpu import capture, inbox, outbox
 from puregraph.cuda import attention, compiler, convolution, cudnn, emulator, product, runner
 from puregraph.cuda.emulator import Region
 from puregraph.cuda.launch import Launch
 
 MAGIC = b"fake cubin\n"
 SHARED = re.compile(r"__shared__ char \w+\[(\d+)\]")
+KNOWN = capture.capturer, inbox.copier, outbox.sender
 PRODUCTS = {np.matmul, np.dot, np.einsum, np.tensordot, np.inner, np.vdot}
 CTYPES = {"i4": ctypes.c_int32, "i8": ctypes.c_int64, "f4": ctypes.c_float, "f8": ctypes.c_double}
 
@@ -44,6 +45,12 @@ class Machine:
         self.late = ""
         self.streams = weakref.WeakSet()
         self.allocations = self.reads = self.writes = self.waits = self.launches = self.replays = self.copies = 0
+        self.done = self.calls = 0
+        self.log = []
+
+    def note(self, what):
+        """What the host did, and how many graphs it had started by then that were still to be done."""
+        self.log.append((what, self.replays - self.done))
 
     def refuse(self, what):
         if self.captured is not None:
@@ -102,6 +109,7 @@ class Machine:
         """memcpyAsync, from or to memory of the host that is pinned."""
         to, source = self.bytesAt(to, count, kind == 2), self.bytesAt(source, count, kind == 1)
         self.copies += 1
+        self.note({1: "in", 2: "out", 3: "within"}[kind])
         self.do(lambda: np.copyto(to, source), byAddress(stream))
 
     def allow(self, function, attribute, count):
@@ -150,6 +158,8 @@ class FakeArray(Strict):
 
     def __init__(self, shape, dtype=float, memptr=None, strides=None, order="C"):
         dtype = np.dtype(dtype)
+        if memptr is None and strides is not None:
+            raise ValueError("memptr is required if strides is given.")
         if memptr is None:
             values = np.ndarray(shape, dtype, strides=strides, order=order)
         else:
@@ -168,6 +178,7 @@ class FakeArray(Strict):
     def perform(cls, function, args, options):
         machine = cls.machine
         if machine.captured is None:
+            machine.calls += 1
             machine.finish()
             return super().perform(function, args, options)
         if function in PRODUCTS:
@@ -191,6 +202,7 @@ class FakeArray(Strict):
         self.machine.refuse("numbers are handed to the host")
         self.machine.finish()
         self.machine.reads += 1
+        self.machine.note("read")
         if out is None:
             return np.array(self.values)
         out[...] = self.values
@@ -289,8 +301,13 @@ class Graph:
         machine = FakeArray.machine
         assert machine.captured is None
         machine.replays += 1
+        machine.note("graph")
         for action in self.actions:
             machine.do(action, stream)
+        machine.do(self.end, stream)
+
+    def end(self):
+        FakeArray.machine.done += 1
 
     def upload(self, stream=None):
         pass
@@ -344,6 +361,7 @@ class Stream:
         FakeArray.machine.refuse("a stream is waited for")
         FakeArray.machine.waits += 1
         self.drain(len(self.queue))
+        FakeArray.machine.note("wait")
 
     def record(self, event=None):
         event = event or Event()
@@ -381,7 +399,9 @@ class Event:
         FakeArray.machine.refuse("an event is waited for")
         FakeArray.machine.waits += 1
         stream, count = self.mark
+        isOpen = count > stream.done
         stream.drain(count)
+        FakeArray.machine.note("wait" if isOpen else "pass")
 
 
 class Cupy(ModuleType):
@@ -426,6 +446,7 @@ def makeCupy(available=True, fault=None, wrong=0.0, late=""):
         machine.refuse("the device is waited for")
         machine.waits += 1
         machine.finish()
+        machine.note("wait")
 
     def ascontiguousarray(array, dtype=None):
         x = array if dtype is None else array.astype(dtype, copy=False)
@@ -454,6 +475,7 @@ def makeCupy(available=True, fault=None, wrong=0.0, late=""):
         Graph=Graph,
         Memory=Memory,
         MemoryPointer=MemoryPointer,
+        alloc=lambda size: MemoryPointer(Memory(max(size, 1)), 0),
         alloc_pinned_memory=Pinned.of,
         get_current_stream=currentStream,
     )
@@ -473,7 +495,7 @@ def useCupy(monkeypatch, **faults):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(compiler, "cubin", pretended)
     monkeypatch.setattr(runner, "ASKED", {})
-    for known in (runner.architecture, runner.function, runner.module):
+    for known in (*KNOWN, runner.architecture, runner.function, runner.module):
         known.cache_clear()
     monkeypatch.setattr(Stream, "current", [])
     return cupy
@@ -485,8 +507,6 @@ def useGpu(monkeypatch, libraries=True, **faults):
     monkeypatch.setattr(device, "chooser", device.Chooser())
     device.useDevice("cuda")
     cupy.machine.reads = cupy.machine.writes = 0
-    for known in (capture.capturer, inbox.copier):
-        known.cache_clear()
     for module, name in ((product, "isPossible"), (convolution, "isPlanned"), (attention, "isPlanned")):
         monkeypatch.setattr(module, name, lambda task: libraries)
     monkeypatch.setattr(cudnn, "current", lambda: None)

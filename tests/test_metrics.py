@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from fakecupy import useCupy
 
 from puregraph.data import Batch
 from puregraph.errors import DataError, PuregraphError
@@ -149,44 +150,79 @@ def test_two_metrics_of_one_name_are_refused():
 
 
 @pytest.fixture
-def onDevice(monkeypatch):
-    """Arrays pass for a GPU's; the list of what was read from it."""
-    read = []
-    monkeypatch.setattr("puregraph.train.tally.device.isDeviceArray", lambda x: True)
-    monkeypatch.setattr("puregraph.train.tally.device.toHost", lambda x: read.append(x) or np.asarray(x))
-    return read
+def gpu(monkeypatch):
+    """A GPU that does things when somebody waits for them; its arrays."""
+    return useCupy(monkeypatch, late="null first")
 
 
-def test_a_device_is_read_every_few_batches(onDevice):
+def test_a_gpu_is_read_every_few_batches(gpu):
     tally = Tally([Accuracy()])
-    for number in range(40):
-        tally.add(np.float32(number), [LOGITS], Batch([], [LABELS], 4))
-        assert len(onDevice) == 3 * (16 * ((number + 1) // 16))
-    assert tally.row() == {"loss": 19.5, "accuracy": 0.5}
-    assert len(onDevice) == 120
+    logits, labels = gpu.asarray(LOGITS), gpu.asarray(LABELS)
+    for number in range(70):
+        tally.add(gpu.asarray(np.float32(number)), [logits], Batch([], [labels], 4))
+        assert tally.weight == 4 * 16 * max((number + 1) // 16 - 1, 0)
+    assert tally.samples == 280
+    assert gpu.machine.reads == 0
+    assert tally.row() == {"loss": 34.5, "accuracy": 0.5}
+    assert tally.weight == 280
 
 
-def test_large_results_do_not_wait(onDevice):
+def test_how_often_is_for_people_to_say(gpu):
+    tally = Tally(every=3)
+    seen = []
+    for number in range(12):
+        tally.add(gpu.asarray(np.float32(number)), [], Batch([], [], 4))
+        seen.append(tally.weight // 4)
+    assert seen == [0, 0, 0, 0, 0, 3, 3, 3, 6, 6, 6, 9]
+
+
+def test_large_results_are_read_sooner(gpu):
     tally = Tally([MAE()])
-    large = np.zeros((1 << 23, 1), np.float32)
-    for _ in range(2):
-        tally.add(np.float32(0), [large], Batch([], [large], 1))
-    assert not tally.waiting
+    large = gpu.asarray(np.zeros((1 << 22, 1), np.float32))
+    for number in range(5):
+        tally.add(gpu.asarray(np.float32(0)), [large], Batch([], [large], 1))
+        assert len(tally.waiting) == min(number + 1, 3)
 
 
-def test_what_no_metric_looks_at_does_not_wait(onDevice):
+def test_what_no_metric_looks_at_is_not_sent(gpu):
     tally = Tally([MAE(which=1)])
-    tally.add(np.float32(1), [LOGITS, LOGITS], Batch([], [LABELS, LOGITS], 4), "epoch 1, batch 1")
-    assert tally.waiting[0][1][0] is None
+    logits = gpu.asarray(LOGITS)
+    tally.add(gpu.asarray(np.float32(1)), [None, logits], Batch([], [LABELS, LOGITS], 4), "epoch 1, batch 1")
+    assert tally.waiting[0].parcel.nbytes == 64 + -(-LOGITS.nbytes // 64) * 64
     assert tally.row()["mae"] == 0.0
 
 
 @pytest.mark.parametrize("wrong", [0, 7, 15])
-def test_a_cost_that_is_read_late_is_still_named(onDevice, wrong):
+def test_a_cost_that_is_read_late_is_still_named(gpu, wrong):
     tally = Tally()
     with pytest.raises(PuregraphError, match=f"^epoch 1, batch {wrong}: the cost is nan"):
-        for number in range(16):
-            tally.add(np.float32(np.nan if number >= wrong else 1), [], Batch([], [], 4), f"epoch 1, batch {number}")
+        for number in range(32):
+            cost = gpu.asarray(np.float32(np.nan if number >= wrong else 1))
+            tally.add(cost, [], Batch([], [], 4), f"epoch 1, batch {number}")
+
+
+def test_what_was_wrong_with_data_is_said_while_the_data_is_kept(gpu, monkeypatch):
+    monkeypatch.setattr("puregraph.train.tally.BYTES", 4000)
+
+    def go(later):
+        tally, data = Tally(), np.full((10, 10), np.nan, np.float32)
+        tally.add(gpu.asarray(np.float32(np.nan)), [], Batch([data], [], 10), "here")
+        for _ in range(later):
+            tally.add(gpu.asarray(np.float32(1)), [], Batch([data], [], 10), "there")
+        with pytest.raises(PuregraphError) as caught:
+            tally.flush()
+        return str(caught.value)
+
+    assert go(3) == "here: the cost is nan; data of this batch holds values that are not finite"
+    assert "look at the data" in go(12)
+
+
+def test_results_that_nobody_reads_are_waited_for_before_their_memory_is_free(gpu):
+    tally = Tally()
+    tally.add(gpu.asarray(np.float32(1)), [], Batch([], [], 1))
+    before = gpu.machine.waits
+    tally.reset()
+    assert gpu.machine.waits == before + 1
 
 
 def test_the_mean_cost_is_weighted():

@@ -234,6 +234,11 @@ class Program:
         return x.astype(dtype)
 
     @property
+    def isAhead(self) -> bool:
+        """Whether `run` starts what a GPU then does, and comes back before it is done."""
+        return self.backend is GPU
+
+    @property
     def isHalted(self) -> bool:
         """Whether a GPU has told, some steps later, that a cost was not finite, and that nothing was updated since."""
         ledger = getattr(getattr(self.built, "around", None), "ledger", None)

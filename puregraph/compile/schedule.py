@@ -33,6 +33,7 @@ class Schedule:
     `held`        (target, Value): what each of those, and every Param and State that is read, holds before it
     `scalars`     the Values of numbers that are set before, or in the middle of, every run
     `unread`      the ids of modules whose rules could not be read
+    `owner`       the optimizer that is told of a cost that is not finite, and then makes no update
     `count`       the highest number of a Value
     """
 
@@ -47,6 +48,7 @@ class Schedule:
         self.held: list[tuple[Any, Value]] = []
         self.scalars: list[Value] = []
         self.frozen: Any = None  # weights that native code keeps in an order of its own
+        self.owner: Any = None
         self.unread: set[int] = set()
         self.count = 0
 
@@ -73,6 +75,7 @@ def schedule(
     scaled: bool = False,
     added: bool = False,
     guarded: bool = False,
+    owner: Any = None,
     wanted: Sequence[bool] | None = None,
     trial: Trial | None = None,
     simplify: bool = True,
@@ -87,7 +90,8 @@ def schedule(
     `optimizer`  updates the parameters at the end
     `keepGrads`  whether the gradients of parameters are left in `Param.grad`
     `scaled`     whether they are multiplied by the scalar "scale"; `added`: whether what `Param.grad` has is added
-    `guarded`    whether nothing more is done if the first output, a cost, is not finite
+    `guarded`    whether nothing more is done if the first output, a cost, is not finite; `owner`: the optimizer that is
+                 then to make no update either, in a step of its own
     `wanted`     for each output whether it is read after the step; all are, if this is left out
     `layout`     says how the results of kernels lie, see `layout.layoutFor`; None: as numpy lays them out
     `isWhole`    says whether a Piece, a function of numpy's functions, is one call; all are, if this is left out
@@ -100,6 +104,7 @@ def schedule(
     shapes = [tuple(s) for s in shapes]
     graph.dataShapeFrom(shapes)
     found = Schedule(graph, graph.steps(len(shapes)))
+    found.owner = owner
     reading = Reading(trial)
     if layout is not None:
         reading.recorder.layout, reading.recorder.simpler, reading.recorder.isWhole = layout, SIMPLER, isWhole
@@ -127,6 +132,7 @@ def schedule(
 def updating(graph: Graph, optimizer: Any) -> Schedule:
     """The calls of an optimizer's update alone, with the gradients that lie in `Param.grad`."""
     found = Schedule(graph, graph.steps())
+    found.owner = optimizer
     reading = Reading()
     for slot in optimizer.slots:
         if slot.ready:

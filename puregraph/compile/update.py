@@ -48,8 +48,18 @@ class Prelude:
         slots = self.groups()
         self.arrays = [(slots[group], arrays) for group, arrays in found.items()]
         self.before = None
-        changing = {"step", *type(self.optimizer).scalars}
-        self.counts = any(name in changing for arrays in found.values() for name, _ in arrays)
+        self.counts = any(name in self.counting for arrays in found.values() for name, _ in arrays)
+
+    @property
+    def counting(self) -> set[str]:
+        """The names of the numbers that differ from update to update, besides the rate."""
+        return {"step", *type(self.optimizer).scalars}
+
+    def numbersAfter(self, fewer: int) -> dict[int, dict[str, float]]:
+        """For each group the numbers of the next update, had there been so many updates fewer."""
+        optimizer, fewer = self.optimizer, min(fewer, self.optimizer.step)
+        rate = optimizer.rateAt(optimizer.step - fewer)
+        return {g: optimizer.numbers(s, rate, fewer=min(fewer, s.step)) for g, s in enumerate(self.groups())}
 
     def __call__(self, found: Any, *grads: Any) -> bool:
         optimizer = self.optimizer

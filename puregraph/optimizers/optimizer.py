@@ -170,7 +170,11 @@ class Optimizer(Recorded):
     @property
     def rate(self) -> float:
         """The learning rate of the next update: `learnRate`, times the schedule's factor."""
-        return self.learnRate * (1.0 if self.schedule is None else self.schedule(self.step))
+        return self.rateAt(self.step)
+
+    def rateAt(self, step: int) -> float:
+        """The learning rate after so many updates."""
+        return self.learnRate * (1.0 if self.schedule is None else self.schedule(step))
 
     @property
     def params(self) -> dict[str, Any]:
@@ -196,9 +200,9 @@ class Optimizer(Recorded):
         """The attributes that the rule names, with their values now."""
         return tuple([(name, getattr(self, name)) for name in attributes(type(self))])
 
-    def numbers(self, slot: Slot, rate: float, shrink: float = 1.0) -> dict[str, float]:
-        """The scalars of the update that follows, for one parameter."""
-        step = float(slot.step + 1)
+    def numbers(self, slot: Slot, rate: float, shrink: float = 1.0, fewer: int = 0) -> dict[str, float]:
+        """The scalars of the update that follows, for one parameter; as if it had had `fewer` updates."""
+        step = float(slot.step + 1 - fewer)
         return {
             "rate": rate * slot.param.rate,
             "decay": self.decay if slot.param.decay else 0.0,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
 
-from puregraph import device
+from puregraph.compile.gpu.outbox import Parcel
 from puregraph.data.batches import batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
 from puregraph.errors import DataError
 from puregraph.module import Module
 from puregraph.train.modes import inMode
 from puregraph.train.task import Task
+
+AHEAD = 4  # batches whose outputs are on their way from a GPU
+BYTES = 1 << 26  # of them
 
 
 class Calculator:
@@ -34,21 +38,25 @@ class Calculator:
         """
         source = batchesFrom(data, None, self.batchsize, paired=False)
         parts: list[list[np.ndarray]] = []
+        waiting: deque[Parcel] = deque()
         self.task.renew()
         ready = ahead(map(self.task.prepare, source.batches()), 0 if source.light else DEPTH)
         with inMode(False, self.task.net), ready as batches:
             try:
                 for batch in batches:
-                    outputs = [device.toHost(y) for y in self.task.run(batch)[1]]
+                    outputs = self.task.run(batch)[1]
                     self.check(outputs, batch.size)
-                    parts.append(outputs)
+                    waiting.append(Parcel(outputs))
+                    while len(waiting) > AHEAD or sum(each.nbytes for each in waiting) > BYTES:
+                        parts.append(waiting.popleft().read(copy=True))
+                parts += [each.read(copy=True) for each in waiting]
             finally:
                 self.task.reset()
         source.checkUsed(len(parts))
         stacked = [np.concatenate(column) for column in zip(*parts, strict=True)]
         return stacked[0] if len(stacked) == 1 else stacked
 
-    def check(self, outputs: list[np.ndarray], size: int) -> None:
+    def check(self, outputs: list[Any], size: int) -> None:
         for name, y in zip(self.task.net.outputNames, outputs, strict=True):
             if y.shape[:1] != (size,):
                 raise DataError(f"output '{name}': wanted a row for each of {size} samples, got shape {y.shape}")

@@ -116,6 +116,8 @@ class Bar(Progress):
         shown = f"rate {rate(trainer.rate)}"
         if not trainer.position:
             return [*left, shown]
+        if not trainer.tally.weight:  # nothing has come from the GPU yet
+            return [*left, speed(trainer.speed()), shown]
         loss, *others = [f"{name} {value}" for name, value in figures(trainer.figures())]
         return [loss, *left, *others, speed(trainer.speed()), shown]
 

@@ -3,31 +3,47 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from puregraph import device
+from puregraph.compile.gpu.outbox import Parcel
 from puregraph.data import Batch
 from puregraph.errors import DataError, PuregraphError
 from puregraph.train.metrics import Metric
 from puregraph.train.task import named
 
-EVERY = 16  # batches whose results wait on a GPU, so that most steps need not wait for it
-BYTES = 1 << 26  # of results at most
+EVERY = 16  # batches whose results are read together from a GPU
+BYTES = 1 << 26  # of results that are on their way, and of data that is kept to say what was wrong with it
+
+
+class Waiting(NamedTuple):
+    """A batch whose results are on their way: the cost, then what each metric looks at."""
+
+    parcel: Parcel
+    batch: Batch | None
+    place: str
+    step: int
+    size: int
 
 
 class Tally:
-    """The mean cost, each batch weighted by its size, and metrics; the device is read every few batches.
+    """The mean cost, each batch weighted by its size, and metrics.
+
+    Results that lie on a GPU are sent to the host behind their step, and read `every` so many batches, when as many
+    steps have been started since: nobody waits for a step that is still to be done. Less than that waits where results
+    are large.
 
     Raises    DataError if two metrics have one name, or one looks at an output or target that is not there
     """
 
-    def __init__(self, metrics: Iterable[Metric] = ()):
+    def __init__(self, metrics: Iterable[Metric] = (), every: int = EVERY):
         if isinstance(metrics, Metric):
             raise DataError(f"metrics: wanted a list of Metrics, got {type(metrics).__name__}; write [it]")
-        self.metrics = list(metrics)
+        self.metrics, self.every = list(metrics), every
         for metric in self.metrics:
             if not isinstance(metric, Metric):
                 raise DataError(f"metrics: wanted Metrics such as Accuracy(), got {metric!r:.60}")
@@ -38,35 +54,64 @@ class Tally:
 
     def reset(self) -> None:
         """Begin anew."""
-        self.total, self.weight, self.last = 0.0, 0, math.nan
-        self.waiting: list[tuple[Any, list[Any], Batch, str]] = []
+        self.total, self.weight, self.samples, self.last = 0.0, 0, 0, math.nan
+        self.waiting: deque[Waiting] = deque()
         for metric in self.metrics:
             metric.reset()
 
-    def add(self, cost: Any, outputs: list[Any], batch: Batch, place: str = "") -> None:
-        """Count a batch. With a `place`, a cost that is not finite raises a PuregraphError that names it."""
-        wanted = {metric.which for metric in self.metrics}
-        kept = [y if slot in wanted else None for slot, y in enumerate(outputs)]
-        self.waiting.append((cost, kept, batch, place))
-        held = sum(y.nbytes for _, outs, _, _ in self.waiting for y in outs if y is not None)
-        if not device.isDeviceArray(cost) or len(self.waiting) >= EVERY or held >= BYTES:
-            self.flush()
+    def add(self, cost: Any, outputs: list[Any], batch: Batch, place: str = "", step: int = 0) -> None:
+        """Count a batch. With a `place`, a cost that is not finite raises a PuregraphError that names it, and has the
+        `step` as an attribute."""
+        figures = [cost]
+        for metric in self.metrics:
+            figures += [chosen(outputs, metric, "outputs"), chosen(batch.target, metric, "targets")]
+        self.samples += batch.size
+        if not device.isDeviceArray(cost):
+            self.count(figures, batch, place, step, batch.size)
+            return
+        self.waiting.append(Waiting(Parcel(figures), batch, place, step, batch.size))
+        self.forgetData()
+        if len(self.waiting) >= 2 * self.every:
+            self.flush(self.every)
+        while sum(each.parcel.nbytes for each in self.waiting) >= BYTES:
+            self.flush(1)
 
-    def flush(self) -> None:
-        """Read what waits on the device, in order."""
-        waiting, self.waiting = self.waiting, []
-        for cost, outputs, batch, place in waiting:
-            self.last = float(device.toHost(cost))
-            if place and not math.isfinite(self.last):
-                raise PuregraphError(f"{place}: the cost is {self.last}; {remedy(batch)}")
-            self.total += self.last * batch.size
-            self.weight += batch.size
-            for metric in self.metrics:
-                metric.update(chosen(outputs, metric, "outputs"), chosen(batch.target, metric, "targets"))
+    def count(self, figures: list[Any], batch: Batch | None, place: str, step: int, size: int) -> None:
+        """Add the cost of a batch, and what metrics look at."""
+        self.last = float(figures[0])
+        if place and not math.isfinite(self.last):
+            error = PuregraphError(f"{place}: the cost is {self.last}; {remedy(batch)}")
+            error.step = step
+            raise error
+        self.total += self.last * size
+        self.weight += size
+        for metric, output, target in zip(self.metrics, figures[1::2], figures[2::2]):
+            metric.update(output, target)
+
+    def flush(self, most: int | None = None) -> None:
+        """Read what waits, in order: all of it, or as many batches."""
+        for _ in range(len(self.waiting) if most is None else most):
+            parcel, *what = self.waiting.popleft()
+            self.count(parcel.read(), *what)
+
+    def forgetData(self) -> None:
+        """Keep the data of the last batches alone."""
+        held = 0
+        for i in range(len(self.waiting) - 1, -1, -1):
+            batch = self.waiting[i].batch
+            if batch is None:
+                return
+            held += sum(x.nbytes for _, x in named(batch))
+            if held > BYTES:
+                self.waiting[i] = self.waiting[i]._replace(batch=None)
 
     def row(self, prefix: str = "") -> dict[str, float]:
         """The mean cost as `loss`, and every metric that is one number."""
         self.flush()
+        return self.known(prefix)
+
+    def known(self, prefix: str = "") -> dict[str, float]:
+        """The same of the batches that have been read."""
         values = {metric.name: metric.value() for metric in self.metrics}
         loss = self.total / self.weight if self.weight else math.nan
         return {prefix + name: float(v) for name, v in {"loss": loss, **values}.items() if np.ndim(v) == 0}
@@ -94,20 +139,22 @@ class Tally:
         """Go on from saved sums."""
         self.reset()
         self.total, self.weight = float(state["total"]), int(state["weight"])
+        self.samples = self.weight
         for metric in self.metrics:
             metric.restore(state["metrics"][metric.name])
 
 
-def remedy(batch: Batch) -> str:
+def remedy(batch: Batch | None) -> str:
     """What to do about a cost that is not finite."""
-    wrong = [name for name, x in named(batch) if x.dtype.kind == "f" and not np.isfinite(x).all()]
+    given = [] if batch is None else named(batch)
+    wrong = [name for name, x in given if x.dtype.kind == "f" and not np.isfinite(x).all()]
     if wrong:
         return f"{' and '.join(wrong)} of this batch hold{'s' * (len(wrong) == 1)} values that are not finite"
     return "lower the learning rate, clip the gradient, or look at the data"
 
 
-def chosen(arrays: list[Any], metric: Metric, what: str) -> np.ndarray:
-    """The output or target that a metric looks at, on the host."""
+def chosen(arrays: list[Any], metric: Metric, what: str) -> Any:
+    """The output or target that a metric looks at."""
     if metric.which >= len(arrays):
         raise DataError(f"{metric.name}: wanted number {metric.which} of the {what}, got {len(arrays)}")
-    return device.toHost(arrays[metric.which])
+    return arrays[metric.which]

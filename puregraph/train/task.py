@@ -65,7 +65,7 @@ class Task:
         """The cost (None without one) and the network's outputs for a prepared batch, on the device."""
         program = self.program(batch) if compiled else None
         if program is not None:
-            return self.parted(program.run(*batch.data, *batch.target))
+            return self.parted(program.run(*batch.data, *batch.target, copy=not program.isAhead))
         return self.parted(self.graph([device.toDevice(x) for x in (*batch.data, *batch.target)]))
 
     def parted(self, found: Any) -> tuple[Any, list[Any]]:
@@ -82,26 +82,27 @@ class Task:
             return None
         return self.programs.get([*batch.data, *batch.target], **options)
 
-    def learner(self, batch: Batch, slots: set[int], optimizer: Any, isFirst: bool) -> Program | None:
-        """The compiled step that leaves the gradients of a batch, and with an optimizer updates.
+    def learner(self, batch: Batch, slots: set[int], optimizer: Any, isLone: bool, isFirst: bool) -> Program | None:
+        """The compiled step that leaves the gradients of a batch, and, if it is a lone one, updates.
 
-        `slots` are the outputs that are looked at; without an optimizer gradients are scaled, and added to those there
-        are, unless the batch is the first.
+        `slots` are the outputs that are looked at; gradients of several batches are scaled, and added to those there
+        are, unless the batch is the first. After a cost that is not finite no update is made.
         """
         wanted = (True, *(slot in slots for slot in range(len(self.net.outputNames))))
-        options = {"grads": "one", "updGrad": False, "wanted": wanted}
-        if optimizer is not None:
-            return self.program(batch, optimizer=optimizer, guarded=True, **options)
-        return self.program(batch, scaled=True, added=not isFirst, **options)
+        options = {"grads": "one", "updGrad": False, "wanted": wanted, "guarded": True}
+        if isLone:
+            return self.program(batch, optimizer=optimizer, **options)
+        return self.program(batch, scaled=True, added=not isFirst, owner=optimizer, **options)
 
-    def update(self, optimizer: Any) -> None:
-        """Have an optimizer use the gradients that there are."""
+    def update(self, optimizer: Any) -> Program | None:
+        """Have an optimizer use the gradients that there are; the compiled step, if there is one, that did so."""
         if not self.compile:
             optimizer.update()
-            return
+            return None
         if not self.updaters or self.updaters[0].optimizer is not optimizer:
             self.updaters = [Updater(self.graph, optimizer)]
         self.updaters[0].run()
+        return self.updaters[0]
 
     def backward(self, share: float, isFirst: bool) -> None:
         """`share` times the gradients of the last batch; added to those there are, unless it is the first."""

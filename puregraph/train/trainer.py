@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from puregraph.train.interrupt import Interrupt
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode
 from puregraph.train.progress import progressFrom
-from puregraph.train.tally import Tally
+from puregraph.train.tally import EVERY, Tally
 from puregraph.train.task import Task, checkKind
 from puregraph.train.validator import Validator
 
@@ -48,6 +48,8 @@ class Trainer:
     `compile`     whether steps are compiled, see `Graph.compile`
     `prefetch`    how many steps are made ready ahead, in a thread of their own, unless batches are tiny; 0: none
     `progress`    "bar", "lines", "none", or "auto": a bar in a terminal, else lines
+    `readEvery`   on a GPU costs and metrics are read every so many batches, when they are as many batches old, so that
+                  nobody waits for a step
 
     `epoch` counts the finished epochs, `step` the steps, `position` those of the epoch that is under way; `history` has
     a row for each epoch; `loss` is the cost of the last batch, `rate` the learning rate.
@@ -70,6 +72,7 @@ class Trainer:
         prefetch: int = 2,
         progress: Any = "auto",
         compile: bool = True,
+        readEvery: int = EVERY,
     ):
         self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
         self.shuffle, self.prefetch = shuffle, checkedSize(prefetch, "prefetch", 0)
@@ -77,8 +80,9 @@ class Trainer:
         self.net, self.cost = self.task.net, cost
         checkKind("optimizer", optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
         self.optimizer = optimizer
-        self.tally = Tally(metrics)
+        self.tally = Tally(metrics, checkedSize(readEvery, "readEvery"))
         self.validator = Validator(self.net, cost, copy.deepcopy(self.tally.metrics), batchsize, compile)
+        self.validator.tally.every = readEvery
         self.rng = np.random.default_rng(seed)
         self.progress = progressFrom(progress)
         self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])
@@ -123,7 +127,10 @@ class Trainer:
             except KeyboardInterrupt:
                 self.interrupted()
                 raise
-            except BaseException:
+            except BaseException as error:
+                self.step = getattr(error, "step", self.step)  # a GPU tells of it some steps later
+                with suppress(Exception):  # what is told of later steps is no news
+                    self.settle()
                 self.restart()
                 raise
             finally:
@@ -207,12 +214,12 @@ class Trainer:
         return ["epoch", "step", *own, *checked, "rate", "seconds", *added]
 
     def figures(self) -> dict[str, float]:
-        """The mean cost and the metrics of the epoch so far."""
-        return self.tally.row()
+        """The mean cost and the metrics of the epoch so far; on a GPU, of the batches that were read."""
+        return self.tally.known()
 
     def speed(self) -> float:
         """Samples a second in the epoch so far."""
-        return self.tally.weight / max(self.passed(), 1e-9)
+        return self.tally.samples / max(self.passed(), 1e-9)
 
     def passed(self) -> float:
         """Seconds of the epoch so far, without the time between stop and resume."""
@@ -323,33 +330,62 @@ class Trainer:
         """Forward, backward, and the update: a step is whole, or torn."""
         self.interrupt.torn = True
         size = sum(batch.size for batch in group)
-        slots = {metric.which for metric in self.tally.metrics}
         self.optimizer.zeroGradParams()
         self.lastRate = self.rate
+        isDone = False
         for number, batch in enumerate(group):
-            place = f"epoch {self.epoch + 1}, batch {self.position * self.accumulate + number + 1}"
+            place = self.placeOf(number)
             try:
-                program = self.task.learner(batch, slots, self.optimizer if len(group) == 1 else None, number == 0)
-                if program is not None:
-                    cost, *outputs = program.run(*batch.data, *batch.target, scale=batch.size / size)
-                    self.tally.add(cost, outputs, batch, place)
-                    if program.isHalted:
-                        self.tally.flush()
-                else:
-                    cost, outputs = self.task.run(batch, False)
-                    self.tally.add(cost, outputs, batch, place)
-                    self.task.backward(batch.size / size, number == 0)
+                isDone = self.takeBatch(batch, place, batch.size / size, len(group) == 1, number == 0)
             except Exception as error:
-                if place not in str(error):
-                    addPlace(error, f"in {place}")
+                self.addPlace(error, place, number)
                 raise
-        if program is None or len(group) > 1:
-            if program is not None:
-                self.tally.flush()  # costs that are not finite must not reach the weights
-            self.task.update(self.optimizer)
+        if not isDone:
+            try:
+                self.heed(self.task.update(self.optimizer))
+            except Exception as error:
+                self.addPlace(error, self.placeOf(len(group) - 1), len(group))
+                raise
         self.position += 1
         self.step += 1
         self.interrupt.torn = False
+
+    def takeBatch(self, batch: Batch, place: str, share: float, isLone: bool, isFirst: bool) -> bool:
+        """Forward and backward, and for a lone batch the update: whether that is done."""
+        slots = {metric.which for metric in self.tally.metrics}
+        program = self.task.learner(batch, slots, self.optimizer, isLone, isFirst)
+        if program is None:
+            cost, outputs = self.task.run(batch, False)
+            self.tally.add(cost, outputs, batch, place, self.step)
+            self.tally.flush()  # a cost that is not finite must not reach the weights
+            self.task.backward(share, isFirst)
+            return False
+        cost, *outputs = program.run(*batch.data, *batch.target, scale=share, copy=not program.isAhead)
+        self.tally.add(cost, outputs, batch, place, self.step)
+        self.heed(program)
+        return isLone
+
+    def heed(self, program: Any) -> None:
+        """Read all costs once a GPU has told that one is not finite: it is then named."""
+        if program is not None and program.isHalted:
+            self.tally.flush()
+
+    def placeOf(self, number: int, back: int = 0) -> str:
+        """Where a batch of this step, or of one so many steps before, is."""
+        return f"epoch {self.epoch + 1}, batch {(self.position - back) * self.accumulate + number + 1}"
+
+    def addPlace(self, error: Exception, place: str, runs: int) -> None:
+        """Have an error tell where it comes from: of what a GPU tells some steps later, from which of them.
+
+        `runs` are those that this step has started before.
+        """
+        behind = getattr(error, "behind", None)
+        if behind is not None:
+            each = 1 if self.accumulate == 1 else self.accumulate + 1
+            back = -(-(behind + 1 - runs) // each)
+            place, error.step = self.placeOf(self.accumulate - 1, back), self.step - back
+        if place not in str(error):
+            addPlace(error, f"in {place}")
 
     def closeEpoch(self) -> None:
         """No epoch is under way."""

@@ -52,5 +52,5 @@ class Validator:
                     self.tally.add(cost, outputs, batch)
             finally:
                 self.task.reset()
-        source.checkUsed(self.tally.weight)
+        source.checkUsed(self.tally.samples)
         return self.tally.row()

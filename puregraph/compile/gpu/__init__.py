@@ -4,7 +4,7 @@ choices    what would end a step becomes a choice between new values and old one
 updates    those of all parameters together
 heads      attention's gradient, as a library takes it
 lowering   calls become launches and calls of libraries (`numbers`, `moving`, `kernels`, `products`, `sums`)
-memory     one arena outside CuPy's pool; `inbox` is where inputs and numbers come in
+memory     one arena outside CuPy's pool; `inbox` is where inputs and numbers come in, `outbox` how results go home
 capture    what follows one another is captured
 built      all of this together, ready to run
 """

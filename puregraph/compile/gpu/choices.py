@@ -29,28 +29,41 @@ class Around:
     """What the host does before and after a step: it writes the numbers of the update, and counts.
 
     `numbers`  the Values that it writes besides those of `prelude`, by name
+    `fewer`    those of the update, had there been 1, 2, 3, ... updates fewer: (group, name, how many fewer)
     """
 
     def __init__(self, prelude: Prelude | None = None, finish: Finish | None = None, ledger: Ledger | None = None):
         self.prelude, self.finish, self.ledger = prelude, finish, ledger
         self.numbers: dict[str, Value] = {}
+        self.fewer: dict[tuple[int, str, int], Value] = {}
         self.arrays: dict[str, Any] = {}
+        self.rows: list[list[tuple[int, str, Any]]] = []
 
     def bind(self, arrayOf: Any) -> None:
         """Note the arrays that the numbers are written to."""
         self.arrays = {name: arrayOf(value) for name, value in self.numbers.items()}
+        self.rows = [
+            [(g, name, arrayOf(v)) for (g, name, n), v in self.fewer.items() if n == fewer] for fewer in range(1, DEPTH)
+        ]
         if self.prelude is not None:
             self.prelude.bind(arrayOf)
 
     def own(self) -> set[Value]:
         """All Values that it writes."""
-        return {*self.numbers.values(), *(self.prelude.numbers.values() if self.prelude is not None else ())}
+        prelude = self.prelude.numbers.values() if self.prelude is not None else ()
+        return {*self.numbers.values(), *self.fewer.values(), *prelude}
 
     def before(self) -> None:
-        """Write all numbers; if updates may be left out, they depend on what became of the last one."""
+        """Write all numbers; if updates may be left out, also those that hold if some of the last ones were."""
         if self.ledger is not None:
-            self.ledger.begin(1 if self.ledger.skips else DEPTH)
+            self.ledger.begin()
             self.arrays["clear"][...] = self.ledger.clear
+        if self.fewer:
+            self.arrays["told"][...] = self.ledger.missed  # type: ignore[union-attr]
+            for fewer in range(1, len(self.ledger.open) + 1):  # type: ignore[union-attr]
+                numbers = self.prelude.numbersAfter(fewer)  # type: ignore[union-attr]
+                for group, name, array in self.rows[fewer - 1]:
+                    array[...] = numbers[group][name]
         if self.prelude is not None:
             if "clipNorm" in self.arrays:
                 self.arrays["clipNorm"][...] = self.prelude.optimizer.clipNorm
@@ -61,7 +74,7 @@ class Around:
         if self.finish is not None:
             self.finish()
         if self.ledger is not None:
-            self.ledger.end()
+            self.ledger.end(self.finish.slots if self.finish is not None else [])
 
 
 class Choices:
@@ -89,8 +102,8 @@ class Choices:
             return schedule
         prelude = next((f for f in hosts if type(f) is Prelude), None)
         finish = next((f for f in hosts if type(f) is Finish), None)
-        isGuarded = isFinite in hosts
-        optimizer = None if prelude is None else prelude.optimizer
+        isGuarded = isFinite in hosts or schedule.owner is not None
+        optimizer = schedule.owner if prelude is None else prelude.optimizer
         ledger = None if optimizer is None or not (isGuarded or optimizer.looks) else ledgerOf(optimizer)
         self.around = Around(prelude, finish, ledger)
         for call in schedule.calls:
@@ -181,16 +194,21 @@ class Choices:
         missed = self.new(FLOAT, name="missed")
         goes = before if norm is None else Formula("before and isfinite(norm)").put(before=before)
         results = [(Formula("missed + where(goes, 0, 1)").put(goes=goes), missed)]
-        if norm is not None:
-            halt, kept = self.new(FLOAT, name="halt"), self.new(FLOAT, name="norm")
-            held = Formula("halt") if self.go is not None else HALTS
-            halts = Formula(f"where(before and not isfinite(norm), {GRADIENT}, held)")
-            after = held if ledger.skips else halts.put(before=before, held=held)
+        held = Formula("halt") if self.go is not None else HALTS
+        if norm is not None or self.go is None:
+            halt = self.new(FLOAT, name="halt")
             self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
-            results += [*self.going(goes), (after, halt), (Formula("norm"), kept)]
+            halts = Formula(f"where(before and not isfinite(norm), {GRADIENT}, held)")
+            after = held if norm is None or ledger.skips else halts.put(before=before, held=held)
+            results += [*self.going(goes), (after, halt)]
             self.keep("halt", halt)
+        if norm is not None:
+            kept = self.new(FLOAT, name="norm")
+            results.append((Formula("norm"), kept))
             self.keep("norm", kept)
             self.shrink(prelude, results, given)
+            if ledger.skips:
+                self.choose(prelude, place)
         self.keep("missed", missed)
         self.compute(place, results, **{name: v for name, v in given.items() if v is not None})
 
@@ -201,6 +219,22 @@ class Choices:
                 given["clipNorm"] = self.number("clipNorm")
                 self.instead[scalar.number] = made = self.new(dtype, name=name)
                 results.append((Formula(f"minimum(1, clipNorm / (norm + {NORM}))"), made))
+
+    def choose(self, prelude: Prelude, place: Place) -> None:
+        """Which numbers hold: those for as many updates as were made, of which the host has not been told yet."""
+        given = {"missed": self.field("missed"), "told": self.number("told")}
+        for (group, name, dtype), scalar in prelude.numbers.items():
+            if name == "rate" or name in prelude.counting:
+                rows = {"n0": scalar}
+                for fewer in range(1, DEPTH):
+                    value = self.new(dtype, role="scalar", name=f"{name}-{fewer}", source=f"{name}-{fewer}")
+                    self.around.fewer[group, name, fewer] = rows[f"n{fewer}"] = value
+                    self.scalars.append(value)
+                which = Formula(f"n{DEPTH - 1}")
+                for fewer in range(DEPTH - 2, -1, -1):
+                    which = Formula(f"where(missed - told < {fewer + 0.5}, n{fewer}, rest)").put(rest=which)
+                self.instead[scalar.number] = made = self.new(dtype, name=name)
+                self.compute(place, [(which, made)], **given, **rows)
 
     def update(self, call: Call) -> None:
         """A call of the update: it waits for the others, if there are launches for all of them."""

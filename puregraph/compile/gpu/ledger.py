@@ -31,29 +31,34 @@ class Field:
 
 
 class Report:
-    """A copy of the fields behind one step, in pinned memory; `count` steps were started by then."""
+    """A copy of the fields behind one step, in pinned memory; `count` steps were started by then.
+
+    `slots` are those that this one updates.
+    """
 
     def __init__(self) -> None:
         cuda, size = sys.modules["cupy"].cuda, len(FIELDS) * FLOAT.itemsize
         self.pinned = cuda.alloc_pinned_memory(size)
         self.values = np.frombuffer(self.pinned, FLOAT, len(FIELDS))
         self.event, self.count = cuda.Event(disable_timing=True), 0
+        self.slots: list[Any] = []
 
-    def take(self, memory: Any, count: int) -> None:
+    def take(self, memory: Any, count: int, slots: list[Any]) -> None:
         """Have the fields copied once the steps before are done."""
         cuda = sys.modules["cupy"].cuda
         stream, runtime = cuda.get_current_stream(), cuda.runtime
         size, kind = len(FIELDS) * FLOAT.itemsize, runtime.memcpyDeviceToHost
         runtime.memcpyAsync(self.pinned.ptr, memory.data.ptr, size, kind, stream.ptr)
         self.event.record(stream)
-        self.count = count
+        self.count, self.slots = count, slots
 
 
 class Ledger:
     """The fields of one optimizer, and what the host knows of them.
 
     `clear`   whether the next step is to go on, although updates have stopped
-    `halted`  whether the host has just read that updates have stopped, because a cost is not finite
+    `halted`  whether the host has read that updates have stopped, because a cost is not finite; the next step begins
+              anew
     `skips`   whether updates are left out where a gradient is not finite, and all goes on
     """
 
@@ -75,50 +80,60 @@ class Ledger:
     def begin(self, depth: int = DEPTH) -> None:
         """Before a step: read what is due.
 
-        Raises    PuregraphError if a gradient was not finite, in one of the last steps; nothing was updated since
+        Raises    PuregraphError if a gradient was not finite, in one of the last steps; nothing was updated since.
+                  Its `behind` says how many steps were started after that one
         """
-        self.halted = False
+        if self.halted:
+            self.release()
         while len(self.open) >= depth:
             self.read()
 
-    def end(self) -> None:
-        """After a step was started."""
+    def end(self, slots: list[Any]) -> None:
+        """After a step was started, which updates these slots."""
         self.clear = False
         self.started += 1
         report = self.free.pop() if self.free else Report()
-        report.take(self.memory, self.started)
+        report.take(self.memory, self.started, slots)
         self.open.append(report)
 
     def read(self) -> None:
         """Wait for the oldest report, and take note of it."""
+        count, halt, norm = self.taken()
+        optimizer: Any = self.optimizer()
+        if optimizer is not None and optimizer.looks:
+            optimizer.norm = norm
+        if halt and count > self.cleared and not self.halted:
+            self.halted, behind = True, self.started - count
+            if halt == GRADIENT:
+                self.release()
+                error = PuregraphError(
+                    f"{type(optimizer).__name__}: at update {optimizer.step} a gradient is not finite; "
+                    "try a lower learnRate, or leave such updates out with onNonFinite='skip'"
+                )
+                error.behind = behind  # type: ignore[attr-defined]
+                raise error
+
+    def taken(self) -> tuple[int, float, float]:
+        """The oldest report: how many steps were started by then, why updates have stopped, the norm."""
         report = self.open.popleft()
         report.event.synchronize()
         halt, missed, norm = report.values.tolist()
         self.free.append(report)
-        optimizer: Any = self.optimizer()
-        self.takeBack(int(missed) - self.missed)
-        if optimizer is not None and optimizer.looks:
-            optimizer.norm = norm
-        if halt and report.count > self.cleared:
-            while self.open:  # all of them were held back
-                last = self.open.popleft()
-                last.event.synchronize()
-                self.takeBack(int(last.values[FIELDS.index("missed")]) - self.missed)
-                self.free.append(last)
-            self.cleared, self.clear = self.started, True
-            self.halted = halt == COST
-            if halt == GRADIENT:
-                raise PuregraphError(
-                    f"{type(optimizer).__name__}: at update {optimizer.step} a gradient is not finite; "
-                    "try a lower learnRate, or leave such updates out with onNonFinite='skip'"
-                )
+        self.takeBack(int(missed) - self.missed, report.slots)
+        return report.count, halt, norm
 
-    def takeBack(self, count: int) -> None:
-        """So many updates, which the host has counted, were left out."""
+    def release(self) -> None:
+        """Once the host has taken note: wait for the steps that were held back, and have the next one go on."""
+        while self.open:
+            self.taken()
+        self.cleared, self.clear, self.halted = self.started, True, False
+
+    def takeBack(self, count: int, slots: list[Any]) -> None:
+        """So many updates of these slots, which the host has counted, were left out."""
         optimizer: Any = self.optimizer()
         self.missed += count
         if count and optimizer is not None:
-            for slot in optimizer.slots:
+            for slot in slots:
                 slot.step -= count
             optimizer.step -= count
 
@@ -129,6 +144,8 @@ class Ledger:
         """
         while self.open:
             self.read()
+        if self.halted:
+            self.release()
 
 
 def ledgerOf(optimizer: Any) -> Ledger:

@@ -1,0 +1,421 @@
+"""Whole trainings on a GPU, as a stand-in for CuPy carries them out: they learn what the CPU learns, and wait for nobody."""
+
+import numpy as np
+import pytest
+from fakecupy import useGpu
+from launches import needsEmulator
+
+from puregraph import device, initial
+from puregraph.costs import MSE, CrossEntropy
+from puregraph.errors import PuregraphError
+from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu, Reshape
+from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
+from puregraph.pointwise import Pointwise
+from puregraph.sequential import Sequential
+from puregraph.train import (
+    MAE,
+    Accuracy,
+    Calculator,
+    Callback,
+    Checkpoint,
+    Confusion,
+    CsvLog,
+    EarlyStop,
+    Tally,
+    TopK,
+    Trainer,
+    Validator,
+)
+from puregraph.train.progress import Bar
+
+pytestmark = needsEmulator
+FIGURES = ("epoch", "step", "loss", "accuracy", "top3", "val loss", "val accuracy", "val top3", "rate")
+
+
+def digits(rng, n=53):
+    """Data like that of the digits: 64 numbers from 0 to 1, and a label of ten."""
+    return rng.random((n, 64)).astype(np.float32), rng.integers(0, 10, n)
+
+
+def rows():
+    return Sequential(Linear(64, 12, useBias=False), BatchNorm(12), Relu(), Dropout(0.2), Linear(12, 10))
+
+
+def maps():
+    layers = Reshape((-1, 1, 8, 8)), Conv2D(1, 3, 3), Relu(), MaxPool2D(2), Flatten(), Linear(27, 10)
+    return Sequential(*layers)
+
+
+def close(got, wanted, tolerance=3e-5):
+    got, wanted = np.asarray(device.toHost(got), float), np.asarray(device.toHost(wanted), float)
+    assert got.shape == wanted.shape
+    assert (np.isnan(got) == np.isnan(wanted)).all()
+    got, wanted = np.nan_to_num(got), np.nan_to_num(wanted)
+    assert np.abs(got - wanted).max(initial=0) <= tolerance * max(np.abs(wanted).max(initial=0), 1e-2)
+
+
+def sameNet(far, near):
+    for path, stored in {**near.params, **near.states}.items():
+        there = {**far.params, **far.states}[path]
+        assert device.isDeviceArray(there.data)
+        close(there.data, stored.data)
+
+
+def sameHistory(far, near):
+    assert far.names() == near.names()
+    for row, other in zip(far, near, strict=True):
+        for name in row.keys() - {"seconds"}:
+            assert row[name] == pytest.approx(other[name], rel=1e-4, nan_ok=True), name
+
+
+def onBoth(monkeypatch, go, **faults):
+    """What is done on the CPU, and then on a GPU, and its machine."""
+    with device.useDevice("cpu"):
+        near = go()
+    cupy = useGpu(monkeypatch, **faults)
+    return near, go(), cupy.machine
+
+
+def trainer(make=rows, optimizer=None, **options):
+    initial.seed(1)
+    options = {"batchsize": 8, "metrics": [Accuracy(), TopK(3)], "progress": "none", **options}
+    return Trainer(make(), CrossEntropy(), optimizer or Adam(0.01), **options)
+
+
+# What is learnt --------------------------------------------------------------------------------------------------------
+
+OPTIMIZERS = {
+    "plain": lambda: SGD(0.1),
+    "schedule": lambda: Adam(0.01, schedule=lambda step: 1 / (1 + step)),
+    "clipped": lambda: MomentumSGD(0.1, clipNorm=0.3),
+    "clipped by value": lambda: SGD(0.1, clipValue=0.01, decay=0.1),
+    "looking": lambda: AdamW(0.01, onNonFinite="skip"),
+}
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_two_epochs_teach_what_they_teach_on_the_cpu(monkeypatch, rng, optimizer, accumulate):
+    x, t = digits(rng)
+    make = maps if optimizer == "clipped" else rows
+
+    def go():
+        found = trainer(make, OPTIMIZERS[optimizer](), accumulate=accumulate)
+        found.train(x, t, epochs=2, validation=(x[:21], t[:21]))
+        return found
+
+    near, far, machine = onBoth(monkeypatch, go)
+    assert machine.reads == 0
+    assert machine.replays > 12
+    assert set(FIGURES) < set(far.history.names())
+    sameHistory(far.history, near.history)
+    sameNet(far.net, near.net)
+    assert far.optimizer.step == near.optimizer.step == far.step
+
+
+def test_batches_of_many_sizes_are_learnt_from_compiled_or_not(monkeypatch, rng):
+    sizes = [5, 7, 3, 8, 2, 6, 5, 2, 6, 9]
+    batches = [digits(rng, n) for n in sizes]
+
+    def go():
+        found = trainer(maps, MomentumSGD(0.1))
+        found.train(lambda epoch: iter(batches[epoch:]), epochs=2, validation=batches[:3])
+        return found
+
+    near, far, machine = onBoth(monkeypatch, go)
+    sameHistory(far.history, near.history)
+    sameNet(far.net, near.net)
+
+
+def test_without_compiling_a_gpu_learns_the_same(monkeypatch, rng):
+    x, t = digits(rng)
+
+    def go():
+        found = trainer(compile=False, accumulate=2)
+        found.train(x, t, epochs=2, validation=(x[:21], t[:21]))
+        return found
+
+    near, far, machine = onBoth(monkeypatch, go)
+    sameHistory(far.history, near.history)
+    sameNet(far.net, near.net)
+
+
+def test_data_may_lie_on_the_gpu(monkeypatch, rng):
+    x, t = digits(rng)
+
+    def go(toDevice=lambda a: a):
+        found = trainer()
+        found.train(toDevice(x), toDevice(t), epochs=2, validation=(toDevice(x[:21]), toDevice(t[:21])))
+        return found, Calculator(found.net, batchsize=20).calculate(toDevice(x))
+
+    with device.useDevice("cpu"):
+        near, wanted = go()
+    cupy = useGpu(monkeypatch)
+    far, got = go(device.toDevice)
+    assert cupy.machine.reads == 0
+    sameHistory(far.history, near.history)
+    sameNet(far.net, near.net)
+    assert type(got) is np.ndarray
+    close(got, wanted)
+
+
+# Callbacks, files ------------------------------------------------------------------------------------------------------
+
+
+class Telling(Callback):
+    """Notes what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def note(self, trainer, event):
+        self.told.append((event, trainer.epoch, trainer.step))
+
+    def onTrainBegin(self, trainer):
+        self.note(trainer, "train")
+
+    def onEpochBegin(self, trainer):
+        self.note(trainer, "epoch")
+
+    def onBatchEnd(self, trainer):
+        self.note(trainer, "batch")
+
+    def onEpochEnd(self, trainer):
+        self.note(trainer, f"end {trainer.history[-1]['loss']:.3f}")
+
+    def onTrainEnd(self, trainer):
+        self.note(trainer, "trained")
+
+
+def test_callbacks_are_told_the_same(monkeypatch, rng, tmp_path):
+    x, t = digits(rng)
+
+    def go():
+        telling, log = Telling(), CsvLog(tmp_path / f"{device.name()}.csv")
+        stop = EarlyStop("val loss", patience=1, mode="max")
+        found = trainer(optimizer=SGD(0.1), callbacks=[telling, stop, log])
+        found.train(x, t, epochs=5, validation=(x[:21], t[:21]))
+        return found, telling.told
+
+    (near, wanted), (far, got), machine = onBoth(monkeypatch, go)
+    assert got == wanted
+    assert machine.reads == 0
+    assert len(far.history) == len(near.history) < 5
+    texts = [(tmp_path / f"{name}.csv").read_text().splitlines() for name in ("cpu", "cuda")]
+    assert texts[0][0] == texts[1][0] and len(texts[0]) == len(texts[1]) == 1 + len(near.history)
+
+
+@pytest.mark.parametrize("every", ["epoch", 5])
+def test_a_training_goes_on_from_a_file_on_either_device(monkeypatch, rng, tmp_path, every):
+    x, t = digits(rng)
+
+    def stop(found):
+        if found.step == 10:
+            raise KeyboardInterrupt
+
+    def first():
+        path = tmp_path / f"{device.name()}.h5"
+        found = trainer(callbacks=[Checkpoint(path, every=every), stop])
+        with pytest.raises(KeyboardInterrupt):
+            found.train(x, t, epochs=3)
+        return path
+
+    def second(path):
+        found = trainer().resume(path)
+        found.train(x, t, epochs=3)
+        return found
+
+    with device.useDevice("cpu"):
+        whole = trainer()
+        whole.train(x, t, epochs=3)
+        near = first()
+    useGpu(monkeypatch)
+    far = first()
+    for path in (near, far):
+        found = second(path)
+        sameHistory(found.history, whole.history)
+        sameNet(found.net, whole.net)
+    with device.useDevice("cpu"):
+        found = second(far)
+        sameHistory(found.history, whole.history)
+
+
+def test_metrics_of_every_kind_and_a_validation_alone(monkeypatch, rng):
+    x, t = digits(rng)
+
+    def go():
+        initial.seed(1)
+        metrics = [Accuracy(), Confusion(10), TopK(2)]
+        found = Validator(maps(), CrossEntropy(), metrics, batchsize=7).validate(x, t)
+        return found, metrics[1].value()
+
+    (row, wanted), (figures, got), machine = onBoth(monkeypatch, go)
+    assert machine.reads == 0
+    assert figures == pytest.approx(row, rel=1e-5)
+    assert got.tolist() == wanted.tolist()
+
+
+# Who waits -------------------------------------------------------------------------------------------------------------
+
+
+class Watching(Callback):
+    """Notes what the host did after each step."""
+
+    def __init__(self):
+        self.ends = []
+
+    def onBatchEnd(self, trainer):
+        self.ends.append(len(device.arrays().machine.log))
+
+
+def watched(monkeypatch, rng, late="null last", n=120, callbacks=(), **options):
+    """What the host did in the second epoch of a training, step by step."""
+    x, t = digits(rng, n)
+    cupy = useGpu(monkeypatch, late=late)
+    watching = Watching()
+    found = trainer(batchsize=4, callbacks=[*callbacks, watching], **options)
+    found.train(x, t, epochs=2)
+    log, ends = cupy.machine.log, watching.ends[len(watching.ends) // 2 :]
+    return found, cupy.machine, [log[a:b] for a, b in zip(ends, ends[1:])]
+
+
+@pytest.mark.parametrize("late", ["null first", "null last"])
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("options", [{}, {"clipNorm": 1.0}, {"onNonFinite": "skip"}], ids=["plain", "clip", "skip"])
+def test_the_gpu_always_has_something_to_do(monkeypatch, rng, late, accumulate, options):
+    optimizer = Adam(0.01, schedule=lambda step: 1 / (1 + step), **options)
+    done = watched(monkeypatch, rng, late, 120 * accumulate, optimizer=optimizer, accumulate=accumulate)
+    found, machine, steps = done
+    waits = [left for step in steps for what, left in step if what == "wait"]
+    assert machine.reads == 0
+    assert len(steps) == 29
+    assert all(what in ("in", "out", "within", "graph", "wait", "pass") for step in steps for what, _ in step)
+    assert waits and min(waits) >= 4, "somebody waited for a step that had just been started"
+
+
+def test_costs_and_metrics_are_read_every_few_steps(monkeypatch, rng):
+    read = []
+    flush = Tally.flush
+
+    def noting(self, most=None):
+        read.append((self.samples // 4, most))
+        flush(self, most)
+
+    monkeypatch.setattr(Tally, "flush", noting)
+    seen = []
+    watched(monkeypatch, rng, callbacks=[lambda found: seen.append(found.loss)], readEvery=5)
+    assert read == [(10, 5), (15, 5), (20, 5), (25, 5), (30, 5), (30, None)] * 2
+    changes = [i for i in range(1, 30) if seen[i] != seen[i - 1] and np.isfinite(seen[i])]
+    assert changes == [9, 14, 19, 24, 29]
+
+
+def test_looking_on_makes_nobody_wait(monkeypatch, rng):
+    shown = []
+    bar = Bar()
+    bar.begun, bar.first = 0.0, 0
+
+    def look(found):
+        assert found.speed() > 0
+        shown.append((found.figures()["loss"], any("loss" in text for text in bar.tail(found))))
+
+    found, machine, steps = watched(monkeypatch, rng, callbacks=[look], readEvery=5)
+    assert min(left for step in steps for what, left in step if what == "wait") >= 4
+    assert machine.reads == 0
+    assert [known for _, known in shown] == ([False] * 9 + [True] * 21) * 2
+    assert len({loss for loss, _ in shown if np.isfinite(loss)}) == 10
+
+
+@pytest.mark.parametrize("late", ["null first", "null last"])
+@pytest.mark.parametrize("little", [1 << 17, 0], ids=["little", "large"])
+def test_a_validation_and_a_calculation_are_ahead_of_what_is_read(monkeypatch, rng, late, little):
+    x, t = digits(rng, 160)
+
+    def go():
+        net = trainer().net
+        return Calculator(net, batchsize=4).calculate(x), Validator(net, MSE(), [MAE()], batchsize=4).validate(
+            x, net.evalMode()(device.toDevice(x)) * 0.5
+        )
+
+    with device.useDevice("cpu"):
+        wanted, row = go()
+    cupy = useGpu(monkeypatch, late=late)
+    monkeypatch.setattr("puregraph.compile.gpu.outbox.LITTLE", little)
+    got, figures = go()
+    waits = [left for what, left in cupy.machine.log if what == "wait"]
+    assert cupy.machine.reads == 0
+    assert len(waits) > 40
+    assert sum(left == 0 for left in waits) <= 8, "only at the ends"
+    close(got, wanted)
+    assert figures == pytest.approx(row, rel=1e-5)
+
+
+def test_results_on_their_way_are_not_written_over_by_the_next_step(monkeypatch, rng):
+    x, t = digits(rng, 96)
+
+    def go():
+        found = trainer(callbacks=[lambda found: device.synchronize() if found.step % 3 == 0 else None])
+        return found.train(x, t, epochs=2)
+
+    monkeypatch.setattr("puregraph.compile.gpu.outbox.LITTLE", 0)
+    near, far, machine = onBoth(monkeypatch, go, late="null first")
+    sameHistory(far, near)
+
+
+# What is not finite ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("options", [{}, {"accumulate": 2}, {"compile": False, "accumulate": 2}], ids=str)
+@pytest.mark.parametrize("wrong", [0, 83, 159])
+def test_a_cost_that_is_not_finite_is_named_and_nothing_is_learnt_from_it(monkeypatch, rng, options, wrong):
+    x, t = digits(rng, 160)
+    clean = x.copy()
+    x[wrong] = np.inf
+
+    def go():
+        found = trainer(batchsize=4, shuffle=False, **options)
+        with pytest.raises(PuregraphError) as caught:
+            found.train(x, t, epochs=2)
+        net = {path: np.array(device.toHost(stored.data)) for path, stored in found.net.params.items()}
+        step = found.optimizer.step
+        found.train(clean, t)
+        return str(caught.value), net, step, found
+
+    near, far, machine = onBoth(monkeypatch, go)
+    assert far[0] == near[0]
+    assert f"epoch 1, batch {wrong // 4 + 1}: the cost is nan" in far[0]
+    assert far[2] == near[2] == wrong // 4 // options.get("accumulate", 1)
+    for path, values in far[1].items():
+        close(values, near[1][path])
+    sameNet(far[3].net, near[3].net)
+    sameHistory(far[3].history, near[3].history)
+
+
+class Steep(Pointwise):
+    """A root near 0, where its slope has no end."""
+
+    formula = "where(abs(x) < 1e-20, sqrt(abs(x)), x)"
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_gradient_that_is_not_finite_is_told_with_its_step(monkeypatch, rng, accumulate):
+    x, t = digits(rng, 160)
+    x[80:84] = 0
+
+    def make():
+        return Sequential(Linear(64, 12, useBias=False), Steep(), Linear(12, 10))
+
+    def go():
+        found = trainer(make, SGD(0.1, clipNorm=1.0), batchsize=4, shuffle=False, accumulate=accumulate)
+        with pytest.raises(PuregraphError) as caught:
+            found.train(x, t, epochs=2)
+        return caught.value, found
+
+    (wanted, near), (got, far), machine = onBoth(monkeypatch, go)
+    update, batch = (20, 21) if accumulate == 1 else (10, 22)
+    assert str(wanted).startswith(f"SGD: at update {update} the gradient of 'linear.W' is not finite; try a lower")
+    assert str(got).startswith(f"SGD: at update {update} a gradient is not finite; try a lower learnRate")
+    for error in (wanted, got):
+        assert "\n".join([str(error), *getattr(error, "__notes__", [])]).endswith(f"\nin epoch 1, batch {batch}")
+    assert far.step == far.optimizer.step == near.step == near.optimizer.step == update
+    sameNet(far.net, near.net)
