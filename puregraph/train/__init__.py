@@ -10,7 +10,7 @@ from puregraph.train.interrupt import Interrupt
 from puregraph.train.metrics import MAE, Accuracy, Confusion, Metric, TopK
 from puregraph.train.monitor import Monitor
 from puregraph.train.progress import Bar, Lines, Progress
-from puregraph.train.tally import Tally
+from puregraph.train.tally import Tally, Waiting
 from puregraph.train.task import Task
 from puregraph.train.trainer import Trainer
 from puregraph.train.validator import Validator
@@ -37,4 +37,5 @@ __all__ = [
     "TopK",
     "Trainer",
     "Validator",
+    "Waiting",
 ]
