@@ -12,13 +12,14 @@ import re
 import sys
 import weakref
 from bisect import bisect
+from functools import cache
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 from strict import Strict, bare
 
 from puregraph import device
-from puregraph.compile.gpu import capture, inbox, outbox
+from puregraph.compile.gpu import built, capture, inbox, outbox
 from puregraph.cuda import attention, compiler, convolution, cudnn, emulator, product, runner
 from puregraph.cuda.emulator import Region
 from puregraph.cuda.launch import Launch
@@ -40,7 +41,7 @@ class Machine:
     def __init__(self):
         self.memory = weakref.WeakValueDictionary()
         self.allowed = {}  # bytes of shared memory that kernels may ask for, where that was said
-        self.pinned = weakref.WeakValueDictionary()
+        self.pinned, self.free = {}, {}
         self.captured = None
         self.late = ""
         self.streams = weakref.WeakSet()
@@ -252,18 +253,32 @@ class MemoryPointer:
         return MemoryPointer(self.mem, self.offset + offset)
 
 
-class Pinned(np.ndarray):
-    """Memory of the host that a GPU reads and writes as it goes on."""
+class Pinned:
+    """Memory of the host that a GPU reads and writes as it goes on. When nobody sees it any more, a pool has it again:
+    who has it too early finds other numbers in it."""
 
-    @classmethod
-    def of(cls, size):
-        found = np.full(max(size, 1), 0xFF, np.uint8).view(cls)
-        FakeArray.machine.pinned[found.ptr] = found
-        return found
+    @staticmethod
+    def of(size):
+        machine, size = FakeArray.machine, max(size, 1)
+        free = machine.free.setdefault(size, [])
+        root = free.pop() if free else np.full(size, 0xFF, np.uint8)
+        machine.pinned[root.ctypes.data] = root
+        made = pinnedType(size).from_buffer(root)
+        made.root, made.free = root, free
+        return made
 
     @property
     def ptr(self):
-        return self.ctypes.data
+        return self.root.ctypes.data
+
+    def __del__(self):
+        self.root.fill(0xEE)
+        self.free.append(self.root)
+
+
+@cache
+def pinnedType(size):
+    return type("PinnedBytes", (Pinned, ctypes.c_ubyte * size), {})
 
 
 class Module:
@@ -404,6 +419,21 @@ class Event:
         FakeArray.machine.note("wait" if isOpen else "pass")
 
 
+class Ordinal:
+    """The one GPU there is."""
+
+    id, compute_capability = 0, "90"
+
+    def __init__(self, synchronize):
+        self.synchronize = synchronize
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *fault):
+        pass
+
+
 class Cupy(ModuleType):
     """The module: functions that it has not of its own are numpy's, on its arrays."""
 
@@ -457,7 +487,7 @@ def makeCupy(available=True, fault=None, wrong=0.0, late=""):
     cupy.empty = lambda shape, dtype=float, order="C": FakeArray(shape, dtype, order=order)
     cupy.cuda = SimpleNamespace(
         is_available=lambda: available,
-        Device=lambda index=0: SimpleNamespace(id=0, synchronize=synchronize, compute_capability="90"),
+        Device=lambda index=0: Ordinal(synchronize),
         runtime=SimpleNamespace(
             getDeviceProperties=lambda index: {"name": b"Toy GPU"},
             runtimeGetVersion=lambda: 13000,

@@ -1,5 +1,7 @@
 """Whole trainings on a GPU, as a stand-in for CuPy carries them out: they learn what the CPU learns, and wait for nobody."""
 
+import threading
+
 import numpy as np
 import pytest
 from fakecupy import useGpu
@@ -359,6 +361,66 @@ def test_results_on_their_way_are_not_written_over_by_the_next_step(monkeypatch,
     monkeypatch.setattr("puregraph.compile.gpu.outbox.LITTLE", 0)
     near, far, machine = onBoth(monkeypatch, go, late="null first")
     sameHistory(far, near)
+
+
+# Where batches come from ------------------------------------------------------------------------------------------------
+
+
+def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, **options):
+    """A training whose batches count as large, beside the same on the CPU; who made pinned memory, and the inbox."""
+    x, t = digits(rng, 120)
+    x = x.astype(dtype)
+
+    def go():
+        found = trainer(make=lambda: maps(), batchsize=5, optimizer=MomentumSGD(0.05), **options)
+        found.train(x, t, epochs=2, validation=(x[:33], t[:33]))
+        return found, Calculator(found.net, batchsize=5).calculate(x)
+
+    monkeypatch.setattr("puregraph.data.batches.LIGHT", light)
+    with device.useDevice("cpu"):
+        near, wanted = go()
+    cupy = useGpu(monkeypatch, late=late)
+    for place in ("compile.gpu.inbox", "train.task"):
+        monkeypatch.setattr(f"puregraph.{place}.LITTLE", little)
+    made, alloc = [], cupy.cuda.alloc_pinned_memory
+    names = lambda size: made.append(threading.current_thread().name) or alloc(size)  # noqa: E731
+    monkeypatch.setattr(cupy.cuda, "alloc_pinned_memory", names)
+    far, got = go()
+    sameHistory(far.history, near.history)
+    sameNet(far.net, near.net)
+    close(got, wanted)
+    return made, cupy.machine, [p.built.inbox for p in far.task.programs.found.values()]
+
+
+@pytest.mark.parametrize("late", ["null first", "null last"])
+@pytest.mark.parametrize("options", [{}, {"accumulate": 2}, {"prefetch": 0}], ids=["ahead", "several", "at once"])
+def test_what_a_thread_makes_goes_to_the_gpu_from_where_it_is_made(monkeypatch, rng, late, options):
+    made, machine, inboxes = fed(monkeypatch, rng, late, dtype=np.float64, **options)
+    isAhead = options.get("prefetch", 2) > 0
+    assert made.count("puregraph prefetch") >= (48 if isAhead else 0)
+    for inbox in inboxes:
+        data = inbox.offsets[inbox.inputs[0].number]
+        for block in inbox.blocks:
+            untouched = (block.bytes[data : data + 256] == 0xFF).all()
+            assert untouched == isAhead, "the host copies each batch into pinned memory once"
+
+
+def test_little_batches_go_with_the_numbers_in_one_transfer(monkeypatch, rng):
+    made, machine, inboxes = fed(monkeypatch, rng, "null last", little=1 << 17, light=1 << 18)
+    assert "puregraph prefetch" not in made
+    assert not any(inbox.isLarge for inbox in inboxes)
+
+
+@pytest.mark.parametrize("late", ["null first", "null last"])
+def test_a_transfer_is_started_before_the_step_before_is_done(monkeypatch, rng, late):
+    monkeypatch.setattr("puregraph.compile.gpu.inbox.LITTLE", 0)
+    monkeypatch.setattr("puregraph.compile.gpu.inbox.MANY", 2)
+    found, machine, steps = watched(monkeypatch, rng, late)
+    for step in steps[3:]:
+        kinds = [what for what, _ in step]
+        assert kinds.index("in") < kinds.index("graph")
+        assert [left for what, left in step if what == "in"][0] >= 2, "what is sent waits for steps that are not done"
+    assert min(left for step in steps[3:] for what, left in step if what == "wait") >= 1
 
 
 # What is not finite ----------------------------------------------------------------------------------------------------

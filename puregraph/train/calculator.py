@@ -40,7 +40,7 @@ class Calculator:
         parts: list[list[np.ndarray]] = []
         waiting: deque[Parcel] = deque()
         self.task.renew()
-        ready = ahead(map(self.task.prepare, source.batches()), 0 if source.light else DEPTH)
+        ready = ahead(self.task.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
         with inMode(False, self.task.net), ready as batches:
             try:
                 for batch in batches:

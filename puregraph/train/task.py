@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from puregraph import device
 from puregraph.compile import Program, Programs, Updater, dtypesFor, joined
+from puregraph.compile.gpu.inbox import LITTLE, Pinner
 from puregraph.data import Batch
 from puregraph.errors import DataError, GraphError
 from puregraph.graph import Graph
@@ -54,11 +56,17 @@ class Task:
         if self.sizes is not None:
             self.build(*self.sizes)
 
-    def prepare(self, batch: Batch) -> Batch:
+    def ready(self, batches: Iterable[Batch], isAhead: bool) -> Iterator[Batch]:
+        """Batches as the graph takes them; `isAhead` says that another thread makes them while the graph runs: it then
+        puts them where a GPU reads them by itself."""
+        pinner = Pinner() if isAhead and self.compile and device.name() == "cuda" else None
+        return (self.prepare(batch, pinner) for batch in batches)
+
+    def prepare(self, batch: Batch, pinner: Pinner | None = None) -> Batch:
         """The batch with the dtypes that the graph computes in; made on the host, in any thread."""
         if self.sizes != (len(batch.data), len(batch.target)):
             self.build(len(batch.data), len(batch.target))
-        given = [converted(x, dtype, name) for (name, x), dtype in zip(named(batch), self.dtypes, strict=True)]
+        given = [converted(x, dtype, name, pinner) for (name, x), dtype in zip(named(batch), self.dtypes, strict=True)]
         return Batch(given[: len(batch.data)], given[len(batch.data) :], batch.size)
 
     def run(self, batch: Batch, compiled: bool = True) -> tuple[Any, list[Any]]:
@@ -149,10 +157,14 @@ def checkKind(what: str, value: Any, wanted: tuple[str, ...], example: str) -> N
         raise DataError(f"{what}: wanted {example}, got {value!r:.60}")
 
 
-def converted(x: Any, dtype: np.dtype, name: str) -> Any:
-    """An array in the dtype that is wanted; it comes back itself if it has that one."""
+def converted(x: Any, dtype: np.dtype, name: str, pinner: Pinner | None = None) -> Any:
+    """An array in the dtype that is wanted, by a Pinner if it is large; else it comes back itself if it has that one."""
     if dtype == WHOLE and x.dtype.kind == "f":
         wrong = x != np.rint(x)
         if wrong.any():
             raise DataError(f"{name}: wanted whole numbers (labels, token ids), got {x.dtype} with {x[wrong].flat[0]}")
-    return x.astype(dtype, copy=False)
+    if pinner is None or type(x) is not np.ndarray or dtype.kind != "f" or x.size * dtype.itemsize <= LITTLE:
+        return x.astype(dtype, copy=False)
+    made = pinner(x.shape, dtype)
+    np.copyto(made, x, casting="unsafe")
+    return made

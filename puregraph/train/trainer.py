@@ -323,8 +323,8 @@ class Trainer:
     def feed(self, source: Arrays | Stream) -> Any:
         """The batches of each step that is left of the epoch, ready for the graph; for a `with` statement."""
         batches = source.batches(self.order, self.position * self.accumulate, self.epoch)
-        steps = groups(map(self.task.prepare, batches), self.accumulate)
-        return ahead(steps, 0 if source.light else self.prefetch)
+        depth = 0 if source.light else self.prefetch
+        return ahead(groups(self.task.ready(batches, depth > 0), self.accumulate), depth)
 
     def takeStep(self, group: list[Batch]) -> None:
         """Forward, backward, and the update: a step is whole, or torn."""

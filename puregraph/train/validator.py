@@ -44,7 +44,7 @@ class Validator:
     def run(self, source: Arrays | Stream) -> dict[str, float]:
         self.tally.reset()
         self.task.renew()
-        ready = ahead(map(self.task.prepare, source.batches()), 0 if source.light else DEPTH)
+        ready = ahead(self.task.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
         with inMode(False, self.task.net, self.task.cost), ready as batches:
             try:
                 for batch in batches:

@@ -2,15 +2,19 @@
 
 What lies on the host goes to memory there that is pinned, and from it by one transfer to the GPU. A large one runs
 beside the step before, on a stream of its own, and is put in its place at the start of its own step. There are several
-such blocks, so that nobody waits, unless the host is as many steps ahead.
+such blocks, so that nobody waits, unless the host is as many steps ahead. What a thread that makes batches ahead of time
+has put into pinned memory itself (`Pinner`) goes from there.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -25,7 +29,7 @@ LITTLE = 1 << 17  # bytes that are not worth a stream of their own
 SMALL, MANY = 1 << 20, 8  # up to so many bytes there are more blocks
 NUMBER = 8  # bytes between numbers
 PAGE = 512  # bytes between inputs
-There = tuple[bool, ...]  # for each input, whether it is on the GPU already
+There = tuple[bool, ...]  # for each input, whether it is on the GPU already, or goes there by itself
 
 
 @cache
@@ -34,10 +38,41 @@ def copier() -> Any:
     return sys.modules["cupy"].cuda.Stream(non_blocking=True)
 
 
+PINNED: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()  # arrays that Pinners have made, by address
+
+
+class Pinner:
+    """Makes arrays of the host in memory that a GPU reads by itself, in any thread, for the device of the one it is made
+    in. CuPy's pool has the memory again when nobody sees such an array any more."""
+
+    def __init__(self) -> None:
+        self.cuda = sys.modules["cupy"].cuda
+        self.device = self.cuda.Device()
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """An array with nothing in it yet."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        with self.device:
+            room = np.frombuffer(self.cuda.alloc_pinned_memory(size), np.uint8, size)
+        made = PINNED[addressOf(room)] = np.ndarray(shape, dtype, room)
+        return made
+
+
+def isPinned(x: Any) -> bool:
+    """Whether a Pinner has made an array."""
+    return type(x) is np.ndarray and PINNED.get(addressOf(x)) is x
+
+
+def addressOf(x: np.ndarray) -> int:
+    """Where an array of the host lies."""
+    return x.__array_interface__["data"][0]
+
+
 class Block:
     """Pinned memory of the host, and memory of the GPU that it goes to if it is large.
 
     `views`  the memory of each input
+    `given`  inputs that are pinned themselves, and are read in its place
     `sent`   comes when it may be written to again, `used` when that of the GPU may be
     """
 
@@ -46,10 +81,16 @@ class Block:
         self.pinned = cuda.alloc_pinned_memory(size)
         self.bytes = np.frombuffer(self.pinned, np.uint8, size)
         self.views: list[Any] = []
+        self.given: list[Any] = []
         self.memory = cuda.Memory(size) if isLarge else None
         self.sent, self.used = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)
         self.isNew = True
         self.looks: dict[There, Callable[[], bool]] = {}
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # of a process that ends, or a GPU that has failed
+            if not self.isNew:
+                self.sent.synchronize()  # nobody else may have memory that is still read
 
 
 class Inbox:
@@ -76,6 +117,7 @@ class Inbox:
         self.blocks: list[Block] = []
         self.turn = 0
         self.last = b""
+        self.there: There = ()
         self.known: dict[Any, list[tuple[int, int]]] = {}
 
     def pointer(self, value: Value) -> Any:
@@ -96,16 +138,19 @@ class Inbox:
     def fill(self, given: Sequence[Any]) -> Block | None:
         """The block whose turn it is, once it may be written to, with the inputs that come from the host; None if they
         are not what they have to be."""
-        there = tuple([device.isDeviceArray(x) for x in given])
+        there = self.there = tuple([device.isDeviceArray(x) or (self.isLarge and isPinned(x)) for x in given])
         if len(self.blocks) < (MANY if self.size <= SMALL else 2):
             self.add()
             self.turn = len(self.blocks) - 1
         block = self.blocks[self.turn]
         if not block.isNew:
             block.sent.synchronize()
-        for view, x, isThere in zip(block.views, given, there):
+        block.given = [None] * len(there)
+        for i, (view, x, isThere) in enumerate(zip(block.views, given, there)):
             if not isThere:
                 view[...] = x
+            elif type(x) is np.ndarray:
+                block.given[i] = x
         if self.bounds:
             if there not in block.looks:
                 block.looks[there] = self.look(block, there)
@@ -115,35 +160,38 @@ class Inbox:
 
     def put(self, block: Block, given: Sequence[Any]) -> None:
         """Have the step that is started next read these inputs, and the numbers as they are."""
-        there = tuple([device.isDeviceArray(x) for x in given])
-        spans = self.spans(there)
+        spans = self.spans(self.there)
         stream = sys.modules["cupy"].cuda.get_current_stream()
-        if spans:
+        parts = [(start, size, block.pinned.ptr + start) for start, size in spans]
+        for value, x in zip(self.inputs, block.given):
+            if x is not None:
+                parts.append((self.offsets[value.number], value.nbytes, addressOf(x)))
+        if parts:
             block.bytes[: self.host.size] = self.host
-            self.send(block, spans, stream)
+            self.send(block, parts, stream)
             self.turn = (self.turn + 1) % len(self.blocks)
-        for value, x, isThere in zip(self.inputs, given, there):
-            if isThere:
+        for value, x, isThere, pinned in zip(self.inputs, given, self.there, block.given):
+            if isThere and pinned is None:
                 self.take(value, x, stream)
 
-    def send(self, block: Block, spans: Sequence[tuple[int, int]], stream: Any) -> None:
-        """Bring parts of a block to their places."""
+    def send(self, block: Block, parts: Sequence[tuple[int, int, int]], stream: Any) -> None:
+        """Bring parts of a block, and what lies beside it, to their places: (start, size, address on the host)."""
         runtime = sys.modules["cupy"].cuda.runtime
         to, isNew, block.isNew = self.start, block.isNew, False
         if block.memory is None:
-            for start, size in spans:
-                runtime.memcpyAsync(to + start, block.pinned.ptr + start, size, runtime.memcpyHostToDevice, stream.ptr)
+            for start, size, source in parts:
+                runtime.memcpyAsync(to + start, source, size, runtime.memcpyHostToDevice, stream.ptr)
             block.sent.record(stream)
             return
         own = copier()
         if not isNew:
             own.wait_event(block.used)
-        for start, size in spans:
+        for start, size, source in parts:
             between = block.memory.ptr + start
-            runtime.memcpyAsync(between, block.pinned.ptr + start, size, runtime.memcpyHostToDevice, own.ptr)
+            runtime.memcpyAsync(between, source, size, runtime.memcpyHostToDevice, own.ptr)
         block.sent.record(own)
         stream.wait_event(block.sent)
-        for start, size in spans:
+        for start, size, _ in parts:
             between = block.memory.ptr + start
             runtime.memcpyAsync(to + start, between, size, runtime.memcpyDeviceToDevice, stream.ptr)
         block.used.record(stream)
