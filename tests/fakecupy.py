@@ -404,19 +404,19 @@ class Event:
     """A mark in a stream."""
 
     def __init__(self, *options, **more):
-        self.ptr, self.mark = id(self), (Stream.null, 0)
+        self.ptr, self.mark, self.machine = id(self), (Stream.null, 0), FakeArray.machine
 
     def record(self, stream=None):
         stream = stream or currentStream()
         self.mark = stream, len(stream.queue)
 
     def synchronize(self):
-        FakeArray.machine.refuse("an event is waited for")
-        FakeArray.machine.waits += 1
+        self.machine.refuse("an event is waited for")
+        self.machine.waits += 1
         stream, count = self.mark
         isOpen = count > stream.done
         stream.drain(count)
-        FakeArray.machine.note("wait" if isOpen else "pass")
+        self.machine.note("wait" if isOpen else "pass")
 
 
 class Ordinal:

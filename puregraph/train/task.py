@@ -158,7 +158,7 @@ def checkKind(what: str, value: Any, wanted: tuple[str, ...], example: str) -> N
 
 
 def converted(x: Any, dtype: np.dtype, name: str, pinner: Pinner | None = None) -> Any:
-    """An array in the dtype that is wanted, by a Pinner if it is large; else it comes back itself if it has that one."""
+    """An array in the dtype that is wanted; it comes back itself if it has that one, and no Pinner is to make it."""
     if dtype == WHOLE and x.dtype.kind == "f":
         wrong = x != np.rint(x)
         if wrong.any():

@@ -2,8 +2,8 @@
 
 What lies on the host goes to memory there that is pinned, and from it by one transfer to the GPU. A large one runs
 beside the step before, on a stream of its own, and is put in its place at the start of its own step. There are several
-such blocks, so that nobody waits, unless the host is as many steps ahead. What a thread that makes batches ahead of time
-has put into pinned memory itself (`Pinner`) goes from there.
+such blocks, so that nobody waits, unless the host is as many steps ahead. What a thread that makes batches ahead has put
+into pinned memory itself (`Pinner`) goes from there.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ PINNED: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()  # arrays t
 
 
 class Pinner:
-    """Makes arrays of the host in memory that a GPU reads by itself, in any thread, for the device of the one it is made
-    in. CuPy's pool has the memory again when nobody sees such an array any more."""
+    """Makes arrays of the host in memory that a GPU reads by itself: in any thread, for the device of the one that has
+    made it. CuPy's pool has the memory again when nobody sees such an array any more."""
 
     def __init__(self) -> None:
         self.cuda = sys.modules["cupy"].cuda
