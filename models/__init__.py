@@ -23,6 +23,7 @@ from puregraph.models.resnet import (
 from puregraph.models.transformer import multiHeadAttention, transformer, transformerBlock
 from puregraph.models.unet import unet
 from puregraph.models.vgg import vgg, vgg11, vgg13, vgg16, vgg19
+from puregraph.models.vit import vit
 
 __all__ = [
     "cifarResnet",
@@ -53,4 +54,5 @@ __all__ = [
     "vgg13",
     "vgg16",
     "vgg19",
+    "vit",
 ]

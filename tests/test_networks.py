@@ -1,4 +1,4 @@
-"""MobileNet, U-Net, transformers, GPT and DLRM: published counts, shapes, a step that helps, files, and PyTorch's values."""
+"""MobileNet, U-Net, transformers, GPT, ViT and DLRM: published counts, shapes, a step that helps, files, and PyTorch's values."""
 
 import inspect
 
@@ -18,6 +18,7 @@ NETWORKS = {  # parameters; input shapes; output shape
     "transformer": (4_739_072, [("N", "T", 256)], ("N", "T", 256)),
     "gpt": (10_844_160, [("N", "T")], ("N", "T", 256)),
     "gpt2": (124_439_808, [("N", "T")], ("N", "T", 50257)),
+    "vit": (86_567_656, [("N", 3, 224, 224)], ("N", 1000)),
     "dlrm": (540_677_217, [("N", 13), ("N", 26)], ("N", 1)),
 }
 PARTS = {"multiHeadAttention", "transformerBlock"}
@@ -41,6 +42,13 @@ def test_the_sizes_of_gpt2(size, count):
     assert graph.numOfParams() == count and graph.name == size
     assert graph.dataShapeFrom(("N", 1024)) == ("N", 1024, 50257)
     assert f"{count:,}" in inspect.getdoc(models.gpt2)
+
+
+@pytest.mark.parametrize(("layers", "heads", "size", "count"), [(12, 6, 384, 22_050_664), (24, 16, 1024, 304_326_632)])
+def test_vits_of_other_sizes(layers, heads, size, count):
+    graph = models.vit(layers=layers, heads=heads, size=size)
+    assert graph.numOfParams() == count and f"{count:,}" in inspect.getdoc(models.vit)
+    assert graph.dataShapeFrom(("N", 3, 224, 224)) == ("N", 1000)
 
 
 @pytest.mark.parametrize(("width", "count"), [(0.5, 1_968_680), (1.4, 6_108_776)])
@@ -89,6 +97,8 @@ def test_mistakes_are_named():
         models.unet(depth=0)
     with pytest.raises(ValueError, match="dlrm: wanted the sizes of the tables, at least one"):
         models.dlrm(tables=())
+    with pytest.raises(ValueError, match="vit: wanted patches that fill an image of 30, got 16"):
+        models.vit(30)
     with pytest.raises(ValueError, match=r"at 'places' \(Position\): wanted at most 256 places"):
         models.gpt().dataShapeFrom((2, 257))
     with pytest.raises(ValueError, match=r"at 'join\d' \(Concat\)"):
@@ -138,6 +148,12 @@ TINY = {
         lambda: tinyGpt(dropout=0.1),
         lambda rng: [rng.integers(0, 11, (3, 7))],
         lambda rng: rng.integers(0, 11, (3, 7)),
+        CrossEntropy,
+    ),
+    "vit": (
+        lambda: models.vit(8, 4, 2, 2, 12, 5, 2),
+        lambda rng: [images(rng, 3, 2, 8, 8)],
+        lambda rng: rng.integers(0, 5, 3),
         CrossEntropy,
     ),
     "dlrm": (
@@ -200,7 +216,7 @@ def test_blocks_of_gpt_start_with_smaller_steps_the_more_there_are():
 
 def asTheirs(path, array):
     """A weight of a Linear is the other way round there, a table of words is not."""
-    return array.T if array.ndim == 2 and not path.startswith(("words", "places")) else array
+    return array.T if array.ndim == 2 and not path.startswith(("words", "places", "token", "where")) else array
 
 
 def share(net, theirs, rng):
@@ -377,6 +393,34 @@ def test_a_unet_is_that_of_torch(rng):
     y.backward(torch.tensor(g))
     for path, p in net.params.items():
         close(p.grad, w[path].grad.numpy(), path)
+
+
+@pytest.mark.peers
+def test_a_vit_is_that_of_torch(rng):
+    import torch
+
+    net = models.vit(8, 4, 2, 3, 12, 5, 2).calcMode("float64")
+    layer = torch.nn.TransformerEncoderLayer(12, 3, 48, 0.0, "gelu", batch_first=True, norm_first=True).double()
+    peer = torch.nn.TransformerEncoder(layer, 2, torch.nn.LayerNorm(12).double(), enable_nested_tensor=False)
+    patches, head = torch.nn.Conv2d(2, 12, 4, 4).double(), torch.nn.Linear(12, 5).double()
+    token, where = (torch.nn.Parameter(torch.zeros(n, 12).double()) for n in (1, 5))
+    theirs = [*patches.parameters(), token, where]
+    for each in peer.layers:
+        a = each.self_attn
+        theirs += [each.norm1.weight, each.norm1.bias, a.in_proj_weight, a.in_proj_bias, a.out_proj.weight]
+        theirs += [a.out_proj.bias, each.norm2.weight, each.norm2.bias, each.linear1.weight, each.linear1.bias]
+        theirs += [each.linear2.weight, each.linear2.bias]
+    theirs += [*peer.norm.parameters(), *head.parameters()]
+    share(net, theirs, rng)
+    x, g = rng.standard_normal((3, 2, 8, 8)), rng.standard_normal((3, 5))
+    t = torch.tensor(x, requires_grad=True)
+    h = patches(t).flatten(2).transpose(1, 2)
+    y = head(peer(torch.cat([token.expand(3, 1, 12), h], 1) + where)[:, 0])
+    close(net(x), y.detach().numpy(), "output")
+    net.backward(g)
+    y.backward(torch.tensor(g))
+    close(net.grad, t.grad.numpy(), "input")
+    gradientsAgree(net, theirs)
 
 
 @pytest.mark.peers

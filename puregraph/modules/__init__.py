@@ -45,6 +45,7 @@ from puregraph.modules.pad import Pad
 from puregraph.modules.pairdot import PairDot
 from puregraph.modules.position import Position
 from puregraph.modules.power import Power
+from puregraph.modules.prepend import Prepend
 from puregraph.modules.relu import Relu
 from puregraph.modules.reshape import Reshape
 from puregraph.modules.rnn import RNN
@@ -106,6 +107,7 @@ __all__ = [
     "PairDot",
     "Position",
     "Power",
+    "Prepend",
     "Relu",
     "Reshape",
     "Sigmoid",

@@ -1,0 +1,32 @@
+"""ViT: a transformer that reads an image as a sequence of patches."""
+
+from puregraph.models.transformer import transformerBlock
+from puregraph.modules import Conv2D, Dropout, LayerNorm, Linear, Position, Prepend, Reshape, Slice, Transpose
+from puregraph.sequential import Sequential
+
+
+def vit(image=224, patch=16, layers=12, heads=12, size=768, classes=1000, inmaps=3, dropout=0.0, name="vit"):
+    """Patches as vectors, a class token before them, their places, blocks, a last norm, and scores of the token.
+
+    As it stands, ViT-B/16; S/16 has 6 heads and a size of 384, L/16 24 layers, 16 heads and a size of 1024.
+
+    Shapes    x (n, inmaps, image, image) -> (n, classes)
+    Source    Dosovitskiy et al. 2020, arXiv:2010.11929, eq. 1 to 4
+    Params    86,567,656 (B/16), 22,050,664 (S/16), 304,326,632 (L/16)
+    Raises    ValueError if patches do not fill the image, or heads do not divide the size
+    """
+    if image % patch:
+        raise ValueError(f"vit: wanted patches that fill an image of {image}, got {patch}")
+    return Sequential(
+        Conv2D(inmaps, size, patch, stride=patch, name="patches"),
+        Reshape((0, size, -1), name="places"),
+        Transpose((0, 2, 1), name="sequence"),
+        Prepend(1, size, name="token"),
+        Position((image // patch) ** 2 + 1, size, name="where"),
+        *([Dropout(dropout, name="drop")] if dropout else []),
+        *(transformerBlock(size, heads, dropout=dropout, name=f"block{i + 1}") for i in range(layers)),
+        LayerNorm(size, name="norm"),
+        Slice((slice(None), 0), name="first"),
+        Linear(size, classes, name="head"),
+        name=name,
+    )
