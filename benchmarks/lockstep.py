@@ -6,6 +6,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -23,6 +24,9 @@ class FailedError(Exception):
 class Setting:
     """Where contenders run: on these processors, with one folder for what they all read and one for each of them."""
 
+    device = "cpu"  # on which they compute
+    worker = "Worker"
+
     def __init__(self, cpus, folder):
         self.cpus, self.folder = cpus, Path(folder).absolute()
 
@@ -37,12 +41,12 @@ class Setting:
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         given = {
             **{f"{pool}_THREADS": threads for pool in pools},
-            "PUREGRAPH_DEVICE": "cpu",
+            "PUREGRAPH_DEVICE": self.device,
             "PUREGRAPH_CACHE": str(home / "puregraph"),
             "XDG_CACHE_HOME": str(home),
             "TORCHINDUCTOR_CACHE_DIR": str(home / "torch"),
             "TRITON_CACHE_DIR": str(home / "triton"),
-            "JAX_PLATFORMS": "cpu",
+            "JAX_PLATFORMS": self.device,
             "JAX_COMPILATION_CACHE_DIR": str(home / "jax"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -58,15 +62,19 @@ class Setting:
         except FailedError:
             return None
 
-    def script(self, name, *arguments):
-        """Run a file of this folder to its end: what it printed."""
-        found = subprocess.run(
-            [sys.executable, "-m", f"benchmarks.{name}", *map(str, arguments)],
-            cwd=ROOT,
-            env=self.environment(self.folder),
-            capture_output=True,
-            text=True,
-        )
+    def script(self, name, *arguments, limit=None):
+        """Run a file of this folder to its end, for so many seconds at most: what it printed."""
+        try:
+            found = subprocess.run(
+                [sys.executable, "-m", f"benchmarks.{name}", *map(str, arguments)],
+                cwd=ROOT,
+                env=self.environment(self.folder),
+                capture_output=True,
+                text=True,
+                timeout=limit,
+            )
+        except subprocess.TimeoutExpired:
+            raise FailedError(f"{name} has taken more than {limit:.0f} s") from None
         if found.returncode:
             raise FailedError(f"{name} failed: {(found.stderr.strip().splitlines() or ['no word'])[-1]}")
         return found.stdout
@@ -79,7 +87,7 @@ class Process:
         home = setting.home(contender, title)
         home.mkdir(parents=True, exist_ok=True)
         self.log = open(home / "log.txt", "a")
-        settings = json.dumps({"contender": contender, "cpus": setting.cpus})
+        settings = json.dumps({"contender": contender, "cpus": setting.cpus, "worker": setting.worker})
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", settings],
@@ -91,15 +99,22 @@ class Process:
             text=True,
         )
 
-    def ask(self, do, **details):
-        """Send a command and wait for its answer."""
+    def ask(self, do, limit=None, **details):
+        """Send a command and wait for its answer; after so many seconds the process is killed."""
         try:
             self.process.stdin.write(json.dumps({"do": do, **details}) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             pass  # its last words are still to be read
+        begun = time.perf_counter()
+        watch = threading.Timer(limit or threading.TIMEOUT_MAX, self.process.kill)
+        watch.daemon = True
+        watch.start()
         line = self.process.stdout.readline()
-        found = json.loads(line) if line else {"error": f"ended without a word, see {self.log.name}"}
+        watch.cancel()
+        late = limit is not None and time.perf_counter() - begun >= limit
+        why = f"no answer in {limit:.0f} s" if late else f"ended without a word, see {self.log.name}"
+        found = json.loads(line) if line else {"error": why}
         if "absent" in found or "error" in found:
             raise FailedError(found.get("absent") or found["error"])
         return found
@@ -196,9 +211,7 @@ class Contest:
     def run(self, case, names, rounds, seconds):
         """All rounds of a case; a contender that cannot take part has a reason in place of times."""
         self.found, self.distances = {}, []
-        for name in names:
-            self.say(f"{name} makes ready")
-            self.found[name] = self.ready(self.processes[name], case, seconds)
+        self.readyAll(case, names, seconds)
         able = [name for name in names if "failed" not in self.found[name]]
         for turn in range(rounds):
             self.say(f"round {turn + 1} of {rounds}")
@@ -208,6 +221,12 @@ class Contest:
         for name in able:
             self.found[name]["seconds"] = statistics.median(self.found[name]["blocks"])
         return self.found
+
+    def readyAll(self, case, names, seconds):
+        """Have everybody make ready, one after the other."""
+        for name in names:
+            self.say(f"{name} makes ready")
+            self.found[name] = self.ready(self.processes[name], case, seconds)
 
     def ready(self, process, case, seconds):
         """The first step, and how long one takes."""

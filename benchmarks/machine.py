@@ -3,12 +3,14 @@
 import os
 import platform
 import re
+import subprocess
 from importlib import metadata
 from pathlib import Path
 
 STATUS = Path("/proc/self/status")
 RESET = Path("/proc/self/clear_refs")
 VECTORS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "asimd", "sve")
+GPUPACKAGES = ("puregraph", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cudnn-frontend", "torch", "triton", "jax")
 PACKAGES = ("puregraph", "numpy", "llvmlite", "torch", "jax", "jaxlib", "onnxruntime")
 
 
@@ -27,15 +29,25 @@ def memory():
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def versions():
+def versions(packages=PACKAGES):
     """Python, the kernel, and the packages that are compared."""
     found = [f"Python {platform.python_version()}", f"Linux {platform.release()}"]
-    for package in PACKAGES:
+    for package in packages:
         try:
             found.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             found.append(f"{package} not installed")
     return ", ".join(found)
+
+
+def gpu():
+    """The GPU, its driver and its clocks, as the driver tells them."""
+    asked = "name,driver_version,memory.total,clocks.max.sm,clocks.max.memory"
+    try:
+        found = subprocess.run(["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"], capture_output=True)
+    except OSError:
+        return "no GPU is told of: there is no nvidia-smi"
+    return found.stdout.decode().strip() or found.stderr.decode().strip()
 
 
 def busy(cpus):

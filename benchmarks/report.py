@@ -20,11 +20,11 @@ def bestPeer(found):
     return min(ran, key=lambda name: found[name]["seconds"], default=None)
 
 
-def differs(found):
+def differs(found, agree=AGREE):
     """Contenders whose first step gave another number than most: name and number."""
     values = {name: one["value"] for name, one in found.items() if "value" in one}
     middle = sorted(values.values(), key=lambda v: (v != v, v))[len(values) // 2] if values else 0.0  # nan last
-    return {name: v for name, v in values.items() if not abs(v - middle) <= AGREE * max(abs(middle), 1e-3)}
+    return {name: v for name, v in values.items() if not abs(v - middle) <= agree * max(abs(middle), 1e-3)}
 
 
 def head(command, cpus):

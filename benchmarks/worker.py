@@ -9,6 +9,10 @@ The commands, each with what it is for:
     {"do": "memory"}                      more steps: what the process has grown by at their peak
     {"do": "warm"}                        more steps: how long one takes
     {"do": "block", "calls": 20}          the times of so many steps, and who else was busy
+
+On a GPU the time of a block is that of all its steps together, by the clock and by the GPU's own events, and
+
+    {"do": "host", "calls": 20}           how long it takes to start a step, with nobody waiting for it
 """
 
 import json
@@ -22,24 +26,28 @@ os.sched_setaffinity(0, SETTINGS["cpus"])  # before any library counts processor
 
 import gc  # noqa: E402 - the processors come first
 import importlib  # noqa: E402
+import statistics  # noqa: E402
 
-from benchmarks import machine  # noqa: E402
-from benchmarks.contenders import CONTENDERS, AbsentError  # noqa: E402
+from benchmarks import machine, workloads  # noqa: E402
+from benchmarks.contenders import CONTENDERS, ONGPU, AbsentError  # noqa: E402
 
 
 class Worker:
     """What lives from one command to the next: the contender's module and its step."""
 
+    known = CONTENDERS
+
     def __init__(self, contender, cpus):
-        self.framework, self.options = CONTENDERS[contender]
+        self.framework, self.options = self.known[contender]
         self.cpus = cpus
         self.side = importlib.import_module(f"benchmarks.contenders.{self.framework}")
         self.side.begin(len(cpus))
         self.base, self.step = machine.resident()["anonymous"], None
 
-    def setup(self, workload, mode, batch, weights=None):
+    def setup(self, workload, mode, batch, weights=None, settings=None):
         """Make the network, and do the first step: its number, and notes about it."""
         self.step = None  # the one before it goes first
+        workloads.resize(workload, settings or {})
         self.step, notes = self.side.prepare(workload, mode, batch, weights, **self.options)
         return {"value": self.side.number(self.step()), "notes": notes}
 
@@ -86,6 +94,49 @@ class Worker:
         return {"times": times, "foreign": (taken - own) / (len(self.cpus) * wall)}
 
 
+class OnGpu(Worker):
+    """A worker whose steps run on a GPU, while it goes on."""
+
+    known = ONGPU
+
+    def timed(self, calls):
+        """So many steps: seconds until all are done, until all were started, and by events of the GPU."""
+        side, step, clock = self.side, self.step, time.perf_counter
+        side.wait()
+        start, first = clock(), side.mark()
+        for _ in range(calls):
+            step()
+        started, last = clock() - start, side.mark()
+        side.wait()
+        return clock() - start, started, side.between(first, last)
+
+    def setup(self, workload, mode, batch, precision, **more):
+        """As ever, in this precision; and how long that took."""
+        begun = time.perf_counter()
+        self.options = {**self.options, "precision": precision}
+        found = super().setup(workload, mode, batch, **more)
+        return {**found, "ready": time.perf_counter() - begun}
+
+    def warm(self, seconds=0.3):
+        """Steps for so long, until their time is known: seconds of one."""
+        gc.collect()
+        gc.disable()
+        calls, taken = 2, self.timed(3)[0]  # graphs are captured in the first ones
+        while (taken := self.timed(calls)[0]) < seconds and calls < 10_000:
+            calls *= 2
+        return {"seconds": taken / calls}
+
+    def block(self, calls):
+        """The time of a step among so many, by the clock and by events."""
+        self.step()
+        wall, _, own = self.timed(calls)
+        return {"times": [wall / calls], "events": None if own is None else own / calls, "foreign": 0.0}
+
+    def host(self, calls):
+        """How long it takes to start a step: the median of so many, each with nothing before it."""
+        return {"seconds": statistics.median(self.timed(1)[1] for _ in range(calls))}
+
+
 def wordsOf(error):
     """What went wrong, as an answer; all of it goes into the log."""
     if isinstance(error, AbsentError):
@@ -103,7 +154,7 @@ def main():
         answers.flush()
 
     try:
-        worker = Worker(**SETTINGS)
+        worker = {"Worker": Worker, "OnGpu": OnGpu}[SETTINGS.pop("worker", "Worker")](**SETTINGS)
     except Exception as error:
         answer(wordsOf(error))
         return

@@ -38,6 +38,15 @@ def weights(tmp_path):
     return write
 
 
+@pytest.fixture
+def small(monkeypatch):
+    """Workloads in their tiny form."""
+    for name in (*workloads.NAMES, *workloads.ONGPU):
+        workload = workloads.load(name)
+        for key, value in getattr(workload, "TINY", {}).items():
+            monkeypatch.setattr(workload, key, value)
+
+
 def numbers(name, weights):
     """What the first step of training gives, and the outputs of an inference."""
     train, _ = ours.prepare(name, "train", FEW, weights, compiled=False)
@@ -62,7 +71,7 @@ def test_the_network_of_torch_is_the_same(name, weights):
     train, _ = theirs.prepare(name, "train", FEW, path)
     assert theirs.number(train()) == pytest.approx(loss, rel=1e-4)
     infer, _ = theirs.prepare(name, "infer", FEW, path)
-    found = infer().numpy()
+    found = infer().cpu().numpy()
     assert found.shape == y.shape
     np.testing.assert_allclose(found, y, rtol=0, atol=1e-4 * np.abs(y).max())
 
@@ -90,6 +99,23 @@ def test_the_network_of_jax_is_the_same(name, weights):
     found = np.asarray(infer())
     found = found if found.shape == y.shape else np.moveaxis(found, -1, 1)
     np.testing.assert_allclose(found, y, rtol=0, atol=1e-4 * np.abs(y).max())
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", [*workloads.ONGPU, "unet"])
+def test_the_networks_of_a_gpu_are_the_same(name, small, weights):
+    import torch
+
+    from benchmarks.contenders import torch as theirs
+
+    workload, path = workloads.load(name), weights(name)
+    assert sum(p.numel() for p in workload.torch(torch).parameters()) == workload.ours().numOfParams()
+    step, _ = ours.prepare(name, "train", FEW, path, compiled=name != "resnet50")
+    loss = ours.number(step())
+    train, _ = theirs.prepare(name, "train", FEW, path, channelsLast=workload.IMAGES)
+    assert theirs.number(train()) == pytest.approx(loss, rel=1e-4)
+    train, _ = theirs.prepare(name, "train", FEW, path, precision="bfloat16")
+    assert theirs.number(train()) == pytest.approx(loss, rel=5e-2)
 
 
 @pytest.mark.peers
@@ -147,7 +173,7 @@ def test_a_workload_is_complete(name):
 
 def test_every_file_of_a_workload_is_listed():
     files = {path.stem for path in (ROOT / "benchmarks" / "workloads").glob("*.py")}
-    assert files == {*workloads.NAMES, "kernels", "tiny", "residual", "__init__"}
+    assert files == {*workloads.NAMES, *workloads.ONGPU, "kernels", "tiny", "residual", "__init__"}
 
 
 # Who takes part, and options ------------------------------------------------------------------------------------------

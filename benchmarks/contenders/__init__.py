@@ -10,6 +10,14 @@ CONTENDERS = {
     "jax": ("jax", {}),
     "onnxruntime": ("onnxruntime", {}),
 }
+ONGPU = {  # on a GPU; images have channels last
+    "puregraph": ("puregraph", {"compiled": True}),
+    "torch": ("torch", {}),
+    "torch-compile": ("torch", {"compiled": "default"}),
+    "torch-reduce-overhead": ("torch", {"compiled": "reduce-overhead"}),
+    "torch-max-autotune": ("torch", {"compiled": "max-autotune"}),
+    "jax": ("jax", {}),
+}
 EAGER = "torch"  # the one that ratios are also given against
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import puregraph as pg
 from benchmarks import workloads
 from benchmarks.contenders import AbsentError
+from puregraph import device
 from puregraph.optimizers import AdamW, MomentumSGD
 from puregraph.rules import gradientRule
 
@@ -18,12 +19,31 @@ def begin(threads):
 
 def number(result):
     """The root mean square of what a step gave."""
-    return float(np.sqrt(np.mean(np.square(result, dtype=np.float64))))
+    return float(np.sqrt(np.mean(np.square(device.toHost(result), dtype=np.float64))))
+
+
+def wait():
+    """Until a GPU has done all that it was given."""
+    device.synchronize()
+
+
+def mark():
+    """An event behind what a GPU has been given; None where there is none."""
+    if device.name() != "cuda":
+        return None
+    event = device.arrays().cuda.Event()
+    event.record()
+    return event
+
+
+def between(first, last):
+    """Seconds from one event to another."""
+    return None if first is None else device.arrays().cuda.get_elapsed_time(first, last) / 1000
 
 
 def writeWeights(name, path):
     """The starting values of all parameters, in the order in which the graph has them."""
-    np.savez(path, *[p.data for p in network(name, None).params.values()])
+    np.savez(path, *[device.toHost(p.data) for p in network(name, None).params.values()])
 
 
 def network(name, weights):
@@ -37,15 +57,18 @@ def network(name, weights):
     return net
 
 
-def prepare(name, mode, batch, weights, compiled):
-    """A step, and what there is to say of it."""
+def prepare(name, mode, batch, weights, compiled, precision=None):
+    """A step, and what there is to say of it; its inputs lie where it computes."""
     if compiled and not hasattr(pg.Graph, "compile"):
         raise AbsentError("this version does not compile")
     if mode == "kernel":
         return kernel(name), {}
     workload = workloads.load(name)
     net = network(name, weights)
+    if precision is not None:
+        net.calcMode(precision)
     inputs, target = workloads.dataOf(workload, batch)
+    inputs, target = [device.toDevice(x) for x in inputs], device.toDevice(target)
     arguments = net, inputs, target, workload
     make = {"train": (eagerTrain, compiledTrain), "infer": (eagerInfer, compiledInfer)}[mode][compiled]
     return make(*arguments)

@@ -1,4 +1,10 @@
-"""PyTorch at its best settings: fused optimizers, inference mode or frozen weights, denormals flushed to zero."""
+"""PyTorch at its best settings: fused optimizers, inference mode or frozen weights, denormals flushed to zero.
+
+On a GPU: channels last, float32 that is float32 (no tf32), bfloat16 by autocast, cuDNN's own search for algorithms.
+"""
+
+import os
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -6,14 +12,38 @@ import torch
 from benchmarks import workloads
 
 LAST = torch.channels_last
+ON = {"cuda": "cuda"}.get(os.environ.get("PUREGRAPH_DEVICE"), "cpu")  # where everybody computes
 
 
 def begin(threads):
     """One pool of so many threads, none of which knows denormal numbers: later threads take that from this one."""
+    if ON == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
     torch.manual_seed(0)
+
+
+def wait():
+    """Until a GPU has done all that it was given."""
+    if ON == "cuda":
+        torch.cuda.synchronize()
+
+
+def mark():
+    """An event behind what a GPU has been given; None where there is none."""
+    if ON != "cuda":
+        return None
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def between(first, last):
+    """Seconds from one event to another."""
+    return None if first is None else first.elapsed_time(last) / 1000
 
 
 def number(result):
@@ -72,32 +102,38 @@ def network(workload, weights):
     return net
 
 
-def prepare(name, mode, batch, weights, compiled=False, channelsLast=False):
-    """A step, and what there is to say of it."""
+def prepare(name, mode, batch, weights, compiled=False, channelsLast=False, precision=None):
+    """A step, and what there is to say of it; `compiled` may be a mode of torch.compile."""
     if mode == "kernel":
         return kernel(name, channelsLast), {}
     workload = workloads.load(name)
-    net = network(workload, weights)
+    channelsLast = channelsLast or (ON == "cuda" and workload.IMAGES)
+    net = network(workload, weights).to(ON)
     inputs, target = workloads.dataOf(workload, batch)
-    inputs, target = [torch.from_numpy(x) for x in inputs], torch.from_numpy(target)
+    inputs, target = [torch.from_numpy(x).to(ON) for x in inputs], torch.from_numpy(target).to(ON)
     if channelsLast:
         net = net.to(memory_format=LAST)
         inputs = [x.contiguous(memory_format=LAST) if x.ndim == 4 else x for x in inputs]
-    step = train if mode == "train" else frozen if compiled else infer
+    if mode == "train":
+        return train(net, inputs, target, workload, compiled, precision), {}
+    step = frozen if compiled else infer
     return step(net, inputs, target, workload, compiled), {}
 
 
-def train(net, inputs, target, workload, compiled):
+def train(net, inputs, target, workload, compiled, precision):
     """Forward, cost, backward and update."""
     cost, optimizer = costOf(workload.COST), optimizerOf(workload.OPTIMIZER, net.train().parameters())
 
     def forward(target, *inputs):
-        return cost(net(*inputs), target)
+        with torch.autocast(ON, torch.bfloat16) if precision == "bfloat16" else nullcontext():
+            return cost(net(*inputs), target)
 
     if compiled:
-        forward = torch.compile(forward)
+        forward = torch.compile(forward, **({} if compiled is True else {"mode": compiled, "dynamic": False}))
 
     def step():
+        if ON == "cuda":
+            torch.compiler.cudagraph_mark_step_begin()
         optimizer.zero_grad(set_to_none=True)
         loss = forward(target, *inputs)
         loss.backward()

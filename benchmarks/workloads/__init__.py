@@ -7,6 +7,7 @@ OPTIMIZER   "sgd" (momentum 0.9) or "adamw"
 IMAGES      whether inputs are images, so that channels-last makes a difference
 data(rng, batch)   the inputs and the target, as numpy arrays
 ours()             the network as a puregraph Graph
+TINY        what to make smaller so that it can be tried in seconds, if it is large
 torch(torch)       the network as a torch.nn.Module, its parameters in the same order
 jax(net, *inputs)  the network as a function that takes its layers, in the same order, from `net`
 """
@@ -19,12 +20,19 @@ NAMES = (
     *("mlp", "lenet", "resnet20", "resnet18", "mobilenet", "unet"),
     *("lstm", "transformer", "gpt", "dlrm"),
 )
+ONGPU = ("resnet50", "gpt2", "vit")  # too large for anything but a GPU, and without JAX
 RATE = 1e-12  # so small that weights stay: nothing diverges, and no momentum dies away into denormal numbers
 
 
 def load(name):
     """The workload of this name."""
     return importlib.import_module(f"benchmarks.workloads.{name}")
+
+
+def resize(name, settings):
+    """Have the constants of a workload be others in this process."""
+    for key, value in settings.items():
+        setattr(load(name), key, value)
 
 
 def dataOf(workload, batch):

@@ -23,18 +23,23 @@ def ours():
 
 def torch(torch):
     """Words and places, causal blocks, a norm, and products with the words' own vectors."""
+    return torchNet(torch, WORDS, PLACES, LAYERS, HEADS, SIZE)
+
+
+def torchNet(torch, words, places, layers, heads, size):
+    """A GPT of any size."""
     nn = torch.nn
     Block = blockFor(torch)
 
     class GPT(nn.Module):
         def __init__(self):
             super().__init__()
-            self.words, self.places = nn.Embedding(WORDS, SIZE), nn.Embedding(PLACES, SIZE)
+            self.words, self.places = nn.Embedding(words, size), nn.Embedding(places, size)
             nn.init.normal_(self.words.weight, std=0.02)
             nn.init.normal_(self.places.weight, std=0.02)
-            self.blocks = nn.Sequential(*(Block(SIZE, HEADS, True, "tanh") for _ in range(LAYERS)))
-            self.norm = nn.LayerNorm(SIZE)
-            self.scores = nn.Linear(SIZE, WORDS, bias=False)
+            self.blocks = nn.Sequential(*(Block(size, heads, True, "tanh") for _ in range(layers)))
+            self.norm = nn.LayerNorm(size)
+            self.scores = nn.Linear(size, words, bias=False)
             self.scores.weight = self.words.weight
 
         def forward(self, x):

@@ -1,4 +1,4 @@
-"""What ResNet-20 and ResNet-18 share: their blocks."""
+"""What ResNet-20, ResNet-18 and ResNet-50 share: their blocks."""
 
 
 def torchNet(torch, stem, widths, count, classes, projects):
@@ -40,6 +40,34 @@ def blockFor(torch, projects):
             return F.relu_(h + x)
 
     return Block
+
+
+def torchDeep(torch, stem, widths, counts, classes):
+    """Stem, stages of blocks of three convolutions, mean, linear layer."""
+    nn = torch.nn
+    F = nn.functional
+
+    def normed(inmaps, maps, size, stride=1):
+        return nn.Sequential(nn.Conv2d(inmaps, maps, size, stride, size // 2, bias=False), nn.BatchNorm2d(maps))
+
+    class Block(nn.Module):
+        def __init__(self, inmaps, maps, stride):
+            super().__init__()
+            self.first, self.second = normed(inmaps, maps, 1), normed(maps, maps, 3, stride)
+            self.third = normed(maps, 4 * maps, 1)
+            isSame = stride == 1 and inmaps == 4 * maps
+            self.skip = nn.Identity() if isSame else normed(inmaps, 4 * maps, 1, stride)
+
+        def forward(self, x):
+            h = self.third(F.relu_(self.second(F.relu_(self.first(x)))))
+            return F.relu_(h + self.skip(x))
+
+    blocks, inmaps = [], widths[0]
+    for stage, (maps, count) in enumerate(zip(widths, counts)):
+        for i in range(count):
+            blocks.append(Block(inmaps, maps, 2 if stage and i == 0 else 1))
+            inmaps = 4 * maps
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inmaps, classes))
 
 
 def jaxNet(net, x, widths, count, classes, projects):

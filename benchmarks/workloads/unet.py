@@ -5,19 +5,20 @@ from benchmarks.workloads import floats
 TITLE = "U-Net, 128 x 128"
 CASES = [("train", 4), ("infer", 4)]
 COST, OPTIMIZER, IMAGES = "crossentropy", "sgd", True
-MAPS = (64, 128, 256, 512, 1024)
+SIDE, MAPS = 128, (64, 128, 256, 512, 1024)
+TINY = {"SIDE": 16, "MAPS": (4, 8, 16)}
 
 
 def data(rng, batch):
     """Images of one map, and one of two classes for each pixel."""
-    return [floats(rng, batch, 1, 128, 128)], rng.integers(0, 2, (batch, 128, 128))
+    return [floats(rng, batch, 1, SIDE, SIDE)], rng.integers(0, 2, (batch, SIDE, SIDE))
 
 
 def ours():
     """puregraph's own model."""
     from puregraph import models
 
-    return models.unet()
+    return models.unet(maps=MAPS[0], depth=len(MAPS) - 1)
 
 
 def torch(torch):
@@ -36,7 +37,7 @@ def torch(torch):
             self.ups = nn.ModuleList()
             for maps in MAPS[-2::-1]:
                 self.ups.append(nn.ModuleList([nn.ConvTranspose2d(2 * maps, maps, 2, 2), double(2 * maps, maps)]))
-            self.scores = nn.Conv2d(64, 2, 1)
+            self.scores = nn.Conv2d(MAPS[0], 2, 1)
 
         def forward(self, x):
             x, skips = self.downs[0](x), []
@@ -58,11 +59,11 @@ def jax(net, x):
             x = net.nn.relu(net.conv(x, i, outmaps, 3, pad=1, bias=True))
         return x
 
-    x, skips = double(x, 1, 64), []
+    x, skips = double(x, 1, MAPS[0]), []
     for maps in MAPS[:-1]:
         skips.append(x)
         x = double(net.pool(x, 2), maps, 2 * maps)
     for maps in MAPS[-2::-1]:
         x = net.jnp.concatenate([skips.pop(), net.grow(x, 2 * maps, maps)], -1)
         x = double(x, 2 * maps, maps)
-    return net.conv(x, 64, 2, 1, bias=True)
+    return net.conv(x, MAPS[0], 2, 1, bias=True)
