@@ -52,8 +52,11 @@ class Case:
         self.shapes = [tuple(s) for s in shapes]
         self.label = f"{type(module).__name__} of {', '.join(map(str, self.shapes))}"
         self.inputs = [frozen(np.asarray(x)) for x in self.module.sample(self.rng, *self.shapes)]
-        for p in self.module.params.values():  # zeros would hide mistakes: every parameter gets values of its own
-            p.data = p.data + 0.5 * self.rng.standard_normal(p.shape)
+        with device.useDevice("cpu"):  # where everything is compared with
+            for p in self.module.params.values():  # zeros would hide mistakes: every parameter gets values of its own
+                p.data = device.toHost(p.data) + 0.5 * self.rng.standard_normal(p.shape)
+            for s in self.module.states.values():
+                s.data = device.toHost(s.data)
         self.states = {name: s.data.copy() for name, s in self.module.states.items()}
 
     @property
@@ -504,7 +507,8 @@ def checkModule(module: Module, shapes: list[Any], seed: int = 0) -> None:
     Raises    CheckError, a sentence about the first promise that is broken
     """
     for check, train in itertools.product(CHECKS, (True, False)):
-        check(Case(module, shapes, seed, train))
+        with device.useDevice(device.name() if check is onDevice else "cpu"):
+            check(Case(module, shapes, seed, train))
 
 
 def checkGraph(graph: Graph, shapes: list[Any], seed: int = 0) -> list[tuple[str, str]]:

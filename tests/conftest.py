@@ -7,10 +7,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import importlib.util
 import signal
+import sys
 import zlib
 
 import numpy as np
 import pytest
+import ongpu
 from hypothesis import settings
 
 from puregraph import device as devices
@@ -29,6 +31,7 @@ LEFTOUT = {
     "emulator": f"tests of kernels for a GPU were skipped: {emulator.missing() or 'the reasons are told by -rs'}",
     "nvrtc": f"tests of kernels for a GPU were skipped: {compiler.missing()}; install the extra puregraph[nvrtc]",
 }
+BROKEN = ("test_cuda_emulator",)  # files whose kernels do what no GPU should be asked to do
 MISSING = {"emulator": emulator.missing(), "nvrtc": compiler.missing()}
 
 
@@ -70,6 +73,26 @@ def device(request):
     """The name of the device in use; a test that takes it runs once on each device to be tested."""
     with devices.useDevice(request.param):
         yield request.param
+
+
+@pytest.fixture(autouse=True)
+def onItsDevice(request, monkeypatch):
+    """Where there is a GPU, what asks for one gets it, kernels that would be emulated run there, and the rest is about
+    the CPU. A GPU that does not answer any more takes the worker with it: pytest-xdist names the test, and starts anew."""
+    if "cuda" not in DEVICES:
+        yield
+        return
+    isGpu, cupy = "gpu" in request.keywords, sys.modules["cupy"]
+    if "emulator" in request.keywords and request.module.__name__ not in BROKEN:
+        monkeypatch.setattr(emulator, "run", ongpu.run)
+    with devices.useDevice("cuda" if isGpu else "cpu"):
+        yield
+    try:
+        cupy.cuda.Device().synchronize()
+    except Exception as error:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            os._exit(70)
+        pytest.exit(f"{request.node.nodeid}: the GPU does not answer any more: {error}")
 
 
 @pytest.fixture

@@ -1,0 +1,157 @@
+"""On a GPU: programs give what the CPU gives, module by module and network by network; and what tests do there."""
+
+import copy
+
+import numpy as np
+import ongpu
+import pytest
+from fakecupy import useCupy, useGpu
+from launches import needsEmulator
+from test_everymodule import EXAMPLES, examplesOf
+from test_gpu_programs import MODELS, close, images, trained
+
+from puregraph import device, initial
+from puregraph.check import Case, checkModule
+from puregraph.costs import CrossEntropy
+from puregraph.cuda import emulator
+from puregraph.cuda.emulator import KernelError
+from puregraph.cuda.launch import Launch, Table
+from puregraph.graph import Graph
+from puregraph.input import Input
+from puregraph.modules import BatchNorm, Linear
+from puregraph.train import Trainer
+
+ADD = 'extern "C" __global__ void add(float* x, float a) { x[2 * threadIdx.x] += a; }'
+EACH = 'extern "C" __global__ void each(const long* table, long n) { ((float*)table[threadIdx.x])[0] += n; }'
+
+
+# Where there is one ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("found, index", EXAMPLES, ids=lambda v: getattr(v, "__name__", str(v)))
+@pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
+def test_a_program_of_a_module_gives_what_the_cpu_gives(found, index, train):
+    module, shapes = examplesOf(found)[index]
+    case = Case(module, shapes, train=train)
+    results = []
+    for name in ("cpu", "cuda"):
+        with device.useDevice(name):
+            results.append(programmed(case))
+    (wanted, _), (got, note) = results
+    for near, far in zip(wanted, got, strict=True):
+        close(far, near)
+    assert note == ""
+
+
+def programmed(case):
+    """Outputs and gradients of a Program of a module in float32, the second time that it runs; why there is none."""
+    module = copy.deepcopy(case.module).calcMode(np.float32)
+    for stored in (*module.params.values(), *module.states.values()):
+        stored.data = device.toDevice(stored.data)
+    inputs = [np.array(x, np.float32 if x.dtype.kind == "f" else x.dtype) for x in case.inputs]
+    nodes = [Input().node() for _ in inputs]
+    net = Graph(nodes, module.node(*nodes))
+    shapes, dtypes = [x.shape for x in inputs], [x.dtype for x in inputs]
+    outputs = net.dataShapeFrom(shapes)
+    rng, seeds = np.random.default_rng(1), []
+    if module.train and outputs != ():
+        seeds = [rng.standard_normal(s).astype(np.float32) for s in (outputs if type(outputs) is list else [outputs])]
+    program = net.compile(shapes, dtypes=[*dtypes, *(s.dtype for s in seeds)][: len(dtypes)], train=module.train)
+    given = [device.toDevice(x) for x in (*inputs, *seeds)]
+    for _ in range(2):
+        found = program.run(*given)
+    found = [*found] if isinstance(found, (tuple, list)) else [found]
+    if module.train:
+        grads = program.grad if isinstance(program.grad, (tuple, list)) else [program.grad]
+        found += [g for g in grads if g is not None] + [p.grad for p in module.params.values() if p.grad is not None]
+    return [device.toHost(x) for x in found], program.why
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", MODELS)
+def test_training_gives_what_the_cpu_gives(name, rng):
+    make, shape, optimizer = MODELS[name]
+    batches = images(rng, 6, *(shape or (None,)))
+    results = []
+    for where in ("cpu", "cuda"):
+        with device.useDevice(where):
+            results.append(trained(make, batches, optimizer()))
+    (_, near, wanted), (program, far, got) = results
+    assert program.why == "" and program.built.captured().note == "1 graph of CUDA"
+    for each, other in zip(got, wanted, strict=True):
+        for y, z in zip(each, other, strict=True):
+            close(y, z, 1e-3)
+    for path, stored in {**near.params, **near.states}.items():
+        close({**far.params, **far.states}[path].data, stored.data, 1e-3)
+
+
+@pytest.mark.gpu
+def test_a_script_runs_as_it_does_on_the_cpu(rng):
+    make, shape, optimizer = MODELS["lenet"]
+    x, t = rng.standard_normal((70, *shape)).astype(np.float32), rng.integers(0, 4, 70)
+    losses = []
+    for where in ("cpu", "cuda"):
+        with device.useDevice(where):
+            initial.seed(1)
+            trainer = Trainer(make(), CrossEntropy(), optimizer(), batchsize=16, progress="none")
+            trainer.train(x, t, epochs=4)
+            losses.append([row["loss"] for row in trainer.history])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+
+
+@needsEmulator
+@pytest.mark.parametrize(
+    "module, shape", [(Linear(3, 4), (5, 3)), (BatchNorm(3), (4, 3, 2, 2))], ids=["params", "states"]
+)
+def test_checks_compare_a_gpu_with_the_cpu(monkeypatch, module, shape):
+    cupy = useGpu(monkeypatch)
+    module = copy.deepcopy(module)
+    checkModule(module, [shape])
+    assert cupy.machine.reads > 0
+    assert device.isDeviceArray(next(iter(module.params.values())).data)
+    checkModule(module, [shape])
+
+
+# How tests use it -------------------------------------------------------------------------------------------------------
+
+
+def adding(x, a):
+    """x[::2] += a."""
+    return Launch("adding", ADD, "add", (("pointer", x), ("float", a)), (1, 1, 1), (x.size, 1, 1))
+
+
+@needsEmulator
+def test_what_a_test_emulates_runs_on_a_gpu_on_the_same_memory(monkeypatch):
+    cupy = useCupy(monkeypatch)
+    monkeypatch.setattr(emulator, "run", None)
+    x = np.arange(10, dtype=np.float32)
+    wanted = x.copy()
+    wanted[1::2] += 3
+    ongpu.run([adding(x[1::2], 1.0), adding(x[1::2], 2.0)])
+    np.testing.assert_array_equal(x, wanted)
+    assert cupy.machine.launches == 2
+
+
+@needsEmulator
+def test_tables_hold_where_arrays_lie_there(monkeypatch):
+    useCupy(monkeypatch)
+    arrays = [np.full(3, float(i), np.float32) for i in range(4)]
+    slots = ("pointer", Table([[x] for x in arrays])), ("long", 7)
+    ongpu.run([Launch("each", EACH, "each", slots, (1, 1, 1), (4, 1, 1))])
+    assert [x.tolist() for x in arrays] == [[i + 7, i, i] for i in range(4)]
+
+
+@needsEmulator
+def test_what_is_written_beside_the_arrays_is_told(monkeypatch):
+    cupy = useCupy(monkeypatch)
+    x = np.zeros(8, np.float32)[::2]
+    start = cupy.cuda.function.Function.__call__
+
+    def spoil(self, grid, block, args, **options):
+        start(self, grid, block, args, **options)
+        cupy.machine.find(args[0])[4] = 0
+
+    monkeypatch.setattr(cupy.cuda.function.Function, "__call__", spoil)
+    with pytest.raises(KernelError, match="adding: bytes outside the arrays were written on the GPU"):
+        ongpu.run([adding(x, 1.0)])
