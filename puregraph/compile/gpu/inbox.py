@@ -2,8 +2,8 @@
 
 What lies on the host goes to memory there that is pinned, and from it by one transfer to the GPU. A large one runs
 beside the step before, on a stream of its own, and is put in its place at the start of its own step. There are several
-such blocks, so that nobody waits, unless the host is as many steps ahead. What a thread that makes batches ahead has put
-into pinned memory itself (`Pinner`) goes from there.
+such blocks, so that nobody waits, unless the host is as many steps ahead. What a thread that makes batches ahead has
+put into pinned memory itself (`Pinner`) goes from there.
 """
 
 from __future__ import annotations
