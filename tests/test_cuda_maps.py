@@ -61,7 +61,12 @@ CONVOLUTIONS = [
 ]
 
 
-@pytest.mark.parametrize("dtype, lay, maps, spatial, size, stride, pad, dilation", CONVOLUTIONS, ids=str)
+def named(x):
+    """What stands for an argument in the name of a test, the same in every process."""
+    return x.__name__ if callable(x) else str(x)
+
+
+@pytest.mark.parametrize("dtype, lay, maps, spatial, size, stride, pad, dilation", CONVOLUTIONS, ids=named)
 def test_convolutions_of_both_layouts(rng, dtype, lay, maps, spatial, size, stride, pad, dilation):
     n, c, o, groups = maps
     x, W = filled(rng, lay, dtype, n, c, *spatial), filled(rng, first, dtype, o, c // groups, *size)
@@ -124,7 +129,7 @@ PEAKS = [
 ]
 
 
-@pytest.mark.parametrize("dtype, lay, shape, size, stride, pad, dilation", PEAKS, ids=str)
+@pytest.mark.parametrize("dtype, lay, shape, size, stride, pad, dilation", PEAKS, ids=named)
 def test_maxima_and_their_gradients(rng, dtype, lay, shape, size, stride, pad, dilation):
     x = peaky(rng, lay, dtype, *shape)
     y, indices = emulated(maxPool, x, size, stride, pad, dilation, strides=lay)
@@ -147,7 +152,7 @@ MEANS = [
 ]
 
 
-@pytest.mark.parametrize("dtype, lay, shape, size, stride, pad, includePad", MEANS, ids=str)
+@pytest.mark.parametrize("dtype, lay, shape, size, stride, pad, includePad", MEANS, ids=named)
 def test_means_and_their_gradients(rng, dtype, lay, shape, size, stride, pad, includePad):
     x = filled(rng, lay, dtype, *shape)
     y = compare(meanPool, x, size, stride, pad, includePad, lay=lay)
