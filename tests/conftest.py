@@ -66,6 +66,14 @@ def pytest_terminal_summary(terminalreporter):
         count = sum(marker in getattr(report, "keywords", ()) for report in skipped)
         if count:
             terminalreporter.write_line(f"{count} {sentence}")
+    passed = terminalreporter.stats.get("passed", [])
+    found = [value for report in passed for name, value in report.user_properties if name == "kernels"]
+    if found:
+        total = {key: (sum if key in ("texts", "launches") else max)(each[key] for each in found) for key in found[0]}
+        terminalreporter.write_line(
+            "kernels for a GPU: {texts:,} texts of {launches:,} launches; they take up to {registers} registers and "
+            "{shared:,} bytes of shared memory".format(**total)
+        )
 
 
 @pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.gpu] * (name == "cuda")) for name in DEVICES])

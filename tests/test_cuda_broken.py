@@ -110,7 +110,7 @@ UNFIT = {
     "a spill": (multiplying, "__launch_bounds__(THREADS, ", "__launch_bounds__(1024, ", {}, "contract spills"),
     "memory of a thread's own": (cells, "sum[i * UNITS + j] +=", "sum[(i * UNITS + j + c) & 31] +=", {}, "bytes of local memory"),
     "more registers than there are": (multiplying, "__launch_bounds__(THREADS, ", "__launch_bounds__(256, ",
-        {"block": (1024, 1, 1)}, "wants .* registers on sm_80"),
+        {"block": (1024, 1, 1)}, "wants .* registers on sm_90"),
     "more shared memory than sm_80 has": (sloping, "", "", {"shared": 200 << 10}, "sm_80 has 166912"),
     "a grid that no GPU has": (sloping, "", "", {"grid": (1, 70000, 1)}, "no GPU has a grid"),
     "a block that no GPU has": (sloping, "", "", {"block": (64, 32, 1)}, "no block has"),

@@ -45,11 +45,18 @@ def test_a_text_becomes_machine_code(arch):
 
 def test_a_spill_does_not_pass_the_gate():
     gate([launch(DOUBLED, "doubled")])
-    with pytest.raises(AssertionError, match=r"spilled spills \d+ bytes on sm_80"):
+    with pytest.raises(AssertionError, match=r"spilled spills \d+ bytes on sm_90"):
         gate([launch(SPILLED, "spilled")])
-    with pytest.raises(AssertionError, match="indexed has 256 bytes of local memory on sm_80"):
+    with pytest.raises(AssertionError, match="indexed has 256 bytes of local memory on sm_90"):
         gate([launch(INDEXED, "indexed")])
     gate([launch(INDEXED, "indexed")], local=256)
+
+
+def test_the_older_architecture_is_asked_where_it_could_matter():
+    bound = DOUBLED.replace("void ", "void __launch_bounds__(32, 128) ")
+    assert [arch for arch, _ in gate([launch(DOUBLED, "doubled")])] == ["sm_90"]
+    assert [arch for arch, _ in gate([launch(DOUBLED, "doubled")], everywhere=True)] == ["sm_90", "sm_80"]
+    assert [arch for arch, _ in gate([launch(bound, "doubled")])] == ["sm_90", "sm_80"]
 
 
 def test_what_nvrtc_says_is_handed_on():

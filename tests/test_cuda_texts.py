@@ -37,12 +37,12 @@ def partOf(launches, part):
     return [each for each in launches if int(digest(each.source)[:8], 16) % PARTS == part]
 
 
-def passes(launches, record):
+def passes(launches, record, everywhere=False):
     """Have launches pass the gate, and tell what they take."""
     texts = {launch.source for launch in launches}
-    taken = [used for _, used in gate(launches)]
-    found = {"texts": len(texts), "launches": len(launches), "registers": max(used.registers for used in taken)}
-    record("kernels", found | {"shared": max(launch.shared for launch in launches)})
+    taken = [used for _, used in gate(launches, everywhere=everywhere)]
+    most = {"registers": max(used.registers for used in taken), "shared": max(each.shared for each in launches)}
+    record("kernels", {"texts": len(texts), "launches": len(launches), **most})
     return texts
 
 
@@ -54,12 +54,19 @@ def test_kernels_compile_and_fit(part, record_property):
 
 @needsNvrtc
 @pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_kernels_compile_and_fit_everywhere(part, record_property):
+    assert len(passes(partOf(everyday(), part), record_property, everywhere=True)) > 40
+
+
+@needsNvrtc
+@pytest.mark.slow
 @pytest.mark.parametrize("libraries", [False, True], ids=["own", "libraries"])
 @pytest.mark.parametrize("name", OTHERS)
 def test_kernels_of_large_networks_compile_and_fit(name, libraries, record_property):
     programs = ofModel(name, libraries)
     assert not any(each.left for each in programs)
-    assert len(passes(launchesOf(*programs), record_property)) > 20
+    assert len(passes(launchesOf(*programs), record_property, everywhere=True)) > 20
 
 
 @needsNvrtc
@@ -69,7 +76,8 @@ def test_kernels_of_large_networks_compile_and_fit(name, libraries, record_prope
 def test_kernels_of_other_numbers_compile_and_fit(dtype, part, record_property):
     programs = [*ofModules(False, dtype).values(), *ofOptimizers(dtype).values()]
     programs += [each for name in SMALL for each in ofModel(name, False, dtype)]
-    assert len(passes(partOf(launchesOf(*programs), part), record_property)) > 40
+    launches = launchesOf(*programs) + ofRules(dtype)[0]
+    assert len(passes(partOf(launches, part), record_property, everywhere=True)) > 40
 
 
 # Nothing is left out ---------------------------------------------------------------------------------------------------
