@@ -38,13 +38,14 @@ MODELS = {  # the network, the shapes of its inputs, and of its targets, its cos
     "dlrm": (models.dlrm, [(2048, 13), (2048, 26)], (2048, 1), BCE, SGD),
     "transformer": (lambda: models.transformer(2), [(64, 128, 256)], (64, 128, 256), MSE, AdamW),
     "gpt": (lambda: saying(models.gpt(layers=2)), [(64, 256)], (64, 256), CrossEntropy, AdamW),
+    "vit": (lambda: models.vit(layers=2), [IMAGES], (64,), CrossEntropy, AdamW),
     "unet": (lambda: models.unet(norm=True), [(16, 1, 256, 256)], (16, 256, 256), CrossEntropy, Adam),
     "mobilenet": (models.mobilenet, [IMAGES], (64,), CrossEntropy, MomentumSGD),
     "resnet50": (models.resnet50, [IMAGES], (64,), CrossEntropy, MomentumSGD),
     "vgg16": (lambda: models.vgg16(norm=True), [IMAGES], (64,), CrossEntropy, MomentumSGD),
     "gpt2": (lambda: saying(models.gpt2()), [(16, 1024)], (16, 1024), CrossEntropy, AdamW),
 }
-SMALL = ("mlp", "lenet", "lstm", "resnet20", "dlrm", "transformer", "gpt")
+SMALL = ("mlp", "lenet", "lstm", "resnet20", "dlrm", "transformer", "gpt", "vit")
 OPTIMIZERS = [getattr(optimizers, name) for name in optimizers.__all__]
 OPTIMIZERS = [each for each in OPTIMIZERS if issubclass(each, optimizers.Optimizer) and each.rule]
 OPTIONS = {"plain": {}, "norm": {"clipNorm": 1.0, "decay": 0.1}, "value": {"clipValue": 1.0, "onNonFinite": "skip"}}
