@@ -24,6 +24,7 @@ from typing import Any
 import puregraph
 from puregraph import checkpoint, device
 from puregraph.check import CheckError, checkModule
+from puregraph.cuda.parts import parts
 from puregraph.errors import GraphError, PuregraphError, show
 from puregraph.footprint import Footprint
 from puregraph.graph import Graph, nearest
@@ -183,8 +184,9 @@ def contentsJson(found: checkpoint.Contents) -> dict[str, Any]:
 
 
 def runDoctor(options: argparse.Namespace) -> int:
-    """The device and why, versions, threads."""
-    found = {"device": device.name(), "why": device.reason(), "threads": device.threads(), **device.versions()}
+    """The device and why, threads, what there is of all that a GPU takes, versions."""
+    chosen = {"device": device.name(), "why": device.reason(), "threads": device.threads()}
+    found = {**chosen, **parts(), **device.versions()}
     if options.json:
         printJson(found, options.out)
     else:

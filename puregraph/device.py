@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -19,7 +19,8 @@ from puregraph.errors import DeviceError
 VARIABLE = "PUREGRAPH_DEVICE"
 CHOICES = ("auto", "cpu", "cuda")
 LIMITS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
-PACKAGES = ("puregraph", "numpy", "h5py", "rich", "cupy-cuda12x", "cupy-cuda13x", "llvmlite")
+PACKAGES = ("puregraph", "numpy", "h5py", "rich", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cudnn-frontend", "llvmlite")
+EXTRAS = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
 
 
 class Choice(NamedTuple):
@@ -70,21 +71,43 @@ chooser = Chooser()
 def probe() -> tuple[ModuleType | None, str]:
     """CuPy where a kernel really ran on a GPU, else None; and why."""
     if sys.modules.get("cupy") is None and importlib.util.find_spec("cupy") is None:
-        return None, "CuPy is not installed (the extras puregraph[cuda12] and puregraph[cuda13] bring it)"
+        return None, f"CuPy is not installed ({EXTRAS})"
     try:
         import cupy  # optional, and only wanted where a GPU may be
     except Exception as error:  # a broken installation raises more than ImportError
         return None, f"CuPy cannot be imported: {brief(error)}"
     try:
         if not cupy.cuda.is_available():
-            return None, f"CuPy {cupy.__version__} finds no usable NVIDIA driver and GPU"
+            return None, without(cupy)
         result = cupy.asnumpy(cupy.asarray(np.array([1.5], np.float32)) + 1.0)
         gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
     except Exception as error:  # driver, compiler and library faults have no common class
-        return None, f"a test kernel did not run with CuPy {cupy.__version__}: {brief(error)}"
+        missing = f"NVRTC, which compiles kernels, cannot be used: {EXTRAS}; " if "nvrtc" in str(error).lower() else ""
+        return None, f"{missing}a test kernel did not run with CuPy {cupy.__version__}: {brief(error)}"
     if result.tolist() != [2.5]:
         return None, f"a test kernel gave a wrong result on {gpu}: wanted [2.5], got {result.tolist()}"
     return cupy, f"a test kernel ran on {gpu} with CuPy {cupy.__version__}"
+
+
+def without(cupy: ModuleType) -> str:
+    """Why CuPy finds no GPU that it can use."""
+    mine, driver = f"CuPy {cupy.__version__}", 0
+    with suppress(Exception):  # a driver that is broken
+        driver, wanted = cupy.cuda.runtime.driverGetVersion(), cupy.cuda.runtime.runtimeGetVersion()
+    if not driver:
+        return f"{mine} is installed, but finds no NVIDIA driver"
+    if driver // 1000 < wanted // 1000:
+        family = f"cupy-cuda{driver // 1000}x"
+        return (
+            f"{mine} is made for CUDA {release(wanted)}, the NVIDIA driver for CUDA {release(driver)}: "
+            f"install {family} in place of it, or a newer driver"
+        )
+    return f"{mine} finds an NVIDIA driver for CUDA {release(driver)}, but no GPU that it can use"
+
+
+def release(version: int) -> str:
+    """13020 as 13.2."""
+    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def brief(error: Exception) -> str:

@@ -449,9 +449,10 @@ class Cupy(ModuleType):
         return lambda *args, **options: FakeArray.perform(function, args, options)
 
 
-def makeCupy(available=True, fault=None, wrong=0.0, late=""):
-    """A module like cupy: with a driver or not, raising `fault` from its kernels, or off by `wrong`; `late` as above:
-    "null first" or "null last" says when the null stream does what was put on it."""
+def makeCupy(available=True, fault=None, wrong=0.0, late="", driver=13000):
+    """A module like cupy: with a GPU or not, raising `fault` from its kernels, or off by `wrong`; `driver` is the CUDA
+    that the driver is for, 0 for none; `late` as above: "null first" or "null last" says when the null stream does what
+    was put on it."""
     cupy = Cupy("cupy")
     machine = FakeArray.machine = Machine()
     machine.late = late
@@ -490,7 +491,8 @@ def makeCupy(available=True, fault=None, wrong=0.0, late=""):
         Device=lambda index=0: Ordinal(synchronize),
         runtime=SimpleNamespace(
             getDeviceProperties=lambda index: {"name": b"Toy GPU"},
-            runtimeGetVersion=lambda: 13000,
+            runtimeGetVersion=lambda: 13020,
+            driverGetVersion=lambda: driver,
             deviceSynchronize=synchronize,
             memcpyAsync=machine.copy,
             memsetAsync=machine.set,

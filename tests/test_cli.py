@@ -434,5 +434,8 @@ def test_doctor_says_device_reason_versions_and_threads(run):
     assert facts["why"].startswith(f"{facts['device']}, because ")
     assert facts["numpy"] == np.__version__
     assert int(facts["threads"]) >= 1
+    assert facts["driver"].startswith(("for CUDA", "no libcuda.so.1 was found; nothing runs on a GPU"))
+    for name in ("NVRTC", "cuBLASLt", "cuDNN"):
+        assert facts[name][0].isdigit() or "; " in facts[name]
     code, out, _ = run("doctor", "--json")
     assert json.loads(out)["why"] == facts["why"]

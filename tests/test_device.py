@@ -45,15 +45,22 @@ def test_a_gpu_counts_when_its_kernel_ran(install):
 @pytest.mark.parametrize(
     ("cupy", "words"),
     [
-        (makeCupy(available=False), "finds no usable NVIDIA driver and GPU"),
+        (makeCupy(available=False, driver=0), "CuPy 14.2.0 is installed, but finds no NVIDIA driver"),
+        (
+            makeCupy(available=False, driver=12040),
+            "CuPy 14.2.0 is made for CUDA 13.2, the NVIDIA driver for CUDA 12.4: install cupy-cuda12x in place of it, "
+            "or a newer driver",
+        ),
+        (makeCupy(available=False), "finds an NVIDIA driver for CUDA 13.0, but no GPU that it can use"),
         (makeCupy(fault=RuntimeError("cudaErrorInsufficientDriver: too old")), "cudaErrorInsufficientDriver"),
         (
             makeCupy(fault=OSError("libnvrtc.so.13: cannot open\nsecond line")),
-            "OSError: libnvrtc.so.13: cannot open",
+            "NVRTC, which compiles kernels, cannot be used: the extras puregraph[cuda12] and puregraph[cuda13] bring it; "
+            "a test kernel did not run with CuPy 14.2.0: OSError: libnvrtc.so.13: cannot open",
         ),
         (makeCupy(wrong=1.0), "wrong result on Toy GPU: wanted [2.5], got [3.5]"),
     ],
-    ids=["no driver", "old driver", "no NVRTC", "wrong result"],
+    ids=["no driver", "driver of another CUDA", "no GPU", "old driver", "no NVRTC", "wrong result"],
 )
 def test_a_gpu_that_does_not_work_does_not_count(install, cupy, words):
     install(cupy)

@@ -24,6 +24,7 @@ from puregraph.compile.table import Graphs
 from puregraph.compile.value import Call, Value
 from puregraph.cuda import runner
 from puregraph.cuda.launch import Table
+from puregraph.cuda.parts import lacking
 from puregraph.errors import addPlace
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
@@ -176,6 +177,7 @@ class Built:
         notes = [f"{len(found)} graph{'s' * (len(found) != 1)} of CUDA"]
         notes += ["the first run will show what can be captured"] if not any(s.hasRun for s in sections) else []
         notes += [f"not captured: {s.why}" for s in sections if s.why]
+        notes += lacking()
         return Graphs(numbers, "; ".join(notes))
 
     def taken(self, value: Value, copy: bool) -> Any:
