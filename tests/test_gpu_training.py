@@ -9,7 +9,7 @@ from launches import needsEmulator
 
 from puregraph import device, initial
 from puregraph.costs import MSE, CrossEntropy
-from puregraph.errors import PuregraphError
+from puregraph.errors import DataError, PuregraphError
 from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu, Reshape
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
 from puregraph.pointwise import Pointwise
@@ -159,6 +159,16 @@ def test_data_may_lie_on_the_gpu(monkeypatch, rng):
     sameNet(far.net, near.net)
     assert type(got) is np.ndarray
     close(got, wanted)
+
+
+def test_labels_of_floats_on_the_gpu_are_looked_at(monkeypatch, rng):
+    x, t = digits(rng)
+    useGpu(monkeypatch)
+    found = trainer()
+    found.train(device.toDevice(x), device.toDevice(t.astype(np.float32)))
+    t = t + 0.5
+    with pytest.raises(DataError, match="target: wanted whole numbers .labels, token ids., got float64 with "):
+        found.train(device.toDevice(x), device.toDevice(t))
 
 
 # Callbacks, files ------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import sys
 from collections.abc import Callable
 from functools import cache
 from math import prod
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.algebra import combine, isArray, shapeOf
+from puregraph.device import isDeviceArray
 from puregraph.errors import AutoDiffException
 from puregraph.evaluator import Evaluator
 from puregraph.formula import Formula, formulasOf
@@ -605,6 +607,11 @@ def putAt(g: Any, key: Any, shape: Any) -> Any:
     dx = np.zeros_like(g, shape=shape)
     if isBasic(key):
         dx[key] = g
+    elif isDeviceArray(dx):
+        to = sys.modules["cupy"].asarray
+        keys = tuple([to(k) if isinstance(k, np.ndarray) else k for k in (key if isinstance(key, tuple) else (key,))])
+        places = to(np.arange(prod(shape)).reshape(shape))[keys]
+        return scatterAdd(g.reshape(-1, 1), places.reshape(-1), prod(shape)).reshape(shape)
     else:
         np.add.at(dx, key, g)
     return dx

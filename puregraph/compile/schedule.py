@@ -16,6 +16,7 @@ from puregraph.compile.targets import GradientOf
 from puregraph.compile.update import addUpdate, isPlain
 from puregraph.compile.value import Call, Place, Value, copy, store
 from puregraph.compile.whole import NotArraysError, Trial
+from puregraph.device import toHost
 from puregraph.errors import GraphError, show
 from puregraph.graph import Graph
 from puregraph.param import State
@@ -146,7 +147,7 @@ def updating(graph: Graph, optimizer: Any) -> Schedule:
 
 def isFinite(cost: Any) -> bool:
     """Whether a cost is a number that one can go on with."""
-    return bool(np.isfinite(cost))
+    return bool(np.isfinite(toHost(cost)))
 
 
 def accumulate(found: Schedule, reading: Reading, scaled: bool, added: bool) -> None:

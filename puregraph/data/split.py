@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph import device
 from puregraph.data.arrays import isSeveral, pairFrom, rowsOf
 from puregraph.errors import DataError
 
@@ -30,7 +31,7 @@ def split(data: Any, target: Any, part: float = 0.25, seed: int = 0, stratify: b
     if not 0 < part < 1 or not 0 < count < samples:
         raise DataError(f"part: wanted at least one of {samples} samples on each side, got {part}")
     rng = np.random.default_rng(seed)
-    classes = classesFrom(targets[0]) if stratify else np.zeros(samples, np.int64)
+    classes = classesFrom(device.toHost(targets[0])) if stratify else np.zeros(samples, np.int64)
     chosen = heldOut(classes, count, rng)
     return tuple(  # type: ignore[return-value]
         (rows(data, inputs, side), rows(target, targets, side)) for side in (~chosen, chosen)
@@ -62,5 +63,6 @@ def heldOut(classes: np.ndarray, count: int, rng: np.random.Generator) -> np.nda
 
 def rows(given: Any, arrays: list[Any], side: np.ndarray) -> Any:
     """The chosen rows, as a list only where a list of arrays was given."""
-    found = [rowsOf(array, np.flatnonzero(side)) for array in arrays]
+    order = np.flatnonzero(side)
+    found = [rowsOf(x, order, device.toDevice(order) if device.isDeviceArray(x) else None) for x in arrays]
     return found if isSeveral(given) else found[0]

@@ -241,14 +241,14 @@ class Optimizer(Recorded):
         """
         if not self.looks:
             return 1.0
-        self.norm = float(norm(*grads)) if found is None else found
+        self.norm = float(device.toHost(norm(*grads))) if found is None else found
         if not math.isfinite(self.norm):  # or the squares were too large for the gradients' own dtype
-            self.norm = float(norm(*[g.astype(np.float64) for g in grads]))
+            self.norm = float(device.toHost(norm(*[g.astype(np.float64) for g in grads])))
         if math.isfinite(self.norm):
             return 1.0 if self.clipNorm is None else min(1.0, self.clipNorm / (self.norm + 1e-6))
         if self.onNonFinite == "skip":
             return None
-        wrong = [f"'{slot.path}'" for slot, g in zip(ready, grads) if not np.isfinite(g).all()]
+        wrong = [f"'{slot.path}'" for slot, g in zip(ready, grads) if not device.toHost(np.isfinite(g)).all()]
         raise PuregraphError(
             f"{type(self).__name__}: at update {self.step} the gradient of {', '.join(wrong)} is not finite; "
             "try a lower learnRate, or leave such updates out with onNonFinite='skip'"

@@ -147,7 +147,7 @@ class Tally:
 def remedy(batch: Batch | None) -> str:
     """What to do about a cost that is not finite."""
     given = [] if batch is None else named(batch)
-    wrong = [name for name, x in given if x.dtype.kind == "f" and not np.isfinite(x).all()]
+    wrong = [name for name, x in given if x.dtype.kind == "f" and not device.toHost(np.isfinite(x)).all()]
     if wrong:
         return f"{' and '.join(wrong)} of this batch hold{'s' * (len(wrong) == 1)} values that are not finite"
     return "lower the learning rate, clip the gradient, or look at the data"

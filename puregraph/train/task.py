@@ -160,9 +160,10 @@ def checkKind(what: str, value: Any, wanted: tuple[str, ...], example: str) -> N
 def converted(x: Any, dtype: np.dtype, name: str, pinner: Pinner | None = None) -> Any:
     """An array in the dtype that is wanted; it comes back itself if it has that one, and no Pinner is to make it."""
     if dtype == WHOLE and x.dtype.kind == "f":
-        wrong = x != np.rint(x)
+        wrong = device.toHost(x != np.rint(x))
         if wrong.any():
-            raise DataError(f"{name}: wanted whole numbers (labels, token ids), got {x.dtype} with {x[wrong].flat[0]}")
+            first = device.toHost(x)[wrong].flat[0]
+            raise DataError(f"{name}: wanted whole numbers (labels, token ids), got {x.dtype} with {first}")
     if pinner is None or type(x) is not np.ndarray or dtype.kind != "f" or x.size * dtype.itemsize <= LITTLE:
         return x.astype(dtype, copy=False)
     made = pinner(x.shape, dtype)

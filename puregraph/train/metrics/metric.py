@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph import device
 from puregraph.errors import DataError
 
 
@@ -29,8 +30,8 @@ class Metric:
         self.sums = np.zeros(2)
 
     def update(self, prediction: np.ndarray, target: np.ndarray) -> None:
-        """Add a batch of predictions and their targets, both on the host."""
-        self.sums += self.share(np.asarray(prediction), np.asarray(target))
+        """Add a batch of predictions and their targets; what lies on a GPU comes to the host."""
+        self.sums += self.share(device.toHost(prediction), device.toHost(target))
 
     def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
         """What a batch adds to numerator and denominator."""
