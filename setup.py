@@ -31,6 +31,7 @@ EXTRAS = {
     "mpi": ["mpi4py>=4.0"],
     "networkx": ["networkx>=3"],
     "examples": ["scikit-learn>=1.4"],
+    "cupy": ["cupy-cuda13x==14.2.0"],  # to try what is done with it where there is no driver
     "nvrtc": ["nvidia-cuda-nvrtc==13.0.88"],  # with g++, all that proving kernels without a GPU takes
     "test": [
         "hypothesis>=6.100",

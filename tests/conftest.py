@@ -30,9 +30,15 @@ LEFTOUT = {
     "gpu": f"tests that need a GPU were skipped: {devices.reason()}",
     "emulator": f"tests of kernels for a GPU were skipped: {emulator.missing() or 'the reasons are told by -rs'}",
     "nvrtc": f"tests of kernels for a GPU were skipped: {compiler.missing()}; install the extra puregraph[nvrtc]",
+    "cupy": "tests of the real CuPy without a driver were skipped: install the extra puregraph[cupy]",
 }
 BROKEN = ("test_cuda_emulator",)  # files whose kernels do what no GPU should be asked to do
-MISSING = {"emulator": emulator.missing(), "nvrtc": compiler.missing()}
+HASCUPY = importlib.util.find_spec("cupy") is not None
+MISSING = {
+    "emulator": emulator.missing(),
+    "nvrtc": compiler.missing(),
+    "cupy": None if HASCUPY else "CuPy is not installed",
+}
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background: Ctrl-C is tested

@@ -16,7 +16,7 @@ from functools import cache
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
-from strict import Strict, bare
+from strict import Strict, bare, putCupy
 
 from puregraph import device
 from puregraph.compile.gpu import built, capture, inbox, outbox
@@ -524,7 +524,7 @@ def pretended(source, arch):
 def useCupy(monkeypatch, **faults):
     """Have a fake CuPy imported, and texts compiled to what it runs."""
     cupy = makeCupy(**faults)
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    putCupy(monkeypatch, cupy)
     monkeypatch.setattr(compiler, "cubin", pretended)
     monkeypatch.setattr(runner, "ASKED", {})
     for known in (*KNOWN, runner.architecture, runner.function, runner.module):
