@@ -9,7 +9,6 @@ it comes to light if one that has to wait for another does not.
 
 import ctypes
 import re
-import sys
 import weakref
 from bisect import bisect
 from functools import cache
