@@ -262,7 +262,7 @@ def modulesIn(value: Any) -> Iterator[tuple[str, Module]]:
 def usual() -> frozenset[str]:
     """The attributes that every graph has."""
     node = Input().node()
-    return frozenset({*DERIVED, *vars(Graph(node, node)), *vars(Sequential(Input())), "train", "recipe"})
+    return frozenset({*DERIVED, *vars(Graph(node, node)), *vars(Sequential(Input())), "train", "precision", "recipe"})
 
 
 def ownAttributes(module: Module) -> dict[str, Any]:

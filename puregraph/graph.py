@@ -20,7 +20,7 @@ from puregraph.errors import (
     show,
 )
 from puregraph.input import Input
-from puregraph.module import Inputs, Module, checkGrads, holdsNode, shapesOf
+from puregraph.module import PRECISIONS, Inputs, Module, checkGrads, holdsNode, shapesOf
 from puregraph.node import Node, parents, postorder
 from puregraph.param import Param, State
 from puregraph.standin import standInOf
@@ -422,7 +422,7 @@ class Graph(Module):
             if dtype is not None and x.dtype.kind == "f" and x.dtype != dtype:
                 raise DtypeError(
                     f"at '{steps.producer[number]}': the graph computes in {dtype}, got {x.dtype}; "
-                    f"convert the data with .astype('{dtype}'), or the graph with .calcMode('{x.dtype}')"
+                    f"convert the data with .astype('{dtype}'), or the graph with .calcMode(np.{x.dtype})"
                 )
             reader = None if x.dtype.kind == "f" else floatReader(number, steps)
             if reader is not None:
@@ -512,11 +512,22 @@ class Graph(Module):
                 node.module.mode(train)
         return self
 
-    def calcMode(self, dtype: Any) -> Any:
-        super().calcMode(dtype)
+    def calcMode(self, mode: Any) -> Any:
+        super().calcMode(mode)
+        if type(mode) is str and mode in PRECISIONS:
+            self.calculate(mode)
         self.checked.clear()
         self.reset()
         return self
+
+    def calculate(self, precision: str) -> None:
+        """Have every module inside calculate so."""
+        self.precision = precision
+        for module in self.modules().values():
+            module.precision = precision
+        for node in self.nodes:
+            if isinstance(node.module, Graph):
+                node.module.calculate(precision)
 
     # Looking ----------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from puregraph.shape import asShape, product
 from puregraph.standin import standInOf
 
 Shape = tuple[Any, ...]
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # how a GPU may calculate with what is kept in float32
 
 
 class Inputs(NamedTuple):
@@ -76,6 +77,7 @@ class Module(Noting):
     `views`     whether the output is the first input, or a view of it, and so takes no memory
     `handsOn`   whether the gradient of an input of the output's shape is the very gradient that comes in
     `train`     the mode: `trainMode()` and `evalMode()` set it
+    `precision` how compiled steps on a GPU may calculate: `calcMode()` sets it; it is no part of a checkpoint
     """
 
     reads: tuple[str, ...] | None = None
@@ -84,6 +86,7 @@ class Module(Noting):
     views = False
     handsOn = False
     train = True
+    precision = "float32"
     updateGrad: Any = None
     recipe: tuple[tuple, dict]
     unnoted = frozenset(("alone", "data", "grad"))
@@ -218,13 +221,28 @@ class Module(Noting):
         self.train = False
         return self
 
-    def calcMode(self, dtype: Any) -> Any:
-        """Compute in float16, float32 or float64: converts every parameter and floating state."""
-        dtype = np.dtype(dtype)
-        if dtype.kind != "f" or dtype.itemsize > 8:
-            raise PuregraphError(f"calcMode: wanted float16, float32 or float64, got {dtype}")
-        for stored in (*self.params.values(), *self.states.values()):
-            stored.calcMode(dtype)
+    def calcMode(self, mode: Any) -> Any:
+        """How to calculate from now on: the name of a precision, or a dtype that everything is converted to.
+
+        "bfloat16", "float16"  compiled steps on a GPU may keep in so many bits what this module makes, and the gradients
+                               of that, and multiply it so; parameters, their gradients, states, sums, costs and
+                               checkpoints stay in float32
+        "tf32"                 they may multiply float32 with ten bits of its fraction
+        "float32"              none of that, and all parameters become float32
+        np.float16, np.float32, np.float64, "float64"
+                               parameters and floating states become such numbers, wherever they are used
+
+        A precision is a permission: what knows no quicker way (a CPU, or a graph that is not compiled) calculates in
+        float32. Of a graph it is that of all its modules; one that is told something else afterwards is an exception.
+
+        Raises    PuregraphError for anything else
+        """
+        if type(mode) is str and mode in PRECISIONS:
+            self.precision = mode
+        if type(mode) is not str or mode not in PRECISIONS[1:]:
+            dtype = dtypeOf(mode)
+            for stored in (*self.params.values(), *self.states.values()):
+                stored.calcMode(dtype)
         return self
 
     # Use --------------------------------------------------------------------------------------------------------------
@@ -312,6 +330,26 @@ class Module(Noting):
             rng.integers(0, 2, s) if names[min(i, len(names) - 1)] in self.indices else rng.standard_normal(s)
             for i, s in enumerate(shapes)
         ]
+
+
+def dtypeOf(mode: Any) -> Any:
+    """The dtype that parameters are to have.
+
+    Raises    PuregraphError if they cannot have it
+    """
+    try:
+        isOther = mode is None or type(mode) is str and mode not in ("float32", "float64")
+        dtype = None if isOther else np.dtype(mode)
+    except TypeError:
+        dtype = None
+    if dtype is None or dtype.kind != "f" or dtype.itemsize > 8:
+        names = ", ".join(map(repr, PRECISIONS))
+        given = repr(mode) if dtype is None else dtype
+        raise PuregraphError(
+            f"calcMode: wanted how to calculate, one of {names}, or what to convert parameters to: np.float16, "
+            f"np.float32 or np.float64; got {given}"
+        )
+    return dtype
 
 
 def withDims(rule: Any) -> Any:

@@ -221,7 +221,7 @@ def test_settings_modes_and_dtypes_come_back():
     net["conv"].W.trainable = False
     net["fc"].W.rate, net["fc"].b.decay = 0.5, False
     net["dropout"].train = False
-    net.calcMode("float16")
+    net.calcMode(np.float16)
     back = again(net)
     assert not back["conv"].W.trainable and back["conv"].b.trainable
     assert back["fc"].W.rate == 0.5 and not back["fc"].b.decay

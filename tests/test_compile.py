@@ -63,7 +63,7 @@ def plain():
 
 def classifier(*more, dtype="float64"):
     initial.seed(5)
-    return Sequential(Linear(4, 6), Relu(), *more, Linear(6, 3)).calcMode(dtype)
+    return Sequential(Linear(4, 6), Relu(), *more, Linear(6, 3)).calcMode(np.dtype(dtype))
 
 
 def same(a, b):

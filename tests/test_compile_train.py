@@ -34,7 +34,7 @@ from puregraph import (
 
 def classifier(dtype="float64"):
     initial.seed(3)
-    return Sequential(Linear(4, 8), BatchNorm(8), Relu(), Dropout(0.25), Linear(8, 3)).calcMode(dtype)
+    return Sequential(Linear(4, 8), BatchNorm(8), Relu(), Dropout(0.25), Linear(8, 3)).calcMode(np.dtype(dtype))
 
 
 def samples(rng, count=30):

@@ -114,7 +114,7 @@ def test_the_dtype_is_that_of_the_graph():
         Footprint(linearReluLinear().calcMode("float64"), (5, 3)).peak()
         == 2 * Footprint(linearReluLinear(), (5, 3)).peak()
     )
-    assert Footprint(linearReluLinear().calcMode("float16"), (5, 3)).kept() == 110
+    assert Footprint(linearReluLinear().calcMode(np.float16), (5, 3)).kept() == 110
 
 
 def test_a_cost_is_part_of_the_graph_like_any_module():

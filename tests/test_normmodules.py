@@ -101,7 +101,7 @@ def test_batch_normalisation_is_pytorch_s_over_several_steps(shape, momentum, af
     import torch
 
     for dtype in CLOSE:
-        norm = prepared(BatchNorm(3, epsilon=1e-3, momentum=momentum, affine=affine), rng).calcMode(dtype)
+        norm = prepared(BatchNorm(3, epsilon=1e-3, momentum=momentum, affine=affine), rng).calcMode(np.dtype(dtype))
         kind = {2: torch.nn.BatchNorm1d, 3: torch.nn.BatchNorm1d, 4: torch.nn.BatchNorm2d, 5: torch.nn.BatchNorm3d}
         peer = kind[len(shape)](3, eps=1e-3, momentum=momentum, affine=affine).double()
         if affine:

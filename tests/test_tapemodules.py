@@ -232,7 +232,7 @@ def test_a_value_of_ones_own_type_passes_through_a_graph_and_a_function():
 
 def twin(build, *inputs, dtype=np.float64):
     """The same graph on arrays and on Variables: outputs and all gradients are equal to the last bit."""
-    net = build().calcMode(dtype)
+    net = build().calcMode(np.dtype(dtype))
     copied = copy.deepcopy(net)
     leaves = [Variable(x, requires_grad=x.dtype.kind == "f") for x in inputs]
     y = listed(net(list(inputs) if len(inputs) > 1 else inputs[0]))

@@ -38,7 +38,7 @@ from puregraph.train import MAE, Accuracy, Calculator, Callback, Interrupt, Trai
 def classifier(insize=4, classes=3, dtype=None):
     initial.seed(3)
     net = Sequential(Linear(insize, 8), Relu(), Linear(8, classes))
-    return net if dtype is None else net.calcMode(dtype)
+    return net if dtype is None else net.calcMode(np.dtype(dtype))
 
 
 def samples(rng, count=30, insize=4, classes=3):

@@ -121,9 +121,19 @@ class Checkpoint(Module):
             self.inner.mode(mode)
         self.inner.train = mode
 
-    def calcMode(self, dtype: Any) -> Any:
-        self.graph.calcMode(dtype)
+    def calcMode(self, mode: Any) -> Any:
+        self.graph.calcMode(mode)
         return self
+
+    @property
+    def precision(self) -> str:  # type: ignore[override]
+        return self.inner.precision
+
+    @precision.setter
+    def precision(self, precision: str) -> None:
+        if isinstance(self.inner, Graph):
+            self.inner.calculate(precision)
+        self.inner.precision = precision
 
     @property
     def inputSpec(self) -> Inputs:

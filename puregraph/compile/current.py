@@ -10,9 +10,9 @@ from typing import Any
 from puregraph.changes import CHANGES, isNoting
 from puregraph.param import Stored
 
-IGNORED = ("alone", "data", "grad", "train")  # attributes that a run changes, and the mode, which is looked at itself
+IGNORED = ("alone", "data", "grad", "train", "precision")  # what a run changes, and modes
 FLAGS = attrgetter("trainable", "rate", "decay")
-ARRAY, KEPT, STEP, MODE = map(attrgetter, ("array", "arrays", "step", "train"))
+ARRAY, KEPT, STEP, MODE, PRECISION = map(attrgetter, ("array", "arrays", "step", "train", "precision"))
 
 
 class Current:
@@ -42,7 +42,7 @@ class Current:
         self.slots = list(getattr(optimizer, "slots", ()))
         self.updated = [slot for slot in self.slots if slot.param.trainable]  # others stay behind, step by step
         self.names = list(map(vars, self.read))
-        self.attributes, self.modes = self.attributesNow(), self.modesNow()
+        self.attributes, self.modes, self.precisions = self.attributesNow(), self.modesNow(), self.precisionsNow()
         self.ids, self.arrays, self.flags = self.idsNow(), self.arraysNow(), self.flagsNow()
         self.options, self.steps0 = self.optionsNow(), self.stepsNow()
         self.kept = self.keptNow()
@@ -73,6 +73,7 @@ class Current:
             self.graph.steps(len(self.steps.inputs)) is self.steps
             and (self.idsNow() == self.ids or self.isSame())
             and self.modesNow() == self.modes
+            and self.precisionsNow() == self.precisions
             and self.arraysNow() == self.arrays
             and self.flagsNow() == self.flags
             and (self.optimizer is None or self.optionsNow() == self.options and self.stepsNow() == self.steps0)
@@ -98,6 +99,10 @@ class Current:
     def modesNow(self) -> list[bool]:
         """The mode of every module."""
         return [] if self.anyMode else list(map(MODE, self.modules))
+
+    def precisionsNow(self) -> list[str]:
+        """How every module may calculate."""
+        return list(map(PRECISION, self.modules))
 
     def attributesNow(self) -> list[dict[str, Any]]:
         """What modules hold, without the values of their last run."""
