@@ -224,8 +224,8 @@ class Module(Noting):
     def calcMode(self, mode: Any) -> Any:
         """How to calculate from now on: the name of a precision, or a dtype that everything is converted to.
 
-        "bfloat16", "float16"  compiled steps on a GPU may keep in so many bits what this module makes, and the gradients
-                               of that, and multiply it so; parameters, their gradients, states, sums, costs and
+        "bfloat16", "float16"  compiled steps on a GPU may keep in so many bits what this module makes, and its
+                               gradients, and multiply it so; parameters, their gradients, states, sums, costs and
                                checkpoints stay in float32
         "tf32"                 they may multiply float32 with ten bits of its fraction
         "float32"              none of that, and all parameters become float32

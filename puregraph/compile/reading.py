@@ -63,7 +63,8 @@ class Reading:
     def rule(self, step: Step, values: list[Any], phase: str) -> list[Any]:
         """The Values of what a rule gives for those of its arguments; None stands for None."""
         given = tuple([None if v is None else v.shape for v in values])
-        self.recorder.place = Place(step.path, step.label, given, phase)
+        precision = getattr(step.module, "of", step.module).precision
+        self.recorder.place = Place(step.path, step.label, given, phase, precision)
         calls = self.recorder.calls
         mark = len(calls)
         try:

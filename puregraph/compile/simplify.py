@@ -42,7 +42,7 @@ def once(schedule: Any) -> None:
         lays = tuple([(y.shape, y.dtype, y.strides) for y in call.outs])
         stays = call.kind not in CHEAP or sum(y.nbytes for y in call.outs) <= LITTLE
         phase = None if stays else call.place.phase
-        key = phase, frozen(call.function), frozen(call.arguments), frozen(call.options), lays
+        key = phase, call.place.precision, frozen(call.function), frozen(call.arguments), frozen(call.options), lays
         found = known.get(key)
         if found is None:
             known[key] = call.outs

@@ -67,12 +67,14 @@ class Value:
 
 
 class Place(NamedTuple):
-    """Where a call comes from: the node's path and module, the shapes it was given, and the part of the step."""
+    """Where a call comes from: the node's path and module, the shapes it was given, the part of the step, and how the
+    module may calculate."""
 
     path: str
     label: str = ""
     given: tuple = ()
     phase: str = "forward"
+    precision: str = "float32"
 
 
 class Call:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.compile.gpu.numbers import rounds
 from puregraph.compile.simplify import alive
 from puregraph.compile.value import Call, Value
 from puregraph.cuda import attention
@@ -25,7 +26,7 @@ class AttendBack:
 
     def launches(self, call: Call) -> Any:
         """The call of cuDNN; NotImplemented where that has no plan."""
-        return attention.attendGrad(call.outs, *call.arguments)
+        return attention.attendGrad(call.outs, *call.arguments, tf32=rounds(call))
 
 
 def withHeads(schedule: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.bounds import Bounds
+from puregraph.compile.gpu.numbers import rounds
 from puregraph.compile.value import Call, Value
 from puregraph.cuda import attention, convolution
 from puregraph.kernels.attention import attend
@@ -19,9 +20,9 @@ from puregraph.kernels.scatter import gather, putClass, scatterAdd, takeClass
 WHOLE = np.dtype(np.int64)
 
 
-def attended(outs: Any, q: Value, k: Value, v: Value, mask: Any, causal: bool, scale: float) -> Any:
+def attended(outs: Any, q: Value, k: Value, v: Value, mask: Any, causal: bool, scale: float, tf32: bool) -> Any:
     """Attention by cuDNN, which knows no masks."""
-    return NotImplemented if mask is not None else attention.attend(outs, q, k, v, causal, scale)
+    return NotImplemented if mask is not None else attention.attend(outs, q, k, v, causal, scale, tf32=tf32)
 
 
 LIBRARY: dict[Any, Callable[..., Any]] = {
@@ -54,8 +55,15 @@ def launchesOf(call: Call, checks: list[Bounds]) -> tuple[list[Any] | None, list
         if bounds.value.root.role == "input" and bounds.value.dtype == WHOLE:
             checks.append(bounds)
     outs: Any = call.outs if call.several else call.outs[0]
-    for make in (LIBRARY.get(call.function), call.function.twins.get("cuda")):
-        found = NotImplemented if make is None else make(outs, *call.arguments, **call.options)
-        if found is not NotImplemented:
-            return (found if isinstance(found, list) else [found]), checks
-    return None, checks
+    found = libraryOf(call, outs)
+    if found is NotImplemented and "cuda" in call.function.twins:
+        found = call.function.twins["cuda"](outs, *call.arguments, **call.options)
+    if found is NotImplemented:
+        return None, checks
+    return (found if isinstance(found, list) else [found]), checks
+
+
+def libraryOf(call: Call, outs: Any) -> Any:
+    """A library's call; NotImplemented where it has none."""
+    make = LIBRARY.get(call.function)
+    return NotImplemented if make is None else make(outs, *call.arguments, **call.options, tf32=rounds(call))

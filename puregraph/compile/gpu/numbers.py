@@ -70,6 +70,11 @@ class Gatherer(Fuser):
         return super().join(group, read, call)
 
 
+def rounds(call: Call) -> bool:
+    """Whether a call may multiply float32 with ten bits of its fraction."""
+    return call.place.precision == "tf32"
+
+
 def operand(space: tuple[int, ...], value: Value, axes: Axes) -> Operand | None:
     """A Value as an operand of a nest; None if its numbers lie between numbers."""
     size, steps = value.dtype.itemsize, [0] * len(space)

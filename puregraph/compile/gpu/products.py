@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.fuse import Group
+from puregraph.compile.gpu.numbers import rounds
 from puregraph.compile.gpu.sums import sumsOf
 from puregraph.compile.lower import needed
 from puregraph.compile.value import Call, Value
@@ -53,10 +54,10 @@ def productOf(call: Call) -> list[Any] | None:
 def libraryOf(call: Call) -> Any:
     """A product or convolution as a call of a library."""
     if call.function is convolve:
-        return convolution.convolve(call.outs[0], *call.arguments)
+        return convolution.convolve(call.outs[0], *call.arguments, tf32=rounds(call))
     if call.function is not np.matmul or call.options:
         return NotImplemented
-    return product(call.outs[0], *call.arguments)
+    return product(call.outs[0], *call.arguments, tf32=rounds(call))
 
 
 def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
@@ -88,10 +89,12 @@ def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
     if call.kind == "product":
         if activation not in PRODUCTS or call.options:
             return None
-        found = product(y, *call.arguments, bias=vector, activation=PRODUCTS[activation])
+        found = product(
+            y, *call.arguments, bias=vector, activation=PRODUCTS[activation], tf32=rounds(call)
+        )
     elif call.function is convolve:
         residual = names[rest[0]][0] if rest else None
-        found = convolution.convolve(y, *call.arguments, vector, MAPS[activation], residual)
+        found = convolution.convolve(y, *call.arguments, vector, MAPS[activation], residual, rounds(call))
     else:
         return None
     return None if found is NotImplemented else found
