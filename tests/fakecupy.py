@@ -577,4 +577,5 @@ def runLibrary(self, addresses, workspace, stream):
 def arrayAt(address, what):
     """What lies at an address, seen as something that has shape, dtype and strides."""
     root = flatBytes(FakeArray.machine.find(address))
-    return np.ndarray(what.shape, what.dtype, root, address - root.ctypes.data, what.strides)
+    dtype = np.uint16 if what.dtype.name == "bfloat16" else what.dtype
+    return np.ndarray(what.shape, dtype, root, address - root.ctypes.data, what.strides)

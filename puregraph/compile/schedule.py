@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.backward import Accumulate, Gradient
 from puregraph.compile.listing import listing
 from puregraph.compile.readers import readUfunc
 from puregraph.compile.reading import Reading
@@ -33,6 +34,10 @@ class Schedule:
     `stores`      (target, Value): what a Param, a State, or one of `targets`, is to hold after the step
     `held`        (target, Value): what each of those, and every Param and State that is read, holds before it
     `scalars`     the Values of numbers that are set before, or in the middle of, every run
+    `precisions`  by the number of a Value as what a GPU may keep it: what modules make that may calculate so, and the
+                  gradients of that
+    `seed`        the gradient of a cost, where that is not 1 but a number that makes all gradients so many times as
+                  large; `gradients` are then those of parameters, before anybody reads them
     `unread`      the ids of modules whose rules could not be read
     `owner`       the optimizer that is told of a cost that is not finite, and then makes no update
     `count`       the highest number of a Value
@@ -48,6 +53,9 @@ class Schedule:
         self.stores: list[tuple[Any, Value]] = []
         self.held: list[tuple[Any, Value]] = []
         self.scalars: list[Value] = []
+        self.precisions: dict[int, str] = {}
+        self.seed: Value | None = None
+        self.gradients: list[Value] = []
         self.frozen: Any = None  # weights that native code keeps in an order of its own
         self.owner: Any = None
         self.unread: set[int] = set()
@@ -82,6 +90,7 @@ def schedule(
     simplify: bool = True,
     layout: Any = None,
     isWhole: Any = None,
+    scales: bool = False,
 ) -> Schedule:
     """The calls of a graph's passes for inputs of these shapes, in the modes that its modules are in.
 
@@ -96,6 +105,8 @@ def schedule(
     `wanted`     for each output whether it is read after the step; all are, if this is left out
     `layout`     says how the results of kernels lie, see `layout.layoutFor`; None: as numpy lays them out
     `isWhole`    says whether a Piece, a function of numpy's functions, is one call; all are, if this is left out
+
+    `scales`     whether the gradient of the first output is left open, see `Schedule.seed`
 
     `trial`      what rules gave that cannot be read, when the graph itself ran
 
@@ -114,6 +125,8 @@ def schedule(
         if guarded:
             reading.recorder.place = Place("cost", "", (), "forward")
             reading.recorder.add(isFinite, (found.outputs[0],), {}, [], "host")
+        if scales and grads == "one":
+            found.seed = reading.recorder.value((), found.outputs[0].dtype, role="scalar", name="scale")
         backward(found, reading, values, grads, updGrad)
         accumulate(found, reading, scaled, added)
     storeStates(found, reading)
@@ -196,14 +209,14 @@ def forward(found: Schedule, reading: Reading, shapes: list[Any], dtypes: list[A
         values[number] = recorder.value(shape, dtype, role="input", name=steps.names[number])
         found.inputs.append(values[number])
     stored = {n: p for n, module, name in steps.params if (p := getattr(module, name)) is not None}
-    run(reading, steps, values, stored, "forward")
+    run(found, reading, steps, values, stored, "forward")
     found.outputs = [values[n] for n in steps.outputs]
     if any(v is None or v.role == "object" for v in found.outputs):
         raise NotArraysError(f"{found.graph.title()}: an output is no array")
     return values
 
 
-def run(reading: Reading, steps: Steps, values: list[Any], stored: dict[int, Any], phase: str) -> None:
+def run(found: Schedule, reading: Reading, steps: Steps, values: list[Any], stored: dict[int, Any], phase: str) -> None:
     """All rules of a list of steps."""
     for step in steps.items:
         for n in step.args:
@@ -214,6 +227,24 @@ def run(reading: Reading, steps: Steps, values: list[Any], stored: dict[int, Any
             values[number] = y
             if y is not None and not y.name and y.role != "constant":
                 y.name = steps.names[number]
+        notePrecision(found.precisions, step, [values[n] for n in step.args], results)
+
+
+def notePrecision(known: dict[int, str], step: Any, given: list[Any], results: list[Any]) -> None:
+    """Note as what a GPU may keep what a rule gave: what a module makes, as the module says, and a gradient as that
+    which it is the gradient of."""
+    module = step.module
+    if isinstance(module, Gradient):
+        of = module.complete(tuple(given))[module.grads :]
+        kinds = [None if of[i] is None else known.get(of[i].number) for i in module.wanted]
+    elif isinstance(module, Accumulate):
+        all_ = {None if g is None else known.get(g.number) for g in given}
+        kinds = [all_.pop() if len(all_) == 1 else None]
+    else:
+        kinds = [module.precision] * len(step.visible)
+    for y, kind in zip(results, kinds):
+        if kind is not None and kind != "float32" and y is not None and y.shape:
+            known[y.number] = kind
 
 
 def backward(found: Schedule, reading: Reading, values: list[Any], grads: Any, updGrad: bool) -> None:
@@ -228,7 +259,7 @@ def backward(found: Schedule, reading: Reading, values: list[Any], grads: Any, u
     backs: list[Any] = [None] * inner.count
     for number, value in zip(inner.inputs, [*seeds, *[values[n] for n in back.numbers]], strict=True):
         backs[number] = value
-    run(reading, inner, backs, {}, "backward")
+    run(found, reading, inner, backs, {}, "backward")
     results = iter([backs[n] for n in inner.outputs])
     inputs = [None if edge is None else next(results) for edge in back.inputGrads]
     found.inputGrads = [g if values[n].dtype.kind == "f" else None for g, n in zip(inputs, steps.inputs, strict=True)]
@@ -242,6 +273,7 @@ def backward(found: Schedule, reading: Reading, values: list[Any], grads: Any, u
                 new = readUfunc(recorder, np.add, [old[1], new], {})
             totals[id(param)] = param, new
     found.paramGrads = list(totals.values())
+    found.gradients = [v for _, v in found.paramGrads]
 
 
 def seedsFor(found: Schedule, reading: Reading, grads: Any) -> list[Any]:
@@ -250,7 +282,8 @@ def seedsFor(found: Schedule, reading: Reading, grads: Any) -> list[Any]:
         first = found.outputs[0]
         if first.shape != ():
             raise GraphError(f"{found.graph.title()}: backward wanted an output of one number, got {show(first.shape)}")
-        return [reading.recorder.constant(np.ones((), first.dtype)), *[None] * (len(found.outputs) - 1)]
+        one = found.seed or reading.recorder.constant(np.ones((), first.dtype))
+        return [one, *[None] * (len(found.outputs) - 1)]
     seeds: list[Any] = []
     for place, (given, y) in enumerate(zip(grads, found.outputs, strict=True)):
         name = found.steps.names[found.steps.outputs[place]]

@@ -60,6 +60,7 @@ def replace(schedule: Any, now: Any) -> None:
         return [None if v is None else now(v) for v in values]
 
     schedule.outputs, schedule.inputGrads = each(schedule.outputs), each(schedule.inputGrads)
+    schedule.gradients = each(schedule.gradients)
     schedule.paramGrads = [(p, now(v)) for p, v in schedule.paramGrads]
     schedule.stores = [(p, now(v)) for p, v in schedule.stores]
 

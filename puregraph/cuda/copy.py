@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from puregraph.cuda.launch import Launch, Scratch, isContiguous, steps
 from puregraph.cuda.nest import launches
+from puregraph.cuda.source import named
 from puregraph.formula import Formula
 from puregraph.nest import Nest, Operand
 
@@ -18,7 +17,7 @@ KINDS |= {f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for b
 
 def kindOf(dtype: Any) -> str:
     """What a nest calls numbers of a dtype."""
-    return KINDS[np.dtype(dtype).name]
+    return KINDS[named(dtype)]
 
 
 def operandOf(x: Any) -> Operand:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.cuda.source import dtypeOf
+
 WARP = 32
 THREADS = 256  # of a block, where nothing asks for another number
 WIDEST = 16  # bytes that a thread moves at once
@@ -47,7 +49,7 @@ class Scratch:
     __slots__ = ("dtype", "shape", "strides")
 
     def __init__(self, shape: tuple[int, ...], dtype: Any):
-        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        self.shape, self.dtype = tuple(shape), dtypeOf(dtype)
         self.strides = contiguous(self.shape, self.dtype.itemsize)
 
     @property

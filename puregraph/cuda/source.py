@@ -32,14 +32,44 @@ STORED = {
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
+class Bfloat:
+    """bfloat16, of which numpy has no dtype: what launches ask of one. Such numbers lie on a GPU alone."""
+
+    name, itemsize, kind = "bfloat16", 2, "f"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> str:
+        return "BFLOAT16"
+
+
+BFLOAT16 = Bfloat()
+
+
+def dtypeOf(dtype: Any) -> Any:
+    """A dtype, given itself or by its name; bfloat16 even where numpy knows none."""
+    try:
+        return dtype if isinstance(dtype, Bfloat) else np.dtype(dtype)
+    except TypeError:
+        if dtype != BFLOAT16.name:
+            raise
+        return BFLOAT16
+
+
+def named(dtype: Any) -> str:
+    """The name of a dtype."""
+    return dtype.name if isinstance(dtype, (np.dtype, Bfloat)) else np.dtype(dtype).name
+
+
 def stored(dtype: Any) -> str | None:
     """What numbers of a dtype are in memory, in C; None where kernels know no such numbers."""
-    return STORED.get(np.dtype(dtype).name)
+    return STORED.get(named(dtype))
 
 
 def computed(dtype: Any) -> str:
     """What they are while one computes with them: float for float16 and bfloat16, else what they are in memory."""
-    kind = STORED[np.dtype(dtype).name]
+    kind = STORED[named(dtype)]
     return "float" if kind in ("Half", "Bfloat") else kind
 
 

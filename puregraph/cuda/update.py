@@ -80,6 +80,7 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
     chunk = THREADS * pack * PACKS
     kinds = {name: stored(x.dtype) for name, x in places.items()}
     read = {name: stored(numbers[name].dtype) for name in given}
+    old, new = ({name: kind for name, kind in kinds.items() if (name in reads) == isOld} for isOld in (True, False))
     changed = [name for name in places if name in formulas or name not in own]
     number = f"const {real} {{0}}Number = load(reinterpret_cast<const {{1}}*>(row[{{2}}]), 0);"
     names = {
@@ -92,7 +93,8 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
         "pointers": each("{1}* const {0}Place = reinterpret_cast<{1}*>(row[{2}]);", kinds, 2),
         "numbers": each(number, read, 2 + len(places)),
         "isWide": " && ".join(f"isAligned({name}Place, sizeof({kind}) * pack)" for name, kind in kinds.items()),
-        "loads": each("Pack<{1}, pack> {0}Pack = loadPack<pack>({0}Place, i);", kinds),
+        "loads": each("Pack<{1}, pack> {0}Pack = loadPack<pack>({0}Place, i);", old)
+        + each("Pack<{1}, pack> {0}Pack;", new),
         "stores": each("storePack({0}Place, i, {0}Pack);", changed),
         "packed": ", ".join([*(f"{name}Pack.at[j]" for name in places), *(f"{name}Number" for name in given)]),
         "single": ", ".join([*(f"{name}Place[i]" for name in places), *(f"{name}Number" for name in given)]),
@@ -127,7 +129,9 @@ def rule(
 ) -> str:
     """The formulas as a function of one stored number of each array."""
     parameters = [f"{kind}& {name}Stored" for name, kind in kinds.items()] + [f"{real} {name}" for name in given]
-    loads = each(f"{real} {{0}} = Number<{{1}}>::widen({{0}}Stored);", {name: kinds[name] for name in own})
+    reads = {name for formula in formulas.values() for name in formula.names}
+    loads = each(f"{real} {{0}} = Number<{{1}}>::widen({{0}}Stored);", {n: kinds[n] for n in own if n in reads})
+    loads += each(f"{real} {{0}};", [name for name in own if name not in reads])
     values = {name: name if name in own else name.removesuffix("Copy") for name in changed}
     stores = "\n".join(f"{name}Stored = Number<{kinds[name]}>::narrow({value});" for name, value in values.items())
     body = cudaFrom(list(formulas.values()), list(formulas), real)

@@ -59,7 +59,7 @@ def isRest(rest: Value, grad: Value, y: Value) -> bool:
     product = total.arguments[0].call
     if product is None or product.function is not np.multiply:
         return False
-    return {narrow(v) for v in product.arguments} == {grad, y}
+    return {narrow(v) for v in product.arguments} == {narrow(grad), narrow(y)}
 
 
 def narrow(value: Any) -> Any:

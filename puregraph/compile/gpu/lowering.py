@@ -18,7 +18,7 @@ from puregraph.compile.gpu.kernels import launchesOf
 from puregraph.compile.gpu.moving import moved
 from puregraph.compile.gpu.numbers import KINDS, Gatherer, named, operand
 from puregraph.compile.gpu.products import endedBy, productOf
-from puregraph.compile.gpu.updates import Together
+from puregraph.compile.gpu.updates import Each, Together
 from puregraph.compile.lower import WHOLE, Frame, Lowering, Native, isMetOnce, needed
 from puregraph.compile.shaped import lateIn
 from puregraph.compile.value import Call, Value
@@ -134,6 +134,9 @@ class Launching(Lowering):
         if type(call.function) is Together:
             over = [i for i, v in enumerate(call.arguments) if v.role in ("param", "state")]
             return [self.launched(call.function.launches(), call.function.calls, call.values(), call.outs, over)]
+        if type(call.function) is Each:
+            over = range(len(call.outs))
+            return [self.launched(call.function.launches(call), [call], call.values(), call.outs, over)]
         if type(call.function) is AttendBack:
             return [self.launched([call.function.launches(call)], [call], call.values(), call.outs)]
         found, checks = self.launches(call)

@@ -44,10 +44,10 @@ def isRead(x: Value) -> bool:
 
 
 def isFolded(function: Any, x: Value, y: Value) -> bool:
-    """Whether numbers of these dtypes can be folded: floats, or truths that are joined or counted."""
+    """Whether numbers of these dtypes can be folded: floats, of whatever kind, or truths that are joined or counted."""
     if x.dtype == bool:
         return function in TRUTHS if y.dtype == bool else function is np.sum and y.dtype == np.int64 and x.size < EXACT
-    return x.dtype == y.dtype and named(x.dtype) in FLOATS and function not in TRUTHS
+    return named(x.dtype) in FLOATS and named(y.dtype) in FLOATS and function not in TRUTHS
 
 
 def kindOf(read: Reading) -> str:

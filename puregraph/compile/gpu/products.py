@@ -89,9 +89,7 @@ def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
     if call.kind == "product":
         if activation not in PRODUCTS or call.options:
             return None
-        found = product(
-            y, *call.arguments, bias=vector, activation=PRODUCTS[activation], tf32=rounds(call)
-        )
+        found = product(y, *call.arguments, bias=vector, activation=PRODUCTS[activation], tf32=rounds(call))
     elif call.function is convolve:
         residual = names[rest[0]][0] if rest else None
         found = convolution.convolve(y, *call.arguments, vector, MAPS[activation], residual, rounds(call))

@@ -42,6 +42,27 @@ class Together:
         return found
 
 
+class Each:
+    """The function of a call that makes of every array another by one formula of x, and of numbers, in few launches."""
+
+    def __init__(self, name: str, formula: Formula, numbers: Sequence[str] = ()):
+        self.__name__, self.formula, self.numbers = name, formula, tuple(numbers)
+
+    def call(self, xs: Sequence[Value], ys: Sequence[Value], place: Place, *numbers: Value) -> Call:
+        """The call that makes ys of xs."""
+        call = Call(self, (*xs, *numbers), {}, list(ys), "each", place, True)
+        for y in ys:
+            y.call = call
+        return call
+
+    def launches(self, call: Call) -> Any:
+        """One for each kind of arrays; NotImplemented if some has gaps."""
+        xs, numbers = call.arguments[: len(call.outs)], call.arguments[len(call.outs) :]
+        arrays = [{"x": x, "y": y} for x, y in zip(xs, call.outs)]
+        found = update.launches({"y": self.formula}, arrays, [dict(zip(self.numbers, numbers))] * len(arrays))
+        return found if found is NotImplemented else [each._replace(name=self.__name__) for each in found]
+
+
 def memberOf(call: Call, targets: dict[int, Value]) -> Member | None:
     """The update of a parameter; `targets` are what its results replace, by their numbers. None if it is no such."""
     if not isinstance(call.function, Evaluator) or any(y.number not in targets for y in call.outs):
