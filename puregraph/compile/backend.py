@@ -19,6 +19,7 @@ class Backend(NamedTuple):
     `layout`     says how the results of kernels lie, see `layout.layoutFor`
     `isWhole`    whether a Piece, a function of numpy's functions, is carried out whole
     `alignment`  that of every value, in bytes
+    `halves`     whether values are kept in 16 bits where modules say that they may be
     """
 
     name: str
@@ -27,11 +28,12 @@ class Backend(NamedTuple):
     layout: Any = None
     isWhole: Callable[[Any], bool] = lambda piece: True
     alignment: int = ALIGNMENT
+    halves: bool = False
 
 
 NUMPY = Backend("numpy")
 NATIVE = Backend("native", built.Built, native.lowered, native.layoutFor)
-GPU = Backend("gpu", gpu.Built, gpu.lowered, gpu.layoutFor, gpu.isWhole, gpu.ALIGNMENT)
+GPU = Backend("gpu", gpu.Built, gpu.lowered, gpu.layoutFor, gpu.isWhole, gpu.ALIGNMENT, True)
 
 
 def backendFor(graph: Any, dtype: Any) -> Backend:

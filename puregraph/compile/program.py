@@ -106,7 +106,8 @@ class Program:
 
     def schedule(self) -> Schedule:
         """The calls of this step."""
-        how = {"layout": self.backend.layout, "isWhole": self.backend.isWhole}
+        scales = self.backend.halves and any(s.module.precision == "float16" for s in self.steps.items)
+        how = {"layout": self.backend.layout, "isWhole": self.backend.isWhole, "scales": scales}
         return schedule(self.graph, self.shapes, self.dtypes, **how, **self.options)
 
     @contextmanager
@@ -243,6 +244,14 @@ class Program:
         """Whether a GPU has told, some steps later, that a cost was not finite, and that nothing was updated since."""
         ledger = getattr(getattr(self.built, "around", None), "ledger", None)
         return ledger is not None and ledger.halted
+
+    @property
+    def lossScale(self) -> float | None:
+        """By how much gradients in float16 are larger on a GPU than they are, as it was told last, some steps later;
+        None where they are not."""
+        if self.built is None or self.built.schedule.scale is None:
+            return None
+        return self.built.around.ledger.scale
 
     # Looking ----------------------------------------------------------------------------------------------------------
 

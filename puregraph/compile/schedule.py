@@ -37,7 +37,8 @@ class Schedule:
     `precisions`  by the number of a Value as what a GPU may keep it: what modules make that may calculate so, and the
                   gradients of that
     `seed`        the gradient of a cost, where that is not 1 but a number that makes all gradients so many times as
-                  large; `gradients` are then those of parameters, before anybody reads them
+                  large; `gradients` are then those of parameters, before anybody reads them, and `scale` that number
+                  if it changes from step to step
     `unread`      the ids of modules whose rules could not be read
     `owner`       the optimizer that is told of a cost that is not finite, and then makes no update
     `count`       the highest number of a Value
@@ -55,6 +56,7 @@ class Schedule:
         self.scalars: list[Value] = []
         self.precisions: dict[int, str] = {}
         self.seed: Value | None = None
+        self.scale: Value | None = None
         self.gradients: list[Value] = []
         self.frozen: Any = None  # weights that native code keeps in an order of its own
         self.owner: Any = None

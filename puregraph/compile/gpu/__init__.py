@@ -1,5 +1,6 @@
 """GPU: a step as graphs of CUDA.
 
+scaling    gradients are made larger where they are to be kept in float16
 precision  what may be kept in 16 bits is kept so
 choices    what would end a step becomes a choice between new values and old ones (`ledger` tells the host of it)
 updates    those of all parameters together
@@ -18,12 +19,13 @@ from puregraph.compile.gpu.heads import withHeads
 from puregraph.compile.gpu.lowering import launching
 from puregraph.compile.gpu.memory import ALIGNMENT
 from puregraph.compile.gpu.precision import precise
+from puregraph.compile.gpu.scaling import scaledUp
 from puregraph.compile.layout import layoutFor
 
 
 def lowered(schedule: Any) -> Any:
     """The schedule with its calls as launches, as far as there are any for them."""
-    return launching(withHeads(Choices(precise(schedule)).run()))
+    return launching(withHeads(Choices(precise(scaledUp(schedule))).run()))
 
 
 def isWhole(piece: Any) -> bool:

@@ -12,17 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.gpu.ledger import COST, DEPTH, GRADIENT, Ledger, ledgerOf
+from puregraph.compile.gpu.ledger import COST, DEPTH, GRADIENT, LEAST, MOST, PATIENCE, Ledger, ledgerOf
 from puregraph.compile.gpu.updates import Member, memberOf, together
 from puregraph.compile.schedule import isFinite
 from puregraph.compile.update import Finish, Foreign, Prelude
 from puregraph.compile.value import Call, Place, Value
 from puregraph.formula import Formula, formulasOf, numpyFrom
+from puregraph.kernels.norm import norm as normOf
 
-FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
+FLOAT, DOUBLE, BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(bool)
 NORM = 1e-6  # is added to a norm before it divides
 GOES = Formula("halt == 0 or clear != 0")
 HALTS = Formula("where(clear != 0, 0, halt)")
+RUNS = Formula(f"where(goes, where(good + 1 < {PATIENCE}, good + 1, 0), where(fails, 0, good))")
+LARGER = f"where(goes and good + 1 >= {PATIENCE}, minimum(2 * scale, {MOST}), scale)"
+SCALES = Formula(f"where(fails, maximum(scale / 2, {LEAST}), {LARGER})")
 
 
 class Around:
@@ -104,7 +108,8 @@ class Choices:
         finish = next((f for f in hosts if type(f) is Finish), None)
         isGuarded = isFinite in hosts or schedule.owner is not None
         optimizer = schedule.owner if prelude is None else prelude.optimizer
-        ledger = None if optimizer is None or not (isGuarded or optimizer.looks) else ledgerOf(optimizer)
+        looks = optimizer is not None and (isGuarded or optimizer.looks or schedule.scale is not None)
+        ledger = ledgerOf(optimizer) if looks else None
         self.around = Around(prelude, finish, ledger)
         for call in schedule.calls:
             self.take(call)
@@ -124,7 +129,7 @@ class Choices:
         elif call.function is isFinite:
             self.guard(call.arguments[0], call.place)
         elif type(call.function) is Prelude:
-            self.judge(call.function, call.arguments[0], call.place)
+            self.judge(call.function, call.arguments[0] or self.normFor(call), call.place)
 
     # Values -----------------------------------------------------------------------------------------------------------
 
@@ -179,6 +184,14 @@ class Choices:
         """Whether to go on, and the contrary as a number."""
         return [(goes, self.go), (Formula("where(goes, 0, 1)").put(goes=goes), self.stop)]  # type: ignore[list-item]
 
+    def normFor(self, call: Call) -> Value | None:
+        """The norm of gradients that nobody has asked for, where their scale depends on it."""
+        if self.schedule.scale is None:
+            return None
+        size = self.new(DOUBLE, name="norm")
+        self.calls.append(Call(normOf, call.arguments[1:], {}, [size], "kernel", call.place))
+        return size
+
     def judge(self, prelude: Prelude, norm: Value | None, place: Place) -> None:
         """Whether to update, and by what gradients are multiplied."""
         ledger, optimizer = self.around.ledger, prelude.optimizer
@@ -198,7 +211,7 @@ class Choices:
         if norm is not None or self.go is None:
             halt = self.new(FLOAT, name="halt")
             self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
-            halts = Formula(f"where(before and not isfinite(norm), {GRADIENT}, held)")
+            halts = Formula(f"where(before and not isfinite(norm){self.unlessScaled(given)}, {GRADIENT}, held)")
             after = held if norm is None or ledger.skips else halts.put(before=before, held=held)
             results += [*self.going(goes), (after, halt)]
             self.keep("halt", halt)
@@ -207,10 +220,27 @@ class Choices:
             results.append((Formula("norm"), kept))
             self.keep("norm", kept)
             self.shrink(prelude, results, given)
-            if ledger.skips:
+            if ledger.skips or self.schedule.scale is not None:
                 self.choose(prelude, place)
+            if self.schedule.scale is not None:
+                self.rescale(results, goes, before)
         self.keep("missed", missed)
         self.compute(place, results, **{name: v for name, v in given.items() if v is not None})
+
+    def unlessScaled(self, given: dict[str, Any]) -> str:
+        """Gradients that are too large for float16 are no fault, as long as they can be scaled less."""
+        if self.schedule.scale is None:
+            return ""
+        given |= {"scale": self.schedule.scale, "good": self.field("good")}
+        return f" and scale <= {LEAST}"
+
+    def rescale(self, results: list[tuple[Formula, Value]], goes: Formula, before: Formula) -> None:
+        """What the scale is from now on."""
+        fails = Formula("before and not isfinite(norm)").put(before=before)
+        for name, formula in (("scale", SCALES), ("good", RUNS)):
+            value = self.new(FLOAT, name=name)
+            results.append((formula.put(goes=goes, fails=fails), value))
+            self.keep(name, value)
 
     def shrink(self, prelude: Prelude, results: list[tuple[Formula, Value]], given: dict[str, Any]) -> None:
         """What gradients are multiplied by, in place of the numbers of that name."""

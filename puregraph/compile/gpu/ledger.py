@@ -17,7 +17,11 @@ import numpy as np
 from puregraph.compile.gpu.memory import block
 from puregraph.errors import PuregraphError
 
-FIELDS = ("halt", "missed", "norm")  # why updates have stopped, how many were left out so far, the last norm
+# why updates have stopped, how many were left out so far, the last norm; by how much gradients in float16 are larger
+# than they are, and how many updates were made since that changed
+FIELDS = ("halt", "missed", "norm", "scale", "good")
+FIRST, LEAST, MOST = 2.0**16, 1.0, 2.0**24  # of the scale
+PATIENCE = 2000  # updates one after the other that double it
 COST, GRADIENT = 1.0, 2.0  # what was not finite, so that no update is made until the host has taken note
 DEPTH = 8  # steps that the host may be ahead of what it has read
 FLOAT = np.dtype(np.float32)
@@ -60,6 +64,7 @@ class Ledger:
     `halted`  whether the host has read that updates have stopped, because a cost is not finite; the next step begins
               anew
     `skips`   whether updates are left out where a gradient is not finite, and all goes on
+    `scale`   the scale of gradients in float16, as it was last told
     """
 
     def __init__(self, optimizer: Any):
@@ -73,6 +78,8 @@ class Ledger:
         self.free: list[Report] = []
         self.started = self.missed = self.cleared = 0
         self.clear = self.halted = self.skips = False
+        self.scale = FIRST
+        cupy.ndarray((1,), FLOAT, places[FIELDS.index("scale")])[...] = FIRST
 
     def __reduce__(self) -> Any:
         return type(None), ()  # a copy of an optimizer gets a ledger of its own
@@ -117,7 +124,7 @@ class Ledger:
         """The oldest report: how many steps were started by then, why updates have stopped, the norm."""
         report = self.open.popleft()
         report.event.synchronize()
-        halt, missed, norm = report.values.tolist()
+        halt, missed, norm, self.scale, _ = report.values.tolist()
         self.free.append(report)
         self.takeBack(int(missed) - self.missed, report.slots)
         return report.count, halt, norm

@@ -103,7 +103,7 @@ class Storing:
         elif call.function in KERNELS:
             self.kernel(call)
         elif call.function is norm or type(call.function) in (Prelude, Each):
-            self.calls.append(self.made(call, self.now))
+            self.add(call, self.made(call, self.now))
         else:
             self.whole(call)
 
