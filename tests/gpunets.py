@@ -92,13 +92,13 @@ MODELS = {
 }
 
 
-def trained(make, batches, optimizer, **options):
+def trained(make, batches, optimizer, runs=None, **options):
     """A program after it has run on batches, its graph, and what came out."""
     initial.seed(1)
     net = make()
     shapes = [x.shape for x in batches[0]]
     program = net.compile(*shapes, cost=CrossEntropy(), optimizer=optimizer, poison=True, **options)
-    return program, net, [program.run(*batch) for batch in batches]
+    return program, net, [program.run(*batch) for batch in batches[:runs]]
 
 
 def close(got, wanted, tolerance=2e-5):

@@ -4,10 +4,20 @@ import numpy as np
 import pytest
 from fakecupy import useGpu
 from gpunets import MODELS, close, images, trained
-from launches import needsEmulator
+from launches import gate, needsEmulator, needsNvrtc
 
-from puregraph import device
+from puregraph import device, initial
+from puregraph.costs import MSE, CrossEntropy
 from puregraph.cuda import cudnn, product
+from puregraph.cuda.launch import Launch
+from puregraph.errors import PuregraphError
+from puregraph.graph import Graph
+from puregraph.input import Input
+from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
+from puregraph.modules import Linear, Mean, MulAddConst, Tanh
+from puregraph.optimizers import SGD, Adam
+from puregraph.sequential import Sequential
+from puregraph.train import Trainer
 
 pytestmark = needsEmulator
 
@@ -39,7 +49,7 @@ def inPrecision(name, make, **exceptions):
 # TF32 -------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["lenet", "transforming"])
+@pytest.mark.parametrize("name", ["perceptron", "lenet"])
 def test_tf32_reaches_all_products_and_convolutions_and_nothing_else(monkeypatch, rng, name):
     make, shape, optimizer = MODELS[name]
     batches = images(rng, 2, *(shape or (None,)))
@@ -62,3 +72,289 @@ def test_a_module_may_be_an_exception_from_tf32(monkeypatch, rng):
     useGpu(monkeypatch)
     program, *_ = trained(inPrecision("tf32", make, linear2="float32"), images(rng, 1, *shape), optimizer())
     assert sorted(tasks(program)) == ["float32", "float32", "float32", "tf32", "tf32"]
+
+
+# 16 bits ----------------------------------------------------------------------------------------------------------------
+
+NEAR = {"bfloat16": 2e-2, "float16": 3e-3}
+EVERYDAY = [("perceptron", "float16", True), ("lenet", "bfloat16", True), ("transforming", "bfloat16", True)]
+REST = [
+    (name, kind, libraries)
+    for name in ("perceptron", "lenet", "residual", "transforming", "remembering", "dropping", "averaging")
+    for kind in NEAR
+    for libraries in (True, False)
+]
+CASES = EVERYDAY + [pytest.param(*case, marks=pytest.mark.slow) for case in REST if case not in EVERYDAY]
+
+
+def kinds(program):
+    """The kinds of numbers of all that a step makes, by name."""
+    found = {}
+    for call in program.built.schedule.calls:
+        for y in call.outs:
+            if y.name not in ("", "scratch"):
+                found.setdefault(y.name, []).append(y.dtype.name)
+    return {name: " ".join(each) for name, each in found.items()}
+
+
+def factors(program):
+    """The kinds of numbers that products and convolutions multiply, whoever carries them out."""
+    found = []
+    for call in program.built.schedule.calls:
+        for each in call.function.calls if call.kind == "native" else [call]:
+            if each.function in (np.matmul, convolve, convolveData, convolveWeight):
+                found.append({v.dtype.name for v in each.values()[:2]})
+    return found
+
+
+def gradients(net):
+    """The norm of all gradients."""
+    return float(np.sqrt(sum((device.toHost(p.grad).astype(float) ** 2).sum() for p in net.params.values())))
+
+
+@pytest.mark.parametrize(("name", "kind", "libraries"), CASES)
+def test_training_in_16_bits_stays_near_float32(monkeypatch, rng, name, kind, libraries):
+    make, shape, optimizer = MODELS[name]
+    batches = images(rng, 4, *(shape or (None,)))
+    with device.useDevice("cpu"):
+        _, near, wanted = trained(make, batches, optimizer())
+    cupy = useGpu(monkeypatch, libraries)
+    program, far, got = trained(inPrecision(kind, make), batches, optimizer())
+    assert program.why == "" and (cupy.machine.reads, cupy.machine.replays) == (0, 3)
+    assert len(program.built.parts) == 1
+    for (cost, *outputs), (other, *others) in zip(got, wanted, strict=True):
+        assert cost.dtype == np.float32 and all(y.dtype == np.float32 for y in outputs)
+        assert float(device.toHost(cost)) == pytest.approx(float(other), rel=NEAR[kind])
+        for y, z in zip(outputs, others, strict=True):
+            close(y, z, 2 * NEAR[kind])
+    assert gradients(far) == pytest.approx(gradients(near), rel=NEAR[kind])
+    for path, stored in {**far.params, **far.states}.items():
+        assert stored.data.dtype == {**near.params, **near.states}[path].dtype
+    assert all(p.grad.dtype == np.float32 for p in far.params.values())
+    assert factors(program) and all(each == {kind} for each in factors(program))
+
+
+@needsNvrtc
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("lenet", "bfloat16"),
+        ("perceptron", "float16"),
+        *(pytest.param(name, kind, marks=pytest.mark.slow) for name in MODELS for kind in NEAR),
+    ],
+)
+def test_kernels_of_16_bits_take_registers_alone(monkeypatch, rng, name, kind):
+    make, shape, optimizer = MODELS[name]
+    useGpu(monkeypatch)
+    program, *_ = trained(inPrecision(kind, make), images(rng, 1, *(shape or (None,)))[:1], optimizer(), runs=0)
+    works = [w.what for call in program.built.schedule.calls if call.kind == "native" for w in call.function.works]
+    monkeypatch.undo()  # NVRTC itself
+    gate([each for each in works if isinstance(each, Launch)])
+
+
+def test_outputs_and_their_gradients_are_kept_in_16_bits_and_nothing_else(monkeypatch, rng):
+    make, shape, optimizer = MODELS["lenet"]
+    useGpu(monkeypatch)
+    program, *_ = trained(inPrecision("bfloat16", make), images(rng, 1, *shape), optimizer())
+    found = kinds(program)
+    layers = ("relu", "maxpool2d", "relu2", "maxpool2d2", "flatten", "relu3")
+    halves = {f"sequential.{name}" for name in layers} | {f"grad:sequential.{name}.dx" for name in layers}
+    halves = {name for name in found if name.startswith("sequential.") and not name.endswith((".W", ".b", "indices"))}
+    assert {f"sequential.{name}" for name in layers} <= halves
+    assert all(found[name] == "bfloat16" for name in halves - {"sequential.linear2"})
+    assert found["sequential.linear2"] == "float32"  # what the user gets, of what is in registers
+    assert found["crossentropy"] == "float32"
+    assert {found[name] for name in found if name.endswith(".dx") or name.startswith("sum:")} == {"bfloat16"}
+    assert all(
+        found[f"sequential.{name}.{each}"].startswith("bfloat16") for name in ("conv2d", "linear") for each in "Wb"
+    )
+    assert all(p.data.dtype == p.grad.dtype == np.float32 for p in program.graph.params.values())
+    assert "bfloat16 5,3,12,12 nhwc" in program.table()
+
+
+def wide():
+    initial.seed(1)
+    return Sequential(Linear(7, 64, name="a"), Tanh(), Linear(64, 64, name="b"), Tanh(), Linear(64, 4, name="head"))
+
+
+def test_a_step_takes_little_more_than_half_of_the_memory(monkeypatch, rng):
+    x, t = rng.standard_normal((500, 7)).astype(np.float32), rng.integers(0, 4, 500)
+    useGpu(monkeypatch)
+    plain = wide().compile(x.shape, t.shape, cost=CrossEntropy(), optimizer=Adam())
+    half = wide().calcMode("bfloat16").compile(x.shape, t.shape, cost=CrossEntropy(), optimizer=Adam())
+    assert half.bytes < 0.65 * plain.bytes
+
+
+def test_an_exception_calculates_in_float32_between_others_that_do_not(monkeypatch, rng):
+    useGpu(monkeypatch)
+    net = wide().calcMode("bfloat16")
+    net["b"].calcMode("float32")
+    program = net.compile((50, 7), (50,), cost=CrossEntropy(), optimizer=Adam())
+    found = [sorted(each) for each in factors(program)]
+    assert found.count(["float32"]) == 3  # forward, and both gradients
+    assert found.count(["bfloat16"]) == 5
+    assert kinds(program)["sequential.tanh"].split()[0] == "bfloat16"
+
+
+def test_changes_that_are_too_small_for_16_bits_are_not_lost(monkeypatch, rng):
+    x, t = images(rng, 1, 7)[0]
+
+    def go():
+        initial.seed(1)
+        net = Sequential(Linear(7, 4, name="fc")).calcMode("bfloat16")
+        net["fc"].W.data[...] = 1.0
+        program = net.compile(x.shape, t.shape, cost=CrossEntropy(), optimizer=SGD(1e-3))
+        for _ in range(20):
+            program.run(x, t)
+        return device.toHost(net["fc"].W.data)
+
+    with device.useDevice("cpu"):
+        wanted = go()
+    useGpu(monkeypatch)
+    got = go()
+    each = np.abs(got - 1) / 20
+    assert each.max() < 2.0**-9 / 2 and np.abs(got - 1).max() > 1e-3  # half of what bfloat16 has between 0.5 and 1
+    np.testing.assert_allclose(got - 1, wanted - 1, rtol=0.05, atol=1e-5)
+
+
+def test_a_checkpoint_in_16_bits_is_that_of_float32(monkeypatch, rng):
+    make, shape, optimizer = MODELS["perceptron"]
+    useGpu(monkeypatch)
+    program, net, _ = trained(inPrecision("bfloat16", make), images(rng, 2, *shape), optimizer())
+    twin = make()
+    for path, p in twin.params.items():
+        p.data = net.params[path].data
+    assert net.save(None) == twin.save(None)
+    assert {str(array.dtype) for array in program.optimizer.state.values()} == {"float32", "int64"}
+
+
+def test_evaluation_in_16_bits_gives_float32(monkeypatch, rng):
+    x = rng.standard_normal((5, 7)).astype(np.float32)
+    with device.useDevice("cpu"):
+        wanted = wide().evalMode()(x)
+    useGpu(monkeypatch)
+    program = wide().calcMode("bfloat16").compile((5, 7), train=False)
+    y = program.run(x)
+    assert y.dtype == np.float32 and kinds(program)["tanh"] == "bfloat16"
+    assert not np.array_equal(device.toHost(y), wanted)
+    close(y, wanted, 2e-2)
+
+
+# The scale of gradients -------------------------------------------------------------------------------------------------
+
+
+def scaledSteps(monkeypatch, batches, first, optimizer, **exceptions):
+    """A perceptron in float16 after it was trained, beginning with a scale."""
+    monkeypatch.setattr("puregraph.compile.gpu.ledger.FIRST", first)
+    return trained(inPrecision("float16", MODELS["perceptron"][0], **exceptions), batches, optimizer)
+
+
+def test_a_scale_that_is_too_large_is_halved_and_no_update_made_until_it_fits(monkeypatch, rng):
+    batches = [images(rng, 1, 7)[0]] * 12
+    cupy = useGpu(monkeypatch)
+    program, far, got = scaledSteps(monkeypatch, batches, 2.0**22, Adam(0.01))
+    assert cupy.machine.reads == 0
+    program.optimizer.settle()
+    skipped = 12 - program.optimizer.step
+    assert 0 < skipped < 9 and program.lossScale == 2.0 ** (22 - skipped)
+    costs = [float(device.toHost(y[0])) for y in got]
+    assert len(set(costs[: skipped + 1])) == 1 and costs[-1] < costs[0]
+    with device.useDevice("cpu"):
+        _, near, wanted = trained(MODELS["perceptron"][0], batches[skipped:], Adam(0.01))
+    assert {slot.step for slot in program.optimizer.slots} == {12 - skipped}
+    for y, z in zip(got[skipped:], wanted, strict=True):
+        close(y[0], z[0], 3e-3)
+    for path, p in near.params.items():
+        close(far.params[path].data, p.data, 3e-3)
+
+
+def test_a_scale_that_has_long_been_good_is_doubled_up_to_a_limit(monkeypatch, rng):
+    batches = [images(rng, 1, 7)[0]] * 2
+    useGpu(monkeypatch)
+    program, *_ = scaledSteps(monkeypatch, batches, 4.0, SGD(0.0))
+    ledger = program.optimizer.later
+    program.optimizer.settle()
+    assert program.lossScale == 4.0 and ledger.fields["good"].data.get() == 2
+    ledger.fields["good"].data.values[...] = 1999
+    program.run(*batches[0])
+    program.optimizer.settle()
+    assert program.lossScale == 8.0 and ledger.fields["good"].data.get() == 0
+    ledger.fields["good"].data.values[...], ledger.fields["scale"].data.values[...] = 1999, 2.0**24
+    monkeypatch.setattr(ledger, "scale", 0)
+    for p in program.graph.params.values():
+        p.grad = None
+    program.run(batches[0][0] * 1e-6, batches[0][1])
+    program.optimizer.settle()
+    assert program.lossScale in (2.0**23, 2.0**24)
+
+
+def test_clipping_sees_gradients_as_they_are(monkeypatch, rng):
+    batches = images(rng, 3, 7)
+    with device.useDevice("cpu"):
+        near, net, _ = trained(MODELS["perceptron"][0], batches, SGD(0.5, clipNorm=0.1))
+    useGpu(monkeypatch)
+    program, far, _ = scaledSteps(monkeypatch, batches, 2.0**12, SGD(0.5, clipNorm=0.1))
+    program.optimizer.settle()
+    assert program.optimizer.norm == pytest.approx(near.optimizer.norm, rel=3e-3)
+    assert gradients(far) == pytest.approx(gradients(net), rel=3e-3)
+    for path, p in net.params.items():
+        close(far.params[path].data, p.data, 3e-3)
+
+
+@pytest.mark.parametrize("onNonFinite", [None, "skip"])
+def test_gradients_that_no_scale_makes_finite_are_told_or_left_out(monkeypatch, rng, onNonFinite):
+    batches = images(rng, 12, 7)
+    batches[1][0][0] = np.nan
+    useGpu(monkeypatch)
+    if onNonFinite is None:
+        with pytest.raises(PuregraphError, match="Adam: at update 1 a gradient is not finite"):
+            scaledSteps(monkeypatch, batches, 1.0, Adam())
+    else:
+        program, *_ = scaledSteps(monkeypatch, batches, 1.0, Adam(onNonFinite="skip"))
+        program.optimizer.settle()
+        assert program.optimizer.step == 11 and program.lossScale == 1.0
+
+
+def test_small_gradients_do_not_vanish(monkeypatch, rng):
+    x, t = images(rng, 1, 7)[0]
+
+    def go(kind="float32"):
+        initial.seed(1)
+        net = MODELS["perceptron"][0]().calcMode(kind)
+        out = MulAddConst(1e-8, name="small")
+        whole = Graph(
+            [a := Input(name="x").node(), b := Input(name="t").node()],
+            Mean().node(out.node(MSE().node(net.node(a), b))),
+        )
+        program = whole.compile((5, 7), (5, 4), optimizer=SGD(0.0))
+        program.run(x, np.zeros((5, 4), np.float32))
+        return gradients(net)
+
+    with device.useDevice("cpu"):
+        wanted = go()
+    useGpu(monkeypatch)
+    assert go("float16") == pytest.approx(wanted, rel=1e-2)
+    monkeypatch.setattr("puregraph.compile.gpu.ledger.FIRST", 1.0)
+    assert go("float16") < 0.5 * wanted
+
+
+def test_a_trainer_in_float16_learns_and_adds_batches_up_as_on_the_cpu(monkeypatch, rng):
+    x, t = rng.standard_normal((23, 7)).astype(np.float32), rng.integers(0, 4, 23)
+
+    def go(kind, accumulate):
+        initial.seed(1)
+        net = MODELS["perceptron"][0]().calcMode(kind)
+        trainer = Trainer(net, CrossEntropy(), Adam(0.01), batchsize=4, accumulate=accumulate, progress="none")
+        trainer.train(x, t, epochs=2)
+        trainer.optimizer.settle()
+        return net, trainer
+
+    for accumulate in (1, 2):
+        with device.useDevice("cpu"):
+            near, one = go("float32", accumulate)
+        useGpu(monkeypatch)
+        far, two = go("float16", accumulate)
+        assert one.optimizer.step == two.optimizer.step
+        assert two.history[-1]["loss"] == pytest.approx(one.history[-1]["loss"], rel=3e-3)
+        for path, p in near.params.items():
+            close(far.params[path].data, p.data, 1e-2)

@@ -156,6 +156,7 @@ extern "C" __global__ void __launch_bounds__({threads})
     for (int j = 0; j < pack; j++) rule({packed});
     {stores}
   }}
+#pragma unroll 1
   for (int64 i = even + threadIdx.x; i < to; i += {threads}) rule({single});
 }}
 """

@@ -135,8 +135,7 @@ class Launching(Lowering):
             over = [i for i, v in enumerate(call.arguments) if v.role in ("param", "state")]
             return [self.launched(call.function.launches(), call.function.calls, call.values(), call.outs, over)]
         if type(call.function) is Each:
-            over = range(len(call.outs))
-            return [self.launched(call.function.launches(call), [call], call.values(), call.outs, over)]
+            return [self.launched(call.function.launches(call), [call], call.values(), call.outs)]
         if type(call.function) is AttendBack:
             return [self.launched([call.function.launches(call)], [call], call.values(), call.outs)]
         found, checks = self.launches(call)
