@@ -102,7 +102,8 @@ def isLast(x: Value) -> bool:
 
 def hidden(x: Value) -> Any:
     """An array of the shape and strides of a Value that must not be read from: it has no such memory."""
-    return np.lib.stride_tricks.as_strided(np.empty(1, x.dtype), x.shape, x.strides)
+    dtype = x.dtype if isinstance(x.dtype, np.dtype) else f"V{x.dtype.itemsize}"  # bfloat16
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), x.shape, x.strides)
 
 
 def dummy(x: Value) -> Any:

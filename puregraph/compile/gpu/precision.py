@@ -5,7 +5,7 @@
 Formulas and sums compute in float32 whatever they read and write, so for them only the memory of a value changes.
 Products, convolutions, pooling and attention want all that they multiply in one kind: what is not gets a copy, made by
 a formula where it is first wanted, those of all weights together at the start. What knows no such numbers reads and
-makes float32 as before. Parameters, their gradients, states, sums, costs and what users get are float32 always.
+makes float32 as before. What lies between in bfloat16, which reaches as far as float32, is kept so too. Parameters, their gradients, states, sums, costs and what users get are float32 always.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Storing:
     `kept`    what has the numbers of a Value now, by its number
     `others`  copies of Values in other kinds, and `views` of those, by their numbers and the kind
     `wanted`  the kinds of Values that are to be kept in 16 bits
+    `exact`   the numbers of those that stay float32 unless they are wanted otherwise
     """
 
     def __init__(self, schedule: Any):
@@ -73,7 +74,10 @@ class Storing:
         stays = {v.root.number for _, v in schedule.stores}
         self.ends = {v.root.number for v in (*schedule.outputs, *schedule.inputGrads) if v is not None}
         self.wanted: dict[int, Any] = {}
+        self.exact = {v.number for v in (*schedule.gradients, *(v for _, v in schedule.paramGrads))} | stays | self.ends
         for call in schedule.calls:
+            if call.kind == "reduce" or call.function is norm:
+                self.exact.update(v.root.number for v in call.values())
             for y in call.outs:
                 kind = None if y is None else schedule.precisions.get(y.number)
                 if kind is not None and y.root.number not in stays and isFloat(y.root) and y.root.role == "made":
@@ -214,11 +218,17 @@ class Storing:
         def now(v: Value) -> Value:
             return self.now(v) if bias is None or v.root.role != "param" else self.to(v, bias)
 
-        found = self.made(call, now, list(map(self.kindOf, call.outs)))
+        found = self.made(call, now, [self.kindOf(y) or self.between(y, call) for y in call.outs])
         if found is call or reading(found) is not None:
             self.add(call, found)
         else:
             self.whole(call)
+
+    def between(self, y: Value, call: Call) -> Any:
+        """The kind of what a module makes on the way, if it is as many numbers as something that is kept so."""
+        if call.place.precision != "bfloat16" or y.dtype != FLOAT or y.number in self.exact:
+            return None
+        return BFLOAT16 if any(self.now(v).dtype == BFLOAT16 and v.size == y.size for v in call.values()) else None
 
     def biasOf(self, call: Call) -> Any:
         """The kind of sums that parameters are added to: a library that does so wants them in the same."""
