@@ -417,7 +417,7 @@ def test_what_cannot_be_captured_runs_all_the_same_and_is_told(monkeypatch, rng)
 def test_other_floats_are_computed_with(monkeypatch, rng, dtype, tolerance, libraries):
     def make():
         net = Sequential(Linear(8, 16), LayerNorm(16), Gelu(), Linear(16, 4))
-        net.calcMode(dtype)
+        net.calcMode(np.dtype(dtype))
         return net
 
     batches = [(x.astype(dtype), t) for x, t in images(rng, 4, 8)]

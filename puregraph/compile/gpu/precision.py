@@ -5,7 +5,9 @@
 Formulas and sums compute in float32 whatever they read and write, so for them only the memory of a value changes.
 Products, convolutions, pooling and attention want all that they multiply in one kind: what is not gets a copy, made by
 a formula where it is first wanted, those of all weights together at the start. What knows no such numbers reads and
-makes float32 as before. What lies between in bfloat16, which reaches as far as float32, is kept so too. Parameters, their gradients, states, sums, costs and what users get are float32 always.
+makes float32 as before. What lies between in bfloat16, which reaches as far as float32, is kept so too.
+
+Parameters, their gradients, states, sums, costs and what users get are float32 always.
 """
 
 from __future__ import annotations
