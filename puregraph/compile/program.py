@@ -245,14 +245,6 @@ class Program:
         ledger = getattr(getattr(self.built, "around", None), "ledger", None)
         return ledger is not None and ledger.halted
 
-    @property
-    def lossScale(self) -> float | None:
-        """By how much gradients in float16 are larger on a GPU than they are, as it was told last, some steps later;
-        None where they are not."""
-        if self.built is None or self.built.schedule.scale is None:
-            return None
-        return self.built.around.ledger.scale
-
     # Looking ----------------------------------------------------------------------------------------------------------
 
     @property

@@ -162,6 +162,14 @@ class Optimizer(Recorded):
         if self.later is not None:
             self.later.settle()
 
+    @property
+    def lossScale(self) -> float | None:
+        """By how much a GPU has made gradients in float16 larger, as it has told by now; None where it does not.
+
+        Steps are told of some steps later; `settle()` waits for them.
+        """
+        return None if self.later is None or not self.later.scales else self.later.scale
+
     def zeroGradParams(self) -> None:
         """Forget the gradients of all parameters."""
         for slot in self.slots:

@@ -64,7 +64,7 @@ class Ledger:
     `halted`  whether the host has read that updates have stopped, because a cost is not finite; the next step begins
               anew
     `skips`   whether updates are left out where a gradient is not finite, and all goes on
-    `scale`   the scale of gradients in float16, as it was last told
+    `scale`   the scale of gradients in float16, as it was last told, if anything `scales` them
     """
 
     def __init__(self, optimizer: Any):
@@ -77,7 +77,7 @@ class Ledger:
         self.open: deque[Report] = deque()
         self.free: list[Report] = []
         self.started = self.missed = self.cleared = 0
-        self.clear = self.halted = self.skips = False
+        self.clear = self.halted = self.skips = self.scales = False
         self.scale = FIRST
         cupy.ndarray((1,), FLOAT, places[FIELDS.index("scale")])[...] = FIRST
 

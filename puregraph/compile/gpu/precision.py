@@ -118,7 +118,8 @@ class Storing:
     def new(self, like: Value, dtype: Any) -> Value:
         """A Value that lies like another, in another kind."""
         self.schedule.count += 1
-        return Value(self.schedule.count, like.shape, dtype, scaled(like, dtype), name=like.name)
+        role = "object" if like.role == "object" else "made"
+        return Value(self.schedule.count, like.shape, dtype, scaled(like, dtype), role, like.name)
 
     def now(self, v: Value) -> Value:
         """What has the numbers of a Value."""

@@ -86,7 +86,8 @@ class Scaling:
         """The scale: a field of the optimizer's ledger."""
         if self.optimizer is None:
             return self.constant(STEADY)
-        field = ledgerOf(self.optimizer).fields["scale"]
+        ledger = ledgerOf(self.optimizer)
+        ledger.scales, field = True, ledger.fields["scale"]
         found = self.schedule.scale = self.new(None, role="state", name="scale", source=field)
         self.schedule.held = [*self.schedule.held, (field, found)]
         return found
