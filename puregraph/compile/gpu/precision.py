@@ -266,25 +266,33 @@ class Storing:
         self.whole(call)
 
     def kernel(self, call: Call) -> None:
-        """A Kernel that multiplies, or pools, numbers of one kind; the gradient of weights may be float32."""
+        """A Kernel that multiplies, or pools, numbers of one kind; the gradient of weights is float32 if it may be."""
         half, (reads, makes) = HALVES.get(call.place.precision), KERNELS[call.function]
         given = call.arguments[:reads]
         if half is not None and all(type(v) is Value and isFloat(v) for v in (*given, *call.outs[:makes])):
             numbers = {v.number for v in given}
-            kinds = [half if i < makes else None for i in range(len(call.outs))]
-            found = self.made(call, lambda v: self.to(v, half) if v.number in numbers else self.now(v), kinds)
-            if call.function is convolveWeight and libraryOf(found, found.outs[0]) is NotImplemented:
-                found.outs = [self.new(call.outs[0], FLOAT)]
-                found.outs[0].call = found
-            if launchesOf(found, [])[0] is not None:
-                self.add(call, found)
-                return
+            isExact = call.function is convolveWeight and not self.isPlanned(call, half)
+            for kind in (FLOAT, half) if isExact else (half,):
+                kinds = [kind if i < makes else None for i in range(len(call.outs))]
+                found = self.made(call, lambda v: self.to(v, half) if v.number in numbers else self.now(v), kinds)
+                if launchesOf(found, [])[0] is not None:
+                    self.add(call, found)
+                    return
         self.whole(call)
 
+    def isPlanned(self, call: Call, half: Any) -> bool:
+        """Whether a library carries out a call on numbers of 16 bits; it then makes such numbers."""
+        found = self.made(call, lambda v: self.to(v, half), [half] * len(call.outs))
+        return libraryOf(found, found.outs[0]) is not NotImplemented
+
     def copied(self) -> list[Call]:
-        """What makes the copies of all weights."""
+        """What makes the copies of all weights that are read."""
         found = []
-        for pairs in self.weights.values():
+        read = {v.root.number for call in self.calls for v in call.values()}
+        for each in self.weights.values():
+            pairs = [(x, y) for x, y in each if y.number in read]
+            if not pairs:
+                continue
             call = Each("half", Formula("x")).call([x for x, _ in pairs], [y for _, y in pairs], Place("weights"))
             if call.function.launches(call) is NotImplemented:
                 mark, self.calls = self.calls, []
