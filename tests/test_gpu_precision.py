@@ -301,6 +301,21 @@ def test_evaluation_in_16_bits_gives_float32(monkeypatch, rng):
     close(y, wanted, 2e-2)
 
 
+def test_what_was_converted_goes_on_as_it_is(monkeypatch, rng):
+    make = MODELS["perceptron"][0]
+    x, t = rng.standard_normal((5, 7)).astype(np.float16), rng.integers(0, 4, 5)
+    useGpu(monkeypatch)
+    found = []
+    for precision in ("float32", "bfloat16"):
+        initial.seed(1)
+        net = make().calcMode(precision).calcMode(np.float16)
+        program = net.compile(x.shape, t.shape, cost=CrossEntropy(), optimizer=SGD())
+        found.append([device.toHost(y) for y in program.run(x, t)])
+        assert "bfloat16" not in program.table()
+    for y, z in zip(*found, strict=True):
+        np.testing.assert_array_equal(y, z)
+
+
 # The scale of gradients -------------------------------------------------------------------------------------------------
 
 

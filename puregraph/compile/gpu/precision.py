@@ -305,8 +305,8 @@ class Storing:
 
 
 def isFloat(v: Value) -> bool:
-    """Whether a Value was float32 before anything was kept otherwise."""
-    return v.dtype == FLOAT or isHalf(v)
+    """Whether a Value is of the kind that may be kept otherwise; who computes in float16 anyway goes on to."""
+    return v.dtype == FLOAT
 
 
 def isHalf(v: Value) -> bool:
