@@ -414,6 +414,19 @@ def test_small_gradients_do_not_vanish(monkeypatch, rng):
     assert go("float16") < 0.5 * wanted
 
 
+def test_batches_that_are_added_up_find_their_scale_as_well(monkeypatch, rng):
+    x, t = rng.standard_normal((40, 7)).astype(np.float32), rng.integers(0, 4, 40)
+    monkeypatch.setattr("puregraph.compile.gpu.ledger.FIRST", 2.0**20)
+    useGpu(monkeypatch)
+    net = MODELS["perceptron"][0]().calcMode("float16")
+    trainer = Trainer(net, CrossEntropy(), Adam(0.01), batchsize=4, accumulate=2, progress="none")
+    trainer.train(x, t, epochs=2)
+    trainer.optimizer.settle()
+    skipped = 10 - trainer.optimizer.step
+    assert 0 < skipped < 5 and trainer.optimizer.lossScale == 2.0 ** (20 - skipped)
+    assert all(np.isfinite(device.toHost(p.data)).all() for p in net.params.values())
+
+
 def test_a_trainer_in_float16_learns_and_adds_batches_up_as_on_the_cpu(monkeypatch, rng):
     x, t = rng.standard_normal((23, 7)).astype(np.float32), rng.integers(0, 4, 23)
 
@@ -431,6 +444,7 @@ def test_a_trainer_in_float16_learns_and_adds_batches_up_as_on_the_cpu(monkeypat
         useGpu(monkeypatch)
         far, two = go("float16", accumulate)
         assert one.optimizer.step == two.optimizer.step
+        assert two.optimizer.lossScale == 2.0**16 and one.optimizer.lossScale is None
         assert two.history[-1]["loss"] == pytest.approx(one.history[-1]["loss"], rel=3e-3)
         for path, p in near.params.items():
             close(far.params[path].data, p.data, 1e-2)

@@ -104,10 +104,14 @@ class Program:
         """The steps of the graph now."""
         return self.graph.steps(len(self.shapes) or None)
 
+    @property
+    def scales(self) -> bool:
+        """Whether some gradients are kept in float16."""
+        return self.backend.halves and any(s.module.precision == "float16" for s in self.steps.items)
+
     def schedule(self) -> Schedule:
         """The calls of this step."""
-        scales = self.backend.halves and any(s.module.precision == "float16" for s in self.steps.items)
-        how = {"layout": self.backend.layout, "isWhole": self.backend.isWhole, "scales": scales}
+        how = {"layout": self.backend.layout, "isWhole": self.backend.isWhole, "scales": self.scales}
         return schedule(self.graph, self.shapes, self.dtypes, **how, **self.options)
 
     @contextmanager

@@ -36,9 +36,9 @@ class Schedule:
     `scalars`     the Values of numbers that are set before, or in the middle of, every run
     `precisions`  by the number of a Value as what a GPU may keep it: what modules make that may calculate so, and the
                   gradients of that
-    `seed`        the gradient of a cost, where that is not 1 but a number that makes all gradients so many times as
-                  large; `gradients` are then those of parameters, before anybody reads them, and `scale` that number
-                  if it changes from step to step
+    `scales`      whether gradients are kept in float16, so that they have to be larger than they are
+    `seed`        the gradient of a cost, if it is the number by which they are; `gradients` are then those of
+                  parameters, before anybody reads them; `scale` is that number, if the step changes it
     `unread`      the ids of modules whose rules could not be read
     `owner`       the optimizer that is told of a cost that is not finite, and then makes no update
     `count`       the highest number of a Value
@@ -55,6 +55,7 @@ class Schedule:
         self.held: list[tuple[Any, Value]] = []
         self.scalars: list[Value] = []
         self.precisions: dict[int, str] = {}
+        self.scales = False
         self.seed: Value | None = None
         self.scale: Value | None = None
         self.gradients: list[Value] = []
@@ -118,7 +119,7 @@ def schedule(
     shapes = [tuple(s) for s in shapes]
     graph.dataShapeFrom(shapes)
     found = Schedule(graph, graph.steps(len(shapes)))
-    found.owner = owner
+    found.owner, found.scales = owner, scales
     reading = Reading(trial)
     if layout is not None:
         reading.recorder.layout, reading.recorder.simpler, reading.recorder.isWhole = layout, SIMPLER, isWhole
@@ -145,9 +146,10 @@ def schedule(
     return simplified(found) if simplify else found
 
 
-def updating(graph: Graph, optimizer: Any) -> Schedule:
+def updating(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
     """The calls of an optimizer's update alone, with the gradients that lie in `Param.grad`."""
     found = Schedule(graph, graph.steps())
+    found.scales = scales
     found.owner = optimizer
     reading = Reading()
     for slot in optimizer.slots:

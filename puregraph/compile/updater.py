@@ -17,7 +17,7 @@ class Updater(Program):
 
     def schedule(self) -> Schedule:
         self.ready = [slot.ready for slot in self.optimizer.slots]
-        return updating(self.graph, self.optimizer)
+        return updating(self.graph, self.optimizer, self.scales)
 
     def isCurrent(self) -> bool:
         return super().isCurrent() and [slot.ready for slot in self.optimizer.slots] == self.ready

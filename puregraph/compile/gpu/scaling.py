@@ -3,7 +3,8 @@
     d cost = scale,    grad = (d cost / d param) / scale
 
 The scale of an optimizer lies on the GPU. An update whose gradients are not finite is left out, and halves it; 2,000
-updates one after the other double it (`choices`). Where there is no optimizer it is a number that always stays.
+updates one after the other double it (`choices`). A step that only adds gradients up reads the scale, and the update
+behind it changes it. Where there is no optimizer it is a number that always stays.
 
 Source    Micikevicius et al. 2018, Mixed Precision Training, arXiv:1710.03740, section 3.2
 """
@@ -29,6 +30,8 @@ def scaledUp(schedule: Any) -> Any:
     """The schedule with the gradient of its cost as large as the scale, and all others as they are without."""
     if schedule.seed is not None:
         Scaling(schedule).run()
+    elif schedule.scales:
+        Scaling(schedule).scale()
     return schedule
 
 
@@ -38,7 +41,7 @@ class Scaling:
     def __init__(self, schedule: Any):
         self.schedule = schedule
         prelude = next((c.function for c in schedule.calls if type(c.function) is Prelude), None)
-        self.optimizer = None if prelude is None else prelude.optimizer
+        self.optimizer, self.updates = prelude.optimizer if prelude else schedule.owner, prelude is not None
         self.instead: dict[int, Value] = {}
 
     def run(self) -> None:
@@ -88,8 +91,9 @@ class Scaling:
             return self.constant(STEADY)
         ledger = ledgerOf(self.optimizer)
         ledger.scales, field = True, ledger.fields["scale"]
-        found = self.schedule.scale = self.new(None, role="state", name="scale", source=field)
+        found = self.new(None, role="state", name="scale", source=field)
         self.schedule.held = [*self.schedule.held, (field, found)]
+        self.schedule.scale = found if self.updates else None
         return found
 
     # Calls ------------------------------------------------------------------------------------------------------------
