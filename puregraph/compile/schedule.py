@@ -242,8 +242,8 @@ def notePrecision(known: dict[int, str], step: Any, given: list[Any], results: l
         of = module.complete(tuple(given))[module.grads :]
         kinds = [None if of[i] is None else known.get(of[i].number) for i in module.wanted]
     elif isinstance(module, Accumulate):
-        all_ = {None if g is None else known.get(g.number) for g in given}
-        kinds = [all_.pop() if len(all_) == 1 else None]
+        each = {None if g is None else known.get(g.number) for g in given}
+        kinds = [each.pop() if len(each) == 1 else None]
     else:
         kinds = [module.precision] * len(step.visible)
     for y, kind in zip(results, kinds):
