@@ -229,13 +229,14 @@ class Storing:
 
     def between(self, y: Value, call: Call) -> Any:
         """The kind of what a module makes on the way, if it is as many numbers as something that is kept so."""
-        if call.place.precision != "bfloat16" or y.dtype != FLOAT or y.number in self.exact:
+        isOurs = call.place.precision == "bfloat16" and call.kind == "pointwise" and y.dtype == FLOAT
+        if not isOurs or y.number in self.exact:
             return None
         return BFLOAT16 if any(self.now(v).dtype == BFLOAT16 and v.size == y.size for v in call.values()) else None
 
     def biasOf(self, call: Call) -> Any:
-        """The kind of sums that parameters are added to: a library that does so wants them in the same."""
-        if call.place.phase == "forward" and call.place.precision in HALVES:
+        """The kind of sums that a parameter is added to: a library that does so wants it in the same."""
+        if call.function is np.add and call.place.phase == "forward" and call.place.precision in HALVES:
             for v in call.values():
                 x = self.now(v)
                 if isHalf(x) and x.call is not None and x.call.function in (np.matmul, convolve):
