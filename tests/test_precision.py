@@ -8,6 +8,7 @@ import pytest
 
 from puregraph import CrossEntropy, Graph, Input, device, initial
 from puregraph.autodiff import Checkpoint
+from puregraph.blueprint import ownAttributes
 from puregraph.checkpoint import loadGraph
 from puregraph.errors import PuregraphError
 from puregraph.modules import BatchNorm, Linear, Relu, Tanh
@@ -74,6 +75,14 @@ def test_a_checkpoint_does_not_know_how_its_graph_calculated():
     net["head"].calcMode("bfloat16")
     assert net.save(None) == plain.save(None)
     assert set(precisions(loadGraph(net.save(None))).values()) == {"float32"}
+
+
+def test_a_graph_class_of_ones_own_does_not_keep_it_either():
+    class Own(Sequential):
+        pass
+
+    net = Own(Linear(3, 4)).calcMode("float16")
+    assert net.precision == "float16" and "precision" not in ownAttributes(net)
 
 
 def test_copies_calculate_as_what_they_were_copied_from():
