@@ -25,7 +25,7 @@ from puregraph import device
 from puregraph.optimizers import AdamW
 
 GOAL = 0.85  # of the bandwidth of a copy
-WIDTH = {"bfloat16": 2, "float32": 4}
+WIDTH = {"float16": 2, "float32": 4}
 BLOCKS, BLOCK = 5, 0.04  # how many, and seconds of each
 
 
@@ -48,9 +48,10 @@ class Floor(NamedTuple):
     precision: str | None = None
 
 
-def numbers(*shape):
-    """Random numbers where everything computes."""
-    return device.toDevice(np.random.default_rng(0).standard_normal(shape, np.float32))
+def numbers(precision, *shape):
+    """Random numbers where everything computes; what there are many of repeats, so that they are there soon."""
+    some = np.random.default_rng(0).standard_normal(min(math.prod(shape), 1 << 22), np.float32).astype(precision)
+    return device.toDevice(np.resize(some, shape))
 
 
 def words(count, *shape):
@@ -65,7 +66,7 @@ def graphOf(module, precision, count=1):
     y = last.node(*nodes)
     for each in rest:
         y = each.node(y)
-    return pg.Graph(nodes, y).calcMode(precision)
+    return pg.Graph(nodes, y).calcMode(np.dtype(precision))
 
 
 def forward(module, precision, *inputs):
@@ -78,7 +79,7 @@ def bothWays(module, precision, *inputs):
     """A Program of the outputs and, from gradients of their shape, of the gradients of everything."""
     net = graphOf(module, precision, len(inputs)).trainMode()
     shape = net.dataShapeFrom([x.shape for x in inputs])
-    return net.compile([x.shape for x in inputs], train=True), [*inputs, numbers(*shape)]
+    return net.compile([x.shape for x in inputs], train=True), [*inputs, numbers(precision, *shape)]
 
 
 def costed(net, cost, inputs, target, **options):
@@ -91,29 +92,31 @@ def costed(net, cost, inputs, target, **options):
 def classified(precision, rows, classes):
     """The cost of many classes, and its gradient by the scores."""
     net = graphOf(pg.MulAddConst(1.0, 0.0), precision)
-    return costed(net, pg.CrossEntropy(), [numbers(rows, classes)], words(classes, rows), updGrad=True)
+    return costed(net, pg.CrossEntropy(), [numbers(precision, rows, classes)], words(classes, rows), updGrad=True)
 
 
 def updated(precision, rows, size):
     """One row of a table that is updated whole, by AdamW."""
     net = graphOf(pg.Embedder(rows, size), precision)
     options = {"optimizer": AdamW(1e-12), "keepGrads": False}
-    return costed(net, pg.MSE(), [words(rows, 1, 1)], numbers(1, 1, size), **options)
+    return costed(net, pg.MSE(), [words(rows, 1, 1)], numbers(precision, 1, 1, size), **options)
 
 
 def attention(precision, n, heads, t, size):
     """Causal attention, forward and backward."""
-    return bothWays(pg.Attention(causal=True), precision, *(numbers(n, heads, t, size) for _ in range(3)))
+    return bothWays(pg.Attention(causal=True), precision, *(numbers(precision, n, heads, t, size) for _ in range(3)))
 
 
 def product(precision, m, k, n):
     """A matrix product."""
-    return forward(pg.MatMul(), precision, numbers(m, k), numbers(k, n))
+    return forward(pg.MatMul(), precision, numbers(precision, m, k), numbers(precision, k, n))
 
 
 def convolution(precision, n, inmaps, outmaps, side):
     """A convolution of 3x3, forward."""
-    return forward(pg.Conv2D(inmaps, outmaps, 3, pad=1, useBias=False), precision, numbers(n, inmaps, side, side))
+    return forward(
+        pg.Conv2D(inmaps, outmaps, 3, pad=1, useBias=False), precision, numbers(precision, n, inmaps, side, side)
+    )
 
 
 def passes(count):
@@ -122,30 +125,30 @@ def passes(count):
 
 
 FLOORS = [
-    Floor("gelu", lambda p, *s: forward(pg.Gelu(), p, numbers(*s)), (65536, 3072), (8, 16), passes(2)),
+    Floor("gelu", lambda p, *s: forward(pg.Gelu(), p, numbers(p, *s)), (65536, 3072), (8, 16), passes(2)),
     Floor(
         "add and relu",
-        lambda p, *s: forward([pg.Add(), pg.Relu()], p, numbers(*s), numbers(*s)),
+        lambda p, *s: forward([pg.Add(), pg.Relu()], p, numbers(p, *s), numbers(p, *s)),
         *((65536, 3072), (8, 16), passes(3)),
     ),
     Floor(
         "layernorm: x, y",
-        lambda p, *s: forward(pg.LayerNorm(s[-1]), p, numbers(*s)),
+        lambda p, *s: forward(pg.LayerNorm(s[-1]), p, numbers(p, *s)),
         *((131072, 768), (8, 16), passes(2)),
     ),
     Floor(
         "layernorm and back: x, y; x, dy, dx",
-        lambda p, *s: bothWays(pg.LayerNorm(s[-1]), p, numbers(*s)),
+        lambda p, *s: bothWays(pg.LayerNorm(s[-1]), p, numbers(p, *s)),
         *((131072, 768), (8, 16), passes(5)),
     ),
     Floor(
         "batchnorm and back: x, x, y; x, dy, x, dy, dx",
-        lambda p, *s: bothWays(pg.BatchNorm(s[1]), p, numbers(*s)),
+        lambda p, *s: bothWays(pg.BatchNorm(s[1]), p, numbers(p, *s)),
         *((64, 256, 56, 56), (2, 4, 3, 3), passes(8)),
     ),
     Floor(
         "softmax: x, y",
-        lambda p, *s: forward(pg.SoftMax(), p, numbers(*s)),
+        lambda p, *s: forward(pg.SoftMax(), p, numbers(p, *s)),
         *((131072, 1024), (8, 16), passes(2)),
     ),
     Floor("cross-entropy and back: x, dx", classified, (16384, 50304), (6, 9), passes(2)),
@@ -214,7 +217,7 @@ def secondsOf(go):
 
 def bandwidth(count):
     """Bytes a second of a copy on the device, read and written."""
-    to, source = numbers(count), numbers(count)
+    to, source = (numbers("float32", count) for _ in "ab")
     if device.name() != "cuda":
         return 8 * count / secondsOf(lambda: np.copyto(to, source))
     runtime = device.arrays().cuda.runtime
@@ -253,7 +256,7 @@ def row(one, copy, peak):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dry", action="store_true", help="tiny, on the CPU")
-    parser.add_argument("--precision", default="bfloat16", choices=list(WIDTH))
+    parser.add_argument("--precision", default="float16", choices=list(WIDTH))
     parser.add_argument("--seconds", type=float, default=math.inf, help="what is not done by then is left out")
     parser.add_argument("--numbers", metavar="FILE", help="where the numbers are written to as JSON")
     options = parser.parse_args()

@@ -79,10 +79,10 @@ def benchmarks(wanted):
         for case in filter(None, gpu.CASES.values()):
             workloads.resize(case.workload, case.settings)
             side.prepare(case.workload, "train", case.batch, None, compiled=True, precision=case.precision)
-        floors.numbers = lambda *shape: np.broadcast_to(np.float32(0), shape)
+        floors.numbers = lambda precision, *shape: np.broadcast_to(np.zeros((), precision), shape)
         floors.words = lambda count, *shape: np.broadcast_to(np.int64(0), shape)
         for floor in floors.FLOORS:
-            floor.make(floor.precision or "bfloat16", *floor.sizes)
+            floor.make(floor.precision or "float16", *floor.sizes)
 
 
 def examples(wanted):

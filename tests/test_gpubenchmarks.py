@@ -113,7 +113,7 @@ def test_a_table_tells_who_was_how_fast_and_who_computes_something_else():
 
 def test_every_single_kernel_is_timed(monkeypatch, capsys, tmp_path):
     path = tmp_path / "numbers.json"
-    monkeypatch.setattr(sys, "argv", ["floors", "--dry", "--precision", "float32", "--numbers", str(path)])
+    monkeypatch.setattr(sys, "argv", ["floors", "--dry", "--numbers", str(path)])
     monkeypatch.setattr(floors, "BLOCK", 1e-4)
     floors.main()
     text = capsys.readouterr().out
@@ -128,7 +128,7 @@ def test_a_kernel_that_fails_hides_no_other(monkeypatch, capsys):
         raise RuntimeError("no memory is left")
 
     monkeypatch.setattr(floors, "FLOORS", [floors.FLOORS[0]._replace(make=fails), floors.FLOORS[1]])
-    monkeypatch.setattr(sys, "argv", ["floors", "--dry", "--precision", "float32"])
+    monkeypatch.setattr(sys, "argv", ["floors", "--dry"])
     floors.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "gelu: FAILED: RuntimeError: no memory is left" and lines[3].startswith("add and relu")
@@ -145,7 +145,7 @@ def test_the_share_is_that_of_a_copy_or_of_the_largest_product():
 def test_on_a_gpu_only_the_launches_are_timed(monkeypatch, floor):
     cupy = useGpu(monkeypatch)
     monkeypatch.setattr(side, "mark", lambda: None)
-    program, inputs = floor.make("float32", *floor.tiny)
+    program, inputs = floor.make(floor.precision or "float16", *floor.tiny)
     go, note = floors.launchesOf(program, inputs)
     before = cupy.machine.copies, cupy.machine.replays
     go()
