@@ -38,10 +38,11 @@ TESTS = ("attention contraction copy labels nest norm pairs random recurrent sca
 
 
 class Wanted:
-    """What programs would start: texts of kernels, and tasks of cuDNN by their own text."""
+    """What programs would start: texts of kernels, and tasks of cuDNN by their own text; `left` are calls for which
+    there is neither."""
 
     def __init__(self):
-        self.sources, self.tasks = set(), {}
+        self.sources, self.tasks, self.left = set(), {}, []
 
     def take(self, starts):
         """Note launches and calls of libraries."""
@@ -60,6 +61,7 @@ def onPaper(wanted):
             self.plan = plan
             native = [call.function for call in plan.schedule.calls if call.kind == "native"]
             ends = [launch for target, value in plan.copies for launch in stored(value, target.data)]
+            wanted.left += [call for call in plan.schedule.calls if call.kind not in ("native", "view")]
             wanted.take([*(task.what for each in native for task in each.works), *ends])
 
     before = program.backendFor
