@@ -169,7 +169,7 @@ def ofRules(dtype="float32"):
         for cls, number in EXAMPLES:
             module, shapes = examplesOf(cls)[number]
             nodes = [Input().node() for _ in shapes]
-            net = Graph(nodes, module.node(*nodes)).calcMode(dtype)
+            net = Graph(nodes, module.node(*nodes)).calcMode(np.dtype(dtype))
             xs = [np.asarray(x) for x in module.sample(np.random.default_rng(0), *shapes)]
             outs = net([x.astype(dtype) if x.dtype.kind == "f" else x for x in xs])
             seeds = [np.ones_like(y) for y in (outs if isinstance(outs, list) else [outs])]
