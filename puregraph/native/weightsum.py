@@ -191,9 +191,10 @@ class Writer:
         panels, tiles = ceil(of.maps / plan.width), 1 if of.isFew else ceil(of.depth / plan.rows)
         sweeps = ceil(tiles / plan.tiles)
         task = code.task
-        part, task = (task % plan.parts, task // plan.parts) if plan.parts > 1 else (code.whole(0), task)
-        sweep, task = (task % sweeps, task // sweeps) if sweeps > 1 else (code.whole(0), task)
         sides = ceil(panels / plan.panels)
+        each = of.groups * sides * sweeps  # tasks of the same samples follow one another
+        part, task = (task // each, task % each) if plan.parts > 1 else (code.whole(0), task)
+        sweep, task = (task % sweeps, task // sweeps) if sweeps > 1 else (code.whole(0), task)
         side, self.group = (task % sides, task // sides) if of.groups > 1 else (task, code.whole(0))
         self.to = to.at(part * (of.groups * of.maps * of.depth * of.taps)) if plan.parts > 1 else to
         self.firstPanel = side * plan.panels
