@@ -64,6 +64,18 @@ def table(title, found):
     return lines + notes
 
 
+def starts(title, found):
+    """One case where only starts and memory were measured; who starts first, with compiled code on disk, comes first."""
+    lines = ["", title, f"{'contender':18}{''.join(f'{c:>13}' for c in ('warm s', 'cold s', 'peak MB'))}"]
+    for name, one in sorted(found.items(), key=lambda item: item[1].get("warm", math.inf)):
+        if "warm" not in one:
+            lines.append(f"{name}: {one['failed']}")
+            continue
+        cells = f"{one['warm']:.2f}", f"{one['cold']:.2f}", f"{one['bytes'] / 1e6:.1f}"
+        lines.append(f"{name:18}{''.join(f'{c:>13}' for c in cells)}")
+    return lines
+
+
 def apart(distances):
     """How far apart the processors were, in a line."""
     if not distances:

@@ -31,7 +31,7 @@ def parsed(arguments):
     add("--only", nargs="+", metavar="CONTENDER", choices=list(CONTENDERS), help=f"of {', '.join(CONTENDERS)}")
     add("--mode", choices=["train", "infer"], help="only this")
     add("--match", default="", metavar="TEXT", help="only cases whose title holds this text")
-    add("--rounds", type=int, help="blocks of each contender (7; 3 with --quick)")
+    add("--rounds", type=int, help="blocks of each contender (7; 3 with --quick); 0: starts and memory alone")
     add("--seconds", type=float, help="length of a block (0.3; 0.15 with --quick)")
     add("--threads", type=int, help="processors that everybody is pinned to (all that this process may use)")
     add("--starts", type=int, help="warm starts of each contender (3; 1 with --quick); 0: neither starts nor memory")
@@ -43,6 +43,8 @@ def parsed(arguments):
     for name, value in usual.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
+    if not options.rounds and not options.starts:
+        parser.error("--rounds 0 and --starts 0 leave nothing to measure")
     if options.out is None and not options.quick:
         options.out = report.RESULTS
     return options
@@ -83,14 +85,19 @@ def compare(name, setting, options):
                     startup[contender] = lockstep.starts(contender, setting, place, case, options.starts)
             except lockstep.FailedError as reason:
                 failed[contender] = {"failed": str(reason)}
-        able = [c for c in chosen if c not in failed]
-        with lockstep.Contest(able, setting, place, lambda text, p=place: say(f"{p}: {text}")) as contest:
-            found = contest.run({**case, "weights": weights}, able, options.rounds, options.seconds)
-        for contender, numbers in startup.items():
-            found[contender].update(numbers)
-        cases[title] = {**found, **failed}
+        if options.rounds:
+            able = [c for c in chosen if c not in failed]
+            with lockstep.Contest(able, setting, place, lambda text, p=place: say(f"{p}: {text}")) as contest:
+                found = contest.run({**case, "weights": weights}, able, options.rounds, options.seconds)
+            for contender, numbers in startup.items():
+                found[contender].update(numbers)
+            cases[title] = {**found, **failed}
+            table = report.table(f"{workload.TITLE}: {title}", cases[title]) + report.apart(contest.distances)
+        else:
+            cases[title] = {**startup, **failed}
+            table = report.starts(f"{workload.TITLE}: {title}", cases[title])
         say("")
-        lines += shown(report.table(f"{workload.TITLE}: {title}", cases[title]) + report.apart(contest.distances))
+        lines += shown(table)
     return lines, cases
 
 
@@ -128,7 +135,8 @@ def main(arguments=None):
             text = ", ".join(titles) if name != "kernels" else f"{len(titles)} of them"
             print(f"{name:12} {workloads.load(name).TITLE}: {text}")
         return
-    names = [*workloads.NAMES, "kernels"] if "all" in options.names else [n for n in options.names if n != "summary"]
+    every = [*workloads.NAMES, *["kernels"] * bool(options.rounds)]
+    names = every if "all" in options.names else [n for n in options.names if n != "summary"]
     cpus = sorted(os.sched_getaffinity(0))
     cpus = cpus[: options.threads] if options.threads else cpus
     command = f"python benchmarks/run.py {shlex.join(arguments)}"

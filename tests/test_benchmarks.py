@@ -326,3 +326,21 @@ def test_a_table_says_how_far_apart_the_processors_were(tmp_path):
         f"processors {min(40, found)} to {max(40, found)} ns apart, 40 in the median"
     ]
     assert report.apart([]) == []
+
+
+def test_starts_alone_are_a_table_of_their_own():
+    found = {
+        "torch": {"warm": 2.0, "cold": 2.5, "bytes": 9e6},
+        "puregraph": {"warm": 0.5, "cold": 1.0, "bytes": 6e6},
+        "jax": {"failed": "not installed"},
+    }
+    *_, own, theirs, absent = report.starts("MLP: train b1", found)
+    assert own.split() == ["puregraph", "0.50", "1.00", "6.0"]
+    assert theirs.split() == ["torch", "2.00", "2.50", "9.0"]
+    assert absent == "jax: not installed"
+
+
+def test_nothing_to_measure_is_an_error(capsys):
+    with pytest.raises(SystemExit):
+        run.parsed(["mlp", "--rounds", "0", "--starts", "0"])
+    assert "--rounds 0 and --starts 0 leave nothing to measure" in capsys.readouterr().err
