@@ -65,7 +65,7 @@ def table(title, found):
 
 
 def starts(title, found):
-    """One case where only starts and memory were measured; who starts first, with compiled code on disk, comes first."""
+    """One case where only starts and memory were measured; who starts first with compiled code on disk comes first."""
     lines = ["", title, f"{'contender':18}{''.join(f'{c:>13}' for c in ('warm s', 'cold s', 'peak MB'))}"]
     for name, one in sorted(found.items(), key=lambda item: item[1].get("warm", math.inf)):
         if "warm" not in one:
@@ -128,7 +128,9 @@ def summary(names, folder=RESULTS):
         cases = json.loads(path.read_text())["cases"] if path.exists() else {}
         for title, found in cases.items():
             best = bestPeer(found)
-            own = next((found[n] for n in ("puregraph", "puregraph-eager") if "seconds" in found.get(n, {})), {})
+            own = next(
+                (found[n] for n in ("puregraph", "puregraph-eager") if "failed" not in found.get(n, {"failed": ""})), {}
+            )
             eager, peer = found.get(EAGER, {}), found.get(best, {})
             ratios = [over(eager, own, "seconds"), over(peer, own, "seconds")]
             ratios += [over(own, eager, "bytes"), over(own, eager, "warm")]
