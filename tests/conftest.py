@@ -32,7 +32,7 @@ LEFTOUT = {
     "nvrtc": f"tests of kernels for a GPU were skipped: {compiler.missing()}; install the extra puregraph[nvrtc]",
     "cupy": "tests of the real CuPy without a driver were skipped: install the extra puregraph[cupy]",
 }
-BROKEN = ("test_cuda_emulator",)  # files whose kernels do what no GPU should be asked to do
+BROKEN = ("test_cuda_emulator", "test_cuda_broken")  # files whose kernels do what no GPU should be asked to do
 HASCUPY = importlib.util.find_spec("cupy") is not None
 MISSING = {
     "emulator": emulator.missing(),

@@ -5,8 +5,10 @@ import copy
 import numpy as np
 import ongpu
 import pytest
+from conftest import BROKEN
 from fakecupy import useCupy, useGpu
 from launches import needsEmulator
+from source import ROOT
 from test_everymodule import EXAMPLES, examplesOf
 from test_gpu_programs import MODELS, close, images, trained
 
@@ -131,6 +133,11 @@ def test_what_a_test_emulates_runs_on_a_gpu_on_the_same_memory(monkeypatch):
     ongpu.run([adding(x[1::2], 1.0), adding(x[1::2], 2.0)])
     np.testing.assert_array_equal(x, wanted)
     assert cupy.machine.launches == 2
+
+
+def test_no_gpu_is_asked_to_run_kernels_that_are_broken():
+    broken = {path.stem for path in (ROOT / "tests").glob("test_*.py") if "import KernelError" in path.read_text()}
+    assert broken - {"test_ongpu"} == set(BROKEN)
 
 
 @needsEmulator

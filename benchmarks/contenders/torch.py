@@ -13,13 +13,13 @@ from benchmarks import workloads
 
 LAST = torch.channels_last
 ON = {"cuda": "cuda"}.get(os.environ.get("PUREGRAPH_DEVICE"), "cpu")  # where everybody computes
+if ON == "cuda":
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
 
 
 def begin(threads):
     """One pool of so many threads, none of which knows denormal numbers: later threads take that from this one."""
-    if ON == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cudnn.benchmark = True
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
