@@ -19,8 +19,8 @@ EXTRAS = {
     ],
     "cuda13": [
         "cupy-cuda13x>=14",
-        "nvidia-cublas>=13",
-        "nvidia-cuda-nvrtc>=13",
+        "nvidia-cublas>=13,<14",
+        "nvidia-cuda-nvrtc>=13,<14",
         "nvidia-cudnn-cu13>=9.19,<10",
         "nvidia-cudnn-frontend==1.32.0",
     ],
