@@ -205,10 +205,13 @@ class Program:
         """The outputs; and the gradients where a user looks for them."""
         for param, grad in self.left:
             param.grad = grad
-        if built.schedule.inputGrads:
-            grads = [None if v is None else built.taken(v, copy) for v in built.schedule.inputGrads]
+        schedule = built.schedule
+        if schedule.inputGrads:
+            grads = [None if v is None else built.taken(v, copy) for v in schedule.inputGrads]
             self.grad = grads[0] if len(grads) == 1 else grads
-        outputs = [None if v is None else built.taken(v, copy) for v in built.schedule.outputs]
+        if len(schedule.outputs) == 1 and schedule.outputs[0] is not None:
+            return built.taken(schedule.outputs[0], copy)
+        outputs = [None if v is None else built.taken(v, copy) for v in schedule.outputs]
         return outputs[0] if len(outputs) == 1 else outputs
 
     def checked(self, inputs: list[Any]) -> list[Any]:
