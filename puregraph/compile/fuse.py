@@ -19,7 +19,7 @@ from puregraph.compile.value import Call, Value, fill
 from puregraph.evaluator import Evaluator
 from puregraph.formula import Formula, formulaOf, formulasOf
 from puregraph.kernels.scatter import putClass, takeClass
-from puregraph.native.nest import CHUNK, PART
+from puregraph.native.nest import CHUNK, isColumn
 from puregraph.nest import Fold
 from puregraph.standin import astype
 from puregraph.table import TABLE
@@ -111,7 +111,7 @@ class Group:
         long = self.spread(axes)
         if self.inner in axes:
             return long <= 4 * CHUNK or self.size >= 64 * long
-        return long <= 2 * PART
+        return isColumn(long, self.size)
 
 
 class Reading(NamedTuple):

@@ -35,7 +35,9 @@ from puregraph.nest import (
     title,
 )
 
-PART = 512  # rows that one sum runs over before it is written down
+FEW = 32  # rows, or
+LITTLE = 1 << 16  # numbers, that are summed down their columns at once; of more, each task sums columns of some rows
+PART, PARTS = 512, 8  # at most so many rows, and about so many tasks
 CHUNK = 16384  # numbers that a task takes of what is only mapped
 ROWS = 8192  # numbers that make the rows of a task worth it
 WIDE = 4  # vectors of columns in a block
@@ -63,13 +65,18 @@ def works(nest: Nest, scratch: Callable[[int], Any]) -> list[Work]:
         return [rowWork(one, axes), *works(two, scratch)]
     if inner in axes and (long <= 4 * CHUNK or prod(nest.space) >= 64 * long):
         return [rowWork(nest, axes)]
-    if inner not in axes and long <= 2 * PART:
+    if inner not in axes and isColumn(long, prod(nest.space)):
         return [columnWork(nest, axes)]
-    one, two = parted(nest, axes, CHUNK if inner in axes else PART, scratch)
+    one, two = parted(nest, axes, CHUNK if inner in axes else min(PART, -(-long // PARTS)), scratch)
     return [
         rowWork(one, foldSets(one)[0]) if inner in axes else columnWork(one, foldSets(one)[0]),
         *works(two, scratch),
     ]
+
+
+def isColumn(rows: int, numbers: int) -> bool:
+    """Whether a task sums whole columns. It so meets what all others have made before, so that is for little."""
+    return rows <= FEW or numbers <= LITTLE
 
 
 def rowsEach(rows: int, cols: int) -> int:
