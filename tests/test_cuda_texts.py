@@ -5,7 +5,9 @@ have their real sizes.
 """
 
 import pkgutil
+from functools import cache
 
+import numpy as np
 import pytest
 from launches import gate, needsNvrtc
 from test_everymodule import CLASSES, EXAMPLES
@@ -18,6 +20,7 @@ from puregraph.kernel import registry
 
 PARTS = 8  # in which texts are compiled, so that processes can share the work
 STILL = {"Call", "Flatten", "Identity", "Input", "Reshape", "Transpose"}  # classes that give views, or run in Python
+OTHERWISE = {"bfloat16": "bfloat16", "float16": "float16", "converted": np.float16, "float64": np.float64}  # modes
 OTHERS = [name for name in MODELS if name not in SMALL]
 
 
@@ -25,6 +28,7 @@ def launchesOf(*programs):
     return [launch for each in programs for launch in each.launches]
 
 
+@cache
 def everyday():
     """All launches of modules, optimizers, and of networks that take little time."""
     both = [each for libraries in (False, True) for each in ofModules(libraries).values()]
@@ -72,11 +76,12 @@ def test_kernels_of_large_networks_compile_and_fit(name, libraries, record_prope
 @needsNvrtc
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("dtype", ["float16", "float64"])
-def test_kernels_of_other_numbers_compile_and_fit(dtype, part, record_property):
-    programs = [*ofModules(False, dtype).values(), *ofOptimizers(dtype).values()]
-    programs += [each for name in SMALL for each in ofModel(name, False, dtype)]
-    launches = launchesOf(*programs) + ofRules(dtype)[0]
+@pytest.mark.parametrize("mode", OTHERWISE)
+def test_kernels_of_other_numbers_compile_and_fit(mode, part, record_property):
+    mode = OTHERWISE[mode]
+    programs = [*ofModules(False, mode).values(), *ofOptimizers(mode).values()]
+    programs += [each for name in SMALL for each in ofModel(name, False, mode)]
+    launches = launchesOf(*programs) + ofRules(mode)[0]
     assert len(passes(partOf(launches, part), record_property, everywhere=True)) > 40
 
 
@@ -89,12 +94,11 @@ def test_every_module_starts_kernels():
     assert len(ofModules(False)) == 2 * sum(cls is not Call for cls, _ in EXAMPLES) > 400
 
 
+@pytest.mark.parametrize("mode", ["float32", "bfloat16"])
 @pytest.mark.parametrize("libraries", [False, True], ids=["own", "libraries"])
-def test_every_call_becomes_launches(libraries):
-    programs = {
-        **ofModules(libraries),
-        **{(name, i): p for name in SMALL for i, p in enumerate(ofModel(name, libraries))},
-    }
+def test_every_call_becomes_launches(libraries, mode):
+    programs = dict(ofModules(libraries, mode))
+    programs |= {(name, i): p for name in SMALL for i, p in enumerate(ofModel(name, libraries, mode))}
     assert {key: each.left for key, each in programs.items() if each.left} == {}
     assert (sum(len(each.libraries) for each in programs.values()) > 100) == libraries
 
@@ -113,8 +117,18 @@ def test_every_kernel_for_a_gpu_is_among_them():
     assert len(known) >= 20
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_no_kernel_that_rules_call_goes_through_the_host(dtype):
-    launches, called, refused = ofRules(dtype)
+@pytest.mark.parametrize("mode", ["float32", np.float16, np.float64], ids=str)
+def test_no_kernel_that_rules_call_goes_through_the_host(mode):
+    launches, called, refused = ofRules(mode)
     assert not refused
     assert len(called) > 15 and len(launches) > 200
+
+
+@pytest.mark.parametrize(
+    ("name", "entries"),
+    [("lstm", {"alongTime", "backTime"}), ("dlrm", {"gather", "sumRows", "pairDots", "pairDotsGrad"})],
+)
+def test_cells_tables_and_pairs_are_of_16_bits_where_the_others_are(name, entries):
+    launches = [each for each in ofModel(name, True, "bfloat16")[0].launches if each.entry in entries]
+    assert {each.entry for each in launches} == entries
+    assert all("Bfloat" in each.source for each in launches)

@@ -103,7 +103,7 @@ def gathered(net, *shapes, **options):
 
 
 @cache
-def ofModules(libraries, dtype="float32"):
+def ofModules(libraries, mode="float32"):
     """What every example of every module and cost starts, by (class, number, whether it trains)."""
     found = {}
     with onPaper(libraries):
@@ -113,35 +113,35 @@ def ofModules(libraries, dtype="float32"):
             for train in (True, False):
                 module, shapes = examplesOf(cls)[number]
                 nodes = [Input().node() for _ in shapes]
-                net = Graph(nodes, module.node(*nodes)).calcMode(dtype)
+                net = Graph(nodes, module.node(*nodes)).calcMode(mode)
                 found[cls, number, train] = gathered(net, *shapes, train=train)
     return found
 
 
 @cache
-def ofModel(name, libraries, dtype="float32"):
+def ofModel(name, libraries, mode="float32"):
     """What a training step and an inference of a known network start."""
     make, inputs, target, cost, optimizer = MODELS[name]
     with onPaper(libraries):
-        net = make().calcMode(dtype)
+        net = make().calcMode(mode)
         step = gathered(net, *inputs, target, cost=cost(), optimizer=optimizer(0.1, clipNorm=1.0), guarded=True)
-        return step, gathered(make().calcMode(dtype), *inputs, train=False)
+        return step, gathered(make().calcMode(mode), *inputs, train=False)
 
 
 @cache
-def ofOptimizers(dtype="float32"):
+def ofOptimizers(mode="float32"):
     """What the updates of every optimizer with several options start, by (class, name of the options)."""
     found = {}
     with onPaper(False):
         for cls in OPTIMIZERS:
             for name, options in OPTIONS.items():
-                net, optimizer = Sequential(Linear(7, 5), Relu(), Linear(5, 4)).calcMode(dtype), cls(0.1, **options)
+                net, optimizer = Sequential(Linear(7, 5), Relu(), Linear(5, 4)).calcMode(mode), cls(0.1, **options)
                 found[cls, name] = gathered(net, (5, 7), (5,), cost=CrossEntropy(), optimizer=optimizer, guarded=True)
     return found
 
 
 @cache
-def ofRules(dtype="float32"):
+def ofRules(mode="float32"):
     """The launches that the rules of every example of every module and cost make where nothing is compiled; the kernels
     that were called; and those that had no launches, with the dtypes of their arguments."""
     launches, called, refused = [], set(), set()
@@ -169,9 +169,10 @@ def ofRules(dtype="float32"):
         for cls, number in EXAMPLES:
             module, shapes = examplesOf(cls)[number]
             nodes = [Input().node() for _ in shapes]
-            net = Graph(nodes, module.node(*nodes)).calcMode(np.dtype(dtype))
+            net = Graph(nodes, module.node(*nodes)).calcMode(mode)
             xs = [np.asarray(x) for x in module.sample(np.random.default_rng(0), *shapes)]
-            outs = net([x.astype(dtype) if x.dtype.kind == "f" else x for x in xs])
+            kind = np.float32 if type(mode) is str else mode
+            outs = net([x.astype(kind) if x.dtype.kind == "f" else x for x in xs])
             seeds = [np.ones_like(y) for y in (outs if isinstance(outs, list) else [outs])]
             net.backward(seeds if len(seeds) > 1 else seeds[0])
     return launches, called, refused

@@ -29,14 +29,18 @@ from puregraph.cuda.source import BFLOAT16
 from puregraph.formula import Formula
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
+from puregraph.kernels.einsum import ontoDiagonal
 from puregraph.kernels.norm import norm
+from puregraph.kernels.pairs import pairDots, pairDotsGrad
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
-from puregraph.kernels.scatter import putClass, takeClass
+from puregraph.kernels.recurrent import forward, throughTime
+from puregraph.kernels.scatter import addAt, gather, putClass, scatterAdd, takeClass
 from puregraph.standin import astype
 
 FLOAT = np.dtype(np.float32)
 HALVES: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 FORMULAS = ("pointwise", "reduce", "fill")
+FREE = (gather, scatterAdd, addAt, takeClass, putClass, ontoDiagonal, pairDots, pairDotsGrad)  # they take any floats
 KERNELS: dict[Any, tuple[int, int]] = {  # how many arguments and results, from the first on, are of one kind
     convolve: (2, 1),
     convolveData: (2, 1),
@@ -100,7 +104,7 @@ class Storing:
         if call.kind == "view":
             if self.now(call.outs[0].root) is call.outs[0].root:
                 self.calls.append(call)
-        elif call.kind in FORMULAS or call.function in (takeClass, putClass):
+        elif call.kind in FORMULAS or call.function in FREE:
             self.formulas(call)
         elif call.kind == "product":
             self.product(call)
@@ -108,6 +112,8 @@ class Storing:
             self.move(call)
         elif call.function in KERNELS:
             self.kernel(call)
+        elif call.function in (forward, throughTime):
+            self.cells(call)
         elif call.function is norm or type(call.function) in (Prelude, Each):
             self.add(call, self.made(call, self.now))
         else:
@@ -222,7 +228,8 @@ class Storing:
             return self.now(v) if bias is None or v.root.role != "param" else self.to(v, bias)
 
         found = self.made(call, now, [self.kindOf(y) or self.between(y, call) for y in call.outs])
-        if found is call or reading(found) is not None:
+        isFree = call.function in FREE and launchesOf(found, [])[0] is not None
+        if found is call or isFree or reading(found) is not None:
             self.add(call, found)
         else:
             self.whole(call)
@@ -279,6 +286,19 @@ class Storing:
                 if launchesOf(found, [])[0] is not None:
                     self.add(call, found)
                     return
+        self.whole(call)
+
+    def cells(self, call: Call) -> None:
+        """Cells along time: what comes from outside and weights are of 16 bits, the rest as it is kept."""
+        half = HALVES.get(call.place.precision)
+        if half is not None and all(map(isFloat, [y for y in call.outs if y is not None])):
+            factors = (*call.arguments[1:3], call.arguments[4][0]) if call.function is forward else call.arguments[1:2]
+            numbers = {v.number for v in factors}
+            kinds = [self.kindOf(y) for y in call.outs]
+            found = self.made(call, lambda v: self.to(v, half) if v.number in numbers else self.now(v), kinds)
+            if launchesOf(found, [])[0] is not None:
+                self.add(call, found)
+                return
         self.whole(call)
 
     def isPlanned(self, call: Call, half: Any) -> bool:
