@@ -53,7 +53,7 @@ def test_a_spill_does_not_pass_the_gate():
 
 
 def test_the_older_architecture_is_asked_where_it_could_matter():
-    bound = DOUBLED.replace("void ", "void __launch_bounds__(32, 128) ")
+    bound = DOUBLED.replace("void ", "void __launch_bounds__(32, 256) ")
     assert [arch for arch, _ in gate([launch(DOUBLED, "doubled")])] == ["sm_90"]
     assert [arch for arch, _ in gate([launch(DOUBLED, "doubled")], everywhere=True)] == ["sm_90", "sm_80"]
     assert [arch for arch, _ in gate([launch(bound, "doubled")])] == ["sm_90", "sm_80"]
