@@ -10,6 +10,7 @@ import numpy as np
 from puregraph import device
 from puregraph.compile import Program, Programs, Updater, dtypesFor, joined
 from puregraph.compile.gpu.inbox import LITTLE, Pinner
+from puregraph.compile.update import isPlain
 from puregraph.data import Batch
 from puregraph.errors import DataError, GraphError
 from puregraph.graph import Graph
@@ -100,7 +101,8 @@ class Task:
         options = {"grads": "one", "updGrad": False, "wanted": wanted, "guarded": True}
         if isLone:
             return self.program(batch, optimizer=optimizer, **options)
-        return self.program(batch, scaled=True, added=not isFirst, owner=optimizer, **options)
+        owner = optimizer if isPlain(optimizer) else None
+        return self.program(batch, scaled=True, added=not isFirst, owner=owner, **options)
 
     def update(self, optimizer: Any) -> Program | None:
         """Have an optimizer use the gradients that there are; the compiled step, if there is one, that did so."""

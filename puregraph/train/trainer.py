@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.checkpoint import loadInto, opened, save
+from puregraph.compile.update import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, batchesFrom, checkedSize, groups
 from puregraph.data.prefetch import ahead
 from puregraph.errors import DataError, PuregraphError, addPlace
@@ -89,7 +90,7 @@ class Trainer:
         self.history = History()
         self.interrupt = Interrupt()
         self.epoch = self.step = self.first = self.until = 0
-        self.running = self.stopped = self.inside = self.validates = False
+        self.running = self.stopped = self.inside = self.validates = self.asks = False
         self.reason = ""
         self.lastRate = self.rate
         self.count: int | None = None
@@ -263,6 +264,7 @@ class Trainer:
                 )
         self.count = None if source.count is None else -(-source.count // self.accumulate)
         self.validates = checks is not None
+        self.asks = not isPlain(self.optimizer)  # before it updates in a way of its own, whether the cost is finite
         self.checkParams()
         self.optimizer.setupOn(self.net)
         self.task.renew()
@@ -362,6 +364,8 @@ class Trainer:
             return False
         cost, *outputs = program.run(*batch.data, *batch.target, scale=share, copy=not program.isAhead)
         self.tally.add(cost, outputs, batch, place, self.step)
+        if self.asks:
+            self.tally.flush()
         self.heed(program)
         return isLone
 
