@@ -95,8 +95,10 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("accumulate", [1, 3])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("optimizer", "accumulate"),
+    [*((name, 1) for name in OPTIMIZERS), ("schedule", 3), ("clipped", 3), ("looking", 3)],
+)
 def test_two_epochs_teach_what_they_teach_on_the_cpu(monkeypatch, rng, optimizer, accumulate):
     x, t = digits(rng)
     make = maps if optimizer == "clipped" else rows
@@ -116,7 +118,7 @@ def test_two_epochs_teach_what_they_teach_on_the_cpu(monkeypatch, rng, optimizer
 
 
 def test_batches_of_many_sizes_are_learnt_from_compiled_or_not(monkeypatch, rng):
-    sizes = [5, 7, 3, 8, 2, 6, 5, 2, 6, 9]
+    sizes = [5, 7, 3, 8, 2, 6, 5]
     batches = [digits(rng, n) for n in sizes]
 
     def go():
@@ -305,11 +307,12 @@ def watched(monkeypatch, rng, late="null last", n=120, callbacks=(), **options):
 )
 def test_the_gpu_always_has_something_to_do(monkeypatch, rng, late, accumulate, options):
     optimizer = Adam(0.01, schedule=lambda step: 1 / (1 + step), **options)
-    done = watched(monkeypatch, rng, late, 120 * accumulate, optimizer=optimizer, accumulate=accumulate)
+    options = {"optimizer": optimizer, "accumulate": accumulate, "readEvery": 5}
+    done = watched(monkeypatch, rng, late, 72 * accumulate, **options)
     found, machine, steps = done
     waits = [left for step in steps for what, left in step if what == "wait"]
     assert machine.reads == 0
-    assert len(steps) == 29
+    assert len(steps) == 17
     assert all(what in ("in", "out", "within", "graph", "wait", "pass") for step in steps for what, _ in step)
     assert waits and min(waits) >= 4, "somebody waited for a step that had just been started"
 
@@ -411,8 +414,11 @@ def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, **options):
     return made, cupy.machine, [p.built.inbox for p in far.task.programs.found.values()]
 
 
-@pytest.mark.parametrize("late", ["null first", "null last"])
-@pytest.mark.parametrize("options", [{}, {"accumulate": 2}, {"prefetch": 0}], ids=["ahead", "several", "at once"])
+@pytest.mark.parametrize(
+    ("late", "options"),
+    [("null first", {}), ("null last", {}), ("null last", {"accumulate": 2}), ("null first", {"prefetch": 0})],
+    ids=str,
+)
 def test_what_a_thread_makes_goes_to_the_gpu_from_where_it_is_made(monkeypatch, rng, late, options):
     made, machine, inboxes = fed(monkeypatch, rng, late, dtype=np.float64, **options)
     isAhead = options.get("prefetch", 2) > 0
@@ -471,8 +477,18 @@ def test_an_optimizer_of_ones_own_learns_nothing_from_a_cost_that_is_not_finite(
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-@pytest.mark.parametrize("options", [{}, {"accumulate": 2}, {"compile": False, "accumulate": 2}], ids=str)
-@pytest.mark.parametrize("wrong", [0, 83, 159])
+@pytest.mark.parametrize(
+    ("wrong", "options"),
+    [
+        (0, {}),
+        (83, {}),
+        (159, {}),
+        (83, {"accumulate": 2}),
+        (159, {"accumulate": 2}),
+        (83, {"compile": False, "accumulate": 2}),
+    ],
+    ids=str,
+)
 def test_a_cost_that_is_not_finite_is_named_and_nothing_is_learnt_from_it(monkeypatch, rng, options, wrong):
     x, t = digits(rng, 160)
     clean = x.copy()
