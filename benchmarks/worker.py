@@ -42,7 +42,7 @@ class Worker:
         self.cpus = cpus
         self.side = importlib.import_module(f"benchmarks.contenders.{self.framework}")
         self.side.begin(len(cpus))
-        self.base, self.step = machine.resident()["anonymous"], None
+        self.base, self.step = self.held(), None
 
     def setup(self, workload, mode, batch, weights=None, settings=None):
         """Make the network, and do the first step: its number, and notes about it."""
@@ -58,7 +58,11 @@ class Worker:
             self.step()
         self.step = None
         gc.collect()
-        self.base = machine.resident()["anonymous"]
+        self.base = self.held()
+
+    def held(self):
+        """The memory that this process has now."""
+        return machine.resident()["anonymous"]
 
     def warm(self, seconds=0.3):
         """Steps for so long, until their time is known: seconds of one."""
@@ -103,12 +107,15 @@ class OnGpu(Worker):
         """So many steps: seconds until all are done, until all were started, and by events of the GPU."""
         side, step, clock = self.side, self.step, time.perf_counter
         side.wait()
-        start, first = clock(), side.mark()
+        first, start = side.mark(), clock()
         for _ in range(calls):
             step()
         started, last = clock() - start, side.mark()
         side.wait()
         return clock() - start, started, side.between(first, last)
+
+    def held(self):
+        """Nobody asks for the memory of the host."""
 
     def setup(self, workload, mode, batch, precision, **more):
         """As ever, in this precision; and how long that took."""

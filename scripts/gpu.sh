@@ -31,10 +31,10 @@ done
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-export PYTHONUNBUFFERED=1
+export PYTHONUNBUFFERED=1 PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 compgen -G ".whl/*.whl" >/dev/null &&
     "$python" -m pip install -q --no-index --no-deps --no-compile --upgrade --target "$scratch/site" .whl/*.whl &&
-    export PYTHONPATH="$scratch/site${PYTHONPATH:+:$PYTHONPATH}"
+    export PYTHONPATH="$PYTHONPATH:$scratch/site"
 [[ -d .prebuilt ]] && export PUREGRAPH_CACHE=${PUREGRAPH_CACHE:-$PWD/.prebuilt}
 
 verdicts=() failed=0

@@ -14,6 +14,7 @@ if str(ROOT) not in sys.path:
 from benchmarks import floors, gpu, lockstep, workloads
 from benchmarks.contenders import ONGPU
 from benchmarks.contenders import puregraph as side
+from puregraph import device
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are watched through /proc")
 QUICK = ["--rounds", "2", "--seconds", "0.01"]
@@ -150,3 +151,19 @@ def test_on_a_gpu_only_the_launches_are_timed(monkeypatch, floor):
     before = cupy.machine.copies, cupy.machine.replays
     go()
     assert note == "" and (cupy.machine.copies, cupy.machine.replays) == (before[0], before[1] + 1)
+
+
+@needsEmulator
+def test_on_a_gpu_a_step_is_one_graph_and_the_host_waits_for_nothing(monkeypatch):
+    cupy = useGpu(monkeypatch)
+    step, _ = side.prepare("tiny", "train", 2, None, compiled=True, precision="float32")
+    first = side.number(step())
+    step()
+    machine = cupy.machine
+    before = machine.reads, machine.waits, machine.replays
+    step()
+    assert (machine.reads, machine.waits, machine.replays) == (before[0], before[1], before[2] + 1)
+    monkeypatch.setattr(device, "chooser", device.Chooser())
+    with device.useDevice("cpu"):
+        step, _ = side.prepare("tiny", "train", 2, None, compiled=True)
+        assert first == pytest.approx(side.number(step()), rel=1e-5)
