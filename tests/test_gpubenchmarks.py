@@ -166,4 +166,4 @@ def test_on_a_gpu_a_step_is_one_graph_and_the_host_waits_for_nothing(monkeypatch
     monkeypatch.setattr(device, "chooser", device.Chooser())
     with device.useDevice("cpu"):
         step, _ = side.prepare("tiny", "train", 2, None, compiled=True)
-        assert first == pytest.approx(side.number(step()), rel=1e-5)
+        assert first == pytest.approx(side.number(step()), rel=1e-4)
