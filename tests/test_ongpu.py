@@ -89,6 +89,25 @@ def test_training_gives_what_the_cpu_gives(name, rng):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("kind, tolerance", [("tf32", 3e-3), ("bfloat16", 2e-2), ("float16", 5e-3)])
+@pytest.mark.parametrize("name", MODELS)
+def test_training_in_less_than_float32_comes_near_the_cpu(monkeypatch, name, kind, tolerance, rng):
+    make, shape, optimizer = MODELS[name]
+    batches = images(rng, 6, *(shape or (None,)))
+    with device.useDevice("cpu"):
+        _, _, wanted = trained(make, batches, optimizer())
+    monkeypatch.setattr("puregraph.compile.gpu.ledger.FIRST", 2.0**10)  # so that no step is left out
+    with device.useDevice("cuda"):
+        program, far, got = trained(lambda: make().calcMode(kind), batches, optimizer())
+    assert program.why == "" and program.built.captured().note == "1 graph of CUDA"
+    for (cost, *_), (other, *_) in zip(got, wanted, strict=True):
+        close(cost, other, tolerance)
+    program.optimizer.settle()
+    assert program.optimizer.step == 6
+    assert all(p.data.dtype == p.grad.dtype == np.float32 for p in far.params.values())
+
+
+@pytest.mark.gpu
 def test_a_script_runs_as_it_does_on_the_cpu(rng):
     make, shape, optimizer = MODELS["lenet"]
     x, t = rng.standard_normal((70, *shape)).astype(np.float32), rng.integers(0, 4, 70)
