@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from puregraph.algebra import isArray, isValue, shapeOf
+from puregraph.device import isDeviceArray
 from puregraph.errors import (
     DataError,
     DtypeError,
@@ -15,6 +16,7 @@ from puregraph.errors import (
     GraphWarning,
     PuregraphError,
     ShapeError,
+    addPlace,
     need,
     plural,
     show,
@@ -386,7 +388,12 @@ class Graph(Module):
         steps = self.steps(len(given))
         fresh = self.checkData(given, steps)
         modes = [step.module.train for step in steps.items]
-        values = steps.run(given)
+        try:
+            values = steps.run(given)
+        except TypeError as error:
+            if areMixed([*given, *(s.array for s in (*self.params.values(), *self.states.values()))]):
+                addPlace(error, "some arrays lie on a GPU, others do not: device.toDevice(x) moves an array there")
+            raise
         try:
             checkResults(fresh, values)
         except PuregraphError:
@@ -600,6 +607,11 @@ class Pass(NamedTuple):
     steps: Steps
     values: list[Any]
     modes: list[bool]
+
+
+def areMixed(arrays: list[Any]) -> bool:
+    """Whether some arrays lie on a GPU, and some on the host."""
+    return len({isDeviceArray(x) for x in arrays if x is not None and hasattr(x, "dtype")}) > 1
 
 
 def asList(outputs: Any) -> list[Any]:

@@ -16,6 +16,18 @@ from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, NesterovSGD, RMS
 from puregraph.sequential import Sequential
 from puregraph.train import MAE, Accuracy, Confusion, TopK
 
+
+def test_a_graph_that_is_given_arrays_of_the_host_says_what_to_do(monkeypatch):
+    useStrict(monkeypatch)
+    net = Sequential(Linear(2, 2))
+    toStrict(net, Strict)
+    with pytest.raises(TypeError) as caught:
+        net(np.ones((3, 2), np.float32))
+    told = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert "some arrays lie on a GPU, others do not: device.toDevice(x) moves an array there" in told
+    net(Strict(np.ones((3, 2), np.float32)))
+
+
 OPTIMIZERS = {
     "SGD": lambda: SGD(0.1, decay=0.01),
     "MomentumSGD": lambda: MomentumSGD(0.1, clipNorm=0.1),
