@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fakecupy import makeCupy
 from source import library
+from strict import ATTRIBUTES, METHODS
 
 from puregraph.cuda import parts
 from puregraph.table import TABLE
@@ -277,6 +278,7 @@ def test_what_the_stand_in_offers_is_what_cupy_has():
     fakes = {name: getattr(cuda, name) for name in ("Stream", "Event", "Graph", "Memory", "MemoryPointer")}
     fakes |= {"Module": cuda.function.Module, "Function": cuda.function.Function, "ndarray": cupy.ndarray}
     fakes |= {"Ordinal": type(cuda.Device())}
+    assert {*METHODS, *ATTRIBUTES} <= set(real["ndarray"][0])
     asked = {node.attr for source in sources() for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
     for name, fake in fakes.items():
         names, text = real[name]
