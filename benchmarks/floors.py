@@ -72,21 +72,23 @@ def graphOf(module, precision, count=1):
 def forward(module, precision, *inputs):
     """A Program of the outputs."""
     net = graphOf(module, precision, len(inputs)).evalMode()
-    return net.compile([x.shape for x in inputs], train=False), inputs
+    return net.compile([x.shape for x in inputs], dtypes=[x.dtype for x in inputs], train=False), inputs
 
 
 def bothWays(module, precision, *inputs):
     """A Program of the outputs and, from gradients of their shape, of the gradients of everything."""
     net = graphOf(module, precision, len(inputs)).trainMode()
     shape = net.dataShapeFrom([x.shape for x in inputs])
-    return net.compile([x.shape for x in inputs], train=True), [*inputs, numbers(precision, *shape)]
+    program = net.compile([x.shape for x in inputs], dtypes=[x.dtype for x in inputs], train=True)
+    return program, [*inputs, numbers(precision, *shape)]
 
 
 def costed(net, cost, inputs, target, **options):
     """A Program of a cost and what follows from it."""
     net.trainMode()
-    program = net.compile([*(x.shape for x in inputs), target.shape], cost=cost, wanted=[True, False], **options)
-    return program, [*inputs, target]
+    given = [*inputs, target]
+    options |= {"dtypes": [x.dtype for x in given], "wanted": [True, False]}
+    return net.compile([x.shape for x in given], cost=cost, **options), given
 
 
 def classified(precision, rows, classes):
@@ -110,13 +112,6 @@ def attention(precision, n, heads, t, size):
 def product(precision, m, k, n):
     """A matrix product."""
     return forward(pg.MatMul(), precision, numbers(precision, m, k), numbers(precision, k, n))
-
-
-def convolution(precision, n, inmaps, outmaps, side):
-    """A convolution of 3x3, forward."""
-    return forward(
-        pg.Conv2D(inmaps, outmaps, 3, pad=1, useBias=False), precision, numbers(precision, n, inmaps, side, side)
-    )
 
 
 def passes(count):
@@ -171,11 +166,6 @@ FLOORS = [
         "attention and back",
         *(attention, (16, 12, 1024, 64), (1, 2, 8, 4)),
         flops=lambda n, heads, t, size: 7 * n * heads * t * t * size,
-    ),
-    Floor(
-        "convolution 3x3",
-        *(convolution, (256, 256, 256, 14), (2, 4, 4, 5)),
-        flops=lambda n, inmaps, outmaps, side: 18 * n * inmaps * outmaps * side**2,
     ),
 ]
 

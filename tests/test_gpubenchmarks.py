@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 from fakecupy import useGpu
 from launches import needsEmulator
@@ -147,6 +148,7 @@ def test_on_a_gpu_only_the_launches_are_timed(monkeypatch, floor):
     cupy = useGpu(monkeypatch)
     monkeypatch.setattr(side, "mark", lambda: None)
     program, inputs = floor.make(floor.precision or "float16", *floor.tiny)
+    assert [np.dtype(d) for d in program.dtypes] == [x.dtype for x in inputs[: len(program.dtypes)]]
     go, note = floors.launchesOf(program, inputs)
     before = cupy.machine.copies, cupy.machine.replays
     go()
