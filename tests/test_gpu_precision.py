@@ -198,7 +198,9 @@ def test_training_in_16_bits_stays_near_float32(monkeypatch, rng, name, kind, li
         ("perceptron", "float16"),
         *(
             pytest.param(name, kind, marks=pytest.mark.slow)
-            for name in {**MODELS, **OTHERS}
+            for name in sorted(
+                {**MODELS, **OTHERS}.keys() - {"cubed", "again"}
+            )  # which have to run before they are compiled
             for kind in NEAR
             if (name, kind) not in (("lenet", "bfloat16"), ("perceptron", "float16"))
         ),
