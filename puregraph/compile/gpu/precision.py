@@ -3,9 +3,9 @@
     y = half(x) half(W),    summed in float32
 
 Formulas and sums compute in float32 whatever they read and write, so for them only the memory of a value changes.
-Products, convolutions, pooling and attention want all that they multiply in one kind: what is not gets a copy, made by
-a formula where it is first wanted, those of all weights together at the start. What knows no such numbers reads and
-makes float32 as before. What lies between in bfloat16, which reaches as far as float32, is kept so too.
+Products, convolutions, pooling, attention and cells want all that they multiply in one kind: what is not gets a copy,
+made by a formula where it is first wanted, those of all weights together at the start. What knows no such numbers reads
+and makes float32 as before. What lies between in bfloat16, which reaches as far as float32, is kept so too.
 
 Parameters, their gradients, states, sums, costs and what users get are float32 always.
 """
@@ -262,10 +262,10 @@ class Storing:
         self.whole(call)
 
     def move(self, call: Call) -> None:
-        """Numbers that only change their places: they stay of their kind."""
+        """Numbers that only change their places: they stay of their kind; beside those of 16 bits others become so."""
         values, y = call.values(), call.outs[0]
-        kinds = {self.now(v).dtype for v in values}
-        kind = self.kindOf(y) or (kinds.pop() if len(kinds) == 1 else FLOAT)
+        kinds, half = {self.now(v).dtype for v in values}, HALVES.get(call.place.precision)
+        kind = self.kindOf(y) or (half if half in kinds else kinds.pop() if len(kinds) == 1 else FLOAT)
         if isFloat(y) and all(map(isFloat, values)):
             found = self.made(call, lambda v: self.to(v, kind), [kind])
             if found is call or moved(found) is not None:
