@@ -732,7 +732,9 @@ def test_paths_that_are_no_files_are_refused(tmp_path):
 
 AUDIT = """
 import sys, h5py
+from puregraph import device
 from puregraph.checkpoint import load
+device.name()  # decides once, and may import CuPy for that
 path, seen = sys.argv[1], []
 sys.addaudithook(lambda event, args: seen.append((event, str(args[:1]))))
 try:

@@ -315,7 +315,9 @@ HOSTILE = {
 }
 AUDIT = """
 import resource, sys, h5py, os
+from puregraph import device
 from puregraph.checkpoint import loadGraph
+device.name()  # decides once, and may import CuPy for that
 path, seen = sys.argv[1], []
 sys.addaudithook(lambda event, args: seen.append((event, str(args[0]))) if event in ("open", "exec", "marshal.loads") else None)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
