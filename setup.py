@@ -35,6 +35,7 @@ EXTRAS = {
     "nvrtc": ["nvidia-cuda-nvrtc==13.0.88"],  # with g++, all that proving kernels without a GPU takes
     "test": [
         "hypothesis>=6.100",
+        "ml_dtypes>=0.5",
         "networkx>=3",
         "pytest>=8.2",
         "pytest-timeout>=2.3",
