@@ -31,6 +31,7 @@ from puregraph.modules import (
     MulAddConst,
     SoftMax,
     Split,
+    Sum,
     Swish,
     Tanh,
     Upsample2D,
@@ -368,6 +369,23 @@ def small(kind, optimizer):
     cost = MulAddConst(1e-8).node(MSE().node(net.node(x), t))
     program = Graph([x, t], Mean().node(cost)).compile((5, 7), (5, 4), optimizer=optimizer)
     return net, lambda: program.run(np.ones((5, 7), np.float32), np.zeros((5, 4), np.float32))
+
+
+def test_the_scale_reaches_costs_whose_gradient_is_a_view_of_it(monkeypatch, rng):
+    x = rng.standard_normal((5, 7)).astype(np.float32)
+
+    def go(kind):
+        initial.seed(1)
+        net = Sequential(Linear(7, 4), Sum()).calcMode(kind)
+        net.compile((5, 7), optimizer=SGD(0.0)).run(x)
+        return net
+
+    with device.useDevice("cpu"):
+        near = go("float32")
+    useGpu(monkeypatch)
+    far = go("float16")
+    for path, p in near.params.items():
+        close(far.params[path].grad, p.grad, 3e-3)
 
 
 def test_small_gradients_do_not_vanish(monkeypatch):

@@ -78,7 +78,17 @@ class Scaling:
             return call
         arguments = changed(call.arguments, self.value)
         options = {k: changed(a, self.value) for k, a in call.options.items()}
-        return Call(call.function, arguments, options, call.outs, call.kind, call.place, call.several)
+        outs = [self.viewed(y, arguments[0]) for y in call.outs] if call.kind == "view" else call.outs
+        found = Call(call.function, arguments, options, outs, call.kind, call.place, call.several)
+        for y in outs if call.kind == "view" else ():
+            y.call = found
+        return found
+
+    def viewed(self, y: Value, of: Value) -> Value:
+        """What a view is of something else that lies alike."""
+        new = self.instead[y.number] = self.new(y)
+        new.base, new.offset = of.root, y.offset
+        return new
 
     def constant(self, number: float, dtype: Any = FLOAT) -> Value:
         """A number that never changes."""
