@@ -250,3 +250,16 @@ def test_random_words_are_those_of_numpy():
     emulator.run([Launch("words", text, "k", slots, (1, 1, 1), (10, 1, 1))])
     generator = np.random.Philox(key=np.array([2**63 + 5, 0], "u8"), counter=np.array([0, 0, 77, 0], "u8"))
     np.testing.assert_array_equal(words, generator.random_raw(40))
+
+
+def test_texts_of_one_run_keep_what_all_may_use():
+    """A text that says what INFINITY is, where nobody has, does not take it from the text behind it."""
+    guarded = "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n#define OWN 3.0f\n"
+    texts = [
+        guarded + 'extern "C" __global__ void one(float* y) { y[0] = OWN; }',
+        'extern "C" __global__ void two(float* y) {\n#ifdef OWN\n  y[0] = 0;\n#else\n  y[0] = -INFINITY;\n#endif\n}',
+    ]
+    y, z = np.zeros(1, np.float32), np.zeros(1, np.float32)
+    slots = [((("pointer", x),), n, t) for x, n, t in zip((y, z), ("one", "two"), texts)]
+    emulator.run([Launch(n, t, n, s, (1, 1, 1), (1, 1, 1), 0) for s, n, t in slots])
+    assert (y[0], z[0]) == (3, -np.inf)

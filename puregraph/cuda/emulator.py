@@ -193,12 +193,19 @@ def beginning() -> str:
     return f'{read("emulator.h")}\n#line 1 "common.h"\n{read("common.h")}\n'
 
 
+@cache
+def common() -> frozenset[str]:
+    """The macros that every text may use."""
+    return frozenset(MACRO.findall(beginning()))
+
+
 def textOf(number: int, source: str) -> str:
     """A text among others: in a namespace and with a section of its own, and none of its macros left behind it."""
     names = ENTRY.findall(source)
     body = source.replace('extern "C"', "")
     ends = "".join(f"KERNEL({number}, {name})\n" for name in names)
-    undone = "".join(f"#undef {name}\n" for name in dict.fromkeys(MACRO.findall(source)))
+    own = [name for name in dict.fromkeys(MACRO.findall(source)) if name not in common()]
+    undone = "".join(f"#undef {name}\n" for name in own)
     return (
         f'#undef SECTION\n#define SECTION "emulator_shared{number}"\nnamespace text{number} {{\n'
         f'#line 1 "kernel"\n{body}\n}}\n{undone}{ends}PLACES({number})\n'
