@@ -17,8 +17,16 @@ def waves(calls: list[Call], memory: Memory) -> list[list[Any]]:
     """The works of native calls in their order, those that may be done at the same time in one list."""
     found: list[list[Any]] = []
     wave: list[Call] = []
+    reads, writes = list[Range](), list[Range]()  # of all calls of the wave, once there is a second one like the first
     for call in calls:
-        if wave and not (len(wave) < MOST and isAlike(call, wave[0]) and isApart(call, wave, memory)):
+        isNext = bool(wave) and len(wave) < MOST and isAlike(call, wave[0])
+        if isNext and len(wave) == 1:
+            reads, writes = rangesOf(wave[0].values(), memory), rangesOf(wave[0].outs, memory)
+        if isNext:
+            own = rangesOf(call.values(), memory), rangesOf(call.outs, memory)
+            isNext = not (meet(own[1], writes) or meet(own[0], writes) or meet(own[1], reads))
+            reads, writes = reads + own[0], writes + own[1]
+        if not isNext:
             found += listed(wave)
             wave = []
         wave.append(call)
@@ -27,6 +35,8 @@ def waves(calls: list[Call], memory: Memory) -> list[list[Any]]:
 
 def listed(wave: list[Call]) -> list[list[Any]]:
     """The works of calls of one kind, together if that is worth while."""
+    if len(wave) == 1:
+        return [[w] for w in wave[0].function.works if w.tasks]
     works = [w for call in wave for w in call.function.works if w.tasks]
     written = sum(y.nbytes for call in wave for y in call.outs if y is not None)
     isWide = len(wave) > 1 and (written >= ENOUGH or all(w.tasks > 1 for w in works))
@@ -44,16 +54,6 @@ def isAlike(a: Call, b: Call) -> bool:
 def codeOf(work: Any) -> Any:
     """Who writes the code of a work."""
     return getattr(work.write, "func", work.write), getattr(work.write, "args", ())
-
-
-def isApart(call: Call, wave: list[Call], memory: Memory) -> bool:
-    """Whether a call neither reads nor writes what others write, nor writes what they read."""
-    reads, writes = rangesOf(call.values(), memory), rangesOf(call.outs, memory)
-    for other in wave:
-        made = rangesOf(other.outs, memory)
-        if meet(writes, made) or meet(reads, made) or meet(writes, rangesOf(other.values(), memory)):
-            return False
-    return True
 
 
 def rangesOf(values: Any, memory: Memory) -> list[Range]:
