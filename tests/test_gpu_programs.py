@@ -9,6 +9,7 @@ import pytest
 from fakecupy import useGpu
 from gpunets import MODELS, close, dropping, images, perceptron, trained
 from launches import needsEmulator
+from test_everymodule import Cube
 
 from puregraph import device, initial
 from puregraph.checkpoint import loadInto, save
@@ -17,7 +18,6 @@ from puregraph.compile.gpu.capture import Section
 from puregraph.costs import CrossEntropy
 from puregraph.cuda import runner
 from puregraph.errors import DataError, DtypeError, PuregraphError, ShapeError
-from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.module import Module
@@ -335,20 +335,6 @@ def test_a_checkpoint_knows_the_updates_that_were_made(monkeypatch, rng, tmp_pat
 
 
 # What is no launch -----------------------------------------------------------------------------------------------------
-
-
-class Cube(Function):
-    """y = x^3, in plain Python."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * x * x
-
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_variables
-        return 3 * grad * x * x
 
 
 class Sorting(Module):

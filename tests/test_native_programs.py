@@ -223,8 +223,7 @@ def test_models_learn_alike_compiled_and_not(name, optimizer):
         losses.append([row["loss"] for row in history])
     for each in losses:
         assert each[-1] < each[0]
-    # some gradients are zero but for rounding, and AdamW's first step has the size of none, only its sign
-    np.testing.assert_allclose(losses[1][:2], losses[0][:2], rtol=1e-2)
+    np.testing.assert_allclose(losses[1][:2], losses[0][:2], rtol=2e-3)  # then rounding grows, as it does in any step
 
 
 def test_weights_that_are_packed_once_follow_a_change():

@@ -11,9 +11,9 @@ Results never depend on how many threads there are. A nest may fold over the row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 from puregraph.native import machine, maths
@@ -36,12 +36,18 @@ from puregraph.nest import (
 )
 
 FEW = 32  # rows, or
-LITTLE = 1 << 16  # numbers, that are summed down their columns at once; of more, each task sums columns of some rows
+LITTLE, TALL = 1 << 16, 1 << 11  # numbers in at most so many, that are summed down their columns at once, not in parts
 PART, PARTS = 512, 8  # at most so many rows, and about so many tasks
 CHUNK = 16384  # numbers that a task takes of what is only mapped
+CHAIN = 16  # at least so many rows are summed one after the other; a sum of sums is as long, so that errors stay small
 ROWS = 8192  # numbers that make the rows of a task worth it
 WIDE = 4  # vectors of columns in a block
+UNROLL = 4  # vectors of a row that are summed side by side
 NEAR = 1 << 14  # numbers of a row that are kept near while it is done in phases
+Sums = dict[str, list[Variable]]  # by the name of a fold, one for each vector
+Body = Callable[
+    [dict[int, Value], "Value | None", Sums, int], None
+]  # at indices, under a mask, in which of the vectors
 STORED = {"f32": "f32", "f64": "f64", "i64": "i64", "i32": "i32", "bool": "i8"}
 
 
@@ -76,7 +82,7 @@ def works(nest: Nest, scratch: Callable[[int], Any]) -> list[Work]:
 
 def isColumn(rows: int, numbers: int) -> bool:
     """Whether a task sums whole columns. It so meets what all others have made before, so that is for little."""
-    return rows <= FEW or numbers <= LITTLE
+    return rows <= FEW or (rows <= TALL and numbers <= LITTLE)
 
 
 def rowsEach(rows: int, cols: int) -> int:
@@ -190,6 +196,18 @@ class Writer:
     def start(self, how: str, lanes: int) -> Value:
         return self.code.constant(STARTS[how], Type(self.nest.kind, lanes))
 
+    def sums(self, folds: Iterable[str], count: int) -> Sums:
+        """For each of the folds so many vectors, with nothing in them yet."""
+        return {
+            n: [self.code.variable(self.start(self.shape.folds[n].how, self.lanes)) for _ in range(count)]
+            for n in folds
+        }
+
+    def add(self, sums: Sums, more: Sums) -> None:
+        for n, totals in sums.items():
+            for total, part in zip(totals, more[n]):
+                total.value = self.join(self.shape.folds[n].how, total.value, part.value)
+
 
 class Scope:
     """The values of a nest at one place, each computed once, when it is first asked for."""
@@ -231,24 +249,26 @@ def rowWork(nest: Nest, axes: frozenset[int]) -> Work:
     length = prod(nest.space[a] for a in shape.loops)
     block = nest.beside or rowsEach(rows, length)
     near = 1 << max(length - 1, 15).bit_length() if len(shape.loops) == 1 and length <= NEAR else 0
+    turns = nest.space[shape.loops[-1]] // machine.lanes(8 if nest.kind == "f64" else 4) // UNROLL
+    isLong = bool(shape.folds) and turns > 2 * CHAIN
 
     def write(code: Code) -> None:
-        writeRows(Writer(code, shape), near)
+        writeRows(Writer(code, shape), near, isLong)
 
-    slots = {**slotsOf(shape), "rows": rows, "block": block}
+    slots = {**slotsOf(shape), "rows": rows, "block": block, **({"chain": isqrt(turns)} if isLong else {})}
     kept = near if saved(shape) else 0
-    return Work(title(shape.nest), f"rows {kept} {keyOf(shape)}", write, slots, -(-rows // block))
+    return Work(title(shape.nest), f"rows {kept} {isLong:d} {keyOf(shape)}", write, slots, -(-rows // block))
 
 
-def writeRows(writer: Writer, near: int) -> None:
-    """Folds along the last axis: each task takes some rows, and sums a row in the lanes of a few vectors."""
+def writeRows(writer: Writer, near: int, isLong: bool) -> None:
+    """Folds along the last axis: each task takes some rows, and sums a row, or a run of it, in a few vectors."""
     code, shape, nest, lanes = writer.code, writer.shape, writer.nest, writer.lanes
     rows, block = code.integer("rows"), code.integer("block")
     kept = {n: code.room(nest.kind, near + lanes) for n in saved(shape)} if near else {}
-    unroll = 4 if len(shape.lines) <= 6 else 2
+    unroll = UNROLL if len(shape.lines) <= 6 else UNROLL // 2
     first = code.task * block
 
-    def inside(indices: dict[int, Value], body: Callable[[dict[int, Value], Value | None, int], None]) -> None:
+    def inside(indices: dict[int, Value], sums: Sums, body: Body) -> None:
         """The body along all folded axes: vectors along the last one, several at a time."""
         *outer, last = shape.loops
 
@@ -258,12 +278,23 @@ def writeRows(writer: Writer, near: int) -> None:
                     enter(depth + 1, {**here, outer[depth]: i})
                 return
             count = writer.extent(last, here)
-            main = count // (lanes * unroll) * (lanes * unroll)
-            with code.loop(0, main, lanes * unroll, unroll=1) as i:
-                for u in range(unroll):
-                    body({**here, last: i + u * lanes}, None, u)
+            step = lanes * unroll
+            main = count // step * step
+            if isLong and sums:
+                run = code.integer("chain") * step
+                with code.loop(0, main, run, unroll=1) as head:
+                    some = writer.sums(sums, unroll)
+                    vectors(here, head, code.least(main, head + run), some)
+                    writer.add(sums, some)
+            else:
+                vectors(here, 0, main, sums)
             with code.loop(main, count, lanes, unroll=1) as i:
-                body({**here, last: i}, code.mask(count - i, lanes), 0)
+                body({**here, last: i}, code.mask(count - i, lanes), sums, 0)
+
+        def vectors(here: dict[int, Value], first: Value | int, stop: Value, sums: Sums) -> None:
+            with code.loop(first, stop, lanes * unroll, unroll=1) as i:
+                for u in range(unroll):
+                    body({**here, last: i + u * lanes}, None, sums, u)
 
         enter(0, indices)
 
@@ -272,12 +303,10 @@ def writeRows(writer: Writer, near: int) -> None:
         size = prodOf([writer.extents[a] for a in shape.loops])
         return writer.pointers[key].at(code.task * size + writer.offset(key, {a: indices[a] for a in shape.loops}))
 
-    def bodyOf(
-        p: int, outer: Scope, sums: dict[str, list[Variable]], beside: list[str], stores: list[str]
-    ) -> Callable[[dict[int, Value], Value | None, int], None]:
+    def bodyOf(p: int, outer: Scope, beside: list[str], stores: list[str]) -> Body:
         """What a phase does at a vector: results are written, folds go on."""
 
-        def body(at: dict[int, Value], mask: Value | None, u: int) -> None:
+        def body(at: dict[int, Value], mask: Value | None, sums: Sums, u: int) -> None:
             scope = Scope(writer, at, lanes, mask, outer)
             column = at[shape.inner]
             for n, room in kept.items():
@@ -303,7 +332,7 @@ def writeRows(writer: Writer, near: int) -> None:
         return body
 
     for name, x in shape.beside.items():
-        inside({}, lambda at, mask, u, n=name, h=x.how: part(n, at).store(0, writer.start(h, lanes), mask))
+        inside({}, {}, lambda at, mask, _, u, n=name, h=x.how: part(n, at).store(0, writer.start(h, lanes), mask))
     with code.loop(first, code.least(rows, first + block), unroll=1) as row:
         indices: dict[int, Value] = {}
         left = row
@@ -319,9 +348,8 @@ def writeRows(writer: Writer, near: int) -> None:
             wanted = [*[shape.lines[n].of for n in (*folds, *beside)], *stores]  # type: ignore[union-attr]
             for n in shape.dependencies(wanted):
                 outer.get(n)
-            sums = {n: [code.variable(writer.start(shape.folds[n].how, lanes)) for _ in range(unroll)] for n in folds}
-
-            inside(indices, bodyOf(p, outer, sums, beside, stores))
+            sums = writer.sums(folds, unroll)
+            inside(indices, sums, bodyOf(p, outer, beside, stores))
             for n in folds:
                 how, parts = shape.folds[n].how, [v.value for v in sums[n]]
                 while len(parts) > 1:
@@ -353,14 +381,14 @@ def columnWork(nest: Nest, axes: frozenset[int]) -> Work:
     def write(code: Code) -> None:
         writeColumns(Writer(code, shape), wide, exact)
 
-    slots = {**slotsOf(shape), "blocks": blocks}
+    slots = {**slotsOf(shape), "blocks": blocks, "chain": max(CHAIN, isqrt(nest.space[shape.loops[-1]]))}
     return Work(title(shape.nest), f"columns {wide} {exact} {keyOf(shape)}", write, slots, blocks * others)
 
 
 def writeColumns(writer: Writer, wide: int, exact: bool) -> None:
     """Folds along other axes than the last: each task takes some columns, a sum in each lane."""
     code, shape, nest, lanes = writer.code, writer.shape, writer.nest, writer.lanes
-    blocks = code.integer("blocks")
+    blocks, chain = code.integer("blocks"), code.integer("chain")
     first = code.task % blocks * (wide * lanes)
     left, indices = code.task // blocks, dict[int, Value]()
     for a in reversed(shape.outer[:-1]):
@@ -377,15 +405,21 @@ def writeColumns(writer: Writer, wide: int, exact: bool) -> None:
         for n in shape.dependencies([*[shape.folds[n].of for n in folds], *stores]):
             for outer in outers:
                 outer.get(n)
-        sums = {n: [code.variable(writer.start(shape.folds[n].how, lanes)) for _ in range(wide)] for n in folds}
 
-        def enter(
-            depth: int, here: dict[int, Value], folds: Any = folds, stores: Any = stores, sums: Any = sums
-        ) -> None:
-            if depth < len(shape.loops):
-                with code.loop(0, writer.extent(shape.loops[depth], here)) as i:
-                    enter(depth + 1, {**here, shape.loops[depth]: i})
+        def enter(depth: int, here: dict[int, Value], sums: Sums) -> None:
+            axis = shape.loops[depth]
+            extent = writer.extent(axis, here)
+            if depth < len(shape.loops) - 1:
+                with code.loop(0, extent) as i:
+                    enter(depth + 1, {**here, axis: i}, sums)
                 return
+            with code.loop(0, extent, chain, unroll=1) as head:
+                some = writer.sums(sums, wide)
+                with code.loop(head, code.least(extent, head + chain)) as i:
+                    visit({**here, axis: i}, some)
+                writer.add(sums, some)
+
+        def visit(here: dict[int, Value], sums: Sums, folds: Any = folds, stores: Any = stores) -> None:
             for w in range(wide):
                 at = {**here, shape.inner: columns[w]}
                 scope = Scope(writer, at, lanes, masks[w], outers[w])
@@ -396,7 +430,8 @@ def writeColumns(writer: Writer, wide: int, exact: bool) -> None:
                     value = code.splat(scope.get(fold.of), lanes)
                     sums[n][w].value = writer.join(fold.how, sums[n][w].value, value)
 
-        enter(0, indices)
+        sums = writer.sums(folds, wide)
+        enter(0, indices, sums)
         for n in folds:
             for w in range(wide):
                 outers[w].values[n] = sums[n][w].value

@@ -93,10 +93,6 @@ def multiply(
         lanes, zero = tile.lanes, code.constant(0, Type("f32", tile.lanes))
         places = [[to.at(r * tile.width + v * lanes) for v in range(vectors)] for r in range(tile.rows)]
         sums = [[code.variable(zero) for _ in line] for line in places]
-        with code.when(~isNew):
-            for line, where in zip(sums, places):
-                for one, place in zip(line, where):
-                    one.value = place.load(0, lanes)
         with code.loop(0, count, unroll=1) as k:
             column, row = a.at(k * aStrides[1]), b.at(k * step)
             right = [row.load(v * lanes, lanes) for v in range(vectors)]
@@ -111,6 +107,10 @@ def multiply(
                 left = code.splat(column.load(r * aStrides[0]), lanes)
                 for one, value in zip(line, right):
                     one.value = code.fma(left, value, one.value)
+        with code.when(~isNew):  # only now, so that what is added to a long sum is rounded as seldom as can be
+            for line, where in zip(sums, places):
+                for one, place in zip(line, where):
+                    one.value = place.load(0, lanes) + one.value
         for line, where in zip(sums, places):
             for one, place in zip(line, where):
                 place.store(0, one.value)

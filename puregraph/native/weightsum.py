@@ -256,13 +256,8 @@ class Writer:
     def sum(self, place: Value | int, rows: int, offsets: list[Any], loop: Any) -> None:
         """Add to the sums at `place`; `loop(body)` calls body(x index, g index) inside of its loops over pixels."""
         code, plan = self.code, self.plan
-        sums = [
-            [
-                code.variable(self.sums.load(code.whole(place) + (m * plan.width + start), width))
-                for start, width in zip(self.starts, plan.vectors)
-            ]
-            for m in range(rows)
-        ]
+        zeros = [code.constant(0, Type("f32", width)) for width in plan.vectors]
+        sums = [[code.variable(zero) for zero in zeros] for _ in range(rows)]
 
         def body(x: Value, g: Value) -> None:
             taken = [self.g.load(g + start, width, mask) for start, width, mask in self.columns()]
@@ -273,8 +268,9 @@ class Writer:
 
         loop(body)
         for m, each in enumerate(sums):
-            for start, variable in zip(self.starts, each):
-                self.sums.store(code.whole(place) + (m * plan.width + start), variable.value)
+            for start, width, variable in zip(self.starts, plan.vectors, each):
+                total = self.sums.at(code.whole(place) + (m * plan.width + start))
+                total.store(0, total.load(0, width) + variable.value)
 
     def columns(self) -> Any:
         return zip(self.starts, self.plan.vectors, self.masks)
