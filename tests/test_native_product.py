@@ -139,7 +139,7 @@ def test_no_products_of_nothing():
     assert product(none, none, Finish(none, 4), 0, 4, 3, (3, 1), (4, 1)) == []
 
 
-@pytest.mark.parametrize("m, n, k", [(20, 30, 5000), (13, 16, 4100), (64, 10, 20000)])
+@pytest.mark.parametrize("m, n, k", [(20, 30, 5000), (13, 16, 4100), (64, 10, 20000), (256, 300, 1100)])
 def test_a_long_k_is_cut_into_parts(rng, m, n, k):
     a, b, bias = matrix(rng, m, k, "columns"), matrix(rng, k, n, "rows"), rng.standard_normal(n).astype("f4")
     results = []
@@ -147,11 +147,18 @@ def test_a_long_k_is_cut_into_parts(rng, m, n, k):
         y = np.zeros((m, n), "f4")
         finish = Relu(y, n, bias)
         works = product(a, b, finish, m, n, k, strides(a), strides(b), lanes=LANES, threads=threads, room=room)
-        assert len(works) == 2 and works[0].tasks >= 4
+        assert len(works) == 2 and works[0].tasks >= 2
         run(works, threads)
         results.append(y)
     assert agrees(np.where(results[0] > 0, results[0], np.minimum(a @ b + bias, 0)) - bias, a, b)
     assert all((y == results[0]).all() for y in results)
+
+
+def test_rows_are_dealt_out_in_the_order_in_which_they_were_made():
+    plan = planFor(Sizes(2048, 1536, 384, 1, 16, "rows", "packed"), 2)
+    assert plan.down * plan.strips * plan.tile.rows >= 2048 and plan.down >= 2
+    block = -(-plan.down * plan.across // 2)  # what a thread begins with
+    assert -(-block // plan.across) * plan.strips * plan.tile.rows <= 1024 + plan.tile.rows
 
 
 def test_parts_of_batches(rng):

@@ -507,4 +507,4 @@ def productOf(call: Call, finish: Any, room: Any) -> list[Work] | None:
             b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors)
         )
         b = Packed(packed, k, n, vectors, lanes)
-    return [*before, *product(a, b, finish, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes)]
+    return [*before, *product(a, b, finish, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes, room=room)]

@@ -13,10 +13,16 @@ FEW = 1 << 8  # vectors of results: with fewer, a long k is cut
 LONG = 4096  # the shortest k that is
 SHORT = 1024  # the shortest part of it
 MOST = 16  # parts
+MUCH = 1 << 26  # multiplications
 
 
-def partOf(m: int, n: int, k: int, batch: int, lanes: int) -> int:
-    """How much of k a part has: it follows from the sizes alone, so that sums do not depend on the threads."""
+def partOf(m: int, n: int, k: int, batch: int, lanes: int, overSamples: bool = False) -> int:
+    """How much of k a part has: it follows from the sizes alone, so that sums do not depend on the threads.
+
+    A large sum over samples, `x.T @ dy`, is cut in two: who made one half of the samples has them in its own cache.
+    """
+    if overSamples and batch == 1 and k >= SHORT and m * n * k >= MUCH and k * (m + n) >= 2 * m * n:
+        return -(-k // 2 // lanes) * lanes
     if batch * m * -(-n // lanes) >= FEW or k < LONG:
         return k
     return -(-k // min(MOST, k // SHORT) // lanes) * lanes

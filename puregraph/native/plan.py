@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from math import gcd
 from typing import NamedTuple
 
-from puregraph.native.pack import DEPTH
+from puregraph.native.pack import DEPTH, GROUP
 from puregraph.native.tile import Tile, tiles
 
 STORE = DEPTH << 8  # numbers of b that a task keeps packed
 KEPT = 1 << 17  # sums that a task keeps between blocks of k
 TRIED = 3  # tiles whose cuts are compared
 WIDE = 256  # columns that a task usually has
+CACHED = 16  # numbers in a line
 MANY = 8  # tasks for each thread that are always enough
 
 # Times in vector multiplications.
-STRIP = {"rows": (0.3, 2.0), "columns": (0.0, 6.0), "any": (2.0, 2.0)}  # to copy a column of a strip: a row, the rest
+STRIP = {"rows": (0.3, 2.0), "any": (2.0, 2.0)}  # to copy a column of a strip: a row, the rest
+LINE = 6.0  # to fetch a line of a column that is contiguous
 PANEL = {"rows": 0.4, "columns": 0.4, "any": 2.0, "packed": 0.0}  # to copy a number of a panel
 TILE = (3.0, 40.0)  # to begin and end a tile: a vector, the rest
 TASK = 2000.0
+FOREIGN = 0.5  # to meet a number of a that another thread has made
 
 
 class Plan(NamedTuple):
@@ -108,13 +112,29 @@ def timeOf(sizes: Sizes, plan: Plan, threads: int) -> float:
     tile, high, wide = plan.tile, plan.strips, plan.panels
     task = high * tile.across(sizes.n) * wide / sizes.panels(tile) + high * wide * tileTime(sizes, tile)
     task += high * stripTime(sizes, tile) + wide * panelTime(sizes, tile) + TASK / max(sizes.k, 1)
-    return parts(sizes.batch * plan.down * plan.across, threads) * task
+    tasks = parts(sizes.batch * plan.down * plan.across, threads)
+    return tasks * task + FOREIGN * foreign(sizes, plan, tasks, threads)
+
+
+def foreign(sizes: Sizes, plan: Plan, tasks: int, threads: int) -> int:
+    """How many rows of a a thread meets beyond its share: blocks of rows are dealt out in order, as they were made."""
+    rows = min(sizes.m, parts(tasks, plan.across) * plan.strips * plan.tile.rows)
+    return max(0, rows - parts(sizes.m, threads)) if sizes.batch == 1 else 0
 
 
 def stripTime(sizes: Sizes, tile: Tile) -> float:
     """Of copying a strip of a, for one k: by its rows, and what comes on top."""
+    if sizes.aLayout == "columns":
+        return LINE * linesOf(tile)
     row, rest = STRIP[sizes.aLayout]
     return row * tile.rows + rest
+
+
+def linesOf(tile: Tile) -> float:
+    """How many lines a column of a strip lies in, where columns are contiguous and GROUP strips are copied together."""
+    together = GROUP * tile.rows
+    step = gcd(together, CACHED)  # between places where the first of them may lie in a line
+    return (1 + (together - step) / CACHED) / GROUP
 
 
 def panelTime(sizes: Sizes, tile: Tile) -> float:

@@ -70,7 +70,8 @@ def product(
             return outer(a, b, finish, m, n, aStrides[0], lanes, threads)
     aLayout = layoutOf(aStrides, (m, k))
     bLayout = "packed" if isinstance(b, Packed) else layoutOf(bStrides, (k, n))
-    part = k if room is None or isinstance(b, Packed) else partOf(m, n, k, count, lanes)
+    overSamples = aLayout == "columns" and bLayout == "rows"
+    part = k if room is None or isinstance(b, Packed) else partOf(m, n, k, count, lanes, overSamples)
     parts = -(-k // part) if part < k else 1
     vectors = b.vectors if isinstance(b, Packed) else 0
     plan = planFor(Sizes(m, n, part, count * parts, lanes, aLayout, bLayout, vectors), threads)

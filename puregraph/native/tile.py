@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from puregraph.native.code import Code, Pointer, Type, Value
 
 AHEAD = 16  # rows of b that are asked for before they are read
-LOOP = 1.3  # time that a step of the loop takes beside its multiplications
+LOOP, ROW = 1.0, 0.04  # time that a step of the loop takes beside its multiplications: in all, for each number of a
 
 
 class Tile(NamedTuple):
@@ -33,7 +33,7 @@ class Tile(NamedTuple):
 
     def cost(self, vectors: int) -> float:
         """Time of one step of k of so many of the vectors, in vector multiplications, beside which go as many loads."""
-        return max(self.rows * vectors, self.rows + vectors, 4) + LOOP
+        return max(self.rows * vectors, self.rows + vectors, 4) + LOOP + ROW * self.rows
 
     def across(self, n: int) -> float:
         """The same for n columns, of which the last ones may need fewer vectors."""
