@@ -33,13 +33,11 @@ class Memory:
     `known`  the arrays so far by the number of their Value; a scalar and an input have one of their own
     """
 
-    def __init__(self, plan: Plan, room: Room):
+    def __init__(self, plan: Plan, room: Any):
         self.plan, self.room = plan, room
         self.arena = room.reserve(plan.bytes)
-        self.known: dict[int, Any] = {}
-        self.start = addressOf(self.arena)
+        self.known: dict[int, Any] = {v.number: target.data for target, v in plan.schedule.held}
         self.starts: dict[int, int] = {}
-        self.known |= {v.number: target.data for target, v in plan.schedule.held}
 
     @property
     def isCurrent(self) -> bool:
@@ -73,7 +71,7 @@ class Memory:
         start = self.starts.get(root.number)
         if start is None:
             place = self.plan.places.get(root.number)
-            start = self.start + place.offset if isinstance(place, Buffer) else addressOf(self(root))
+            start = addressOf(self.arena) + place.offset if isinstance(place, Buffer) else addressOf(self(root))
             self.starts[root.number] = start
         return start + value.offset
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.gpu.inbox import Inbox
+from puregraph.compile.memory import Memory as HostMemory
 from puregraph.compile.plan import Buffer, Plan
 from puregraph.compile.value import Value
 
@@ -43,28 +44,13 @@ class Room:
         return self.array
 
 
-class Memory:
-    """Gives the array of every Value of a plan, and its address.
-
-    `arena`  all of the memory, in bytes
-    """
+class Memory(HostMemory):
+    """Gives the array of every Value of a plan, and its address."""
 
     def __init__(self, plan: Plan, room: Room, inbox: Inbox):
-        self.plan, self.room, self.inbox = plan, room, inbox
-        self.arena = room.reserve(plan.bytes)
-        self.known: dict[int, Any] = {v.number: target.data for target, v in plan.schedule.held}
+        super().__init__(plan, room)
+        self.inbox = inbox
         self.pointers: dict[int, Any] = {}
-
-    @property
-    def isCurrent(self) -> bool:
-        """Whether the room is still where it was."""
-        return self.arena is self.room.array
-
-    def __call__(self, value: Value) -> Any:
-        found = self.known.get(value.number)
-        if found is None:
-            found = self.known[value.number] = self.make(value)
-        return found
 
     def make(self, value: Value) -> Any:
         """The array of a Value."""
