@@ -1,5 +1,9 @@
 """What a compiled step keeps: answers in place of numbers, and no large gradient longer than it has to."""
 
+import ctypes
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from natively import needsNative
@@ -114,3 +118,25 @@ def test_biases_and_scales_are_updated_where_they_lie():
     x, t = rng.normal(size=(8, 3, 6, 6)).astype("f"), rng.normal(size=(8, 2, 6, 6)).astype("f")
     program = bothWays(clipped, [x], t)
     assert not [call for call in program.built.schedule.calls if call.kind == "store"]
+
+
+LEFT = """
+import ctypes, re, puregraph as pg
+from puregraph import models
+
+net = models.mlp()
+resident = lambda: int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1])
+net.compile([(1, 784), (1,)], cost=pg.CrossEntropy(), optimizer=pg.optimizers.Adam())
+before = resident()
+ctypes.CDLL(None).malloc_trim(0)
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="glibc says what it keeps"
+)
+def test_memory_that_compiling_needed_goes_back_to_the_system():
+    done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 250  # kB; 600 if nothing is done for it

@@ -16,7 +16,7 @@ from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.bind import DeviationError
 from puregraph.compile.current import Current
 from puregraph.compile.drawing import drawing
-from puregraph.compile.garbage import uncollected
+from puregraph.compile.garbage import tidied
 from puregraph.compile.joined import dtypesFor
 from puregraph.compile.memory import Room
 from puregraph.compile.plan import Plan
@@ -85,7 +85,7 @@ class Program:
         self.why, self.untried = "", False
         held: list[Any] = []
         unread: set[int] = set()
-        with self.inModes(), uncollected():
+        with self.inModes(), tidied():
             try:
                 self.backend = backendFor(self.graph, self.graph.dtype or real)
                 found = self.schedule()
