@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from puregraph.native.code import Code, Pointer, Type, Value
+from puregraph.native.code import Code, Pointer, Type, Value, Variable
+from puregraph.native.tile import registers
 from puregraph.native.work import Finish, Work
 
 CHUNK = 2048  # results of a task
-ROWS = 8  # of the matrix at a time
+ROWS = 8  # of the matrix at a time, where they are turned
+LONG = 512  # rows that are summed one after the other
 
 
 class Line(NamedTuple):
@@ -96,34 +98,56 @@ def enter(code: Code, finish: Finish, lanes: int) -> Inside:
 
 
 def writeRows(code: Code, finish: Finish, lanes: int, isRow: bool) -> None:
-    """y += x[k] w[k], several rows of w in one pass over y, which stays in the nearest cache."""
+    """y = sum_k x[k] w[k], as many columns at a time as there are registers for, which all rows of w run by."""
     task = enter(code, finish, lanes)
-    zero = code.constant(0, Type("f32", lanes))
     with code.loop(0, task.count, lanes, unroll=1) as i:
-        task.y.store(i, zero)
-    whole = task.k - task.k % ROWS
-    for start, stop, rows in ((0, whole, ROWS), (whole, task.k, 1)):
-        with code.loop(start, stop, rows, unroll=1) as k:
-            addRows(code, task, k, rows, lanes)
+        task.y.store(i, code.constant(0, Type("f32", lanes)))
+    with code.loop(0, task.k, LONG, unroll=1) as k:
+        rows = (k, code.least(k + LONG, task.k))
+        left = code.variable(code.whole(0))
+        for vectors in halvings(registers(lanes) // 2):
+            width = vectors * lanes
+            with code.loop(left.value, task.count - (width - 1), width, unroll=1) as i:
+                addRows(code, task, rows, i, vectors, lanes)
+                left.value = i + width
+        with code.when(left.value < task.count):
+            addRows(code, task, rows, left.value, 1, lanes, code.mask(task.count - left.value, lanes))
     hand(code, finish, task, lanes, isRow)
 
 
-def addRows(code: Code, task: Inside, k: Value, rows: int, lanes: int) -> None:
-    """y += Σ xₖ wₖ over some rows of w from row k on."""
-    lines = [task.w.at((k + r) * task.wStride).at(task.start) for r in range(rows)]
-    factors = [code.splat(task.x.load((k + r) * task.xStride), lanes) for r in range(rows)]
+def halvings(count: int) -> list[int]:
+    """count, count / 2, ... 1"""
+    return [count >> i for i in range(count.bit_length())]
 
-    def add(i: Value, mask: Value | None = None) -> None:
-        total = task.y.load(i, lanes)
-        for line, factor in zip(lines, factors):
-            total = code.fma(factor, line.load(i, lanes, mask), total)
-        task.y.store(i, total)
 
-    whole = task.count - task.count % lanes
-    with code.loop(0, whole, lanes, unroll=2) as i:
-        add(i)
-    with code.when(whole < task.count):
-        add(whole, code.mask(task.count - whole, lanes))
+def addRows(
+    code: Code, task: Inside, rows: tuple[Value, Value], i: Value, vectors: int, lanes: int, mask: Value | None = None
+) -> None:
+    """y[i:] += sum_k x[k] w[k] over some rows, for so many vectors; where these are few, for some rows side by side."""
+    beside = registers(lanes) // 2 // vectors
+    zero = code.constant(0, Type("f32", lanes))
+    sums = [[code.variable(zero) for _ in range(vectors)] for _ in range(beside)]
+
+    def add(k: Value, each: list[Variable]) -> None:
+        factor = code.splat(task.x.load(k * task.xStride), lanes)
+        line = task.w.at(k * task.wStride).at(task.start + i)
+        for v, one in enumerate(each):
+            one.value = code.fma(factor, line.load(v * lanes, lanes, mask), one.value)
+
+    whole = rows[1] - (rows[1] - rows[0]) % beside
+    with code.loop(rows[0], whole, beside, unroll=1) as k:
+        for r, each in enumerate(sums):
+            add(k + r, each)
+    with code.loop(whole, rows[1], unroll=1) as k:
+        add(k, sums[0])
+    while len(sums) > 1:
+        for each, other in zip(sums[::2], sums[1::2]):
+            for one, more in zip(each, other):
+                one.value = one.value + more.value
+        sums = sums[::2]
+    for v, one in enumerate(sums[0]):
+        place = task.y.at(i + v * lanes)
+        place.store(0, place.load(0, lanes) + one.value)
 
 
 def writeTurned(code: Code, finish: Finish, lanes: int, isRow: bool) -> None:
