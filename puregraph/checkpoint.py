@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from puregraph import device
+from puregraph.aligned import aligned
 from puregraph.archive import SIGNATURE, Archive, write
 from puregraph.atomic import whole
 from puregraph.blueprint import classNamed, fromBlueprint, nameOf, toBlueprint
@@ -329,7 +330,7 @@ def put(stored: Stored, value: Any) -> None:
     if array is not None and (device.isDeviceArray(array) or array.flags.writeable):
         array[...] = value
     else:
-        stored.array = value
+        stored.array = aligned(value)
 
 
 def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[Report, dict[str, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.aligned import aligned
 from puregraph.changes import Noted
 from puregraph.errors import Fault, ShapeError, show
 from puregraph.initial import SEED, generator, start
@@ -45,7 +46,7 @@ class Stored:
         """The array itself, on the device in use when it was made."""
         if self.array is None:
             values = self.initial(generator(self.key), self.shape)
-            self.array = device.toDevice(np.ascontiguousarray(values, self.dtype).reshape(self.shape))
+            self.array = aligned(device.toDevice(np.ascontiguousarray(values, self.dtype).reshape(self.shape)))
         return self.array
 
     @data.setter
@@ -71,7 +72,7 @@ class Stored:
         """Keep the values, in another dtype."""
         self.dtype = np.dtype(dtype)
         if self.array is not None:
-            self.array = self.array.astype(self.dtype, copy=False)
+            self.array = aligned(self.array.astype(self.dtype, copy=False))
 
     def __getstate__(self) -> dict:
         return {**vars(self), "initial": None if self.made else self.initial}

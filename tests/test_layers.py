@@ -9,7 +9,7 @@ LAYERS = """
 errors version
 dim
 shape
-device atomic hdf guarded algebra standin watch store changes
+device aligned atomic hdf guarded algebra standin watch store changes
 special
 table
 terms

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.aligned import aligned
 from puregraph.errors import CheckpointError, PuregraphError, show
 from puregraph.formula import Formula, numpyFrom
 from puregraph.kernels.norm import norm
@@ -36,7 +37,7 @@ class Slot:
     def blank(self) -> Any:
         """Zeros like the parameter; float32 for one of float16."""
         data = self.param.data
-        return np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32))
+        return aligned(np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32)))
 
 
 class Optimizer(Recorded):
