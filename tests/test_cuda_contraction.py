@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from launches import misplaced, needsEmulator, poison, runAll
+from launches import gate, misplaced, needsEmulator, needsNvrtc, poison, runAll
 
 from puregraph.cuda.matrix import Matrix, matmul, product
 from puregraph.cuda.tail import Column, Tail
 from puregraph.cuda.tiling import TILES
 from puregraph.formula import Formula
+from puregraph.kernels.convolution import convolve
 
 pytestmark = needsEmulator
 FINEST = {"float64": 1e-14, "float32": 1e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -97,3 +98,11 @@ def test_what_no_tile_is_made_for():
     assert matmul(whole, whole, whole) is NotImplemented
     assert matmul(single, half, single) is NotImplemented
     assert matmul(np.ones((0, 2), "f4"), np.ones((0, 2), "f4"), single) == []
+
+
+@needsNvrtc
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_few_maps_of_large_images_find_their_registers_on_either_architecture(size):
+    x, W, y = (np.empty(shape, "f4") for shape in ((16, 1, 256, 256), (64, 1, size, size), (16, 256, 256, 64)))
+    launches = convolve.twins["cuda"](y.transpose(0, 3, 1, 2), x, W, 1, size // 2, 1, 1)
+    assert len(gate(launches, everywhere=True)) == 2

@@ -103,7 +103,8 @@ def registers(tile: Tile, work: Work) -> int:
     if work.kind in ("Half", "Bfloat"):
         return rows * columns // WARP + (rows + columns) // 4 + lanes + 24
     words, ahead = (2, 2) if work.kind == "double" else (1, 2 if rows > 4 else 4)
-    ahead += 4 if work.a.alongDepth and work.b.alongDepth else 0  # loads of several depths are on their way at once
+    if work.b.alongDepth:  # loads of several depths are on their way at once
+        ahead += 4 if work.a.alongDepth else 3 if rows > 4 else 0
     return words * (rows * columns + ahead * rows + columns) + lanes + (40 if words == 1 else 68)
 
 
