@@ -105,7 +105,7 @@ def registers(tile: Tile, work: Work) -> int:
     words, ahead = (2, 2) if work.kind == "double" else (1, 2 if rows > 4 else 4)
     if work.b.alongDepth:  # loads of several depths are on their way at once
         ahead += 4 if work.a.alongDepth else 3 if rows > 4 else 0
-    return words * (rows * columns + ahead * rows + columns) + lanes + (40 if words == 1 else 68)
+    return words * (rows * columns + ahead * rows + columns) + lanes + (40 if words == 1 else 69)
 
 
 def known(tile: Tile, side: Side, lanes: int) -> int:
