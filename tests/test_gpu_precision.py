@@ -34,6 +34,7 @@ from puregraph.modules import (
     Sum,
     Swish,
     Tanh,
+    Transpose,
     Upsample2D,
 )
 from puregraph.optimizers import SGD, Adam
@@ -233,6 +234,23 @@ def test_outputs_and_their_gradients_are_kept_in_16_bits_and_nothing_else(monkey
     )
     assert all(p.data.dtype == p.grad.dtype == np.float32 for p in program.graph.params.values())
     assert "bfloat16 5,3,12,12 nhwc" in program.table()
+
+
+@pytest.mark.parametrize(
+    ("mode", "useBias", "wanted"),
+    [
+        ("float32", False, ["float32"] * 2),  # scores, and their gradient
+        ("float32", True, ["float32"] * 3),  # and the sums before the bias
+        ("bfloat16", False, ["bfloat16"] * 2),
+        ("bfloat16", True, ["bfloat16"] * 3 + ["float32"]),  # and the probabilities of what was not rounded yet
+    ],
+)
+def test_a_cost_over_many_words_keeps_probabilities_only_of_what_is_rounded_later(monkeypatch, mode, useBias, wanted):
+    useGpu(monkeypatch)
+    net = Sequential(Linear(7, 37, useBias=useBias), Transpose((0, 2, 1))).calcMode(mode)
+    program = net.compile((5, 6, 7), (5, 6), cost=CrossEntropy(), optimizer=SGD(0.1), wanted=(True, False))
+    made = [y for call in program.built.schedule.calls for y in call.outs if y is not None and y.base is None]
+    assert sorted(y.dtype.name for y in made if y.size == 5 * 6 * 37) == wanted
 
 
 def test_cells_keep_their_output_in_16_bits_but_not_their_state(monkeypatch, rng):

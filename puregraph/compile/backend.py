@@ -32,7 +32,7 @@ class Backend(NamedTuple):
 
 
 NUMPY = Backend("numpy")
-NATIVE = Backend("native", built.Built, native.lowered, native.layoutFor)
+NATIVE = Backend("native", built.Built, native.lowered, native.layoutFor, native.isWhole)
 GPU = Backend("gpu", gpu.Built, gpu.lowered, gpu.layoutFor, gpu.isWhole, gpu.ALIGNMENT, True)
 
 

@@ -10,9 +10,11 @@ from typing import Any
 
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.convolution import convolve, convolveData
+from puregraph.kernels.entropy import entropyGrad
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 
 HEADS = (attend, attendGrad)
+ALIKE = (entropyGrad,)  # which make what lies as their first argument does
 MAPS = (convolve, convolveData, maxPool, maxPoolGrad, meanPool, meanPoolGrad)
 
 

@@ -13,7 +13,7 @@ from puregraph.compile import lowerings  # noqa: F401  they register themselves
 from puregraph.compile.early import early
 from puregraph.compile.frozen import Frozen
 from puregraph.compile.layout import layoutFor
-from puregraph.compile.lower import At, Native, lower
+from puregraph.compile.lower import LOWERINGS, At, Native, lower
 from puregraph.compile.memory import Memory, addressOf
 from puregraph.compile.value import Value
 from puregraph.kernel import Kernel
@@ -29,6 +29,11 @@ FLOAT = np.dtype(np.float32)
 def isWanted(dtype: Any) -> bool:
     """Whether a step that computes in this dtype becomes native code."""
     return Kernel.fastAllowed and np.dtype(dtype) == FLOAT and machine.available()
+
+
+def isWhole(piece: Any) -> bool:
+    """Whether there is native code for a function of numpy's functions."""
+    return piece in LOWERINGS
 
 
 def lowered(schedule: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile import strides
-from puregraph.compile.layout import channelsLast
+from puregraph.compile.layout import ALIKE, channelsLast
 from puregraph.compile.record import Recorder, UnreadableError
 from puregraph.compile.value import Value, changed, valuesIn
 from puregraph.evaluator import BLOCK, Evaluator
@@ -253,6 +253,8 @@ def readKernel(recorder: Recorder, kernel: Kernel, given: list, options: dict[st
     outs = []
     for shape, dtype in found if several else [found]:
         lay = recorder.layout(kernel, tuple(shape), np.dtype(dtype)) if recorder.layout else None
+        if kernel in ALIKE:
+            lay = strides.like(given[0].shape, given[0].strides, dtype.itemsize)
         outs.append(recorder.value(tuple(shape), np.dtype(dtype), lay))
     recorder.add(kernel, tuple(given), options, outs, "kernel", several)
     return outs if several else outs[0]

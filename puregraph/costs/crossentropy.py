@@ -4,6 +4,7 @@ import numpy as np
 
 from puregraph.errors import need, show
 from puregraph.kernels.classes import classIndex
+from puregraph.kernels.entropy import entropyGrad
 from puregraph.kernels.scatter import gather, putClass, takeClass
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
@@ -19,7 +20,8 @@ class CrossEntropy(Module):
     each label to all classes alike. Where no position counts, cost and gradient are 0.
 
     `ignoreIndex` is -1, which stands for "none" everywhere in puregraph; PyTorch's default is -100.
-    float16 is computed in float32. The probabilities are kept, so that the gradient takes no second softmax.
+    float16 is computed in float32. The probabilities are kept, so that the gradient takes no second softmax; compiled
+    for a GPU it takes one, which costs less there than memory does.
 
     Shapes    x (n, c, *spatial), labels (n, *spatial) of whole numbers -> a number
     Source    Bishop 2006, Pattern Recognition and Machine Learning, eq. 4.108; Szegedy et al. 2015, arXiv:1512.00567,
@@ -66,11 +68,12 @@ class CrossEntropy(Module):
     def updateGrad(self, grad, x, labels, weights, y, p, index):
         p = widen(p)
         share, smooth = self.shares(index, weights, p)
-        target = putClass(share, index, x.shape[1])
-        if self.smoothing:
-            target = (1 - self.smoothing) * target + smooth
+        scale = widen(grad) / norm(share)
+        if not self.smoothing:
+            return entropyGrad(p, share, index, scale).astype(x.dtype), None, None
+        target = (1 - self.smoothing) * putClass(share, index, x.shape[1]) + smooth
         slope = p * target.sum(axis=1, keepdims=True) - target
-        return (slope * (widen(grad) / norm(share))).astype(x.dtype), None, None
+        return (slope * scale).astype(x.dtype), None, None
 
     def shares(self, index, weights, like):
         """w[label] of each position, and s / c w for each of its classes; 0 where the position is ignored."""

@@ -5,6 +5,7 @@ precision  what may be kept in 16 bits is kept so
 choices    what would end a step becomes a choice between new values and old ones (`ledger` tells the host of it)
 updates    those of all parameters together
 heads      attention's gradient, as a library takes it
+scores     that of a cross-entropy, without probabilities
 lowering   calls become launches and calls of libraries (`numbers`, `moving`, `kernels`, `products`, `sums`)
 memory     one arena outside CuPy's pool; `inbox` is where inputs and numbers come in, `outbox` how results go home
 capture    what follows one another is captured
@@ -20,12 +21,13 @@ from puregraph.compile.gpu.lowering import launching
 from puregraph.compile.gpu.memory import ALIGNMENT
 from puregraph.compile.gpu.precision import precise
 from puregraph.compile.gpu.scaling import scaledUp
+from puregraph.compile.gpu.scores import withScores
 from puregraph.compile.layout import layoutFor
 
 
 def lowered(schedule: Any) -> Any:
     """The schedule with its calls as launches, as far as there are any for them."""
-    return launching(withHeads(Choices(precise(scaledUp(schedule))).run()))
+    return launching(withScores(withHeads(Choices(precise(scaledUp(schedule))).run())))
 
 
 def isWhole(piece: Any) -> bool:

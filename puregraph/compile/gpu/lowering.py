@@ -18,6 +18,7 @@ from puregraph.compile.gpu.kernels import launchesOf
 from puregraph.compile.gpu.moving import moved
 from puregraph.compile.gpu.numbers import KINDS, Gatherer, named, operand
 from puregraph.compile.gpu.products import endedBy, productOf
+from puregraph.compile.gpu.scores import OfScores
 from puregraph.compile.gpu.updates import Each, Together
 from puregraph.compile.lower import WHOLE, Frame, Lowering, Native, isMetOnce, needed
 from puregraph.compile.shaped import lateIn
@@ -138,6 +139,9 @@ class Launching(Lowering):
             return [self.launched(call.function.launches(call), [call], call.values(), call.outs)]
         if type(call.function) is AttendBack:
             return [self.launched([call.function.launches(call)], [call], call.values(), call.outs)]
+        if type(call.function) is OfScores:
+            over = [0] if call.arguments[0].strides == call.outs[0].strides else []
+            return [self.launched(call.function.launches(call), [call], call.values(), call.outs, over)]
         found, checks = self.launches(call)
         if found is None:
             return [call]

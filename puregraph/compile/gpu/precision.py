@@ -30,6 +30,7 @@ from puregraph.formula import Formula
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.kernels.einsum import ontoDiagonal
+from puregraph.kernels.entropy import entropyGrad
 from puregraph.kernels.norm import norm
 from puregraph.kernels.pairs import pairDots, pairDotsGrad
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
@@ -40,7 +41,17 @@ from puregraph.standin import astype
 FLOAT = np.dtype(np.float32)
 HALVES: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 FORMULAS = ("pointwise", "reduce", "fill")
-FREE = (gather, scatterAdd, addAt, takeClass, putClass, ontoDiagonal, pairDots, pairDotsGrad)  # they take any floats
+FREE = (
+    gather,
+    scatterAdd,
+    addAt,
+    takeClass,
+    putClass,
+    ontoDiagonal,
+    pairDots,
+    pairDotsGrad,
+    entropyGrad,
+)  # of any floats
 KERNELS: dict[Any, tuple[int, int]] = {  # how many arguments and results, from the first on, are of one kind
     convolve: (2, 1),
     convolveData: (2, 1),

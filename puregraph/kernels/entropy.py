@@ -1,0 +1,66 @@
+"""Entropy: the gradient of a cross-entropy in scores, of the probabilities that these make.
+
+cost = scale sum over n of -w_n ln p[n, k_n],   p[n, c] = exp(x[n, c] - peak[n]) / total[n]
+dx[n, c] = (p[n, c] w_n - [c = k_n] w_n) scale
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from puregraph.cuda import nest
+from puregraph.cuda.launch import steps
+from puregraph.formula import Formula
+from puregraph.kernel import piece
+from puregraph.kernels.scatter import putClass
+from puregraph.nest import Nest, Operand
+
+KINDS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int64": "i64"}
+SLOPE = "({} - where(axis1 == k, weight, 0)) * scale"
+
+
+@piece
+def entropyGrad(p, weight, index, scale):
+    """dx = (p w - onehot(k) w) scale; index -1 is no class, and a position of weight 0 does not count.
+
+    Shapes    p (n, classes, *spatial), weight and index (n, *spatial), scale () -> dx as p
+    """
+    return (p * weight[:, None] - putClass(weight, index, p.shape[1])) * scale
+
+
+@entropyGrad.shape
+def entropyGrad(p, weight, index, scale):
+    """As the probabilities."""
+    return p.shape, p.dtype
+
+
+@entropyGrad.cuda
+def entropyGrad(dx, p, weight, index, scale):
+    """One pass over the probabilities."""
+    return launched(dx, SLOPE.format("p * weight"), {"p": p}, {"weight": weight, "k": index}, scale)
+
+
+def ofScores(dx: Any, x: Any, peak: Any, total: Any, weight: Any, index: Any, scale: Any) -> Any:
+    """The same from scores and two numbers (n, 1, *spatial) of each position, so that nobody keeps probabilities."""
+    slope = SLOPE.format("exp(x - peak) * (weight / total)")  # one quotient for all that a thread has of a position
+    return launched(dx, slope, {"x": x, "peak": peak, "total": total}, {"weight": weight, "k": index}, scale)
+
+
+def launched(dx: Any, slope: str, whole: Mapping[str, Any], rows: Mapping[str, Any], scale: Any) -> Any:
+    """The launches of a formula of what lies as dx does, perhaps repeated, of numbers of each position, and of one."""
+    kinds = [KINDS.get(each.dtype.name) for each in (dx, *whole.values(), *rows.values(), scale)]
+    if None in kinds or scale.size != 1:
+        return NotImplemented
+    loads = {n: operand(v, [s if m > 1 else 0 for m, s in zip(v.shape, steps(v))]) for n, v in whole.items()}
+    for n, v in rows.items():
+        first, *others = steps(v)
+        loads[n] = operand(v, [first, 0, *others])
+    loads["scale"] = operand(scale, [0] * len(dx.shape))
+    stores = {"y": operand(dx, steps(dx))}
+    return nest.launches(Nest(dx.shape, loads, (("y", Formula(slope)),), stores, "f64" if "f64" in kinds else "f32"))
+
+
+def operand(x: Any, strides: Any) -> Operand:
+    """An array with its strides in numbers."""
+    return Operand(KINDS[x.dtype.name], x, tuple(strides))
