@@ -93,7 +93,7 @@ def costed(net, cost, inputs, target, **options):
 
 def classified(precision, rows, classes):
     """The cost of many classes, and its gradient by the scores."""
-    net = graphOf(pg.MulAddConst(1.0, 0.0), precision)
+    net = graphOf(pg.Identity(), precision)
     return costed(net, pg.CrossEntropy(), [numbers(precision, rows, classes)], words(classes, rows), updGrad=True)
 
 

@@ -31,6 +31,7 @@ from puregraph.sequential import Sequential
 
 HERE = Path(__file__).parent
 H200 = HERE.parent / "puregraph/cuda/h200.json"
+LAYS = [(None, None), (None, cudnn.channelsLast), (cudnn.channelsLast, cudnn.channelsLast)]  # of maps, and of filters
 STUB = "PUREGRAPH_STUB"  # says that this process has the driver that drives nothing
 
 ZOO = {  # the network, the shape of its input, and whether that is whole numbers
@@ -87,31 +88,31 @@ def arrayOf(value, kind, lay=None):
     return Array(value.shape, kind, tuple(step * kind.itemsize for step in strides))
 
 
-def forward(call, kind, tf32, lay, **tail):
+def forward(call, kind, tf32, lay, filters, **tail):
     x, W, *rest = call.arguments
-    out, x, W = (arrayOf(v, kind, lay) for v in (call.outs[0], x, W))
+    out, x, W = arrayOf(call.outs[0], kind, lay), arrayOf(x, kind, lay), arrayOf(W, kind, filters)
     return convolution.convolve(out, x, W, *rest, tf32=tf32, **tail)
 
 
-def data(call, kind, tf32, lay):
+def data(call, kind, tf32, lay, filters):
     grad, W, *rest = call.arguments
-    out, grad, W = (arrayOf(v, kind, lay) for v in (call.outs[0], grad, W))
+    out, grad, W = arrayOf(call.outs[0], kind, lay), arrayOf(grad, kind, lay), arrayOf(W, kind, filters)
     return convolution.convolveData(out, grad, W, *rest, tf32=tf32)
 
 
-def weight(call, kind, tf32, lay):
+def weight(call, kind, tf32, lay, filters):
     grad, x, *rest = call.arguments
-    out, grad, x = (arrayOf(v, kind, lay) for v in (call.outs[0], grad, x))
+    out, grad, x = arrayOf(call.outs[0], kind, filters), arrayOf(grad, kind, lay), arrayOf(x, kind, lay)
     return convolution.convolveWeight(out, grad, x, *rest, tf32=tf32)
 
 
-def heads(call, kind, tf32, lay, **more):
+def heads(call, kind, tf32, *lays, **more):
     q, k, v, mask, causal, scale = call.arguments
     y, q, k, v = (arrayOf(x, kind) for x in (call.outs[0], q, k, v))
     return attention.attend([y, row(q)], q, k, v, causal, scale, tf32=tf32, **more)
 
 
-def headsGrad(call, kind, tf32, lay, **more):
+def headsGrad(call, kind, tf32, *lays, **more):
     grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
     outs = [arrayOf(x, kind) for x in call.outs]
     grad, q, k, v = (arrayOf(x, kind) for x in (grad, q, k, v))
@@ -124,14 +125,14 @@ def further(call, kind, tf32):
     if call.function is convolve:
         out = arrayOf(call.outs[0], kind, cudnn.channelsLast)
         bias = Array(out.shape[1:2], kind, (kind.itemsize,))
-        yield forward(call, kind, tf32, cudnn.channelsLast, bias=bias, activation="relu")
-        yield forward(call, kind, tf32, cudnn.channelsLast, bias=bias, residual=out, activation="relu")
+        yield forward(call, kind, tf32, *LAYS[-1], bias=bias, activation="relu")
+        yield forward(call, kind, tf32, *LAYS[-1], bias=bias, residual=out, activation="relu")
     elif call.function in (attend, attendGrad):
         number = Array((1,), np.dtype(np.int64), (8,))
         make = TASKS[call.function]
-        yield make(call, kind, tf32, None, dropout=0.1, random=(number, number))
+        yield make(call, kind, tf32, dropout=0.1, random=(number, number))
         if call.function is attendGrad:
-            yield make(call, kind, tf32, None, repeats=False)
+            yield make(call, kind, tf32, repeats=False)
 
 
 def row(q):
@@ -144,15 +145,15 @@ TASKS = {convolve: forward, convolveData: data, convolveWeight: weight, attend: 
 
 
 def tasks(names):
-    """Each task of cuDNN that the models of these names ask for, as their steps have it, and with all maps and weights
-    channels last; once."""
+    """Each task of cuDNN that the models of these names ask for, once: as their steps have it, with filters channels
+    last, and with all maps so as well."""
     chosen = [(name, entry) for name, entry in ZOO.items() if not names or name.startswith(tuple(names))]
     made = []
     with cudnn.usePlanner(Believer()):
         for name, entry in chosen:
             for call, kind in product(calls(*entry), workspaces.KINDS):
                 how = Kind(kind), kind == "tf32"
-                made += [TASKS[call.function](call, *how, lay) for lay in (None, cudnn.channelsLast)]
+                made += [TASKS[call.function](call, *how, *lays) for lays in LAYS]
                 made += further(call, *how) if name in FURTHER else []
     return {call.name: call.task for call in made if isinstance(call, cudnn.Call)}
 

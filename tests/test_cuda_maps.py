@@ -5,6 +5,7 @@ import pytest
 from launches import emulated, misplaced, needsEmulator, runAll
 
 from puregraph.cuda import correlation
+from puregraph.cuda.filters import turned
 from puregraph.cuda.launch import steps
 from puregraph.cuda.tail import Column, Tail
 from puregraph.formula import Formula
@@ -163,3 +164,20 @@ def test_pools_from_any_address(rng):
     x = filled(rng, last, "float32", 2, 8, 9, 7)
     shifted = np.moveaxis(misplaced(np.moveaxis(x, 1, -1)), -1, 1)
     compare(meanPool, shifted, (3, 2), (2, 1), ((1, 1), (0, 1)), True, lay=last)
+
+
+@pytest.mark.parametrize(("read", "made"), [("float32", "bfloat16"), ("bfloat16", "float32"), ("float16", "float16")])
+def test_filters_are_turned_channels_last_and_back_by_one_launch(rng, read, made):
+    shapes = [(5, 3, 7, 7), (64, 33, 3, 3), (257, 1, 1, 5), (1, 31, 2, 2, 3), (2, 8, 1), (0, 4, 3, 3)]
+    rows = [filled(rng, first, read, *shape) for shape in shapes]
+    lying = [filled(rng, last, made, *shape) for shape in shapes]
+    launches = turned(rows, lying)
+    assert [launch.entry for launch in launches] == ["turn"]
+    runAll(launches)
+    for x, y in zip(rows, lying):
+        np.testing.assert_array_equal(y, x.astype(y.dtype))
+    again = [filled(rng, first, read, *shape) for shape in shapes]
+    runAll(turned(lying, again))
+    for y, z in zip(lying, again):
+        np.testing.assert_array_equal(z, y.astype(z.dtype))
+    assert turned([np.ones((2, 2, 3))], [np.ones((2, 2, 3), "f4")]) is NotImplemented

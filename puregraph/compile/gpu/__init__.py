@@ -6,6 +6,7 @@ choices    what would end a step becomes a choice between new values and old one
 updates    those of all parameters together
 heads      attention's gradient, as a library takes it
 scores     that of a cross-entropy, without probabilities
+filters    weights of convolutions channels last, as a library wants them
 lowering   calls become launches and calls of libraries (`numbers`, `moving`, `kernels`, `products`, `sums`)
 memory     one arena outside CuPy's pool; `inbox` is where inputs and numbers come in, `outbox` how results go home
 capture    what follows one another is captured
@@ -16,6 +17,7 @@ from typing import Any
 
 from puregraph.compile.gpu.built import Built
 from puregraph.compile.gpu.choices import Choices
+from puregraph.compile.gpu.filters import withFilters
 from puregraph.compile.gpu.heads import withHeads
 from puregraph.compile.gpu.lowering import launching
 from puregraph.compile.gpu.memory import ALIGNMENT
@@ -27,7 +29,8 @@ from puregraph.compile.layout import layoutFor
 
 def lowered(schedule: Any) -> Any:
     """The schedule with its calls as launches, as far as there are any for them."""
-    return launching(withScores(withHeads(Choices(precise(scaledUp(schedule))).run())))
+    exact = Choices(precise(scaledUp(schedule))).run()
+    return launching(withFilters(withScores(withHeads(exact))))
 
 
 def isWhole(piece: Any) -> bool:

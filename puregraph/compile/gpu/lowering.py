@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.fuse import Group, pointwise
+from puregraph.compile.gpu.filters import Turned
 from puregraph.compile.gpu.heads import AttendBack
 from puregraph.compile.gpu.kernels import launchesOf
 from puregraph.compile.gpu.moving import moved
@@ -135,7 +136,7 @@ class Launching(Lowering):
         if type(call.function) is Together:
             over = [i for i, v in enumerate(call.arguments) if v.role in ("param", "state")]
             return [self.launched(call.function.launches(), call.function.calls, call.values(), call.outs, over)]
-        if type(call.function) is Each:
+        if type(call.function) in (Each, Turned):
             return [self.launched(call.function.launches(call), [call], call.values(), call.outs)]
         if type(call.function) is AttendBack:
             return [self.launched([call.function.launches(call)], [call], call.values(), call.outs)]

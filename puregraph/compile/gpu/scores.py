@@ -19,6 +19,7 @@ from puregraph.compile.gpu.heads import narrow
 from puregraph.compile.simplify import alive
 from puregraph.compile.value import Call, Value
 from puregraph.kernels.entropy import entropyGrad, ofScores
+from puregraph.standin import astype
 
 
 class OfScores:
@@ -35,21 +36,48 @@ def withScores(schedule: Any) -> Any:
     """The schedule with each gradient of a cross-entropy as a call that reads scores."""
     calls = [changed(call) if call.function is entropyGrad else call for call in schedule.calls]
     if any(type(call.function) is OfScores for call in calls):
-        schedule.calls = calls
+        schedule.calls = rounding(calls, {v.root.number for v in schedule.kept()})
         alive(schedule)
     return schedule
+
+
+def rounding(calls: list[Call], kept: set[int]) -> list[Call]:
+    """The calls with each gradient made as it is read, where all that reads it is a call that rounds it."""
+    readers: dict[int, list[Call]] = {}
+    for call in calls:
+        for v in call.values():
+            readers.setdefault(v.root.number, []).append(call)
+    gone = set()
+    for call in calls:
+        if type(call.function) is OfScores and call.outs[0].number not in kept:
+            after = readers.get(call.outs[0].number, [])
+            if len(after) == 1 and after[0].function is astype:
+                gone.add(id(after[0]))
+                call.outs = after[0].outs
+                call.outs[0].call = call
+    return [call for call in calls if id(call) not in gone]
 
 
 def changed(call: Call) -> Call:
     """A gradient that reads scores, if its probabilities are a softmax of them."""
     p, *rest = call.arguments
-    e, total = parts(narrow(p), np.divide)
+    e, total = parts(bare(p), np.divide)
     z = parts(e, np.exp)[0]
     x, peak = parts(z, np.subtract)
-    if x is None or total.shape != peak.shape or x.shape != p.shape or isRounded(narrow(x)):
+    if x is None or total.shape != peak.shape or x.shape != p.shape:
         return call
-    back = Call(OfScores(), (narrow(x), peak, total, *rest), {}, call.outs, "scores", call.place)
+    x = narrow(x) if narrow(x).dtype.itemsize < x.dtype.itemsize else x
+    if isRounded(x):
+        return call
+    back = Call(OfScores(), (x, peak, total, *rest), {}, call.outs, "scores", call.place)
     return call if back.function.launches(back) is NotImplemented else back
+
+
+def bare(value: Value) -> Value:
+    """What a value was before it was rounded and widened."""
+    while narrow(value) is not value:
+        value = narrow(value)
+    return value
 
 
 def isRounded(x: Value) -> bool:
