@@ -15,6 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,10 +107,16 @@ class Contest(lockstep.Contest):
         return {**first, "per": per, "host": host, "blocks": [], "events": []}
 
     def block(self, name, seconds):
-        """One block; everybody else sleeps."""
+        """One block; everybody else sleeps. A contender that fails here leaves the others their times."""
         found = self.found[name]
+        if "failed" in found:
+            return
         calls = max(2, min(20_000, round(seconds / found["per"])))
-        now = self.processes[name].ask("block", limit=60, calls=calls)
+        try:
+            now = self.processes[name].ask("block", limit=60, calls=calls)
+        except lockstep.FailedError as reason:
+            found["failed"] = str(reason)
+            return
         found["blocks"] += now["times"]
         found["events"] += [now["events"]] if now["events"] is not None else []
 
@@ -152,8 +159,9 @@ def table(title, case, found):
     lines = ["", f"{title}: {head}", f"{'contender':24}{''.join(f'{c:>13}' for c in columns)}"]
     notes = []
     for name, one in sorted(found.items(), key=lambda item: item[1].get("seconds", math.inf)):
-        if "seconds" not in one:
+        if "failed" in one:
             notes.append(f"{name}: {one['failed']}")
+        if "seconds" not in one:
             continue
         own, events = one["seconds"], statistics.median(one["events"]) if one["events"] else None
         cells = [f"{1e3 * own:.4g}", "" if events is None else f"{1e3 * events:.4g}"]
@@ -228,21 +236,24 @@ def main(arguments=None):
     lines += [machine.versions(machine.GPUPACKAGES), machine.gpu()]
     lines += ["A DRY RUN: tiny networks on the CPU, whose times say nothing"] if options.dry else []
     cases, done = {}, 0
-    with tempfile.TemporaryDirectory(prefix="benchmark") as folder:
-        setting = Setting(cpus, folder, options.dry)
-        for title in options.names or CASES:
-            now = time.monotonic()
-            left, wanted = begun + 60 * options.minutes - now, CASES[title].seconds if CASES[title] else FLOORSECONDS
-            if left < wanted / 2:
-                lines += ["", f"{title}: skipped: {max(left, 0):.0f} s are left, and it may take {wanted}"]
-            else:
-                more, cases[title] = tried(title, setting, options, now + min(left, wanted))
-                lines += [*more, f"({time.monotonic() - now:.0f} s)"]
-            done = shown(lines, done)
-            save(lines, cases, options.out)
-    lines += summary(cases, options.dry)
-    shown(lines, done)
-    save(lines, cases, options.out)
+    try:
+        with tempfile.TemporaryDirectory(prefix="benchmark", ignore_cleanup_errors=True) as folder:
+            setting = Setting(cpus, folder, options.dry)
+            for title in options.names or CASES:
+                now = time.monotonic()
+                left = begun + 60 * options.minutes - now
+                wanted = CASES[title].seconds if CASES[title] else FLOORSECONDS
+                if left < wanted / 2:
+                    lines += ["", f"{title}: skipped: {max(left, 0):.0f} s are left, and it may take {wanted}"]
+                else:
+                    more, cases[title] = tried(title, setting, options, now + min(left, wanted))
+                    lines += [*more, f"({time.monotonic() - now:.0f} s)"]
+                done = shown(lines, done)
+                save(lines, cases, options.out)
+    finally:  # also where somebody cuts it off
+        lines += summary(cases, options.dry)
+        shown(lines, done)
+        save(lines, cases, options.out)
 
 
 def tried(title, setting, options, end):
@@ -255,6 +266,9 @@ def tried(title, setting, options, end):
         return table(title, case, found), found
     except lockstep.FailedError as reason:
         return ["", f"{title}: FAILED: {reason}"], {}
+    except Exception as error:  # of this code: it hides no other case
+        traceback.print_exc()
+        return ["", f"{title}: FAILED: {type(error).__name__}: {error}"], {}
 
 
 def shown(lines, done):

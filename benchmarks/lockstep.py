@@ -219,7 +219,8 @@ class Contest:
             for name in able if turn % 2 == 0 else reversed(able):
                 self.block(name, seconds)
         for name in able:
-            self.found[name]["seconds"] = statistics.median(self.found[name]["blocks"])
+            if self.found[name]["blocks"]:
+                self.found[name]["seconds"] = statistics.median(self.found[name]["blocks"])
         return self.found
 
     def readyAll(self, case, names, seconds):

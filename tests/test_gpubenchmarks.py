@@ -59,6 +59,57 @@ def test_a_contender_that_takes_too_long_is_stopped(tmp_path):
     process.close()
 
 
+def test_a_contender_that_fails_among_the_rounds_leaves_the_others_their_times(tmp_path):
+    class Answers:
+        def __init__(self, *blocks):
+            self.blocks = list(blocks)
+
+        def ask(self, do, **details):
+            if do == "block" and not self.blocks:
+                raise lockstep.FailedError("no memory is left")
+            if do == "block":
+                return {"times": [self.blocks.pop()], "events": None}
+            return {} if do == "setup" else {"seconds": 1.0}
+
+    contest = gpu.Contest([], gpu.Setting([0], tmp_path, dry=True), "none", lambda text: None, end=float("inf"))
+    contest.processes = {"puregraph": Answers(3.0, 2.0, 1.0), "torch": Answers(5.0), "jax": Answers()}
+    found = contest.run({}, list(contest.processes), 3, 0.01)
+    assert found["puregraph"]["seconds"] == 2.0 and "failed" not in found["puregraph"]
+    assert (found["torch"]["seconds"], found["torch"]["failed"]) == (5.0, "no memory is left")
+    assert "seconds" not in found["jax"] and found["jax"]["failed"] == "no memory is left"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_a_run_that_is_cut_off_or_fails_keeps_its_tables(monkeypatch, tmp_path, error):
+    def found(title, case, *rest):
+        if title == "lenet-64":
+            raise error("here")
+        return {
+            "puregraph": {
+                "seconds": 1.0,
+                "blocks": [1.0],
+                "events": [],
+                "value": 1.0,
+                "host": 0.0,
+                "ready": 0.0,
+                "notes": {},
+            }
+        }
+
+    monkeypatch.setattr(gpu, "compare", found)
+    names = ["mlp-64", "lenet-64", "unet-16"]
+    try:
+        gpu.main([*names, "--dry", "--out", str(tmp_path)])
+        assert error is ZeroDivisionError
+    except KeyboardInterrupt:
+        assert error is KeyboardInterrupt
+    text = (tmp_path / "benchmarks.txt").read_text()
+    last = text[text.index("\ncase ") :]
+    assert "mlp-64" in last and ("unet-16" in last) == ("FAILED: ZeroDivisionError: here" in text) == (
+        error is ZeroDivisionError
+    )
+
+
 def test_a_script_that_takes_too_long_is_stopped(tmp_path):
     with pytest.raises(lockstep.FailedError, match="floors has taken more than 0 s"):
         gpu.Setting([0], tmp_path, dry=True).script("floors", "--dry", limit=0.01)
