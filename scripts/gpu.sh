@@ -5,6 +5,9 @@
 #   scripts/gpu.sh probe suite               some stages: probe, suite, sanitizer, benchmarks
 #   scripts/gpu.sh benchmarks -- mlp-64      what follows is for the last of them
 #
+# Where a command may take ten minutes and no longer, three do it: `probe suite`, `sanitizer`, `benchmarks`; and what did
+# not fit into the last of them: `benchmarks -- vit-64 unet-16 lstm-32`.
+#
 # Results go to $OUT, or to benchmarks/results/gpu, as they come. Wheels in .whl/ are used without being installed for
 # good; what `scripts/prebuild.py` left in .prebuilt/ is compiled already. Each stage has a time limit, and none hides
 # those behind it: the last line says what became of each. Where there is no GPU: the reason, and success.
@@ -68,6 +71,10 @@ if ! "$python" -c "import puregraph.models" 2>/dev/null; then
 fi
 mkdir -p "$out"
 export PUREGRAPH_DEVICE=cuda
+doctor=$("$python" -m puregraph doctor 2>&1)
+echo "$doctor"
+lacking=$(grep 'own kernels, slower$' <<<"$doctor" | cut -d ' ' -f 1 | paste -sd ' ')
+[[ -n $lacking ]] && echo "gpu.sh: WITHOUT $lacking: times below are not what they could be"
 threads=${PUREGRAPH_THREADS:-2} # of each worker, as there is one for each core
 workers=() && "$python" -c "import xdist" 2>/dev/null && workers=(-n auto)
 short=(-q --tb=short -p no:cacheprovider)
@@ -132,6 +139,7 @@ for i in "${!stages[@]}"; do
     echo "== ${stages[i]}, at most ${limits[${stages[i]}]} s"
     if ((i == ${#stages[@]} - 1)); then "${stages[i]}" "$@"; else "${stages[i]}"; fi
 done
+[[ -n $lacking ]] && verdicts+=("WITHOUT $lacking")
 printf -v line '%s; ' "${verdicts[@]}"
 echo "gpu.sh: ${line%; }" | tee "$out/verdict.txt"
 exit "$failed"

@@ -7,7 +7,7 @@ import pytest
 from launches import emulated, needsEmulator
 
 from puregraph.kernel import registry
-from puregraph.kernels import classes, convolution, einsum, norm, pairs, pooling, recurrent, scatter
+from puregraph.kernels import classes, convolution, einsum, entropy, norm, pairs, pooling, recurrent, scatter
 from puregraph.kernels import random as randoms
 from puregraph.kernels.attention import attend, attendGrad
 
@@ -60,6 +60,7 @@ CASES = {  # a kernel, and its arguments, for a size
     "addAt": (scatter.addAt, lambda a, n: (a(3, n), a.index(31, 3, n), 31)),
     "takeClass": (scatter.takeClass, lambda a, n: (a(n, 9, 3), a.index(9, n, 3))),
     "putClass": (scatter.putClass, lambda a, n: (a(33), a.index(n, 33), n)),
+    "entropyGrad": (entropy.entropyGrad, lambda a, n: (a(n, 9, 3), a(n, 3), a.index(9, n, 3), a())),
     "ontoDiagonal": (einsum.ontoDiagonal, lambda a, n: (a(n, 7), "iji", (n, 7, n))),
     "pairDots": (pairs.pairDots, lambda a, n: [a(3, n) for _ in range(5)]),
     "pairDotsGrad": (pairs.pairDotsGrad, lambda a, n: (a(3, 10), *[a(3, n) for _ in range(5)])),

@@ -125,6 +125,17 @@ def test_cases_are_workloads_and_the_most_telling_come_first():
     assert list(gpu.CASES)[:4] == ["mlp-64", "lenet-64", "gpt2-16", "resnet50-64"]
 
 
+def test_what_contenders_import_is_read_once_however_that_ends(tmp_path):
+    (tmp_path / "slow.py").write_text("import time; open('begun', 'w').close(); time.sleep(60)")
+    (tmp_path / "quick.py").write_text("open('there', 'w').close()")
+    setting = gpu.Setting([0], tmp_path, dry=True)
+    setting.environment = lambda home: {"PYTHONPATH": str(tmp_path)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        gpu.readOnce(setting, ("quick", "absent", "slow"), limit=2)
+    assert (tmp_path / "there").exists()
+
+
 def test_who_takes_part():
     taking = {title: [n for n in ONGPU if gpu.takesPart(n, case)] for title, case in gpu.CASES.items() if case}
     assert taking["mlp-64"] == list(ONGPU)

@@ -15,6 +15,7 @@ STAGES = ("probe", "suite", "sanitizer", "benchmarks")
 PYTHON = """#!/usr/bin/env bash
 case "$*" in
 *device.reason*) echo "cuda, because a test kernel ran" ;;
+*doctor*) printf 'cuBLASLt  13.1\\ncuDNN  %s\\n' "${CUDNN:-9.19}" ;;
 *"import puregraph.models"*) exit 0 ;;
 *"import xdist"*) exit "${XDIST:-0}" ;;
 *sysconfig*) echo "$TOOLS" ;;
@@ -92,6 +93,13 @@ def test_a_stage_that_takes_too_long_is_cut_off_and_said_so(machine):
     verdicts, _, done = machine("suite", "benchmarks", SLEEP="30", SUITE_SECONDS="2")
     assert verdicts["suite"].startswith("CUT OFF in ") and verdicts["benchmarks"].startswith("passed")
     assert done.returncode == 1
+
+
+def test_a_library_that_is_missing_is_told_before_and_at_the_end(machine):
+    verdicts, _, done = machine("benchmarks", CUDNN="none: convolutions and attention are done by own kernels, slower")
+    assert done.returncode == 0 and verdicts["WITHOUT"] == "cuDNN"
+    assert "gpu.sh: WITHOUT cuDNN: times below are not what they could be" in done.stdout
+    assert "WITHOUT" not in machine("benchmarks")[0]
 
 
 def test_some_stages_and_what_follows_for_the_last(machine):
