@@ -268,3 +268,11 @@ def test_a_single_number_of_a_packed_weight_is_seen_after_refresh():
     net[0].W.data[1, 1, 1, 1] += 1
     program.refresh()
     np.testing.assert_allclose(program.run(x), net(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_cost_over_many_classes_keeps_no_labels_as_ones_and_zeros():
+    rows, classes = 64, 4096
+    net = pg.Sequential(modules.Linear(16, classes))
+    step = net.compile((rows, 16), (rows,), cost=pg.CrossEntropy(), optimizer=MomentumSGD(0.1), keepGrads=False)
+    scores = 4 * rows * classes
+    assert 3 * scores < step.bytes < 3.3 * scores  # beside scores: probabilities, and a gradient
