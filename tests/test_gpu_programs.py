@@ -14,9 +14,11 @@ from test_everymodule import Cube
 from puregraph import device, initial
 from puregraph.checkpoint import loadInto, save
 from puregraph.compile import Programs
+from puregraph.compile.gpu import tuning
 from puregraph.compile.gpu.capture import Section
 from puregraph.costs import CrossEntropy
-from puregraph.cuda import runner
+from puregraph.cuda import cudnn, product, runner
+from puregraph.cuda.library import LibraryCall
 from puregraph.errors import DataError, DtypeError, PuregraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.input import Input
@@ -486,3 +488,33 @@ def test_a_program_knows_where_its_parameters_lie(monkeypatch, rng):
     with suppress(TypeError):
         program.run(x)
     assert program.why == "some parameters lie on a GPU, and some do not"
+
+
+@pytest.mark.parametrize("isAsked", [False, True])
+def test_libraries_are_asked_for_their_fastest_proposal_before_the_capture(monkeypatch, rng, isAsked):
+    cupy = useGpu(monkeypatch)
+    monkeypatch.setattr(tuning, "KNOWN", set())
+    monkeypatch.setenv("PUREGRAPH_TUNE", "1" if isAsked else "0")
+    monkeypatch.setattr(cupy.cuda, "get_elapsed_time", lambda first, last: 5000.0, raising=False)
+    tried, times = [], []
+
+    def tune(self, addresses, workspace, room, stream, time):
+        assert room == self.workspace and len(addresses) == len(self.slots)
+        tried.append(self.task)
+        times.append(time(lambda: self.run(addresses, workspace, stream)))
+        if len(tried) == 2:
+            raise RuntimeError("a proposal that fails")
+
+    for call in (product.Product, cudnn.Call):
+        monkeypatch.setattr(call, "tune", tune)
+    make, shape, optimizer = MODELS["lenet"]
+    batches = images(rng, 3, *shape)
+    program, net, got = trained(make, batches, optimizer())
+    calls = [w.what for c in program.built.schedule.calls if c.kind == "native" for w in c.function.works]
+    assert set(tried) == ({each.task for each in calls if isinstance(each, LibraryCall)} if isAsked else set())
+    assert len(tried) == len(set(tried)) and set(times) <= {1.0}
+    assert program.built.captured().note.startswith("1 graph of CUDA")
+    with device.useDevice("cpu"):
+        _, near, wanted = trained(make, batches, optimizer())
+    for each, other in zip(got, wanted, strict=True):
+        close(each[0], other[0])

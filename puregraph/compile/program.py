@@ -95,7 +95,7 @@ class Program:
                 self.built = self.backend.build(plan, self.room, self.poison)
                 keeps = self.options.get("keepGrads", True)
                 self.left = [(p, GradientOf(p, v.dtype).data) for p, v in found.paramGrads] if keeps else []
-                if self.backend.name != GPU.name and not self.left and not self.isLoose and not self.options.get("added"):
+                if self.backend.name != "gpu" and not self.left and not self.isLoose and not self.options.get("added"):
                     self.short = shortcut(self.built)
             except (NotArraysError, UntriedError) as error:
                 self.why, self.untried = str(error), type(error) is UntriedError

@@ -9,7 +9,7 @@ scores     that of a cross-entropy, without probabilities
 filters    weights of convolutions channels last, as a library wants them
 lowering   calls become launches and calls of libraries (`numbers`, `moving`, `kernels`, `products`, `sums`)
 memory     one arena outside CuPy's pool; `inbox` is where inputs and numbers come in, `outbox` how results go home
-capture    what follows one another is captured
+capture    what follows one another is captured (`tuning` chooses among what libraries propose, where that is asked for)
 built      all of this together, ready to run
 """
 

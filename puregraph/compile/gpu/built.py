@@ -11,6 +11,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.compile.bind import Bound, Running, bound
+from puregraph.compile.gpu import tuning
 from puregraph.compile.gpu.capture import Section
 from puregraph.compile.gpu.inbox import Inbox
 from puregraph.compile.gpu.lowering import Task
@@ -24,6 +25,7 @@ from puregraph.compile.table import Graphs
 from puregraph.compile.value import Call, Value
 from puregraph.cuda import runner
 from puregraph.cuda.launch import Table
+from puregraph.cuda.library import LibraryCall
 from puregraph.cuda.parts import lacking
 from puregraph.errors import addPlace
 
@@ -90,7 +92,10 @@ class Built:
         for task in tasks:
             workspace = 0 if task.workspace is None else self.memory.address(task.workspace)
             self.extra.update((id(scratch), value) for scratch, value in task.extra)
-            section.starts.append(partial(runner.start, [task.what], self.place, workspace))
+            start: Callable[[], None] = partial(runner.start, [task.what], self.place, workspace)
+            if isinstance(task.what, LibraryCall) and tuning.isWanted():
+                start = tuning.Tuned(task.what, self.place, workspace)
+            section.starts.append(start)
         section.count += 1
 
     def section(self) -> Section:
