@@ -2,6 +2,7 @@
 
 import pickle
 from contextlib import suppress
+from typing import NamedTuple
 
 import fakecupy
 import numpy as np
@@ -518,3 +519,25 @@ def test_libraries_are_asked_for_their_fastest_proposal_before_the_capture(monke
         _, near, wanted = trained(make, batches, optimizer())
     for each, other in zip(got, wanted, strict=True):
         close(each[0], other[0])
+
+
+@pytest.mark.parametrize(
+    "beta, addresses, isTried", [(0.0, (1, 2, 3), True), (1.0, (1, 2, 3), False), (0.0, (1, 2, 1), False)]
+)
+def test_no_call_is_tried_twice_that_writes_over_what_it_reads(monkeypatch, beta, addresses, isTried):
+    class Task(NamedTuple):
+        beta: float
+
+    tried = []
+
+    class Product(LibraryCall):
+        name, workspace, task = "product", 0, Task(beta)
+        slots = tuple(("pointer", each) for each in addresses)
+
+        def tune(self, addresses, workspace, room, stream, time):
+            tried.append(addresses)
+
+    monkeypatch.setattr(tuning, "KNOWN", set())
+    monkeypatch.setattr(runner, "stream", lambda: 0)
+    tuning.Tuned(Product(), lambda what: what, 0).choose()
+    assert bool(tried) == isTried
