@@ -28,7 +28,7 @@ from benchmarks.contenders import puregraph as side  # noqa: E402
 from puregraph import costs, device, modules, store  # noqa: E402
 from puregraph.compile import program  # noqa: E402
 from puregraph.compile.backend import GPU  # noqa: E402
-from puregraph.compile.gpu.moving import stored  # noqa: E402
+from puregraph.compile.gpu.moving import startsOf  # noqa: E402
 from puregraph.cuda import compiler, cudnn  # noqa: E402
 from puregraph.cuda.launch import Launch  # noqa: E402
 from puregraph.graph import Graph  # noqa: E402
@@ -59,10 +59,8 @@ def onPaper(wanted):
 
         def __init__(self, plan, room, poison=False):
             self.plan = plan
-            native = [call.function for call in plan.schedule.calls if call.kind == "native"]
-            ends = [launch for target, value in plan.copies for launch in stored(value, target.data)]
             wanted.left += [call for call in plan.schedule.calls if call.kind not in ("native", "view")]
-            wanted.take([*(task.what for each in native for task in each.works), *ends])
+            wanted.take(startsOf(plan))
 
     before = program.backendFor
     program.backendFor = lambda graph, dtype: GPU._replace(build=Noted)

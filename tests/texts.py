@@ -11,7 +11,7 @@ from test_everymodule import EXAMPLES, examplesOf
 from puregraph import models, optimizers
 from puregraph.compile import program
 from puregraph.compile.backend import GPU
-from puregraph.compile.gpu.moving import stored
+from puregraph.compile.gpu.moving import startsOf
 from puregraph.costs import BCE, MSE, CrossEntropy
 from puregraph.cuda.launch import Launch, contiguous
 from puregraph.function import Call
@@ -74,14 +74,11 @@ class Gathered:
     isQuiet, isStale, packing = True, False, None
 
     def __init__(self, plan, room, poison=False):
-        calls = [call for call in plan.schedule.calls if call.kind != "view"]
-        native = [call.function for call in calls if call.kind == "native"]
-        ends = [launch for target, value in plan.copies for launch in stored(value, target.data)]
-        found = [*(task.what for each in native for task in each.works), *ends]
+        calls, found = [call for call in plan.schedule.calls if call.kind != "view"], startsOf(plan)
         self.launches = [each for each in found if isinstance(each, Launch)]
         self.libraries = [each for each in found if not isinstance(each, Launch)]
         self.left = [call for call in calls if call.kind != "native"]
-        self.functions = {call.function for each in native for call in each.calls}
+        self.functions = {each.function for call in calls if call.kind == "native" for each in call.function.calls}
 
 
 @contextmanager

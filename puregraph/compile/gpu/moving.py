@@ -63,6 +63,13 @@ def stored(value: Value, array: Any) -> list[Any]:
     return nest.launches(Nest(shape, loads, (("y", Formula("x")),), stores, "f64"))
 
 
+def startsOf(plan: Any) -> list[Any]:
+    """The launches and the calls of libraries that a plan comes to, also where there is no GPU to start them on."""
+    native = [call.function for call in plan.schedule.calls if call.kind == "native"]
+    ends = [launch for target, value in plan.copies for launch in stored(value, target.data)]
+    return [*(task.what for each in native for task in each.works), *ends]
+
+
 def copied(call: Call) -> list[Any] | None:
     """The numbers of x, repeated where y is larger."""
     (x,), (y,) = call.values(), call.outs
