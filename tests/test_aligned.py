@@ -25,6 +25,14 @@ def test_an_array_that_begins_elsewhere_is_copied():
         assert begins(aligned(x)) and (aligned(x) == x).all()
 
 
+def test_axes_stay_in_their_order():
+    x = at(4, 24)
+    x[:] = np.arange(24)
+    for each in (x.reshape(2, 3, 4).transpose(2, 0, 1), x.reshape(4, 6).T):
+        assert (aligned(each) == each).all() and aligned(each).strides == each.strides and begins(aligned(each))
+    assert aligned(x.reshape(4, 6)[:, ::2]).strides == (12, 4)
+
+
 def test_others_stay_what_they_are():
     fine, none = at(0), np.zeros((0, 3))
     words = np.array(["a", None], object)
