@@ -43,7 +43,7 @@ from puregraph import (
 )
 from puregraph.autodiff import detect_anomaly
 from puregraph.compile import Program, Programs, Updater, schedule
-from puregraph.compile.arena import arranged, bestFit, inOrder
+from puregraph.compile.arena import arranged, bestFit, inOrder, inUse
 from puregraph.compile.joined import joined
 from puregraph.compile.plan import ALIGNMENT, Plan
 from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
@@ -774,6 +774,18 @@ def test_no_two_buffers_in_use_at_one_time_overlap(place, seed):
             assert apart or a.death < b.birth or b.death < a.birth
     least = max(sum(p.size for p in pieces if p.birth <= t <= p.death) for t in range(130))
     assert total <= 1.35 * least
+
+
+def test_other_orders_are_tried_where_memory_would_be_wasted():
+    totals = []
+    for seed in range(8):
+        rng = random.Random(seed)
+        births = [rng.randrange(60) for _ in range(80)]
+        pieces = [Piece(64 * 2 ** rng.randrange(8), birth, birth + rng.randrange(40)) for birth in births]
+        found = arranged(pieces)
+        assert found == max(p.offset + p.size for p in pieces) >= inUse(pieces)
+        totals.append((found, min(bestFit(sorted(pieces, key=lambda p: (-p.size, p.birth))), inOrder(pieces))))
+    assert all(found <= before for found, before in totals) and sum(found < before for found, before in totals) >= 4
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ PACKING = 30  # turns that it takes to transform a filter
 READING = 30  # turns that it takes to bring a transformed filter from far memory
 FLOW = 6  # bytes of far memory that come in a turn
 FEW = 16  # tasks below which panels are dealt to several
-HEAVY = 24 << 20  # numbers of a packed weight that are too many to keep
+LARGE, HEAVY = 8 << 20, 24 << 20  # numbers of a packed weight that a little time is not worth, that no time is
 
 
 class Plan(NamedTuple):
@@ -116,7 +116,8 @@ def pays(plan: Plan, isFixed: bool) -> bool:
     moving = 200 * (plan.depth + plan.maps) / lanes
     if plan.packed > HEAVY:
         return False
-    return plan.tiles * (1.15 * POSITIONS * products + moving) + weights < 0.9 * plain
+    gain = 0.9 if plan.packed <= LARGE else 0.7
+    return plan.tiles * (1.15 * POSITIONS * products + moving) + weights < gain * plain
 
 
 def inside(length: int, count: int, before: int) -> int:
