@@ -67,3 +67,4 @@ def test_memory_that_moved_is_followed(net):
     small.run(images())
     Program(net, [(600, 3, 4)], train=False, room=room).run(images(n=600))
     np.testing.assert_allclose(small.run(images()), net(images()), rtol=1e-5)
+    assert small.short([images()], True) is not None  # from where it is now; nobody keeps the memory before

@@ -425,6 +425,14 @@ def small(kind, optimizer):
     return net, lambda: program.run(np.ones((5, 7), np.float32), np.zeros((5, 4), np.float32))
 
 
+def onBoth(monkeypatch, go):
+    """A net that has run in float32 on the host, and one in float16 on the GPU."""
+    with device.useDevice("cpu"):
+        near = go("float32")
+    useGpu(monkeypatch)
+    return near, go("float16")
+
+
 def test_the_scale_reaches_costs_whose_gradient_is_a_view_of_it(monkeypatch, rng):
     x = rng.standard_normal((5, 7)).astype(np.float32)
 
@@ -436,10 +444,7 @@ def test_the_scale_reaches_costs_whose_gradient_is_a_view_of_it(monkeypatch, rng
             step.run(x)
         return net
 
-    with device.useDevice("cpu"):
-        near = go("float32")
-    useGpu(monkeypatch)
-    far = go("float16")
+    near, far = onBoth(monkeypatch, go)
     for path, p in near.params.items():
         close(far.params[path].grad, p.grad, 3e-3)
 
@@ -483,10 +488,7 @@ def test_gradients_for_others_are_as_they_are(monkeypatch, rng, make):
         net.compile(x.shape, t.shape, cost=CrossEntropy(), optimizer=make()).run(x, t)
         return net
 
-    with device.useDevice("cpu"):
-        near = go("float32")
-    useGpu(monkeypatch)
-    far = go("float16")
+    near, far = onBoth(monkeypatch, go)
     for path, p in near.params.items():
         close(far.params[path].grad, p.grad, 3e-3)
         close(far.params[path].data, p.data, 1e-4)

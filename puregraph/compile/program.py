@@ -92,15 +92,19 @@ class Program:
                 found = self.schedule()
                 held, unread = found.held, found.unread
                 plan = planned(found, self.budget, self.backend.lower, self.backend.alignment)
-                self.built = self.backend.build(plan, self.room, self.poison)
                 keeps = self.options.get("keepGrads", True)
                 self.left = [(p, GradientOf(p, v.dtype).data) for p, v in found.paramGrads] if keeps else []
-                if self.backend.name != "gpu" and not self.left and not self.isLoose and not self.options.get("added"):
-                    self.short = shortcut(self.built)
+                self.settle(plan)
             except (NotArraysError, UntriedError) as error:
                 self.why, self.untried = str(error), type(error) is UntriedError
             anyMode = self.train is not None
             self.current = Current(self.graph, self.steps, held, self.optimizer, anyMode, unread)
+
+    def settle(self, plan: Plan) -> None:
+        """Have a plan carried out in the room, where that is now."""
+        self.built = self.backend.build(plan, self.room, self.poison)
+        isPlain = self.backend.name != "gpu" and not (self.left or self.isLoose or self.options.get("added"))
+        self.short = shortcut(self.built) if isPlain else None
 
     @property
     def steps(self) -> Any:
@@ -158,7 +162,7 @@ class Program:
             if not self.isCurrent():
                 self.build()
             elif self.built is not None and not self.built.memory.isCurrent:
-                self.built = self.backend.build(self.built.plan, self.room, self.poison)
+                self.settle(self.built.plan)
             if self.isLoose:
                 self.follow(inputs)
             built = self.built
