@@ -35,7 +35,7 @@ class Setting:
         return self.folder / title.replace(" ", "-") / contender
 
     def environment(self, home):
-        """The same for everybody: so many threads, and compiled code kept at home."""
+        """The same for everybody: so many threads, compiled code kept at home, and Python's bytecode where it looks."""
         threads = str(len(self.cpus))
         pools = ("OMP_NUM", "MKL_NUM", "OPENBLAS_NUM", "NUMBA_NUM", "PUREGRAPH")
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -53,7 +53,8 @@ class Setting:
             "BENCHMARK_CACHE": str(self.folder),
             "PYTHONPATH": os.pathsep.join(paths),
         }
-        return {**os.environ, **given}
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return {**kept, **given}
 
     def distance(self):
         """How many nanoseconds the first two processors are apart now; None where there is one, or no native code."""

@@ -7,6 +7,7 @@ python benchmarks/run.py mlp --quick --only torch jax    fewer and shorter block
 """
 
 import argparse
+import compileall
 import os
 import shlex
 import sys
@@ -140,6 +141,7 @@ def main(arguments=None):
     cpus = sorted(os.sched_getaffinity(0))
     cpus = cpus[: options.threads] if options.threads else cpus
     command = f"python benchmarks/run.py {shlex.join(arguments)}"
+    compileall.compile_dir(lockstep.ROOT / "puregraph", quiet=2)  # as an installation does
     with tempfile.TemporaryDirectory(prefix="benchmark") as temporary:
         setting = lockstep.Setting(cpus, options.cache or temporary)
         setting.folder.mkdir(parents=True, exist_ok=True)

@@ -9,12 +9,17 @@ import pytest
 from natively import needsNative
 
 import puregraph as pg
+from puregraph.compile import letgo
 from puregraph.compile.masks import questionOf
+from puregraph.compile.shaped import lateIn
 from puregraph.formula import Formula, numpyFrom
+from puregraph.native import winograd
+from puregraph.nest import Fold, Nest, Operand
 from puregraph.optimizers import MomentumSGD
 from puregraph.terms import leaf
 
 pytestmark = needsNative
+ALONG = frozenset([1])
 
 
 def trained(net, inputs, target, steps=3, compiled=True):
@@ -118,6 +123,75 @@ def test_biases_and_scales_are_updated_where_they_lie():
     x, t = rng.normal(size=(8, 3, 6, 6)).astype("f"), rng.normal(size=(8, 2, 6, 6)).astype("f")
     program = bothWays(clipped, [x], t)
     assert not [call for call in program.built.schedule.calls if call.kind == "store"]
+
+
+def convolved():
+    maps = pg.Conv2D(64, 96, 3, pad=1)
+    return pg.Sequential(maps, pg.Relu(), pg.Conv2D(96, 64, 3, pad=1), pg.Relu(), pg.Conv2D(64, 2, 1))
+
+
+def test_large_weights_are_packed_part_by_part(monkeypatch):
+    rng = np.random.default_rng(4)
+    x, t = rng.normal(size=(2, 64, 24, 24)).astype("f"), rng.normal(size=(2, 2, 24, 24)).astype("f")
+    whole = scratchOf(bothWays(convolved, [x], t))
+    monkeypatch.setattr(winograd, "LARGE", 1 << 16)
+    assert scratchOf(bothWays(convolved, [x], t)) < 0.5 * whole
+
+
+def scratchOf(program):
+    """The most that a step needs for itself, in bytes."""
+    calls = program.built.schedule.calls
+    return max(y.nbytes for call in calls for y in call.outs if y is not None and y.name == "scratch")
+
+
+def scored():
+    return pg.Sequential(pg.Linear(20, 300, useBias=False), pg.Reshape((-1, 300)))
+
+
+def test_gradients_of_scores_are_written_over_them():
+    rng = np.random.default_rng(5)
+    x, t = rng.normal(size=(64, 20)).astype("f"), rng.integers(0, 300, 64)
+    pg.seed(0)
+    net = scored()
+    shapes, wanted = [x.shape, t.shape], [True, False]
+    program = net.compile(shapes, cost=pg.CrossEntropy(), train=True, wanted=wanted, poison=True)
+    cost, found = program.run(x, t)[0], net.params["linear.W"].grad
+    assert program.bytes < 1.2 * 64 * 300 * 4
+    logits = (x @ net.params["linear.W"].data).astype(np.float64)
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    np.testing.assert_allclose(cost, -np.log(p[range(64), t]).mean(), rtol=1e-5)
+    p[range(64), t] -= 1
+    np.testing.assert_allclose(found, x.T @ p / 64, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("lines", "isLate"),
+    [
+        ((("m", Fold("max", "x", ALONG)), ("y", Formula("exp(x - m)"))), True),
+        ((("s", Fold("sum", "x", ALONG)), ("y", Formula("x / s")), ("z", Formula("s + a"))), True),
+        ((("y", Formula("exp(x)")), ("s", Fold("sum", "y", ALONG)), ("z", Formula("x / s"))), False),
+        ((("s", Fold("sum", "x", ALONG)), ("u", Formula("x - s")), ("v", Fold("sum", "u", ALONG))), False),
+        ((("s", Fold("sum", "x", ALONG)), ("y", Formula("x * a / s")), ("z", Formula("x + a"))), False),
+    ],
+)
+def test_numbers_are_written_over_after_the_last_fold(lines, isLate):
+    loads = {"x": Operand("f32", None, (8, 1)), "a": Operand("f32", None, (1, 0))}
+    made = {n: Operand("f32", None, (8, 1) if n in "yz" else (1, 0)) for n, _ in lines if n in "yzv"}
+    assert (0 in lateIn(Nest((4, 8), loads, lines, made))) == isLate
+
+
+def deep():
+    return pg.Sequential(pg.Conv2D(3, 32, 3, pad=1), pg.Tanh(), pg.Conv2D(32, 32, 3, pad=1), pg.Conv2D(32, 2, 1))
+
+
+def test_what_is_needed_no_more_goes_before_more_is_made(monkeypatch):
+    rng = np.random.default_rng(6)
+    x, t = rng.normal(size=(4, 3, 32, 32)).astype("f"), rng.normal(size=(4, 2, 32, 32)).astype("f")
+    before = bothWays(deep, [x], t)
+    monkeypatch.setattr(letgo, "LARGE", 1 << 18)
+    after = bothWays(deep, [x], t)
+    assert before.built.schedule.calls != after.built.schedule.calls and after.bytes <= before.bytes
 
 
 LEFT = """

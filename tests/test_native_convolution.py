@@ -5,7 +5,7 @@ import pytest
 from natively import compiledFor, first, last, needsNative, run
 
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.native import convolution, machine
+from puregraph.native import convolution, machine, winograd
 from puregraph.native.geometry import geometry
 from puregraph.native.work import Finish
 
@@ -95,6 +95,30 @@ def test_forward_is_the_convolution(name, isPlain):
     run(convolution.forward(given, packed, Finish(y, g.o), g))
     close(first(y), wanted)
     assert np.isnan(room[:64]).all() and np.isnan(room[-64:]).all()
+
+
+@pytest.mark.parametrize("name", ["square", "squareValid", "squareUneven", "squareSmall"])
+def test_a_weight_may_be_packed_and_used_part_by_part(name, monkeypatch):
+    x, W, g, options = arrays(name)
+    grad = np.random.default_rng(1).standard_normal(convolve(x, W, *options).shape).astype("f")
+    whole = results(g, last(x), W, last(grad))[:2]
+    plans = [convolution.interpolated(g, isData) for isData in (False, True)]
+    assert all(plans)
+    monkeypatch.setattr(convolution, "interpolated", lambda g, isData: plans[isData])
+    monkeypatch.setattr(winograd, "LARGE", min(plan.packed for plan in plans) // 2)
+    found = np.full_like(whole[0], np.nan), np.full_like(whole[1], np.nan)
+    for isData, wanted in enumerate(whole):
+        turns, part = convolution.turnsOf(g, isData)
+        assert turns == min(plans[isData].panels, -(-plans[isData].packed // winograd.LARGE))
+        packed = np.full(part, np.nan, "f")
+        for turn in range(turns):
+            if isData:
+                run(convolution.packData(W, packed, g, turn))
+                run(convolution.dataGradient(last(grad), packed, Finish(found[1], g.c), g, None, turn))
+            else:
+                run(convolution.packForward(W, packed, g, turn))
+                run(convolution.forward(last(x), packed, Finish(found[0], g.o), g, None, turn))
+        np.testing.assert_array_equal(found[isData], wanted)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if CASES[name][1] > 1])

@@ -25,7 +25,7 @@ def overwritable(call: Call) -> Sequence[int]:
 def isSame(call: Call, place: int, y: Value) -> bool:
     """Whether an argument lies as a result does, has all of its memory, and no other argument has a part of it."""
     x = call.arguments[place]
-    if x.base is not None or x.dtype != y.dtype or x.shape != y.shape:
+    if x.root.nbytes != x.nbytes or x.dtype != y.dtype or x.shape != y.shape:
         return False
     if x.strides != y.strides and not sameStrides(x.shape, x.strides, y.strides):
         return False

@@ -72,9 +72,13 @@ class Room:
         self.extra.append(self.new(count))
         return self.extra[-1]
 
+    def keeps(self, weight: Any) -> bool:
+        """Whether what a weight is packed to is kept for later runs."""
+        return self.frozen is not None and weight.root.role == "param"
+
     def packed(self, weight: Any, count: int, write: Callable[[Any], list[Work]]) -> tuple[Value, list[Work]]:
         """Room for a weight in another order, and the work that each run has with it: `write(to)`, or none."""
-        if self.frozen is not None and weight.root.role == "param":
+        if self.frozen is not None and self.keeps(weight):
             return self.frozen.keep(weight, self.new(0).number, count, write), []
         to = self(count)
         return to, write(to)

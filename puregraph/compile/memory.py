@@ -58,8 +58,10 @@ class Memory:
             return call.function(*given, **{k: changed(a, self) for k, a in call.options.items()})
         if value.role == "constant":
             return value.source
-        if value.role in ("input", "scalar"):
+        if value.role == "scalar":
             return np.zeros(value.shape, value.dtype)
+        if value.role == "input":  # in memory that is not there until somebody writes to it
+            return alignedBytes(value.nbytes).view(value.dtype).reshape(value.shape)
         place = self.plan.places[value.number]
         if isinstance(place, Buffer):
             return np.ndarray(value.shape, value.dtype, self.arena, place.offset, value.strides)

@@ -13,6 +13,7 @@ from puregraph.compile import lowerings  # noqa: F401  they register themselves
 from puregraph.compile.early import early
 from puregraph.compile.frozen import Frozen
 from puregraph.compile.layout import layoutFor
+from puregraph.compile.letgo import lettingGo
 from puregraph.compile.lower import LOWERINGS, At, Native, lower
 from puregraph.compile.memory import Memory, addressOf
 from puregraph.compile.value import Value
@@ -48,6 +49,7 @@ def lowered(schedule: Any) -> Any:
     if not changes:
         schedule.calls = early(schedule.calls)
     schedule.calls = lower(schedule.calls, schedule.kept(), schedule.held, new, schedule.frozen)
+    schedule.calls = lettingGo(schedule)
     return schedule
 
 

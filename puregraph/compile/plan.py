@@ -80,7 +80,7 @@ class Plan:
                     buffer = Buffer(y, i, death, self.alignment)
                     self.buffers.append(buffer)
                 else:
-                    buffer = self.places[call.arguments[place].number]
+                    buffer = self.places[call.arguments[place].root.number]
                     buffer.death = death
                     buffer.values.append(y)
                     self.taken[i] = place
@@ -90,8 +90,8 @@ class Plan:
         """The argument whose memory a result may have."""
         for place in overwritable(call):
             x = call.arguments[place]
-            if type(x) is Value and self.last.get(x.number) == i:
-                buffer = self.places.get(x.number)
+            if type(x) is Value and self.last.get(x.root.number) == i:
+                buffer = self.places.get(x.root.number)
                 if type(buffer) is Buffer and buffer.death == i and isSame(call, place, y):
                     return place
         return None

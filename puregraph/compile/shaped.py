@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from puregraph.compile.fuse import renamed
 from puregraph.native.nest import works
 from puregraph.native.work import Work
-from puregraph.nest import Fold, Line, Nest, Operand, foldSets, varying
+from puregraph.nest import Fold, Line, Nest, Operand, Shape, foldSets, varying
 
 MANY = 1024  # kinds of nests that are remembered
 
@@ -97,7 +97,8 @@ def lateIn(nest: Nest) -> list[int]:
     """The places of loads of which a number is read only where results are made that lie as they do.
 
     If there are folds, these are loads that are read after the folds over some axes, along which they do not vary; or
-    before as well, if it takes a nest of its own to finish these.
+    before as well, if it takes a nest of its own to finish these; and of those that vary, all, if nothing that does is
+    made before the last fold.
     """
     sets, late = foldSets(nest), set(nest.loads)
     isSplit = len(sets) > 1 and nest.last is not None and nest.space[nest.last] > 1
@@ -107,11 +108,19 @@ def lateIn(nest: Nest) -> list[int]:
             varies, isApart = varying(nest, axes), isSplit and nest.last not in axes
             early = {n for name, x in nest.lines if varies[name] or isinstance(x, Fold) for n in readBy(x)}
             late |= {n for n in nest.loads if not varies[n] and (isApart or n not in early)}
+        if len(sets) == 1 and isMadeLast(nest, sets[0]):
+            late |= {n for n in nest.loads if varies[n]}
     return [
         i
         for i, (n, o) in enumerate(nest.loads.items())
         if n in late and not any(isTurned(o, s) for s in nest.stores.values())
     ]
+
+
+def isMadeLast(nest: Nest, axes: frozenset[int]) -> bool:
+    """Whether there are results that vary along folded axes, all of them made after the last fold."""
+    shape = Shape(nest, axes)
+    return {shape.phase[n] for n in nest.stores if shape.spread[n]} == {shape.count - 1} != {0}
 
 
 def isTurned(x: Operand, y: Operand) -> bool:

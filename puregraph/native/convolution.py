@@ -26,16 +26,24 @@ def dataSums(g: Geometry) -> list[Correlation]:
     ]
 
 
-def forward(x: Any, packed: Any, finish: Finish, g: Geometry, xPixel: int | None = None) -> list[Work]:
+def turnsOf(g: Geometry, isData: bool) -> tuple[int, int]:
+    """In how many turns a weight may be packed and used, and the numbers that each of several needs at most."""
+    plan = interpolated(g, isData)
+    return (plan.turns, plan.part) if plan else (1, 0)
+
+
+def forward(
+    x: Any, packed: Any, finish: Finish, g: Geometry, xPixel: int | None = None, turn: int | None = None
+) -> list[Work]:
     """y (n, *count, o) from x (n, *spatial, c) whose pixels lie `xPixel` numbers apart, and the packed weight.
 
-    If `takesPlanes`, x may be (n, c, *spatial), with pixels at a distance of 1.
+    If `takesPlanes`, x may be (n, c, *spatial), with pixels at a distance of 1. A `turn` gives some maps.
     """
     if g.isDepthwise:
         return depthwise.forward(x, packed, finish, g, xPixel)
     plan = interpolated(g, False)
     if plan:
-        return [winograd.convolve(f"conv {g.text}", plan, x, xPixel or g.c, packed, finish)]
+        return [winograd.convolve(f"conv {g.text}", plan, x, xPixel or g.c, packed, finish, turn)]
     return [correlate(f"conv {g.text}", forwardSum(g), x, xPixel or g.c, packed, finish)]
 
 
@@ -51,23 +59,25 @@ def forwardRoom(g: Geometry) -> int:
     return (interpolated(g, False) or forwardSum(g)).packed
 
 
-def packForward(W: Any, packed: Any, g: Geometry) -> list[Work]:
+def packForward(W: Any, packed: Any, g: Geometry, turn: int | None = None) -> list[Work]:
     """The weight as `forward` takes it."""
     if g.isDepthwise:
         return depthwise.pack(W, packed, g)
     plan = interpolated(g, False)
     if plan:
-        return [winograd.pack(f"pack {g.text}", plan, W, packed, False)]
+        return [winograd.pack(f"pack {g.text}", plan, W, packed, False, turn)]
     return [pack(f"pack {g.text}", forwardSum(g), W, packed, sizeOf(g), False)]
 
 
-def dataGradient(grad: Any, packed: Any, finish: Finish, g: Geometry, gradPixel: int | None = None) -> list[Work]:
-    """dx (n, *spatial, c) from grad (n, *count, o) and the weight that `packData` has packed."""
+def dataGradient(
+    grad: Any, packed: Any, finish: Finish, g: Geometry, gradPixel: int | None = None, turn: int | None = None
+) -> list[Work]:
+    """dx (n, *spatial, c) from grad (n, *count, o) and the weight that `packData` has packed; some maps in a `turn`."""
     if g.isDepthwise:
         return depthwise.dataGradient(grad, packed, finish, g, gradPixel)
     name, plan = f"conv dx {g.text}", interpolated(g, True)
     if plan:
-        return [winograd.convolve(name, plan, grad, gradPixel or g.o, packed, finish)]
+        return [winograd.convolve(name, plan, grad, gradPixel or g.o, packed, finish, turn)]
     works, skip = [], 0
     for of in dataSums(g):
         works.append(correlate(name, of, grad, gradPixel or g.o, packed, finish, skip))
@@ -83,13 +93,13 @@ def dataRoom(g: Geometry) -> int:
     return plan.packed if plan else sum(of.packed for of in dataSums(g))
 
 
-def packData(W: Any, packed: Any, g: Geometry) -> list[Work]:
+def packData(W: Any, packed: Any, g: Geometry, turn: int | None = None) -> list[Work]:
     """The weight as `dataGradient` takes it."""
     if g.isDepthwise:
         return depthwise.pack(W, packed, g)
     name, plan = f"pack dx {g.text}", interpolated(g, True)
     if plan:
-        return [winograd.pack(name, plan, W, packed, True)]
+        return [winograd.pack(name, plan, W, packed, True, turn)]
     works, skip = [], 0
     for of in dataSums(g):
         if of.packed:

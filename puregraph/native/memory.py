@@ -10,19 +10,22 @@ HUGE = 2 << 20
 
 
 class Block:
-    """Zeros at an address that is a multiple of a page, or of 2 MB where there are that many; freed with the object."""
+    """Zeros at an address that is a multiple of a page, or of 2 MB where there are that many; freed with the object.
+
+    Whole 2 MB of them lie in large pages; what is left does not take one.
+    """
 
     def __init__(self, size: int) -> None:
-        isHuge = size >= HUGE
-        unit = HUGE if isHuge else mmap.PAGESIZE
-        self.size = max(-(-size // unit), 1) * unit
-        self.map = private(self.size + (HUGE if isHuge else 0))
+        unit = HUGE if size >= HUGE else mmap.PAGESIZE
+        self.size = max(-(-size // mmap.PAGESIZE), 1) * mmap.PAGESIZE
+        self.map = private(self.size + (HUGE if unit == HUGE else 0))
         self.start = ctypes.c_char.from_buffer(self.map)  # as long as this lives, the map cannot be closed
         address = ctypes.addressof(self.start)
         self.address = -(-address // unit) * unit
-        if isHuge and hasattr(mmap, "MADV_HUGEPAGE"):
+        if unit == HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
             with suppress(OSError):  # a system built without
-                self.map.madvise(mmap.MADV_HUGEPAGE, self.address - address, self.size)
+                self.map.madvise(mmap.MADV_NOHUGEPAGE)
+                self.map.madvise(mmap.MADV_HUGEPAGE, self.address - address, self.size // HUGE * HUGE)
 
 
 def private(size: int) -> mmap.mmap:

@@ -423,8 +423,8 @@ def writeColumns(writer: Writer, wide: int, exact: bool) -> None:
             for w in range(wide):
                 at = {**here, shape.inner: columns[w]}
                 scope = Scope(writer, at, lanes, masks[w], outers[w])
-                for n in stores:
-                    writer.write(n, scope.get(n), at, lanes, masks[w])
+                for n, value in [(n, scope.get(n)) for n in stores]:  # all, before any is written
+                    writer.write(n, value, at, lanes, masks[w])
                 for n in folds:
                     fold = shape.folds[n]
                     value = code.splat(scope.get(fold.of), lanes)

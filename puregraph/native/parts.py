@@ -14,6 +14,7 @@ LONG = 4096  # the shortest k that is
 SHORT = 1024  # the shortest part of it
 MOST = 16  # parts
 MUCH = 1 << 26  # multiplications
+LARGE = 1 << 21  # results that are too many to be kept twice
 
 
 def partOf(m: int, n: int, k: int, batch: int, lanes: int, overSamples: bool = False) -> int:
@@ -21,7 +22,7 @@ def partOf(m: int, n: int, k: int, batch: int, lanes: int, overSamples: bool = F
 
     A large sum over samples, `x.T @ dy`, is cut in two: who made one half of the samples has them in its own cache.
     """
-    if overSamples and batch == 1 and k >= SHORT and m * n * k >= MUCH and k * (m + n) >= 2 * m * n:
+    if overSamples and batch == 1 and k >= SHORT and m * n <= LARGE and m * n * k >= MUCH and k * (m + n) >= 2 * m * n:
         return -(-k // 2 // lanes) * lanes
     if batch * m * -(-n // lanes) >= FEW or k < LONG:
         return k

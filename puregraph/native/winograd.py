@@ -66,6 +66,22 @@ class Plan(NamedTuple):
         return self.panels * POSITIONS * self.pitch
 
     @property
+    def turns(self) -> int:
+        """In how many turns the weight is packed and used where it is not kept, so that no turn's part is large."""
+        return min(self.panels, ceil(self.packed / LARGE))
+
+    @property
+    def part(self) -> int:
+        """Numbers of the packed weight that a turn needs at most."""
+        return ceil(self.panels / self.turns) * POSITIONS * self.pitch
+
+    def panelsOf(self, turn: int | None) -> range:
+        """The panels of a turn; None: all."""
+        if turn is None:
+            return range(self.panels)
+        return range(turn * self.panels // self.turns, (turn + 1) * self.panels // self.turns)
+
+    @property
     def pitch(self) -> int:
         """Numbers from position to position of a panel, which are to lie in different sets of the cache."""
         return self.depth * self.width + APART
@@ -143,24 +159,24 @@ def dataPlan(g: Geometry) -> Plan:
     )
 
 
-def pack(name: str, plan: Plan, W: Any, packed: Any, isTurned: bool) -> Work:
-    """U = G g G' of all filters: (panel, position, input, output of the panel); W is (o, c, 3, 3).
+def pack(name: str, plan: Plan, W: Any, packed: Any, isTurned: bool, turn: int | None = None) -> Work:
+    """U = G g G' of the filters of a turn: (panel, position, input, output of the panel); W is (o, c, 3, 3).
 
     Turned, W's outputs are the inputs, and the filters are turned by half a turn.
     """
     depth, maps = plan.depth, plan.maps
     filters = Filters(maps if isTurned else depth, 9, isTurned)
     share = ceil(ceil(depth / max(1, min(depth, MOST // plan.panels))) / UNIT) * UNIT
-    shares = ceil(depth / share)
+    shares, panels = ceil(depth / share), plan.panelsOf(turn)
 
     def write(code: Code) -> None:
-        w, to = code.pointer("W", "f32"), code.pointer("packed", "f32")
+        w, to, first = code.pointer("W", "f32"), code.pointer("packed", "f32"), code.integer("first")
         panel, part = code.task // shares, code.task % shares
         to = to.at(panel * (POSITIONS * plan.pitch))
         span = part * share, code.least((part + 1) * share, depth)
         for loop, width in vectorLoops(code, plan.vectors):
             with loop as begin:
-                o = panel * plan.width + begin
+                o = (first + panel) * plan.width + begin
 
                 def put(c: Value, taps: Sequence[Value], begin: Value = begin) -> None:
                     square = [list(taps[i : i + 3]) for i in (0, 3, 6)]
@@ -174,19 +190,21 @@ def pack(name: str, plan: Plan, W: Any, packed: Any, isTurned: bool) -> Work:
                 overFilters(code, filters, w.at(o * filters.lane), width, left, span, gcd(share, depth), put)
 
     key = f"pack winograd {depth} {maps} {plan.vectors} {isTurned} {share}"
-    return Work(name, key, write, {"W": W, "packed": packed}, plan.panels * shares)
+    return Work(name, key, write, {"W": W, "packed": packed, "first": panels.start}, len(panels) * shares)
 
 
-def convolve(name: str, plan: Plan, x: Any, xPixel: int, packed: Any, finish: Finish) -> Work:
-    """y = the convolution of x with the packed weight."""
+def convolve(name: str, plan: Plan, x: Any, xPixel: int, packed: Any, finish: Finish, turn: int | None = None) -> Work:
+    """y = the convolution of x with the packed weight; its maps of a turn."""
+    panels = plan.panelsOf(turn)
     spans = min(ceil(plan.tiles / plan.block), MOST)
-    sweeps = min(plan.panels, max(1, FEW // spans))
+    sweeps = min(len(panels), max(1, FEW // spans))
     key = f"winograd {plan} {xPixel} {spans} {sweeps} {finish.key}"
 
     def write(code: Code) -> None:
         Convolver(code, plan, xPixel, finish, spans, sweeps).write()
 
-    return Work(name, key, write, {"x": x, "b": packed, **finish.slots}, spans * sweeps)
+    slots = {"x": x, "b": packed, "first": panels.start, "panels": len(panels), **finish.slots}
+    return Work(name, key, write, slots, spans * sweeps)
 
 
 class Convolver:
@@ -200,13 +218,14 @@ class Convolver:
     def write(self) -> None:
         code, plan = self.code, self.plan
         self.x, self.b = code.pointer("x", "f32"), code.pointer("b", "f32")
+        self.first, panels = code.integer("first"), code.integer("panels")
         self.finish.open(code)
         self.reader = Reader(code, self.x, self.xPixel, plan.depth, plan.high[::2], plan.wide[::2], inputs)
         self.v = Grid(code, plan.block, plan.depth)
         self.m = Grid(code, plan.block, plan.width)
         blocks = ceil(plan.tiles / plan.block)
         span, sweep = code.task % self.spans, code.task // self.spans
-        firstPanel, lastPanel = sweep * plan.panels // self.sweeps, (sweep + 1) * plan.panels // self.sweeps
+        firstPanel, lastPanel = sweep * panels // self.sweeps, (sweep + 1) * panels // self.sweeps
         with code.loop(span * blocks // self.spans, (span + 1) * blocks // self.spans, unroll=1) as block:
             begin = block * plan.block
             count = code.least(plan.tiles - begin, plan.block)
@@ -251,7 +270,7 @@ class Convolver:
         """The outputs of a tile, maps of a panel."""
         code, plan = self.code, self.plan
         high, wide = plan.high[1], plan.wide[1]
-        column = panel * plan.width
+        column = (self.first + panel) * plan.width
         for loop, width in vectorLoops(code, plan.vectors):
             with loop as start:
                 mask = code.mask(plan.maps - column - start, width) if plan.maps % plan.width else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from puregraph.compile.lower import Frame, lowers
@@ -10,7 +11,7 @@ from puregraph.compile.lowerings.numbers import isPlain, isSingle
 from puregraph.compile.value import Call
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.native import convolution
-from puregraph.native.geometry import geometry
+from puregraph.native.geometry import Geometry, geometry
 from puregraph.native.work import Work
 
 
@@ -24,12 +25,15 @@ def lowerConvolve(call: Call, finish: Any, room: Any) -> list[Work] | None:
     """y = x * W: filters packed, maps channels last, what follows done as the sums are finished."""
     x, W, stride, pad, dilation, groups = call.arguments
     g = geometry(x.shape, W.shape, stride, pad, dilation, groups)
-    packed, pack = room.packed(W, convolution.forwardRoom(g), lambda to: convolution.packForward(W, to, g))
     if isPlain(x) and convolution.takesPlanes(g):
         where, pixel, before = x, 1, []
     else:
         where, pixel, before = laidLast(x, room)
-    return [*before, *pack, *convolution.forward(where, packed, finish, g, pixel)]
+
+    def use(packed: Any, turn: int | None) -> list[Work]:
+        return convolution.forward(where, packed, finish, g, pixel, turn)
+
+    return [*before, *inTurns(W, g, room, False, use)]
 
 
 @lowers(convolveData)
@@ -37,9 +41,24 @@ def lowerConvolveData(call: Call, finish: Any, room: Any) -> list[Work] | None:
     """dx of y = x * W: every pixel of x gathers the gradients of the windows that it lies in."""
     grad, W, shape, stride, pad, dilation, groups = call.arguments
     g = geometry(shape, W.shape, stride, pad, dilation, groups)
-    packed, pack = room.packed(W, convolution.dataRoom(g), lambda to: convolution.packData(W, to, g))
     where, pixel, before = laidLast(grad, room)
-    return [*before, *pack, *convolution.dataGradient(where, packed, finish, g, pixel)]
+
+    def use(packed: Any, turn: int | None) -> list[Work]:
+        return convolution.dataGradient(where, packed, finish, g, pixel, turn)
+
+    return [*before, *inTurns(W, g, room, True, use)]
+
+
+def inTurns(W: Any, g: Geometry, room: Any, isData: bool, use: Callable[[Any, int | None], list[Work]]) -> list[Work]:
+    """What packs a weight, and what then uses it: once, or where it is large and made for one use, part by part."""
+    size = convolution.dataRoom if isData else convolution.forwardRoom
+    pack = convolution.packData if isData else convolution.packForward
+    turns, part = convolution.turnsOf(g, isData)
+    if turns == 1 or room.keeps(W):
+        packed, first = room.packed(W, size(g), lambda to: pack(W, to, g))
+        return [*first, *use(packed, None)]
+    to = room(part)
+    return [work for turn in range(turns) for work in (*pack(W, to, g, turn), *use(to, turn))]
 
 
 lowerConvolve.frame = lowerConvolveData.frame = ofSums
