@@ -91,7 +91,7 @@ def row(title, found, contenders, isFirst):
     if isFirst:
         lines.append(f"{'kernel, median ms':40}{''.join(f'{name:>18}' for name in contenders)}{'vs best peer':>14}")
     times = [found.get(name, {}).get("seconds") for name in contenders]
-    best, own = found.get(bestPeer(found), {}), found.get("puregraph-eager", {})
+    best, own = found.get(bestPeer(found), {}), found.get("puregraph", {})
     cells = ["" if t is None else f"{1e3 * t:.3f}" for t in times]
     compared = ratio(best.get("seconds"), own["seconds"]) if "seconds" in own else ""
     lines.append(f"{title:40}{''.join(f'{cell:>18}' for cell in cells)}{compared:>14}")

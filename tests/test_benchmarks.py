@@ -138,13 +138,14 @@ def test_the_network_of_onnxruntime_is_the_same(name, weights, tmp_path, monkeyp
 
 @pytest.mark.peers
 @pytest.mark.slow
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_kernel_gives_what_torch_gives(name):
+def test_a_kernel_gives_what_torch_gives(name, compiled):
     from benchmarks.contenders import torch as theirs
 
-    found = [side.number(side.prepare(name, "kernel", 0, None)[0]()) for side in (theirs,)]
-    step, _ = ours.prepare(name, "kernel", 0, None, compiled=False)
-    assert found[0] == pytest.approx(ours.number(step()), rel=1e-4)
+    wanted = theirs.number(theirs.prepare(name, "kernel", 0, None)[0]())
+    step, _ = ours.prepare(name, "kernel", 0, None, compiled=compiled)
+    assert wanted == pytest.approx(ours.number(step()), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -184,7 +185,7 @@ def test_who_takes_part():
     assert [c for c in CONTENDERS if fits(c, "infer", True)] == list(CONTENDERS)
     assert set(CONTENDERS) - {c for c in CONTENDERS if fits(c, "train", True)} == {"onnxruntime"}
     assert not any(c.endswith("-cl") for c in CONTENDERS if fits(c, "train", False))
-    assert [c for c in CONTENDERS if fits(c, "kernel", False)] == ["puregraph-eager", "torch"]
+    assert [c for c in CONTENDERS if fits(c, "kernel", False)] == ["puregraph", "puregraph-eager", "torch"]
 
 
 def test_a_quick_run_saves_nothing_unless_asked():

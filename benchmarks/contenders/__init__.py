@@ -35,5 +35,5 @@ def fits(name, mode, images):
     if name.endswith("-cl") and not images:
         return False
     if mode == "kernel":
-        return name in ("puregraph-eager", "torch", "torch-cl")
+        return name in ("puregraph", "puregraph-eager", "torch", "torch-cl")
     return mode == "infer" or name != "onnxruntime"

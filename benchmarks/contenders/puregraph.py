@@ -1,11 +1,14 @@
 """puregraph: a compiled Program where this version compiles, and the eager path."""
 
+import inspect
+
 import numpy as np
 
 import puregraph as pg
 from benchmarks import workloads
 from benchmarks.contenders import AbsentError
 from puregraph import device
+from puregraph.compile import Program, Updater
 from puregraph.optimizers import AdamW, MomentumSGD
 from puregraph.rules import gradientRule
 
@@ -62,7 +65,7 @@ def prepare(name, mode, batch, weights, compiled, precision=None):
     if compiled and not hasattr(pg.Graph, "compile"):
         raise AbsentError("this version does not compile")
     if mode == "kernel":
-        return kernel(name), {}
+        return (compiledKernel if compiled else kernel)(name), {}
     workload = workloads.load(name)
     net = network(name, weights)
     if precision is not None:
@@ -117,7 +120,7 @@ def eagerInfer(net, inputs, target, workload):
 
 
 def kernel(name):
-    """A module's rule on given arguments; its gradient rule for a kernel that goes backward."""
+    """A module's rule on given arguments; and its gradient rule, for a kernel that goes backward."""
     case = workloads.load("kernels").KERNELS[name]
     if case.optimizer:
         return update(case)
@@ -126,13 +129,43 @@ def kernel(name):
     module.calcMode(np.float32)
     if not case.backward:
         return lambda: first(module.updateData(*arguments))
-    made = module.updateData(*arguments)
-    outputs = made if isinstance(made, tuple) else (made,)
-    grad, rule = case.gradFor(outputs[0]), gradientRule(module, case.needs())
+    rule = gradientRule(module, case.needs())
+    grad = case.gradFor(first(module.updateData(*arguments)))
 
     def step():
-        found = rule(grad, *arguments, *outputs)
+        made = module.updateData(*arguments)
+        found = rule(grad, *arguments, *(made if isinstance(made, tuple) else (made,)))
         return next(g for g in found if g is not None) if isinstance(found, tuple) else found
+
+    return step
+
+
+def compiledKernel(name):
+    """The same as a Program of one module; what follows the inputs is in its parameters."""
+    case = workloads.load("kernels").KERNELS[name]
+    if case.optimizer:
+        return update(case, compiled=True)
+    module, inputs = case.module(), []
+    stored = {**module.params, **module.states}
+    for argument, values in zip(inspect.signature(module.updateData).parameters, case.make(), strict=True):
+        if argument in stored:
+            stored[argument].data = values
+        elif values is not None:
+            inputs.append(values)
+    nodes = [pg.Input().node() for _ in inputs]
+    net = pg.Graph(nodes, module.node(*nodes)).trainMode()
+    shapes = [x.shape for x in inputs]
+    if not case.backward:
+        program = Program(net, shapes, train=True)
+        return lambda: program.run(*inputs)
+    program = net.compile(shapes, train=True)
+    made = Program(net, shapes, train=True).run(*inputs)
+    grads = [case.gradFor(made)] if made.ndim else []
+
+    def step():
+        program.run(*inputs, *grads)
+        given = program.grad if isinstance(program.grad, (list, tuple)) else [program.grad]
+        return next(g for g in (*given, *(p.grad for p in net.params.values())) if g is not None)
 
     return step
 
@@ -142,15 +175,16 @@ def first(result):
     return result[0] if isinstance(result, tuple) else result
 
 
-def update(case):
+def update(case, compiled=False):
     """An optimizer's update of one large parameter."""
     param, grad = case.make()
     layer = pg.Linear(*param.shape, useBias=False)
     layer.W.data, layer.W.grad = param, grad
     optimizer = AdamW(workloads.RATE).setupOn(layer)
+    run = Updater(pg.Sequential(layer), optimizer).run if compiled else optimizer.update
 
     def step():
-        optimizer.update()
+        run()
         return layer.W.data[:1]
 
     return step

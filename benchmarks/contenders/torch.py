@@ -170,7 +170,7 @@ def frozen(net, inputs, target, workload, compiled):
 
 
 def kernel(name, channelsLast):
-    """A function of torch on given arguments; its gradient for a kernel that goes backward."""
+    """A function of torch on given arguments; and its gradients, for a kernel that goes backward."""
     case = workloads.load("kernels").KERNELS[name]
     if case.optimizer:
         return update(case)
@@ -186,9 +186,8 @@ def kernel(name, channelsLast):
     if not case.backward:
         return torch.inference_mode()(lambda: function(*arguments))
     leaves = [x.requires_grad_() for x, needed in zip(arguments, case.needs()) if needed]
-    made = function(*arguments)
-    grad = tensor(case.gradFor(made.detach().numpy()))
-    return lambda: torch.autograd.grad(made, leaves, grad, retain_graph=True)[0]
+    grad = tensor(case.gradFor(function(*arguments).detach().numpy()))
+    return lambda: torch.autograd.grad(function(*arguments), leaves, grad)[0]
 
 
 def update(case):

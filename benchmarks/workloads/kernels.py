@@ -1,4 +1,4 @@
-"""Single kernels: the rules of puregraph's modules beside the functions of torch, forward and backward apart.
+"""Single kernels: puregraph's modules beside the functions of torch, forward alone, and forward with backward.
 
 Every kernel takes the same numbers on both sides, in the layouts that each has its data in.
 """
@@ -42,9 +42,9 @@ KERNELS = {}
 
 
 def both(title, *arguments, **options):
-    """Register a kernel forward and backward."""
+    """Register a kernel forward, and with its gradients."""
     KERNELS[f"{title} forward"] = Kernel(*arguments, **options)
-    KERNELS[f"{title} backward"] = Kernel(*arguments, **options, backward=True)
+    KERNELS[f"{title} training"] = Kernel(*arguments, **options, backward=True)
 
 
 def modules():
