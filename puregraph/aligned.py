@@ -22,3 +22,8 @@ def aligned(array: Any) -> Any:
     found = np.ndarray(array.shape, array.dtype, room, start, np.empty_like(array).strides)
     found[...] = array
     return found
+
+
+def addressOf(array: Any) -> int:
+    """Where the first number of an array lies."""
+    return int(array.__array_interface__["data"][0])

@@ -275,4 +275,4 @@ def test_a_cost_over_many_classes_keeps_no_labels_as_ones_and_zeros():
     net = pg.Sequential(modules.Linear(16, classes))
     step = net.compile((rows, 16), (rows,), cost=pg.CrossEntropy(), optimizer=MomentumSGD(0.1), keepGrads=False)
     scores = 4 * rows * classes
-    assert 3 * scores < step.bytes < 3.3 * scores  # beside scores: probabilities, and a gradient
+    assert 2 * scores < step.bytes < 2.3 * scores  # beside scores, which come out: probabilities, and a gradient

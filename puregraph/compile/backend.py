@@ -20,6 +20,7 @@ class Backend(NamedTuple):
     `isWhole`    whether a Piece, a function of numpy's functions, is carried out whole
     `alignment`  that of every value, in bytes
     `halves`     whether values are kept in 16 bits where modules say that they may be
+    `gives`      whether large results are made where their user gets them
     """
 
     name: str
@@ -29,10 +30,11 @@ class Backend(NamedTuple):
     isWhole: Callable[[Any], bool] = lambda piece: True
     alignment: int = ALIGNMENT
     halves: bool = False
+    gives: bool = False
 
 
 NUMPY = Backend("numpy")
-NATIVE = Backend("native", built.Built, native.lowered, native.layoutFor, native.isWhole)
+NATIVE = Backend("native", built.Built, native.lowered, native.layoutFor, native.isWhole, gives=True)
 GPU = Backend("gpu", gpu.Built, gpu.lowered, gpu.layoutFor, gpu.isWhole, gpu.ALIGNMENT, True)
 
 

@@ -38,6 +38,7 @@ class Built:
 
     `parts`    the calls, in parts between which Python does something
     `entries`  how each input gets to where it is read
+    `exits`    where large results are made
     `numbers`  (name, array) of what is set from outside
     `isStale`  whether weights that are kept in an order of their own have to be put into it again in any case
     `isQuiet`  whether no call is numpy's, which would warn
@@ -72,9 +73,10 @@ class Built:
         self.entries = entriesOf(self.schedule, self.memory, [s for part in self.parts for s in part.steps])
         self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
         self.watch()
+        self.exits = list(plan.exits.values())
         for maker in (self.guard, *self.segments):
             for patch in maker.patches:
-                next(e for e in self.entries if e.value is patch[2].root).patches.append(patch)
+                self.movedBy(patch[2].root).patches.append(patch)
         for entry in self.entries:
             entry.settle()
         own = {v for call in calls if type(call.function) is Prelude for v in call.function.numbers.values()}
@@ -91,6 +93,10 @@ class Built:
         )
         weights = [] if self.packing is None else [self.memory(w) for w in frozen.weights.values()]
         self.guard, self.isStale = Guard(checks, weights, self.memory), self.packing is not None
+
+    def movedBy(self, root: Value) -> Any:
+        """Who says where a Value lies that each run may find elsewhere."""
+        return next((e for e in self.entries if e.value is root), None) or self.plan.places[root.number]
 
     def boundTo(self, i: int, call: Any) -> list[Bound]:
         """A call as calls of numpy."""
@@ -131,6 +137,8 @@ class Built:
         """
         for entry, x in zip(self.entries, inputs):
             entry.put(x)
+        for each in self.exits:
+            each.renew()
         found = self.guard()
         if found & WRONG:
             return False
@@ -161,7 +169,7 @@ class Built:
         array = self.memory(value)
         if array.ndim == 0:
             return array[()]
-        return array.copy(order="K") if copy else array
+        return array.copy(order="K") if copy and value.number not in self.plan.exits else array
 
 
 def isNative(part: Part) -> bool:

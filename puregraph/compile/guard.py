@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.aligned import addressOf
 from puregraph.compile.bounds import Bounds
 from puregraph.compile.memory import Memory
-from puregraph.compile.native import Segment, addressOf
+from puregraph.compile.native import Segment
 from puregraph.native import guard
 
 SAMPLES = 64  # numbers of a weight that tell whether it has changed

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.aligned import addressOf
+from puregraph.compile.exit import Exit
 from puregraph.compile.plan import Buffer, Plan
 from puregraph.compile.value import Value, changed
 from puregraph.native.memory import Block
@@ -46,6 +48,8 @@ class Memory:
 
     def __call__(self, value: Value) -> Any:
         found = self.known.get(value.number)
+        if found is None and value.number in self.plan.exits:
+            return self.plan.exits[value.number].data
         if found is None:
             found = self.known[value.number] = self.make(value)
         return found
@@ -72,19 +76,19 @@ class Memory:
         root = value.root
         start = self.starts.get(root.number)
         if start is None:
-            place = self.plan.places.get(root.number)
-            start = addressOf(self.arena) + place.offset if isinstance(place, Buffer) else addressOf(self(root))
-            self.starts[root.number] = start
+            self.starts[root.number] = start = self.startOf(root)
         return start + value.offset
+
+    def startOf(self, root: Value) -> int:
+        """Where the memory of a Value begins."""
+        place = self.plan.places.get(root.number)
+        if isinstance(place, Buffer):
+            return addressOf(self.arena) + place.offset
+        return place.start if isinstance(place, Exit) else addressOf(self(root))
 
     def region(self, buffer: Buffer) -> Any:
         """The bytes of a buffer."""
         return self.arena[buffer.offset : buffer.offset + buffer.size]
-
-
-def addressOf(array: Any) -> int:
-    """Where the first number of an array lies."""
-    return int(array.__array_interface__["data"][0])
 
 
 def alignedBytes(size: int) -> Any:

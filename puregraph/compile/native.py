@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.aligned import addressOf
 from puregraph.compile import lowerings  # noqa: F401  they register themselves
 from puregraph.compile.early import early
+from puregraph.compile.exit import Exit
 from puregraph.compile.frozen import Frozen
 from puregraph.compile.layout import layoutFor
 from puregraph.compile.letgo import lettingGo
 from puregraph.compile.lower import LOWERINGS, At, Native, lower
-from puregraph.compile.memory import Memory, addressOf
+from puregraph.compile.memory import Memory
 from puregraph.compile.value import Value
 from puregraph.kernel import Kernel
 from puregraph.native import machine, pool
@@ -58,13 +60,13 @@ class Segment:
 
     `steps`    the works of each step: several where they are done at the same time
     `slots`    the arguments of all works, one after the other
-    `patches`  (slots, index, Value, bytes) of every argument that is the address of an input
+    `patches`  (slots, index, Value, bytes) of every argument that is an address in an input, or in an Exit
     """
 
     def __init__(self, steps: list[list[Work]], memory: Memory):
         self.steps, self.memory = [kept for step in steps if (kept := [w for w in step if w.tasks])], memory
         works = [w for step in self.steps for w in step]
-        inputs: list[tuple[int, Value, int]] = []
+        moving: list[tuple[int, Value, int]] = []
         keys = [keyOf(w) for w in works]
         makers = {key: maker(w) for key, w in zip(keys, works)}
         libraries = dict(zip(makers, machine.compileAll(makers.items(), DIGEST)))
@@ -72,9 +74,9 @@ class Segment:
         for work, key in zip(works, keys):
             begins.append(len(slots))
             for name in libraries[key].names:
-                slots.append(self.slot(len(slots), work.slots[name], inputs))
+                slots.append(self.slot(len(slots), work.slots[name], moving))
         self.slots = np.array(slots, np.int64)
-        self.patches = [(self.slots, *each) for each in inputs]
+        self.patches = [(self.slots, *each) for each in moving]
         start, size = addressOf(self.slots), self.slots.itemsize
         rows = iter([(libraries[k].address, start + size * i, w.tasks) for w, k, i in zip(works, keys, begins)])
         scratch = max((library.scratch for library in libraries.values()), default=0)
@@ -90,15 +92,15 @@ class Segment:
         """One for each step."""
         return [step[0] if len(step) == 1 else together(step) for step in self.steps]
 
-    def slot(self, i: int, what: Any, inputs: list[tuple[int, Value, int]]) -> int:
-        """A number, or an address; that of an input is noted."""
+    def slot(self, i: int, what: Any, moving: list[tuple[int, Value, int]]) -> int:
+        """A number, or an address; one that each run may change is noted."""
         if isinstance(what, (int, np.integer)):
             return int(what)
         if isinstance(what, np.ndarray):
             return addressOf(what)
         value, start = what if isinstance(what, At) else (what, 0)
-        if value.root.role == "input":
-            inputs.append((i, value, start))
+        if value.root.role == "input" or isinstance(self.memory.plan.places.get(value.root.number), Exit):
+            moving.append((i, value, start))
         return self.memory.address(value) + start
 
     def __call__(self) -> None:
@@ -139,4 +141,4 @@ def digestOf(core: Path) -> str:
 DIGEST = digestOf(Path(machine.__file__).parent.parent)  # at import: later on the files may be those of another version
 
 
-__all__ = ["Native", "Segment", "addressOf", "isWanted", "layoutFor", "lowered"]
+__all__ = ["Native", "Segment", "isWanted", "layoutFor", "lowered"]

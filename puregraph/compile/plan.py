@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.compile.arena import arranged
+from puregraph.compile.exit import Exit
 from puregraph.compile.inplace import isSame, overwritable
 from puregraph.compile.strides import isContiguous, sameStrides
 from puregraph.compile.targets import Seen
 from puregraph.compile.value import Value
 
 ALIGNMENT = 64  # bytes
+LARGE = 1 << 16  # bytes of a result that is not copied
 
 
 class Buffer:
@@ -31,10 +33,11 @@ class Plan:
     `places`    by a Value's number the Buffer that it is in, or the target outside that it is made in
     `taken`     by the number of a call the argument whose memory it writes its result to
     `copies`    (target, Value) of what has to be copied to a target after the last call
+    `exits`     by the number of a large result the Exit that it is made in, if that is possible and wanted
     `bytes`     the size of the arena
     """
 
-    def __init__(self, schedule: Any, alignment: int = ALIGNMENT):
+    def __init__(self, schedule: Any, alignment: int = ALIGNMENT, gives: bool = False):
         self.schedule, self.alignment = schedule, alignment
         self.buffers: list[Buffer] = []
         self.places: dict[int, Any] = {}
@@ -43,6 +46,9 @@ class Plan:
         self.last = lastReads(schedule)
         self.settle()
         self.share()
+        self.exits: dict[int, Exit] = {}
+        if gives:
+            self.give()
         self.bytes = arranged(self.buffers)
 
     def settle(self) -> None:
@@ -85,6 +91,27 @@ class Plan:
                     buffer.values.append(y)
                     self.taken[i] = place
                 self.places[y.number] = buffer
+
+    def give(self) -> None:
+        """Have large results made in memory of their own, where native code alone has to do with it."""
+        results = [v for v in (*self.schedule.outputs, *self.schedule.inputGrads) if v is not None]
+        kept = [v.root.number for v in self.schedule.kept()]
+        others = {
+            v.root.number
+            for call in self.schedule.calls
+            if call.kind not in ("native", "view")
+            for v in (*call.values(), *call.outs)
+            if v is not None
+        }
+        for v in results:
+            buffer = self.places.get(v.root.number)
+            if type(buffer) is not Buffer or buffer.size < LARGE or v.nbytes != v.root.nbytes:
+                continue
+            numbers = {x.number for x in buffer.values}
+            if kept.count(v.root.number) == 1 and not numbers & others:
+                self.exits[v.number] = found = Exit(v)
+                self.buffers.remove(buffer)
+                self.places.update(dict.fromkeys(numbers, found))
 
     def heir(self, i: int, call: Any, y: Value) -> int | None:
         """The argument whose memory a result may have."""

@@ -91,7 +91,8 @@ class Program:
                 self.backend = backendFor(self.graph, self.graph.dtype or real)
                 found = self.schedule()
                 held, unread = found.held, found.unread
-                plan = planned(found, self.budget, self.backend.lower, self.backend.alignment)
+                how = self.backend
+                plan = planned(found, self.budget, how.lower, how.alignment, how.gives)
                 keeps = self.options.get("keepGrads", True)
                 self.left = [(p, GradientOf(p, v.dtype).data) for p, v in found.paramGrads] if keeps else []
                 self.settle(plan)

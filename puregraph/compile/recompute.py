@@ -21,16 +21,17 @@ def planned(
     budget: int | None = None,
     lower: Callable[[Any], Any] | None = None,
     alignment: int = ALIGNMENT,
+    gives: bool = False,
 ) -> Plan:
     """The plan of a schedule, with calls made again as far as the budget, in bytes, asks for it.
 
-    `lower` makes native code, or launches, of a schedule's calls.
+    `lower` makes native code, or launches, of a schedule's calls; `gives` says whether results get memory of their own.
 
     Raises    PuregraphError if the budget cannot be kept; it says how far one gets
     """
     if lower is not None:
         masked(schedule)
-    plan = Plan(lowered(schedule, lower), alignment)
+    plan = Plan(lowered(schedule, lower), alignment, gives)
     least, rounds = plan.bytes, 0
     while budget is not None and plan.bytes > budget:
         rounds += 1
@@ -39,7 +40,7 @@ def planned(
                 f"{schedule.graph.title()}: wanted a step within {budget:,} bytes, got down to {least:,} by making "
                 "again what costs little; give a larger budget, or smaller batches with accumulate"
             )
-        plan = Plan(lowered(schedule, lower), alignment)
+        plan = Plan(lowered(schedule, lower), alignment, gives)
         if plan.bytes < least:
             least, rounds = plan.bytes, 0
     return plan

@@ -6,6 +6,7 @@ import textwrap
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from puregraph.compile.exit import Exit
 from puregraph.compile.flops import flopsOf, layoutOf
 from puregraph.compile.readers import isLast
 from puregraph.compile.targets import GradientOf
@@ -108,6 +109,8 @@ def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
     makes = f"{kind}{','.join(map(str, y.shape)) or 'number'}{layout}"
     if hasattr(place, "offset"):
         return makes, f"{place.offset:,}{'*' * (i in plan.taken)}"
+    if isinstance(place, Exit):
+        return makes, "result"
     return makes, "" if place is None else "gradient" if type(
         getattr(place, "target", place)
     ) is GradientOf else "in place"
