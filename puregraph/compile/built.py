@@ -45,7 +45,7 @@ class Built:
     """
 
     def __init__(self, plan: Plan, room: Room, poison: bool = False):
-        self.schedule, self.plan = plan.schedule, plan
+        self.schedule, self.plan, self.poison = plan.schedule, plan, poison
         self.memory = Memory(self.plan, room)
         self.objects: dict[int, Any] = {}
         self.parts = [Part()]
@@ -139,6 +139,8 @@ class Built:
             entry.put(x)
         for each in self.exits:
             each.renew()
+            if self.poison:
+                each.owner.fill(POISON)
         found = self.guard()
         if found & WRONG:
             return False

@@ -7,7 +7,7 @@ from typing import Any
 from puregraph.compile.arena import arranged
 from puregraph.compile.exit import Exit
 from puregraph.compile.inplace import isSame, overwritable
-from puregraph.compile.strides import isContiguous, sameStrides
+from puregraph.compile.strides import isContiguous, isDense, sameStrides
 from puregraph.compile.targets import Seen
 from puregraph.compile.value import Value
 
@@ -105,7 +105,8 @@ class Plan:
         }
         for v in results:
             buffer = self.places.get(v.root.number)
-            if type(buffer) is not Buffer or buffer.size < LARGE or v.nbytes != v.root.nbytes:
+            isAll = v.nbytes == v.root.nbytes and isDense(v.shape, v.strides, v.dtype.itemsize)
+            if type(buffer) is not Buffer or buffer.size < LARGE or not isAll:
                 continue
             numbers = {x.number for x in buffer.values}
             if kept.count(v.root.number) == 1 and not numbers & others:
