@@ -59,6 +59,14 @@ def test_the_first_run_of_another_way_may_be_slow(monkeypatch):
     assert machine.pace.isAlone
 
 
+def test_a_choice_made_while_somebody_else_was_busy_is_soon_looked_at_again(monkeypatch):
+    machine = Machine(lambda n: 5000 if n <= WARM + RUNS else 1000, 2000, monkeypatch)
+    machine.run(WARM + 2 * RUNS)
+    assert machine.pace.isAlone
+    machine.run(30)
+    assert not machine.pace.isAlone
+
+
 def test_a_machine_may_change(monkeypatch):
     machine = Machine(1000, 500, monkeypatch)
     machine.run(WARM + 2 * RUNS)

@@ -10,7 +10,7 @@ from typing import Any
 WARM = 8  # runs before anything is measured
 RUNS = 5  # of each kind in a trial; the first of the other kind finds its data in the wrong cache
 ENOUGH = 3  # runs after which a trial ends early, if all of them took much longer
-OFTEN, SELDOM = 256, 2048  # runs between trials: twice as many each time that nothing has changed
+OFTEN, SELDOM = 16, 2048  # runs between trials: twice as many each time that nothing has changed
 LONG = 12_000_000  # nanoseconds; what takes longer has enough to do for all
 HOPELESS, BETTER = 1.5, 0.95
 
