@@ -22,15 +22,15 @@ def lettingGo(schedule: Any) -> list[Call]:
     before = {new.root.number: old.get(id(target)) for target, new in schedule.stores}
     for i in range(len(calls) - 2, -1, -1):
         first, second = calls[i : i + 2]
-        if first.kind != "native" or second.kind != "native":
+        if first.kind != "native" or second.kind != "native" or bytesOf(first) < LARGE:
             continue
         reads, made = rootsOf(first.values()), rootsOf(first.outs)
         replaced = {before.get(n) for n in rootsOf(second.outs)}
         if made.keys() & rootsOf(second.values()).keys() or reads.keys() & replaced:
             continue
-        ended = [v for n, v in rootsOf(second.values()).items() if last[n] is second and n not in kept | reads.keys()]
-        gained = sum(v.nbytes for v in ended if v.role == "made") - bytesOf(second)
-        if min(gained, bytesOf(first)) >= LARGE:
+        read = rootsOf(second.values()).items()
+        ended = [v for n, v in read if v.role == "made" and last[n] is second and n not in kept and n not in reads]
+        if sum(v.nbytes for v in ended) - bytesOf(second) >= LARGE:
             calls[i : i + 2] = second, first
     return calls
 
