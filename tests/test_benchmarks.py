@@ -9,15 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from natively import needsNative
 from source import ROOT
 
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
-from benchmarks import lockstep, machine, report, run, workloads
+from benchmarks import lockstep, machine, report, run, share, workloads
 from benchmarks.contenders import CONTENDERS, fits
 from benchmarks.contenders import puregraph as ours
 from benchmarks.workloads.kernels import KERNELS
+from puregraph.native import pool
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are watched through /proc")
 LARGE = ("resnet18", "mobilenet", "unet", "gpt")
@@ -346,3 +348,11 @@ def test_nothing_to_measure_is_an_error(capsys):
     with pytest.raises(SystemExit):
         run.parsed(["mlp", "--rounds", "0", "--starts", "0"])
     assert "--rounds 0 and --starts 0 leave nothing to measure" in capsys.readouterr().err
+
+
+@needsNative
+def test_what_python_has_of_a_step_is_part_of_it(monkeypatch):
+    monkeypatch.setattr(share, "SECONDS", 0.05)
+    step, rest, calls = share.measure("tiny", 2)
+    assert 0 < rest < 1000 * step and calls > 5
+    assert not isinstance(pool.crew().run, share.Clock)
