@@ -501,11 +501,11 @@ def test_a_cost_that_is_not_finite_is_named_and_nothing_is_learnt_from_it(monkey
         net = {path: np.array(device.toHost(stored.data)) for path, stored in found.net.params.items()}
         step = found.optimizer.step
         found.train(clean, t)
-        return str(caught.value), net, step, found
+        return [str(caught.value), *getattr(caught.value, "__notes__", [])], net, step, found
 
     near, far, machine = onBoth(monkeypatch, go)
     assert far[0] == near[0]
-    assert f"epoch 1, batch {wrong // 4 + 1}: the cost is nan" in far[0]
+    assert f"epoch 1, batch {wrong // 4 + 1}: the cost is nan" in far[0][0]
     assert far[2] == near[2] == wrong // 4 // options.get("accumulate", 1)
     for path, values in far[1].items():
         close(values, near[1][path])

@@ -81,7 +81,7 @@ class Tally:
         self.last = float(figures[0])
         if place and not math.isfinite(self.last):
             error = PuregraphError(f"{place}: the cost is {self.last}; {remedy(batch)}")
-            error.step = step
+            error.step, error.namesPlace = step, True
             raise error
         self.total += self.last * size
         self.weight += size
