@@ -53,7 +53,7 @@ class Exit:
 
 def isFree(objects: list[Any], i: int) -> bool:
     """Whether nobody else has one of some objects; never, where Python does not count that."""
-    return isCounted() and references(objects, i) == references([object()], 0)
+    return isCounted() and references(objects, i) == ALONE
 
 
 def references(objects: list[Any], i: int) -> int:
@@ -65,3 +65,6 @@ def isCounted() -> bool:
     """Whether this Python counts references, all of them."""
     isLocked: Any = getattr(sys, "_is_gil_enabled", lambda: True)
     return hasattr(sys, "getrefcount") and bool(isLocked())
+
+
+ALONE = references([object()], 0) if isCounted() else 0  # as many, where nobody else has it
