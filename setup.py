@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "puregraph/version.py").read_text(), re.M)[1]
 
 EXTRAS = {
-    "fast": ["llvmlite>=0.44"],
+    "fast": ["llvmlite>=0.44,<0.51"],  # its private functions are used: a newer one has to be tried first
     "cuda12": [
         "cupy-cuda12x>=14",
         "nvidia-cublas-cu12>=12.4",

@@ -1,29 +1,39 @@
 """The package as text: its files, their syntax trees, and who imports whom, for the house rules."""
 
 import ast
+from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 TYPING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
-class Source(NamedTuple):
-    """One file of the library: its dotted name, its path and its syntax tree."""
+class Source:
+    """One file of the library: its dotted name, its path, and its text as the file has it unless another is given.
 
-    name: str
-    path: Path
-    tree: ast.Module
+    Collecting the tests asks for names alone, so the syntax tree is made when it is first wanted.
+    """
+
+    def __init__(self, name, path, text=None):
+        self.name, self.path, self.text = name, path, text
+
+    @cached_property
+    def tree(self):
+        return ast.parse(self.path.read_text(encoding="utf-8") if self.text is None else self.text)
 
 
+@cache
 def library():
     """Every file of puregraph and of puregraph.models."""
     found = [(path, ("puregraph",)) for path in sorted((ROOT / "puregraph").rglob("*.py"))]
     found += [(path, ("puregraph", "models")) for path in sorted((ROOT / "models").rglob("*.py"))]
-    for path, prefix in found:
-        inside = path.relative_to(ROOT).with_suffix("").parts[1:]
-        name = ".".join((*prefix, *inside)).removesuffix(".__init__")
-        yield Source(name, path, ast.parse(path.read_text(encoding="utf-8")))
+    return tuple(Source(dotted(path, prefix), path) for path, prefix in found)
+
+
+def dotted(path, prefix):
+    """The name by which a file is imported."""
+    inside = path.relative_to(ROOT).with_suffix("").parts[1:]
+    return ".".join((*prefix, *inside)).removesuffix(".__init__")
 
 
 def imports(source, names):

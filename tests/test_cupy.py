@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
 
 import numpy as np
 import pytest
@@ -31,12 +30,6 @@ HOST = {
 }
 NOTARRAYS = ("np.random", "np.errstate", "np.lib", "np.dtype")
 RULES = ("modules", "costs", "optimizers", "autodiff", "algebra", "nest")
-
-
-@cache
-def sources():
-    """Every file of the library."""
-    return list(library())
 
 
 def inProcess(script, *arguments, **environment):
@@ -142,7 +135,7 @@ def usesIn(function):
 def uses():
     """All that the library asks of cupy."""
     found = set()
-    for source in sources():
+    for source in library():
         for node in ast.walk(source.tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 found.update(usesIn(node))
@@ -231,7 +224,7 @@ def test_all_that_is_asked_of_cupy_is_there_and_takes_what_it_is_given(tmp_path)
 
 def test_rules_call_functions_of_numpy_that_are_cupys_too(tmp_path):
     asked = {((name,), None, ()) for row in TABLE.values() if (name := nameOf(row.numpy))}
-    for source in sources():
+    for source in library():
         if source.name.split(".")[1:2] and source.name.split(".")[1] in RULES:
             asked.update(callsOf(source.tree))
     count, faults = faultsOf(sorted(asked, key=str), tmp_path)
@@ -279,7 +272,7 @@ def test_what_the_stand_in_offers_is_what_cupy_has():
     fakes |= {"Module": cuda.function.Module, "Function": cuda.function.Function, "ndarray": cupy.ndarray}
     fakes |= {"Ordinal": type(cuda.Device())}
     assert {*METHODS, *ATTRIBUTES} <= set(real["ndarray"][0])
-    asked = {node.attr for source in sources() for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
+    asked = {node.attr for source in library() for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
     for name, fake in fakes.items():
         names, text = real[name]
         offered = {n for n in dir(fake) if n[0] != "_"} & asked

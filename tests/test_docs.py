@@ -7,7 +7,7 @@ import inspect
 import pytest
 from source import library, place
 
-SOURCES = list(library())
+SOURCES = library()
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
