@@ -1,38 +1,53 @@
-"""The folder of compiled kernels: files with a checksum, written whole, shared by any number of processes."""
+"""The disk cache of compiled kernels: files with a checksum, written whole, shared by any number of processes.
+
+What is read here is executed. So a folder is used only if nobody but the user and root can put files into it or into
+any folder on the way to it, and a file only if it is a regular one of theirs that holds what was stored under its name.
+Everything else is as if it were not there: the kernel is compiled anew.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import stat
-import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import count
 from typing import Any
 
+from puregraph.errors import GraphWarning
+
 MAGIC = b"puregraph kernel\n"
 DIGEST = 32
 SUFFIX = ".kernel"
 PART = ".part"
+OURS = re.compile(rf"[0-9a-f]{{40}}\{SUFFIX}(\.\d+\.\d+\{PART})?")  # names of files that this module makes
 FORGOTTEN = 60 * 86400  # seconds since its last use after which a kernel is removed
 ABANDONED = 86400
+LINKS = 40  # symbolic links on the way to a folder
+OTHERS = stat.S_IWGRP | stat.S_IWOTH
+REGULAR = os.O_RDONLY | sum(getattr(os, f"O_{name}", 0) for name in ("NOFOLLOW", "NONBLOCK", "CLOEXEC", "BINARY"))
 NUMBERS = count()
 
 
-def read(name: str) -> tuple[dict[str, Any], bytes] | None:
-    """The header and the object stored under a name; None where there is none that is whole."""
+def read(name: str, **fields: type) -> tuple[dict[str, Any], bytes] | None:
+    """The header and the object stored under a name; None where there is none that is whole and trusted.
+
+    `fields`: names and types of what the header must have.
+    """
     for folder in folders():
         path = os.path.join(folder, name + SUFFIX)
         with suppress(OSError):
-            with open(path, "rb") as file:
-                content = file.read()
-            found = unpack(content)
-            if found is not None:
+            if not isTrusted(folder):
+                continue
+            found = unpack(name, contentOf(path))
+            if found is not None and all(type(found[0].get(field)) is kind for field, kind in fields.items()):
                 touch(path)
                 return found
     return None
@@ -40,35 +55,55 @@ def read(name: str) -> tuple[dict[str, Any], bytes] | None:
 
 def write(name: str, header: dict[str, Any], data: bytes) -> bool:
     """Store a header and an object under a name; False where no folder takes it, which only costs time later."""
-    content = pack(header, data)
+    content = pack(name, header, data)
     for folder in folders():
         with suppress(OSError):
+            if not isTrusted(folder):  # before anything is made in what is somebody else's
+                continue
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            sweep(folder)
-            replace(os.path.join(folder, name + SUFFIX), content)
-            return True
+            if isTrusted(folder):  # and whatever was made since
+                sweep(folder)
+                replace(os.path.join(folder, name + SUFFIX), content)
+                return True
     return False
 
 
-def pack(header: dict[str, Any], data: bytes) -> bytes:
-    """The content of a file: magic, checksum of the rest, header as a line of JSON, object."""
+def pack(name: str, header: dict[str, Any], data: bytes) -> bytes:
+    """The content of a file: magic, checksum of its name and the rest, header as a line of JSON, object."""
     rest = json.dumps(header).encode() + b"\n" + data
-    return MAGIC + checksum(rest) + rest
+    return MAGIC + checksum(name, rest) + rest
 
 
-def unpack(content: bytes) -> tuple[dict[str, Any], bytes] | None:
-    """What `pack` was given; None for a file that was cut, damaged, or is none of ours."""
+def unpack(name: str, content: bytes) -> tuple[dict[str, Any], bytes] | None:
+    """What `pack` was given; None for a file that was cut, damaged, renamed, or is none of ours."""
     start = len(MAGIC) + DIGEST
     rest = content[start:]
-    if not content.startswith(MAGIC) or content[len(MAGIC) : start] != checksum(rest):
+    if not content.startswith(MAGIC) or content[len(MAGIC) : start] != checksum(name, rest):
         return None
-    header, _, data = rest.partition(b"\n")
-    return json.loads(header), data
+    line, _, data = rest.partition(b"\n")
+    try:
+        header = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return (header, data) if isinstance(header, dict) else None
 
 
-def checksum(data: bytes) -> bytes:
-    """What tells that a file is whole."""
-    return hashlib.blake2b(data, digest_size=DIGEST).digest()
+def checksum(name: str, data: bytes) -> bytes:
+    """What tells that a file is whole, and that it is the one of its name."""
+    return hashlib.blake2b(name.encode() + b"\n" + data, digest_size=DIGEST).digest()
+
+
+def contentOf(path: str) -> bytes:
+    """The bytes of a regular file that only the user or root can have written.
+
+    Raises    OSError if it is anything else
+    """
+    handle = os.open(path, REGULAR)  # follows no link and does not wait for the other end of a pipe
+    with os.fdopen(handle, "rb", closefd=True) as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or mayOthersWrite(path, found):
+            raise PermissionError(f"{path} is not a regular file that only its user can write")
+        return file.read()
 
 
 def replace(path: str, content: bytes) -> None:
@@ -78,7 +113,7 @@ def replace(path: str, content: bytes) -> None:
     """
     part = f"{path}.{os.getpid()}.{next(NUMBERS)}{PART}"
     try:
-        with open(part, "xb") as file:
+        with open(part, "xb", opener=private) as file:
             file.write(content)
         with suppress(PermissionError):  # Windows: another process reads the file of that name, which is the same
             os.replace(part, path)
@@ -88,6 +123,93 @@ def replace(path: str, content: bytes) -> None:
         with suppress(OSError):
             os.unlink(part)
         raise
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file that nobody else can write, whatever the umask."""
+    return os.open(path, flags, 0o600)
+
+
+# Whom a folder is open to ------------------------------------------------------------------------------------------
+
+
+def isTrusted(folder: str) -> bool:
+    """Whether only the user and root can put files into a folder, which need not exist; if not, this is said once."""
+    place = None if os.name == "nt" else openPlace(folder)  # on Windows a user's folders are the user's own
+    if place is not None:
+        refuse(folder, place)
+    return place is None
+
+
+def openPlace(folder: str) -> str | None:
+    """The first place on the way to a folder that others may change; None if there is none.
+
+    Each link is followed by hand, for whoever can change one decides where it leads. In a folder with the sticky bit,
+    such as /tmp, others can make new places, but not change those of the user.
+    """
+    here, ahead, links = os.sep, pieces(os.path.abspath(folder)), 0
+    while links < LINKS:
+        try:
+            found = os.lstat(here)
+        except FileNotFoundError:
+            return None
+        isLink = stat.S_ISLNK(found.st_mode)
+        isSticky = bool(found.st_mode & stat.S_ISVTX) and bool(ahead)
+        if not isOwn(found) if isLink or isSticky else mayOthersWrite(here, found):
+            return here
+        if isLink:
+            target = os.readlink(here)
+            here, links = os.sep if os.path.isabs(target) else os.path.dirname(here), links + 1
+            ahead += pieces(target)
+        elif ahead:
+            here = os.path.normpath(os.path.join(here, ahead.pop()))
+        else:
+            return None
+    return folder
+
+
+def pieces(path: str) -> list[str]:
+    """The names in a path, the first one last."""
+    return [piece for piece in reversed(path.split(os.sep)) if piece]
+
+
+def isOwn(found: os.stat_result) -> bool:
+    """Whether something belongs to the user or to root."""
+    return os.name == "nt" or found.st_uid in (0, os.geteuid())
+
+
+def mayOthersWrite(path: str, found: os.stat_result) -> bool:
+    """Whether somebody besides the user and root owns something or has the right to write to it."""
+    if os.name == "nt":
+        return False
+    others = found.st_mode & OTHERS
+    return not isOwn(found) or (others != 0 and not (others == stat.S_IWGRP and isPrivate(path, found)))
+
+
+def isPrivate(path: str, found: os.stat_result) -> bool:
+    """Whether the group of something is the user's private one, as where new users get a group of their own name."""
+    import grp
+    import pwd
+
+    with suppress(KeyError, OSError):
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(found.st_gid)
+        isAlone = (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name) and set(group.gr_mem) <= {user.pw_name}
+        return isAlone and "system.posix_acl_access" not in getattr(os, "listxattr", lambda path: [])(path)
+    return False
+
+
+@cache
+def refuse(folder: str, place: str) -> None:
+    """Say, once a process, that a folder is not used."""
+    warnings.warn(
+        f"compiled kernels are not kept in {folder}: others may write to {place}, and could have their own code run; "
+        "make it yours alone (chown, chmod go-w), or set PUREGRAPH_CACHE to a folder that is",
+        GraphWarning,
+        stacklevel=2,
+    )
+
+
+# Where they are ----------------------------------------------------------------------------------------------------
 
 
 def folders() -> Iterator[str]:
@@ -113,15 +235,14 @@ def usual() -> str | None:
 
 
 def spareFolder() -> str | None:
-    """A folder among the temporary files; None if somebody else may write there, for what it holds is executed."""
+    """A folder among the temporary files; None if it cannot be made, or if somebody else may write there."""
     if os.name == "nt":
         return os.path.join(tempfile.gettempdir(), "puregraph")  # the user's own
-    path = os.path.join(tempfile.gettempdir(), f"puregraph-{os.getuid()}")
+    path = os.path.join(tempfile.gettempdir(), f"puregraph-{os.geteuid()}")
     with suppress(OSError):
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
-        found = os.lstat(path)
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+        if stat.S_ISDIR(os.lstat(path).st_mode) and openPlace(path) is None:
             return path
     return None
 
@@ -138,7 +259,8 @@ def sweep(folder: str) -> None:
     """Remove, once a process, kernels long unused and what killed processes left."""
     now = time.time()
     for entry in os.scandir(folder):
-        limit = {SUFFIX: FORGOTTEN, PART: ABANDONED}.get(os.path.splitext(entry.name)[1], sys.maxsize)
-        with suppress(OSError):  # another process was faster
-            if now - entry.stat().st_mtime > limit:
-                os.unlink(entry.path)
+        if OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+            limit = ABANDONED if entry.name.endswith(PART) else FORGOTTEN
+            with suppress(OSError):  # another process was faster
+                if now - entry.stat(follow_symlinks=False).st_mtime > limit:
+                    os.unlink(entry.path)

@@ -78,7 +78,7 @@ class Probe:
         loaded, refused = 0, []
         for folder in store.folders():
             for path in Path(folder).glob(f"*{store.SUFFIX}"):
-                header, data = store.unpack(path.read_bytes()) or ({}, b"")
+                header, data = store.unpack(path.stem, path.read_bytes()) or ({}, b"")
                 if "workspace" not in header or not header["key"].startswith(planner.label):
                     continue
                 try:

@@ -145,11 +145,11 @@ def test_damaged_files_are_made_again(tmp_path):
 
 
 def test_every_single_changed_byte_is_noticed():
-    whole = store.pack({"names": ["x"], "scratch": 0}, bytes(range(100)))
-    assert store.unpack(whole) == ({"names": ["x"], "scratch": 0}, bytes(range(100)))
+    whole = store.pack("name", {"names": ["x"], "scratch": 0}, bytes(range(100)))
+    assert store.unpack("name", whole) == ({"names": ["x"], "scratch": 0}, bytes(range(100)))
     for at in range(len(whole)):
-        assert store.unpack(whole[:at]) is None
-        assert store.unpack(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]) is None
+        assert store.unpack("name", whole[:at]) is None
+        assert store.unpack("name", whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]) is None
 
 
 def test_processes_that_compile_the_same_at_once_agree(tmp_path):
@@ -225,16 +225,17 @@ def test_what_nobody_used_for_long_is_removed(tmp_path):
     folder = tmp_path / "cache"
     assert made(2, 3) == [2, 3]
     forgotten, used = stored(folder)
-    (folder / "killed.part").write_bytes(b"half")
-    (folder / "writing.part").write_bytes(b"half")
+    killed, writing = (folder / f"{used.name}.{process}.0.part" for process in (1, 2))
+    killed.write_bytes(b"half")
+    writing.write_bytes(b"half")
     (folder / "notes.txt").write_text("somebody's")
     longAgo = time.time() - 100 * 86400
-    for path in (forgotten, folder / "killed.part", folder / "notes.txt"):
+    for path in (forgotten, killed, folder / "notes.txt"):
         os.utime(path, (longAgo, longAgo))
     assert made(4) == [4]
     assert not forgotten.exists()
     assert used.exists()
-    assert sorted(path.name for path in folder.iterdir() if path.suffix != ".kernel") == ["notes.txt", "writing.part"]
+    assert {path.name for path in folder.iterdir() if path.suffix != ".kernel"} == {"notes.txt", writing.name}
 
 
 def test_reading_a_kernel_keeps_it_from_being_forgotten(tmp_path):

@@ -105,7 +105,7 @@ def compileAll(sources: Iterable[str], arch: str) -> list[Cubin]:
 
 def stored(name: str) -> Cubin | None:
     """The cubin in the cache under a name."""
-    found = store.read(name)
+    found = store.read(name, resources=dict)
     if found is None:
         return None
     header, data = found

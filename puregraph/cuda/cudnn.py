@@ -135,7 +135,7 @@ class Planner:
 
     def fromDisk(self, text: str) -> Plan | None:
         """The plan that is stored, if it can be loaded here."""
-        found = store.read(self.place(text))
+        found = store.read(self.place(text), workspace=int)
         if found is None:
             return None
         plan = Plan(found[1], found[0]["workspace"])

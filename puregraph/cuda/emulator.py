@@ -163,7 +163,7 @@ def prepare(sources: Iterable[str]) -> None:
     }
     new = []
     for source, name in names.items():
-        found = store.read(name)
+        found = store.read(name, library=str, number=int)
         whole = None if found is None else library(found[0]["library"])
         if found is None or whole is None:
             new.append(source)

@@ -10,6 +10,7 @@ import platform
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -290,12 +291,14 @@ def stamp() -> str:
 
 
 def stored(name: str) -> Library | None:
-    """The kernel in the cache under a name."""
-    found = store.read(name)
+    """The kernel in the cache under a name; None where there is none that can be loaded."""
+    found = store.read(name, names=list, scratch=int)
     if found is None:
         return None
     header, data = found
-    return Library(addressOf(data, symbolOf(name)), tuple(header["names"]), header["scratch"])
+    with suppress(DeviceError):
+        return Library(addressOf(data, symbolOf(name)), tuple(header["names"]), header["scratch"])
+    return None
 
 
 def compiled(name: str, key: str, make: Make) -> Library:
