@@ -74,6 +74,8 @@ class Module(Noting):
                 dtype of any may always be asked.
     `hidden`    names of hidden outputs, which `updateData` returns after the visible ones (a mask, pooling indices)
     `indices`   names of the inputs that hold whole numbers (labels, token ids): they have no gradient
+    `fractions` names of the inputs that hold numbers from 0 to 1, which the rule refuses otherwise: compiled steps look
+                at them before they run
     `views`     whether the output is the first input, or a view of it, and so takes no memory
     `handsOn`   whether the gradient of an input of the output's shape is the very gradient that comes in
     `train`     the mode: `trainMode()` and `evalMode()` set it
@@ -83,6 +85,7 @@ class Module(Noting):
     reads: tuple[str, ...] | None = None
     hidden: tuple[str, ...] = ()
     indices: tuple[str, ...] = ()
+    fractions: tuple[str, ...] = ()
     views = False
     handsOn = False
     train = True

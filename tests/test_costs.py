@@ -6,13 +6,16 @@ import math
 import numpy as np
 import pytest
 
+import puregraph
 from puregraph import costs
 from puregraph.backward import BackwardGraph
 from puregraph.check import checkModule
 from puregraph.costs import BCE, MSE, Abs, CrossEntropy, PointwiseCost, SmoothL1
 from puregraph.errors import DataError, FormulaError, ShapeError
 from puregraph.graph import Graph, Input
-from puregraph.modules.linear import Linear
+from puregraph.modules import Identity, Linear, Reshape
+from puregraph.native import machine
+from puregraph.sequential import Sequential
 
 CLASSES = [getattr(costs, name) for name in costs.__all__]
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
@@ -205,19 +208,135 @@ def test_float16_sums_in_float32():
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        ([0, 3], "labels from 0 to 2 .or -1, ignored. for 3 classes, got label 3"),
-        ([-2, 1], "got label -2"),
+        ([0, 3], "labels from 0 to 2 for 3 classes, got label 3 for sample 1; the network gives 3 classes: make"),
+        ([1, 3], "got label 3 for sample 1; classes are counted from 0: give labels - 1"),
+        ([-2, 1], "got label -2 for sample 0"),
+        ([0, -1], "got label -1 for sample 1; if it says .* no class, leave such positions out with ignoreIndex=-1"),
+        ([2, 255], "got label 255 for sample 1; .* ignoreIndex=255"),
+        ([-1, 1], "got label -1 for sample 0; .* from 0: give .labels . 1. // 2 in place of -1 and 1"),
         ([0.0, 1.0], "whole numbers, got float64"),
     ],
 )
-def test_a_label_that_is_no_class_is_named(labels, words):
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_label_that_is_no_class_is_refused_with_its_position(labels, words, compiled):
+    x, labels = np.zeros((2, 3), np.float32), np.array(labels)
+    if not compiled:
+        cost = CrossEntropy()
+    elif labels.dtype.kind == "f":
+        return
+    else:
+        cost = Sequential(Identity()).compile([x.shape, labels.shape], cost=CrossEntropy(), train=False).run
     with pytest.raises(DataError, match=words):
-        CrossEntropy()(np.zeros((2, 3)), np.array(labels))
+        cost(x, labels)
 
 
-def test_without_an_index_to_ignore_minus_one_is_no_class():
-    with pytest.raises(DataError, match="labels from 0 to 2 for 3 classes, got label -1"):
-        CrossEntropy(ignoreIndex=None)(np.zeros((2, 3)), np.array([-1, 0]))
+def test_a_label_of_a_map_is_refused_with_its_sample_and_position():
+    labels = np.zeros((3, 4, 5), int)
+    labels[1, 2, 3] = 7
+    with pytest.raises(DataError, match=r"got label 7 for sample 1 at position \(2, 3\)"):
+        CrossEntropy()(np.zeros((3, 2, 4, 5)), labels)
+    with pytest.raises(DataError, match="got label 7 for sample 1 at position 2;"):
+        CrossEntropy()(np.zeros((3, 2, 4)), labels[:, :, 3])
+
+
+def test_no_label_is_ignored_unless_it_is_asked_for(rng):
+    x, labels = rng.normal(size=(4, 2)), np.array([-1, 1, -1, 1])
+    with pytest.raises(DataError, match="got label -1 for sample 0"):
+        CrossEntropy()(x, labels)
+    assert CrossEntropy(ignoreIndex=-1)(x, labels) == CrossEntropy()(x[1::2], labels[1::2])
+
+
+@pytest.mark.parametrize("index", [True, 0.5, "-1", (-1,)])
+def test_what_is_no_label_cannot_be_ignored(index):
+    with pytest.raises(ValueError, match="CrossEntropy: wanted ignoreIndex as the label that is left out"):
+        CrossEntropy(ignoreIndex=index)
+
+
+# Targets from 0 to 1 ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ([[0.0], [1.5], [2.0]], "got 1.5 for sample 1 at position 0; scale them, or take another cost, such as MSE"),
+        ([[0.0], [1.0], [-1e-6]], "got -.*e-0. for sample 2 at position 0"),
+        ([[-1.0], [1.0], [1.0]], "got -1.0 for sample 0 at position 0; give .target . 1. / 2 in place of -1 and 1"),
+        ([[0.0], [math.nan], [1.0]], "got nan for sample 1"),
+        ([[0.0], [math.inf], [1.0]], "got inf for sample 1"),
+        ([[255.0], [0.0], [1.0]], "got 255.0 for sample 0"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("how", ["eager", "compiled", "numpy"])
+def test_a_target_of_bce_that_is_not_from_0_to_1_is_refused_with_its_position(target, words, dtype, how, monkeypatch):
+    x, target = np.zeros((3, 1), dtype), np.array(target, dtype)
+    cost = BCE()
+    if how == "numpy":
+        monkeypatch.setattr(machine, "available", lambda: False)
+    if how != "eager":
+        net = Sequential(Identity())
+        cost = net.compile([x.shape, target.shape], cost=BCE(), dtypes=[dtype] * 2, train=False).run
+        cost(x, np.array([[-0.0], [1.0], [0.5]], dtype))
+    with pytest.raises(DataError, match=f"wanted targets from 0 to 1, {words}"):
+        cost(x, target)
+
+
+def test_targets_of_bce_are_looked_at_through_a_view_and_in_large_batches():
+    net = Sequential(Linear(4, 1))
+    x, t, out = Input(name="x").node(), Input(name="t").node(), Reshape((-1, 1), name="column")
+    program = Graph([x, t], BCE().node(net.node(x), out.node(t))).compile([(9000, 4), (9000,)], train=False)
+    data, target = np.ones((9000, 4), np.float32), np.zeros(9000, np.float32)
+    program.run(data, target)
+    target[8321] = 3
+    with pytest.raises(DataError, match="got 3.0 for sample 8321"):
+        program.run(data, target)
+
+
+def test_targets_of_bce_of_any_dtype_are_looked_at():
+    for kind in (bool, np.int64, np.uint8, np.float16):
+        BCE()(np.zeros((2, 1)), np.array([[0], [1]], kind))
+    with pytest.raises(DataError, match="got 7 for sample 1"):
+        BCE()(np.zeros((2, 1)), np.array([[0], [7]], np.uint8))
+
+
+# Weights of classes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [tuple, list, np.array, lambda w: {2: w[2], 0: w[0], 1: w[1]}])
+def test_weights_of_classes_are_those_of_a_list_or_of_a_dict_by_class(rng, make):
+    x, labels, weights = rng.normal(size=(6, 3)), np.array([0, 1, 2, 2, 1, 0]), (0.1, 5.0, 2.0)
+    assert CrossEntropy(make(weights))(x, labels) == CrossEntropy(weights)(x, labels)
+    assert CrossEntropy(make(weights)).weights.data.tolist() == list(weights)
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ({1: 1.0, 2: 2.0}, "for the classes 0 to 1, one for each class, got the keys 1, 2"),
+        ({"cat": 1.0, "dog": 2.0}, "got the keys 'cat', 'dog'"),
+        ({}, "a list of numbers"),
+        ({0: 1.0, 1: "much"}, "a list of numbers, one for each class, or a dict"),
+        ([1.0, -2.0], "of at least 0, finite, and not all 0, got -2.0 for class 1"),
+        ([math.nan, 1.0], "got nan for class 0"),
+        ([1.0, math.inf], "got inf for class 1"),
+        ([0.0, 0.0], "got 2 zeros"),
+        ([], "a list of numbers"),
+        (3.0, "a list of numbers, one for each class, or a dict of them by class, got 3.0"),
+        ([[1.0, 2.0]], "a list of numbers"),
+        ("balanced", "a list of numbers"),
+        ({1.0, 2.0}, "a list of numbers"),
+    ],
+)
+def test_weights_of_classes_that_cannot_be_meant_are_refused(weights, words):
+    with pytest.raises(ValueError, match=f"CrossEntropy: wanted weights .*{words}"):
+        CrossEntropy(weights)
+
+
+def test_weights_by_class_go_through_a_checkpoint(rng):
+    x, t = Input(name="x").node(), Input(name="t").node()
+    graph = Graph([x, t], CrossEntropy({0: 0.5, 1: 3.0}, name="cost").node(x, t))
+    again, data = puregraph.load(graph.save(None)), [rng.normal(size=(4, 2)).astype("f"), np.array([0, 1, 1, 0])]
+    assert again(data) == graph(data)
 
 
 def test_minus_one_is_no_class_where_another_index_is_ignored():
@@ -234,7 +353,7 @@ def test_labels_of_any_whole_dtype(rng, kind):
 
 @pytest.mark.parametrize("options", [{}, {"weights": (1, 2, 3)}, {"smoothing": 0.2}])
 def test_where_all_is_ignored_cost_and_gradient_are_zero(rng, options):
-    value, slope = run(CrossEntropy(**options), rng.normal(size=(2, 3, 4)), np.full((2, 4), -1))
+    value, slope = run(CrossEntropy(ignoreIndex=-1, **options), rng.normal(size=(2, 3, 4)), np.full((2, 4), -1))
     assert value == 0
     np.testing.assert_array_equal(slope, 0)
 

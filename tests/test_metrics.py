@@ -23,14 +23,81 @@ def valueOf(metric, *batches):
 
 def test_accuracy_counts_the_likeliest_class():
     assert valueOf(Accuracy(), (LOGITS, LABELS)) == 2 / 4
-    assert valueOf(Accuracy(), (LOGITS, np.array([1, 0, -1, -1]))) == 1.0
-    assert valueOf(Accuracy(ignore=None), (LOGITS, np.array([1, 0, 0, 0]))) == 0.5
+    assert valueOf(Accuracy(ignore=-1), (LOGITS, np.array([1, 0, -1, -1]))) == 1.0
+    assert valueOf(Accuracy(), (LOGITS, np.array([1, 0, 0, 0]))) == 0.5
 
 
 def test_accuracy_of_yes_and_no():
     logits, target = np.array([[-2.0], [3.0], [0.5], [-0.1]]), np.array([[0], [1], [0], [1]])
     assert valueOf(Accuracy(), (logits, target)) == 0.5
     assert valueOf(Accuracy(threshold=0.6), (logits, target)) == 0.75
+
+
+@pytest.mark.parametrize("metric", [Accuracy(), TopK(2), Confusion(3)], ids=repr)
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([1, 0, -1, 1], "got label -1 for sample 2; .* leave such positions out with ignore=-1"),
+        ([1, 3, 2, 1], "got label 3 for sample 1; classes are counted from 0: give labels - 1"),
+        ([1, -1, 1, 1], "got label -1 for sample 1; classes are counted from 0: give .labels . 1. // 2"),
+        ([0, 9, 2, 1], "got label 9 for sample 1; the network gives 3 classes"),
+    ],
+)
+def test_a_metric_refuses_a_label_that_is_no_class_with_its_position(metric, labels, words):
+    with pytest.raises(DataError, match=f"^{metric.name}: wanted labels from 0 to 2 for 3 classes, {words}"):
+        valueOf(metric, (LOGITS, np.array(labels)))
+
+
+@pytest.mark.parametrize("metric", [Accuracy, lambda: TopK(2), lambda: Confusion(3)])
+@pytest.mark.parametrize("kind", [int, float, bool])
+def test_one_hot_targets_count_as_the_labels_that_they_are(metric, kind):
+    hot = np.eye(3)[LABELS].astype(kind)
+    np.testing.assert_array_equal(valueOf(metric(), (LOGITS, hot)), valueOf(metric(), (LOGITS, LABELS)))
+
+
+def test_targets_of_which_several_are_yes_are_decisions_in_every_batch():
+    logits = np.array([[2.0, -1.0, 3.0], [-1.0, 2.0, 1.0]])
+    several, single = np.array([[1, 0, 1], [0, 1, 0]]), np.array([[0, 0, 1], [0, 1, 0]])
+    assert valueOf(Accuracy(), (logits, single), (logits, several)) == (4 + 5) / 12
+    assert valueOf(Accuracy(), (logits, several), (logits, single)) == (4 + 5) / 12
+    assert valueOf(Accuracy(), (logits, single)) == 1.0
+
+
+def test_accuracy_goes_on_from_saved_sums_of_decisions():
+    logits, target = np.array([[2.0, -1.0], [-1.0, 2.0]]), np.array([[1, 1], [0, 1]])
+    metric, other = Accuracy(), Accuracy()
+    metric.update(logits, target)
+    other.restore(metric.state())
+    assert other.value() == metric.value() == 0.75
+
+
+@pytest.mark.parametrize(
+    ("prediction", "target", "words"),
+    [
+        (
+            np.zeros((4, 1)),
+            [[0.5], [1.5], [0.0], [1.0]],
+            r"targets 0 or 1 .* got 0.5 for sample 0 .*; for a regression .*MAE",
+        ),
+        (
+            np.zeros((4, 1)),
+            [[-1], [1], [1], [-1]],
+            r"got -1 for sample 0 .*; give \(target \+ 1\) / 2 in place of -1 and 1",
+        ),
+        (np.zeros((4, 1)), [[2], [1], [0], [1]], "got 2 for sample 0"),
+        (np.zeros((4, 3)), [0.3, 1.7, 0.0, 0.9], "float64 targets .4,.; for a regression there is MAE"),
+        (np.zeros((4, 3)), [0.0, 1.0, 2.0, 0.0], "float64 targets .4,.; convert them with .astype"),
+    ],
+)
+def test_accuracy_of_a_regression_is_refused(prediction, target, words):
+    with pytest.raises(DataError, match=f"accuracy: .*{words}"):
+        valueOf(Accuracy(), (prediction, np.array(target)))
+
+
+def test_a_prediction_that_is_nan_is_not_right():
+    nan = np.full((4, 3), np.nan)
+    assert valueOf(Accuracy(), (nan, np.zeros(4, int))) == 0.0
+    assert valueOf(Accuracy(), (nan[:, :1], np.zeros((4, 1)))) == 0.0
 
 
 def test_accuracy_of_maps_has_classes_on_its_axis(rng):
@@ -82,11 +149,11 @@ def test_mae_is_the_mean_over_elements():
     assert valueOf(MAE(), (x, t)) == 0.75
 
 
-@pytest.mark.parametrize("make", [Accuracy, lambda: TopK(2), lambda: Confusion(4)])
+@pytest.mark.parametrize("make", [Accuracy, lambda **own: TopK(2, **own), lambda **own: Confusion(4, **own)])
 def test_streaming_equals_all_at_once(rng, make):
     x, t = rng.standard_normal((100, 4)), rng.integers(-1, 4, 100)
     parts = np.split(np.arange(100), [7, 50, 93])
-    whole, streamed = valueOf(make(), (x, t)), valueOf(make(), *[(x[p], t[p]) for p in parts])
+    whole, streamed = valueOf(make(ignore=-1), (x, t)), valueOf(make(ignore=-1), *[(x[p], t[p]) for p in parts])
     assert np.array_equal(whole, streamed)
 
 
@@ -103,7 +170,7 @@ def test_a_metric_goes_on_from_its_state(rng, make):
 
 
 def test_a_metric_without_samples_is_nan():
-    assert math.isnan(Accuracy().value()) and math.isnan(valueOf(Accuracy(), (LOGITS, np.full(4, -1))))
+    assert math.isnan(Accuracy().value()) and math.isnan(valueOf(Accuracy(ignore=-1), (LOGITS, np.full(4, -1))))
 
 
 @pytest.mark.parametrize(
@@ -112,9 +179,9 @@ def test_a_metric_without_samples_is_nan():
         (Accuracy(), LOGITS, LABELS[:2], r"accuracy: wanted .* got predictions \(4, 3\)"),
         (Accuracy(), LOGITS, LABELS.astype(float), "float64 targets"),
         (TopK(2), LOGITS[:, 0], LABELS, "classes on axis 1"),
-        (TopK(2), LOGITS, np.array([0, 1, 2, 3]), "top2: wanted labels from 0 to 2, got 3"),
-        (Confusion(3), LOGITS, np.array([0, 1, 2, 3]), "wanted 3 classes, labelled from 0 on, got label 3"),
-        (Confusion(5), LOGITS, LABELS, "wanted 5 classes, .* got 3 classes predicted"),
+        (TopK(2), LOGITS, np.array([0, 1, 2, 3]), "top2: wanted labels from 0 to 2 .*, got label 3"),
+        (Confusion(3), LOGITS, np.array([0, 1, 2, 3]), "wanted labels from 0 to 2 .* got label 3"),
+        (Confusion(5), LOGITS, LABELS, "wanted predictions of 5 classes, got 3"),
         (MAE(), LOGITS, LABELS, r"mae: wanted targets of shape \(4, 3\), got \(4,\)"),
     ],
 )

@@ -63,6 +63,30 @@ def equal(one, other):
     return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
 
 
+# Labels that do not count -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_labels_of_minus_one_and_one_are_refused_before_anything_is_learnt(rng, compile):
+    x, t = samples(rng)
+    net = classifier(classes=2)
+    before = arraysOf(net)
+    with pytest.raises(
+        DataError, match="got label -1 for sample .*; classes are counted from 0: give .labels . 1. // 2"
+    ):
+        quiet(net, CrossEntropy(), metrics=[Accuracy()], compile=compile).train(x, np.where(t == 0, -1, 1), epochs=2)
+    assert equal(arraysOf(net), before)
+
+
+def test_the_share_of_labels_that_are_left_out_is_said_once(rng, capsys):
+    x, t = samples(rng, 40)
+    trainer = Trainer(classifier(), CrossEntropy(ignoreIndex=-1), SGD(0.1), batchsize=8, progress="lines")
+    trainer.train(x, np.where(np.arange(40) < 10, -1, t), epochs=3)
+    assert capsys.readouterr().out.count("25 % of the labels are -1, which CrossEntropy leaves out") == 1
+    trainer.train(x, t, epochs=2)
+    assert "leaves out" not in capsys.readouterr().out
+
+
 # What is learnt -----------------------------------------------------------------------------------------------
 
 

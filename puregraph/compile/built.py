@@ -18,6 +18,7 @@ from puregraph.compile.plan import Buffer, Plan
 from puregraph.compile.update import Finish, Prelude
 from puregraph.compile.value import Call, Place, Value, store
 from puregraph.compile.waves import waves
+from puregraph.native import machine
 from puregraph.native.guard import OTHER, WRONG
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
@@ -87,6 +88,9 @@ class Built:
     def watch(self) -> None:
         """Have looked at, before each run, what native code relies on."""
         checks = [c for call in self.schedule.calls if call.kind == "native" for c in call.function.checks]
+        fractions = self.schedule.checks
+        self.fractions = [] if machine.available() else fractions  # what Python looks at
+        checks += [] if self.fractions else fractions
         frozen = self.schedule.frozen
         self.packing = (
             Segment([[w] for w in frozen.works], self.memory) if frozen is not None and frozen.works else None
@@ -142,7 +146,7 @@ class Built:
             if self.poison:
                 each.owner.fill(POISON)
         found = self.guard()
-        if found & WRONG:
+        if found & WRONG or (self.fractions and not self.holdsFractions()):
             return False
         if self.isStale or found & OTHER:
             self.packing()
@@ -161,6 +165,10 @@ class Built:
         if self.objects:
             self.objects.clear()
         return True
+
+    def holdsFractions(self) -> bool:
+        """Whether the inputs that native code does not look at are from 0 to 1."""
+        return all(each.holds(self.memory(each.value)) for each in self.fractions)
 
     def captured(self) -> None:
         """What was captured; there is no GPU."""

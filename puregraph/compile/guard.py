@@ -27,7 +27,7 @@ class Guard:
     def __init__(self, bounds: Iterable[Bounds], weights: Iterable[Any], memory: Memory):
         self.flag = np.zeros(1, np.int64)
         self.found = ctypes.c_int64.from_buffer(self.flag)
-        bounds = list(dict.fromkeys(bounds))
+        bounds = sorted(dict.fromkeys(bounds), key=lambda b: b.kind)
         self.records = np.array([b.record for b in bounds], np.int64).reshape(len(bounds), guard.WORDS)
         self.patches = []
         for record, each in zip(self.records, bounds):
@@ -35,7 +35,10 @@ class Guard:
             self.patches.append((record, 0, each.value, 0))
         self.places = np.concatenate([np.zeros(0, np.int64), *map(samplesOf, weights)])
         self.kept = np.zeros(self.places.size, np.int32)
-        works = guard.bounded(self.records, len(bounds), self.flag) if bounds else []
+        works, kinds = [], [b.kind for b in bounds]
+        for kind in dict.fromkeys(kinds):
+            first, count = kinds.index(kind), kinds.count(kind)
+            works += guard.bounded(self.records[first : first + count], count, self.flag, kind)
         if self.places.size:
             works += guard.compared(self.places, self.kept, self.places.size, self.flag)
         self.look = Segment([[w] for w in works], memory).table if works else None

@@ -43,13 +43,13 @@ def taken(cost: Any, outputs: int, targets: int) -> int:
     )
 
 
-def wholeNumbers(steps: Any) -> set[int]:
-    """The values that some module reads as whole numbers, through views of them as well."""
+def readAs(steps: Any, kind: str) -> set[int]:
+    """The values that some module reads as its `indices` or its `fractions`, through views of them as well."""
     found: set[int] = set()
     for step in reversed(steps.items):
         names = step.module.arguments
         for position, number in enumerate(step.args[: step.inputs]):
-            if names[min(position, len(names) - 1)] in step.module.indices:
+            if names[min(position, len(names) - 1)] in getattr(step.module, kind):
                 found.add(number)
         if step.module.views and found.intersection(step.visible):
             found.add(step.args[0])
@@ -59,5 +59,5 @@ def wholeNumbers(steps: Any) -> set[int]:
 def dtypesFor(graph: Graph, count: int | None) -> list[Any]:
     """The dtype that each input is to have."""
     steps = graph.steps(count)
-    whole, real = wholeNumbers(steps), np.dtype(graph.dtype or np.float32)
+    whole, real = readAs(steps, "indices"), np.dtype(graph.dtype or np.float32)
     return [np.dtype(np.int64) if number in whole else real for number in steps.inputs]

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from puregraph.backward import Accumulate, Gradient
+from puregraph.compile.bounds import Bounds, canBeLookedAt, fractionBounds
+from puregraph.compile.joined import readAs
 from puregraph.compile.listing import listing
 from puregraph.compile.readers import readUfunc
 from puregraph.compile.reading import Reading
@@ -33,6 +35,7 @@ class Schedule:
     `paramGrads`  (Param, Value) of every gradient of a parameter, summed over its uses
     `stores`      (target, Value): what a Param, a State, or one of `targets`, is to hold after the step
     `held`        (target, Value): what each of those, and every Param and State that is read, holds before it
+    `checks`      the Bounds of inputs that rules refuse otherwise
     `scalars`     the Values of numbers that are set before, or in the middle of, every run
     `precisions`  by the number of a Value as what a GPU may keep it: what modules make that may calculate so, and the
                   gradients of that
@@ -53,6 +56,7 @@ class Schedule:
         self.paramGrads: list[tuple[Any, Value]] = []
         self.stores: list[tuple[Any, Value]] = []
         self.held: list[tuple[Any, Value]] = []
+        self.checks: list[Bounds] = []
         self.scalars: list[Value] = []
         self.precisions: dict[int, str] = {}
         self.scales = False
@@ -209,9 +213,12 @@ def forward(found: Schedule, reading: Reading, shapes: list[Any], dtypes: list[A
     """The forward rules; the Value of every number."""
     steps, recorder = found.steps, reading.recorder
     values: list[Any] = [None] * steps.count
+    fractions = readAs(steps, "fractions")
     for number, shape, dtype in zip(steps.inputs, shapes, dtypes, strict=True):
         values[number] = recorder.value(shape, dtype, role="input", name=steps.names[number])
         found.inputs.append(values[number])
+        if number in fractions and canBeLookedAt(values[number]):
+            found.checks.append(fractionBounds(values[number]))
     stored = {n: p for n, module, name in steps.params if (p := getattr(module, name)) is not None}
     run(found, reading, steps, values, stored, "forward")
     found.outputs = [values[n] for n in steps.outputs]

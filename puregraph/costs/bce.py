@@ -1,6 +1,7 @@
 """BCE: binary cross-entropy of logits."""
 
 from puregraph.costs.pointwisecost import PointwiseCost
+from puregraph.kernels.fractions import checkFractions
 
 
 class BCE(PointwiseCost):
@@ -11,8 +12,11 @@ class BCE(PointwiseCost):
 
     Shapes    x and target of one shape -> a number
     Source    Bishop 2006, Pattern Recognition and Machine Learning, eq. 4.90
-    Raises    ValueError for a negative posWeight; ShapeError for a target of another shape
+    Raises    ValueError for a negative posWeight; ShapeError for a target of another shape; DataError for a target that
+              is not from 0 to 1, with its position
     """
+
+    fractions = ("target",)
 
     formula = "posWeight * target * softplus(-x) + (1 - target) * softplus(x)"
 
@@ -20,6 +24,10 @@ class BCE(PointwiseCost):
         if not posWeight >= 0:
             raise ValueError(f"BCE: wanted a posWeight of at least 0, got {posWeight}")
         super().__init__(name, posWeight=posWeight)
+
+    def updateData(self, x, target):
+        checkFractions(target)
+        return super().updateData(x, target)
 
     def sample(self, rng, x, target):
         return [rng.standard_normal(x), rng.random(target)]

@@ -1,7 +1,10 @@
 """CrossEntropy: softmax and negative log-likelihood in one, stable for any logits."""
 
+from numbers import Integral, Real
+
 import numpy as np
 
+from puregraph import device
 from puregraph.errors import need, show
 from puregraph.kernels.classes import classIndex
 from puregraph.kernels.entropy import entropyGrad
@@ -16,29 +19,39 @@ class CrossEntropy(Module):
     """cost = sum_i l_i / sum_i w[label_i],   l_i = -(1 - s) w[label_i] ln p[i, label_i] - s / c sum_k w_k ln p[i, k]
 
     p = softmax(x) over the c classes, on axis 1; i runs over batch and spatial positions, those labelled `ignoreIndex`
-    left out (None: none is); w are the class `weights`, 1 by default; s is the `smoothing`, which gives that share of
-    each label to all classes alike. Where no position counts, cost and gradient are 0.
+    left out; w are the class `weights`, 1 by default; s is the `smoothing`, which gives that share of each label to all
+    classes alike. Where no position counts, cost and gradient are 0.
 
-    `ignoreIndex` is -1, which stands for "none" everywhere in puregraph; PyTorch's default is -100.
-    float16 is computed in float32. The probabilities are kept, so that the gradient takes no second softmax; compiled
-    for a GPU it takes one, which costs less there than memory does.
+    `weights` is a number for each class, or a dict from every class to its number. No label is left out unless
+    `ignoreIndex` says which, such as -1 or, in data made for PyTorch, -100. float16 is computed in float32. The
+    probabilities are kept, so that the gradient takes no second softmax; compiled for a GPU it takes one, which costs
+    less there than memory does.
 
     Shapes    x (n, c, *spatial), labels (n, *spatial) of whole numbers -> a number
     Source    Bishop 2006, Pattern Recognition and Machine Learning, eq. 4.108; Szegedy et al. 2015, arXiv:1512.00567,
               section 7 (smoothing)
-    Raises    ShapeError if labels do not fit x, or weights the classes; DataError naming a label that is no class
+    Raises    ShapeError if labels do not fit x, or weights the classes; ValueError for weights that cannot be meant;
+              DataError naming a label that is no class, and its position
     """
 
     reads = ("weights", "p", "index")
     hidden = ("p", "index")
     indices = ("labels",)
 
-    def __init__(self, weights=None, ignoreIndex=-1, smoothing=0.0, name=None):
+    def __init__(self, weights=None, ignoreIndex=None, smoothing=0.0, name=None):
         super().__init__(name)
-        if not 0.0 <= smoothing <= 1.0:
-            raise ValueError(f"CrossEntropy: wanted a smoothing from 0 to 1, got {smoothing}")
+        if not (isinstance(smoothing, Real) and 0.0 <= smoothing <= 1.0):
+            raise ValueError(f"CrossEntropy: wanted a smoothing from 0 to 1, got {smoothing!r}")
+        if ignoreIndex is not None and (isinstance(ignoreIndex, bool) or not isinstance(ignoreIndex, Integral)):
+            raise ValueError(
+                f"CrossEntropy: wanted ignoreIndex as the label that is left out, a whole number, or None to leave out "
+                f"none, got {ignoreIndex!r}"
+            )
         self.ignoreIndex, self.smoothing = ignoreIndex, smoothing
-        self.weights = None if weights is None else State((len(weights),), _Given(weights), np.float64)
+        self.weights = None
+        if weights is not None:
+            given = classWeights(weights)
+            self.weights = State((len(given),), _Given(given), np.float64)
 
     def dataShapeFrom(self, x, labels):
         need(len(x) >= 2, "(n, classes, ...)", x)
@@ -96,10 +109,43 @@ class CrossEntropy(Module):
     @classmethod
     def examples(cls):
         yield cls(), [(4, 3), (4,)]
-        yield cls(ignoreIndex=None), [(2, 4, 3, 2), (2, 3, 2)]
+        yield cls(ignoreIndex=-1), [(2, 4, 3, 2), (2, 3, 2)]
+        yield cls(weights={0: 0.5, 1: 2.0}), [(5, 2), (5,)]
         yield cls(weights=(0.5, 2.0, 1.0), ignoreIndex=-100), [(5, 3, 2), (5, 2)]
         yield cls(smoothing=0.1), [(4, 3), (4,)]
         yield cls(weights=[1.0, 0.25], ignoreIndex=1, smoothing=0.3), [(6, 2, 2), (6, 2)]
+
+
+def classWeights(weights):
+    """A weight for each class, in their order, from a list of them or a dict by class.
+
+    Raises    ValueError for other keys than the classes, and for weights that are not finite or below 0
+    """
+    if isinstance(weights, dict):
+        wanted = range(len(weights))
+        if set(weights) != set(wanted):
+            raise ValueError(
+                f"CrossEntropy: wanted weights for the classes 0 to {max(len(weights) - 1, 0)}, one for each class, "
+                f"got the keys {', '.join(map(repr, weights)) or 'none'}"
+            )
+        weights = [weights[k] for k in wanted]
+    try:
+        found = np.asarray(device.toHost(weights), np.float64)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.ndim != 1 or not found.size:
+        raise ValueError(
+            f"CrossEntropy: wanted weights as a list of numbers, one for each class, or a dict of them by class, "
+            f"got {weights!r:.60}"
+        )
+    wrong = ~(np.isfinite(found) & (found >= 0))
+    if wrong.any() or not found.any():
+        k = int(wrong.argmax())
+        raise ValueError(
+            "CrossEntropy: wanted weights of at least 0, finite, and not all 0, "
+            + (f"got {found[k]} for class {k}" if wrong.any() else f"got {found.size} zeros")
+        )
+    return found.tolist()
 
 
 class _Given:

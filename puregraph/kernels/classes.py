@@ -18,15 +18,46 @@ def classIndex(labels, classes, ignored=None):
     """
     if labels.dtype.kind not in "iub":
         raise DataError(f"wanted labels as whole numbers, got {labels.dtype}; convert them with .astype('int64')")
+    fault = labelFault(labels, classes, ignored)
+    if fault:
+        raise DataError(fault)
     index = labels.astype(np.int64)
-    absent = index == ignored
-    wrong = ((index < 0) | (index >= classes)) & ~absent
-    if wrong.any():
-        other = "" if ignored is None else f" (or {ignored}, ignored)"
-        raise DataError(
-            f"wanted labels from 0 to {classes - 1}{other} for {classes} classes, got label {int(index[wrong][0])}"
-        )
-    return np.where(absent, -1, index)
+    return index if ignored is None else np.where(index == ignored, -1, index)
+
+
+def labelFault(labels, classes, ignored=None, option="ignoreIndex"):
+    """What is wrong with labels, and the position of the first that is; nothing if each is a class or is ignored.
+
+    `option` is the argument by which the caller leaves a label out.
+    """
+    wrong = (labels < 0) | (labels >= classes)
+    if ignored is not None:
+        wrong &= labels != ignored
+    if not wrong.any():
+        return ""
+    first = tuple(np.argwhere(wrong)[0].tolist())
+    label, other = int(labels[first]), "" if ignored is None else f" (or {ignored}, ignored)"
+    wanted = f"wanted labels from 0 to {classes - 1}{other} for {classes} classes, got label {label}{positionOf(first)}"
+    return f"{wanted}; {labelHint(np.unique(labels).tolist(), label, classes, option)}"
+
+
+def positionOf(index):
+    """Where a number of a batch stands: its sample, and its position in that."""
+    if not index:
+        return ""
+    place = f" at position {index[1] if len(index) == 2 else index[1:]}" if index[1:] else ""
+    return f" for sample {index[0]}{place}"
+
+
+def labelHint(found, label, classes, option):
+    """What to try, from all labels that were found and the first that is wrong."""
+    if found == [-1, 1]:
+        return "classes are counted from 0: give (labels + 1) // 2 in place of -1 and 1"
+    if found[0] >= 1 and found[-1] == classes:
+        return "classes are counted from 0: give labels - 1"
+    if label < 0 or label >= 255:
+        return f"if it says that there is no class, leave such positions out with {option}={label}"
+    return f"the network gives {classes} classes: make its output wider, or look at the labels"
 
 
 @classIndex.shape

@@ -5,6 +5,7 @@ Both go through lists in memory, so that one work does all of it, and note what 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from puregraph.native.code import Code, Pointer, Value
@@ -15,12 +16,13 @@ WORDS = 5 + 2 * AXES  # address, low, limit, ignored, isIgnoring; then sizes and
 WRONG, OTHER = 1, 2  # bits of the flag
 
 
-def bounded(records: Any, count: int, flag: Any) -> list[Work]:
+def bounded(records: Any, count: int, flag: Any, kind: str = "i64") -> list[Work]:
     """WRONG where an x is below `low`, or not below `limit`, unless it is `ignored`, for `count` records of WORDS."""
-    return [Work(f"bounds of {count}", "", writeBounded, {"records": records, "count": count, "flag": flag}, 1)]
+    slots = {"records": records, "count": count, "flag": flag}
+    return [Work(f"bounds of {count}", kind, partial(writeBounded, kind), slots, 1)]
 
 
-def writeBounded(code: Code) -> None:
+def writeBounded(kind: str, code: Code) -> None:
     """For each record all of its numbers."""
     records, flag, count = code.pointer("records", "i64"), code.pointer("flag", "i64"), code.integer("count")
     bad = code.variable(code.whole(0))
@@ -32,7 +34,7 @@ def writeBounded(code: Code) -> None:
         with code.loop(0, sizes[0], unroll=1) as a, code.loop(0, sizes[1], unroll=1) as b:
             row = address + a * steps[0] + b * steps[1]
             with code.loop(0, sizes[2], unroll=4) as c:
-                x = code.numbersAt(row + c * steps[2], "i64").load()
+                x = code.convert(code.numbersAt(row + c * steps[2], kind).load(), "i64")
                 isWrong = ((x < low) | (x >= limit)) & ~(ignores & (x == ignored))
                 bad.value = bad.value | code.convert(isWrong, "i64")
     note(code, flag, bad.value != 0, WRONG)

@@ -92,6 +92,7 @@ class Trainer:
         self.epoch = self.step = self.first = self.until = 0
         self.running = self.stopped = self.inside = self.validates = self.asks = False
         self.reason = ""
+        self.ignored: np.ndarray | None = None
         self.lastRate = self.rate
         self.count: int | None = None
         self.clock = time.perf_counter()
@@ -250,6 +251,7 @@ class Trainer:
         if not self.running:
             self.restart()
             self.first, self.stopped = self.epoch, False
+            self.ignored = None if getattr(self.cost, "ignoreIndex", None) is None else np.zeros(2, int)
         elif self.begun and source.samples != self.samples:
             raise DataError(
                 f"epoch {self.epoch + 1} was begun with {self.samples} samples, it cannot go on with {source.samples}; "
@@ -311,6 +313,7 @@ class Trainer:
                     self.call("onBatchEnd")
         source.checkUsed(self.position)
         self.settle()
+        self.tellIgnored()
         row = {"epoch": self.epoch + 1, "step": self.step, **self.tally.row()}
         if checks is not None:
             self.task.reset()
@@ -348,9 +351,21 @@ class Trainer:
             except Exception as error:
                 self.addPlace(error, self.placeOf(len(group) - 1), len(group))
                 raise
+        if self.ignored is not None:
+            for label in [batch.target[0] for batch in group if batch.target]:
+                self.ignored += int((label == self.cost.ignoreIndex).sum()), label.size
         self.position += 1
         self.step += 1
         self.interrupt.torn = False
+
+    def tellIgnored(self) -> None:
+        """Say once how many labels the cost leaves out: those of the first epoch."""
+        if self.ignored is not None:
+            left, count = self.ignored.tolist()
+            self.ignored = None
+            if left:
+                label, cost = self.cost.ignoreIndex, type(self.cost).__name__
+                self.progress.say(f"{100 * left / count:.3g} % of the labels are {label}, which {cost} leaves out")
 
     def takeBatch(self, batch: Batch, place: str, share: float, isLone: bool, isFirst: bool) -> bool:
         """Forward and backward, and for a lone batch the update: whether that is done."""

@@ -22,14 +22,20 @@ from puregraph.compile.plan import Plan
 from puregraph.compile.readers import dummy
 from puregraph.compile.strides import isDense
 from puregraph.compile.table import Graphs
-from puregraph.compile.value import Call, Value
+from puregraph.compile.value import Call, Place, Value
 from puregraph.cuda import runner
 from puregraph.cuda.launch import Table
 from puregraph.cuda.library import LibraryCall
 from puregraph.cuda.parts import lacking
 from puregraph.errors import addPlace
+from puregraph.kernels.fractions import fractions
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
+
+
+def lookAt(value: Value) -> Call:
+    """What refuses an input that does not hold fractions."""
+    return Call(fractions, (value,), {}, [], "kernel", Place(value.name, "numbers from 0 to 1"))
 
 
 class Built:
@@ -48,6 +54,7 @@ class Built:
         room.device = room.device or Room()
         natives = [call.function for call in self.schedule.calls if call.kind == "native"]
         self.checks = {c: native.calls[0] for native in natives for c in native.checks}
+        self.checks |= {c: lookAt(c.value) for c in self.schedule.checks}
         self.inbox = Inbox(self.schedule.scalars, self.schedule.inputs, list(self.checks), block)
         self.memory = Memory(plan, room.device, self.inbox)
         self.around.bind(self.inbox.number)

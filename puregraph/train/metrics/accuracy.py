@@ -2,29 +2,68 @@
 
 import numpy as np
 
-from puregraph.train.metrics.metric import Metric, labelsOf
+from puregraph import device
+from puregraph.errors import DataError, show
+from puregraph.kernels.classes import positionOf
+from puregraph.train.metrics.metric import Metric, isOneHot, labelled
 
 
 class Accuracy(Metric):
     """The share of positions whose most likely class is the label: accuracy = sum_i [argmax x_i = t_i] / sum_i 1
 
-    Predictions of the target's own shape are taken for logits of yes or no: right where x > threshold agrees with
-    t > 1/2.
+    Targets of the shape of the predictions are one-hot, a single 1 for each position, or else 0 and 1 of yes and no:
+    predictions are then logits, right where x > threshold agrees with t > 1/2.
 
     `axis`       where the classes are
     `ignore`     the label that does not count; None: every one does
     `threshold`  of a yes, for logits 0 and for probabilities 0.5
 
-    Raises    DataError if predictions and targets do not fit
+    Raises    DataError if predictions and targets do not fit, or a label is no class; for targets of a regression
     """
 
-    def __init__(self, axis=1, ignore=-1, threshold=0.0, which=0, name=None):
+    def __init__(self, axis=1, ignore=None, threshold=0.0, which=0, name=None):
         super().__init__(which, name)
         self.axis, self.ignore, self.threshold = axis, ignore, threshold
 
-    def share(self, prediction, target):
+    def reset(self):
+        super().reset()
+        self.decisions, self.isOneHot = np.zeros(2), True  # targets of the predictions' shape, as yes and no
+
+    def update(self, prediction, target):
+        prediction, target = device.toHost(prediction), device.toHost(target)
         if prediction.shape == target.shape:
-            return np.sum((prediction > self.threshold) == (target > 0.5)), target.size
-        labels = labelsOf(target, prediction, self.axis, self)
-        counts = np.ones(labels.shape, bool) if self.ignore is None else labels != self.ignore
-        return np.sum((prediction.argmax(self.axis) == labels) & counts), counts.sum()
+            self.isOneHot = self.isOneHot and isOneHot(target, self.axis)
+            self.decisions += self.agreements(prediction, target)
+            if not self.isOneHot:
+                return
+        self.sums += self.share(prediction, target)
+
+    def value(self):
+        right, count = self.sums if self.isOneHot else self.decisions
+        return float(right / count) if count else float("nan")
+
+    def share(self, prediction, target):
+        rows, labels = labelled(prediction, target, self)
+        own = np.take_along_axis(rows, labels[:, None], -1)[:, 0]
+        return np.sum((rows.argmax(-1) == labels) & ~np.isnan(own)), len(labels)
+
+    def agreements(self, prediction, target):
+        """How many decisions between yes and no are right, and of how many."""
+        other = (target != 0) & (target != 1)
+        if other.any():
+            first = tuple(np.argwhere(other)[0].tolist())
+            isSigned = set(np.unique(target).tolist()) == {-1, 1}
+            hint = "give (target + 1) / 2 in place of -1 and 1" if isSigned else "for a regression there is MAE()"
+            raise DataError(
+                f"{self.name}: wanted targets 0 or 1 where they have the predictions' shape {show(target.shape)}, "
+                f"got {target[first]}{positionOf(first)}; {hint}"
+            )
+        return np.sum(((prediction > self.threshold) == (target > 0.5)) & ~np.isnan(prediction)), target.size
+
+    def state(self):
+        return {**super().state(), "decisions": self.decisions.copy(), "isOneHot": self.isOneHot}
+
+    def restore(self, state):
+        super().restore(state)
+        self.decisions = np.array(state.get("decisions", self.sums), np.float64)
+        self.isOneHot = bool(state.get("isOneHot", True))

@@ -3,18 +3,19 @@
 import numpy as np
 
 from puregraph.errors import DataError
-from puregraph.train.metrics.metric import Metric, labelsOf
+from puregraph.train.metrics.metric import Metric, labelled
 
 
 class Confusion(Metric):
     """A matrix (classes, classes): how many of each class (row) were taken for each class (column).
 
+    `axis` is where the classes are, `ignore` the label that does not count; None: every one does.
     `precision()`, `recall()` and `f1()` are read from it, one number per class; nan for a class without any.
 
     Raises    DataError if predictions and targets do not fit, or a label is no class
     """
 
-    def __init__(self, classes, axis=1, ignore=-1, which=0, name=None):
+    def __init__(self, classes, axis=1, ignore=None, which=0, name=None):
         self.classes, self.axis, self.ignore = classes, axis, ignore
         super().__init__(which, name)
 
@@ -22,15 +23,10 @@ class Confusion(Metric):
         self.sums = np.zeros((self.classes, self.classes), np.int64)
 
     def share(self, prediction, target):
-        labels = labelsOf(target, prediction, self.axis, self)
-        found = prediction.argmax(self.axis)
-        counts = np.ones(labels.shape, bool) if self.ignore is None else labels != self.ignore
-        labels, found = labels[counts].astype(np.int64), found[counts]
-        wrong = (labels < 0) | (labels >= self.classes)
-        if wrong.any() or prediction.shape[self.axis] != self.classes:
-            given = f"label {labels[wrong][0]}" if wrong.any() else f"{prediction.shape[self.axis]} classes predicted"
-            raise DataError(f"{self.name}: wanted {self.classes} classes, labelled from 0 on, got {given}")
-        pairs = np.bincount(labels * self.classes + found, minlength=self.classes**2)
+        rows, labels = labelled(prediction, target, self)
+        if rows.shape[-1] != self.classes:
+            raise DataError(f"{self.name}: wanted predictions of {self.classes} classes, got {rows.shape[-1]}")
+        pairs = np.bincount(labels * self.classes + rows.argmax(-1), minlength=self.classes**2)
         return pairs.reshape(self.classes, self.classes)
 
     def value(self):

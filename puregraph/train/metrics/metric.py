@@ -8,6 +8,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.errors import DataError
+from puregraph.kernels.classes import labelFault
 
 
 class Metric:
@@ -54,12 +55,44 @@ class Metric:
         return f"{type(self).__name__}({self.name} = {self.value()})"
 
 
-def labelsOf(target: np.ndarray, prediction: np.ndarray, axis: int, metric: Metric) -> np.ndarray:
-    """Labels, checked against predictions that have one more axis, that of the classes."""
+def labelled(prediction: np.ndarray, target: np.ndarray, metric: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(predictions, labels) of the positions that count, a row of classes and a number of one for each.
+
+    Targets are labels, or one-hot: for each position zeros and one 1.
+
+    Raises    DataError if they do not fit each other, or a label is no class
+    """
+    axis = metric.axis
     wanted = tuple(np.delete(prediction.shape, axis)) if -prediction.ndim <= axis < prediction.ndim else None
+    if target.shape == prediction.shape and wanted is not None and isOneHot(target, axis):
+        target = target.argmax(axis)
     if target.shape != wanted or target.dtype.kind not in "iub":
         raise DataError(
             f"{metric.name}: wanted predictions with classes on axis {axis} and a label for each position, "
             f"got predictions {prediction.shape} and {target.dtype} targets {target.shape}"
+            + unlike(prediction, target, metric)
         )
-    return target
+    fault = labelFault(target, prediction.shape[axis], metric.ignore, "ignore")
+    if fault:
+        raise DataError(f"{metric.name}: {fault}")
+    rows = np.moveaxis(prediction, axis, -1)
+    if metric.ignore is None:
+        return rows.reshape(-1, rows.shape[-1]), target.reshape(-1).astype(np.int64)
+    counts = target != metric.ignore
+    return rows[counts], target[counts].astype(np.int64)
+
+
+def isOneHot(target: np.ndarray, axis: int) -> bool:
+    """Whether there are several classes on the axis, and each position has zeros and one 1."""
+    if not -target.ndim <= axis < target.ndim or target.shape[axis] < 2:
+        return False
+    return bool(((target == 0) | (target == 1)).all() and (target.sum(axis) == 1).all())
+
+
+def unlike(prediction: np.ndarray, target: np.ndarray, metric: Any) -> str:
+    """What to try where targets are no labels."""
+    if target.dtype.kind == "f" and np.array_equal(target, np.rint(target)) and target.ndim < prediction.ndim:
+        return "; convert them with .astype('int64')"
+    if target.dtype.kind == "f":
+        return f"; for a regression there is MAE(), {type(metric).__name__} is of classes"
+    return ""
