@@ -7,7 +7,7 @@ LAYERS = """
 errors version
 dim
 shape
-device aligned atomic hdf guarded algebra standin watch store changes
+device aligned atomic hdf guarded algebra standin watch store changes signals
 special
 table
 terms

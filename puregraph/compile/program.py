@@ -16,6 +16,7 @@ from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.bind import DeviationError
 from puregraph.compile.current import Current
 from puregraph.compile.drawing import drawing
+from puregraph.compile.fallback import REPORT, isOwn, placesIn, warnOnce
 from puregraph.compile.garbage import tidied
 from puregraph.compile.joined import dtypesFor
 from puregraph.compile.memory import Room
@@ -26,7 +27,7 @@ from puregraph.compile.schedule import Schedule, isFinite, schedule
 from puregraph.compile.short import shortcut
 from puregraph.compile.table import table
 from puregraph.compile.targets import GRADS, GradientOf
-from puregraph.compile.whole import NotArraysError, Trial, UntriedError
+from puregraph.compile.whole import NotCompiledError, Trial, UntriedError
 from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, need, plural, show
 from puregraph.graph import Graph
 from puregraph.watch import WATCH
@@ -48,7 +49,8 @@ class Program:
 
     Where compiling cannot serve, the graph itself runs: for values that are no arrays, while somebody looks on
     (`detect_anomaly`), with numpy's errors set to raise, when a rule that could not be read does something else than
-    when it was tried (`why` says so), and when a call fails, to tell where and why.
+    when it was tried (`why` says so), when compiling fails (a warning says so), and when a call fails, to tell where
+    and why.
 
     Where the parameters lie on a GPU the step is carried out there, from its second run on as graphs of CUDA, and
     nobody waits for it: outputs are arrays on the GPU, and what is wrong with a gradient is told some runs later.
@@ -82,7 +84,7 @@ class Program:
         self.dtypes = list(map(np.dtype, self.given or dtypesFor(self.graph, len(self.shapes) or None)))
         real = next((d for d in self.dtypes if d.kind == "f"), np.float32)
         self.isLoose = self.given is None and self.graph.dtype is None
-        self.backend, self.built, self.short = NUMPY, None, None
+        self.backend, self.built, self.short, self.current = NUMPY, None, None, None
         self.why, self.untried = "", False
         held: list[Any] = []
         unread: set[int] = set()
@@ -96,8 +98,17 @@ class Program:
                 keeps = self.options.get("keepGrads", True)
                 self.left = [(p, GradientOf(p, v.dtype).data) for p, v in found.paramGrads] if keeps else []
                 self.settle(plan)
-            except (NotArraysError, UntriedError) as error:
+            except NotCompiledError as error:
+                self.built = None
                 self.why, self.untried = str(error), type(error) is UntriedError
+                if type(error) is NotCompiledError:
+                    warnOnce(self.graph, f"{self!r} is not compiled, its graph runs instead: {error}")
+            except Exception as error:
+                self.built = None
+                if isOwn(error):
+                    raise
+                self.why = f"{placesIn(error, self.graph)}{type(error).__name__}: {error}"
+                warnOnce(self.graph, f"{self!r} cannot be compiled, its graph runs instead: {self.why}; {REPORT}")
             anyMode = self.train is not None
             self.current = Current(self.graph, self.steps, held, self.optimizer, anyMode, unread)
 

@@ -14,6 +14,7 @@ from puregraph.compile.value import Call, Place, Value, frozen
 from puregraph.compile.whole import Trial, Whole, outputsOf
 from puregraph.function import Call as FunctionCall
 from puregraph.param import Param, State
+from puregraph.signals import isAsynchronous
 from puregraph.steps import Step
 
 Found = tuple[list[Any], list[tuple[int, Value]]]
@@ -70,6 +71,8 @@ class Reading:
         try:
             found, changes = self.readOnce(step, values) if isTrusted(step) else self.readTwice(step, values)
         except Exception as error:  # whatever it is, the rule itself will say it when it runs
+            if isAsynchronous(error):
+                raise
             del calls[mark:]
             self.unread.add(id(getattr(step.module, "of", step.module)))
             found, changes = self.whole(step, values, str(error))

@@ -14,11 +14,15 @@ from puregraph.steps import Step
 from puregraph.watch import WATCH
 
 
-class NotArraysError(PuregraphError):
+class NotCompiledError(PuregraphError):
+    """A program cannot serve, and why: its graph runs instead, and a warning says so once."""
+
+
+class NotArraysError(NotCompiledError):
     """What flows through a graph is no array: there is nothing to compile."""
 
 
-class UntriedError(PuregraphError):
+class UntriedError(NotCompiledError):
     """A rule could not be read, and has not run yet: what it gives is not known."""
 
 

@@ -1,0 +1,62 @@
+"""Fallback: a step that cannot be compiled runs eagerly, and one warning says where compiling failed and why."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from puregraph.compile.value import Call, Place
+from puregraph.errors import FormulaError, GraphWarning, PuregraphError, plural
+from puregraph.signals import isAsynchronous
+from puregraph.steps import Step
+
+REPORT = "results are the same, but slower; please report this with the graph, print(graph), so that it can be mended"
+FEW = 6  # nodes that a warning names
+TOLD: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # by graph what was said of it
+
+
+def isOwn(error: Exception) -> bool:
+    """Whether an exception is to be raised as it is: what is wrong with a graph or its shapes, memory that ends, and
+    what a signal's handler raises. All else is a fault of the compiler."""
+    isUsers = isinstance(error, PuregraphError) and not isinstance(error, FormulaError)
+    return isUsers or isinstance(error, (MemoryError, GraphWarning)) or isAsynchronous(error)
+
+
+def warnOnce(graph: Any, text: str) -> None:
+    """Warn, unless that was said of this graph already."""
+    told = TOLD.setdefault(graph, set())
+    if text not in told:
+        told.add(text)
+        warnings.warn(text, GraphWarning, stacklevel=4)
+
+
+def placesIn(error: Exception, graph: Any) -> str:
+    """The nodes that were being compiled when an exception was raised, or those of the whole graph: "at 'a', 'b': "."""
+    found = dict.fromkeys(next(filter(None, map(list, map(placesOf, framesOf(error)))), []))
+    if not found:
+        found = dict.fromkeys((s.path, s.label) for s in graph.steps(len(graph.inputs) or None).items)
+    names = [f"'{path}' ({label})" for path, label in found]
+    more = f" and {plural(len(names) - FEW, 'node')} more" if len(names) > FEW else ""
+    return f"at {', '.join(names[:FEW])}{more}: "
+
+
+def framesOf(error: Exception) -> list[dict[str, Any]]:
+    """The local variables of the frames that an exception passed through, innermost first."""
+    found, trace = [], error.__traceback__
+    while trace is not None:
+        found.append(trace.tb_frame.f_locals)
+        trace = trace.tb_next
+    return found[::-1]
+
+
+def placesOf(variables: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Path and label of the nodes of the calls and steps that a frame is at."""
+    given = [*variables.values(), *getattr(variables.get("group"), "calls", ())]
+    for x in given:
+        if isinstance(x, Step):
+            yield x.path, x.label
+        place = x.place if isinstance(x, Call) else x
+        if isinstance(place, Place) and place.label:
+            yield place.path, place.label

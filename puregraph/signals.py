@@ -1,0 +1,43 @@
+"""Signals: which exceptions a signal's handler has raised, wherever the main thread just was."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+from typing import Any
+
+VARIADIC = 4  # of a code's flags: it takes *arguments
+
+
+def isAsynchronous(error: BaseException) -> bool:
+    """Whether a signal's handler raised an exception: it says nothing of the code that it passed through.
+
+    A handler's frame is told by its code, or by the frame that it was given: that of what it interrupted.
+    """
+    codes = {code for handler in handlers() if (code := codeOf(handler)) is not None}
+    trace, before = error.__traceback__, None
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code in codes or (before is not None and isGiven(frame, before)):
+            return True
+        trace, before = trace.tb_next, frame
+    return False
+
+
+def handlers() -> list[Any]:
+    """The handlers in Python of all signals."""
+    return [h for h in map(signal.getsignal, signal.valid_signals()) if callable(h)]
+
+
+def codeOf(handler: Any) -> Any:
+    """The code that runs when a function, method, partial or other object is called; None for what is not Python's."""
+    for name in ("func", "__func__"):  # of a partial, of a method
+        handler = getattr(handler, name, handler)
+    return getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
+
+
+def isGiven(frame: FrameType, before: FrameType) -> bool:
+    """Whether a frame was called with the one before it, as handlers are."""
+    code, values = frame.f_code, frame.f_locals
+    given = [values.get(name) for name in code.co_varnames[: code.co_argcount + bool(code.co_flags & VARIADIC)]]
+    return any(x is before for value in given for x in (value if type(value) is tuple else (value,)))
