@@ -257,7 +257,7 @@ def foreign(block: bytes) -> str:
         b"PK\x03\x04": "a zip archive, as torch, Keras and numpy write",
         b"\x93NUMPY": "a numpy array",
         b"\x80": "a pickle, which puregraph never reads",
-        SIGNATURE: "HDF5, but not of puregraph",
+        SIGNATURE: "HDF5 that another program wrote; if that was PuzzleLib, load it with format='puzzlelib'",
         b"": "empty",
     }
     for start, kind in kinds.items():

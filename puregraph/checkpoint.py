@@ -8,7 +8,8 @@
     graph, optimizer, extra = load("run.h5")
 
 A file is HDF5 (see `archive`), written whole or not at all (see `atomic`); it holds no code. Instead of a path, `None`
-saves to bytes, and bytes are loaded like a file. Files of PuzzleLib are loaded as well (see `puzzlelib`).
+saves to bytes, and bytes are loaded like a file. Files of PuzzleLib are loaded with `format="puzzlelib"` (see
+`puzzlelib`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.aligned import aligned
-from puregraph.archive import SIGNATURE, Archive, write
+from puregraph.archive import Archive, write
 from puregraph.atomic import whole
 from puregraph.blueprint import classNamed, fromBlueprint, nameOf, toBlueprint
 from puregraph.errors import CheckpointError, show
@@ -224,15 +225,19 @@ class NativeFile:
         """The file is closed by who opened it."""
 
 
+FORMATS = ("puregraph", "puzzlelib")
+
+
 @contextmanager
-def opened(source: Any, root: str | None = None) -> Iterator[Any]:
+def opened(source: Any, format: str = "puregraph", root: str | None = None) -> Iterator[Any]:
     """A file, or bytes, to load from. Whatever goes wrong inside the block is a CheckpointError naming the file."""
     label = "the given bytes" if isinstance(source, (bytes, bytearray, memoryview)) else f"'{os.fspath(source)}'"
     found: Any = None
     try:
         with openFile(source) as file:
-            foreign = file.read(len(SIGNATURE)) == SIGNATURE
-            found = PuzzleFile(file, root) if foreign else NativeFile(file)
+            if format not in FORMATS:
+                raise CheckpointError(f"format: wanted {' or '.join(map(repr, FORMATS))}, got {format!r:.60}")
+            found = PuzzleFile(file, root) if format == "puzzlelib" else NativeFile(file)
             try:
                 yield found
             finally:
@@ -262,36 +267,45 @@ def openFile(source: Any) -> BinaryIO:
     return file
 
 
-def load(path: Any) -> Checkpoint:
+def load(path: Any, format: str = "puregraph") -> Checkpoint:
     """Everything that a file holds, made anew: the graph from its blueprint, the optimizer set up on it, and `extra`.
 
     Classes are found by name among those of puregraph and those given to `registerModule`; nothing is imported or run.
 
+    `format="puzzlelib"` reads what PuzzleLib wrote, which is never tried unasked.
+
     Raises    CheckpointError naming file, array and reason, before memory is allocated for it
     """
-    with opened(path) as source:
+    with opened(path, format) as source:
         graph = source.graph()
         optimizer = None if source.optimizer is None else remake(source.optimizer).setupOn(graph)
         return Checkpoint(graph, optimizer, bring(source, graph, optimizer, True).extra)
 
 
-def loadGraph(path: Any) -> Graph:
+def loadGraph(path: Any, format: str = "puregraph") -> Graph:
     """The graph of a file, rebuilt from its blueprint, whatever optimizer it was trained with; see `load`."""
-    with opened(path) as source:
+    with opened(path, format) as source:
         graph = source.graph()
         bring(source, graph, None, True)
         return graph
 
 
-def loadInto(path: Any, graph: Graph, optimizer: Any = None, strict: bool = True, root: str | None = None) -> Loaded:
+def loadInto(
+    path: Any,
+    graph: Graph,
+    optimizer: Any = None,
+    strict: bool = True,
+    root: str | None = None,
+    format: str = "puregraph",
+) -> Loaded:
     """Load a file into a graph, and if given an optimizer, that exist; all of it or nothing.
 
     The optimizer keeps its own settings, and takes over the steps and the state. `strict=False` loads what fits.
-    `root` names the network inside a file of PuzzleLib's.
+    `format="puzzlelib"` reads what PuzzleLib wrote; `root` names the network in it.
 
     Raises    CheckpointError; where arrays do not fit it lists them all. Graph and optimizer are then as they were.
     """
-    with opened(path, root) as source:
+    with opened(path, format, root) as source:
         if optimizer is not None and strict:
             checkOptimizer(source.optimizer, optimizer)
         return bring(source, graph, optimizer if source.optimizer else None, strict)
@@ -388,9 +402,9 @@ def lacks(name: str, known: dict[str, Any]) -> str:
     return f"nothing of that name (near: {', '.join(near)})" if near else "nothing of that name"
 
 
-def contents(path: Any) -> Contents:
-    """What a file of puregraph's says of itself, without reading its arrays."""
-    with opened(path) as source:
+def contents(path: Any, format: str = "puregraph") -> Contents:
+    """What a file says of itself, without reading its arrays."""
+    with opened(path, format) as source:
         if isinstance(source, PuzzleFile):
             return Contents(dict(source.arrays), {}, {}, None, None)
         archive = source.archive
@@ -405,9 +419,16 @@ def saveGraph(self: Graph, path: Any, optimizer: Any = None, extra: Any = None) 
     return save(path, self, optimizer, extra)
 
 
-def loadReport(self: Graph, path: Any, strict: bool = True, optimizer: Any = None, root: str | None = None) -> Report:
+def loadReport(
+    self: Graph,
+    path: Any,
+    strict: bool = True,
+    optimizer: Any = None,
+    root: str | None = None,
+    format: str = "puregraph",
+) -> Report:
     """Load a file into this graph, all or nothing, and say what became of each array; see `loadInto`."""
-    return loadInto(path, self, optimizer, strict, root).report
+    return loadInto(path, self, optimizer, strict, root, format).report
 
 
 Graph.save = saveGraph

@@ -90,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
         each.add_argument("shapes", metavar="SHAPE", nargs="+", help=SHAPE)
     found = command("inspect", runInspect, "list what is in a checkpoint, without building the model")
     found.add_argument("file", metavar="FILE", help="a checkpoint that graph.save wrote")
+    found.add_argument("--format", choices=checkpoint.FORMATS, default="puregraph", help="who wrote it")
     command("doctor", runDoctor, "say which device is used and why, which versions are there, how many threads")
     return top
 
@@ -150,7 +151,7 @@ def runInspect(options: argparse.Namespace) -> int:
     """The contents of a checkpoint."""
     if not Path(options.file).is_file():
         raise UsageError(f"there is no file {options.file!r}")
-    found = checkpoint.contents(options.file)
+    found = checkpoint.contents(options.file, options.format)
     if options.json:
         printJson(contentsJson(found), options.out)
         return 0

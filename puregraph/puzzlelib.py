@@ -28,6 +28,7 @@ from puregraph.parallel import Parallel
 from puregraph.plain import loads
 from puregraph.sequential import Sequential
 
+REMEDY = "make the graph yourself, and load into it with graph.load(path, format='puzzlelib')"
 GROUPS = {"params", "links", "attrs", "blueprint"}
 
 
@@ -103,9 +104,7 @@ class PuzzleFile:
         Raises    CheckpointError naming a module that puregraph has no counterpart for
         """
         if not self.hasBlueprint:
-            raise CheckpointError(
-                "it holds no blueprint: make the graph yourself, and load into it with graph.load(path)"
-            )
+            raise CheckpointError(f"it holds no blueprint: {REMEDY}")
         try:
             graph = build(loads(self.guarded.text("blueprint")), None)
         except CheckpointError:
@@ -161,7 +160,7 @@ def build(blueprint: Any, name: str | None, depth: int = 0) -> Module:
     if not isinstance(kind, str) or kind not in MAKERS:
         raise CheckpointError(
             f"'{name}' is a {kind!s:.60} of PuzzleLib, which cannot be rebuilt (known are Graph, Parallel, Sequential, "
-            f"{', '.join(sorted(MAKERS))}); make the graph yourself, and load into it with graph.load(path)"
+            f"{', '.join(sorted(MAKERS))}); {REMEDY}"
         )
     for key in IGNORED & scheme.keys():
         del scheme[key]
@@ -181,15 +180,21 @@ def buildGraph(blueprint: Any, name: str | None, depth: int) -> Graph:
     edges = blueprint["graph"]
     inner = {n: build(b, n, depth + 1) for n, b in blueprint["modules"].items()}
     nodes: dict[str, Node] = {}
-    waiting = dict(edges)
-    while waiting:
-        ready = [n for n, parents in waiting.items() if all(p in nodes for p, _ in parents)]
-        if not ready:
-            raise CheckpointError(
-                f"the nodes {', '.join(map(repr, sorted(waiting)[:5]))} of '{name}' wait for each other"
-            )
-        for n in ready:
-            nodes[n] = Node(inner[n], [(nodes[p], slots) for p, slots in waiting.pop(n)])
+    waiting = {n: len(parents) for n, parents in edges.items()}
+    readers: dict[str, list[str]] = {n: [] for n in edges}
+    for n, parents in edges.items():
+        for p, _ in parents:
+            readers[p].append(n)
+    ready = [n for n, count in waiting.items() if not count]
+    for n in ready:  # grows
+        nodes[n] = Node(inner[n], [(nodes[p], slots) for p, slots in edges[n]])
+        for reader in readers[n]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                ready.append(reader)
+    left = [n for n in edges if n not in nodes]
+    if left:
+        raise CheckpointError(f"the nodes {', '.join(map(repr, sorted(left)[:5]))} of '{name}' wait for each other")
     return Graph([nodes[n] for n in blueprint["inputs"]], [nodes[n] for n in blueprint["outputs"]], name=name)
 
 

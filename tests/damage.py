@@ -5,6 +5,7 @@
 `plain`    any bytes are damaged: the file must be refused, unless it is what it was
 `signed`   the manifest is damaged, and all checksums made to fit: refused, or a different but sound file
 `foreign`  a file of PuzzleLib's, which has no checksums: refused, or loaded without a crash
+`forged`   one whose structure alone is made to lie: refused, or loaded, with the same values unless an address leads to free space
 
 Prints what went wrong, then how many were refused, left as they were, loaded though they differ, and failed otherwise.
 """
@@ -15,9 +16,11 @@ import random
 import resource
 import sys
 import tempfile
+import time
 import zlib
 from pathlib import Path
 
+import forgery
 import numpy as np
 from nets import small, values
 from puzzles import writePuzzle
@@ -30,6 +33,7 @@ from puregraph.hdf import BASE, Layout
 from puregraph.hdf import Array as Stored
 
 MEMORY = 4 << 30  # address space: a file that makes us allocate more fails
+SECONDS = 2  # for one file
 
 
 def checkpoint():
@@ -125,25 +129,39 @@ def signed(data, rng):
     return header + structure + data[BASE + len(structure) : offset] + text
 
 
+def weights(found):
+    """The values that were loaded."""
+    return [array.data.tobytes() for array in found.graph.params.values()]
+
+
 def main(kind, start, stop):
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    good = puzzle() if kind == "foreign" else checkpoint()
-    found = load(good)
-    if kind != "foreign" and found.graph.save(None, optimizer=found.optimizer, extra=found.extra) != good:
+    own = kind in ("plain", "signed")
+    good = checkpoint() if own else puzzle() if kind == "foreign" else forgery.puzzle()
+    options = {} if own else {"format": "puzzlelib"}
+    found = load(good, **options)
+    places = forgery.structure(good) if kind == "forged" else None
+    if own and found.graph.save(None, optimizer=found.optimizer, extra=found.extra) != good:
         raise SystemExit("the undamaged file does not come back as it was")
     counts = dict.fromkeys(["refused", "unchanged", "loaded", "other"], 0)
     for number in range(start, stop):
         rng = random.Random(f"{kind} {number}")
-        data = signed(good, rng) if kind == "signed" else damaged(good, rng)
+        data = signed(good, rng) if kind == "signed" else damaged(good, rng) if places is None else None
+        data = forgery.forged(good, places, rng) if data is None else data
+        begun = time.thread_time()
         try:
-            load(data)
-            outcome = "unchanged" if data == good else "loaded"
+            again = load(data, **options)
+            same = data == good or kind == "forged" and weights(again) == weights(found)
+            outcome = "unchanged" if same else "loaded"
         except CheckpointError:
             outcome = "refused"
         except BaseException as error:
             outcome = "other"
             print(kind, number, repr(error)[:300])
+        if time.thread_time() - begun > SECONDS:
+            outcome = "other"
+            print(kind, number, f"took {time.thread_time() - begun:.1f} s")
         counts[outcome] += 1
     print(*counts.values())
 

@@ -698,7 +698,7 @@ def test_every_truncation_of_a_small_file_is_refused():
         (b"\x93NUMPY\x01", "a numpy array"),
         (b"hello", "it begins with b'hello'"),
         (TITLE, "its header, the first 512 bytes, is damaged"),
-        (b"\x89HDF\r\n\x1a\n", "HDF5 cannot open it"),
+        (b"\x89HDF\r\n\x1a\n", "HDF5 that another program wrote"),
     ],
 )
 def test_other_files_are_told_apart(data, words):

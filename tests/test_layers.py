@@ -5,6 +5,7 @@ from source import Source, imports, library, place
 
 LAYERS = """
 errors version
+budget
 dim
 shape
 device aligned atomic hdf guarded algebra standin watch store changes signals

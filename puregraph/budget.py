@@ -1,0 +1,47 @@
+"""Budget: what a file from somewhere may cost, so that a small one cannot ask for much.
+
+Each count grows with the size of the file. Counting makes the answer the same on every machine; the time is the last
+resort, and is that of this thread alone.
+"""
+
+from __future__ import annotations
+
+import time
+
+from puregraph.errors import CheckpointError
+
+MEGABYTE = 1 << 20
+
+# what is counted: how many any file may have, and how many more for each byte of it
+LIMITS = {
+    "bytes of arrays": (32 * MEGABYTE, 16),
+    "bytes of structure": (MEGABYTE, 32),
+    "values in its JSON": (100_000, 0.5),
+    "nodes": (20_000, 0.25),
+    "characters of paths": (8 * MEGABYTE, 8),
+    "outputs": (100_000, 0.25),
+}
+SECONDS = (1.5, 5e-6)
+
+
+class Budget:
+    """What is left for a file of `size` bytes."""
+
+    def __init__(self, size: int):
+        self.limits = {what: int(most + each * size) for what, (most, each) in LIMITS.items()}
+        self.spent = dict.fromkeys(LIMITS, 0)
+        self.seconds = SECONDS[0] + SECONDS[1] * size
+        self.started = time.thread_time()
+
+    def spend(self, what: str, amount: int = 1) -> None:
+        """Count some of what is read or built, before it is.
+
+        Raises    CheckpointError where the file asks for more than its size allows, or the time is over
+        """
+        self.spent[what] += amount
+        if self.spent[what] > self.limits[what]:
+            raise CheckpointError(
+                f"it asks for {self.spent[what]:,} {what} or more, a file of its size may have {self.limits[what]:,}"
+            )
+        if time.thread_time() - self.started > self.seconds:
+            raise CheckpointError(f"it takes more than {self.seconds:.1f} s to read, so much cannot be in it")
