@@ -1,5 +1,7 @@
 """Matrix products of native code: every layout, size, batch and tail against float64."""
 
+from itertools import product as cartesian
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ if not machine.available():
 from natively import aligned, compiledFor, run, strides
 
 from puregraph.native.pack import packed
-from puregraph.native.plan import DEPTH, KEPT, STORE, Sizes, planFor
+from puregraph.native.plan import DEPTH, KEPT, NEAR, STORE, Sizes, planFor
 from puregraph.native.product import Axis, product
 from puregraph.native.tile import registers, tiles
 from puregraph.native.vector import totals
@@ -244,14 +246,26 @@ def test_tiles_fit_the_registers(lanes):
 def test_plans_cover_all_and_keep_to_their_room(rng, lanes):
     for _ in range(300):
         m, n, k, batch = (int(2 ** rng.uniform(0, high)) for high in (13, 13, 12, 4))
-        layouts = rng.choice(["rows", "columns", "any"], 2)
+        layouts = rng.choice(["rows", "columns", "any"]), rng.choice(["rows", "columns", "any", "packed"])
         plan = planFor(Sizes(m, n, k, batch, lanes, *layouts), int(rng.integers(1, 17)))
         tile, rows, columns = plan.tile, plan.strips * plan.tile.rows, plan.panels * plan.tile.width
         assert plan.down * rows >= m > (plan.down - 1) * rows
         assert plan.across * columns >= n > (plan.across - 1) * columns
         assert plan.depth <= DEPTH and plan.depth % lanes == 0
-        assert plan.depth * columns <= max(STORE, DEPTH * tile.width)
+        assert plan.depth * columns <= max(STORE * (1 + (layouts[1] == "packed")), DEPTH * tile.width)
         assert k <= DEPTH or rows * columns <= max(KEPT, tile.size)
+
+
+def test_what_the_strips_of_a_task_meet_again_stays_in_the_second_cache_also_where_it_was_packed():
+    for m, n, k, threads in cartesian(range(20, 2049, 211), (128, 512, 1000, 4096), (128, 512, 1000, 4096), (1, 2, 8)):
+        plan = planFor(Sizes(m, n, k, 1, 16, "rows", "packed"), threads)
+        again = plan.depth * plan.panels * plan.tile.width
+        again += plan.strips * plan.panels * plan.tile.size if k > DEPTH else 0
+        assert again <= NEAR, (m, n, k, plan)
+
+
+def test_a_matrix_that_was_packed_is_read_once_by_a_few_rows():
+    assert planFor(Sizes(32, 4096, 4096, 1, 16, "rows", "packed"), 2).down == 1
 
 
 def test_plans_suit_their_sizes():

@@ -12,6 +12,7 @@ from puregraph.native.tile import Tile, tiles
 
 STORE = DEPTH << 8  # numbers of b that a task keeps packed
 KEPT = 1 << 17  # sums that a task keeps between blocks of k
+NEAR = 1 << 18  # numbers that stay in L2, where it is of a mebibyte: panels of b, which each strip of a meets, and sums
 TRIED = 3  # tiles whose cuts are compared
 WIDE = 256  # columns that a task usually has
 CACHED = 16  # numbers in a line
@@ -20,7 +21,7 @@ MANY = 8  # tasks for each thread that are always enough
 # Times in vector multiplications.
 STRIP = {"rows": (0.3, 2.0), "any": (2.0, 2.0)}  # to copy a column of a strip: a row, the rest
 LINE = 6.0  # to fetch a line of a column that is contiguous
-PANEL = {"rows": 0.4, "columns": 0.4, "any": 2.0, "packed": 0.0}  # to copy a number of a panel
+PANEL = {"rows": 0.4, "columns": 0.4, "any": 2.0, "packed": 0.4}  # to copy a number of a panel, or to fetch it
 TILE = (3.0, 40.0)  # to begin and end a tile: a vector, the rest
 TASK = 2000.0
 FOREIGN = 0.5  # to meet a number of a that another thread has made
@@ -75,12 +76,16 @@ def planFor(sizes: Sizes, threads: int) -> Plan:
 
 
 def plansOf(sizes: Sizes, tile: Tile, threads: int) -> Iterator[Plan]:
-    """Cuts whose blocks have room, into no more tasks than make sense."""
+    """Cuts whose blocks have room, into no more tasks than make sense.
+
+    Panels that were packed ahead need no room of their own, but are to stay in L2 as well, from strip to strip.
+    """
     strips, panels = sizes.strips(tile), sizes.panels(tile)
-    widest = panels if sizes.bLayout == "packed" else max(1, STORE // (tile.width * sizes.depth))
-    for across in counts(parts(panels, widest), min(panels, MANY * threads)):
+    most = 2 * STORE if sizes.bLayout == "packed" else STORE
+    for across in counts(parts(panels, max(1, most // (tile.width * sizes.depth))), min(panels, MANY * threads)):
         wide = parts(panels, across)
-        highest = max(1, KEPT // tile.size // wide) if sizes.blocks > 1 else strips
+        kept = min(KEPT, NEAR - wide * tile.width * sizes.depth)
+        highest = max(1, kept // tile.size // wide) if sizes.blocks > 1 else strips
         for down in counts(parts(strips, highest), min(strips, MANY * threads // across)):
             high = parts(strips, down)
             yield Plan(tile, high, wide, sizes.depth, parts(strips, high), parts(panels, wide))
