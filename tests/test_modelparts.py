@@ -133,3 +133,16 @@ def test_an_output_layer_may_share_the_table_of_an_embedder(rng, tmp_path):
     wanted = np.einsum("ntv,ntd->vd", g, W[x])
     np.add.at(wanted, x, g @ W)
     assert np.allclose(words.W.grad, wanted)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("insize, outsize", [(0, 2), (2, 0), (0, 0)])
+def test_a_linear_layer_of_no_inputs_or_no_outputs_goes_backward(insize, outsize, transpose):
+    module = Linear(insize, outsize, transpose=transpose)
+    x = np.ones((3, 4, insize), np.float32)
+    y = module(x)
+    module.backward(np.ones_like(y))
+    assert y.shape == (3, 4, outsize)
+    assert module.grad.shape == x.shape and not module.grad.any()
+    assert module.W.grad.shape == module.W.shape
+    assert module.b.grad.tolist() == [12] * outsize

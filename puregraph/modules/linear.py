@@ -46,7 +46,8 @@ class Linear(Module):
 
     def updateGrad(self, grad, x, W, b, y, needs):
         insize, outsize = self.sizes
-        x, rows = x.reshape(-1, insize), grad.reshape(-1, outsize)
+        count = product(grad.shape[:-1])  # -1 says nothing where there are no inputs or outputs
+        x, rows = x.reshape(count, insize), grad.reshape(count, outsize)
         left, right = (rows, x) if self.transpose else (x, rows)
         return (
             grad @ self.oriented(W).T if needs[0] else None,
