@@ -1,0 +1,236 @@
+"""Comparing what is compiled: three steps of a graph by a program, by the graph itself, and by the graph in float64.
+
+What a result may be off by is measured on the graph itself: how far it moves when inputs, parameters and what every node
+gives are perturbed in their last bits. An element that moves much (a tie, a kink, terms that cancel) says nothing, and is
+left out: so a tolerance follows the condition of the graph, and is never widened.
+"""
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from graphspec import UnfitError, rebuilt
+
+import puregraph
+from puregraph import initial
+from puregraph.compile import Program
+from puregraph.errors import PuregraphError
+
+STEPS = 3
+MOVES = (
+    (0, 0),
+    (2, 1),
+    (40, 4),
+)  # how many passes in which everything moves by so many last bits, one try after the other
+FLOOR = 8  # in units of the last place of an array's largest number
+LEAST = 0.01  # what an array's largest number is taken for where all are smaller, next to data about 1
+ABOVE = 12  # times what a pass moves by
+BLIND = 3e-3  # of an array's largest number: what moves by more says nothing
+
+
+class Failure(NamedTuple):
+    """What is wrong: an exception while compiling or running, or a difference."""
+
+    kind: str
+    text: str
+
+
+class Comparison:
+    """A spec with its data."""
+
+    def __init__(self, spec, rules):
+        self.spec, self.rules = spec, rules
+        found = rebuilt(spec, rules)
+        rng = np.random.default_rng(spec.seed)
+        self.params = {path: rng.normal(size=p.shape) * 0.5 + isScale(path) for path, p in found.graph.params.items()}
+        shapes = [found.shapes[i][slot] for i, slot in spec.outputs]
+        self.data = [
+            [drawn(rng, line.shape, found.limits.get(i)) for i, line in enumerate(spec.lines) if i in spec.sources]
+            for _ in range(STEPS)
+        ]
+        self.seeds = [
+            [rng.standard_normal(s) if given else None for s, given in zip(shapes, spec.given, strict=False)]
+            for _ in range(STEPS)
+        ]
+        self.optimizer = spec.optimizer
+
+    def graph(self, dtype, noise=None):
+        """The graph with its parameters, an optimizer or None, and data for its inputs of noise."""
+        initial.seed(self.spec.seed)
+        made = rebuilt(self.spec, self.rules, noise is not None)
+        graph = made.graph.calcMode(dtype)
+        for path, p in graph.params.items():
+            p.data = moved(self.params[path], noise).astype(dtype)
+        _ = graph.trainMode() if self.spec.train else graph.evalMode()
+        name, _, rest = self.optimizer.partition("(")
+        optimizer = optimizerOf(name, rest).setupOn(graph) if name and graph.params else None
+        return graph, optimizer, [moved(np.ones(s), noise).astype(dtype) for _, s in made.noise]
+
+    def given(self, step, dtype, noise=None):
+        """The data and the gradients of the outputs of a step."""
+        return [
+            [x if x is None or x.dtype.kind != "f" else moved(x, noise).astype(dtype) for x in arrays]
+            for arrays in (self.data[step], self.seeds[step])
+        ]
+
+    def eagerly(self, dtype, noise=None):
+        """What the graph's own passes give."""
+        graph, optimizer, more = self.graph(dtype, noise)
+        found = {}
+        for step in range(STEPS):
+            data, seeds = self.given(step, dtype, noise)
+            for p in graph.params.values():
+                p.grad = None
+            outputs, grads = listed(graph([*data, *more])), []
+            if seeds:
+                graph.backward(seeds if len(seeds) > 1 else seeds[0])
+                grads = listed(graph.grad)[: len(data)]
+            if optimizer is not None:
+                if all(p.grad is None for p in graph.params.values()):
+                    self.optimizer, optimizer = "", None
+                else:
+                    found |= taken(graph, step, outputs, grads)
+                    optimizer.update()
+            found |= taken(graph, step, outputs, grads)
+        return found | left(graph)
+
+    def compiled(self, dtype):
+        """The same by a program."""
+        graph, optimizer, _ = self.graph(dtype)
+        found = {}
+        data, seeds = self.given(0, dtype)
+        options = {"grads": self.spec.given} if seeds else {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            program = Program(
+                graph, [x.shape for x in data], [x.dtype for x in data], optimizer=optimizer, poison=True, **options
+            )
+            for step in range(STEPS):
+                data, seeds = self.given(step, dtype)
+                for p in graph.params.values():
+                    p.grad = None
+                outputs = listed(program.run(*data, *(g for g in seeds if g is not None)))
+                found |= taken(graph, step, outputs, listed(program.grad) if seeds else [])
+            if program.built is None:
+                raise RuntimeError(f"not compiled: {program.why}")
+        return found | left(graph)
+
+    def failure(self):
+        """What is wrong, or None.
+
+        Raises    UnfitError if the graph itself cannot run
+        """
+        dtype = np.dtype(self.spec.dtype)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                eager = self.eagerly(dtype)
+            except PuregraphError as error:
+                raise UnfitError(str(error)) from error
+            except Exception as error:
+                return Failure(
+                    f"eager {type(error).__name__}", f"the graph itself raises {type(error).__name__}: {error}"
+                )
+            try:
+                found = self.compiled(dtype)
+            except Exception as error:
+                return Failure(type(error).__name__, f"{type(error).__name__}: {error}")
+            exact = self.eagerly(np.dtype("float64"))
+            others = []
+            for count, width in MOVES:
+                others += self.around(dtype, count, width)
+                wrong = differences(found, eager, others, dtype)
+                off = wrong or differences(exact, eager, others, dtype)
+                if not off:
+                    return None
+        return Failure("difference", "; ".join(wrong)) if wrong else Failure("float64", "; ".join(off))
+
+    def around(self, dtype, count, width):
+        """Passes with all that goes in, and what each node gives, moved by some of its last bits."""
+        for seed in range(count):
+            rng = np.random.default_rng([seed, 7])
+            amount = np.finfo(dtype).eps * width
+            yield self.eagerly(dtype, lambda x, rng=rng, amount=amount: 1 + amount * rng.choice((-1, 1), x.shape))
+
+
+def isScale(path):
+    """Where parameters are about 1."""
+    return float(path.rpartition(".")[2] == "scale")
+
+
+def drawn(rng, shape, limit):
+    """Data of an input."""
+    return rng.standard_normal(shape) if limit is None else rng.integers(0, limit, shape)
+
+
+def moved(x, noise):
+    return x if noise is None else x * noise(x)
+
+
+def optimizerOf(name, rest):
+    """The optimizer of a call that is written like `SGD(0.05, decay=0.1)`."""
+    args, kwargs = [], {}
+    for part in rest.rstrip(")").split(","):
+        key, equals, value = part.strip().rpartition("=")
+        if equals:
+            kwargs[key] = float(value)
+        else:
+            args.append(float(value))
+    return getattr(puregraph, name)(*args, **kwargs)
+
+
+def listed(value):
+    return value if isinstance(value, list) else [value]
+
+
+def taken(graph, step, outputs, grads):
+    """The results of a step."""
+    found = {f"output {i} of step {step}": y for i, y in enumerate(outputs)}
+    found |= {f"gradient of input {i} in step {step}": g for i, g in enumerate(grads)}
+    found |= {f"gradient of {path} in step {step}": p.grad for path, p in graph.params.items()}
+    return {name: None if x is None else np.array(x) for name, x in found.items()}
+
+
+def left(graph):
+    """What the steps leave: parameters and states."""
+    arrays = {**graph.params, **graph.states}
+    return {f"{path} afterwards": np.array(a.data) for path, a in arrays.items()}
+
+
+def differences(found, eager, others, dtype):
+    """A sentence on each result that is not what it is to be."""
+    wrong = []
+    for name, x in eager.items():
+        y = found.get(name)
+        if x is None or y is None:
+            if x is not None or y is not None and np.any(y):
+                wrong.append(f"{name} is {'none' if y is None else 'there'}")
+        elif (x.shape, x.dtype.kind) != (y.shape, y.dtype.kind):
+            wrong.append(f"{name} is {y.dtype}{list(y.shape)} in place of {x.dtype}{list(x.shape)}")
+        elif x.dtype.kind != "f":
+            if not np.array_equal(x, y):
+                wrong.append(f"{name} is another")
+        elif x.size:
+            wrong += compared(name, y, x, [o[name] for o in others], dtype)
+    return wrong
+
+
+def compared(name, found, eager, others, dtype):
+    """The same for one array of floats."""
+    x, y = eager.astype(float), found.astype(float)
+    around = np.stack([x, *(o.astype(float) for o in others)])
+    isSure = np.isfinite(x) & np.isfinite(around).all(axis=0)
+    isBad = ~np.isfinite(x) & (np.isnan(around) == np.isnan(x)).all(axis=0) & ~np.isfinite(around).any(axis=0)
+    wrong = isBad & ((np.isnan(x) != np.isnan(y)) | np.isfinite(y))
+    if not isSure.any():
+        return [f"{name} is finite where it was not"] if wrong.any() else []
+    scale = max(np.abs(x[isSure]).max(), np.abs(around[:, isSure]).max(), LEAST)
+    spread = np.where(isSure, np.abs(np.where(isSure, around - x, 0)).max(axis=0), np.inf)
+    isSure &= spread <= BLIND * scale
+    typical = np.sqrt(np.mean(spread[isSure] ** 2)) if isSure.any() else 0
+    limit = ABOVE * (spread + typical) + FLOOR * np.finfo(dtype).eps * scale
+    wrong |= isSure & ~(np.abs(y - x) <= limit)
+    if not wrong.any():
+        return []
+    place = tuple(map(int, np.argwhere(wrong)[0]))
+    return [f"{name} at {list(place)}: wanted {x[place]:.7g}, got {y[place]:.7g}, may be off by {limit[place]:.2g}"]

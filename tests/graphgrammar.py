@@ -1,0 +1,589 @@
+"""A grammar of graphs: any module, formula, reduction, view, slot, shared node and cost beside, before and after any other.
+
+A rule takes a generator of random numbers and the shapes of its parents, and says what it makes of them: a class and its
+arguments; or None where it takes no such shapes. What it draws depends on the generator alone, so that a line with its
+seed is the same node again when something else of the graph is cut away or made smaller.
+"""
+
+import math
+import random
+from functools import cache, partial
+
+from formulas import DOMAINS
+from graphspec import SOURCES, GraphSpec, NodeSpec, Rebuilding, UnfitError, limitsOf, pruned
+
+from puregraph import (
+    BCE,
+    GRU,
+    LSTM,
+    MSE,
+    RNN,
+    Abs,
+    Add,
+    Attention,
+    AvgPool1D,
+    AvgPool2D,
+    BatchNorm,
+    Clip,
+    Concat,
+    Conv1D,
+    Conv2D,
+    CrossEntropy,
+    Dropout,
+    Einsum,
+    Elu,
+    Embedder,
+    Flatten,
+    Gather,
+    Gelu,
+    GlobalAvgPool,
+    GroupNorm,
+    HardSwish,
+    Input,
+    LayerNorm,
+    LeakyRelu,
+    Linear,
+    MatMul,
+    Max,
+    MaxPool1D,
+    MaxPool2D,
+    Mean,
+    Min,
+    Module,
+    Mul,
+    MulAddConst,
+    Pad,
+    Pointwise,
+    Position,
+    Prepend,
+    Relu,
+    Reshape,
+    Sequential,
+    Sigmoid,
+    Slice,
+    SmoothL1,
+    SoftMax,
+    SoftPlus,
+    Split,
+    Sub,
+    Sum,
+    Swish,
+    Tanh,
+    Transpose,
+    Upsample2D,
+    costs,
+    modules,
+)
+
+SIZES = (1, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17)
+LARGE, NONE = 1025, 0
+MOST = 2600  # elements of one value
+MOSTWORK = 400_000  # floating-point operations of one node
+OPTIMIZERS = (
+    "SGD(0.05)",
+    "MomentumSGD(0.05)",
+    "NesterovSGD(0.02)",
+    "Adam(0.01)",
+    "AdamW(0.01)",
+    "RMSProp(0.01)",
+    "SGD(0.05, decay=0.1)",
+)
+RULES, WEIGHTS, PARENTS = {}, {}, {}
+
+
+def rule(weight, *parents):
+    """Register a rule; `parents` says which values it may stand on, see `GraphDraft.parents`."""
+
+    def keep(function):
+        name = function.__name__
+        RULES[name], WEIGHTS[name], PARENTS[name] = function, weight, parents
+        return function
+
+    return keep
+
+
+def make(cls, *args, **kwargs):
+    """What a rule says it makes."""
+    return cls, args, kwargs
+
+
+def axisOf(rng, shape):
+    """One of the axes, from the front or from the back."""
+    axis = rng.randrange(len(shape))
+    return rng.choice((axis, axis - len(shape)))
+
+
+# Elementwise ----------------------------------------------------------------------------------------------------------
+
+
+@rule(10, "any")
+def activation(rng, x):
+    plain = (Relu, Sigmoid, Tanh, Swish, Gelu, Elu, LeakyRelu, HardSwish, SoftPlus, Clip)
+    made = [*map(partial(make), plain), make(Gelu, approximate=True), make(Swish, 1.7), make(Clip, -0.5, 0.5)]
+    return rng.choice([*made, make(MulAddConst, 0.7, rng.choice((0, 0.3)))])
+
+
+@rule(6, "any")
+def formulaOfOne(rng, x):
+    return make(Pointwise, formula=expression(rng, ("x",), 3))
+
+
+@rule(5, "any", "broadcast")
+def formulaOfTwo(rng, a, b):
+    return make(Pointwise, formula=f"{expression(rng, ('a', 'b'), 3)} + 0.1 * a * b")
+
+
+@rule(10, "any", "broadcast")
+def arithmetic(rng, a, b):
+    return make(rng.choice((Add, Mul, Sub)))
+
+
+@rule(3, "any", "broadcast", "broadcast")
+def several(rng, a, b, c):
+    return make(rng.choice((Add, Mul)))
+
+
+@rule(1, "any")
+def dropout(rng, x):
+    return make(Dropout, 0)
+
+
+@cache
+def functions():
+    """How every function of one argument in the table of formulas is written of any u, in its domain."""
+    from puregraph.table import TABLE
+
+    families = ("isnan", "isfinite", "isinf", "erfinv", "ndtri", "digamma", "trigamma", "lgamma", "sign", "tan")
+    found = []
+    for name, row in TABLE.items():
+        if len(row.pulls) == 1 and name.isidentifier() and name not in ("neg", "not", *families):
+            low, high = DOMAINS.get(name, (None, None))
+            found.append(f"{name}({{}})" if low is None else f"{name}({low} + {high - low} * sigmoid({{}}))")
+    steep = ("sinh", "cosh", "exp", "gamma", "i0", "i1", "square", "digamma")
+    return [f.replace("{}", "tanh({})") if f.startswith(steep) else f for f in found]
+
+
+TWO = (
+    "{} + {}",
+    "{} - {}",
+    "{} * {}",
+    "{} / (1.5 + tanh({}))",
+    "maximum({}, {})",
+    "minimum({}, {})",
+    "hypot({}, 1 + {})",
+)
+TWO += ("where({} > 0.1, {}, 0.3)", "logaddexp({}, {})", "arctan2({}, 2 + tanh({}))")
+
+
+def expression(rng, names, depth):
+    """A random formula."""
+    if depth == 0 or rng.random() < 0.15:
+        return rng.choice(names)
+    inner = partial(expression, rng, names, depth - 1)
+    if rng.random() < 0.5:
+        return rng.choice(functions()).format(inner())
+    return f"({rng.choice(TWO).format(inner(), inner())})"
+
+
+# Reductions and norms -------------------------------------------------------------------------------------------------
+
+
+@rule(12, "ranked")
+def reduction(rng, x):
+    axes = [axisOf(rng, x), axisOf(rng, x), tuple(rng.sample(range(len(x)), rng.randint(1, len(x)))), None]
+    return make(rng.choice((Sum, Mean, Max, Min)), axis=rng.choice(axes), keepdims=rng.random() < 0.5)
+
+
+@rule(8, "ranked")
+def softmax(rng, x):
+    return make(SoftMax, axis=axisOf(rng, x))
+
+
+@rule(10, "ranked")
+def layerNorm(rng, x):
+    count = rng.randint(1, min(2, len(x)))
+    return make(LayerNorm, x[-count:] if count > 1 else x[-1], affine=rng.random() < 0.8)
+
+
+@rule(8, "mapped")
+def batchNorm(rng, x):
+    return make(BatchNorm, x[1], affine=rng.random() < 0.8)
+
+
+@rule(4, "mapped")
+def groupNorm(rng, x):
+    return make(
+        GroupNorm, rng.choice([g for g in range(1, x[1] + 1) if x[1] % g == 0]), x[1], affine=rng.random() < 0.8
+    )
+
+
+# Products -------------------------------------------------------------------------------------------------------------
+
+
+@rule(12, "ranked")
+def linear(rng, x):
+    size = rng.choice(SIZES)
+    return make(Linear, x[-1], size, useBias=rng.random() < 0.7, transpose=rng.random() < 0.2)
+
+
+@rule(4, "ranked")
+def nested(rng, x):
+    size, middle = rng.choice(SIZES), rng.choice((Tanh, Swish, Relu))
+    return make(Sequential, Linear(x[-1], size, name="a"), middle(name="b"), LayerNorm(size, name="c"))
+
+
+@rule(4, "matrix", "matrix")
+def product(rng, a, b):
+    for transpA, transpB in rng.sample([(False, False), (True, False), (False, True), (True, True)], 4):
+        if a[-2 if transpA else -1] == b[-1 if transpB else -2]:
+            return make(MatMul, transpA=transpA, transpB=transpB)
+    return None
+
+
+@rule(6, "ranked", "ranked")
+def einsum(rng, a, b):
+    letters, sizes, groups = "abcdefgh", {}, []
+    for shape in (a, b):
+        own = ""
+        for size in shape:
+            known = [c for c, s in sizes.items() if s == size and (c not in own or rng.random() < 0.1)]
+            letter = rng.choice(known) if known and rng.random() < 0.7 else letters[len(sizes)]
+            sizes[letter] = size
+            own += letter
+        groups.append(own)
+    kept = [c for c in sizes if rng.random() < 0.5]
+    rng.shuffle(kept)
+    return make(Einsum, f"{','.join(groups)}->{''.join(kept)}") if math.prod(sizes.values()) <= 20 * MOST else None
+
+
+# Views and copies -----------------------------------------------------------------------------------------------------
+
+
+@rule(5, "ranked", "alike")
+def concat(rng, a, b):
+    axes = [
+        i for i in range(len(a)) if len(b) == len(a) and all(p == q for j, (p, q) in enumerate(zip(a, b)) if j != i)
+    ]
+    return make(Concat, rng.choice(axes)) if axes else None
+
+
+@rule(6, "ranked")
+def split(rng, x):
+    axes = [i for i, size in enumerate(x) if size > 1]
+    if not axes:
+        return None
+    axis = rng.choice(axes)
+    cut = rng.randint(1, x[axis] - 1)
+    return make(Split, axis, (cut, x[axis] - cut))
+
+
+@rule(6, "ranked")
+def slices(rng, x):
+    parts = []
+    for size in x[: rng.randint(1, len(x))]:
+        start = rng.randrange(max(size, 1))
+        choices = [slice(None), slice(start, None), slice(None, None, -1), slice(None, None, 2), slice(None, start + 1)]
+        parts.append(rng.choice([*choices, *([start] if size else [])]))
+    return make(Slice, tuple(parts))
+
+
+@rule(6, "ranked")
+def transpose(rng, x):
+    axes = list(range(len(x)))
+    rng.shuffle(axes)
+    return make(Transpose, tuple(axes))
+
+
+@rule(6, "any")
+def reshape(rng, x):
+    size = math.prod(x)
+    front = [d for d in range(1, min(size, 40) + 1) if size % d == 0] or [1]
+    first = rng.choice(front)
+    second = rng.choice([d for d in front if size // first % d == 0] if size else [1])
+    shapes = [(size,), (1, size), (size, 1), (first, size // first), (first, second, size // first // second), (*x, 1)]
+    return make(Reshape, rng.choice([*shapes, (1, *x)]))
+
+
+@rule(2, "mapped")
+def flatten(rng, x):
+    return make(Flatten)
+
+
+@rule(3, "ranked")
+def pad(rng, x):
+    mode = rng.choice(("constant", "edge", "reflect"))
+    return make(Pad, (rng.randint(0, 2), rng.randint(0, 2)), mode=mode)
+
+
+# Windows, sequences, lookups ------------------------------------------------------------------------------------------
+
+
+@rule(4, "sequence")
+def overTime(rng, x):
+    maps, size = x[1], rng.randint(1, 3)
+    conv = make(Conv1D, maps, rng.choice((1, 2, 4)), size, pad=rng.choice((0, 1, "same")), useBias=rng.random() < 0.7)
+    pools = [make(MaxPool1D, size), make(AvgPool1D, size), make(GlobalAvgPool)]
+    return rng.choice([conv, conv, *pools, make(Position, x[1] + 1, x[2]), make(Prepend, 1, x[2])])
+
+
+@rule(6, "image")
+def image(rng, x):
+    maps, size = x[1], rng.choice((1, 2, 3, (3, 1), (1, 2)))
+    groups = maps if rng.random() < 0.2 else 1
+    out = groups * rng.choice((1, 2, 4))
+    conv = make(Conv2D, maps, out, size, stride=rng.choice((1, 1, 2)), pad=rng.choice((0, 1)), groups=groups)
+    pools = [make(MaxPool2D, size), make(AvgPool2D, size), make(GlobalAvgPool), make(Upsample2D)]
+    return rng.choice([conv, conv, conv, *pools, make(Upsample2D, mode="linear")])
+
+
+@rule(2, "sequence")
+def recurrent(rng, x):
+    outputs = rng.choice(("y", "h", ("y", "h")))
+    kind = rng.choice((RNN, GRU, LSTM))
+    return make(kind, x[2], rng.choice((1, 2, 3)), direction=rng.choice(("uni", "bi")), outputs=outputs)
+
+
+@rule(2, "image", "image", "image")
+def attention(rng, q, k, v):
+    return make(Attention, causal=rng.random() < 0.5)
+
+
+@rule(3, "indices")
+def embedder(rng, x):
+    return make(Embedder, rng.choice((1, 3, 17)), rng.choice(SIZES))
+
+
+@rule(2, "ranked", "indices")
+def gather(rng, x, index):
+    return make(Gather, axis=rng.randrange(len(x)))
+
+
+# Costs ----------------------------------------------------------------------------------------------------------------
+
+
+@rule(3, "ranked", "target")
+def distance(rng, x, target):
+    return make(rng.choice((MSE, Abs, SmoothL1)))
+
+
+@rule(2, "ranked", "target")
+def binary(rng, x, target):
+    return make(BCE, posWeight=rng.choice((1.0, 2.5)))
+
+
+@rule(5, "mapped", "labels")
+def crossEntropy(rng, x, labels):
+    weights = [rng.choice((0.5, 1.0, 2.0)) for _ in range(x[1])] if rng.random() < 0.3 else None
+    return make(CrossEntropy, weights=weights, ignoreIndex=None, smoothing=rng.choice((0.0, 0.1)))
+
+
+# Every example of every module ----------------------------------------------------------------------------------------
+
+
+@cache
+def examples():
+    """(class, arguments, options, input shapes) of every example in the library whose results are the same each time."""
+    found = []
+    exported = [getattr(package, name) for package in (modules, costs) for name in package.__all__]
+    for cls in [c for c in exported if isinstance(c, type) and issubclass(c, Module) and c not in (Dropout, Input)]:
+        for module, shapes in cls.examples():
+            args, kwargs = module.recipe
+            found.append((cls, args, kwargs, [tuple(s) for s in shapes]))
+    return found
+
+
+@rule(8, "example")
+def example(rng, *given):
+    cls, args, kwargs, shapes = rng.choice(examples())
+    return (cls, args, kwargs) if list(given) == shapes else None
+
+
+@rule(0)
+def row(rng, x, wanted):
+    return make(Reshape, (1, math.prod(x)))
+
+
+@rule(0)
+def resized(rng, x, wanted):
+    return make(Linear, x[-1], math.prod(wanted))
+
+
+@rule(0)
+def shaped(rng, x, wanted):
+    return make(Reshape, wanted)
+
+
+# Drawing --------------------------------------------------------------------------------------------------------------
+
+
+class GraphDraft(Rebuilding):
+    """A graph that grows, line by line."""
+
+    def __init__(self, rng):
+        super().__init__(RULES)
+        self.rng = rng
+        for _ in range(rng.randint(1, 2)):
+            self.source(self.freshShape())
+
+    def freshShape(self):
+        """The shape of an input."""
+        while True:
+            shape = [self.rng.choice(SIZES) for _ in range(self.rng.choice((1, 2, 2, 2, 3, 3, 4)))]
+            chance = self.rng.random()
+            if chance < 0.08:
+                shape[self.rng.randrange(len(shape))] = LARGE if chance > 0.01 else NONE
+            if math.prod(shape) <= MOST:
+                return tuple(shape)
+
+    def source(self, shape, kind="input"):
+        """A new input."""
+        self.add(NodeSpec(kind, shape=tuple(shape)))
+        return len(self.lines) - 1, 0
+
+    def values(self, accept=lambda shape: True):
+        """What there is of floats."""
+        return [
+            (i, slot)
+            for i, line in enumerate(self.lines)
+            if line.rule != "indices"
+            for slot, shape in enumerate(self.shapes[i])
+            if accept(shape)
+        ]
+
+    def pick(self, accept=lambda shape: True):
+        """One of the values, a late one more often than an early one.
+
+        Raises    UnfitError if there is none
+        """
+        found = self.values(accept)
+        if not found:
+            raise UnfitError("nothing of such a shape")
+        return found[max(self.rng.randrange(len(found)) for _ in range(self.rng.choice((1, 1, 2))))]
+
+    def shape(self, value):
+        return self.shapes[value[0]][value[1]]
+
+    def parents(self, kinds):
+        """Values for a rule, one for each of its kinds."""
+        found = []
+        for kind in kinds:
+            first = self.shape(found[0]) if found else ()
+            if kind == "any":
+                found.append(self.pick())
+            elif kind in ("ranked", "matrix", "mapped", "sequence", "image"):
+                least = {"ranked": 1, "matrix": 2, "mapped": 2, "sequence": 3, "image": 4}[kind]
+                exact = kind in ("sequence", "image")
+                found.append(self.pick(lambda s, n=least, e=exact: len(s) == n if e else len(s) >= n))
+            elif kind == "broadcast":
+                found.append(self.beside(first))
+            elif kind == "alike":
+                found.append(self.pick(lambda s, first=first: len(s) == len(first)))
+            elif kind == "target":
+                same = self.values(lambda s, first=first: s == first)
+                found.append(self.rng.choice([*same, None]) or self.source(first))
+            elif kind == "labels":
+                found.append(self.whole((first[0], *first[2:])))
+            elif kind == "indices":
+                found.append(self.whole(tuple(self.rng.choice((1, 2, 3, 5)) for _ in range(self.rng.randint(1, 2)))))
+        return found
+
+    def whole(self, shape):
+        """An input of whole numbers, one that is there or a new one."""
+        found = [(i, 0) for i, line in enumerate(self.lines) if line.rule == "indices" and line.shape == shape]
+        return self.rng.choice(found) if found and self.rng.random() < 0.5 else self.source(shape, "indices")
+
+    def beside(self, shape):
+        """A value that broadcasts with one of a shape; a new input where there is none, or by chance."""
+        found = self.values(lambda s: broadcasts(s, shape))
+        if found and self.rng.random() < 0.85:
+            return self.rng.choice(found)
+        kept = [1 if self.rng.random() < 0.3 else d for d in shape]
+        return self.source(kept[self.rng.randint(0, len(kept)) :])
+
+    def adaptedTo(self, module, shapes):
+        """Values of the shapes that a module is to have."""
+        whole = [limit is not None for limit in limitsOf(module, shapes)]
+        return tuple(self.adapted(s, w) for s, w in zip(shapes, whole, strict=True))
+
+    def adapted(self, wanted, isWhole):
+        """A value of a shape: one that is there, one that is brought to it, or a new input."""
+        if isWhole:
+            return self.whole(wanted)
+        same = self.values(lambda s: s == wanted)
+        if same and self.rng.random() < 0.7:
+            return self.rng.choice(same)
+        size = math.prod(wanted)
+        if self.rng.random() < 0.25 or size == 0:
+            return self.source(wanted)
+        value = self.pick(lambda s: 0 < math.prod(s) <= 300)
+        for name in ("row", "resized", "shaped"):
+            if name != "resized" or math.prod(self.shape(value)) != size:
+                self.add(NodeSpec(name, 0, (value,), wanted))
+                value = len(self.lines) - 1, 0
+        return value
+
+    def grow(self):
+        """One more node, of any kind; nothing where what was drawn does not fit."""
+        before = len(self.lines), dict(self.limits)
+        try:
+            self.growBy(self.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0], self.rng.getrandbits(32))
+            last = self.modules[-1], [self.shape(p) for p in self.lines[-1].parents]
+            if any(math.prod(s) > MOST for s in self.shapes[-1]) or last[0].flopsFrom(*last[1]) > MOSTWORK:
+                raise UnfitError("too large")
+        except UnfitError:
+            for kept in (self.lines, self.modules, self.edges, self.shapes):
+                del kept[before[0] :]
+            self.limits = before[1]
+
+    def growBy(self, name, seed):
+        """A node of a kind."""
+        again = [
+            i for i, m in enumerate(self.modules) if self.lines[i].parents and m.params and self.lines[i].again < 0
+        ]
+        if again and self.rng.random() < 0.06:
+            line = self.lines[i := self.rng.choice(again)]
+            shapes = [self.shape(p) for p in line.parents]
+            self.add(line._replace(parents=self.adaptedTo(self.modules[i], shapes), again=i))
+            return
+        if name == "example":
+            cls, args, kwargs, shapes = random.Random(seed).choice(examples())
+            parents = self.adaptedTo(cls(*args, **kwargs), shapes)
+        else:
+            parents = self.parents(PARENTS[name])
+        self.add(NodeSpec(name, seed, tuple(parents)))
+
+
+def broadcasts(a, b):
+    """Whether two shapes go together."""
+    return all(p == q or 1 in (p, q) for p, q in zip(reversed(a), reversed(b), strict=False))
+
+
+def randomSpec(seed, most=7):
+    """The spec of a seed."""
+    rng = random.Random(seed)
+    draft = GraphDraft(rng)
+    wanted = rng.randint(1, most)
+    for _ in range(4 * most):
+        if sum(line.rule not in SOURCES for line in draft.lines) >= wanted:
+            break
+        draft.grow()
+    used = {p for line in draft.lines for p in line.parents}
+    values = [v for v in draft.values() if draft.lines[v[0]].rule not in SOURCES] or draft.values()
+    ends = [v for v in values if v not in used]
+    outputs = tuple(dict.fromkeys([*ends[-4:], *rng.sample(values, min(len(values), rng.randint(0, 2)))])) or (
+        values[-1],
+    )
+    forwardOnly = rng.random() < 0.1
+    given = () if forwardOnly else tuple(rng.random() < 0.9 for _ in outputs)
+    if given and not any(given):
+        given = (True,) * len(outputs)
+    spec = GraphSpec(
+        lines=tuple(draft.lines),
+        outputs=outputs,
+        dtype="float64" if rng.random() < 0.2 else "float32",
+        train=not forwardOnly and rng.random() < 0.8,
+        given=given,
+        optimizer=rng.choice(OPTIMIZERS) if given and rng.random() < 0.4 else "",
+        seed=rng.getrandbits(32),
+    )
+    return pruned(spec)

@@ -1,0 +1,151 @@
+"""2,000 graphs of a grammar in which anything stands beside anything: compiled, by themselves, and in float64 they agree."""
+
+import itertools
+import os
+import threading
+import types
+
+import numpy as np
+import pytest
+from graphcompare import Comparison
+from graphgrammar import RULES, WEIGHTS, examples, randomSpec
+from graphshrink import failureOf, report, script, shrunk
+from graphspec import SOURCES, UnfitError, rebuilt
+from natively import needsNative
+
+from puregraph import Dropout, Input, SoftMax, costs, modules
+from puregraph.module import Module
+from puregraph.native import machine
+
+PARTS, EACH = 20, 100
+COUNT = int(os.environ.get("PUREGRAPH_TEST_GRAPHS", "100000"))
+START = int(os.environ.get("PUREGRAPH_TEST_FIRST", str(PARTS * EACH)))
+
+
+@pytest.fixture
+def quickly(monkeypatch, tmp_path_factory):
+    """Have LLVM optimise little, which takes a third of the time; kernels made so are shared by these tests alone."""
+
+    def createMachine(L, name, features):
+        triple = L.get_process_triple()
+        return L.Target.from_triple(triple).create_target_machine(cpu=name, features=features, opt=1, jit=True)
+
+    def optimise(L, module, machineHere):
+        builder = L.create_pass_builder(machineHere, L.create_pipeline_tuning_options(speed_level=0))
+        builder.getModulePassManager().run(module, builder)
+
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kernels"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    monkeypatch.setenv("PUREGRAPH_CACHE", str(folder))
+    monkeypatch.setattr(machine, "createMachine", createMachine)
+    monkeypatch.setattr(machine, "optimise", optimise)
+    monkeypatch.setattr(machine, "LOADED", {})
+    monkeypatch.setattr(machine, "HERE", threading.local())
+
+
+def check(seeds):
+    """Try the graphs of some seeds; of those that fail the first is told with its smallest graph."""
+    failed = []
+    for seed in seeds:
+        failure = failureOf(spec := randomSpec(seed), RULES)
+        if failure is not None:
+            failed.append((seed, spec, failure))
+    if failed:
+        seed, spec, failure = failed[0]
+        pytest.fail(f"seeds {[s for s, _, _ in failed]} fail; {report(spec, RULES, failure, seed)}", pytrace=False)
+
+
+@needsNative
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whatever_stands_beside_whatever_compiled_it_gives_what_the_graph_gives(quickly, part):
+    check(range(part * EACH, (part + 1) * EACH))
+
+
+@needsNative
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_100000_graphs_compiled_give_what_they_give():
+    """PUREGRAPH_TEST_GRAPHS sets how many, PUREGRAPH_TEST_FIRST the first seed."""
+    check(range(START, START + COUNT))
+
+
+def test_every_rule_is_drawn_and_few_graphs_cannot_run():
+    specs = [randomSpec(seed) for seed in range(700)]
+    found = {line.rule for spec in specs for line in spec.lines}
+    assert found == {*RULES, *SOURCES}
+    assert {spec.dtype for spec in specs} == {"float32", "float64"}
+    sizes = {size for spec in specs for i in spec.sources for size in spec.lines[i].shape}
+    assert sizes >= {0, 1, 2, 3, 7, 13, 16, 17, 1025}
+    again = [line.again for spec in specs for line in spec.lines]
+    assert sum(i >= 0 for i in again) > 20, "hardly a module stands at two nodes"
+
+
+def test_every_module_and_cost_of_the_library_has_its_examples_in_the_grammar():
+    exported = [getattr(package, name) for package in (modules, costs) for name in package.__all__]
+    wanted = {c for c in exported if isinstance(c, type) and issubclass(c, Module)} - {Dropout, Input}
+    assert {cls for cls, _, _, _ in examples()} == wanted
+    assert WEIGHTS["example"] > 0
+
+
+def test_nearly_every_graph_of_the_grammar_runs_and_nearly_every_number_is_compared():
+    ran, all_, sure = 0, 0, 0
+    for seed in range(60):
+        try:
+            comparison = Comparison(randomSpec(seed), RULES)
+            with np.errstate(all="ignore"):
+                first, *others = comparison.eagerly(np.dtype("float32")), *comparison.around(np.dtype("float32"), 2, 1)
+        except UnfitError:
+            continue
+        ran += 1
+        for name, x in first.items():
+            if x is not None and x.dtype.kind == "f" and x.size:
+                spread = np.max([np.abs(o[name] - x) for o in others], axis=0)
+                all_, sure = all_ + x.size, sure + np.sum(spread <= 3e-3 * np.abs(x).max())
+    assert ran >= 58
+    assert sure >= 0.95 * all_
+
+
+def test_a_sketch_is_the_same_graph_each_time():
+    for seed in range(40):
+        spec = randomSpec(seed)
+        assert spec == randomSpec(seed)
+        one, other = (rebuilt(spec, RULES) for _ in range(2))
+        assert one.shapes == other.shapes
+        assert [m.written() for m in one.modules] == [m.written() for m in other.modules]
+
+
+@pytest.fixture
+def wrongSoftMax(monkeypatch):
+    """Have compiled results be wrong wherever a graph has a SoftMax."""
+    right = Comparison.compiled
+
+    def compiled(self, dtype):
+        graph, *_ = self.graph(dtype)
+        isWrong = any(isinstance(s.module, SoftMax) for s in graph.steps().items)
+        return {k: x + 0.1 if isWrong and x is not None else x for k, x in right(self, dtype).items()}
+
+    monkeypatch.setattr(Comparison, "compiled", compiled)
+
+
+def test_a_failure_is_cut_down_to_its_smallest_graph_and_printed_as_a_script(wrongSoftMax, quickly):
+    hasSoftMax = (s for s in map(randomSpec, itertools.count()) if any(line.rule == "softmax" for line in s.lines))
+    large = (s for s in hasSoftMax if len(s.lines) > 5 and s.dtype == "float64")
+    spec, failure = next((s, f) for s in large if (f := failureOf(s, RULES)) is not None)
+    small, failure = shrunk(spec, RULES, failure)
+    assert [line.rule for line in small.lines] == ["input", "softmax"]
+    assert set(small.lines[0].shape) <= {0, 1}
+    assert not small.optimizer and len(small.outputs) == 1
+    assert failure.text
+    text = script(small, RULES)
+    assert "SoftMax(" in text and len(text.splitlines()) < 25
+
+
+def test_the_script_of_a_sketch_runs(quickly, capsys):
+    for seed in range(12):
+        code = compile(script(randomSpec(seed), RULES), f"<seed {seed}>", "exec")
+        with np.errstate(all="ignore"):
+            exec(code, vars(types.ModuleType("script")))
+        shown = capsys.readouterr().out
+        assert "eager" in shown and "compiled" in shown
