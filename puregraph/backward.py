@@ -275,6 +275,7 @@ class BackwardGraph(Graph):
     ) -> tuple[list[Any], list[tuple[Param, Any]]]:
         """The gradients of the inputs, and each parameter with its own, from those of the outputs and a pass.
 
+        A parameter that wants a gradient, and that none of the outputs' gradients reaches, has None.
         Without `shows` the forward nodes keep the gradients that they have.
         """
         steps = self.steps()
@@ -287,9 +288,8 @@ class BackwardGraph(Graph):
         params: dict[int, tuple[Param, Any]] = {}
         for param, edge in self.paramGrads:
             new = None if edge is None else next(found)
-            if new is not None:
-                old = params.get(id(param))
-                params[id(param)] = param, new if old is None else old[1] + new
+            _, old = params.get(id(param), (param, None))
+            params[id(param)] = param, old if new is None else new if old is None else old + new
         if shows:
             self.show(results, inputs)
         return inputs, list(params.values())
@@ -310,6 +310,7 @@ class BackwardGraph(Graph):
             raise PuregraphError(
                 f"{self.title()}: no forward pass has been performed yet: call the forward graph first"
             )
+        last.check()
         outputs = [last.values[n] for n in last.steps.outputs]
         given: Any = gradient[0] if len(gradient) == 1 else list(gradient) or None
         inputs, _ = self.gradients(checkGrads(given, outputs, self.title()), last.values)

@@ -23,8 +23,9 @@ from puregraph.errors import (
 )
 from puregraph.input import Input
 from puregraph.module import PRECISIONS, Inputs, Module, checkGrads, holdsNode, shapesOf
-from puregraph.node import Node, parents, postorder
+from puregraph.node import Node, checkMode, parents, postorder
 from puregraph.param import Param, State
+from puregraph.rules import rulesFor
 from puregraph.standin import standInOf
 from puregraph.steps import ABSENT, Step, Steps
 
@@ -270,6 +271,7 @@ class Graph(Module):
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
         """The gradient rule of a graph that is run as one node: of its inputs, then of its parameters."""
         last: Pass = values[-1]
+        last.check()
         params = list(self.params.values())
         back = self.backwardGraph(
             any(needs[: len(needs) - len(params)]), any(needs[len(needs) - len(params) :]), last.steps
@@ -454,20 +456,15 @@ class Graph(Module):
 
         `grad` is the gradient of the output (a list where there are several, None for one that is not wanted); it may
         be left out where the output is one number. The gradient of the inputs is then in `grad` (None without
-        `updGrad`), that of each parameter, scale * new + momentum * old, in its own `grad`. In `evalMode` parameters
-        get none.
+        `updGrad`), that of each parameter, scale * new + momentum * old, in its own `grad`; of one that this pass does
+        not reach, new is nothing, so that without momentum its `grad` is None. In `evalMode` parameters get none.
 
         Raises    PuregraphError before a forward pass, ShapeError for a gradient of another shape than the output's
         """
         if self.last is None:
             raise PuregraphError(f"{self.title()}: backward needs a forward pass first")
-        steps, values, modes = self.last
-        changed = [s.path for s, train in zip(steps.items, modes, strict=True) if s.module.train is not train]
-        if changed:
-            raise PuregraphError(
-                f"{self.title()}: the mode of {', '.join(map(repr, changed[:4]))} has changed since the forward pass; "
-                "run that again first"
-            )
+        self.last.check()
+        steps, values, _ = self.last
         outputs = [values[n] for n in steps.outputs]
         grads = checkGrads(grad, outputs, self.title())
         back = self.backwardGraph(updGrad, updParamGrads, steps)
@@ -485,7 +482,7 @@ class Graph(Module):
         wanted = tuple([step.module.train for step in steps.items])
         params = [getattr(module, name) for _, module, name in steps.params]
         held = tuple([(id(p), getattr(p, "trainable", False)) for p in params])
-        key = (updGrad, updParamGrads, wanted, held, id(steps))
+        key = (updGrad, updParamGrads, wanted, held, id(steps), rulesFor([step.node for step in steps.items]))
         if key not in self.backwards:
             self.backwards[key] = self.backwardType(self, updGrad, updParamGrads, steps)
         return self.backwards[key]
@@ -607,6 +604,15 @@ class Pass(NamedTuple):
     steps: Steps
     values: list[Any]
     modes: list[bool]
+
+    def check(self) -> None:
+        """Going backward through a pass is right as long as all is as it was then.
+
+        Raises    PuregraphError if the mode of a module has changed since
+        """
+        for step, train in zip(self.steps.items, self.modes, strict=True):
+            if step.module.train is not train:
+                checkMode(step.module, train, step.path)
 
 
 def areMixed(arrays: list[Any]) -> bool:

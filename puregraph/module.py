@@ -13,7 +13,7 @@ import numpy as np
 from puregraph.algebra import seedLike, shapeOf
 from puregraph.changes import Noting
 from puregraph.errors import GraphError, PuregraphError, need, plural
-from puregraph.node import Node, checkName
+from puregraph.node import Applied, Node, checkName
 from puregraph.param import Param, State
 from puregraph.shape import asShape, product
 from puregraph.standin import standInOf
@@ -65,6 +65,15 @@ def signature(rule: Any) -> Signature:
     return Signature(tuple(positional), tuple(optional), variadic, any(p.name == "out" for p in parameters))
 
 
+class LastCall:
+    """The last call of a module that was used on arrays. A Node would hold the module, which holds this: a cycle."""
+
+    __slots__ = ("data", "grad", "values")
+
+    def __init__(self, values: Applied | None, data: Any):
+        self.values, self.data, self.grad = values, data, None
+
+
 class Module(Noting):
     """Parameters and rules, all pure functions of their arguments.
 
@@ -108,7 +117,7 @@ class Module(Noting):
     def __init__(self, name: str | None = None):
         checkName(name)
         self.name = name
-        self.alone: Node | None = None
+        self.alone: LastCall | None = None
 
     # Rules ------------------------------------------------------------------------------------------------------------
 
@@ -265,9 +274,11 @@ class Module(Noting):
         standIn = standInOf(data)
         if standIn is not None:
             return standIn.handle(self, data, {})
-        self.alone = Node(self)
-        self.alone.updateData(list(data) if len(data) != 1 else data[0])
-        return self.alone.data
+        self.alone = None
+        node = Node(self)
+        node.updateData(list(data) if len(data) != 1 else data[0])
+        self.alone = LastCall(node.values, node.data)
+        return node.data
 
     def backward(
         self,
@@ -285,7 +296,10 @@ class Module(Noting):
             raise PuregraphError(f"{type(self).__name__}: backward needs a call first")
         outputs = self.alone.data if isinstance(self.alone.data, list) else [self.alone.data]
         grad = checkGrads(grad, outputs, type(self).__name__)
-        self.alone.updateGrad(grad if len(outputs) > 1 else grad[0], updParamGrads, updGrad, scale, momentum)
+        node = Node(self)
+        node.values = self.alone.values
+        node.updateGrad(grad if len(outputs) > 1 else grad[0], updParamGrads, updGrad, scale, momentum)
+        self.alone.grad = node.grad
 
     @property
     def data(self) -> Any:

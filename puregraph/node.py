@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from puregraph.algebra import accumulate, isValue, shapeOf
+from puregraph.changes import CHANGES
 from puregraph.errors import DataError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
 from puregraph.rules import Place, gradientRule
 from puregraph.watch import WATCH
@@ -37,6 +38,14 @@ class Link:
 Edge = tuple["Node", int]  # a producer and one of its outputs
 
 
+class Applied(NamedTuple):
+    """One call of a module's rule: what it was given, what it gave, and the mode that the module was in."""
+
+    arguments: list[Any]
+    outputs: tuple
+    train: bool
+
+
 class Node:
     """One use of a Module in a graph, and the values of its last pass.
 
@@ -58,8 +67,9 @@ class Node:
         "inshapes",
         "module",
         "noticed",
+        "original",
         "rename",
-        "rule",
+        "ruleName",
         "shape",
         "values",
     )
@@ -75,14 +85,15 @@ class Node:
         checkName(name)
         self.module = mod
         self.rename = name
-        self.rule = rule
+        self.ruleName = rule
+        self.original: Node | None = None  # the node of a nested graph that this one stands for
         self.fwds: list[Link] = []
         self.bwds: list[Link] = []
         self.component: Any = None
         self.noticed = False  # whether a graph uses this node, or has said that it leaves it out
         self.data: Any = None
         self.grad: Any = None
-        self.values: Any = None
+        self.values: Applied | None = None
         self.inshapes: list[Any] = []
         self.shape: Any = None
         self.addBackwards(parents)
@@ -104,6 +115,19 @@ class Node:
     @property
     def label(self) -> str:
         return self.module.label
+
+    @property
+    def rule(self) -> str | None:
+        """The name of the gradient rule that was asked for here; setting it holds from the next pass backward on."""
+        node = self
+        while node.original is not None:
+            node = node.original
+        return node.ruleName
+
+    @rule.setter
+    def rule(self, name: str | None) -> None:
+        self.original, self.ruleName = None, name
+        CHANGES.mark = object()
 
     def addBackwards(self, nodes: Any, argument: str | None = None) -> None:
         """Link parents: each is noted in `bwds` here and in `fwds` there.
@@ -231,7 +255,7 @@ class Node:
             addPlace(error, f"at '{self.name}' ({self.label}): given {show(shapes)}")
             raise
         visible = outputs[: len(self.module.outputNames)]
-        self.values = (arguments, outputs)
+        self.values = Applied(arguments, outputs, self.module.train)
         self.data = visible[0] if len(visible) == 1 else list(visible)
 
     def output(self, slot: int) -> Any:
@@ -275,51 +299,44 @@ class Node:
         branch: list[Node] = []
         Node.traverseBackward(self, branch.append)
         inside = set(branch)
-        seen: set[int] = set()
+        if updParamGrads:
+            wanting = [p for node in branch for p in node.module.params.values() if node.module.wants(p)]
+            for param in {id(p): p for p in wanting}.values():
+                param.store(None, momentum=momentum)
         for node in branch:
             out = grad if node is self and grad is not None else node.buildOutGrad(grad, inside)
-            params = [p for p in node.module.ruleParams() if p is not None]
-            again = any(id(p) in seen for p in params)
-            if again and not all(id(p) in seen for p in params):
-                raise PuregraphError(
-                    f"at '{node.name}' ({node.label}): shares only some of its parameters with another node; "
-                    "use Graph.backward, which adds them up one by one"
-                )
-            if not isNothing(out):
-                seen.update(id(p) for p in params)
-            node.updateGrad(out, updParamGrads, updGrad or bool(node.bwds), scale, 1.0 if again else momentum)
+            node.updateGrad(out, updParamGrads, updGrad or bool(node.bwds), scale, 1.0)
 
     def updateGrad(
         self, grad: Any, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0
     ) -> None:
         """Compute the gradients of the module's parameters and inputs from that of its output.
 
-        Raises    PuregraphError if there was no forward pass
+        Raises    PuregraphError if there was no forward pass, or the module's mode has changed since
         """
         if self.values is None:
             raise PuregraphError(f"at '{self.name}' ({self.label}): backward needs a forward pass first")
-        arguments, outputs = self.values
+        arguments, outputs, train = self.values
+        checkMode(self.module, train, self.name)
         params = self.module.ruleParams()
         count = len(arguments) - len(params)
         self.grad = None
-        if isNothing(grad):
-            return
         needs = self.module.needs(arguments[:count], updGrad, updParamGrads)
-        if not any(needs):
-            return
-        try:
-            rule = gradientRule(self.module, needs, self.rule, Place(self))
-            grads = asGrads(rule(grad, *arguments, *outputs), len(arguments), self.label)
-            if WATCH.look is not None:
-                WATCH.look(self.name, self.module, [grad, *arguments, *outputs], grads, True)
-        except Exception as error:
-            addPlace(error, f"at '{self.name}' ({self.label}), backward")
-            raise
+        grads: tuple = (None,) * len(arguments)
+        if any(needs) and not isNothing(grad):
+            try:
+                rule = gradientRule(self.module, needs, self.rule, Place(self))
+                grads = asGrads(rule(grad, *arguments, *outputs), len(arguments), self.label)
+                if WATCH.look is not None:
+                    WATCH.look(self.name, self.module, [grad, *arguments, *outputs], grads, True)
+            except Exception as error:
+                addPlace(error, f"at '{self.name}' ({self.label}), backward")
+                raise
+            if updGrad:
+                self.grad = grads[0] if count == 1 else list(grads[:count])
         for param, new, needed in zip(params, grads[count:], needs[count:], strict=True):
-            if new is not None and needed:
+            if needed:
                 param.store(new, scale, momentum, alias=new is grad)
-        if updGrad:
-            self.grad = grads[0] if count == 1 else list(grads[:count])
 
     def buildOutGrad(self, grad: Any = None, inside: set[Node] | None = None) -> Any:
         """The gradient of the output (a list where there are several): the sum over its readers, or `grad` if none.
@@ -499,6 +516,19 @@ class Component:
             node.bwds = [Link(component.nodes[i], slots, argument) for i, slots, argument in bwds]
             node.fwds = [Link(component.nodes[i], slots, argument) for i, slots, argument in fwds]
         return component
+
+
+def checkMode(module: Any, train: bool, name: str) -> None:
+    """The gradient of a call is that of the mode in which the module was then.
+
+    Raises    PuregraphError if it is in the other one by now
+    """
+    if module.train is not train:
+        before, now = ("trainMode", "evalMode") if train else ("evalMode", "trainMode")
+        raise PuregraphError(
+            f"at '{name}' ({module.label}), backward: the forward pass was in {before}, the module is in {now} by now; "
+            "go backward before the mode is changed, or run the forward pass again"
+        )
 
 
 def asGrads(result: Any, count: int, label: str) -> tuple:

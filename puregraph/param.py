@@ -81,6 +81,18 @@ class Stored:
         return f"{type(self).__name__}({show(self.shape)}, {self.dtype})"
 
 
+class GradOfPass:
+    """The gradient of a parameter; setting it counts up `gradVersion`, by which an optimizer tells it from an old one.
+
+    It is read from where all attributes are, at no further cost, for there is no `__get__`.
+    """
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        own = vars(owner)
+        own["grad"] = value
+        own["gradVersion"] = owner.gradVersion + 1
+
+
 class Param(Stored):
     """A trainable array.
 
@@ -92,10 +104,12 @@ class Param(Stored):
     trainable: Any = Noted()
     rate: Any = Noted()
     decay: Any = Noted()
+    grad: Any = GradOfPass()
+    gradVersion = 0
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
         super().__init__(shape, initial, dtype)
-        self.grad: Any = None
+        self.grad = None
         self.trainable = True
         self.rate = 1.0
         self.decay = True
@@ -105,7 +119,14 @@ class Param(Stored):
         self.grad = None
 
     def store(self, new: Any, scale: float = 1.0, momentum: float = 0.0, alias: bool = False) -> None:
-        """grad = scale * new + momentum * grad, in an array of its own: copied where `new` may be somebody else's."""
+        """grad = scale * new + momentum * grad, in an array of its own: copied where `new` may be somebody else's.
+
+        Without a `new` one, of a pass that does not reach this parameter, nothing is left but what momentum keeps.
+        """
+        if new is None:
+            if momentum != 1.0 and self.grad is not None:
+                self.grad = self.grad * momentum if momentum else None
+            return
         if scale != 1.0:
             new = new * scale
         elif alias or new.base is not None:

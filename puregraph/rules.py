@@ -13,10 +13,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+from puregraph.changes import CHANGES
 from puregraph.errors import AutoDiffException
 
 Rule = Callable[..., Any]
@@ -80,6 +81,12 @@ def register(kind: type | str, name: str, registered: Registered) -> None:
         label = kind if isinstance(kind, str) else kind.__name__
         raise ValueError(f"a gradient rule {name!r} for {label} is registered already: give this one another name")
     REGISTRY[kind, name] = registered
+    CHANGES.mark = object()
+
+
+def rulesFor(nodes: Iterable[Any]) -> tuple:
+    """What decides the gradient rules of nodes: as long as it is equal, a backward pass made from them still holds."""
+    return tuple(REGISTRY.items()), tuple([(node.rule, node.module.updateGrad) for node in nodes])
 
 
 def candidates(module: Any) -> list[tuple[str, Registered]]:

@@ -23,14 +23,18 @@ class Step:
     later step still asks for its shape.
     """
 
-    __slots__ = ("args", "call", "frees", "inputs", "module", "node", "outs", "path", "visible")
+    __slots__ = ("args", "frees", "inputs", "module", "node", "outs", "path", "visible")
 
     def __init__(self, path: str, node: Node, args: tuple[int, ...], outs: tuple[int, ...], inputs: int):
         self.path, self.node, self.module = path, node, node.module
-        self.call = node.module.updateData
         self.args, self.outs, self.inputs = args, outs, inputs
         self.visible = outs[: len(outs) - len(node.module.hidden)]
         self.frees: tuple[tuple[int, bool], ...] = ()
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """The rule, as it is now."""
+        return self.module.updateData
 
     @property
     def label(self) -> str:
@@ -144,7 +148,7 @@ class Steps:
         look = WATCH.look
         try:
             for step in self.items:
-                result = step.call(*[values[i] for i in step.args])
+                result = step.module.updateData(*[values[i] for i in step.args])
                 if type(result) is not tuple:
                     result = (result,)
                 if len(result) != len(step.outs):
@@ -178,4 +182,6 @@ def outline(x: Any) -> Any:
 
 def twin(node: Node) -> Node:
     """A node for one more use of the same module: what a nested graph's nodes become in the graph around it."""
-    return Node(node.module, None, node.rename, node.rule)
+    copy = Node(node.module, None, node.rename)
+    copy.original = node
+    return copy

@@ -23,6 +23,7 @@ from puregraph.autodiff.variable import AGAIN, Variable, variable
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
 from puregraph.module import Inputs, Module
+from puregraph.node import checkMode
 from puregraph.param import Param, State
 from puregraph.pointwise import Pointwise
 from puregraph.sequential import Sequential
@@ -33,12 +34,12 @@ Place = tuple[Module, str]  # a module, and the name of a parameter or state of 
 
 
 class _Before:
-    """The states as they were before a pass, in one thing that no rule takes for an array."""
+    """The states as they were before a pass, and the modes in it, in one thing that no rule takes for an array."""
 
     flows = True  # from a forward graph to a backward graph, where those are two
 
-    def __init__(self, arrays: list[Any]):
-        self.arrays = arrays
+    def __init__(self, arrays: list[Any], modes: list[bool]):
+        self.arrays, self.modes = arrays, modes
 
 
 class Checkpoint(Module):
@@ -172,8 +173,9 @@ class Checkpoint(Module):
     def updateData(self, *values: Any) -> tuple:
         names = self.ruleNames
         inputs, stored = values[: len(values) - len(names)], dict(zip(names, values[len(values) - len(names) :]))
-        before = _Before([stored[name].copy() for name in self.states])
+        arrays = [stored[name].copy() for name in self.states]
         steps, found = self.replay(inputs, stored)
+        before = _Before(arrays, [step.module.train for step in steps.items])
         return (*(found[n] for n in steps.outputs), before)
 
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
@@ -183,6 +185,8 @@ class Checkpoint(Module):
         inputs, stored = values[:count], dict(zip(names, values[count:]))
         for name, array in zip(self.states, before.arrays):  # a Variable is not written into, so it needs no copy
             stored[name] = Variable(array) if isinstance(stored[name], Variable) else array.copy()
+        for (path, module), train in zip(self.inside(), before.modes):
+            checkMode(module, train, path or module.name or module.label)
         steps, found = self.replay(inputs, stored)
         wanted = {id(getattr(self, name)) for name, need in zip(names, needs[count:]) if need}
         back = backwardOf(self.graph, steps, any(needs[:count]), frozenset(wanted))
@@ -227,8 +231,9 @@ def checkpoint(function: Any, *inputs: Any) -> Any:
     if isinstance(function, Module):
         return Checkpoint(function)(*inputs)
     before: dict[int, tuple[State, Any]] = {}
+    modes: dict[Module, bool] = {}
     start = next(NUMBERS)
-    with enable_grad(), noting(before):
+    with enable_grad(), noting(before, modes):
         fresh = [copied(v) for v in inputs]
         result = function(*fresh)
     outputs = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -236,7 +241,7 @@ def checkpoint(function: Any, *inputs: Any) -> Any:
     if not is_grad_enabled() or not any(isinstance(y, Variable) and y.requires_grad for y in outputs):
         node = None
     else:
-        node = CheckpointBackward(function, inputs, found, len(outputs), before)
+        node = CheckpointBackward(function, inputs, found, len(outputs), before, modes)
     new = [output(y, node, i) for i, y in enumerate(outputs)]
     return type(result)(new) if isinstance(result, (tuple, list)) else new[0]
 
@@ -251,14 +256,14 @@ def output(value: Any, node: Node | None, number: int) -> Any:
 class CheckpointBackward(Node):
     """The gradient of a function that is run again for it."""
 
-    __slots__ = ("before", "elsewhere", "function", "inputs", "versions", "wanted")
+    __slots__ = ("before", "elsewhere", "function", "inputs", "modes", "versions", "wanted")
 
-    def __init__(self, function: Any, inputs: Any, elsewhere: list[GradientEdge], count: int, before: Any):
+    def __init__(self, function: Any, inputs: Any, elsewhere: list[GradientEdge], count: int, before: Any, modes: Any):
         self.wanted = [i for i, v in enumerate(inputs) if isinstance(v, Variable) and v.requires_grad]
         edges = (*(inputs[i].edge() for i in self.wanted), *elsewhere)
         super().__init__((), count)
         self.edges = edges
-        self.function, self.inputs, self.elsewhere, self.before = function, inputs, elsewhere, before
+        self.function, self.inputs, self.elsewhere, self.before, self.modes = function, inputs, elsewhere, before, modes
         self.versions = [inputs[i]._version for i in self.wanted]
 
     def name(self) -> str:
@@ -269,6 +274,8 @@ class CheckpointBackward(Node):
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
         if [self.inputs[i]._version for i in self.wanted] != self.versions:
             raise AutoDiffException(f"{self.name()}: an input was modified in place since; make a new Variable instead")
+        for module, train in self.modes.items():
+            checkMode(module, train, module.name or module.label)
         again = is_grad_enabled()
         fresh = [linked(v) if again else copied(v) for v in self.inputs]
         with enable_grad(), restored(self.before):
@@ -278,7 +285,7 @@ class CheckpointBackward(Node):
         return tuple(run(seeds, [*(fresh[i].edge() for i in self.wanted), *self.elsewhere], None, again, again))
 
     def release(self) -> None:
-        self.inputs = self.before = None
+        self.inputs = self.before = self.modes = None
 
 
 def copied(value: Any) -> Any:
@@ -321,11 +328,12 @@ def boundary(outputs: list[Variable], start: int, fresh: list[Any]) -> list[Grad
 
 
 @contextmanager
-def noting(before: dict[int, tuple[State, Any]]) -> Iterator[None]:
-    """Note the states of each module before its first run."""
+def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, bool]) -> Iterator[None]:
+    """Note the states of each module before its first run, and its mode."""
     outer = WATCH.enter
 
     def enter(module: Any) -> None:
+        modes.setdefault(module, module.train)
         for state in module.states.values():
             if id(state) not in before:
                 before[id(state)] = state, state.data.copy()

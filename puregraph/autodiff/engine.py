@@ -96,7 +96,7 @@ def walk(
             if node.hooks:
                 grads = tuple([g if g is None else hooked(node.hooks.get(i, ()), g) for i, g in enumerate(grads)])
             if node.kept:
-                news += [(v, [grads[i]]) for i, kept in node.kept.items() for v in kept if grads[i] is not None]
+                news += [(v(), [grads[i]]) for i, kept in node.kept.items() for v in kept if grads[i] is not None]
             edges = node.edges
             if wanted:
                 captured.update({(node, i): grads[i] for i in wanted.get(node, ())})
@@ -121,7 +121,8 @@ def walk(
     if tell:
         with LOCK:  # two threads may add to one leaf
             for variable, parts in reversed(news):
-                variable.receive(parts)
+                if variable is not None:
+                    variable.receive(parts)
     if not retain_graph:
         for node in ran:
             node.release()

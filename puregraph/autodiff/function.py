@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,8 +21,13 @@ from puregraph.watch import WATCH
 class FunctionCtx(Context):
     """The context of a Function on Variables: also notices when a value that it keeps is modified."""
 
-    node: Any = None
+    reference: Any = None  # a weak one: the node holds this context
     versions: tuple = ()
+
+    @property
+    def node(self) -> Any:
+        """The node of the graph that this context belongs to; None where there is none, or no more."""
+        return None if self.reference is None else self.reference()
 
     def save_for_backward(self, *values: Any) -> None:
         """Keep values for `backward`; `Variable.data` must not be set until then."""
@@ -128,7 +134,7 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
         WATCH.look(cls.__name__, cls, bare(leaves), bare(outputs))
     if MODE.enabled and any(ctx.needs_input_grad):
         node = FunctionBackward(cls, ctx, form, leaves, len(outputs))
-        ctx.node = node
+        ctx.reference = weakref.ref(node)
         dead = [id(y) for y in ctx.dead]
         outputs = tuple([node.output(y, i) if id(y) not in dead else y for i, y in enumerate(outputs)])
     return outputs if type(result) is tuple else outputs[0]

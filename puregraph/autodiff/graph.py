@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ class Node:
     def __init__(self, next_functions: Iterable[GradientEdge] = (), num_outputs: int = 1):
         self.edges: tuple[tuple[Any, int], ...] = ()  # the engine's: plain pairs are made quickly
         self.hooks: dict[int | None, list[Callable]] | None = None
-        self.kept: dict[int, list[Any]] | None = None
+        self.kept: dict[int, list[weakref.ref]] | None = None
         self.num_outputs = num_outputs
         if next_functions:
             self.next_functions = tuple(next_functions)
@@ -81,9 +82,9 @@ class Node:
         return Handle(hooks, hook)
 
     def keep(self, slot: int, variable: Any) -> None:
-        """Tell a Variable the gradient of an output at the end of each pass, as leaves are told."""
+        """Tell a Variable the gradient of an output at the end of each pass, as leaves are told, while it is there."""
         self.kept = self.kept or {}
-        self.kept.setdefault(slot, []).append(variable)
+        self.kept.setdefault(slot, []).append(weakref.ref(variable))
 
     def __str__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -110,6 +111,9 @@ class AccumulateGrad(Node):
     """The end of a path: hands all contributions to a leaf, in the order in which its readers ran.
 
     `target.receive(contributions)` decides what becomes of them: arrays add up in `grad`, texts are collected.
+
+    It holds its Variable, which has only a weak reference to it: so a leaf is freed with the last graph that reads it.
+    Its hooks are kept by the Variable, for the next graph's.
     """
 
     __slots__ = ("variable",)
@@ -117,6 +121,12 @@ class AccumulateGrad(Node):
     def __init__(self, variable: Any):
         super().__init__()
         self.variable = variable
+        self.hooks = getattr(variable, "_hooks", None)
+
+    def hook(self, slot: int | None, hook: Callable[..., Any]) -> Handle:
+        handle = super().hook(slot, hook)
+        self.variable._hooks = self.hooks
+        return handle
 
     def apply(self, *grads: Any) -> Any:
         self.variable.receive([g for g in grads if g is not None])

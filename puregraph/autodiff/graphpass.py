@@ -13,7 +13,7 @@ from puregraph.backward import inputNames, needsOf
 from puregraph.graph import Graph, Pass
 from puregraph.node import asGrads
 from puregraph.param import Param
-from puregraph.rules import gradientRule
+from puregraph.rules import gradientRule, rulesFor
 from puregraph.steps import ABSENT, Step, Steps
 
 
@@ -74,6 +74,7 @@ class GraphSource:
         key = (
             [step.module.train for step in steps.items],
             [(id(param), getattr(param, "trainable", False)) for param in stored],
+            rulesFor([step.node for step in steps.items]),
         )
         if self._key != key:
             requires = dict.fromkeys(steps.inputs, True)

@@ -13,7 +13,7 @@ from puregraph.errors import AutoDiffException, Fault, GraphError, ShapeError, a
 from puregraph.function import Call
 from puregraph.graph import Graph
 from puregraph.module import Module
-from puregraph.node import asGrads, placed
+from puregraph.node import asGrads, checkMode, placed
 from puregraph.param import Param
 from puregraph.rules import gradientRule
 from puregraph.steps import ABSENT
@@ -25,6 +25,7 @@ class ParamTarget:
 
     def __init__(self, param: Param):
         self.param = weakref.ref(param)
+        self._hooks: Any = None
 
     def receive(self, contributions: list[Any]) -> None:
         param = self.param()
@@ -41,14 +42,14 @@ def parameter(param: Param) -> Variable:
     if leaf is None:
         leaf = LEAVES[param] = AccumulateGrad(ParamTarget(param))
     v = Variable(param.data)
-    v._wants, v._leaf = True, leaf
+    v._wants, v._leaf = True, weakref.ref(leaf)
     return v
 
 
 class ModuleBackward(Node):
     """The gradient of one use of a module, by the rule that `rules.gradientRule` finds for it."""
 
-    __slots__ = ("inputs", "leaves", "module", "needs", "outputs", "params", "path", "rule", "values", "versions")
+    __slots__ = ("inputs", "leaves", "module", "needs", "outputs", "path", "rule", "train", "values", "versions")
 
     def __init__(self, module: Module, inputs: list[Any], values: list[Any], outputs: tuple, rule: Any, path: str):
         self.leaves = [parameter(p) if isinstance(p, Param) else None for p in module.ruleParams()]
@@ -59,7 +60,7 @@ class ModuleBackward(Node):
         super().__init__((), len(module.outputNames))
         self.edges = tuple(edges)
         self.module, self.inputs, self.values, self.outputs = module, inputs, values, outputs
-        self.rule, self.path = rule, path
+        self.rule, self.path, self.train = rule, path, module.train
         self.versions = [getattr(v, "_version", 0) for v in inputs]
 
     def name(self) -> str:
@@ -70,6 +71,7 @@ class ModuleBackward(Node):
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
         if any(getattr(v, "_version", 0) != version for v, version in zip(self.inputs, self.versions)):
             raise AutoDiffException(f"{self.name()}: an input was modified in place since; make a new Variable instead")
+        checkMode(self.module, self.train, self.path)
         values, outputs = self.values, self.outputs
         given = [g._data if isinstance(g, Variable) else g for g in grads]
         if MODE.enabled:

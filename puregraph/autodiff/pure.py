@@ -11,6 +11,7 @@ from puregraph.graph import Graph, few, nearest
 from puregraph.module import Module
 from puregraph.node import Node
 from puregraph.param import Param
+from puregraph.rules import rulesFor
 from puregraph.steps import Steps
 
 
@@ -96,7 +97,7 @@ class _Wanted(BackwardGraph):
 def backwardOf(graph: Graph, steps: Steps, updGrad: bool, chosen: frozenset[int]) -> _Wanted:
     """The backward pass for chosen parameters, made once for each choice."""
     held = tuple([id(getattr(module, name)) for _, module, name in steps.params])
-    key = ("chosen", updGrad, chosen, held, id(steps))
+    key = ("chosen", updGrad, chosen, held, id(steps), rulesFor([step.node for step in steps.items]))
     if key not in graph.backwards:
         graph.backwards[key] = _Wanted(graph, updGrad, steps, chosen)
     return graph.backwards[key]

@@ -15,7 +15,7 @@ from puregraph.autodiff.taped import Used, use_callable, use_function
 from puregraph.errors import AutoDiffException, GraphError, need, show
 from puregraph.function import Function
 from puregraph.module import Module
-from puregraph.node import Node, asGrads
+from puregraph.node import Node, asGrads, checkMode
 from puregraph.param import Param
 from puregraph.rules import gradientRule
 
@@ -54,9 +54,10 @@ def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | N
     arguments = [*given, *(None if p is None else p.data for p in params)]
     result = module.updateData(*arguments)
     outputs = result if type(result) is tuple else (result,)
-    count = len(module.outputNames)
+    count, train = len(module.outputNames), module.train
 
     def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
+        checkMode(module, train, module.name or module.label)
         needs = module.needs(given)
         if not any(needs):
             return ArgsKwargs()

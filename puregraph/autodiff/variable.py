@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 import threading
+import weakref
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -45,6 +46,7 @@ class Variable(StandIn):
         "__weakref__",
         "_data",
         "_grad",
+        "_hooks",
         "_leaf",
         "_node",
         "_retains",
@@ -65,7 +67,7 @@ class Variable(StandIn):
         self.output_nr = 0
         self._wants = False
         self._grad: Any = None
-        self._leaf: AccumulateGrad | None = None
+        self._leaf: weakref.ref[AccumulateGrad] | None = None  # a strong one would make a cycle of the two
         self._retains = False
         self._version = 0
         if requires_grad:
@@ -334,10 +336,14 @@ def place(v: Variable) -> tuple[Any, int]:
         return v._node, v.output_nr
     if not v._wants:
         return NOWHERE
-    if v._leaf is None:
+    leaf = v._leaf and v._leaf()
+    if leaf is None:
         with LOCK:
-            v._leaf = v._leaf or AccumulateGrad(v)
-    return v._leaf, 0
+            leaf = v._leaf and v._leaf()
+            if leaf is None:
+                leaf = AccumulateGrad(v)
+                v._leaf = weakref.ref(leaf)
+    return leaf, 0
 
 
 def owned(g: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from puregraph.changes import CHANGES, isNoting
 from puregraph.param import Stored
+from puregraph.rules import rulesFor
 
 IGNORED = ("alone", "data", "grad", "train", "precision")  # what a run changes, and modes
 FLAGS = attrgetter("trainable", "rate", "decay")
@@ -45,6 +46,7 @@ class Current:
         self.attributes, self.modes, self.precisions = self.attributesNow(), self.modesNow(), self.precisionsNow()
         self.ids, self.arrays, self.flags = self.idsNow(), self.arraysNow(), self.flagsNow()
         self.options, self.steps0 = self.optionsNow(), self.stepsNow()
+        self.rules = self.rulesNow()
         self.kept = self.keptNow()
         self.alive = [t.array for t in self.stored], [dict(slot.arrays) for slot in self.slots]  # so ids stay theirs
         self.tells = all(map(isNoting, (*self.modules, *graphsIn(graph), *filter(None, [optimizer]))))
@@ -76,6 +78,7 @@ class Current:
             and self.precisionsNow() == self.precisions
             and self.arraysNow() == self.arrays
             and self.flagsNow() == self.flags
+            and self.rulesNow() == self.rules
             and (self.optimizer is None or self.optionsNow() == self.options and self.stepsNow() == self.steps0)
             and self.keptNow() == self.kept
         )
@@ -95,6 +98,10 @@ class Current:
     def flagsNow(self) -> list[Any]:
         """Which parameters are trained, and how."""
         return list(map(FLAGS, self.params))
+
+    def rulesNow(self) -> Any:
+        """What decides the gradient rules of all nodes."""
+        return rulesFor([step.node for step in self.steps.items])
 
     def modesNow(self) -> list[bool]:
         """The mode of every module."""

@@ -97,6 +97,7 @@ class Program:
                 plan = planned(found, self.budget, how.lower, how.alignment, how.gives)
                 keeps = self.options.get("keepGrads", True)
                 self.left = [(p, GradientOf(p, v.dtype).data) for p, v in found.paramGrads] if keeps else []
+                self.notReached, self.applied = self.others(found)
                 self.settle(plan)
             except NotCompiledError as error:
                 self.built = None
@@ -111,6 +112,14 @@ class Program:
                 warnOnce(self.graph, f"{self!r} cannot be compiled, its graph runs instead: {self.why}; {REPORT}")
             anyMode = self.train is not None
             self.current = Current(self.graph, self.steps, held, self.optimizer, anyMode, unread)
+
+    def others(self, found: Schedule) -> tuple[list[Any], list[Any]]:
+        """The parameters that want a gradient but get none in this step; and the slots of those that it updates."""
+        reached = {id(p) for p, _ in self.left}
+        clears = self.left and found.gradients and not self.options.get("added")
+        wanting = [getattr(m, name) for _, m, name in found.steps.params if clears and m.wants(getattr(m, name))]
+        slots = getattr(self.optimizer, "slots", ())
+        return [p for p in wanting if id(p) not in reached], [slot for slot in slots if id(slot.param) in reached]
 
     def settle(self, plan: Plan) -> None:
         """Have a plan carried out in the room, where that is now."""
@@ -230,6 +239,10 @@ class Program:
         """The outputs; and the gradients where a user looks for them."""
         for param, grad in self.left:
             param.grad = grad
+        for param in self.notReached:
+            param.grad = None
+        for slot in self.applied:
+            slot.applied = slot.param.gradVersion
         schedule = built.schedule
         if schedule.inputGrads:
             grads = [None if v is None else built.taken(v, copy) for v in schedule.inputGrads]

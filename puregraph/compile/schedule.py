@@ -156,10 +156,9 @@ def updating(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
     found.scales = scales
     found.owner = optimizer
     reading = Reading()
-    for slot in optimizer.slots:
-        if slot.ready:
-            target = GradientOf(slot.param, slot.param.grad.dtype)
-            found.paramGrads.append((slot.param, reading.held(target, f"d:{slot.path}")))
+    for slot in optimizer.ready():
+        target = GradientOf(slot.param, slot.param.grad.dtype)
+        found.paramGrads.append((slot.param, reading.held(target, f"d:{slot.path}")))
     addUpdate(found, reading, optimizer)
     found.held = list(reading.stored.values())
     found.calls, found.count = reading.recorder.calls, reading.recorder.count

@@ -16,11 +16,11 @@ class Updater(Program):
         super().__init__(graph, [], optimizer=optimizer, **options)
 
     def schedule(self) -> Schedule:
-        self.ready = [slot.ready for slot in self.optimizer.slots]
+        self.ready = self.optimizer.ready()
         return updating(self.graph, self.optimizer, self.scales)
 
     def isCurrent(self) -> bool:
-        return super().isCurrent() and [slot.ready for slot in self.optimizer.slots] == self.ready
+        return super().isCurrent() and self.optimizer.ready() == self.ready
 
     def prepare(self, built: Any, numbers: dict[str, float]) -> None:
         gatherGrads(built.schedule)

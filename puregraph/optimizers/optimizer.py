@@ -24,15 +24,21 @@ GIVEN = {"param", "grad", "rate", "decay", "step"}  # what a rule may name besid
 class Slot:
     """What an optimizer keeps for one parameter: its path, the arrays of its state, and how often it was updated."""
 
-    __slots__ = ("arrays", "param", "path", "step")
+    __slots__ = ("applied", "arrays", "param", "path", "step")
 
     def __init__(self, path: str, param: Any, arrays: dict[str, Any] | None = None, step: int = 0):
         self.path, self.param, self.arrays, self.step = path, param, arrays or {}, step
+        self.applied = -1  # the version of the gradient that was applied last
 
     @property
     def ready(self) -> bool:
         """Whether an update changes it: it is trainable and has a gradient."""
         return self.param.trainable and self.param.grad is not None
+
+    @property
+    def isNew(self) -> bool:
+        """Whether its gradient has been set since it was applied."""
+        return self.param.gradVersion != self.applied
 
     def blank(self) -> Any:
         """Zeros like the parameter; float32 for one of float16."""
@@ -67,8 +73,10 @@ class Optimizer(Recorded):
     `onNonFinite`  what to do when a gradient holds nan or inf: "raise", or "skip" that update. Looking for them takes
                    a pass over all gradients; without this option it is done, and raises, only with `clipNorm`
 
-    A parameter that is not `trainable`, or has no gradient, is left alone, and so is its state. Its `rate` is a factor
-    of the learning rate, and with `decay` False it has no weight decay. Gradients stay as they are. For a parameter of
+    A parameter that is not `trainable`, or has no gradient, is left alone, and so is its state. So is one whose
+    gradient was applied before while others have new ones, as of two graphs with one optimizer; where none is new, all
+    are applied again. Its `rate` is a factor of the learning rate, and with `decay` False it has no weight decay.
+    Gradients stay as they are. For a parameter of
     float16 everything is computed, and state kept, in float32.
 
     Source    Robbins, Monro 1951, Annals of Mathematical Statistics 22, eq. 8; Pascanu, Mikolov, Bengio 2013,
@@ -140,7 +148,7 @@ class Optimizer(Recorded):
         Raises    PuregraphError if no parameter has a gradient, or one is not finite
         """
         self.settle()
-        ready = [slot for slot in self.slots if slot.ready]
+        ready = self.ready()
         if not ready:
             raise PuregraphError(
                 f"{type(self).__name__}: none of {len(self.slots)} parameters has a gradient; "
@@ -154,6 +162,11 @@ class Optimizer(Recorded):
             self.advance(slot, rate, shrink)
         self.step += 1
         return True
+
+    def ready(self) -> list[Slot]:
+        """The parameters that an update changes: those with a gradient; where some of these are new, those alone."""
+        ready = [slot for slot in self.slots if slot.ready]
+        return [slot for slot in ready if slot.isNew] or ready
 
     def settle(self) -> None:
         """Wait for what was started on a GPU: `step`, `norm` and the state are then those of all updates so far.
@@ -233,6 +246,7 @@ class Optimizer(Recorded):
         self.prepare(slot)
         arrays = {"param": param.data, "grad": param.grad, **slot.arrays}
         values = {**arrays, **self.numbers(slot, rate, shrink)}
+        slot.applied = param.gradVersion
         formulas = self.formulas(bool(self.decay and param.decay))
         names, function = together(tuple(formulas.values()))
         function(*[values[name] for name in names], out=[arrays[name] for name in formulas])
