@@ -21,6 +21,7 @@ from puregraph.costs import (
 from puregraph.device import useDevice
 from puregraph.dim import Dim
 from puregraph.errors import (
+    ArgumentError,
     AutoDiffException,
     CheckpointError,
     DataError,
@@ -141,6 +142,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Add",
+    "ArgumentError",
     "Attention",
     "AutoDiffException",
     "AvgPool1D",

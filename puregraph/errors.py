@@ -3,6 +3,7 @@
 PuregraphError
   GraphError (ValueError)        a graph cannot be built or run as it is linked
   ShapeError (ValueError)        one or more nodes do not fit their inputs; `faults` lists them all
+  ArgumentError (ValueError, TypeError)  an argument is of another kind, or out of range
   DtypeError (TypeError)         a value has another dtype than the graph computes in
   FormulaError (ValueError)      a pointwise expression cannot be read or differentiated
   AutoDiffException (RuntimeError)  no gradient rule, or no forward pass to differentiate
@@ -24,6 +25,10 @@ class PuregraphError(Exception):
 
 class GraphError(PuregraphError, ValueError):
     """A graph cannot be built or run as it is linked."""
+
+
+class ArgumentError(PuregraphError, ValueError, TypeError):
+    """An argument of a constructor or function is of another kind than it must be, or out of range."""
 
 
 class DtypeError(PuregraphError, TypeError):

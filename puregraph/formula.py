@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
+from numbers import Integral, Real
 from typing import Any, Union
 
 from puregraph import special
@@ -207,7 +208,9 @@ def _term(part: Part) -> Term:
         return part.term
     if isinstance(part, str):
         return read(part)
-    value = int(part) if isinstance(part, int) else float(part)
+    if not isinstance(part, Real):
+        raise FormulaError(f"wanted a formula, a text or a number, got {part!r:.100}")
+    value = int(part) if isinstance(part, Integral) else float(part)
     if math.isnan(value):
         raise FormulaError("nan is not a number that a formula may have; pass it as a variable")
     return leaf(value)

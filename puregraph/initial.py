@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.errors import ArgumentError
+
 Start = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 
@@ -100,7 +102,7 @@ def start(value: Any) -> Start:
         return Constant(1.0)
     if isinstance(value, (int, float)):
         return Constant(float(value))
-    raise ValueError(
+    raise ArgumentError(
         f"starting values: wanted 'zeros', 'ones', a number or a function (rng, shape) -> array, got {value!r}"
     )
 
@@ -124,10 +126,11 @@ def weights(initscheme: Any, fanin: int, fanout: int, wscale: float = 1.0) -> St
     """
     if callable(initscheme):
         return initscheme
-    name, fan = initscheme if isinstance(initscheme, (tuple, list)) else (initscheme or "xavier_uniform", "in")
+    scheme = "xavier_uniform" if initscheme is None else initscheme
+    name, fan = scheme if isinstance(scheme, (tuple, list)) and len(scheme) == 2 else (scheme, "in")
     fans = {"in": fanin, "out": fanout, "avg": (fanin + fanout) / 2}
-    if name not in SCHEMES or fan not in fans:
-        raise ValueError(
+    if not (isinstance(name, str) and isinstance(fan, str) and name in SCHEMES and fan in fans):
+        raise ArgumentError(
             f"initscheme: wanted one of {', '.join(SCHEMES)}, alone or as (scheme, 'in' | 'out' | 'avg'), "
             f"got {initscheme!r}"
         )

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.algebra import seedLike, shapeOf
+from puregraph.arguments import checked
 from puregraph.changes import Noting
 from puregraph.errors import GraphError, PuregraphError, need, plural
 from puregraph.node import Applied, Node, checkName
@@ -104,8 +105,10 @@ class Module(Noting):
     unnoted = frozenset(("alone", "data", "grad"))
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Shape rules do arithmetic on sizes: a symbol that was given as a plain text becomes a Dim before them."""
+        """Constructors have their annotated arguments checked, and shape rules get symbols as Dims, not as texts."""
         super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
         if "dataShapeFrom" in vars(cls):
             cls.dataShapeFrom = withDims(cls.dataShapeFrom)  # type: ignore[method-assign]
 

@@ -51,7 +51,9 @@ class Pointwise(Module):
 
     def __init__(self, name: str | None = None, formula: str | None = None, **constants: float):
         super().__init__(name)
-        general = Formula(formula or type(self).formula)
+        general = Formula(type(self).formula if formula is None else formula)
+        if not general.names:
+            raise FormulaError(f"{type(self).__name__}: wanted a formula with a variable for its input, got {general}")
         self.formula = general.put(**constants) if constants else general
         lost = [n for n in general.names if n not in constants and n not in self.formula.names]
         if lost:

@@ -396,7 +396,7 @@ def row(blueprint, name):
         (lambda b: row(b, "Linear").update({"class": ["Linear"]}), "unknown class"),
         (
             lambda b: row(b, "Linear").update(args=[1, 2, 3, 4, 5, 6, 7, 8]),
-            r"module 1 \(Linear\) cannot be made: TypeError",
+            r"module 1 \(Linear\) cannot be made: ArgumentError",
         ),
         (lambda b: row(b, "Linear").update(args=[{"pickle": "x"}]), "no value that puregraph writes"),
         (lambda b: row(b, "Linear").update(args=[{"slice": [1, 2, 3, 4, 5]}]), "cannot be read"),

@@ -248,7 +248,7 @@ def test_no_label_is_ignored_unless_it_is_asked_for(rng):
 
 @pytest.mark.parametrize("index", [True, 0.5, "-1", (-1,)])
 def test_what_is_no_label_cannot_be_ignored(index):
-    with pytest.raises(ValueError, match="CrossEntropy: wanted ignoreIndex as the label that is left out"):
+    with pytest.raises(ValueError, match="CrossEntropy: wanted ignoreIndex as a whole number, or None"):
         CrossEntropy(ignoreIndex=index)
 
 
@@ -390,9 +390,9 @@ def test_symbols_are_carried_through():
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: CrossEntropy(smoothing=1.5), "smoothing from 0 to 1, got 1.5"),
-        (lambda: SmoothL1(-1), "beta of at least 0, got -1"),
-        (lambda: BCE(-0.5), "posWeight of at least 0, got -0.5"),
+        (lambda: CrossEntropy(smoothing=1.5), "smoothing as a number from 0 to 1, got 1.5"),
+        (lambda: SmoothL1(-1), "beta as a finite number of at least 0, got -1"),
+        (lambda: BCE(-0.5), "posWeight as a finite number of at least 0, got -0.5"),
     ],
 )
 def test_arguments_out_of_range_are_refused(build, words):

@@ -87,5 +87,5 @@ def test_the_mask_does_not_depend_on_the_dtype():
 
 @pytest.mark.parametrize("p", [-0.1, 1, 1.5, float("nan")])
 def test_no_other_probability_is_taken(p):
-    with pytest.raises(ValueError, match="Dropout: wanted a probability p with 0 <= p < 1"):
+    with pytest.raises(ValueError, match="Dropout: wanted p as a probability with 0 <= p < 1"):
         Dropout(p)

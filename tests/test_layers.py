@@ -5,7 +5,7 @@ from source import Source, imports, library, place
 
 LAYERS = """
 errors version
-budget
+budget arguments
 dim
 shape
 device aligned atomic hdf guarded algebra standin watch store changes signals

@@ -7,7 +7,7 @@ from peers import prepared
 from puregraph import Graph, Input, Sequential
 from puregraph.autodiff import Checkpoint, Variable, grad, vjp
 from puregraph.check import checkModule
-from puregraph.errors import DataError, ShapeError
+from puregraph.errors import ArgumentError, DataError, ShapeError
 from puregraph.models import lstm
 from puregraph.modules import GRU, LSTM, RNN, Linear
 from puregraph.shape import asShape
@@ -230,13 +230,13 @@ def test_shapes_that_do_not_fit_are_refused(kind):
 
 
 def test_options_that_are_none_are_refused():
-    with pytest.raises(ShapeError, match="a direction of 'uni' or 'bi', got 'both'"):
+    with pytest.raises(ArgumentError, match="direction as one of 'uni', 'bi', got 'both'"):
         LSTM(3, 4, direction="both")
     with pytest.raises(ShapeError, match="outputs among 'y', 'h', each once, got 'c'"):
         GRU(3, 4, outputs="c")
     with pytest.raises(ShapeError, match="outputs among 'y', 'h', 'c', each once"):
         LSTM(3, 4, outputs=("h", "h"))
-    with pytest.raises(ShapeError, match="a mode of 'tanh' or 'relu', got 'lstm'; gated cells are LSTM and GRU"):
+    with pytest.raises(ArgumentError, match="mode as one of 'tanh', 'relu', got 'lstm'; gated cells are LSTM and GRU"):
         RNN(3, 4, mode="lstm")
     with pytest.raises(ShapeError, match="hsize as a whole number of at least 1, got 0"):
         GRU(3, 0)

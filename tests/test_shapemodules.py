@@ -387,7 +387,7 @@ def test_pad_refuses_sides_that_are_none(pad):
 
 
 def test_pad_refuses_a_mode_it_has_not():
-    with pytest.raises(ValueError, match="wanted one of constant, reflect, edge, got 'wrap'"):
+    with pytest.raises(ValueError, match="wanted mode as one of 'constant', 'reflect', 'edge', got 'wrap'"):
         Pad(1, mode="wrap")
 
 

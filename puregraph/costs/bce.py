@@ -1,5 +1,6 @@
 """BCE: binary cross-entropy of logits."""
 
+from puregraph.arguments import NotNegative
 from puregraph.costs.pointwisecost import PointwiseCost
 from puregraph.kernels.fractions import checkFractions
 
@@ -12,17 +13,15 @@ class BCE(PointwiseCost):
 
     Shapes    x and target of one shape -> a number
     Source    Bishop 2006, Pattern Recognition and Machine Learning, eq. 4.90
-    Raises    ValueError for a negative posWeight; ShapeError for a target of another shape; DataError for a target that
-              is not from 0 to 1, with its position
+    Raises    ArgumentError for a negative posWeight; ShapeError for a target of another shape; DataError for a target
+              that is not from 0 to 1, with its position
     """
 
     fractions = ("target",)
 
     formula = "posWeight * target * softplus(-x) + (1 - target) * softplus(x)"
 
-    def __init__(self, posWeight=1.0, name=None):
-        if not posWeight >= 0:
-            raise ValueError(f"BCE: wanted a posWeight of at least 0, got {posWeight}")
+    def __init__(self, posWeight: NotNegative = 1.0, name=None):
         super().__init__(name, posWeight=posWeight)
 
     def updateData(self, x, target):

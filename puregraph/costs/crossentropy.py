@@ -1,11 +1,10 @@
 """CrossEntropy: softmax and negative log-likelihood in one, stable for any logits."""
 
-from numbers import Integral, Real
-
 import numpy as np
 
 from puregraph import device
-from puregraph.errors import need, show
+from puregraph.arguments import Fraction, Whole, optional
+from puregraph.errors import ArgumentError, need, show
 from puregraph.kernels.classes import classIndex
 from puregraph.kernels.entropy import entropyGrad
 from puregraph.kernels.scatter import gather, putClass, takeClass
@@ -30,7 +29,7 @@ class CrossEntropy(Module):
     Shapes    x (n, c, *spatial), labels (n, *spatial) of whole numbers -> a number
     Source    Bishop 2006, Pattern Recognition and Machine Learning, eq. 4.108; Szegedy et al. 2015, arXiv:1512.00567,
               section 7 (smoothing)
-    Raises    ShapeError if labels do not fit x, or weights the classes; ValueError for weights that cannot be meant;
+    Raises    ShapeError if labels do not fit x, or weights the classes; ArgumentError for weights that cannot be meant;
               DataError naming a label that is no class, and its position
     """
 
@@ -38,15 +37,8 @@ class CrossEntropy(Module):
     hidden = ("p", "index")
     indices = ("labels",)
 
-    def __init__(self, weights=None, ignoreIndex=None, smoothing=0.0, name=None):
+    def __init__(self, weights=None, ignoreIndex: optional(Whole) = None, smoothing: Fraction = 0.0, name=None):
         super().__init__(name)
-        if not (isinstance(smoothing, Real) and 0.0 <= smoothing <= 1.0):
-            raise ValueError(f"CrossEntropy: wanted a smoothing from 0 to 1, got {smoothing!r}")
-        if ignoreIndex is not None and (isinstance(ignoreIndex, bool) or not isinstance(ignoreIndex, Integral)):
-            raise ValueError(
-                f"CrossEntropy: wanted ignoreIndex as the label that is left out, a whole number, or None to leave out "
-                f"none, got {ignoreIndex!r}"
-            )
         self.ignoreIndex, self.smoothing = ignoreIndex, smoothing
         self.weights = None
         if weights is not None:
@@ -119,12 +111,12 @@ class CrossEntropy(Module):
 def classWeights(weights):
     """A weight for each class, in their order, from a list of them or a dict by class.
 
-    Raises    ValueError for other keys than the classes, and for weights that are not finite or below 0
+    Raises    ArgumentError for other keys than the classes, and for weights that are not finite or below 0
     """
     if isinstance(weights, dict):
         wanted = range(len(weights))
         if set(weights) != set(wanted):
-            raise ValueError(
+            raise ArgumentError(
                 f"CrossEntropy: wanted weights for the classes 0 to {max(len(weights) - 1, 0)}, one for each class, "
                 f"got the keys {', '.join(map(repr, weights)) or 'none'}"
             )
@@ -134,14 +126,14 @@ def classWeights(weights):
     except (TypeError, ValueError):
         found = None
     if found is None or found.ndim != 1 or not found.size:
-        raise ValueError(
+        raise ArgumentError(
             f"CrossEntropy: wanted weights as a list of numbers, one for each class, or a dict of them by class, "
             f"got {weights!r:.60}"
         )
     wrong = ~(np.isfinite(found) & (found >= 0))
     if wrong.any() or not found.any():
         k = int(wrong.argmax())
-        raise ValueError(
+        raise ArgumentError(
             "CrossEntropy: wanted weights of at least 0, finite, and not all 0, "
             + (f"got {found[k]} for class {k}" if wrong.any() else f"got {found.size} zeros")
         )

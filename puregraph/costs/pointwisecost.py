@@ -33,7 +33,7 @@ class PointwiseCost(Module):
 
     def __init__(self, name=None, formula=None, **constants):
         super().__init__(name)
-        self.formula = Formula(formula or type(self).formula).put(**constants)
+        self.formula = Formula(type(self).formula if formula is None else formula).put(**constants)
         self.formula.numpy(NAMES)  # a name that is neither is an error now
 
     def dataShapeFrom(self, x, target):

@@ -1,5 +1,6 @@
 """SmoothL1: quadratic near the target, linear further away."""
 
+from puregraph.arguments import NotNegative
 from puregraph.costs.pointwisecost import PointwiseCost
 
 
@@ -10,14 +11,12 @@ class SmoothL1(PointwiseCost):
 
     Shapes    x and target of one shape -> a number
     Source    Girshick 2015, arXiv:1504.08083, eq. 3 (beta 1); Huber 1964, Annals of Mathematical Statistics 35
-    Raises    ValueError for a negative beta; ShapeError for a target of another shape
+    Raises    ArgumentError for a negative beta; ShapeError for a target of another shape
     """
 
     formula = "d = x - target; where(abs(d) < beta, 0.5 * d * d / beta, abs(d) - 0.5 * beta)"
 
-    def __init__(self, beta=1.0, name=None):
-        if not beta >= 0:
-            raise ValueError(f"SmoothL1: wanted a beta of at least 0, got {beta}")
+    def __init__(self, beta: NotNegative = 1.0, name=None):
         super().__init__(name, beta=beta)
 
     @classmethod

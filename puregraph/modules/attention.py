@@ -1,5 +1,6 @@
 """Attention: each query takes the values whose keys answer it."""
 
+from puregraph.arguments import Flag, Number, optional
 from puregraph.errors import DataError, need
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.widen import widen
@@ -27,7 +28,7 @@ class Attention(Module):
     reads = ("q", "k", "v", "mask", "y", "lse")
     hidden = ("lse",)
 
-    def __init__(self, causal=False, scale=None, name=None):
+    def __init__(self, causal: Flag = False, scale: optional(Number) = None, name=None):
         super().__init__(name)
         self.causal, self.scale = causal, scale
 

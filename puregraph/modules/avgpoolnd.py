@@ -2,6 +2,7 @@
 
 from math import prod
 
+from puregraph.arguments import Flag
 from puregraph.kernels.pooling import meanPool, meanPoolGrad
 from puregraph.module import Module
 from puregraph.modules.windows import needRank, perAxis, poolSides, windowShape, windowSize
@@ -22,7 +23,7 @@ class AvgPoolNd(Module):
     rank = None
     reads = ()
 
-    def __init__(self, size=2, stride=None, pad=0, includePad=True, name=None):
+    def __init__(self, size=2, stride=None, pad=0, includePad: Flag = True, name=None):
         super().__init__(name)
         self.size = windowSize(size, self.rank, type(self).__name__)
         self.stride = self.size if stride is None else perAxis(stride, len(self.size), "stride")

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.arguments import Count, Flag, Fraction, NotNegative, optional
 from puregraph.errors import need
 from puregraph.kernels.reduce import moments
 from puregraph.kernels.widen import widen
@@ -29,7 +30,14 @@ class BatchNorm(Module):
     reads = ("x", "scale", "center", "factor")
     hidden = ("center", "factor")
 
-    def __init__(self, maps, epsilon=1e-5, momentum=0.1, affine=True, name=None):
+    def __init__(
+        self,
+        maps: Count,
+        epsilon: NotNegative = 1e-5,
+        momentum: optional(Fraction) = 0.1,
+        affine: Flag = True,
+        name=None,
+    ):
         super().__init__(name)
         self.maps, self.epsilon, self.momentum = maps, epsilon, momentum
         self.scale = Param((maps,), "ones") if affine else None

@@ -1,5 +1,7 @@
 """Clip: kept within bounds."""
 
+from puregraph.arguments import Number
+from puregraph.errors import ArgumentError
 from puregraph.pointwise import Pointwise
 
 
@@ -8,14 +10,14 @@ class Clip(Pointwise):
 
     Shapes    x (any) -> y the same
     Source    Krizhevsky 2010, Convolutional Deep Belief Networks on CIFAR-10, section 2; PuzzleLib's clip
-    Raises    ValueError if low is above high
+    Raises    ArgumentError if low is above high
     """
 
     formula = "clip(x, low, high)"
 
-    def __init__(self, low=0.0, high=6.0, name=None):
+    def __init__(self, low: Number = 0.0, high: Number = 6.0, name=None):
         if not low <= high:
-            raise ValueError(f"Clip: wanted low <= high, got {low} and {high}")
+            raise ArgumentError(f"Clip: wanted low <= high, got {low} and {high}")
         super().__init__(name, low=low, high=high)
 
     @classmethod

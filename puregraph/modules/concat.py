@@ -4,6 +4,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from puregraph.arguments import Whole
 from puregraph.errors import need, show
 from puregraph.module import Module
 from puregraph.shape import normalAxis
@@ -19,7 +20,7 @@ class Concat(Module):
 
     reads = ()
 
-    def __init__(self, axis, name=None):
+    def __init__(self, axis: Whole, name=None):
         super().__init__(name)
         self.axis = axis
 

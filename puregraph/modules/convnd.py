@@ -5,12 +5,12 @@ from math import prod
 import numpy as np
 
 from puregraph import initial
+from puregraph.arguments import Count, Flag, NotNegative
 from puregraph.errors import need
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.kernels.reduce import total
 from puregraph.module import Module
 from puregraph.modules.windows import (
-    isWhole,
     needRank,
     overMaps,
     perAxis,
@@ -43,16 +43,16 @@ class ConvNd(Module):
 
     def __init__(
         self,
-        inmaps,
-        outmaps,
+        inmaps: Count,
+        outmaps: Count,
         size,
         stride=1,
         pad=0,
         dilation=1,
-        useBias=True,
+        useBias: Flag = True,
         initscheme=None,
-        wscale=1.0,
-        groups=1,
+        wscale: NotNegative = 1.0,
+        groups: Count = 1,
         name=None,
     ):
         super().__init__(name)
@@ -94,11 +94,9 @@ class ConvNd(Module):
 
 
 def checkMaps(inmaps, outmaps, groups):
-    """Maps in and out are whole numbers, which the groups divide.
+    """Groups divide the maps in and out.
 
     Raises    ShapeError otherwise
     """
-    for what, number in (("inmaps", inmaps), ("outmaps", outmaps), ("groups", groups)):
-        need(isWhole(number, 1), f"{what} as a whole number of at least 1", repr(number))
     hint = f"groups={groups} must divide both"
     need(inmaps % groups == outmaps % groups == 0, f"inmaps and outmaps in {groups} groups", (inmaps, outmaps), hint)

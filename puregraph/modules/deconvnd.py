@@ -5,6 +5,7 @@ from math import prod
 import numpy as np
 
 from puregraph import initial
+from puregraph.arguments import Count, Flag, NotNegative
 from puregraph.errors import need
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.kernels.reduce import total
@@ -34,17 +35,17 @@ class DeconvNd(Module):
 
     def __init__(
         self,
-        inmaps,
-        outmaps,
+        inmaps: Count,
+        outmaps: Count,
         size,
         stride=1,
         pad=0,
         dilation=1,
         postpad=0,
-        useBias=True,
+        useBias: Flag = True,
         initscheme=None,
-        wscale=1.0,
-        groups=1,
+        wscale: NotNegative = 1.0,
+        groups: Count = 1,
         name=None,
     ):
         super().__init__(name)

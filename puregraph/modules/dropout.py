@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.arguments import Probability
 from puregraph.kernels.random import uniform
 from puregraph.module import Module
 from puregraph.param import State
@@ -16,16 +17,14 @@ class Dropout(Module):
 
     Shapes    x (any), mask as x, key (), count () -> y as x
     Source    Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov 2014, Dropout, JMLR 15, section 10
-    Raises    ValueError unless 0 <= p < 1
+    Raises    ArgumentError unless 0 <= p < 1
     """
 
     reads = ("mask",)
     hidden = ("mask",)
 
-    def __init__(self, p=0.5, name=None):
+    def __init__(self, p: Probability = 0.5, name=None):
         super().__init__(name)
-        if not 0 <= p < 1:
-            raise ValueError(f"Dropout: wanted a probability p with 0 <= p < 1, got {p!r}; p is the part left out")
         self.p = p
         self.key = State((), drawKey, np.uint64)
         self.count = State((), dtype=np.int64)

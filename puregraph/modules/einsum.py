@@ -1,6 +1,6 @@
 """Einsum: sums of products of any number of arrays, by naming their axes."""
 
-from puregraph.errors import need
+from puregraph.errors import ArgumentError, need
 from puregraph.kernels.einsum import contract, spread
 from puregraph.module import Module
 from puregraph.shape import product
@@ -15,7 +15,7 @@ class Einsum(Module):
 
     Shapes    as many as there are groups of letters, equal wherever letters are -> a size for each letter after `->`
     Source    the NumPy reference, numpy.einsum; Laue, Mitterreiter, Giesen 2020, A Simple and Efficient Tensor Calculus
-    Raises    ValueError for an equation that is none; ShapeError if the inputs do not fit it
+    Raises    ArgumentError for an equation that is none; ShapeError if the inputs do not fit it
     """
 
     reads = ("xs",)
@@ -72,7 +72,7 @@ class Einsum(Module):
 def parts(equation):
     """The letters of each input, and of the output.
 
-    Raises    ValueError for anything else than letters, commas and one arrow
+    Raises    ArgumentError for anything else than letters, commas and one arrow
     """
     text = equation.replace(" ", "") if isinstance(equation, str) else ""
     left, arrow, output = text.partition("->")
@@ -82,7 +82,7 @@ def parts(equation):
         output = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
     plain = text and text.isascii() and all(not group or group.isalpha() for group in (*groups, output))
     if not plain or len(set(output)) < len(output) or not set(output) <= set(letters):
-        raise ValueError(
+        raise ArgumentError(
             f"Einsum: wanted letters for the axes of each input, as in 'ij,jk->ik', after -> each at most once "
             f"and of those before, got {equation!r}"
         )

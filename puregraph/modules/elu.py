@@ -1,5 +1,6 @@
 """Elu: exponential below zero."""
 
+from puregraph.arguments import Number
 from puregraph.pointwise import Pointwise
 
 
@@ -12,7 +13,7 @@ class Elu(Pointwise):
 
     formula = "where(x > 0, x, alpha * expm1(x))"
 
-    def __init__(self, alpha=1.0, name=None):
+    def __init__(self, alpha: Number = 1.0, name=None):
         super().__init__(name, alpha=alpha)
 
     @classmethod

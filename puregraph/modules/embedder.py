@@ -1,10 +1,10 @@
 """Embedder: a table of vectors, read by index."""
 
 from puregraph import initial
-from puregraph.errors import DataError, need
+from puregraph.arguments import Count, NotNegative, Size, hinted
+from puregraph.errors import DataError
 from puregraph.kernels.scatter import gather, scatterAdd
 from puregraph.module import Module
-from puregraph.modules.windows import isWhole
 from puregraph.param import Param
 
 
@@ -22,10 +22,15 @@ class Embedder(Module):
     reads = ("x",)
     indices = ("x",)
 
-    def __init__(self, vocabulary, embsize, initscheme="uniform", wscale=1.0, name=None):
+    def __init__(
+        self,
+        vocabulary: hinted(Count, "give the number of words, such as len(words)"),
+        embsize: Size,
+        initscheme="uniform",
+        wscale: NotNegative = 1.0,
+        name=None,
+    ):
         super().__init__(name)
-        hint = "give the number of words, such as len(words)"
-        need(isWhole(vocabulary, 1), "vocabulary as a whole number of at least 1", repr(vocabulary), hint)
         self.W = Param((vocabulary, embsize), initial.weights(initscheme, vocabulary, embsize, wscale))
 
     def dataShapeFrom(self, x):

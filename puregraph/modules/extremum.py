@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.arguments import Flag
 from puregraph.errors import need
 from puregraph.kernels.widen import widened
 from puregraph.module import Module
@@ -12,7 +13,7 @@ from puregraph.shape import product
 class _Extremum(Module):
     reads = ("x", "y")
 
-    def __init__(self, axis=None, keepdims=False, name=None):
+    def __init__(self, axis=None, keepdims: Flag = False, name=None):
         super().__init__(name)
         self.axis = tuple(axis) if isinstance(axis, list) else axis
         self.keepdims = keepdims

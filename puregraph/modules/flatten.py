@@ -1,5 +1,6 @@
 """Flatten: the axes of a sample as one."""
 
+from puregraph.arguments import Whole
 from puregraph.module import Module
 from puregraph.shape import normalAxis, product
 
@@ -15,7 +16,7 @@ class Flatten(Module):
     reads = ()
     views = True
 
-    def __init__(self, start=1, name=None):
+    def __init__(self, start: Whole = 1, name=None):
         super().__init__(name)
         self.start = start
 

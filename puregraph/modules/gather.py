@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.arguments import Whole
 from puregraph.errors import DataError
 from puregraph.kernels import scatter
 from puregraph.module import Module
@@ -21,7 +22,7 @@ class Gather(Module):
     reads = ("index",)
     indices = ("index",)
 
-    def __init__(self, axis=0, name=None):
+    def __init__(self, axis: Whole = 0, name=None):
         super().__init__(name)
         self.axis = axis
 

@@ -1,5 +1,6 @@
 """Gelu: the input times the normal distribution function."""
 
+from puregraph.arguments import Flag
 from puregraph.pointwise import Pointwise
 
 
@@ -15,7 +16,7 @@ class Gelu(Pointwise):
     formula = "0.5 * x * erfc(-x / sqrt(2))"
     approximation = "0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)))"
 
-    def __init__(self, approximate=False, name=None):
+    def __init__(self, approximate: Flag = False, name=None):
         super().__init__(name, self.approximation if approximate else None)
 
     @classmethod

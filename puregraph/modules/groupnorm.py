@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.arguments import Count, Flag, NotNegative
 from puregraph.errors import need
 from puregraph.kernels.reduce import moments
 from puregraph.kernels.widen import widen
@@ -26,7 +27,7 @@ class GroupNorm(Module):
     reads = ("x", "scale", "center", "factor")
     hidden = ("center", "factor")
 
-    def __init__(self, groups, maps, epsilon=1e-5, affine=True, name=None):
+    def __init__(self, groups: Count, maps: Count, epsilon: NotNegative = 1e-5, affine: Flag = True, name=None):
         super().__init__(name)
         checkMaps(maps, maps, groups)
         self.groups, self.maps, self.epsilon = groups, maps, epsilon

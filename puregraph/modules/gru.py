@@ -1,5 +1,6 @@
 """GRU: one layer of gated recurrent units along time."""
 
+from puregraph.arguments import Count, Flag, NotNegative, Texts, choice
 from puregraph.kernels.recurrent import gruBack, gruStep
 from puregraph.modules.recurrent import _Recurrent, flat
 from puregraph.param import Param
@@ -33,13 +34,13 @@ class GRU(_Recurrent):
 
     def __init__(
         self,
-        insize,
-        hsize,
-        direction="uni",
-        useBias=True,
+        insize: Count,
+        hsize: Count,
+        direction: choice("uni", "bi") = "uni",
+        useBias: Flag = True,
         initscheme=None,
-        wscale=1.0,
-        outputs="y",
+        wscale: NotNegative = 1.0,
+        outputs: Texts = "y",
         name=None,
     ):
         super().__init__(insize, hsize, direction, useBias, initscheme, wscale, outputs, name)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.arguments import Flag, NotNegative
 from puregraph.errors import need
 from puregraph.kernels.reduce import moments, unbroadcast
 from puregraph.kernels.widen import widen
@@ -25,7 +26,7 @@ class LayerNorm(Module):
     reads = ("x", "scale", "center", "factor")
     hidden = ("center", "factor")
 
-    def __init__(self, shape, epsilon=1e-5, affine=True, name=None):
+    def __init__(self, shape, epsilon: NotNegative = 1e-5, affine: Flag = True, name=None):
         super().__init__(name)
         self.shape = perAxis(shape, len(shape) if isinstance(shape, (tuple, list)) else 1, "shape")
         self.epsilon = epsilon

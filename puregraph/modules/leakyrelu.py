@@ -1,5 +1,6 @@
 """LeakyRelu: a small slope for negative inputs."""
 
+from puregraph.arguments import Number
 from puregraph.pointwise import Pointwise
 
 
@@ -12,7 +13,7 @@ class LeakyRelu(Pointwise):
 
     formula = "where(x > 0, x, slope * x)"
 
-    def __init__(self, slope=0.01, name=None):
+    def __init__(self, slope: Number = 0.01, name=None):
         super().__init__(name, slope=slope)
 
     @classmethod

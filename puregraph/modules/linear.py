@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph import initial
+from puregraph.arguments import Flag, NotNegative, Size
 from puregraph.errors import need
 from puregraph.module import Module
 from puregraph.param import Param
@@ -19,7 +20,16 @@ class Linear(Module):
 
     reads = ("x", "W")
 
-    def __init__(self, insize, outsize, useBias=True, initscheme=None, wscale=1.0, transpose=False, name=None):
+    def __init__(
+        self,
+        insize: Size,
+        outsize: Size,
+        useBias: Flag = True,
+        initscheme=None,
+        wscale: NotNegative = 1.0,
+        transpose: Flag = False,
+        name=None,
+    ):
         super().__init__(name)
         self.transpose = transpose
         self.W = Param((outsize, insize) if transpose else (insize, outsize))

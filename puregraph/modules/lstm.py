@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.arguments import Count, Flag, NotNegative, Texts, choice
 from puregraph.kernels.recurrent import lstmBack, lstmStep
 from puregraph.modules.recurrent import _Recurrent
 
@@ -34,13 +35,13 @@ class LSTM(_Recurrent):
 
     def __init__(
         self,
-        insize,
-        hsize,
-        direction="uni",
-        useBias=True,
+        insize: Count,
+        hsize: Count,
+        direction: choice("uni", "bi") = "uni",
+        useBias: Flag = True,
         initscheme=None,
-        wscale=1.0,
-        outputs="y",
+        wscale: NotNegative = 1.0,
+        outputs: Texts = "y",
         name=None,
     ):
         super().__init__(insize, hsize, direction, useBias, initscheme, wscale, outputs, name)

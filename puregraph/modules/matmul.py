@@ -1,5 +1,6 @@
 """MatMul: the product of two stacks of matrices."""
 
+from puregraph.arguments import Flag
 from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.module import Module
@@ -18,7 +19,7 @@ class MatMul(Module):
 
     reads = ("a", "b")
 
-    def __init__(self, transpA=False, transpB=False, name=None):
+    def __init__(self, transpA: Flag = False, transpB: Flag = False, name=None):
         super().__init__(name)
         self.transpA, self.transpB = transpA, transpB
 

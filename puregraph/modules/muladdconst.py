@@ -1,5 +1,6 @@
 """MulAddConst: scaled and shifted by constants."""
 
+from puregraph.arguments import Number
 from puregraph.pointwise import Pointwise
 
 
@@ -12,7 +13,7 @@ class MulAddConst(Pointwise):
 
     formula = "a * x + b"
 
-    def __init__(self, a=1.0, b=0.0, name=None):
+    def __init__(self, a: Number = 1.0, b: Number = 0.0, name=None):
         if b == 0:
             super().__init__(name, "a * x", a=a)
         else:

@@ -1,9 +1,8 @@
 """Pad: more elements before and after, along the last axes."""
 
-from numbers import Integral
-
 import numpy as np
 
+from puregraph.arguments import Scalar, choice, isWhole
 from puregraph.errors import need
 from puregraph.kernels.widen import widened
 from puregraph.module import Module
@@ -25,10 +24,8 @@ class Pad(Module):
 
     reads = ()
 
-    def __init__(self, pad, mode="constant", fillValue=0.0, name=None):
+    def __init__(self, pad, mode: choice(*MODES) = "constant", fillValue: Scalar = 0.0, name=None):
         super().__init__(name)
-        if mode not in MODES:
-            raise ValueError(f"mode: wanted one of {', '.join(MODES)}, got {mode!r}")
         self.pad = pairsOf(pad)
         self.mode, self.fillValue = mode, fillValue
 
@@ -78,7 +75,7 @@ def pairsOf(pad):
     parts = pad if isinstance(pad, (tuple, list)) else (pad,)
     flat = [side for part in parts for side in (part if isinstance(part, (tuple, list)) else (part,))]
     whole = parts is not pad
-    fits = all(isinstance(side, Integral) and side >= 0 for side in flat) and (whole or flat and len(flat) % 2 == 0)
+    fits = all(isWhole(side, 0) for side in flat) and (whole or flat and len(flat) % 2 == 0)
     need(fits, "a number of elements, or (before, after) for each of the last axes", pad, "Slice cuts elements off")
     return int(pad) if whole else tuple((int(a), int(b)) for a, b in zip(flat[::2], flat[1::2]))
 

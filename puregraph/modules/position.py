@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph import initial
+from puregraph.arguments import Count, NotNegative, Size
 from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.kernels.widen import widened
@@ -24,7 +25,7 @@ class Position(Module):
     reads = ()
     handsOn = True
 
-    def __init__(self, length, size, initscheme="gaussian", wscale=0.02, name=None):
+    def __init__(self, length: Count, size: Size, initscheme="gaussian", wscale: NotNegative = 0.02, name=None):
         super().__init__(name)
         self.W = Param((length, size), initial.weights(initscheme, length, size, wscale))
 

@@ -1,5 +1,6 @@
 """Power: the input to a constant power."""
 
+from puregraph.arguments import Number
 from puregraph.pointwise import Pointwise
 
 
@@ -13,7 +14,7 @@ class Power(Pointwise):
 
     formula = "x ** exponent"
 
-    def __init__(self, exponent, name=None):
+    def __init__(self, exponent: Number, name=None):
         super().__init__(name, exponent=exponent)
 
     def sample(self, rng, *shapes):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph import initial
+from puregraph.arguments import NotNegative, Size
 from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.module import Module
@@ -21,7 +22,7 @@ class Prepend(Module):
 
     reads = ()
 
-    def __init__(self, count, size, initscheme="gaussian", wscale=0.02, name=None):
+    def __init__(self, count: Size, size: Size, initscheme="gaussian", wscale: NotNegative = 0.02, name=None):
         super().__init__(name)
         self.W = Param((count, size), initial.weights(initscheme, count, size, wscale))
 

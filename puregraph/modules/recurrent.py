@@ -7,7 +7,6 @@ from puregraph.errors import DataError, need
 from puregraph.kernels.recurrent import alive, backward, forward, parts
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
-from puregraph.modules.windows import isWhole
 from puregraph.param import Param
 
 DIRECTIONS = {"uni": 1, "bi": 2}
@@ -24,9 +23,6 @@ class _Recurrent(Module):
 
     def __init__(self, insize, hsize, direction, useBias, initscheme, wscale, outputs, name):
         super().__init__(name)
-        for what, number in (("insize", insize), ("hsize", hsize)):
-            need(isWhole(number, 1), f"{what} as a whole number of at least 1", repr(number))
-        need(direction in DIRECTIONS, "a direction of 'uni' or 'bi'", repr(direction))
         self.hsize, self.sides = hsize, DIRECTIONS[direction]
         self.chosen = (outputs,) if isinstance(outputs, str) else tuple(outputs)
         known = ("y", *self.cell)

@@ -1,6 +1,6 @@
 """RNN: one layer of simple cells along time."""
 
-from puregraph.errors import need
+from puregraph.arguments import Count, Flag, NotNegative, Texts, choice, hinted
 from puregraph.kernels.recurrent import reluBack, reluStep, tanhBack, tanhStep
 from puregraph.modules.recurrent import _Recurrent
 
@@ -26,18 +26,17 @@ class RNN(_Recurrent):
 
     def __init__(
         self,
-        insize,
-        hsize,
-        mode="tanh",
-        direction="uni",
-        useBias=True,
+        insize: Count,
+        hsize: Count,
+        mode: hinted(choice(*MODES), "gated cells are LSTM and GRU") = "tanh",
+        direction: choice("uni", "bi") = "uni",
+        useBias: Flag = True,
         initscheme=None,
-        wscale=1.0,
-        outputs="y",
+        wscale: NotNegative = 1.0,
+        outputs: Texts = "y",
         name=None,
     ):
         super().__init__(insize, hsize, direction, useBias, initscheme, wscale, outputs, name)
-        need(mode in MODES, f"a mode of {' or '.join(map(repr, MODES))}", repr(mode), "gated cells are LSTM and GRU")
         self.step, self.back = MODES[mode]
 
     def updateData(self, x, h0=None, lengths=None, W=None, b=None, U=None):

@@ -1,5 +1,6 @@
 """SoftMax: scores as probabilities."""
 
+from puregraph.arguments import Whole
 from puregraph.errors import need
 from puregraph.kernels.reduce import softmax
 from puregraph.kernels.widen import widened
@@ -17,7 +18,7 @@ class SoftMax(Module):
 
     reads = ("y",)
 
-    def __init__(self, axis=1, name=None):
+    def __init__(self, axis: Whole = 1, name=None):
         super().__init__(name)
         self.axis = axis
 

@@ -5,6 +5,7 @@ from numbers import Integral
 
 import numpy as np
 
+from puregraph.arguments import Whole
 from puregraph.errors import need
 from puregraph.module import Module
 from puregraph.shape import normalAxis
@@ -23,7 +24,7 @@ class Split(Module):
     reads = ()
     views = True
 
-    def __init__(self, axis, sections, name=None):
+    def __init__(self, axis: Whole, sections, name=None):
         super().__init__(name)
         given = sections if isinstance(sections, (tuple, list)) else (sections,)
         whole = all(isinstance(size, Integral) and not isinstance(size, bool) and size >= 1 for size in given)

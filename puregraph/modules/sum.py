@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.arguments import Flag
 from puregraph.errors import need
 from puregraph.kernels.widen import widened
 from puregraph.module import Module
@@ -18,7 +19,7 @@ class Sum(Module):
 
     reads = ()
 
-    def __init__(self, axis=None, keepdims=False, name=None):
+    def __init__(self, axis=None, keepdims: Flag = False, name=None):
         super().__init__(name)
         self.axis = tuple(axis) if isinstance(axis, list) else axis
         self.keepdims = keepdims

@@ -1,5 +1,6 @@
 """Swish: the input times its sigmoid; with beta 1 also called SiLU."""
 
+from puregraph.arguments import Number
 from puregraph.pointwise import Pointwise
 
 
@@ -12,7 +13,7 @@ class Swish(Pointwise):
 
     formula = "x * sigmoid(beta * x)"
 
-    def __init__(self, beta=1.0, name=None):
+    def __init__(self, beta: Number = 1.0, name=None):
         super().__init__(name, beta=beta)
 
     @classmethod

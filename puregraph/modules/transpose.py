@@ -1,5 +1,6 @@
 """Transpose: the axes in another order."""
 
+from puregraph.arguments import Axes, optional
 from puregraph.errors import need
 from puregraph.module import Module
 from puregraph.shape import normalAxis
@@ -16,7 +17,7 @@ class Transpose(Module):
     reads = ()
     views = True
 
-    def __init__(self, axes=None, name=None):
+    def __init__(self, axes: optional(Axes) = None, name=None):
         super().__init__(name)
         self.axes = None if axes is None else tuple(normalAxis(axis, len(axes)) for axis in axes)
         need(axes is None or len(set(self.axes)) == len(axes), "every axis once", tuple(axes or ()))

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.arguments import choice
 from puregraph.errors import need
 from puregraph.kernels.widen import widened
 from puregraph.module import Module
@@ -18,15 +19,13 @@ class Upsample2D(Module):
     Shapes    x (n, c, h, w) -> y (n, c, s_h h, s_w w)
     Source    ONNX operator Resize with coordinates half_pixel; PuzzleLib's Upsample2D
     Raises    ShapeError if x has another rank or no pixels, or the scale is no whole number;
-              ValueError for another mode
+              ArgumentError for another mode
     """
 
     reads = ()
 
-    def __init__(self, scale=2, mode="nearest", name=None):
+    def __init__(self, scale=2, mode: choice("nearest", "linear") = "nearest", name=None):
         super().__init__(name)
-        if mode not in ("nearest", "linear"):
-            raise ValueError(f"Upsample2D: wanted mode 'nearest' or 'linear', got {mode!r}")
         self.scale, self.mode = perAxis(scale, 2, "scale"), mode
 
     def dataShapeFrom(self, x):

@@ -1,7 +1,6 @@
 """Windows as modules take them: options given once or for each axis, and the shape that a window leaves."""
 
-from numbers import Integral
-
+from puregraph.arguments import isWhole
 from puregraph.errors import need
 from puregraph.shape import window
 
@@ -65,11 +64,6 @@ def poolSides(pad, size, stride):
     inside = all(max(pair) < k for pair, k in zip(pairs, size))
     need(inside, f"every side of pad below the size {size}", pad, "a window of nothing but padding has no value")
     return pairs
-
-
-def isWhole(value, least):
-    """Whether this is a whole number of at least `least`."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
 
 
 def needRank(x, rank, maps="c"):
