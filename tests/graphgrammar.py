@@ -366,9 +366,14 @@ def distance(rng, x, target):
     return make(rng.choice((MSE, Abs, SmoothL1)))
 
 
-@rule(2, "ranked", "target")
+@rule(2, "ranked", "probability")
 def binary(rng, x, target):
     return make(BCE, posWeight=rng.choice((1.0, 2.5)))
+
+
+@rule(0)
+def probability(rng, x):
+    return make(Sigmoid)
 
 
 @rule(5, "mapped", "labels")
@@ -481,6 +486,8 @@ class GraphDraft(Rebuilding):
             elif kind == "target":
                 same = self.values(lambda s, first=first: s == first)
                 found.append(self.rng.choice([*same, None]) or self.source(first))
+            elif kind == "probability":
+                found.append(self.probability(first))
             elif kind == "labels":
                 found.append(self.whole((first[0], *first[2:])))
             elif kind == "indices":
@@ -491,6 +498,12 @@ class GraphDraft(Rebuilding):
         """An input of whole numbers, one that is there or a new one."""
         found = [(i, 0) for i, line in enumerate(self.lines) if line.rule == "indices" and line.shape == shape]
         return self.rng.choice(found) if found and self.rng.random() < 0.5 else self.source(shape, "indices")
+
+    def probability(self, shape):
+        """A value of a shape from 0 to 1."""
+        same = self.values(lambda s: s == shape)
+        self.add(NodeSpec("probability", 0, (self.rng.choice(same),)))
+        return len(self.lines) - 1, 0
 
     def beside(self, shape):
         """A value that broadcasts with one of a shape; a new input where there is none, or by chance."""
@@ -503,7 +516,8 @@ class GraphDraft(Rebuilding):
     def adaptedTo(self, module, shapes):
         """Values of the shapes that a module is to have."""
         whole = [limit is not None for limit in limitsOf(module, shapes)]
-        return tuple(self.adapted(s, w) for s, w in zip(shapes, whole, strict=True))
+        found = [self.adapted(s, w) for s, w in zip(shapes, whole, strict=True)]
+        return (found[0], self.probability(shapes[0])) if isinstance(module, BCE) else tuple(found)
 
     def adapted(self, wanted, isWhole):
         """A value of a shape: one that is there, one that is brought to it, or a new input."""

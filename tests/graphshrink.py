@@ -1,6 +1,7 @@
 """Shrinking: the smallest spec that still fails, and the script that shows it."""
 
 import time
+from contextlib import suppress
 from itertools import combinations
 
 import numpy as np
@@ -119,7 +120,7 @@ def resized(spec, change):
 def script(spec, rules):
     """A program of a few lines that shows what a spec gives, by the graph itself and compiled."""
     comparison = Comparison(spec, rules)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), suppress(Exception):
         comparison.eagerly(np.dtype(spec.dtype))  # which finds out whether there is anything to update
     made = f".calcMode({spec.dtype!r}){'.trainMode()' if spec.train else '.evalMode()'}"
     sources = [(spec.lines[i], rebuilt(spec, rules).limits.get(i)) for i in spec.sources]

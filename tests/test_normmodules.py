@@ -77,6 +77,12 @@ def test_batch_normalisation_refuses_other_maps():
     assert BatchNorm(3).dataShapeFrom(asShape(("N", 3, "H"))) == ("N", 3, "H")
 
 
+@pytest.mark.parametrize("maps", [0, -1, 2.0, "3"])
+def test_a_batch_norm_of_no_channels_is_refused_when_it_is_made(maps):
+    with pytest.raises(ShapeError, match="maps as a whole number of at least 1"):
+        BatchNorm(maps)
+
+
 def test_layer_normalisation_of_two_values():
     y, gx, gscale, gbias = ours(LayerNorm(2, epsilon=0), [np.array([[3.0, 7.0]])], np.array([[1.0, 2.0]]))
     assert y.tolist() == [[-1, 1]] and gscale.tolist() == [-1, 2] and gbias.tolist() == [1, 2]

@@ -7,7 +7,7 @@ from puregraph.errors import need
 from puregraph.kernels.reduce import moments
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
-from puregraph.modules.windows import overMaps, perMap
+from puregraph.modules.windows import isWhole, overMaps, perMap
 from puregraph.param import Param, State
 from puregraph.shape import product
 
@@ -24,7 +24,8 @@ class BatchNorm(Module):
 
     Shapes    x (n, maps, *spatial), any number of spatial axes or none; the others (maps,), count () -> y as x
     Source    Ioffe and Szegedy 2015, arXiv:1502.03167, algorithms 1 and 2; the gradient is in section 3
-    Raises    ShapeError if the second axis of x does not hold the maps, or in trainMode a map has fewer than two values
+    Raises    ShapeError if maps is no whole number of at least 1, if the second axis of x does not hold the maps, or in
+              trainMode a map has fewer than two values
     """
 
     reads = ("x", "scale", "center", "factor")
@@ -39,6 +40,7 @@ class BatchNorm(Module):
         name=None,
     ):
         super().__init__(name)
+        need(isWhole(maps, 1), "maps as a whole number of at least 1", repr(maps))
         self.maps, self.epsilon, self.momentum = maps, epsilon, momentum
         self.scale = Param((maps,), "ones") if affine else None
         self.bias = Param((maps,)) if affine else None
