@@ -17,8 +17,11 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from operator import methodcaller
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -28,6 +31,7 @@ from puregraph.aligned import aligned
 from puregraph.archive import Archive, write
 from puregraph.atomic import whole
 from puregraph.blueprint import classNamed, fromBlueprint, nameOf, toBlueprint
+from puregraph.changes import CHANGES
 from puregraph.errors import CheckpointError, show
 from puregraph.graph import Graph, nearest
 from puregraph.hdf import Array
@@ -321,8 +325,22 @@ def checkOptimizer(row: dict[str, Any] | None, optimizer: Any) -> None:
         )
 
 
+class Staged(NamedTuple):
+    """What a file puts into a graph and an optimizer: made and proven, and not yet assigned; see `assign`."""
+
+    loaded: Loaded
+    steps: list[Callable[[], Any]]
+
+
 def bring(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Loaded:
     """Read and prove all that fits, then put it in place."""
+    staged = stage(source, graph, optimizer, strict)
+    assign(staged.steps)
+    return staged.loaded
+
+
+def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
+    """Read and prove all that fits; nothing is changed yet, and nothing that follows takes memory or can fail."""
     targets: dict[str, Stored] = {**graph.params, **graph.states}
     report, chosen = match(source, graph, targets)
     if strict and not report.complete:
@@ -330,21 +348,28 @@ def bring(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Loaded:
     values = {p: device.toDevice(source.read(at, targets[p].shape, targets[p].dtype)) for p, at in chosen.items()}
     if strict:
         source.check(chosen.values())
-    extra = source.extra()
+    loaded = Loaded(report, source.extra())
+    steps = [putting(targets[path], value) for path, value in values.items()]
     if optimizer is not None:
-        optimizer.restore(source.optimizer["step"], source.state())  # changes nothing if it cannot
-    for path, value in values.items():
-        put(targets[path], value)
-    return Loaded(report, extra)
+        attributes = optimizer.restored(source.optimizer["step"], source.state())
+        steps.append(partial(vars(optimizer).update, attributes))
+    return Staged(loaded, steps)
 
 
-def put(stored: Stored, value: Any) -> None:
-    """Give an array its values: in place where it exists, because others may hold it."""
+def putting(stored: Stored, value: Any) -> Callable[[], Any]:
+    """What gives an array its values: in place where it exists, because others may hold it."""
     array = stored.array
     if array is not None and (device.isDeviceArray(array) or array.flags.writeable):
-        array[...] = value
-    else:
-        stored.array = aligned(value)
+        return partial(array.__setitem__, ..., value)
+    return partial(vars(stored).__setitem__, "array", aligned(value))
+
+
+def assign(steps: list[Callable[[], Any]]) -> None:
+    """Take all steps, or none: they run within one call of compiled code, which no signal handler interrupts.
+
+    Each step is such code itself, so that Python, which looks for signals between its own instructions, has no turn.
+    """
+    deque(map(methodcaller("__call__"), [*steps, partial(setattr, CHANGES, "mark", object())]), maxlen=0)
 
 
 def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[Report, dict[str, str]]:

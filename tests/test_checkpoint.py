@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tracemalloc
 import zlib
+from itertools import count
 from pathlib import Path
 
 import h5py
@@ -365,12 +366,77 @@ def test_a_param_is_not_loaded_as_a_state():
         wanted.load(stored.save(None))
 
 
+def interruptedAt(number, action):
+    """Do something, with Ctrl-C before line `number` of all that Python runs; how many lines there were."""
+    lines = count()
+
+    def trace(frame, event, argument):
+        if event == "line" and next(lines) == number:
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return next(lines)
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["into arrays that exist", "into a declaration"])
+def test_ctrl_c_anywhere_in_a_load_leaves_all_of_it_or_nothing(made):
+    def fresh(value, optimizer):
+        net = Sequential(Linear(2, 2, name="a"), Linear(2, 2, name="b"), Linear(2, 2, name="c"))
+        for array in net.params.values() if made or optimizer is None else ():
+            array.data = np.full(array.shape, value, np.float32)
+        return net
+
+    new = fresh(7, None)
+    data = new.save(None, optimizer=optimizers.Adam().setupOn(new))
+
+    def attempt(number):
+        net = fresh(1, True)
+        optimizer = optimizers.Adam().setupOn(net)
+        slots = optimizer.slots
+        lines = interruptedAt(number, lambda: net.load(data, optimizer=optimizer))
+        fresher = {bool((array.array == 7).all()) if array.made else False for array in net.params.values()}
+        fresher.add(optimizer.slots is not slots)
+        assert len(fresher) == 1, f"interrupted before line {number}, part of it was loaded"
+        return lines, fresher.pop()
+
+    attempt(-1)  # what is done only once
+    whole, done = attempt(-1)
+    assert done
+    outcomes = {attempt(n)[1] for n in {*range(0, whole, 41), *range(whole - 150, whole)}}
+    assert outcomes == {False, True}
+
+
+def test_memory_that_ends_while_a_file_is_loaded_changes_nothing(monkeypatch):
+    data = small().save(None)
+    for number in range(4):
+        net, calls = small(), count()
+        untouched = [array.array for array in net.params.values()]
+
+        def scarce(values, number=number, calls=calls):
+            if next(calls) == number:
+                raise MemoryError
+            return values
+
+        monkeypatch.setattr(checkpoint, "aligned", scarce)
+        with pytest.raises(CheckpointError, match="MemoryError"):
+            net.load(data)
+        assert [array.array for array in net.params.values()] == untouched == [None] * len(untouched)
+
+
 def test_a_failed_load_changes_nothing_anywhere(monkeypatch):
     net, other = small(), small()
     optimizer = optimizers.Adam().setupOn(net)
     data = other.save(None, optimizer=optimizers.Adam().setupOn(other))
     before = values(net)
-    monkeypatch.setattr(optimizer, "restore", lambda *_: (_ for _ in ()).throw(CheckpointError("no")), raising=False)
+    monkeypatch.setattr(optimizer, "restored", lambda *_: (_ for _ in ()).throw(CheckpointError("no")), raising=False)
     with pytest.raises(CheckpointError, match="no"):
         net.load(data, optimizer=optimizer)
     damaged = bytearray(data)

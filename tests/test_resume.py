@@ -24,9 +24,10 @@ from puregraph import (
     initial,
 )
 from puregraph import device as devices
-from puregraph.checkpoint import save
+from puregraph.checkpoint import load, save
 from puregraph.errors import DataError
-from puregraph.train import Accuracy, Callback, Checkpoint, Confusion, EarlyStop, Trainer
+from puregraph.train import Accuracy, Callback, Checkpoint, Confusion, EarlyStop, Trainer, snapshot
+from puregraph.train.callback import callbacksFrom
 
 EPOCHS = 4
 STEPS = 20  # 47 samples in batches of 5, two a step: five steps an epoch, the last of one batch and two samples
@@ -293,3 +294,129 @@ def test_ctrl_c_saves_and_a_fresh_process_goes_on(tmp_path):
     assert resumed.returncode == 0, resumed.stderr
     assert resumed.stdout.splitlines()[-1] == whole.stdout.splitlines()[-1]
     assert resumed.stdout.count("epoch ") == 3  # the second to the fourth
+
+
+# Forged files -------------------------------------------------------------------------------------------------
+
+
+def forge(path, change):
+    """The same file, with what was saved of the trainer changed, and all checksums right."""
+    graph, optimizer, extra = load(path)
+    change(extra["trainer"])
+    return save(None, graph, optimizer, extra)
+
+
+def deep(trainer):
+    """All that must be as it was, callbacks and random numbers too."""
+    place = {name: getattr(trainer, name) for name in snapshot.PLACE}
+    order = None if trainer.order is None else trainer.order.tolist()
+    states = [c.state() for c in trainer.callbacks]
+    return everything(trainer), place, order, trainer.rng.bit_generator.state, states, trainer.tally.total
+
+
+FORGERIES = [
+    lambda t: t.update(order=np.zeros(47, np.int64)),
+    lambda t: t.update(order=np.arange(1, 48)),
+    lambda t: t.update(order=np.arange(46)),
+    lambda t: t.update(order=list(range(47))),
+    lambda t: t.update(order=np.arange(47.0)),
+    lambda t: t["place"].update(step="train"),
+    lambda t: t["place"].update(epoch=-1),
+    lambda t: t["place"].update(position=True),
+    lambda t: t["place"].update(step=2**80),
+    lambda t: t["place"].update(running=1),
+    lambda t: t["place"].update(samples=46),
+    lambda t: t["place"].update(net=None),
+    lambda t: t["place"].update(save=3),
+    lambda t: t["place"].pop("first"),
+    lambda t: t["settings"].update(net=3),
+    lambda t: t["settings"].pop("shuffle"),
+    lambda t: t.update(elapsed="long"),
+    lambda t: t.update(elapsed=-1.0),
+    lambda t: t.update(random={"state": 3}),
+    lambda t: t["random"].update(bit_generator="MT19937"),
+    lambda t: t["random"]["state"].update(state="x"),
+    lambda t: t.update(history=[3]),
+    lambda t: t.update(history=[{"seconds": "x"}]),
+    lambda t: t.update(history={"loss": 1}),
+    lambda t: t.update(history=[{3: 1.0}]),
+    lambda t: t.update(tally={}),
+    lambda t: t["tally"].update(total="x"),
+    lambda t: t["tally"].update(weight=1.5),
+    lambda t: t["tally"]["metrics"].update(accuracy=3),
+    lambda t: t["tally"]["metrics"]["confusion"].update(sums=np.zeros(5)),
+    lambda t: t["tally"]["metrics"]["accuracy"].update(sums="x"),
+    lambda t: t["callbacks"].append({"type": 3, "state": {}}),
+    lambda t: t["callbacks"].append("Checkpoint"),
+    lambda t: t["callbacks"][0].update(state=[]),
+    lambda t: t["callbacks"][1]["state"].update(written="run.h5"),
+    lambda t: t["callbacks"][1]["state"].update(written=[3]),
+    lambda t: t["callbacks"][1]["state"].pop("written"),
+    lambda t: t["callbacks"][0]["state"].update(best="good"),
+    lambda t: t["callbacks"][0]["state"].update(waited=-1),
+    lambda t: t["callbacks"][0]["state"].update(waited="x"),
+    lambda t: t.pop("place"),
+    lambda t: t.pop("callbacks"),
+    lambda t: t.clear() or t.update(version=1),
+]
+
+
+def watched(tmp_path, seed=4):
+    """A trainer with callbacks that have something to save."""
+    return fresh(seed, callbacks=[Checkpoint(tmp_path / "own.h5", every=3, keep=2), EarlyStop("loss")])
+
+
+@pytest.fixture
+def forgeable(tmp_path):
+    """A file of such a run that was stopped within an epoch."""
+    trainer = watched(tmp_path)
+    trainer.callbacks.append(callbacksFrom([stopAt(7, tmp_path / "run.h5")])[0])
+    with pytest.raises(Stopped):
+        run(trainer)
+    return tmp_path / "run.h5"
+
+
+def test_a_forged_trainer_is_refused_and_nothing_changed(forgeable, tmp_path):
+    assert watched(tmp_path).resume(forge(forgeable, lambda t: None)).step == 7
+    for number, change in enumerate(FORGERIES):
+        trainer = watched(tmp_path, 8)
+        before = deep(trainer)
+        with pytest.raises((CheckpointError, DataError)) as caught:
+            trainer.resume(forge(forgeable, change))
+        assert "given bytes" in str(caught.value), f"forgery {number}"
+        assert deep(trainer) == before, f"forgery {number}: {caught.value}"
+
+
+def test_files_that_a_checkpoint_did_not_write_are_not_deleted(forgeable, tmp_path):
+    others = ["precious.txt", "sub/precious.txt", "own.txt", "own-x.h5", "own-1.h5.txt", "run.h5"]
+    (tmp_path / "sub").mkdir()
+    for name in others:
+        (tmp_path / name).touch()
+    names = [*others, "../precious.txt", str(tmp_path / "precious.txt"), "", ".", "own-1.h5/../precious.txt"]
+    data = forge(forgeable, lambda t: t["callbacks"][1]["state"].update(written=[*names, "own-3.h5", "own-6.h5"]))
+    run(watched(tmp_path).resume(data))
+    assert all((tmp_path / name).exists() for name in others)
+    assert sorted(p.name for p in tmp_path.glob("own-*.h5")) == ["own-15.h5", "own-18.h5", "own-x.h5"]
+
+
+def test_what_raises_while_a_trainer_is_resumed_leaves_it_as_it_was(forgeable, tmp_path):
+    class Press(Callback):
+        """Has something to save, and is interrupted when it is given it back."""
+
+        def state(self):
+            return {"x": 1}
+
+        def restore(self, state):
+            if state.pop("x", None) and self.armed:
+                self.armed = False
+                raise KeyboardInterrupt
+
+    data = forge(forgeable, lambda t: t["callbacks"].append({"type": "Press", "state": {"x": 1}}))
+    trainer = watched(tmp_path, 8)
+    trainer.callbacks.append(Press())
+    trainer.callbacks[-1].armed = True
+    before = deep(trainer)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.resume(data)
+    assert deep(trainer) == before
+    assert trainer.resume(data).step == 7

@@ -298,11 +298,16 @@ class Optimizer(Recorded):
         Raises    CheckpointError listing every array that is missing, unknown, or of another shape or kind;
                   nothing is changed then
         """
+        for name, value in self.restored(step, arrays).items():
+            setattr(self, name, value)
+
+    def restored(self, step: int, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes that `restore` sets."""
         self.settle()
         names = stored(type(self))
         known = {f"{name}/{slot.path}" for name in names for slot in self.slots}
         problems = [f"'{key}' belongs to none of its parameters" for key in arrays if key not in known]
-        if not (isinstance(step, (int, np.integer)) and step >= 0):
+        if isinstance(step, bool) or not (isinstance(step, (int, np.integer)) and 0 <= step < 1 << 62):
             problems.append(f"wanted a step of at least 0, got {step!r}")
         elif step and names and not arrays:
             problems.append(f"there is no state of any parameter, but {step} updates were made")
@@ -313,11 +318,12 @@ class Optimizer(Recorded):
             problems += [fault for name in given if (fault := unfit(name, slot, given[name]))]
             fresh.append(given)
         if problems:
-            raise CheckpointError(f"{type(self).__name__}: cannot restore its state: {'; '.join(problems)}")
-        restored = [self.restored(slot, given, int(step)) for slot, given in zip(self.slots, fresh)]
-        self.slots, self.step = restored, int(step)
+            more = f"; and {len(problems) - 10} more" if len(problems) > 10 else ""
+            raise CheckpointError(f"{type(self).__name__}: cannot restore its state: {'; '.join(problems[:10])}{more}")
+        slots = [self.slotFrom(slot, given, int(step)) for slot, given in zip(self.slots, fresh)]
+        return {"slots": slots, "step": int(step)}
 
-    def restored(self, slot: Slot, given: dict[str, Any], step: int) -> Slot:
+    def slotFrom(self, slot: Slot, given: dict[str, Any], step: int) -> Slot:
         """A slot for the same parameter, with copies of these arrays."""
         count = int(given.pop("step", step if given else 0))
         copies = {name: slot.blank() for name in given}

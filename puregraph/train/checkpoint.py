@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
-from puregraph.errors import DataError
+from puregraph.errors import CheckpointError, DataError
 from puregraph.train.monitor import Monitor
 
 
@@ -65,5 +66,13 @@ class Checkpoint(Monitor):
         return {**super().state(), "written": list(self.written)}
 
     def restore(self, state: dict[str, Any]) -> None:
+        written = state.get("written")
+        if type(written) is not list or not all(type(name) is str for name in written):
+            raise CheckpointError(f"Checkpoint: wanted the names of the files that it wrote, got {written!r:.80}")
         super().restore(state)
-        self.written = list(state["written"])
+        self.written = [name for name in written if self.isOwn(name)]
+
+    def isOwn(self, name: str) -> bool:
+        """Whether a file of this name can be one that is saved here, to be deleted when there are newer ones."""
+        numbered = rf"{re.escape(self.path.stem)}-\d{{1,19}}{re.escape(self.path.suffix)}"
+        return name == self.path.name or re.fullmatch(numbered, name, re.ASCII) is not None

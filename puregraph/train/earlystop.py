@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.errors import CheckpointError
 from puregraph.train.monitor import Monitor
 
 
@@ -27,5 +28,8 @@ class EarlyStop(Monitor):
         return {**super().state(), "waited": self.waited}
 
     def restore(self, state: dict[str, Any]) -> None:
+        waited = state.get("waited")
+        if type(waited) is not int or waited < 0:
+            raise CheckpointError(f"EarlyStop: wanted a number of epochs waited, got {waited!r:.80}")
         super().restore(state)
-        self.waited = state["waited"]
+        self.waited = waited

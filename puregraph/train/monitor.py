@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from puregraph.errors import DataError
+from puregraph.errors import CheckpointError, DataError
 from puregraph.train.callback import Callback
 
 DIRECTIONS = ("auto", "min", "max")
@@ -56,4 +56,7 @@ class Monitor(Callback):
         return {"best": None if math.isnan(self.best) else self.best}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.best = math.nan if state["best"] is None else state["best"]
+        best = state.get("best")
+        if best is not None and type(best) not in (int, float):
+            raise CheckpointError(f"{type(self).__name__}: wanted a number as the best figure, got {best!r:.80}")
+        self.best = math.nan if best is None else best

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from puregraph.errors import DataError
+import numpy as np
+
+from puregraph.errors import CheckpointError, DataError
 
 VERSION = 1
-PLACE = ("epoch", "begun", "position", "step", "first", "running", "stopped", "samples", "lastRate")
+PLACE = {  # attributes of a trainer, and what each of them is
+    "epoch": "a whole number",
+    "begun": "a bool",
+    "position": "a whole number",
+    "step": "a whole number",
+    "first": "a whole number",
+    "running": "a bool",
+    "stopped": "a bool",
+    "samples": "a whole number or None",
+    "lastRate": "a number",
+}
+FIGURES = ("epoch", "step", "loss", "val loss", "rate", "seconds")  # of a history's row that others calculate with
 SETTINGS = ("batchsize", "accumulate", "shuffle")
 
 
@@ -29,10 +45,11 @@ def snapshot(trainer: Any) -> dict[str, Any]:
 def check(trainer: Any, saved: Any) -> None:
     """Whether a trainer can go on from what was saved.
 
-    Raises    DataError saying what it would have to be made with
+    Raises    DataError saying what it would have to be made with, CheckpointError for what no trainer writes
     """
     if not isinstance(saved, dict) or saved.get("version") != VERSION:
         raise DataError(f"wanted what trainer.save wrote (version {VERSION}), this file holds no trainer of that kind")
+    checkKinds(saved)
     if saved["place"]["begun"]:
         trainer.tally.check(saved["tally"])
         for name, value in saved["settings"].items():
@@ -42,22 +59,103 @@ def check(trainer: Any, saved: Any) -> None:
                 )
 
 
-def restore(trainer: Any, saved: dict[str, Any]) -> None:
-    """Put a trainer where it was."""
-    for name, value in saved["place"].items():
-        setattr(trainer, name, value)
-    trainer.order = saved["order"]
-    trainer.rng.bit_generator.state = saved["random"]
-    trainer.elapsed = saved["elapsed"]
-    if trainer.begun:
-        trainer.tally.restore(saved["tally"])
-    trainer.history[:] = saved["history"]
+def checkKinds(saved: dict[str, Any]) -> None:
+    """Whether all that was saved is of the kind that a trainer writes.
+
+    Raises    CheckpointError naming what is not
+    """
+    wanted = {"place": dict, "settings": dict, "random": dict, "tally": dict, "history": list, "callbacks": list}
+    for name, kind in wanted.items():
+        require(type(saved.get(name)) is kind, name, f"a {kind.__name__}", saved.get(name))
+    place, settings, tally = saved["place"], saved["settings"], saved["tally"]
+    require(set(place) == set(PLACE), "place", ", ".join(PLACE), sorted(map(str, place)))
+    for name, kind in PLACE.items():
+        require(KINDS[kind](place[name]), f"place: {name}", kind, place[name])
+    require(set(settings) == set(SETTINGS), "settings", ", ".join(SETTINGS), sorted(map(str, settings)))
+    for name in SETTINGS:
+        require(type(settings[name]) in (int, bool), f"settings: {name}", "a whole number", settings[name])
+    require(isNumber(saved.get("elapsed")) and saved["elapsed"] >= 0, "elapsed", "seconds", saved.get("elapsed"))
+    checkOrder(saved.get("order"), place)
+    sums = isNumber(tally.get("total")) and isCount(tally.get("weight")) and isNamed(tally.get("metrics"))
+    require(sums and all(isNamed(state) for state in tally["metrics"].values()), "tally", "sums of metrics", tally)
+    for row in saved["history"]:
+        figures = isNamed(row) and all(v is None or type(v) in (bool, int, float, str) for v in row.values())
+        known = figures and all(v is None or isNumber(v) for n, v in row.items() if n in FIGURES)
+        require(known, "history", "rows of figures", row)
+    for row in saved["callbacks"]:
+        good = isNamed(row) and set(row) == {"type", "state"} and type(row["type"]) is str and isNamed(row["state"])
+        require(good, "callbacks", "the states of callbacks", row)
+
+
+def checkOrder(order: Any, place: dict[str, Any]) -> None:
+    """Whether the order of the samples names each of them once, and the epoch that it is of was begun."""
+    if not place["begun"]:
+        require(place["position"] == 0 and order is None, "order", "none before an epoch was begun", order)
+    elif order is not None:
+        whole = isinstance(order, np.ndarray) and order.ndim == 1 and order.dtype.kind in "iu"
+        good = whole and place["samples"] == len(order) and bool((np.sort(order) == np.arange(len(order))).all())
+        require(good, "order", f"each of {place['samples']} samples once", order)
+
+
+def require(condition: Any, name: str, wanted: str, given: Any) -> None:
+    """Refuse what no trainer writes."""
+    if not condition:
+        raise CheckpointError(f"the trainer's {name}: wanted {wanted}, got {given!r:.80}")
+
+
+def isCount(value: Any) -> bool:
+    """A whole number of at least 0, of the size of a counter."""
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def isNumber(value: Any) -> bool:
+    """A number, not a bool; it may be nan."""
+    return type(value) is float or type(value) is int and abs(value) < 1 << 62
+
+
+def isNamed(value: Any) -> bool:
+    """A dict of texts to whatever."""
+    return type(value) is dict and all(type(name) is str for name in value)
+
+
+KINDS: dict[str, Callable[[Any], bool]] = {
+    "a whole number": isCount,
+    "a whole number or None": lambda value: value is None or isCount(value),
+    "a number": isNumber,
+    "a bool": lambda value: type(value) is bool,
+}
+
+
+@contextmanager
+def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[], Any]]]:
+    """What puts a trainer where it was: steps that `assign` takes when callbacks and metrics have what they saved.
+
+    If the block raises, callbacks and metrics get back what they had.
+    """
+    rng = np.random.default_rng(0)
+    rng.bit_generator.state = saved["random"]
+    place = {**saved["place"], "order": saved["order"], "rng": rng, "elapsed": saved["elapsed"]}
     rows = list(saved["callbacks"])
+    pairs: list[tuple[Any, Any]] = []
     for callback in stateful(trainer):  # those that were not there before begin anew
         row = next((r for r in rows if r["type"] == type(callback).__name__), None)
         if row is not None:
             rows = [r for r in rows if r is not row]
-            callback.restore(row["state"])
+            pairs.append((callback, row["state"]))
+    if saved["place"]["begun"]:
+        pairs.append((trainer.tally, saved["tally"]))
+    before = [(each, each.state()) for each, _ in pairs]
+    try:
+        for each, state in pairs:
+            each.restore(state)
+        yield [
+            partial(vars(trainer).update, place),
+            partial(trainer.history.__setitem__, slice(None), saved["history"]),
+        ]
+    except BaseException:
+        for each, state in before:
+            each.restore(state)
+        raise
 
 
 def stateful(trainer: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.checkpoint import loadInto, opened, save
+from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
 from puregraph.compile.update import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, batchesFrom, checkedSize, groups
 from puregraph.data.prefetch import ahead
@@ -179,18 +179,27 @@ class Trainer:
 
         Network, optimizer, cost, metrics and callbacks are made as they were before; their values come from the file.
 
+        All of it or nothing: whatever is raised, Ctrl-C too, leaves the trainer as it was.
+
         Raises    CheckpointError if the file cannot be loaded into them; DataError if it is of another kind of training
         """
+        refusal = None
         with opened(path) as source:
             extra = source.extra()
-        saved = extra.get("trainer") if isinstance(extra, dict) else None
-        try:
-            snapshot.check(self, saved)
-        except DataError as error:
+            saved = extra.get("trainer") if isinstance(extra, dict) else None
+            try:
+                snapshot.check(self, saved)
+            except DataError as error:
+                refusal = error
+            else:
+                optimizer = self.optimizer.setupOn(self.net)
+                checkOptimizer(source.optimizer, optimizer)
+                staged = stage(source, self.net, optimizer, True)
+                with snapshot.restoring(self, saved) as steps:
+                    assign([*staged.steps, *steps])
+        if refusal is not None:
             label = "the given bytes" if isinstance(path, (bytes, bytearray, memoryview)) else f"'{path}'"
-            raise DataError(f"cannot resume from {label}: {error}") from None
-        loadInto(path, self.net, self.optimizer.setupOn(self.net))
-        snapshot.restore(self, saved)
+            raise DataError(f"cannot resume from {label}: {refusal}")
         return self
 
     @property
