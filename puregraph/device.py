@@ -7,7 +7,6 @@ import importlib.util
 import os
 import platform
 import sys
-import threading
 from contextlib import ExitStack, suppress
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.errors import DeviceError
+from puregraph.mutex import Mutex
 
 VARIABLE = "PUREGRAPH_DEVICE"
 CHOICES = ("auto", "cpu", "cuda")
@@ -35,14 +35,14 @@ class Chooser:
     """The one piece of state: the device in use, and what the search for a GPU found, once."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.mutex = Mutex()
         self.chosen: Choice | None = None
         self.found: tuple[Any, str] | None = None
 
     def current(self) -> Choice:
         """The device in use; at first need the one that the environment asks for."""
         if self.chosen is None:
-            with self.lock:
+            with self.mutex.lock:
                 if self.chosen is None:
                     wanted = os.environ.get(VARIABLE) or "auto"
                     self.chosen = self.choose(wanted, f"{VARIABLE}={wanted}")
@@ -54,7 +54,7 @@ class Chooser:
             raise DeviceError(f"{asker}: wanted one of {', '.join(CHOICES)}, got {wanted!r}")
         if wanted == "cpu":
             return Choice("cpu", np, f"cpu, because {asker}")
-        with self.lock:
+        with self.mutex.lock:
             if self.found is None:
                 self.found = probe()
         cupy, reason = self.found

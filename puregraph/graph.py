@@ -309,18 +309,21 @@ class Graph(Module):
 
         Raises    ShapeError listing every faulty node, with what it wanted, what it was given, and from where
         """
-        rows = self.survey(*shapes)
+        rows, outs = self.infer(*shapes)
         faults = [row.fault for row in rows if row.fault]
         if faults:
             raise ShapeError(*faults)
         if onmodule is not None:
             for row in rows:
                 onmodule(row.step.module, row.inshapes[0] if len(row.inshapes) == 1 else row.inshapes)
-        outs = self.outshapes
         return outs[0] if len(outs) == 1 else outs
 
     def survey(self, *shapes: Any) -> list[Row]:
         """What every step takes and gives, with faults noted instead of raised."""
+        return self.infer(*shapes)[0]
+
+    def infer(self, *shapes: Any) -> tuple[list[Row], list[Any]]:
+        """The same, and the shapes of the outputs."""
         given = [
             s
             for shape in (shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes)
@@ -355,9 +358,9 @@ class Graph(Module):
             for number, shape in zip(step.visible, outs, strict=True):
                 known[number] = shape
             rows.append(Row(step, inshapes, outs, None))
-        self.surveyed = given
-        self.outshapes = [known[n] for n in steps.outputs]
-        return rows
+        outshapes = [known[n] for n in steps.outputs]
+        self.surveyed, self.outshapes = given, outshapes
+        return rows, outshapes
 
     def placeFault(self, fault: Fault, step: Step, steps: Steps) -> Fault:
         entered = set(steps.inputs)
@@ -402,8 +405,9 @@ class Graph(Module):
             self.checked.clear()
             raise
         self.last = Pass(steps, values, modes)
-        self.data = values[steps.outputs[0]] if len(steps.outputs) == 1 else [values[n] for n in steps.outputs]
-        return self.data
+        found = values[steps.outputs[0]] if len(steps.outputs) == 1 else [values[n] for n in steps.outputs]
+        self.data = found
+        return found  # another thread may have set `data` again
 
     def checkData(self, data: list[Any], steps: Steps) -> list[Row]:
         """Check shapes and dtypes, once for every new combination of them: the rows then, nothing for a known one."""

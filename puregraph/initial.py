@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from puregraph.errors import ArgumentError
+from puregraph.mutex import Mutex
 
 Start = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
@@ -18,7 +18,7 @@ class Seed:
     """Where every random number of puregraph comes from: one entropy, and a count of the streams handed out."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.mutex = Mutex()
         self.reset(None)
 
     def reset(self, entropy: int | None) -> None:
@@ -27,7 +27,7 @@ class Seed:
 
     def next(self) -> tuple[int, int]:
         """The key of the next stream: streams of different keys are independent."""
-        with self.lock:
+        with self.mutex.lock:
             self.count += 1
             return self.entropy, self.count
 

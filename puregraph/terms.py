@@ -11,7 +11,6 @@ import ast
 import math
 import operator
 import textwrap
-import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -20,6 +19,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from puregraph.errors import FormulaError
+from puregraph.mutex import Mutex
 from puregraph.table import ALIASES, ALLOWED, CONSTANTS, FUNCTIONS, LOGICAL, TABLE
 
 
@@ -33,7 +33,7 @@ class Term:
 
 
 POOL: WeakValueDictionary[Any, Term] = WeakValueDictionary()
-LOCK = threading.Lock()
+LOCK = Mutex()
 Build = Callable[..., Term]
 
 
@@ -56,12 +56,12 @@ def _pooled(op: str, args: tuple[Term, ...], value: Any) -> Term:
     found = known() if known is not None else None
     if found is not None:
         return found
-    with LOCK:
+    with LOCK.lock:
         found = POOL.get(key)
         if found is None:
             found = Term()
             found.op, found.args, found.value = op, args, value
-            POOL[key] = found
+            found = POOL.setdefault(key, found)  # a signal's handler may have made it meanwhile
         return found
 
 

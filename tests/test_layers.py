@@ -8,7 +8,7 @@ errors version
 budget arguments
 dim
 shape
-device aligned atomic hdf guarded algebra standin watch store changes signals
+device aligned atomic hdf guarded algebra standin watch store changes signals mutex
 special
 table
 terms

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,12 @@ from puregraph.algebra import combine, isArray, seedLike, shapeOf
 from puregraph.autodiff.graph import AccumulateGrad, GradientEdge, Node, get_gradient_edge, total
 from puregraph.autodiff.mode import MODE
 from puregraph.errors import AutoDiffException, addPlace
+from puregraph.mutex import Mutex
 from puregraph.standin import StandIn
 from puregraph.watch import WATCH
 
 Add = Callable[[Any, Any], Any]
-LOCK = RLock()
+LOCK = Mutex()
 
 
 class CycleError(AutoDiffException, ValueError):
@@ -119,7 +119,7 @@ def walk(
         addPlace(error, f"at {node.name()}, backward")
         raise
     if tell:
-        with LOCK:  # two threads may add to one leaf
+        with LOCK.lock:  # two threads may add to one leaf
             for variable, parts in reversed(news):
                 if variable is not None:
                     variable.receive(parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import operator
-import threading
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
@@ -20,6 +19,7 @@ from puregraph.autodiff.graph import NOWHERE, NUMBERS, AccumulateGrad, GradientE
 from puregraph.autodiff.mode import MODE
 from puregraph.errors import AutoDiffException
 from puregraph.function import copied
+from puregraph.mutex import Mutex
 from puregraph.standin import StandIn
 from puregraph.watch import WATCH
 
@@ -327,7 +327,7 @@ def restored(data: Any, role: str, requires_grad: bool) -> Variable:
     return found
 
 
-LOCK = threading.Lock()
+LOCK = Mutex()
 
 
 def place(v: Variable) -> tuple[Any, int]:
@@ -338,7 +338,7 @@ def place(v: Variable) -> tuple[Any, int]:
         return NOWHERE
     leaf = v._leaf and v._leaf()
     if leaf is None:
-        with LOCK:
+        with LOCK.lock:
             leaf = v._leaf and v._leaf()
             if leaf is None:
                 leaf = AccumulateGrad(v)

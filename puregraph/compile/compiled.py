@@ -38,6 +38,11 @@ class Programs:
         """The program for such arrays; None if it is not worth while to compile one yet."""
         shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
         key = *shapes, *dtypes, *[(k, v if isinstance(v, (bool, str, tuple)) else id(v)) for k, v in options.items()]
+        with self.room.lock:
+            return self.getKnown(key, shapes, dtypes, options)
+
+    def getKnown(self, key: Any, shapes: list[Any], dtypes: list[Any], options: dict[str, Any]) -> Program | None:
+        """The program of a key, by one thread at a time."""
         program = self.found.get(key)
         if program is None:
             self.seen[key] += 1

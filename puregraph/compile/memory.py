@@ -11,13 +11,19 @@ from puregraph.aligned import addressOf
 from puregraph.compile.exit import Exit
 from puregraph.compile.plan import Buffer, Plan
 from puregraph.compile.value import Value, changed
+from puregraph.errors import PuregraphError
+from puregraph.mutex import Mutex
 from puregraph.native.memory import Block
 
 
-class Room:
-    """Memory that several programs use in turn, as large as the largest of them needs; `device` has that of a GPU."""
+class Room(Mutex):
+    """Memory that several programs use in turn, as large as the largest of them needs; `device` has that of a GPU.
+
+    Who runs holds its lock until results have left it.
+    """
 
     def __init__(self) -> None:
+        super().__init__()
         self.array = alignedBytes(0)
         self.device: Any = None
 
@@ -26,6 +32,19 @@ class Room:
         if size > self.array.size:
             self.array = alignedBytes(size)
         return self.array
+
+    def abandon(self) -> None:
+        """Go to other memory: a step that was under way has left this, and what was packed before it, half done."""
+        super().abandon()
+        self.array = alignedBytes(self.array.size)
+
+    def refusal(self) -> PuregraphError:
+        """What to say to a signal's handler, or a rule, that runs a program in the middle of its own run."""
+        return PuregraphError(
+            "this program, or another one of its graph, is running in this very thread: a signal's handler, or a "
+            "rule, that runs in the middle of a run cannot run it again; have the handler note what it wants, and do "
+            "that between two runs"
+        )
 
 
 class Memory:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import numpy as np
 from puregraph.algebra import seedLike
 from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.bind import DeviationError
+from puregraph.compile.compiling import compiling
 from puregraph.compile.current import Current
 from puregraph.compile.drawing import drawing
 from puregraph.compile.fallback import REPORT, isOwn, placesIn, warnOnce
@@ -73,7 +73,6 @@ class Program:
         self.given, self.poison, self.room, self.budget = dtypes, poison, room or Room(), budget
         self.options = options
         self.optimizer = options.get("optimizer")
-        self.lock = threading.Lock()
         self.grad: Any = None
         self.build()
 
@@ -88,7 +87,7 @@ class Program:
         self.why, self.untried = "", False
         held: list[Any] = []
         unread: set[int] = set()
-        with self.inModes(), tidied():
+        with compiling(), self.inModes(), tidied():
             try:
                 self.backend = backendFor(self.graph, self.graph.dtype or real)
                 found = self.schedule()
@@ -148,21 +147,21 @@ class Program:
         modules = [] if self.train is None else [s.module for s in self.steps.items]
         before = [m.train for m in modules]
         for m in modules:
-            m.train = self.train
+            if m.train is not self.train:  # else nothing tells another thread that anything has changed
+                m.train = self.train
         try:
             yield
         finally:
             for m, mode in zip(modules, before):
-                m.train = mode
+                if m.train is not mode:
+                    m.train = mode
 
     def __getstate__(self) -> dict:
-        return {
-            k: v for k, v in vars(self).items() if k not in ("lock", "backend", "built", "short", "current", "room")
-        }
+        return {k: v for k, v in vars(self).items() if k not in ("backend", "built", "short", "current", "room")}
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state)
-        self.lock, self.room = threading.Lock(), Room()
+        self.room = Room()
         self.build()
 
     # Running ----------------------------------------------------------------------------------------------------------
@@ -170,41 +169,61 @@ class Program:
     def run(self, *inputs: Any, copy: bool = True, **numbers: float) -> Any:
         """The graph's outputs for these inputs, an array or a list of them, after all that the step does.
 
-        The gradients of inputs are then in `grad`. With `copy=False` outputs lie in memory that the next run writes to.
-        `numbers` are those that the step reads: `scale`, a factor of the gradients.
+        The gradients of inputs are then in `grad`. `numbers` are those that the step reads: `scale`, a factor of the
+        gradients.
 
-        Raises    ShapeError, DtypeError, DataError for inputs that do not fit; what the graph itself would raise
+        Any thread may call this: programs that share memory (`room`) run one after the other, and what comes back is
+        the caller's own. Not so with `copy=False`: outputs then lie in memory that the next run writes to, in whatever
+        thread that is; nor is `grad`, which is that of the last run.
+
+        Raises    ShapeError, DtypeError, DataError for inputs that do not fit; what the graph itself would raise;
+                  PuregraphError for a run from the middle of a run, by the handler of a signal
         """
-        with self.lock:
-            if self.short is not None and not numbers and self.current and WATCH.look is None and not raises():
-                found = self.short(inputs, copy)
-                if found is not None:
-                    return found
-            if not self.isCurrent():
-                self.build()
-            elif self.built is not None and not self.built.memory.isCurrent:
-                self.settle(self.built.plan)
-            if self.isLoose:
-                self.follow(inputs)
-            built = self.built
-            given = inputs if built is not None and built.takes(inputs) else self.checked(list(inputs))
-            isElsewhere = given is not inputs and built is not None and not built.takes(given)
-            if WATCH.look is not None or raises() or isElsewhere:
-                return self.runEagerly(list(given), numbers)
-            if built is None:
-                return self.tryout(given, numbers) if self.untried else self.runEagerly(given, numbers)
-            self.prepare(built, numbers)
+        room = self.room
+        with room.lock:
+            if room.isHeld:
+                raise room.refusal()
+            room.isHeld = True
             try:
-                if built.isQuiet:
+                if self.short is not None and not numbers and self.current and WATCH.look is None and not raises():
+                    found = self.short(inputs, copy)
+                    if found is not None:
+                        return found
+                return self.runAlone(inputs, copy, numbers)
+            finally:
+                room.isHeld = False
+
+    def runAlone(self, inputs: Sequence[Any], copy: bool, numbers: dict[str, float]) -> Any:
+        """What a run does, while nobody else does anything in the memory of this program.
+
+        Results are copied, or lie in memory of their own, before that ends.
+        """
+        if not self.isCurrent():
+            self.build()
+        elif self.built is not None and not self.built.memory.isCurrent:
+            with compiling():
+                self.settle(self.built.plan)
+        if self.isLoose:
+            self.follow(inputs)
+        built = self.built
+        given = inputs if built is not None and built.takes(inputs) else self.checked(list(inputs))
+        isElsewhere = given is not inputs and built is not None and not built.takes(given)
+        if WATCH.look is not None or raises() or isElsewhere:
+            return self.runEagerly(list(given), numbers)
+        if built is None:
+            return self.tryout(given, numbers) if self.untried else self.runEagerly(given, numbers)
+        self.prepare(built, numbers)
+        try:
+            if built.isQuiet:
+                isDone = built.run(given)
+            else:
+                with np.errstate(all="ignore"):
                     isDone = built.run(given)
-                else:
-                    with np.errstate(all="ignore"):
-                        isDone = built.run(given)
-            except Exception as error:
-                if built.failed is None or built.failed.place.phase == "update":
-                    raise
-                return self.again(error, list(given), numbers)
-            return self.results(built, copy) if isDone else self.runEagerly(list(given), numbers)
+        except Exception as error:
+            if built.failed is None or built.failed.place.phase == "update":
+                raise
+            return self.again(error, list(given), numbers)
+        return self.results(built, copy) if isDone else self.runEagerly(list(given), numbers)
 
     def follow(self, inputs: Sequence[Any]) -> None:
         """A graph without parameters computes in the dtype that comes in."""
@@ -223,7 +242,7 @@ class Program:
 
     def refresh(self) -> None:
         """Look at all weights again: after single numbers of them were changed in place."""
-        with self.lock:
+        with self.room.lock:
             if self.built is not None:
                 self.built.isStale = self.built.packing is not None
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from puregraph.mutex import Mutex
 from puregraph.native import walk
 from puregraph.native.count import threads, want
 from puregraph.native.crew import Crew
@@ -18,7 +19,7 @@ from puregraph.native.walk import SINGLY, TOGETHER
 
 STEP = 8 * walk.RECORDWORDS
 FOREVER = 1 << 62
-LOCK = threading.Lock()
+LOCK = Mutex()
 OWN = threading.local()
 CREWS: list[Crew] = []
 
@@ -58,7 +59,6 @@ class Table:
         self.flush = flush
         self.wake = wake
         self.keep = keep
-        self.pace = Pace()
         self.join(crew())
 
     def __len__(self) -> int:
@@ -90,6 +90,7 @@ class Table:
     def join(self, team: Crew) -> None:
         """Write down what that crew, a new one after a fork, has to be told for a run of all steps."""
         team.reserve(self.scratch)
+        self.pace = Pace()  # another thread may have been in a trial when the process forked
         self.words = [self.wordsFor(team, 0, self.count, isAlone) for isAlone in (False, True)]
         self.order, self.single = [ctypes.c_void_p(ctypes.addressof(words)) for words in self.words]
         self.wakes = bool(self.wake and self.wide[-1])
@@ -132,7 +133,7 @@ class Table:
 
 def crew() -> Crew:
     """The crew of this process, made when it is first needed."""
-    with LOCK:
+    with LOCK.lock:
         if not CREWS:
             CREWS.append(Crew(threads()))
         return CREWS[0]
@@ -164,8 +165,6 @@ def resume() -> None:
 
 def renew() -> None:
     """After a fork, in the child: another thread of the parent may have been in the middle of a run."""
-    global LOCK
-    LOCK = threading.Lock()
     CREWS.clear()
     OWN.__dict__.clear()
 

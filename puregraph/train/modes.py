@@ -2,25 +2,97 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from puregraph.errors import DataError
 from puregraph.graph import Graph
 from puregraph.module import Module
+from puregraph.mutex import Mutex
+
+
+class Holders(Mutex):
+    """Which threads have a module in a mode for a while.
+
+    `found`  by the id of a module the mode that it had before all of them, and (thread, mode) of each
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[int, tuple[bool, list[tuple[int, bool]]]] = {}
+
+    def enter(self, module: Any, train: bool) -> None:
+        """This thread wants a mode from now on."""
+        own = threading.get_ident()
+        _, holders = self.found.setdefault(id(module), (module.train, []))
+        holders.append((own, train))
+
+    def leave(self, module: Any, train: bool, before: bool) -> None:
+        """It does no longer: the module goes back to its mode, unless another thread goes on."""
+        own = threading.get_ident()
+        first, holders = self.found.get(id(module), (before, []))
+        if (own, train) in holders:
+            holders.remove((own, train))
+        if not holders:
+            self.found.pop(id(module), None)
+            module.train = first
+        elif all(who == own for who, _ in holders):
+            module.train = before
+
+    def check(self, modules: list[Any], train: bool) -> None:
+        """Whether no other thread has any of these in the other mode.
+
+        Raises    DataError that says what to do
+        """
+        own = threading.get_ident()
+        for module in modules:
+            _, holders = self.found.get(id(module), (train, []))
+            if any(who != own and mode is not train for who, mode in holders):
+                name = module.title() if isinstance(module, Graph) else module.brief()
+                mode, other = ("trainMode", "evalMode") if train else ("evalMode", "trainMode")
+                raise DataError(
+                    f"wanted {mode} for {name}, which another thread has in {other} just now; "
+                    "give this one a network of its own: copy.deepcopy(net)"
+                )
+
+    def forget(self) -> None:
+        """In a forked process, forget the threads that are not there."""
+        own = threading.get_ident()
+        kept = {key: (first, [h for h in holders if h[0] == own]) for key, (first, holders) in self.found.items()}
+        self.found = {key: each for key, each in kept.items() if each[1]}
+
+
+HOLDERS = Holders()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=HOLDERS.forget)
 
 
 @contextmanager
 def inMode(train: bool, *modules: Module) -> Iterator[None]:
-    """`with inMode(False, net):` evaluates inside; afterwards, come what may, each module has its own mode again."""
-    before = [(module, module.train) for module in everyModule(modules)]
+    """`with inMode(False, net):` evaluates inside; afterwards, come what may, each module has its own mode again.
+
+    Threads that want one mode share it, and the last of them restores what there was.
+
+    Raises    DataError if another thread has a module in the other mode
+    """
+    every, before = everyModule(modules), []
     try:
-        for module in modules:
-            _ = module.trainMode() if train else module.evalMode()
+        with HOLDERS.lock:
+            HOLDERS.check(every, train)
+            for module in every:
+                before.append((module, module.train))
+                HOLDERS.enter(module, train)
+        if any(module.train is not train for module in every):
+            for module in modules:
+                _ = module.trainMode() if train else module.evalMode()
         yield
     finally:
-        for module, wasTrain in before:
-            module.train = wasTrain
+        with HOLDERS.lock:
+            for module, wasTrain in before:
+                HOLDERS.leave(module, train, wasTrain)
 
 
 def everyModule(modules: Any) -> list[Any]:

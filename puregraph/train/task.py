@@ -15,6 +15,7 @@ from puregraph.data import Batch
 from puregraph.errors import DataError, GraphError
 from puregraph.graph import Graph
 from puregraph.module import Module
+from puregraph.mutex import Mutex
 from puregraph.sequential import Sequential
 
 WHOLE = np.dtype(np.int64)
@@ -41,16 +42,18 @@ class Task:
         self.cost, self.compile = cost, compile
         self.graph: Any = None
         self.sizes: tuple[int, int] | None = None
+        self.mutex = Mutex()
 
     def build(self, inputs: int, targets: int) -> None:
         """Link network and cost for this many arrays, and note the dtype that each is to have."""
-        if self.sizes != (inputs, targets):
-            self.sizes = None
-            self.graph = joined(self.net, self.cost, inputs, targets)
-            self.programs = Programs(self.graph, self.checkShapes)
-            self.updaters: list[Updater] = []
-            self.sizes = inputs, targets
-        self.dtypes = dtypesFor(self.graph, inputs + targets)
+        with self.mutex.lock:
+            if self.sizes != (inputs, targets):
+                self.sizes = None
+                self.graph = joined(self.net, self.cost, inputs, targets)
+                self.programs = Programs(self.graph, self.checkShapes)
+                self.updaters: list[Updater] = []
+                self.sizes = inputs, targets
+            self.dtypes = dtypesFor(self.graph, inputs + targets)
 
     def renew(self) -> None:
         """Look again at what network and cost compute in."""

@@ -7,7 +7,9 @@ from typing import Any
 
 from puregraph.data.batches import Arrays, Stream, batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
+from puregraph.errors import DataError
 from puregraph.module import Module
+from puregraph.mutex import Mutex
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode
 from puregraph.train.tally import Tally
@@ -26,6 +28,7 @@ class Validator:
         self.task = Task(net, cost, compile)
         self.tally = Tally(metrics)
         self.batchsize = batchsize
+        self.mutex = Mutex()
 
     @property
     def metrics(self) -> list[Metric]:
@@ -42,6 +45,18 @@ class Validator:
         return self.run(batchesFrom(data, target, self.batchsize))
 
     def run(self, source: Arrays | Stream) -> dict[str, float]:
+        """The same for batches. The metrics are those of this validator, so threads wait for one another here."""
+        with self.mutex.lock:
+            if self.mutex.isHeld:
+                raise DataError("validate: this validator is validating in this very thread; make another one for that")
+            self.mutex.isHeld = True
+            try:
+                return self.runAlone(source)
+            finally:
+                self.mutex.isHeld = False
+
+    def runAlone(self, source: Arrays | Stream) -> dict[str, float]:
+        """What a validation does."""
         self.tally.reset()
         self.task.renew()
         ready = ahead(self.task.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
