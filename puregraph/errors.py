@@ -11,7 +11,7 @@ PuregraphError
   DataError (ValueError)         a data set, batch or metric cannot be used as given
   CheckpointError (OSError)      a file cannot be saved, or must not be loaded
 
-GraphWarning (UserWarning)       something was left out of a graph on purpose
+GraphWarning (UserWarning)       something was left out of a graph on purpose, or will run and hardly as it was meant
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CheckpointError(PuregraphError, OSError):
 
 
 class GraphWarning(UserWarning):
-    """Something was left out of a graph on purpose."""
+    """Something was left out of a graph on purpose, or will run and hardly as it was meant."""
 
 
 class Fault(NamedTuple):

@@ -86,6 +86,8 @@ class Module(Noting):
     `indices`   names of the inputs that hold whole numbers (labels, token ids): they have no gradient
     `fractions` names of the inputs that hold numbers from 0 to 1, which the rule refuses otherwise: compiled steps look
                 at them before they run
+    `gives`     what a cost behind it has to know of the output: "probabilities", "no negatives", "features last" (along
+                the last axis), "as taken" (what the input is); a cost `takes` "logits" or "scores"
     `views`     whether the output is the first input, or a view of it, and so takes no memory
     `handsOn`   whether the gradient of an input of the output's shape is the very gradient that comes in
     `train`     the mode: `trainMode()` and `evalMode()` set it
@@ -96,6 +98,7 @@ class Module(Noting):
     hidden: tuple[str, ...] = ()
     indices: tuple[str, ...] = ()
     fractions: tuple[str, ...] = ()
+    gives = ""
     views = False
     handsOn = False
     train = True

@@ -31,6 +31,8 @@ from puregraph import (
     models,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:accumulate=")
+
 
 def classifier(dtype="float64"):
     initial.seed(3)

@@ -42,7 +42,7 @@ from puregraph.optimizers import SGD, Adam
 from puregraph.sequential import Sequential
 from puregraph.train import Trainer
 
-pytestmark = needsEmulator
+pytestmark = [needsEmulator, pytest.mark.filterwarnings("ignore:accumulate=")]
 
 
 def tasks(program):

@@ -30,7 +30,7 @@ from puregraph.train import (
 )
 from puregraph.train.progress import Bar
 
-pytestmark = needsEmulator
+pytestmark = [needsEmulator, pytest.mark.filterwarnings("ignore:accumulate=")]
 FIGURES = ("epoch", "step", "loss", "accuracy", "top3", "val loss", "val accuracy", "val top3", "rate")
 
 

@@ -280,7 +280,7 @@ def test_what_was_wrong_with_data_is_said_while_the_data_is_kept(gpu, monkeypatc
             tally.flush()
         return str(caught.value)
 
-    assert go(3) == "here: the cost is nan; data of this batch holds values that are not finite"
+    assert go(3) == "here: the cost is nan; data (sample 0) of this batch holds values that are not finite"
     assert "look at the data" in go(12)
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from puregraph import costs, device
 from puregraph.backward import BackwardGraph
-from puregraph.errors import CheckpointError, PuregraphError
+from puregraph.costs import BCE, CrossEntropy
+from puregraph.errors import CheckpointError, DataError, GraphWarning, PuregraphError
 from puregraph.module import Module
-from puregraph.modules.linear import Linear
+from puregraph.modules import Linear, Relu
 from puregraph.optimizers import (
     SGD,
     Adam,
@@ -27,6 +28,7 @@ from puregraph.optimizers import (
 )
 from puregraph.param import Param
 from puregraph.sequential import Sequential
+from puregraph.train import Trainer
 
 SHAPES = {"W": (3, 5), "b": (5,), "gain": (), "none": (0, 2)}
 OPTIMIZERS = {  # ours, and PyTorch's with its arguments
@@ -509,6 +511,201 @@ def test_setting_up_again_keeps_the_state_of_what_is_still_there(rng):
     assert opt.step == 1 and "b.W" in opt.params
     opt.setupOn(Linear(3, 3))
     assert opt.step == 0 and opt.state == {}
+
+
+# What it was set up on --------------------------------------------------------------------------------------
+
+
+def arrays(module):
+    return [param.data.copy() for param in module.params.values()]
+
+
+def stays(module, before):
+    return all(np.array_equal(a, b) for a, b in zip(arrays(module), before, strict=True))
+
+
+def halves():
+    return Sequential(Linear(4, 5, name="trunk"), Relu(), Linear(5, 3, name="head"))
+
+
+@pytest.mark.parametrize("how", ["trainer", "eager trainer", "compile"])
+def test_only_the_part_that_it_was_set_up_on_is_trained(rng, how):
+    net, x, t = halves(), rng.normal(size=(8, 4)).astype("f"), rng.integers(0, 3, 8)
+    opt = Adam(0.1).setupOn(net["head"])
+    trunk, head = arrays(net["trunk"]), arrays(net["head"])
+    if how == "compile":
+        program = net.compile([x.shape, t.shape], cost=CrossEntropy(), optimizer=opt)
+        for _ in range(3):
+            program.run(x, t)
+    else:
+        Trainer(net, CrossEntropy(), opt, progress="none", compile=how == "trainer").train(x, t, epochs=3)
+    assert stays(net["trunk"], trunk) and not stays(net["head"], head)
+    assert opt.step == 3 and list(opt.params) == ["head.W", "head.b"]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_two_optimizers_train_the_two_networks_of_a_gan(rng, compiled):
+    """The generator's step leaves the discriminator as it is, and the other way round."""
+    generator = Sequential(Linear(2, 8), Relu(), Linear(8, 1), name="g")
+    discriminator = Sequential(Linear(1, 8), Relu(), Linear(8, 1), name="d")
+    gan = Sequential(generator, discriminator, name="gan")
+    first, second = Adam(0.01).setupOn(generator), Adam(0.01).setupOn(discriminator)
+    yes, no = np.ones((16, 1), "f"), np.zeros((16, 1), "f")
+    if compiled:
+        fool = gan.compile([(16, 2), (16, 1)], cost=BCE(), optimizer=first).run
+        tell = discriminator.compile([(32, 1), (32, 1)], cost=BCE(), optimizer=second).run
+    else:
+        fool = Trainer(gan, BCE(), first, batchsize=32, compile=False, progress="none").train
+        tell = Trainer(discriminator, BCE(), second, batchsize=32, compile=False, progress="none").train
+    for _ in range(4):
+        real, noise = rng.normal(3, 1, (16, 1)).astype("f"), rng.normal(size=(16, 2)).astype("f")
+        g, d = arrays(generator), arrays(discriminator)
+        tell(np.concatenate([real, generator(noise)]), np.concatenate([yes, no]))
+        assert stays(generator, g) and not stays(discriminator, d)
+        d = arrays(discriminator)
+        fool(noise, yes)
+        assert not stays(generator, g) and stays(discriminator, d)
+    assert first.step == second.step == 4
+
+
+@pytest.mark.parametrize("how", ["trainer", "compile"])
+def test_an_optimizer_of_another_network_is_refused_by_name(rng, how):
+    x, t = rng.normal(size=(8, 4)).astype("f"), rng.integers(0, 3, 8)
+    first, second, opt = halves(), halves(), Adam(0.1, schedule=Cosine(10))
+
+    def go(net):
+        if how == "compile":
+            net.compile([x.shape, t.shape], cost=CrossEntropy(), optimizer=opt).run(x, t)
+        else:
+            Trainer(net, CrossEntropy(), opt, progress="none").train(x, t)
+
+    go(first)
+    before = arrays(second)
+    with pytest.raises(
+        PuregraphError, match="Adam: it is set up on Sequential, where it has made 1 update, .* setupOn"
+    ):
+        go(second)
+    assert stays(second, before) and opt.step == 1
+    opt.setupOn(second)
+    assert opt.step == 0 and opt.rate == 0.1
+    go(second)
+    assert opt.step == 1
+
+
+def test_a_network_that_has_grown_is_trained_whole(rng):
+    net, opt = Sequential(Linear(4, 4, name="a")), Adam(0.1)
+    x, t = rng.normal(size=(8, 4)).astype("f"), rng.integers(0, 3, 8)
+    Trainer(net, CrossEntropy(), opt, progress="none").train(x, t)
+    net.append(Linear(4, 3, name="b"))
+    Trainer(net, CrossEntropy(), opt, progress="none").train(x, t)
+    assert list(opt.params) == ["a.W", "a.b", "b.W", "b.b"] and opt.step == 2
+
+
+def test_a_frozen_part_leaves_nothing_to_train(rng):
+    net = halves()
+    opt = Adam(0.1).setupOn(net["head"])
+    for param in net["head"].params.values():
+        param.trainable = False
+    with pytest.raises(DataError, match="nothing can be trained of what Adam is set up on: all of it is frozen"):
+        Trainer(net, CrossEntropy(), opt, progress="none").train(np.zeros((8, 4), "f"), np.zeros(8, int))
+
+
+def test_a_part_that_is_trained_goes_through_save_and_resume(rng, tmp_path):
+    x, t = rng.normal(size=(8, 4)).astype("f"), rng.integers(0, 3, 8)
+
+    def made():
+        net = halves()
+        return Trainer(net, CrossEntropy(), Adam(0.1).setupOn(net["head"]), progress="none")
+
+    one, other = made(), made()
+    one.train(x, t, epochs=2)
+    one.save(tmp_path / "part.h5")
+    other.resume(tmp_path / "part.h5")
+    assert other.optimizer.state.keys() == one.optimizer.state.keys()
+    for trainer in (one, other):
+        trainer.train(x, t, epochs=2)
+    assert all(np.array_equal(a, b) for a, b in zip(arrays(one.net), arrays(other.net)))
+
+
+# Schedules as long as a run ---------------------------------------------------------------------------------
+
+
+SAMPLES = np.zeros((40, 4), "f"), np.zeros(40, int)  # ten batches of four an epoch
+
+
+def rates(schedule, epochs=3, source=SAMPLES, **options):
+    """The learning rate of every step."""
+    found = []
+    look = lambda trainer: found.append(trainer.lastRate)  # noqa: E731
+    options = {"batchsize": 4, "progress": "none", "callbacks": [look], **options}
+    Trainer(halves(), CrossEntropy(), SGD(1.0, schedule=schedule), **options).train(*source, epochs=epochs)
+    return found
+
+
+@pytest.mark.parametrize(
+    "build", [Cosine, OneCycle, lambda total=None: WarmUp(5, Cosine(None if total is None else 25))]
+)
+def test_a_schedule_without_a_length_is_as_long_as_the_run(build):
+    assert rates(build()) == rates(build(30)) and len(rates(build())) == 30
+
+
+def test_a_schedule_without_a_length_counts_steps_of_several_batches():
+    assert rates(Cosine(), accumulate=5) == rates(Cosine(6), accumulate=5)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        (
+            Cosine(10),
+            r"Cosine\(10\) is over after 10 updates, this run after 30: the factor .* is then 0 until the end",
+        ),
+        (OneCycle(5), r"OneCycle\(5\) is over after 5 updates.* 4e-06 until the end; lengths are .* an epoch has 10"),
+        (WarmUp(5, Cosine(10)), "is over after 15 updates"),
+        (Cosine(29, final=0.1), "is over after 29 updates"),
+        (Step(2, 0.1), "is over after 14 updates"),
+        (lambda step: 0.1**step, "is over after 7 updates"),
+    ],
+)
+def test_a_schedule_that_is_over_before_the_run_is_says_so_before_the_first_step(schedule, words):
+    steps = []
+    with pytest.warns(GraphWarning, match=f"schedule: .*{words}") as found:
+        rates(schedule, callbacks=[lambda trainer: steps.append(len(found))])
+    assert len(found) == 1 and steps[0] == 1
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [Cosine(30), Cosine(1000), OneCycle(30), WarmUp(5), WarmUp(5, Cosine(25)), Step(10), lambda step: 0.9**step],
+)
+def test_a_schedule_that_fits_its_run_is_not_spoken_of(schedule):
+    assert len(rates(schedule)) == 30
+
+
+def test_a_schedule_without_a_length_goes_on_from_a_file_as_if_it_had_not_been_stopped(tmp_path):
+    def made(*callbacks):
+        options = {"batchsize": 4, "progress": "none", "callbacks": callbacks}
+        return Trainer(halves(), CrossEntropy(), SGD(1.0, schedule=Cosine()), **options)
+
+    def stop(trainer):
+        if trainer.step == 13:
+            trainer.save(tmp_path / "run.h5")
+            raise KeyboardInterrupt
+
+    first = made(stop)
+    with pytest.raises(KeyboardInterrupt):
+        first.train(*SAMPLES, epochs=3)
+    second = made().resume(tmp_path / "run.h5")
+    second.train(*SAMPLES, epochs=3)
+    assert second.optimizer.schedule.total == 30 and second.history[-1]["rate"] == Cosine(30)(29)
+
+
+def test_a_length_that_nobody_knows_is_asked_for():
+    with pytest.raises(ValueError, match=r"Cosine: wanted a total, .* no Trainer tells it: write Cosine\(1000\)"):
+        SGD(schedule=Cosine()).rate
+    batches = ((SAMPLES[0][:4], SAMPLES[1][:4]) for _ in range(5))
+    with pytest.raises(ValueError, match="OneCycle: wanted a total"):
+        rates(OneCycle(), 1, (batches,))
 
 
 def test_a_copy_goes_its_own_way(rng):

@@ -29,6 +29,8 @@ from puregraph.errors import DataError
 from puregraph.train import Accuracy, Callback, Checkpoint, Confusion, EarlyStop, Trainer, snapshot
 from puregraph.train.callback import callbacksFrom
 
+pytestmark = pytest.mark.filterwarnings("ignore:accumulate=", "ignore:schedule")
+
 EPOCHS = 4
 STEPS = 20  # 47 samples in batches of 5, two a step: five steps an epoch, the last of one batch and two samples
 

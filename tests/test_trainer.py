@@ -87,6 +87,30 @@ def test_the_share_of_labels_that_are_left_out_is_said_once(rng, capsys):
     assert "leaves out" not in capsys.readouterr().out
 
 
+# Validation data that is not finite ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_validation_data_that_is_not_finite_is_named_as_training_data_is(rng, compile):
+    x, t = samples(rng)
+    bad = x.copy()
+    bad[17, 2] = np.nan
+    trainer = quiet(classifier(), CrossEntropy(), batchsize=5, compile=compile)
+    words = r"^validation, batch 4: the cost is nan; data .sample 2. of this batch holds values that are not finite"
+    with pytest.raises(PuregraphError, match=words):
+        trainer.train(x, t, epochs=2, validation=(bad, t))
+    assert trainer.step == 6 and trainer.epoch == 0
+    with pytest.raises(PuregraphError, match=words):
+        Validator(classifier(), CrossEntropy(), batchsize=5, compile=compile).validate(bad, t)
+
+
+def test_a_network_that_exploded_is_validated_all_the_same(rng):
+    x, t = samples(rng)
+    net = classifier()
+    net[0].W.data = np.full(net[0].W.shape, 3e38, np.float32)
+    assert not np.isfinite(Validator(net, CrossEntropy()).validate(x, t)["loss"])
+
+
 # What is learnt -----------------------------------------------------------------------------------------------
 
 
@@ -525,7 +549,9 @@ def test_a_cost_that_is_no_number_is_refused(rng):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_data_that_is_not_finite_is_told_from_a_cost_that_exploded(rng):
     x, t = samples(rng, 8)
-    with pytest.raises(PuregraphError, match="the cost is nan; data of this batch holds values that are not finite"):
+    with pytest.raises(
+        PuregraphError, match=r"the cost is nan; data .sample \d+. of this batch holds values that are not finite"
+    ):
         quiet(classifier(), CrossEntropy()).train(x * np.nan, t)
     with pytest.raises(PuregraphError, match="lower the learning rate"):
         quiet(classifier(), MSE(), SGD(1e30)).train(x, x[:, :3], epochs=9)

@@ -6,6 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from puregraph.compile.doubts import warnOf
 from puregraph.compile.joined import joined
 from puregraph.compile.memory import Room
 from puregraph.compile.program import Program
@@ -71,13 +72,14 @@ def compiled(
     `shapes`     the shapes of the inputs, or one list of them; with a cost, then those of its targets
     `cost`       is joined to the graph: the outputs are then the cost and those of the graph, and every run also leaves
                  the gradients of the cost in `Param.grad`
-    `optimizer`  updates the parameters at the end of each run
+    `optimizer`  updates the parameters at the end of each run: those of the part that it was set up on, or else all
     `train`      the mode of all modules: True or False; None: True with a cost, else the modes that they are in. True
                  without a cost takes the gradients of the outputs as further inputs (of one number: one), and leaves
                  those of the inputs in `program.grad`
     `dtypes`     those of the inputs; what is left out is int64 for labels and the like, else the graph's own
 
-    Raises    ShapeError if the shapes do not fit; GraphError for an optimizer without a cost
+    Raises    ShapeError if the shapes do not fit; GraphError for an optimizer without a cost;
+              PuregraphError for one that was set up on another network
     """
     given = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
     found = [s for shape in given for s in shapesOf(shape)]
@@ -85,6 +87,7 @@ def compiled(
     if cost is not None:
         inputs = len(graph.inputs)
         net = joined(graph, cost, inputs, len(found) - inputs)
+        warnOf(net, cost, found)
         grads, train = "one", True if train is None else train
         options.setdefault("updGrad", False)
     elif optimizer is not None:
@@ -96,7 +99,7 @@ def compiled(
         outputs = graph.dataShapeFrom(found)
         grads = "one" if outputs == () else (True,) * (len(outputs) if isinstance(outputs, list) else 1)
     if optimizer is not None:
-        optimizer.setupOn(graph)
+        getattr(optimizer, "setupFor", optimizer.setupOn)(graph)
     return Program(net, found, dtypes, train, grads=grads, optimizer=optimizer, **options)
 
 

@@ -18,6 +18,7 @@ class BCE(PointwiseCost):
     """
 
     fractions = ("target",)
+    takes = "logits"
 
     formula = "posWeight * target * softplus(-x) + (1 - target) * softplus(x)"
 

@@ -36,6 +36,7 @@ class CrossEntropy(Module):
     reads = ("weights", "p", "index")
     hidden = ("p", "index")
     indices = ("labels",)
+    takes = "scores"
 
     def __init__(self, weights=None, ignoreIndex: optional(Whole) = None, smoothing: Fraction = 0.0, name=None):
         super().__init__(name)
@@ -48,7 +49,12 @@ class CrossEntropy(Module):
     def dataShapeFrom(self, x, labels):
         need(len(x) >= 2, "(n, classes, ...)", x)
         wanted = x[:1] + x[2:]
-        need(labels == wanted, f"labels of shape {show(wanted)}", labels, "a label for each position, not one-hot")
+        need(
+            labels == wanted,
+            f"labels of shape {show(wanted)}",
+            labels,
+            "the classes are on axis 1; a label for each position, not one-hot",
+        )
         need(x[1] != 0, "at least one class", x)
         if self.weights is not None:
             need(x[1] == self.weights.size, f"{self.weights.size} classes, as many as weights", x)

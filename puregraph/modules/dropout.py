@@ -22,6 +22,7 @@ class Dropout(Module):
 
     reads = ("mask",)
     hidden = ("mask",)
+    gives = "as taken"
 
     def __init__(self, p: Probability = 0.5, name=None):
         super().__init__(name)

@@ -11,6 +11,7 @@ class Identity(Module):
     """
 
     reads = ()
+    gives = "as taken"
     views = True
 
     def dataShapeFrom(self, x):

@@ -19,6 +19,7 @@ class Linear(Module):
     """
 
     reads = ("x", "W")
+    gives = "features last"
 
     def __init__(
         self,

@@ -10,4 +10,5 @@ class Relu(Pointwise):
     Source    Nair, Hinton 2010, Rectified Linear Units Improve Restricted Boltzmann Machines, section 2
     """
 
+    gives = "no negatives"
     formula = "relu(x)"

@@ -10,4 +10,5 @@ class Sigmoid(Pointwise):
     Source    Rumelhart, Hinton, Williams 1986, Nature 323, eq. 2
     """
 
+    gives = "probabilities"
     formula = "sigmoid(x)"

@@ -17,6 +17,7 @@ class SoftMax(Module):
     """
 
     reads = ("y",)
+    gives = "probabilities"
 
     def __init__(self, axis: Whole = 1, name=None):
         super().__init__(name)

@@ -113,6 +113,7 @@ class Optimizer(Recorded):
             raise ValueError(f"{type(self).__name__}: wanted onNonFinite 'raise', 'skip' or None, got {onNonFinite!r}")
         self.onNonFinite = onNonFinite
         self.slots: list[Slot] = []
+        self.net: Any = None  # what it was set up on
         self.step = 0
         self.norm: float | None = None
 
@@ -128,9 +129,11 @@ class Optimizer(Recorded):
     def setupOn(self, net: Any) -> Any:
         """Update the parameters of this module from now on; the optimizer itself is returned.
 
-        After a change of the network this is called again: parameters that are still there keep their state.
-        On another network everything starts anew.
+        A part of a network may be given, `setupOn(net["head"])`: a Trainer or a compiled step of the whole network then
+        updates that part alone. After a change of the network this is called again: parameters that are still there
+        keep their state. On another network everything starts anew.
         """
+        self.net = net
         before = {id(slot.param): slot for slot in self.slots}
         once: dict[int, Slot] = {}
         for path, param in net.params.items():
@@ -140,6 +143,27 @@ class Optimizer(Recorded):
         self.slots = list(once.values())
         if before.keys().isdisjoint(once):
             self.step = 0
+        return self
+
+    def setupFor(self, net: Any) -> Any:
+        """Be ready for steps of this network: on the part of it that `setupOn` was called with, or else on all of it.
+
+        Raises    PuregraphError if this optimizer was set up on something else
+        """
+        wanted = {id(param): path for path, param in net.params.items()}
+        own = None if self.net is None or self.net is net else set(map(id, self.net.params.values()))
+        if own is None or own == wanted.keys():
+            return self.setupOn(net)
+        if not own <= wanted.keys():
+            other, count = getattr(self.net, "title", self.net.brief)(), self.step
+            made = f", where it has made {count} update{'s' * (count != 1)}" if count else ""
+            raise PuregraphError(
+                f"{type(self).__name__}: it is set up on {other}{made}, which is no part of this network: make an "
+                "optimizer for each network, or call setupOn(net) before, which begins anew where parameters are new"
+            )
+        self.setupOn(self.net)
+        for slot in self.slots:
+            slot.path = wanted[id(slot.param)]
         return self
 
     def update(self) -> bool:

@@ -4,15 +4,56 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Integral
 
 from puregraph.optimizers.recorded import Recorded
 
 
 class Schedule(Recorded):
-    """factor = schedule(step); step 0 is the first update. A subclass writes `__call__`."""
+    """factor = schedule(step); step 0 is the first update. A subclass writes `__call__`.
+
+    All lengths are counted in updates, not in epochs. `end` is the update from which on the factor stays as it is,
+    None where there is none. A `total` that is left out is that of the run: a Trainer tells it by `fit`.
+    """
+
+    @property
+    def end(self) -> int | None:
+        """The update from which on the factor stays as it is."""
+        return None
+
+    def fit(self, total: int) -> None:
+        """Be as long as a run of so many updates, where no length was given."""
 
     def __call__(self, step: int) -> float:
         raise NotImplementedError(f"{type(self).__name__} has no factor: write __call__(self, step)")
+
+
+class _Ending(Schedule):
+    """A schedule of a length, which is given or is that of the run."""
+
+    def __init__(self, total: int | None):
+        self.given = total is not None
+        self.total = total
+
+    @property
+    def end(self) -> int | None:
+        return self.total
+
+    def fit(self, total: int) -> None:
+        if not self.given:
+            self.total = total
+
+    def length(self) -> int:
+        """The length.
+
+        Raises    ValueError where nobody has said it
+        """
+        if self.total is None:
+            name = type(self).__name__
+            raise ValueError(
+                f"{name}: wanted a total, the number of updates, as no Trainer tells it: write {name}(1000)"
+            )
+        return self.total
 
 
 class Step(Schedule):
@@ -29,18 +70,19 @@ class Step(Schedule):
         return self.factor ** (step // self.size)
 
 
-class Cosine(Schedule):
-    """final + (1 - final) (1 + cos(pi step / total)) / 2, and `final` from step `total` on
+class Cosine(_Ending):
+    """final + (1 - final) (1 + cos(pi step / total)) / 2, and `final` from step `total` on; without it, that of the run
 
     Source    Loshchilov, Hutter 2017, arXiv:1608.03983, eq. 5, without restarts; PyTorch's CosineAnnealingLR
     Raises    ValueError for a total below 1
     """
 
-    def __init__(self, total: int, final: float = 0.0):
-        self.total, self.final = atLeast(1, "Cosine", "total", total), final
+    def __init__(self, total: int | None = None, final: float = 0.0):
+        super().__init__(None if total is None else atLeast(1, "Cosine", "total", total))
+        self.final = final
 
     def __call__(self, step: int) -> float:
-        return arc(1.0, self.final, step / self.total)
+        return arc(1.0, self.final, step / self.length())
 
 
 class WarmUp(Schedule):
@@ -56,32 +98,53 @@ class WarmUp(Schedule):
         self.steps, self.then = atLeast(1, "WarmUp", "steps", steps), then
         self.start = 1.0 / (steps + 1) if start is None else start
 
+    @property
+    def end(self) -> int | None:
+        last = getattr(self.then, "end", None)
+        return None if last is None else self.steps + last
+
+    def fit(self, total: int) -> None:
+        if isinstance(self.then, Schedule):
+            self.then.fit(max(1, total - self.steps))
+
     def __call__(self, step: int) -> float:
         if step < self.steps:
             return self.start + (1.0 - self.start) * step / self.steps
         return 1.0 if self.then is None else self.then(step - self.steps)
 
 
-class OneCycle(Schedule):
+class OneCycle(_Ending):
     """From `start` up to 1, the learning rate itself, and down to `final` at the last of `total` updates, on cosines
 
-    `rise` is the share of the updates that goes up. From step `total` on the factor stays `final`.
+    `rise` is the share of the updates that goes up. From step `total` on the factor stays `final`; without `total` it
+    is that of the run.
 
     Source    Smith, Topin 2018, arXiv:1708.07120; PyTorch's OneCycleLR, with start = 1 / div_factor and
               final = start / final_div_factor, and without its cycle of momentum
     Raises    ValueError for a total or a rise that leaves no update to go up or down
     """
 
-    def __init__(self, total: int, rise: float = 0.3, start: float = 0.04, final: float = 4e-6):
-        self.total, self.rise, self.start, self.final = total, rise, start, final
-        self.top = rise * total - 1
-        if not 0 < self.top < total - 1:
-            raise ValueError(f"OneCycle: with total {total} and rise {rise} there is no update to go up, or down")
+    def __init__(self, total: int | None = None, rise: float = 0.3, start: float = 0.04, final: float = 4e-6):
+        super().__init__(None if total is None else atLeast(1, "OneCycle", "total", total))
+        self.rise, self.start, self.final = rise, start, final
+        self.check()
+
+    def fit(self, total: int) -> None:
+        super().fit(total)
+        self.check()
+
+    def check(self) -> None:
+        """Whether there are updates to go up, and down."""
+        total = 1000 if self.total is None else self.total
+        if not 0 < self.rise * total - 1 < total - 1:
+            raise ValueError(f"OneCycle: with total {total} and rise {self.rise} there is no update to go up, or down")
 
     def __call__(self, step: int) -> float:
-        if step <= self.top:
-            return arc(self.start, 1.0, step / self.top)
-        return arc(1.0, self.final, (step - self.top) / (self.total - 1 - self.top))
+        total = self.length()
+        top = self.rise * total - 1
+        if step <= top:
+            return arc(self.start, 1.0, step / top)
+        return arc(1.0, self.final, (step - top) / (total - 1 - top))
 
 
 def arc(start: float, end: float, part: float) -> float:
@@ -91,6 +154,6 @@ def arc(start: float, end: float, part: float) -> float:
 
 def atLeast(least: int, owner: str, name: str, value: int) -> int:
     """A whole number of at least `least`, or a ValueError."""
-    if not (isinstance(value, int) and value >= least):
+    if isinstance(value, bool) or not (isinstance(value, Integral) and value >= least):
         raise ValueError(f"{owner}: wanted {name} of at least {least}, got {value!r}")
     return value

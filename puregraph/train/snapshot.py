@@ -34,6 +34,7 @@ def snapshot(trainer: Any) -> dict[str, Any]:
         "place": {name: getattr(trainer, name) for name in PLACE},
         "settings": {name: getattr(trainer, name) for name in SETTINGS},
         "elapsed": trainer.passed(),
+        "total": trainer.total,
         "order": trainer.order,
         "random": trainer.rng.bit_generator.state,
         "tally": trainer.tally.state(),
@@ -75,6 +76,8 @@ def checkKinds(saved: dict[str, Any]) -> None:
     for name in SETTINGS:
         require(type(settings[name]) in (int, bool), f"settings: {name}", "a whole number", settings[name])
     require(isNumber(saved.get("elapsed")) and saved["elapsed"] >= 0, "elapsed", "seconds", saved.get("elapsed"))
+    total = saved.get("total")
+    require(total is None or isCount(total), "total", "a number of updates or None", total)
     checkOrder(saved.get("order"), place)
     sums = isNumber(tally.get("total")) and isCount(tally.get("weight")) and isNamed(tally.get("metrics"))
     require(sums and all(isNamed(state) for state in tally["metrics"].values()), "tally", "sums of metrics", tally)
@@ -134,7 +137,13 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
     """
     rng = np.random.default_rng(0)
     rng.bit_generator.state = saved["random"]
-    place = {**saved["place"], "order": saved["order"], "rng": rng, "elapsed": saved["elapsed"]}
+    place = {
+        **saved["place"],
+        "order": saved["order"],
+        "rng": rng,
+        "elapsed": saved["elapsed"],
+        "total": saved.get("total"),
+    }
     rows = list(saved["callbacks"])
     pairs: list[tuple[Any, Any]] = []
     for callback in stateful(trainer):  # those that were not there before begin anew

@@ -35,15 +35,15 @@ class Tally:
 
     Results that lie on a GPU are sent to the host behind their step, and read `every` so many batches, when as many
     steps have been started since: nobody waits for a step that is still to be done. Less than that waits where results
-    are large.
+    are large. `learns` says whether weights depend on the costs.
 
     Raises    DataError if two metrics have one name, or one looks at an output or target that is not there
     """
 
-    def __init__(self, metrics: Iterable[Metric] = (), every: int = EVERY):
+    def __init__(self, metrics: Iterable[Metric] = (), every: int = EVERY, learns: bool = True):
         if isinstance(metrics, Metric):
             raise DataError(f"metrics: wanted a list of Metrics, got {type(metrics).__name__}; write [it]")
-        self.metrics, self.every = list(metrics), every
+        self.metrics, self.every, self.learns = list(metrics), every, learns
         for metric in self.metrics:
             if not isinstance(metric, Metric):
                 raise DataError(f"metrics: wanted Metrics such as Accuracy(), got {metric!r:.60}")
@@ -60,8 +60,8 @@ class Tally:
             metric.reset()
 
     def add(self, cost: Any, outputs: list[Any], batch: Batch, place: str = "", step: int = 0) -> None:
-        """Count a batch. With a `place`, a cost that is not finite raises a PuregraphError that names it, and has the
-        `step` as an attribute."""
+        """Count a batch. A cost that is not finite raises a PuregraphError that names the `place` and has the `step` as
+        an attribute; where nothing is learnt from it, only if the data are to blame."""
         figures = [cost]
         for metric in self.metrics:
             figures += [chosen(outputs, metric, "outputs"), chosen(batch.target, metric, "targets")]
@@ -79,9 +79,11 @@ class Tally:
     def count(self, figures: list[Any], batch: Batch | None, place: str, step: int, size: int) -> None:
         """Add the cost of a batch, and what metrics look at."""
         self.last = float(figures[0])
-        if place and not math.isfinite(self.last):
+        if not math.isfinite(self.last) and (self.learns or blamed(batch)):
             error = PuregraphError(f"{place}: the cost is {self.last}; {remedy(batch)}")
-            error.step, error.namesPlace = step, True
+            error.namesPlace = True
+            if self.learns:
+                error.step = step
             raise error
         self.total += self.last * size
         self.weight += size
@@ -144,13 +146,22 @@ class Tally:
             metric.restore(state["metrics"][metric.name])
 
 
+def blamed(batch: Batch | None) -> str:
+    """What of a batch is not finite, with the first sample that is not; nothing if all is."""
+    found = []
+    for name, x in [] if batch is None else named(batch):
+        if x.dtype.kind == "f":
+            wrong = device.toHost(~np.isfinite(x))
+            if wrong.any():
+                found.append(f"{name} (sample {np.argwhere(wrong)[0][0]})" if wrong.ndim else name)
+    if not found:
+        return ""
+    return f"{' and '.join(found)} of this batch hold{'s' * (len(found) == 1)} values that are not finite"
+
+
 def remedy(batch: Batch | None) -> str:
     """What to do about a cost that is not finite."""
-    given = [] if batch is None else named(batch)
-    wrong = [name for name, x in given if x.dtype.kind == "f" and not device.toHost(np.isfinite(x)).all()]
-    if wrong:
-        return f"{' and '.join(wrong)} of this batch hold{'s' * (len(wrong) == 1)} values that are not finite"
-    return "lower the learning rate, clip the gradient, or look at the data"
+    return blamed(batch) or "lower the learning rate, clip the gradient, or look at the data"
 
 
 def chosen(arrays: list[Any], metric: Metric, what: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -9,10 +10,11 @@ import numpy as np
 
 from puregraph import device
 from puregraph.compile import Program, Programs, Updater, dtypesFor, joined
+from puregraph.compile.doubts import lastBefore, warnOf
 from puregraph.compile.gpu.inbox import LITTLE, Pinner
 from puregraph.compile.update import isPlain
 from puregraph.data import Batch
-from puregraph.errors import DataError, GraphError
+from puregraph.errors import DataError, GraphError, GraphWarning
 from puregraph.graph import Graph
 from puregraph.module import Module
 from puregraph.mutex import Mutex
@@ -136,6 +138,20 @@ class Task:
         if self.cost is not None:
             self.checkCost(found[0])
 
+    def warn(self, batch: Batch, metrics: Iterable[Any] = ()) -> None:
+        """Warn of what network, cost and metrics compute together and nobody can have meant."""
+        shapes = [tuple(x.shape) for x in (*batch.data, *batch.target)]
+        warnOf(self.graph, self.cost, shapes, 6)
+        last = lastBefore(self.graph, self.cost, len(shapes))
+        if last is None or last.module.gives != "probabilities":
+            return
+        alike = self.graph.dataShapeFrom(shapes)[1] == tuple(batch.target[0].shape)
+        for metric in metrics:
+            if alike and metric.which == 0 and getattr(metric, "threshold", None) == 0.0:
+                kind, label = type(metric).__name__, f"'{last.path}' ({last.module.label})"
+                text = f"{label} gives probabilities, all above the threshold 0: write {kind}(threshold=0.5)"
+                warnings.warn(f"{metric.name}: {text}", GraphWarning, stacklevel=6)
+
     def checkCost(self, shape: Any) -> None:
         if shape != ():
             raise GraphError(f"{type(self.cost).__name__}: wanted a cost of one number, got shape {shape}")
@@ -158,7 +174,7 @@ def checkKind(what: str, value: Any, wanted: tuple[str, ...], example: str) -> N
     """Refuse a class in place of what it makes, and whatever cannot do what is wanted."""
     if isinstance(value, type):
         raise DataError(f"{what}: wanted {example}, got the class {value.__name__}; make one, {value.__name__}(...)")
-    if not all(hasattr(value, name) for name in wanted):
+    if not all(hasattr(type(value), name) or hasattr(value, name) for name in wanted):
         raise DataError(f"{what}: wanted {example}, got {value!r:.60}")
 
 

@@ -17,6 +17,7 @@ from puregraph.data.prefetch import ahead
 from puregraph.errors import DataError, PuregraphError, addPlace
 from puregraph.module import Module
 from puregraph.train import snapshot
+from puregraph.train.before import checkParams, fitSchedule
 from puregraph.train.callback import callbacksFrom
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
@@ -37,6 +38,7 @@ class Trainer:
 
     `net`         a Graph or another Module; with several outputs, the cost takes the first or all
     `cost`        a Module of predictions and targets that gives one number, the mean over the batch
+    `optimizer`   updates the part of the network that its `setupOn` was called with, or else all of it
     `batchsize`   samples of a batch of arrays; the last batch of an epoch may be smaller
     `metrics`     what is gathered besides the cost: on the training data here, on that of the validation in copies,
                   `trainer.validator.metrics`
@@ -93,7 +95,9 @@ class Trainer:
         self.running = self.stopped = self.inside = self.validates = self.asks = False
         self.reason = ""
         self.ignored: np.ndarray | None = None
-        self.lastRate = self.rate
+        self.isLookedAt = False
+        self.total: int | None = None
+        self.lastRate = 0.0
         self.count: int | None = None
         self.clock = time.perf_counter()
         self.restart()
@@ -172,7 +176,7 @@ class Trainer:
 
         Raises    CheckpointError if it cannot be written, or a module or callback holds what a file cannot
         """
-        return save(path, self.net, self.optimizer.setupOn(self.net), {"trainer": snapshot.snapshot(self)})
+        return save(path, self.net, self.setupOptimizer(), {"trainer": snapshot.snapshot(self)})
 
     def resume(self, path: Any) -> Trainer:
         """Go on from what `save` wrote: the next `train` continues the run to the bit as if it had not been stopped.
@@ -192,7 +196,7 @@ class Trainer:
             except DataError as error:
                 refusal = error
             else:
-                optimizer = self.optimizer.setupOn(self.net)
+                optimizer = self.setupOptimizer()
                 checkOptimizer(source.optimizer, optimizer)
                 staged = stage(source, self.net, optimizer, True)
                 with snapshot.restoring(self, saved) as steps:
@@ -260,6 +264,7 @@ class Trainer:
         if not self.running:
             self.restart()
             self.first, self.stopped = self.epoch, False
+            self.total = None
             self.ignored = None if getattr(self.cost, "ignoreIndex", None) is None else np.zeros(2, int)
         elif self.begun and source.samples != self.samples:
             raise DataError(
@@ -276,20 +281,18 @@ class Trainer:
         self.count = None if source.count is None else -(-source.count // self.accumulate)
         self.validates = checks is not None
         self.asks = not isPlain(self.optimizer)  # before it updates in a way of its own, whether the cost is finite
-        self.checkParams()
-        self.optimizer.setupOn(self.net)
+        self.setupOptimizer()
+        checkParams(self)
+        fitSchedule(self)
         self.task.renew()
         self.checkShapes(source, "")
         with inMode(False, self.net, self.cost):
             self.checkShapes(checks, "the validation")
         self.running = True
 
-    def checkParams(self) -> None:
-        """There must be something to train."""
-        count = len(self.net.params)
-        if not any(param.trainable for param in self.net.params.values()):
-            why = f"all {count} parameters are frozen (trainable = False)" if count else "it has no parameters"
-            raise DataError(f"nothing of {self.net.title()} can be trained: {why}")
+    def setupOptimizer(self) -> Any:
+        """The optimizer, set up on the part of the network that it was given, or else on all of it."""
+        return getattr(self.optimizer, "setupFor", self.optimizer.setupOn)(self.net)
 
     def checkShapes(self, source: Arrays | Stream | None, owner: str) -> None:
         """Check the shapes of all batches that arrays will make."""
@@ -379,6 +382,9 @@ class Trainer:
     def takeBatch(self, batch: Batch, place: str, share: float, isLone: bool, isFirst: bool) -> bool:
         """Forward and backward, and for a lone batch the update: whether that is done."""
         slots = {metric.which for metric in self.tally.metrics}
+        if not self.isLookedAt:
+            self.isLookedAt = True
+            self.task.warn(batch, self.tally.metrics)
         program = self.task.learner(batch, slots, self.optimizer, isLone, isFirst)
         if program is None:
             cost, outputs = self.task.run(batch, False)

@@ -26,7 +26,7 @@ class Validator:
         self, net: Module, cost: Module, metrics: Iterable[Metric] = (), batchsize: int = 128, compile: bool = True
     ):
         self.task = Task(net, cost, compile)
-        self.tally = Tally(metrics)
+        self.tally = Tally(metrics, learns=False)
         self.batchsize = batchsize
         self.mutex = Mutex()
 
@@ -40,7 +40,8 @@ class Validator:
 
         `data` and `target` are arrays or lists of arrays; data alone is an iterable of (data, target).
 
-        Raises    DataError if they do not fit each other or are empty
+        Raises    DataError if they do not fit each other or are empty; PuregraphError, naming batch and sample, if the
+                  cost is not finite because they are not
         """
         return self.run(batchesFrom(data, target, self.batchsize))
 
@@ -62,9 +63,9 @@ class Validator:
         ready = ahead(self.task.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
         with inMode(False, self.task.net, self.task.cost), ready as batches:
             try:
-                for batch in batches:
+                for number, batch in enumerate(batches, 1):
                     cost, outputs = self.task.run(batch)
-                    self.tally.add(cost, outputs, batch)
+                    self.tally.add(cost, outputs, batch, f"validation, batch {number}")
             finally:
                 self.task.reset()
         source.checkUsed(self.tally.samples)

@@ -1,0 +1,57 @@
+"""Doubts: what a network and its cost compute together without fault, and nobody can have meant."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from puregraph.errors import GraphWarning, show
+from puregraph.graph import Graph
+
+NONE = "the cost is 0 whatever the network gives; for yes and no there is BCE, or let the network give two classes"
+
+
+def warnOf(graph: Graph, cost: Any, shapes: list[Any], stacklevel: int = 3) -> None:
+    """Warn once of all doubts about a network joined to its cost, for inputs and targets of these shapes."""
+    found = list(doubts(graph, cost, shapes))
+    if found:
+        warnings.warn("; ".join(found), GraphWarning, stacklevel=stacklevel)
+
+
+def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
+    """Sentences on what the cost takes, next to what the last module of the network gives."""
+    last = lastBefore(graph, cost, len(shapes))
+    name, takes = type(cost).__name__, getattr(cost, "takes", "")
+    label = "" if last is None else f"'{last.path}' ({last.module.label})"
+    gives = "" if last is None else last.module.gives
+    if takes and gives == "probabilities":
+        yield f"{name} takes scores before sigmoid or softmax, {label} gives probabilities: leave that out in training"
+    if takes == "logits" and gives == "no negatives":
+        yield f"{name} takes logits, of which those below 0 mean no, {label} gives none below 0: leave it out"
+    if takes == "scores":
+        x = graph.dataShapeFrom(shapes)[1]
+        if x[1] == 1:
+            yield f"{name} got {show(x)}, scores of a single class: {NONE}"
+        if (
+            lastBefore(graph, cost, len(shapes), False) is last
+            and gives == "features last"
+            and len(x) > 2
+            and x[1] == x[-1]
+        ):
+            yield (
+                f"{name} has the classes on axis 1 of {show(x)}, {label} makes the last axis: "
+                "if the classes are there, put Transpose with classes on axis 1 behind it"
+            )
+
+
+def lastBefore(graph: Graph, cost: Any, inputs: int, hasViews: bool = True) -> Any:
+    """The step that makes what a cost compares, or None; modules that give what they take, and views, left aside."""
+    steps = graph.steps(inputs)
+    made = {number: step for step in steps.items for number in step.visible}
+    found = next((step for step in steps.items if step.module is cost), None)
+    if found is not None:
+        found = made.get(found.args[0])
+    while found is not None and (hasViews and found.module.views or found.module.gives == "as taken"):
+        found = made.get(found.args[0])
+    return found
