@@ -106,11 +106,11 @@ def withValues(module, inputs, wanted, step, directions):
     return moved, points
 
 
-def slopes(module, inputs, names, weights, create):
-    """The gradients of a weighted sum of the outputs by inputs and parameters; and their leaves."""
+def slopes(module, inputs, names, weights, create, curved):
+    """The gradients of a weighted sum of the outputs, or of their squares, by inputs and parameters; and their leaves."""
     module = copy.deepcopy(module)
     leaves = leavesOf(inputs)
-    outputs = [y for y in listed(module(*leaves)) if y.requires_grad]
+    outputs = [y * y if curved else y for y in listed(module(*leaves)) if y.requires_grad]
     ends = [v for v in leaves if v.requires_grad] + [parameter(getattr(module, n)) for n in names]
     found = grad(outputs, ends, seedsFor([y.data for y in outputs]), create_graph=create, allow_unused=True)
     total = 0.0
@@ -120,9 +120,10 @@ def slopes(module, inputs, names, weights, create):
     return ends, total
 
 
+@pytest.mark.parametrize("curved", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("found", "index"), EXAMPLES, ids=label)
-def test_second_derivatives_are_right_or_refused(found, index, mode):
+def test_second_derivatives_are_right_or_refused(found, index, mode, curved):
     module, inputs = prepared(found, index, mode)
     names = [n for n, p in module.params.items() if module.wants(p)]
     floats = [x.dtype.kind == "f" for x in inputs]
@@ -132,11 +133,11 @@ def test_second_derivatives_are_right_or_refused(found, index, mode):
     shapes = [x.shape for x, isFloat in zip(inputs, floats) if isFloat] + [module.params[n].shape for n in names]
     weights, turns = ([rng.standard_normal(s) for s in shapes] for _ in range(2))
     before = {name: state.data.copy() for name, state in module.states.items()}
-    ends, total = slopes(module, inputs, names, weights, create=True)
+    ends, total = slopes(module, inputs, names, weights, True, curved)
     left = iter(turns)
     directions = [next(left) if isFloat else None for isFloat in floats] + list(left)
     low, high = (
-        float(slopes(*withValues(module, inputs, names, s * STEP, directions), names, weights, create=False)[1])
+        float(slopes(*withValues(module, inputs, names, s * STEP, directions), names, weights, False, curved)[1])
         for s in (-1, 1)
     )
     numeric = (high - low) / (2 * STEP)

@@ -44,6 +44,8 @@ CONSTANT = {
     np.allclose, np.isclose, np.searchsorted, np.any, np.all,
 }  # fmt: skip
 
+FRESH = {np.zeros_like, np.ones_like, np.empty_like}  # of the constant ones: to be written into
+
 
 def vjp(*functions: Any) -> Callable[[Callable], Callable]:
     """Register `rule(g, y, *arguments as the function names them)`, giving one gradient per argument that it takes."""
@@ -197,8 +199,6 @@ def textsOf() -> dict[Any, str]:
         np.radians: "a * (pi / 180)",
         np.deg2rad: "a * (pi / 180)",
         np.sinc: "sinc(a)",
-        np.round: "round(a)",
-        np.around: "round(a)",
     }
     for name, row in TABLE.items():
         if isinstance(row.numpy, np.ufunc):
@@ -260,6 +260,12 @@ def nanToNumRule(g, y, x, nan=0, posinf=None, neginf=None):
     return np.where(np.isfinite(x), g, 0)
 
 
+@vjp(np.round, np.around)
+def roundRule(g, y, a, decimals=0):
+    """y stays between its steps: dx = 0."""
+    return np.zeros_like(g)
+
+
 @vjp(np.full_like)
 def fullLikeRule(g, y, a, fill_value, shape=None):
     """y = v everywhere: dv = sum g."""
@@ -307,7 +313,7 @@ def averageRule(g, y, a, axis=None, weights=None):
     """y = sum w x / sum w: dx = g w / sum w, dw = g (x - y) / sum w."""
     if weights is None:
         return meanRule(g, y, a, axis)
-    w = weights if isArray(weights) else np.asarray(weights)
+    w, axis = weights if isArray(weights) else np.asarray(weights), axesOf(a, axis)
     if w.ndim != a.ndim:
         w = w.reshape([n if i in axesOf(a, axis) else 1 for i, n in enumerate(a.shape)])
     share = spread(g / np.broadcast_to(w, a.shape).sum(axis=axis).reshape(y.shape), a, axis)
@@ -339,7 +345,7 @@ def centered(a: Any, axis: Any) -> Any:
     return a - a.mean(axis=axis, keepdims=True)
 
 
-@vjp(np.max, np.min)
+@vjp(np.max, np.min, np.amax, np.amin)
 def extremeRule(g, y, a, axis=None):
     """Equal extremes share evenly, as in torch's amax."""
     isOne = np.logical_or(np.equal(a, spread(y, a, axis)), np.not_equal(a, a)).astype(a.dtype)
@@ -372,8 +378,8 @@ def cumsumRule(g, y, a, axis=None):
 @vjp(np.diff)
 def diffRule(g, y, a, n=1, axis=-1):
     """The differences of what came before and after, with the other sign, n times."""
-    width = [(1, 1) if i == axis % a.ndim else (0, 0) for i in range(a.ndim)]
     for _ in range(n):
+        width = [(1, 1) if i == axis % a.ndim else (0, 0) for i in range(a.ndim)]
         g = -np.diff(np.pad(g, width), axis=axis)
     return g
 
@@ -626,6 +632,25 @@ def isBasic(key: Any) -> bool:
 def isMask(part: Any) -> bool:
     """Whether an index is an array of bools."""
     return isArray(part) and part.dtype == bool
+
+
+def setAt(x: Any, key: Any, new: Any) -> Any:
+    """x with y[key] = new, as another array.
+
+    Shapes    x (any), new as x[key], or what spreads to it -> y as x
+    """
+    standIn = standInOf((x, new))
+    if standIn is not None:
+        return standIn.handle(setAt, (x, key, new), {})
+    y = x.copy()
+    y[key] = new
+    return y
+
+
+@vjp(setAt)
+def setAtRule(g, y, x, key, new):
+    """To what was kept, and to what came in its place."""
+    return setAt(g, key, 0), None, fit(g[key], new)
 
 
 VJPS[putAt] = lambda g, y, arguments, options, needs: (g[arguments[1]], None, None)

@@ -14,6 +14,7 @@ from puregraph.algebra import isArray
 from puregraph.autodiff.derivatives import NAMES, VJPS, bound, fit, listOf, spread, vjp
 from puregraph.errors import AutoDiffException
 from puregraph.kernels.einsum import ontoDiagonal
+from puregraph.kernels.einsum import spread as spreadOver
 from puregraph.kernels.reduce import unbroadcast
 
 
@@ -135,7 +136,7 @@ def einsumRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) ->
         part = part.reshape([part.shape[target.index(c)] if c in known else 1 for c in distinct])
         own = [x.shape[letters.index(c)] for c in distinct]
         part = unbroadcast(part, tuple([min(n, m) for n, m in zip(own, part.shape)]))
-        found.append(ontoDiagonal(part, letters, x.shape))
+        found.append(spreadOver(part, letters, x.shape))
     return tuple(found)
 
 

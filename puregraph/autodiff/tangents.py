@@ -90,6 +90,24 @@ def moves(tangents: Any) -> bool:
     return tangents is not None
 
 
+def refuse(function: Any, options: dict, *names: str) -> None:
+    """Raise    AutoDiffException for an option that a rule would drop; one of None or True is none."""
+    for name in names:
+        value = options.get(name)
+        if not (value is None or value is True or value is np._NoValue):
+            raise AutoDiffException(f"forward mode knows no tangent of {nameOf(function)} with {name}={value!r:.40}")
+
+
+def alone(function: Any, tangents: list, *places: int) -> None:
+    """Raise    AutoDiffException where an argument moves that a rule takes for a constant."""
+    moving = [i for i, t in enumerate(tangents) if moves(t) and i not in places]
+    if moving:
+        raise AutoDiffException(
+            f"forward mode knows no tangent of {nameOf(function)} along its argument {moving[0]}, only along "
+            f"{', '.join(map(str, places))}"
+        )
+
+
 def nameOf(function: Any) -> str:
     """A function as a message names it."""
     owner = getattr(function, "__self__", None)
@@ -127,7 +145,6 @@ FORMULAS = {
     np.fmod: "a - b * trunc(a / b)",
     np.fmax: "maximum(a, b)",
     np.fmin: "minimum(a, b)",
-    np.copysign: "where(b < 0, -abs(a), abs(a))",
     np.deg2rad: "a * (pi / 180)",
     np.radians: "a * (pi / 180)",
     np.rad2deg: "a * (180 / pi)",
@@ -198,6 +215,7 @@ def spread(tangent: Any, value: Any) -> Any:
 @register_tangent(*FORMULAS)
 def pointwise(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The derivative of the ufunc's formula."""
+    refuse(function, options, "where")
     y = function(*values, **options)
     formula = Formula(FORMULAS[function])
     names = tuple("abc"[: len(values)])
@@ -207,6 +225,7 @@ def pointwise(function: Any, values: list, tangents: list, options: dict) -> tup
 @register_tangent(np.clip)
 def clipped(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Passes between the bounds, and at both; a bound that is None is infinite."""
+    refuse(function, options, "where")
     low, high = options.pop("min", None), options.pop("max", None)
     x, low, high = (*values, *[low, high][len(values) - 1 :])[:3]
     ends = [-np.inf if low is None else low, np.inf if high is None else high]
@@ -230,21 +249,50 @@ def chosen(function: Any, values: list, tangents: list, options: dict) -> tuple[
 @register_tangent(
     *(np.reshape, np.transpose, np.moveaxis, np.swapaxes, np.squeeze, np.expand_dims, np.ravel, np.broadcast_to),
     *(np.rollaxis, np.atleast_1d, np.atleast_2d, np.atleast_3d, np.flip, np.fliplr, np.flipud, np.roll, np.rot90),
-    *(np.repeat, np.tile, np.take, np.take_along_axis, np.compress, np.delete, np.diagonal, np.diag, np.trace),
-    *(np.tril, np.triu, np.mean, np.cumsum, np.diff, np.copy, np.real, np.split, np.array_split, np.hsplit),
+    *(np.repeat, np.tile, np.take, np.take_along_axis, np.delete, np.diagonal, np.diag, np.trace),
+    *(np.tril, np.triu, np.mean, np.cumsum, np.copy, np.real, np.split, np.array_split, np.hsplit),
     *(np.vsplit, np.dsplit, np.resize, np.fft.fftshift, np.fft.ifftshift, np.add.accumulate),
     *(meanPool, meanPoolGrad, maxPoolGrad, gather, scatterAdd, addAt, takeClass, putClass, ontoDiagonal),
 )
 def linear(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Linear in the first argument; the others say how."""
+    alone(function, tangents, 0)
     return function(*values, **options), function(tangents[0], *values[1:], **options)
 
 
 @register_tangent(np.sum, np.add.reduce)
 def summed(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Linear, but for what the sum starts from."""
+    alone(function, tangents, 0)
     rest = {name: option for name, option in options.items() if name != "initial"}
     return function(*values, **options), function(tangents[0], *values[1:], **rest)
+
+
+@register_tangent(np.compress)
+def compressed(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """Linear in the second argument."""
+    alone(function, tangents, 1)
+    return function(*values, **options), function(values[0], tangents[1], *values[2:], **options)
+
+
+@register_tangent(np.diff)
+def differences(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """Linear; what is put before and after does not move."""
+    alone(function, tangents, 0, 3, 4)
+    ends = dict(zip(("prepend", "append"), zip(values[3:], tangents[3:])))
+    ends |= {name: (options[name], None) for name in ("prepend", "append") if name in options}
+    known = {name: (x, t) for name, (x, t) in ends.items() if x is not np._NoValue}
+    rest = {name: option for name, option in options.items() if name not in known}
+    change = np.zeros_like(values[0]) if tangents[0] is None else tangents[0]
+    moved = {name: np.zeros_like(x, dtype=change.dtype) if t is None else t for name, (x, t) in known.items()}
+    y = function(*values[:3], **rest, **{name: x for name, (x, _) in known.items()})
+    return y, function(change, *values[1:3], **rest, **moved)
+
+
+@register_tangent(np.round, np.around)
+def rounded(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """It stays between its steps."""
+    return function(*values, **options), None
 
 
 @register_tangent(astype)
@@ -330,42 +378,56 @@ def extreme(function: Any, values: list, tangents: list, options: dict) -> tuple
     if getattr(function, "__self__", None) is not None and len(values) == 1 and "axis" not in options:
         axis = 0  # the default of a ufunc's own reduce
     mask = x == function(x, **{**options, "axis": axis, "keepdims": True})
+    if "where" in options:
+        mask = mask & options["where"]
     count = np.maximum(mask.sum(axis=axis, keepdims=keepdims), 1).astype(t.dtype)
     return y, np.where(mask, t, 0).sum(axis=axis, keepdims=keepdims) / count
 
 
 @register_tangent(np.var, np.std)
 def spreadOf(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """2 sum (x - m) t / (k - ddof), and half of that over the deviation."""
+    """2 sum (x - m) t / (k - ddof), and half of that over the deviation; 0 where that is, as going backward."""
+    alone(function, tangents, 0)
     x, t = values[0], tangents[0]
     y = function(*values, **options)
     axis, keepdims = alongAxis(values, options)
-    rest = x - x.mean(axis=axis, keepdims=True)
-    count = x.size // max(1, y.size) - options.get("ddof", 0)
-    found = (rest * t).sum(axis=axis, keepdims=keepdims) * (2 / count)
-    return y, found if function is np.var else found / (2 * y)
+    counts = {"where": options["where"]} if options.get("where", np._NoValue) is not np._NoValue else {}
+    given = options.get("mean", np._NoValue)
+    rest = x - (x.mean(axis=axis, keepdims=True, **counts) if given is np._NoValue else given)
+    ddof = values[4] if len(values) > 4 else options.get("ddof", 0)
+    fewer = ddof or (0 if options.get("correction", np._NoValue) is np._NoValue else options["correction"])
+    count = np.broadcast_to(counts.get("where", True), x.shape).sum(axis=axis, keepdims=keepdims) - fewer
+    found = (rest * t).sum(axis=axis, keepdims=keepdims, **counts) * (2 / count)
+    if function is np.std:
+        found = np.where(y == 0, 0, found / np.where(y == 0, 1, 2 * y))
+    return y, spread(found, y)
 
 
 @register_tangent(np.prod, np.multiply.reduce, np.cumprod)
 def multiplied(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The product rule, one factor after the other, so that zeros do no harm."""
+    alone(function, tangents, 0)
     x, t = values[0], tangents[0]
     y = function(*values, **options)
     axis, _ = alongAxis(values, options)
+    where, initial = (options.get(name, np._NoValue) for name in ("where", "initial"))
+    if where is not np._NoValue:
+        x, t = np.where(where, x, 1), np.where(where, t, 0)
     if function == np.multiply.reduce and len(values) == 1 and "axis" not in options:
         axis = 0
     axes = range(x.ndim) if axis is None else [a % x.ndim for a in (axis if isinstance(axis, tuple) else (axis,))]
     order = (*axes, *(a for a in range(x.ndim) if a not in axes))
     shape = (-1, *(x.shape[a] for a in order[len(axes) :]))
     factors, changes = x.transpose(order).reshape(shape), t.transpose(order).reshape(shape)
-    product, change = np.ones_like(x, shape=shape[1:]), np.zeros_like(x, shape=shape[1:])
+    first = 1 if initial is np._NoValue or initial is None else initial
+    product, change = np.full_like(x, first, shape=shape[1:]), np.zeros_like(x, shape=shape[1:])
     steps = []
     for factor, d in zip(factors, changes):
         product, change = product * factor, change * factor + product * d
         steps.append(change)
     if function is np.cumprod:
         return y, np.moveaxis(np.stack(steps), 0, axis or 0).reshape(y.shape)
-    return y, change.reshape(y.shape)
+    return y, spread(change.reshape(y.shape), y)
 
 
 @register_tangent(np.sort)
@@ -416,11 +478,12 @@ def determinant(function: Any, values: list, tangents: list, options: dict) -> t
 
 @register_tangent(np.linalg.norm)
 def length(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """sum x t / y, for the square root of the sum of squares."""
+    """sum x t / y, for the square root of the sum of squares; 0 where that is, as going backward."""
     axis, keepdims = alongAxis(values, options, 2)
     order = values[1] if len(values) > 1 else options.get("ord")
     isVector = isinstance(axis, int) or (axis is None and values[0].ndim == 1)
     if not (order is None or order == 2 and isVector):
         raise AutoDiffException(f"forward mode knows no tangent of numpy.linalg.norm with ord={order!r}")
     y = function(*values, **options)
-    return y, (values[0] * tangents[0]).sum(axis=axis, keepdims=keepdims) / y
+    change = (values[0] * tangents[0]).sum(axis=axis, keepdims=keepdims)
+    return y, np.where(y == 0, 0, change / np.where(y == 0, 1, y))

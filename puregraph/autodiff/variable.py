@@ -13,7 +13,18 @@ import numpy as np
 
 from puregraph.algebra import accumulate, combine, isArray, shapeOf, zeroLike
 from puregraph.autodiff import attending, products  # noqa: F401 - their rules are registered when they are imported
-from puregraph.autodiff.derivatives import CONSTANT, VJPS, WRITING, fit, positioned, pullbackOf, refused
+from puregraph.autodiff.derivatives import (
+    CONSTANT,
+    FRESH,
+    VJPS,
+    WRITING,
+    fit,
+    isBasic,
+    positioned,
+    pullbackOf,
+    refused,
+    setAt,
+)
 from puregraph.autodiff.engine import Add, backward
 from puregraph.autodiff.graph import NOWHERE, NUMBERS, AccumulateGrad, GradientEdge, Handle, Node, get_gradient_edge
 from puregraph.autodiff.mode import MODE
@@ -271,6 +282,23 @@ class Variable(StandIn):
 
     def __iter__(self) -> Any:
         return iter([self[i] for i in range(len(self))])
+
+    def __setitem__(self, key: Any, new: Any) -> None:
+        """Other values at some positions: this Variable is then the result; arrays that it shared stay as they are.
+
+        Raises    AutoDiffException for a leaf that requires a gradient, or for an index of whole numbers in arrays
+        """
+        if self._wants and self._node is None:
+            raise AutoDiffException(
+                "a leaf that requires a gradient is not written into: write into a copy of it, np.copy(v)"
+            )
+        if not isBasic(key):
+            raise AutoDiffException(
+                "a Variable is written into by slices, whole numbers and masks: an array of indices may name a place "
+                "twice; np.where chooses between values"
+            )
+        y = record(setAt, (variable(self._data, self._node, self.output_nr), key, new), {})
+        self.data, self._node, self.output_nr, self._wants = y._data, y._node, y.output_nr, y._wants
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """For what knows nothing of Variables; of one that requires a gradient only what is recorded may be used."""
@@ -552,7 +580,7 @@ def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any =
     if WATCH.look is not None:
         WATCH.look(titled(function), function, plain, result if type(result) in (tuple, list) else (result,))
     if function in CONSTANT:
-        return result
+        return made(result) if isRecorded and function in FRESH else result
     if isinstance(result, tuple) and type(result) is not tuple:
         result = tuple(result)
     if not isRecorded or not hasFloats(result):
