@@ -89,6 +89,7 @@ OPTIMIZERS = (
     "SGD(0.05, decay=0.1)",
 )
 RULES, WEIGHTS, PARENTS = {}, {}, {}
+ELEMENTWISE = ("activation", "formulaOfOne", "formulaOfTwo", "arithmetic", "several")
 
 
 def rule(weight, *parents):
@@ -172,7 +173,7 @@ TWO = (
     "minimum({}, {})",
     "hypot({}, 1 + {})",
 )
-TWO += ("where({} > 0.1, {}, 0.3)", "logaddexp({}, {})", "arctan2({}, 2 + tanh({}))")
+TWO += ("{} + 0.7 * {}", "0.3 - {} * {}", "where({} > 0.1, {}, 0.3)", "logaddexp({}, {})", "arctan2({}, 2 + tanh({}))")
 
 
 def expression(rng, names, depth):
@@ -192,6 +193,11 @@ def expression(rng, names, depth):
 def reduction(rng, x):
     axes = [axisOf(rng, x), axisOf(rng, x), tuple(rng.sample(range(len(x)), rng.randint(1, len(x)))), None]
     return make(rng.choice((Sum, Mean, Max, Min)), axis=rng.choice(axes), keepdims=rng.random() < 0.5)
+
+
+@rule(6, "computed")
+def extremum(rng, x):
+    return make(rng.choice((Max, Min)), axis=axisOf(rng, x), keepdims=rng.random() < 0.5)
 
 
 @rule(8, "ranked")
@@ -240,10 +246,15 @@ def product(rng, a, b):
     return None
 
 
+@rule(3, "ranked", "ranked", "ranked")
+def einsumOfThree(rng, a, b, c):
+    return einsum(rng, a, b, c)
+
+
 @rule(6, "ranked", "ranked")
-def einsum(rng, a, b):
-    letters, sizes, groups = "abcdefgh", {}, []
-    for shape in (a, b):
+def einsum(rng, *shapes):
+    letters, sizes, groups = "abcdefghijkl", {}, []
+    for shape in shapes:
         own = ""
         for size in shape:
             known = [c for c, s in sizes.items() if s == size and (c not in own or rng.random() < 0.1)]
@@ -479,8 +490,11 @@ class GraphDraft(Rebuilding):
                 least = {"ranked": 1, "matrix": 2, "mapped": 2, "sequence": 3, "image": 4}[kind]
                 exact = kind in ("sequence", "image")
                 found.append(self.pick(lambda s, n=least, e=exact: len(s) == n if e else len(s) >= n))
+            elif kind == "computed":
+                computed = [v for v in self.values(len) if self.lines[v[0]].rule in ELEMENTWISE]
+                found.append(self.rng.choice(computed) if computed else self.pick(len))
             elif kind == "broadcast":
-                found.append(self.beside(first))
+                found.append(self.beside(found[0]))
             elif kind == "alike":
                 found.append(self.pick(lambda s, first=first: len(s) == len(first)))
             elif kind == "target":
@@ -505,9 +519,13 @@ class GraphDraft(Rebuilding):
         self.add(NodeSpec("probability", 0, (self.rng.choice(same),)))
         return len(self.lines) - 1, 0
 
-    def beside(self, shape):
-        """A value that broadcasts with one of a shape; a new input where there is none, or by chance."""
+    def beside(self, value):
+        """A value that broadcasts with another: often one that it is made of, else any; a new input by chance."""
+        shape = self.shape(value)
         found = self.values(lambda s: broadcasts(s, shape))
+        above = [v for v in self.lines[value[0]].parents if v in found]
+        if above and self.rng.random() < 0.3:
+            return self.rng.choice(above)
         if found and self.rng.random() < 0.85:
             return self.rng.choice(found)
         kept = [1 if self.rng.random() < 0.3 else d for d in shape]

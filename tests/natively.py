@@ -9,11 +9,13 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from puregraph.compile import verify
 from puregraph.compile.native import keyOf
 from puregraph.native import machine
 from puregraph.native.code import Code
 
 needsNative = pytest.mark.skipif(not machine.available(), reason=str(machine.missing()))
+unverified = pytest.mark.skipif(verify.isOn(), reason="PUREGRAPH_VERIFY has the steps run one by one")
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 LINE = 64
 TEXTS = {}  # of each key, for each CPU

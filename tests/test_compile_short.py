@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from natively import needsNative
+from natively import needsNative, unverified
 
 import puregraph as pg
 from puregraph.compile import Program
@@ -22,6 +22,7 @@ def images(seed=0, n=2):
     return np.random.default_rng(seed).standard_normal((n, 3, 4)).astype("f4")
 
 
+@unverified
 def test_small_networks_take_it_and_steps_that_learn_do_not(net):
     assert net.compile([(2, 3, 4)], train=False).short is not None
     cost, optimizer = pg.MSE(), pg.optimizers.SGD(0.1)
@@ -61,6 +62,7 @@ def test_inputs_that_do_not_fit_are_refused_and_those_that_can_be_made_to_fit_ar
     np.testing.assert_allclose(program.run(np.asfortranarray(images())), net(images()), rtol=1e-5)
 
 
+@unverified
 def test_memory_that_moved_is_followed(net):
     room = Room()
     small = Program(net, [(2, 3, 4)], train=False, room=room)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.compile import verify
 from puregraph.compile.bind import Bound, Running, bound
 from puregraph.compile.entry import entriesOf
 from puregraph.compile.guard import Guard
@@ -46,8 +47,10 @@ class Built:
     """
 
     def __init__(self, plan: Plan, room: Room, poison: bool = False):
+        poison = poison or verify.isOn()
         self.schedule, self.plan, self.poison = plan.schedule, plan, poison
         self.memory = Memory(self.plan, room)
+        self.verifier = verify.Verifier(plan, self.memory) if verify.isOn() else None
         self.objects: dict[int, Any] = {}
         self.parts = [Part()]
         ends = self.ending() if poison else {}
@@ -57,18 +60,22 @@ class Built:
         for i, call in enumerate(calls):
             if call.kind == "native":
                 waiting.append(call)
-            if waiting and (call.kind not in ("native", "view") or i in ends or call is calls[-1]):
+            isOne = self.verifier is not None or i in ends or call is calls[-1]
+            if waiting and (call.kind not in ("native", "view") or isOne):
                 self.segments.append(Segment(waves(waiting, self.memory), self.memory))
-                self.parts[-1].steps.append(Bound(waiting[0], self.segments[-1], [], {}))
+                self.parts[-1].steps += self.verified(i, waiting[0], [Bound(waiting[0], self.segments[-1], [], {})])
                 waiting = []
             if call.kind == "host":
                 self.addHost(call)
             elif call.kind not in ("native", "view"):
-                self.parts[-1].steps += self.boundTo(i, call)
+                self.parts[-1].steps += self.verified(i, call, self.boundTo(i, call))
             self.parts[-1].steps += [Bound(call, self.memory.region(b).fill, [POISON], {}) for b in ends.get(i, ())]
         for target, value in copies:
             end = Call(store, (value,), {"target": target}, [], "store", Place("store", "", (), "update"))
             self.parts[-1].steps += bound(end, self.memory, None)
+        if self.verifier is not None:
+            self.parts[0].steps.insert(0, Bound(None, self.verifier.start, [], {}))
+            self.parts[-1].steps.append(Bound(None, self.verifier.finish, [], {}))
         self.failed: Any = None
         self.isQuiet = all(map(isNative, self.parts))
         self.entries = entriesOf(self.schedule, self.memory, [s for part in self.parts for s in part.steps])
@@ -98,6 +105,15 @@ class Built:
         weights = [] if self.packing is None else [self.memory(w) for w in frozen.weights.values()]
         self.guard, self.isStale = Guard(checks, weights, self.memory), self.packing is not None
 
+    def verified(self, i: int, call: Call, steps: list[Bound]) -> list[Bound]:
+        """The calls of a step, checked as they run if that is wanted."""
+        if self.verifier is None:
+            return steps
+        for step in steps:
+            if type(step.function) is Segment:
+                step.function = partial(verify.singly, step.function)
+        return self.verifier.around(i, call, steps)
+
     def movedBy(self, root: Value) -> Any:
         """Who says where a Value lies that each run may find elsewhere."""
         return next((e for e in self.entries if e.value is root), None) or self.plan.places[root.number]
@@ -115,7 +131,8 @@ class Built:
         given = [None if v is None else self.memory(v) for v in call.arguments]
         if isinstance(call.function, Prelude):
             call.function.bind(self.memory)
-        self.parts[-1].host = partial(call.function, *given)
+        host = partial(call.function, *given)
+        self.parts[-1].host = host if self.verifier is None else partial(self.verifier.hosted, host)
         self.parts.append(Part())
 
     def ending(self) -> dict[int, list[Buffer]]:

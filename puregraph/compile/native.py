@@ -60,6 +60,7 @@ class Segment:
 
     `steps`    the works of each step: several where they are done at the same time
     `slots`    the arguments of all works, one after the other
+    `kernels`  (address of the code, address of its slots, tasks) of each work, which take `scratch` bytes of memory
     `patches`  (slots, index, Value, bytes) of every argument that is an address in an input, or in an Exit
     """
 
@@ -78,14 +79,15 @@ class Segment:
         self.slots = np.array(slots, np.int64)
         self.patches = [(self.slots, *each) for each in moving]
         start, size = addressOf(self.slots), self.slots.itemsize
-        rows = iter([(libraries[k].address, start + size * i, w.tasks) for w, k, i in zip(works, keys, begins)])
-        scratch = max((library.scratch for library in libraries.values()), default=0)
+        self.kernels = [(libraries[k].address, start + size * i, w.tasks) for w, k, i in zip(works, keys, begins)]
+        rows = iter(self.kernels)
+        self.scratch = max((library.scratch for library in libraries.values()), default=0)
         records, self.words = [], list[Any]()
         for step in self.steps:
             record, words = bundled([next(rows) for _ in step])
             records.append(record)
             self.words.append(words)
-        self.table = pool.Table(records, scratch, keep=(self.slots, self.words))
+        self.table = pool.Table(records, self.scratch, keep=(self.slots, self.words))
 
     @property
     def works(self) -> list[Work]:

@@ -27,6 +27,7 @@ from puregraph.compile.schedule import Schedule, isFinite, schedule
 from puregraph.compile.short import shortcut
 from puregraph.compile.table import table
 from puregraph.compile.targets import GRADS, GradientOf
+from puregraph.compile.verify import VerifyError
 from puregraph.compile.whole import NotCompiledError, Trial, UntriedError
 from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, need, plural, show
 from puregraph.graph import Graph
@@ -220,7 +221,7 @@ class Program:
                 with np.errstate(all="ignore"):
                     isDone = built.run(given)
         except Exception as error:
-            if built.failed is None or built.failed.place.phase == "update":
+            if isinstance(error, VerifyError) or built.failed is None or built.failed.place.phase == "update":
                 raise
             return self.again(error, list(given), numbers)
         return self.results(built, copy) if isDone else self.runEagerly(list(given), numbers)

@@ -1,0 +1,302 @@
+"""Verify: with PUREGRAPH_VERIFY=1 every step of a program on the CPU is checked against numpy, on its very operands."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from puregraph.aligned import addressOf
+from puregraph.compile.bind import Bound, bound
+from puregraph.compile.exit import Exit
+from puregraph.compile.memory import Memory, alignedBytes
+from puregraph.compile.plan import Plan
+from puregraph.compile.value import Call, Value, changed
+from puregraph.errors import PuregraphError
+from puregraph.kernel import useFast
+
+VARIABLE = "PUREGRAPH_VERIFY"
+POISON = 255  # the byte of memory that nobody has written: NaN, -1, True
+ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+LEAVES = ("input", "param", "state", "constant")  # roles of values that are there before the first step
+EXACT = ("copy", "fill", "put", "view")  # kinds of calls that compute nothing
+RELATIVE, ABSOLUTE = (
+    64,
+    16,
+)  # what float operations may be off by, in units in the last place: of an element, of the largest
+ROUNDING = 32  # and in units of the difference between float32 and float64
+TRIES = 12  # evaluations with perturbed intermediates before an element near a discontinuity is called wrong
+
+
+class VerifyError(PuregraphError):
+    """A step of a program gave, read or overwrote something else than it should."""
+
+
+def isOn() -> bool:
+    """Whether programs that are built from now on verify themselves."""
+    return os.environ.get(VARIABLE, "").lower() in ("1", "on", "yes")
+
+
+class Verifier:
+    """Checks the steps of one program as they run.
+
+    Before a step, every value that it reads must still be what its maker left (a shadow copy is kept of each), and what
+    it is to write is poisoned. After a step, its results must be those of numpy's functions on the shadows. So a value
+    that nobody wrote, one that was overwritten before its last use, and a wrong kernel are three different sentences.
+
+    `shadows`  by the number of a Value a copy of what its maker left
+    `inner`    by the number of a Value inside a fused step that stays in registers what numpy computes for it
+    """
+
+    def __init__(self, plan: Plan, memory: Memory):
+        self.plan, self.memory = plan, memory
+        self.shadows: dict[int, np.ndarray] = {}
+        self.inner: dict[int, np.ndarray] = {}
+        self.writers: dict[int, str] = {}  # by a Value's number the step that made it
+        self.steps: list[tuple[str, list[Value]]] = []  # all that ran, and what they wrote
+        read = [*plan.schedule.kept(), *(v for call in plan.schedule.calls for v in operandsOf(call))]
+        self.leaves = {v.root.number: v.root for v in read if v.root.role in LEAVES}
+
+    def start(self) -> None:
+        """Before the first step: note all that is there already."""
+        self.shadows, self.inner, self.writers, self.steps = {}, {}, {}, []
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Note parameters, states and inputs as they are now."""
+        for v in self.leaves.values():
+            self.shadows[v.number] = self.array(v).copy()
+
+    def around(self, number: int, call: Call, steps: list[Bound]) -> list[Bound]:
+        """The calls of a step between the checks before and after it."""
+        places = dict.fromkeys(c.place[:2] for c in (call.function.calls if call.kind == "native" else [call]))
+        nodes = ", ".join(f"'{path}' ({label})" if label else f"'{path}'" for path, label in places)
+        title = f"step {number} '{call.function.name if call.kind == 'native' else call.name}' at {nodes}"
+        before = Bound(call, partial(self.before, title, call), [], {})
+        return [before, *steps, Bound(call, partial(self.after, title, number, call), [], {})]
+
+    def hosted(self, host: Any) -> bool:
+        """What Python does between two parts of a step; parameters may then be others."""
+        found = host()
+        self.refresh()
+        return found
+
+    def array(self, value: Value) -> Any:
+        """Where a Value is stored in this run."""
+        place = self.plan.places.get(value.root.number)
+        if isinstance(place, Exit):
+            start = place.start - addressOf(place.owner) + value.offset
+            return np.ndarray(value.shape, value.dtype, place.owner, start, value.strides)
+        return self.memory(value)
+
+    # Before and after a step ------------------------------------------------------------------------------------------
+
+    def before(self, title: str, call: Call) -> None:
+        """The operands are as they were made; what is to be written is poisoned."""
+        operands = [v.root for v in operandsOf(call)]
+        for v in operands:
+            self.look(title, v)
+        if call.kind == "native":
+            read = [self.array(v) for v in operands]
+            for y in written(call):
+                array = self.array(y)
+                if not any(np.may_share_memory(array, x) for x in read):
+                    poison(array)
+
+    def look(self, title: str, value: Value) -> None:
+        """Raise a VerifyError unless a Value has been made, and is still what its maker left."""
+        if value.role in ("scalar", "object"):
+            return
+        kept, now = self.shadows.get(value.number), self.array(value)
+        if kept is None:
+            raise VerifyError(f"{title}: reads {named(value)}, which nobody has written")
+        if not same(kept, now):
+            place = first(~equal(kept, now))
+            maker = self.writers.get(value.number, "what was there before the first step")
+            others = [name for name, outs in self.since(value) if any(self.meets(y, value) for y in outs)]
+            by = f"; overwritten by {', '.join(others)}" if others else ""
+            raise VerifyError(
+                f"{title}: reads {named(value)} of {maker}, which at {place} is no longer {kept[place]} "
+                f"but {now[place]}{by}"
+            )
+
+    def since(self, value: Value) -> Iterator[tuple[str, list[Value]]]:
+        """The steps after the one that made a Value."""
+        maker = self.writers.get(value.number)
+        names = [name for name, _ in self.steps]
+        yield from self.steps[names.index(maker) + 1 if maker in names else 0 :]
+
+    def meets(self, a: Value, b: Value) -> bool:
+        """Whether two Values share memory."""
+        return a.number != b.number and np.may_share_memory(self.array(a), self.array(b))
+
+    def after(self, title: str, number: int, call: Call) -> None:
+        """The results are numpy's; they are noted for those who read them."""
+        if call.kind == "native":
+            self.check(title, number, call)
+        if call.kind == "rule":
+            self.refresh()
+        outs = written(call)
+        for y in outs:
+            self.shadows[y.number] = self.array(y).copy()
+            self.writers[y.number] = title
+        self.steps.append((title, outs))
+
+    def finish(self) -> None:
+        """After the last step: results are as they were made, and parameters hold what was computed for them."""
+        for v in self.plan.schedule.kept():
+            self.look("the end of the program", v.root)
+        for target, v in self.plan.schedule.stores:
+            kept, now = self.array(v), np.asarray(target.data).reshape(v.shape)
+            if not same(kept, now):
+                place = first(~equal(kept, now))
+                owner = type(target).__name__
+                raise VerifyError(
+                    f"the end of the program: {named(v)} was to be stored in a {owner}, which at {place} holds "
+                    f"{now[place]} in place of {kept[place]}"
+                )
+
+    # Against numpy ----------------------------------------------------------------------------------------------------
+
+    def check(self, title: str, number: int, call: Call) -> None:
+        """Raise a VerifyError unless the results of native code are those of the calls that it stands for."""
+        calls = call.function.calls
+        made = {y.number for c in calls for y in c.outs if y is not None}
+        last = self.plan.last  # a result that nobody reads may share its memory with another one
+        results = [y for y in written(call) if y.number in made and last.get(y.number, -1) > number]
+        if not results:
+            return
+        single = self.evaluated(calls)
+        self.inner |= {n: x for n, x in single.items() if n in made}
+        references = [single]
+        isExact = all(c.kind in EXACT for c in calls)
+        if not isExact:
+            references.append(self.evaluated(calls, np.dtype(np.float64)))
+        wrong = self.wrongIn(results, references, isExact)
+        if wrong is not None and not isExact:
+            references += [self.evaluated(calls, noise=np.random.default_rng(seed)) for seed in range(TRIES)]
+            wrong = self.wrongIn(results, references, isExact)
+        if wrong is not None:
+            y, place = wrong
+            got, want = self.array(y)[place], single[y.number][place]
+            raise VerifyError(f"{title}: {named(y)} at {place}: wanted {want}, as numpy has it, got {got}")
+
+    def wrongIn(self, results: list[Value], references: list[Any], isExact: bool) -> tuple[Value, Any] | None:
+        """The first result, and where, that is near none of its references."""
+        for y in results:
+            wrong = far(self.array(y), [r[y.number] for r in references], isExact)
+            if wrong.any():
+                return y, first(wrong)
+        return None
+
+    def evaluated(self, calls: Iterable[Call], dtype: Any = None, noise: Any = None) -> dict[int, Any]:
+        """All values of some calls, computed by numpy from the shadows, perhaps in another dtype or perturbed."""
+        found: dict[int, Any] = {}
+
+        def cast(x: Any) -> Any:
+            return x.astype(dtype) if dtype is not None and x.dtype == np.float32 else x
+
+        def array(v: Value) -> Any:
+            if v.number not in found:
+                found[v.number] = leaf(v)
+            return found[v.number]
+
+        def leaf(v: Value) -> Any:
+            if v.base is not None and v.call is not None:
+                given = [changed(a, array) for a in v.call.arguments]
+                return v.call.function(*given, **{k: changed(a, array) for k, a in v.call.options.items()})
+            if v.role == "scalar":
+                return cast(self.memory(v).copy())
+            if v.role == "constant":
+                return cast(np.asarray(v.source))
+            kept = self.shadows.get(v.number)
+            return cast(self.inner[v.number] if kept is None else kept)
+
+        with np.errstate(all="ignore"), useFast(False):
+            for call in calls:
+                if call.kind == "view" or call.kind == "store":
+                    continue
+                outs = [y for y in call.outs if y is not None]
+                for y in outs:
+                    found[y.number] = cast(np.empty(y.shape, y.dtype))
+                for step in bound(call, array, None):
+                    step.function(*step.arguments, **step.options)
+                for y in outs if noise is not None and call.kind not in EXACT else ():
+                    if y.dtype.kind == "f":
+                        moves = noise.choice((-2.0, 0.0, 2.0), y.shape) * np.finfo(y.dtype).eps
+                        found[y.number] *= (1 + moves).astype(y.dtype)
+        return found
+
+
+def singly(segment: Any) -> None:
+    """Run native code task after task in this thread, each task with poisoned scratch memory."""
+    scratch = alignedBytes(segment.scratch + 64)
+    for address, slots, tasks in segment.kernels:
+        kernel = ENTRY(address)
+        for task in range(tasks):
+            scratch.fill(POISON)
+            kernel(slots, task, addressOf(scratch))
+
+
+def operandsOf(call: Call) -> list[Value]:
+    """What a step reads; for native code also what the calls read that it stands for."""
+    found = {v.number: v for v in call.values() if v is not None}
+    return [v for v in found.values() if v.role not in ("scalar", "object")]
+
+
+def written(call: Call) -> list[Value]:
+    """What a step writes."""
+    return [y for y in call.outs if y is not None and y.base is None and y.role != "object"]
+
+
+def named(value: Value) -> str:
+    """A Value as an error names it."""
+    return f"value %{value.number} {value.name!r}" if value.name else f"value %{value.number}"
+
+
+def poison(array: Any) -> None:
+    """Fill an array with what is never right by chance."""
+    if array.dtype.kind == "f":
+        array[...] = np.nan
+    elif array.dtype.kind == "b":
+        array.view(np.uint8)[...] = POISON
+    else:
+        array[...] = np.iinfo(array.dtype).max
+
+
+def equal(a: Any, b: Any) -> Any:
+    """Where two arrays are equal; NaN is NaN."""
+    found = np.asarray(a == b)
+    return found | ((a != a) & (b != b)) if a.dtype.kind == "f" else found
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two arrays are equal throughout."""
+    return a.shape == b.shape and bool(equal(a, b).all())
+
+
+def first(wrong: Any) -> tuple[int, ...]:
+    """The first place where something holds."""
+    return tuple(map(int, np.argwhere(wrong)[0]))
+
+
+def far(found: Any, references: list[Any], isExact: bool) -> Any:
+    """Where an array is near none of the first two of its references, nor between all of them."""
+    if isExact or found.dtype.kind != "f":
+        return ~np.logical_or.reduce([equal(found, np.asarray(r)) for r in references])
+    x, around = found.astype(float), np.stack([np.broadcast_to(r, found.shape).astype(float) for r in references])
+    with np.errstate(all="ignore"):
+        isFinite = np.isfinite(around).all(axis=0) & np.isfinite(x)
+        low, high = around.min(axis=0), around.max(axis=0)
+        eps, base = np.finfo(found.dtype).eps, np.where(isFinite, around[0], 0)
+        spread = np.where(isFinite, np.abs(around[:2] - around[0]).max(axis=0), 0)
+        largest = np.abs(base).max(initial=0)
+        typical = np.sqrt(np.mean(spread**2)) if spread.size else 0
+        limit = ROUNDING * (spread + typical) + eps * (RELATIVE * np.abs(base) + ABSOLUTE * largest)
+        limit += np.finfo(found.dtype).tiny
+        near = isFinite & (x >= low - limit) & (x <= high + limit)
+    return ~(near | np.logical_or.reduce([equal(x, r) for r in around]))

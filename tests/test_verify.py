@@ -1,0 +1,130 @@
+"""PUREGRAPH_VERIFY=1: steps are checked against numpy on their operands; wrong kernels, memory and lifetimes are named."""
+
+import numpy as np
+import pytest
+from natively import needsNative
+
+from puregraph import (
+    MSE,
+    SGD,
+    Adam,
+    CrossEntropy,
+    Graph,
+    GraphWarning,
+    Input,
+    LayerNorm,
+    Linear,
+    Mul,
+    Relu,
+    Sequential,
+    SoftMax,
+    Tanh,
+    initial,
+    models,
+)
+from puregraph.compile import fuse, plan, shaped, verify
+from puregraph.compile.native import Segment
+from puregraph.compile.verify import VerifyError
+
+X = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
+
+
+@pytest.fixture
+def verified(monkeypatch):
+    monkeypatch.setenv("PUREGRAPH_VERIFY", "1")
+    shaped.template.cache_clear()
+    yield
+    shaped.template.cache_clear()
+
+
+def net():
+    initial.seed(0)
+    return Sequential(Linear(5, 7, name="a"), Tanh(name="t"), Linear(7, 3, name="b"), SoftMax(name="s"), name="net")
+
+
+def steps(program):
+    return [step for part in program.built.parts for step in part.steps]
+
+
+def test_without_the_variable_a_program_has_no_checks(monkeypatch):
+    monkeypatch.delenv("PUREGRAPH_VERIFY", raising=False)
+    program = net().compile([X.shape], train=False)
+    assert program.built.verifier is None and program.short is not None or not program.built.segments
+    assert all(type(step.function) is Segment for step in steps(program) if program.built.segments)
+
+
+@pytest.mark.parametrize("value, isOn", [("1", True), ("on", True), ("0", False), ("", False), ("off", False)])
+def test_the_variable_is_1_or_on(monkeypatch, value, isOn):
+    monkeypatch.setenv("PUREGRAPH_VERIFY", value)
+    assert verify.isOn() is isOn
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_program_that_verifies_itself_gives_what_its_graph_gives(verified, dtype):
+    one = net().calcMode(dtype)
+    x = X.astype(dtype)
+    program = one.compile([x.shape], train=False, dtypes=[x.dtype])
+    for _ in range(3):
+        np.testing.assert_allclose(program.run(x), one(x), rtol=1e-5)
+
+
+def test_training_steps_with_states_and_an_optimizer_are_verified(verified, rng):
+    initial.seed(0)
+    lenet = models.lenet(size=12, maps=(2, 3), norm=True)
+    program = lenet.compile([(4, 1, 12, 12), (4,)], cost=CrossEntropy(), optimizer=Adam(0.01), dtypes=["f4", "i8"])
+    x = rng.standard_normal((4, 1, 12, 12)).astype(np.float32)
+    losses = [float(program.run(x, np.arange(4))[0]) for _ in range(5)]
+    assert losses[-1] < losses[0]
+
+
+@needsNative
+def test_a_kernel_that_computes_something_else_is_named_with_its_element(verified, monkeypatch):
+    monkeypatch.setitem(fuse.UFUNCS, np.multiply, "+")
+    x, y = Input(name="x").node(), Input(name="y").node()
+    program = Graph([x, y], Mul(name="product").node(x, y)).compile([(2, 3), (2, 3)], train=False)
+    a, b = np.full((2, 3), 2, np.float32), np.full((2, 3), 2, np.float32)
+    program.run(a, b)  # 2 + 2 is 2 * 2
+    b[1, 2] = 5
+    with pytest.raises(VerifyError, match=r"at 'product' \(Mul\): value .* at \(1, 2\): wanted 10.0, .* got 7.0"):
+        program.run(a, b)
+
+
+@needsNative
+def test_what_native_code_does_not_write_is_told(verified, monkeypatch):
+    program = net().compile([X.shape], train=False)
+    monkeypatch.setattr(verify, "ENTRY", lambda address: lambda *given: None)
+    with pytest.raises(VerifyError, match=r"step \d+ .* at 'a' \(Linear\).* got nan"):
+        program.run(X)
+
+
+def test_memory_that_is_given_away_too_early_is_told_with_who_overwrote_it(verified, monkeypatch):
+    right = plan.lastReads
+
+    def tooEarly(schedule):
+        first, last = {}, right(schedule)
+        for i, call in enumerate(schedule.calls):
+            for v in call.values() if call.kind != "view" else ():
+                first.setdefault(v.root.number, i)
+        return {n: min(i, first.get(n, i)) for n, i in last.items()}
+
+    monkeypatch.setattr(plan, "lastReads", tooEarly)
+    program = net().compile([X.shape, (6, 3)], cost=MSE(), optimizer=SGD(0.1))
+    with pytest.raises(VerifyError, match=r"step \d+ .*: reads value %\d+.* no longer .*overwritten by step \d+"):
+        program.run(X, np.zeros((6, 3), np.float32))
+
+
+def test_a_verify_error_is_no_reason_to_run_eagerly(verified, monkeypatch, recwarn):
+    monkeypatch.setattr(verify.Verifier, "look", lambda *given: (_ for _ in ()).throw(VerifyError("told")))
+    with pytest.raises(VerifyError, match="told"):
+        net().compile([X.shape], train=False).run(X)
+    assert not [w for w in recwarn if isinstance(w.message, GraphWarning)]
+
+
+@needsNative
+def test_elements_beside_a_kink_that_rounding_decides_are_not_called_wrong(verified):
+    x = Input(name="x").node()
+    graph = Graph(x, Relu(name="r").node(LayerNorm(2, affine=False, name="n").node(LayerNorm(2, name="m").node(x))))
+    program = graph.compile([(40, 2)], train=True)
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        program.run(rng.standard_normal((40, 2)).astype(np.float32), np.ones((40, 2), np.float32))
