@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,33 @@ def aligned(array: Any) -> Any:
     """
     if type(array) is not np.ndarray or array.ctypes.data % LINE == 0 or array.nbytes > LARGE or array.dtype.hasobject:
         return array
-    room = np.empty(array.nbytes + LINE, np.uint8)
-    start = -room.ctypes.data % LINE
-    found = np.ndarray(array.shape, array.dtype, room, start, np.empty_like(array).strides)
+    found = empty(array.shape, array.dtype, np.empty_like(array).strides)
     found[...] = array
     return found
+
+
+def fitting(array: Any, dtype: Any) -> Any:
+    """An array that nobody else has as memory for compiled code, which writes to it row by row: itself, or a copy."""
+    isFit = not isinstance(array, np.ndarray) or type(array) is np.ndarray and array.flags.carray
+    return array if isFit and array.dtype == dtype else ownCopy(array, dtype)
+
+
+def ownCopy(array: Any, dtype: Any) -> Any:
+    """The numbers of an array in new memory of its own, row by row, writeable and aligned, on the same device."""
+    if not isinstance(array, np.ndarray):
+        return array.astype(dtype, order="C", copy=True)
+    if dtype.hasobject:
+        return np.array(array, dtype, order="C")
+    found = empty(array.shape, dtype)
+    np.copyto(found, array, casting="unsafe")
+    return found
+
+
+def empty(shape: tuple[int, ...], dtype: Any, strides: Any = None) -> Any:
+    """A new array that begins where a line of the cache does."""
+    size = math.prod(shape) * dtype.itemsize
+    room = np.empty(size + LINE, np.uint8)
+    return np.ndarray(shape, dtype, room, -room.ctypes.data % LINE, strides)
 
 
 def addressOf(array: Any) -> int:

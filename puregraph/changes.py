@@ -6,6 +6,7 @@ whatever matters notes that it was changed, and as long as nothing did, nothing 
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 
@@ -22,6 +23,7 @@ class Changes:
 
 
 CHANGES = Changes()
+VERSIONS = count(1)  # of arrays; none is given twice, whichever thread asks for it
 
 
 class Noting:

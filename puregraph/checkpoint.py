@@ -27,11 +27,11 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from puregraph import device
-from puregraph.aligned import aligned
+from puregraph.aligned import aligned, fitting
 from puregraph.archive import Archive, write
 from puregraph.atomic import whole
 from puregraph.blueprint import classNamed, fromBlueprint, nameOf, toBlueprint
-from puregraph.changes import CHANGES
+from puregraph.changes import CHANGES, VERSIONS
 from puregraph.errors import CheckpointError, show
 from puregraph.graph import Graph, nearest
 from puregraph.hdf import Array
@@ -130,7 +130,8 @@ def collect(graph: Graph, optimizer: Any, extra: Any) -> tuple[list[Fetched], di
     groups: Any = (("params", graph.params), ("states", graph.states))
     for group, stored in groups:
         for path, s in stored.items():
-            arrays.append((Array(f"{group}/{path}", tuple(s.shape), s.dtype.name), lambda s=s: device.toHost(s.data)))
+            array = Array(f"{group}/{path}", tuple(s.shape), s.dtype.name)
+            arrays.append((array, lambda s=s: device.toHost(s.materialize())))
     if optimizer is not None:
         state = optimizer.state
         names = list(state)
@@ -349,19 +350,19 @@ def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
     if strict:
         source.check(chosen.values())
     loaded = Loaded(report, source.extra())
-    steps = [putting(targets[path], value) for path, value in values.items()]
+    steps = [step for path, value in values.items() for step in putting(targets[path], value)]
     if optimizer is not None:
         attributes = optimizer.restored(source.optimizer["step"], source.state())
         steps.append(partial(vars(optimizer).update, attributes))
     return Staged(loaded, steps)
 
 
-def putting(stored: Stored, value: Any) -> Callable[[], Any]:
-    """What gives an array its values: in place where it exists, because others may hold it."""
-    array = stored.array
-    if array is not None and (device.isDeviceArray(array) or array.flags.writeable):
-        return partial(array.__setitem__, ..., value)
-    return partial(vars(stored).__setitem__, "array", aligned(value))
+def putting(stored: Stored, value: Any) -> list[Callable[[], Any]]:
+    """What gives an array its values, in place where it exists, because others may hold it; and another version."""
+    renew = partial(vars(stored).__setitem__, "version", next(VERSIONS))
+    if stored.array is not None:
+        return [partial(stored.array.__setitem__, ..., value), renew]
+    return [partial(vars(stored).__setitem__, "array", aligned(fitting(value, stored.dtype))), renew]
 
 
 def assign(steps: list[Callable[[], Any]]) -> None:

@@ -194,7 +194,7 @@ class Module(Noting):
         return [getattr(self, name) for name in self.ruleNames]
 
     def ruleValues(self) -> list[Any]:
-        return [None if p is None else p.data for p in self.ruleParams()]
+        return [None if p is None else p.materialize() for p in self.ruleParams()]
 
     @property
     def params(self) -> dict[str, Param]:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
-from puregraph.aligned import aligned
-from puregraph.changes import Noted
-from puregraph.errors import Fault, ShapeError, show
+from puregraph.aligned import fitting, ownCopy
+from puregraph.changes import VERSIONS, Noted
+from puregraph.errors import DtypeError, Fault, ShapeError, show
 from puregraph.initial import SEED, generator, start
+from puregraph.lease import Lease, isLendable, lend
 
 
 def wholes(shape: Any, kind: str) -> tuple[int, ...]:
@@ -29,6 +30,13 @@ class Stored:
     """Shape, dtype and starting values of an array that is made when `data` is first read.
 
     A model of any size can so be built and checked without memory. Two modules may hold the same one.
+
+    Its memory is its own: what is assigned to `data` is copied, so that whoever assigned it shares nothing with it, and
+    it is always writeable, aligned, and row by row. What `data` gives is a `Lease` of that memory: to write to it, or
+    to any view of it, is to change the array. `version` is another number after every change, and after `data` was
+    handed out; as long as somebody `hasLease`, there may be changes that nothing tells of. Programs that keep weights
+    in an order of their own go by both. The library itself reads `array`, or `materialize()` where it may not be made
+    yet, and calls `bumpVersion` after it has written to it.
     """
 
     kind = "array"
@@ -36,24 +44,71 @@ class Stored:
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
         self.shape = wholes(shape, self.kind)
-        self.dtype = np.dtype(dtype)
+        self.dtype = np.dtype(dtype).newbyteorder("=")
         self.initial = start(initial)
         self.key = SEED.next()
         self.array = None
+        self.version = 0
+        self.leases: list[Lease] = []
+
+    def materialize(self) -> Any:
+        """The array itself, for those who do not keep it, on the device in use when it was made."""
+        if self.array is None:
+            values = np.asarray(self.initial(generator(self.key), self.shape)).reshape(self.shape)
+            self.array = device.toDevice(ownCopy(values, self.dtype))
+        return self.array
+
+    def bumpVersion(self) -> None:
+        """Note that the array holds other numbers, or is another one."""
+        self.version = next(VERSIONS)
+
+    @property
+    def hasLease(self) -> bool:
+        """Whether anybody has what `data` gave, or a view of it, and may so write to it at any time."""
+        return bool(self.leases)
 
     @property
     def data(self) -> Any:
-        """The array itself, on the device in use when it was made."""
-        if self.array is None:
-            values = self.initial(generator(self.key), self.shape)
-            self.array = aligned(device.toDevice(np.ascontiguousarray(values, self.dtype).reshape(self.shape)))
-        return self.array
+        """The array: the same object as before for as long as anybody has that; on a GPU the very array."""
+        array = self.materialize()
+        if not isLendable(array):
+            return array
+        for lease in self.leases:
+            found = lease()
+            if found is not None and lease.of is array:
+                return found
+        found = lend(array, self.leases)
+        self.bumpVersion()
+        return found
 
     @data.setter
     def data(self, array: Any) -> None:
+        self.check(array)
+        if self.isOwn(array):  # as after param.data *= 2
+            self.bumpVersion()
+        else:
+            self.adopt(ownCopy(array, self.dtype))
+
+    def isOwn(self, array: Any) -> bool:
+        """Whether an array is what `data` gives now."""
+        return array is self.array or any(x() is array and x.of is self.array for x in self.leases)
+
+    def check(self, array: Any) -> None:
+        """Raise    DtypeError, ShapeError unless these can be the values."""
+        wanted = f"an array of {self.dtype} of shape {show(self.shape)} for the data of a {self.kind}"
+        if not hasattr(array, "astype") or not hasattr(array, "shape"):
+            raise DtypeError(f"wanted {wanted}, got {type(array).__name__}; np.asarray makes one")
+        if isinstance(array, np.ma.MaskedArray):
+            raise DtypeError(f"wanted {wanted}, got a masked array; fill it, as in array.filled(0)")
+        if array.dtype.kind in "cOSUMm" and array.dtype.kind != self.dtype.kind:
+            raise DtypeError(f"wanted {wanted}, got dtype {array.dtype}; convert it with .astype('{self.dtype}')")
         if tuple(array.shape) != self.shape:
             raise ShapeError(Fault(f"{self.kind} data of shape {show(self.shape)}", show(tuple(array.shape))))
-        self.array = array.astype(self.dtype, copy=False)
+
+    def adopt(self, array: Any) -> None:
+        """Take an array as it is, if it can serve: from those who made it, and do not keep it."""
+        self.array = fitting(array, self.dtype)
+        self.bumpVersion()
 
     @property
     def made(self) -> bool:
@@ -70,12 +125,20 @@ class Stored:
 
     def calcMode(self, dtype: Any) -> None:
         """Keep the values, in another dtype."""
-        self.dtype = np.dtype(dtype)
-        if self.array is not None:
-            self.array = aligned(self.array.astype(self.dtype, copy=False))
+        self.dtype = np.dtype(dtype).newbyteorder("=")
+        if self.array is not None and self.array.dtype != self.dtype:
+            self.adopt(ownCopy(self.array, self.dtype))
 
     def __getstate__(self) -> dict:
-        return {**vars(self), "initial": None if self.made else self.initial}
+        found = {**vars(self), "initial": None if self.made else self.initial}
+        del found["leases"], found["version"]
+        return found
+
+    def __setstate__(self, state: dict) -> None:
+        """Copies, and what comes from a pickle, have memory of their own as well."""
+        vars(self).update(state, leases=[], version=0)
+        if self.array is not None:
+            self.adopt(ownCopy(self.array, self.dtype))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({show(self.shape)}, {self.dtype})"

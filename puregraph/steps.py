@@ -139,7 +139,8 @@ class Steps:
             for number, module, name in self.params:
                 param = getattr(module, name)
                 if param is not None:
-                    values[number] = param.data
+                    array = param.array
+                    values[number] = param.materialize() if array is None else array
         else:
             for number, x in stored.items():
                 values[number] = x
@@ -153,6 +154,8 @@ class Steps:
                     result = (result,)
                 if len(result) != len(step.outs):
                     raise GraphError(f"updateData gave {len(result)} outputs, its class names {len(step.outs)}")
+                if step.inputs < len(step.args):
+                    result = apart(result, [values[i] for i in step.args[step.inputs :]])
                 for number, y in zip(step.outs, result, strict=True):
                     values[number] = y
                 if look is not None:
@@ -173,6 +176,20 @@ class Steps:
         for node, numbers in self.shown if keeps else ():
             node.data = values[numbers[0]] if len(numbers) == 1 else [values[n] for n in numbers]
         return values
+
+
+def apart(result: tuple, stored: list[Any]) -> tuple:
+    """What a rule gave, copied where it is a parameter or a view of one: nobody is to have the memory of that."""
+    for y in result:
+        if type(y) is np.ndarray and (y.base is not None or any(y is a for a in stored)):
+            return tuple([copied(y, stored) for y in result])
+    return result
+
+
+def copied(y: Any, stored: list[Any]) -> Any:
+    """A copy of an array that lies in one of some others; else the array."""
+    isIn = type(y) is np.ndarray and any(type(a) is np.ndarray and np.may_share_memory(y, a) for a in stored)
+    return y.copy() if isIn else y
 
 
 def outline(x: Any) -> Any:

@@ -165,11 +165,11 @@ def test_an_exit_keeps_two_pieces_of_memory():
     kept = []
     for _ in range(5):
         found.renew()
-        kept.append(found.data)
+        kept.append(found.array)
     assert len({where(x) for x in kept}) == 5 and len(found.spare) == 2
     kept.clear()
     places = set()
     for _ in range(5):
         found.renew()
-        places.add(where(found.data))
+        places.add(where(found.array))
     assert len(places) == 1

@@ -804,3 +804,61 @@ def test_an_interrupt_elsewhere_than_in_the_main_thread_does_nothing(rng):
     assert trainer.epoch == 1
     with Interrupt() as interrupt, interrupt.whole():
         pass
+
+
+# What refills its arrays -------------------------------------------------------------------------------------------
+
+
+def refilled(kind, count=9):
+    """Batches of which each is written over the one before, by what a user may have; the same as `fresh`."""
+    rng = np.random.default_rng(4)
+    data, target = rng.standard_normal((count, 8, 4)).astype("f4"), rng.integers(0, 3, (count, 8))
+    x, t = np.empty((8, 4), "f4"), np.empty(8, int)
+
+    def generator():
+        for k in range(count):
+            x[...], t[...] = data[k], target[k]
+            yield (x, t) if kind != "tensors" else (torchOf(x), torchOf(t))
+
+    class Loader:
+        def __iter__(self):
+            return generator()
+
+    class Pool(list):
+        def __iter__(self):
+            return generator()
+
+    given = {"generator": generator(), "function": generator, "iterable": Loader(), "a list's kind": Pool()}
+    return given.get(kind, generator), [(data[k], target[k]) for k in range(count)]
+
+
+def torchOf(array):
+    return pytest.importorskip("torch").from_numpy(array)
+
+
+REFILLING = ["generator", "function", "iterable", "a list's kind", "tensors"]
+
+
+@pytest.mark.parametrize("kind", REFILLING)
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("compile", [True, False], ids=["compiled", "eager"])
+def test_batches_that_refill_their_arrays_train_as_others_do(kind, accumulate, compile):
+    refilling, fresh = refilled(kind)
+    found = []
+    for source in (refilling, fresh):
+        trainer = Trainer(
+            net := classifier(), CrossEntropy(), Adam(0.05), accumulate=accumulate, progress=None, compile=compile
+        )
+        trainer.train(source)
+        found.append({path: p.data.copy() for path, p in net.params.items()})
+    assert all(np.array_equal(found[0][path], found[1][path]) for path in found[0])
+
+
+@pytest.mark.parametrize("kind", REFILLING)
+def test_batches_that_refill_their_arrays_are_validated_and_calculated_as_others_are(kind):
+    net = classifier()
+    found, wanted = (Validator(net, CrossEntropy(), [Accuracy()]).validate(s) for s in refilled(kind))
+    assert found == wanted
+    refilling, fresh = refilled(kind)
+    alone = (x for x, _ in (refilling() if callable(refilling) else refilling))
+    assert np.array_equal(Calculator(net).calculate(alone), np.concatenate([net(x) for x, _ in fresh]))

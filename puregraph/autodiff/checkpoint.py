@@ -336,7 +336,7 @@ def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, bool]) -> I
         modes.setdefault(module, module.train)
         for state in module.states.values():
             if id(state) not in before:
-                before[id(state)] = state, state.data.copy()
+                before[id(state)] = state, state.materialize().copy()
         if outer is not None:
             outer(module)
 
@@ -350,11 +350,11 @@ def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, bool]) -> I
 @contextmanager
 def restored(before: dict[int, tuple[State, Any]]) -> Iterator[None]:
     """States as they were, until the end of the block."""
-    now = [(state, state.data) for state, _ in before.values()]
+    now = [(state, state.array) for state, _ in before.values()]
     for state, data in before.values():
-        state.data = data.copy()
+        state.adopt(data.copy())
     try:
         yield
     finally:
         for state, data in now:
-            state.data = data
+            state.adopt(data)

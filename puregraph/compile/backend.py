@@ -44,7 +44,7 @@ def backendFor(graph: Any, dtype: Any) -> Backend:
     Raises    NotArraysError if some do, and some do not
     """
     stored = [*graph.params.values(), *graph.states.values()]
-    there = {device.isDeviceArray(s.data) for s in stored if s.made} or {device.name() == "cuda"}
+    there = {device.isDeviceArray(s.array) for s in stored if s.made} or {device.name() == "cuda"}
     if len(there) > 1:
         raise NotArraysError("some parameters lie on a GPU, and some do not")
     if there.pop():

@@ -41,7 +41,7 @@ def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[
         return [Bound(call, function, arguments, options or {})]
 
     if call.kind == "store":
-        return one(np.copyto, [call.options["target"].data, given[0]])
+        return one(np.copyto, [call.options["target"].array, given[0]])
     if isinstance(function, Evaluator):
         return one(*evaluated(function, given, outs))
     if isinstance(function, np.ufunc):

@@ -20,7 +20,6 @@ from puregraph.compile.update import Finish, Prelude
 from puregraph.compile.value import Call, Place, Value, store
 from puregraph.compile.waves import waves
 from puregraph.native import machine
-from puregraph.native.guard import OTHER, WRONG
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
 
@@ -42,7 +41,7 @@ class Built:
     `entries`  how each input gets to where it is read
     `exits`    where large results are made
     `numbers`  (name, array) of what is set from outside
-    `isStale`  whether weights that are kept in an order of their own have to be put into it again in any case
+    `frozen`   weights that are kept in an order of their own, if there are any, and `packing`, which puts them into it
     `isQuiet`  whether no call is numpy's, which would warn
     """
 
@@ -99,11 +98,9 @@ class Built:
         self.fractions = [] if machine.available() else fractions  # what Python looks at
         checks += [] if self.fractions else fractions
         frozen = self.schedule.frozen
-        self.packing = (
-            Segment([[w] for w in frozen.works], self.memory) if frozen is not None and frozen.works else None
-        )
-        weights = [] if self.packing is None else [self.memory(w) for w in frozen.weights.values()]
-        self.guard, self.isStale = Guard(checks, weights, self.memory), self.packing is not None
+        self.guard = Guard(checks, self.memory)
+        self.frozen = frozen if frozen is not None and frozen.works else None
+        self.packing = None if self.frozen is None else Segment([[w] for w in self.frozen.works], self.memory)
 
     def verified(self, i: int, call: Call, steps: list[Bound]) -> list[Bound]:
         """The calls of a step, checked as they run if that is wanted."""
@@ -162,23 +159,25 @@ class Built:
             each.renew()
             if self.poison:
                 each.owner.fill(POISON)
-        found = self.guard()
-        if found & WRONG or (self.fractions and not self.holdsFractions()):
+        if self.guard() or (self.fractions and not self.holdsFractions()):
             return False
-        if self.isStale or found & OTHER:
-            self.packing()
-            self.isStale = False
+        if self.frozen is not None:
+            self.frozen.refresh(self.packing)
         self.failed = None
         step: Any = None
-        for part in self.parts:
-            try:
-                for step in part.steps:
-                    step.function(*step.arguments, **step.options)
-            except Exception:
-                self.failed = step.call
-                raise
-            if part.host is not None and not part.host():
-                break
+        try:
+            for part in self.parts:
+                try:
+                    for step in part.steps:
+                        step.function(*step.arguments, **step.options)
+                except Exception:
+                    self.failed = step.call
+                    raise
+                if part.host is not None and not part.host():
+                    break
+        finally:
+            for target in self.schedule.written:
+                target.bumpVersion()
         if self.objects:
             self.objects.clear()
         return True
@@ -196,7 +195,8 @@ class Built:
         array = self.memory(value)
         if array.ndim == 0:
             return array[()]
-        return array.copy(order="K") if copy and value.number not in self.plan.exits else array
+        isHeld = value.root.role in ("param", "state")  # nobody but its owner is to have that memory
+        return array.copy(order="K") if (copy or isHeld) and value.number not in self.plan.exits else array
 
 
 def isNative(part: Part) -> bool:
@@ -213,7 +213,7 @@ def endedBy(copies: list[Any], calls: list[Any]) -> tuple[list[Any], list[Any]]:
         return calls, copies
     end, works, rest = calls[last], list[Any](), list[Any]()
     for target, value in copies:
-        found = LOWERINGS[store](value, target.data)
+        found = LOWERINGS[store](value, target.array)
         works += found or []
         rest += [] if found else [(target, value)]
     function = end.function._replace(works=[*end.function.works, *works])

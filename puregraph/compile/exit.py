@@ -30,7 +30,7 @@ class Exit:
         self.renew()
 
     @property
-    def data(self) -> Any:
+    def array(self) -> Any:
         """The result; whoever has it, or a view of it, has the memory."""
         v = self.value
         return np.ndarray(v.shape, v.dtype, self.owner, self.start - addressOf(self.owner) + v.offset, v.strides)

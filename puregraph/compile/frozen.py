@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,22 @@ from puregraph.compile.value import Value
 from puregraph.native.memory import Block
 from puregraph.native.work import Work
 
+VERSION, LEASES = attrgetter("version"), attrgetter("leases")
+
 
 class Frozen:
     """Packed weights of a program that changes no parameter.
 
-    They are packed anew when a parameter holds other numbers than before. That is told by some of them, spread evenly:
-    an update, a file that is loaded, or any other change of a whole weight does not go unseen. After a change of single
-    numbers in place, `refresh` the program.
+    They are packed anew when the version of a parameter is another than it was, see `Stored`, at each run while
+    somebody has the array of one and may write to it, and once more when he has it no longer.
     """
 
     def __init__(self) -> None:
         self.works: list[Work] = []
         self.values: dict[Any, Value] = {}
-        self.weights: dict[int, Value] = {}
+        self.weights: dict[int, Any] = {}
+        self.versions: list[int] = []
+        self.isStale = True
 
     def keep(self, weight: Value, number: int, count: int, write: Callable[[Value], list[Work]]) -> Value:
         """The Value with the packed weight; `write(to)` says how it is packed."""
@@ -31,9 +35,18 @@ class Frozen:
         key = weight.number, *((w.key, *[v for v in w.slots.values() if isinstance(v, int)]) for w in write(made))
         if key not in self.values:
             self.values[key] = made
-            self.weights[weight.root.number] = weight.root
+            self.weights[weight.root.number] = weight.root.source
             self.works += write(made)
         return self.values[key]
+
+    def refresh(self, pack: Callable[[], None]) -> None:
+        """Have `pack` called, which puts all weights into their order, unless they are in it."""
+        weights = self.weights.values()
+        versions, areLeased = list(map(VERSION, weights)), any(map(LEASES, weights))
+        if self.isStale or versions != self.versions:
+            self.isStale = True  # until it is done; what changes meanwhile has a version that is seen the next time
+            pack()
+            self.versions, self.isStale = versions, areLeased
 
 
 def floats(count: int) -> Any:

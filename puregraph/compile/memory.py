@@ -57,7 +57,7 @@ class Memory:
     def __init__(self, plan: Plan, room: Any):
         self.plan, self.room = plan, room
         self.arena = room.reserve(plan.bytes)
-        self.known: dict[int, Any] = {v.number: target.data for target, v in plan.schedule.held}
+        self.known: dict[int, Any] = {v.number: target.array for target, v in plan.schedule.held}
         self.starts: dict[int, int] = {}
 
     @property
@@ -68,7 +68,7 @@ class Memory:
     def __call__(self, value: Value) -> Any:
         found = self.known.get(value.number)
         if found is None and value.number in self.plan.exits:
-            return self.plan.exits[value.number].data
+            return self.plan.exits[value.number].array
         if found is None:
             found = self.known[value.number] = self.make(value)
         return found
@@ -88,7 +88,7 @@ class Memory:
         place = self.plan.places[value.number]
         if isinstance(place, Buffer):
             return np.ndarray(value.shape, value.dtype, self.arena, place.offset, value.strides)
-        return place.data
+        return place.array
 
     def address(self, value: Value) -> int:
         """Where the first number of a Value lies."""

@@ -127,7 +127,7 @@ class Plan:
 
 def isWhole(value: Value, target: Any) -> bool:
     """Whether a view, and what it is a view of, and its target have the same elements, row by row in memory."""
-    root, array = value.root, target.data
+    root, array = value.root, target.array
     if root is value or root.role != "made" or value.offset or root.size != value.size:
         return False
     rows = [(root.shape, root.strides), (value.shape, value.strides), (array.shape, array.strides)]
@@ -149,6 +149,6 @@ def lastReads(schedule: Any) -> dict[int, int]:
 
 def fits(target: Any, value: Value) -> bool:
     """Whether a value can be made in the memory of a target."""
-    array = target.data
+    array = target.array
     same = array.shape == value.shape and array.dtype == value.dtype
     return same and sameStrides(array.shape, array.strides, value.strides)

@@ -96,7 +96,7 @@ class Program:
                 how = self.backend
                 plan = planned(found, self.budget, how.lower, how.alignment, how.gives)
                 keeps = self.options.get("keepGrads", True)
-                self.left = [(p, GradientOf(p, v.dtype).data) for p, v in found.paramGrads] if keeps else []
+                self.left = [(p, GradientOf(p, v.dtype).array) for p, v in found.paramGrads] if keeps else []
                 self.notReached, self.applied = self.others(found)
                 self.settle(plan)
             except NotCompiledError as error:
@@ -242,10 +242,11 @@ class Program:
         return True
 
     def refresh(self) -> None:
-        """Look at all weights again: after single numbers of them were changed in place."""
+        """Put all weights into their order again at the next run: after a change by way of a bare address, of which
+        nothing tells."""
         with self.room.lock:
-            if self.built is not None:
-                self.built.isStale = self.built.packing is not None
+            if self.built is not None and self.built.frozen is not None:
+                self.built.frozen.isStale = True
 
     def prepare(self, built: Any, numbers: dict[str, float]) -> None:
         """Put numbers, and gradients that are added to, where the step reads them."""

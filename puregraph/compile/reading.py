@@ -11,9 +11,9 @@ from puregraph.compile.purity import isPure
 from puregraph.compile.record import Recorded, Recorder, UnreadableError
 from puregraph.compile.repeat import Keys, Noted
 from puregraph.compile.value import Call, Place, Value, frozen
-from puregraph.compile.whole import Trial, Whole, outputsOf
+from puregraph.compile.whole import NotCompiledError, Trial, Whole, outputsOf
 from puregraph.function import Call as FunctionCall
-from puregraph.param import Param, State
+from puregraph.param import Param, State, Stored
 from puregraph.signals import isAsynchronous
 from puregraph.steps import Step
 
@@ -41,7 +41,7 @@ class Reading:
         """The Value now of a Param, a State, or another target."""
         key = id(stored)
         if key not in self.now:
-            array, isState = stored.data, isinstance(stored, State)
+            array, isState = arrayOf(stored, name), isinstance(stored, State)
             role = "param" if isinstance(stored, Param) else "state"
             value = self.recorder.value(array.shape, array.dtype, array.strides, role, name, stored)
             self.stored[key] = stored, value
@@ -145,6 +145,19 @@ class Reading:
             changes.append((i, new))
         self.recorder.add(Whole(step.call, tuple(states), reason), tuple(values), {}, outs, "rule", True)
         return outs[:count], changes
+
+
+def arrayOf(stored: Any, name: str) -> Any:
+    """The memory of a Param, a State or another target, which is as compiled code takes it to be.
+
+    Raises    NotCompiledError if it is not
+    """
+    array = stored.materialize() if isinstance(stored, Stored) else stored.array
+    if isinstance(array, np.ndarray) and not (array.flags.carray and array.dtype.isnative):
+        raise NotCompiledError(
+            f"wanted memory for '{name}' that is writeable, aligned, and row by row without gaps; give it a copy"
+        )
+    return array
 
 
 def isTrusted(step: Step) -> bool:

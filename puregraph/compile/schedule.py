@@ -34,6 +34,7 @@ class Schedule:
     `outputs`     those of its outputs; `inputGrads` of the gradients of its inputs, None where there is none
     `paramGrads`  (Param, Value) of every gradient of a parameter, summed over its uses
     `stores`      (target, Value): what a Param, a State, or one of `targets`, is to hold after the step
+    `written`     every Param and State that the step writes to
     `held`        (target, Value): what each of those, and every Param and State that is read, holds before it
     `checks`      the Bounds of inputs that rules refuse otherwise
     `scalars`     the Values of numbers that are set before, or in the middle of, every run
@@ -55,6 +56,7 @@ class Schedule:
         self.inputGrads: list[Any] = []
         self.paramGrads: list[tuple[Any, Value]] = []
         self.stores: list[tuple[Any, Value]] = []
+        self.written: list[Any] = []
         self.held: list[tuple[Any, Value]] = []
         self.checks: list[Bounds] = []
         self.scalars: list[Value] = []
@@ -193,6 +195,7 @@ def storeStates(found: Schedule, reading: Reading) -> None:
     kept = [(stored, copied(reading, v) if v.root.role == "state" else v) for stored, v in changes]
     for stored, value in kept:
         reading.recorder.add(store, (value,), {"target": stored}, [], "store")
+        found.written.append(stored)
 
 
 def copied(reading: Reading, value: Value) -> Value:

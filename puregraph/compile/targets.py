@@ -21,9 +21,9 @@ class GradientOf:
         self.param, self.dtype = param, dtype
 
     @property
-    def data(self) -> Any:
+    def array(self) -> Any:
         """The array."""
-        array, data = GRADS.get(self.param), self.param.data
+        array, data = GRADS.get(self.param), self.param.materialize()
         if (
             array is None
             or isDeviceArray(array) != isDeviceArray(data)
@@ -43,7 +43,7 @@ class StateOf:
         self.slot, self.name = slot, name
 
     @property
-    def data(self) -> Any:
+    def array(self) -> Any:
         """The array."""
         return self.slot.arrays[self.name]
 
@@ -57,6 +57,6 @@ class Seen:
         self.target, self.shape = target, shape
 
     @property
-    def data(self) -> Any:
+    def array(self) -> Any:
         """The array, whose elements lie row by row."""
-        return self.target.data.reshape(self.shape)
+        return self.target.array.reshape(self.shape)

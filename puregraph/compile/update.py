@@ -168,6 +168,7 @@ def advance(found: Any, reading: Reading, prelude: Prelude, slot: Any, group: in
     outs = [recorder.value(arrays[n].shape, arrays[n].dtype, arrays[n].strides, name=n) for n in formulas]
     recorder.add(numpyFrom(tuple(formulas.values()), names), given, {}, outs, "pointwise", True)
     found.stores += [(targets[name], y) for name, y in zip(formulas, outs)]
+    found.written.append(param)
 
 
 def number(found: Any, reading: Reading, prelude: Prelude, group: int, name: str, dtype: Any) -> Value:

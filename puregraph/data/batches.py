@@ -73,7 +73,8 @@ class Stream:
     """The batches of an iterable, or of a function that returns one; each batch is (data, target).
 
     A function is called once an epoch; if it takes an argument, with the epoch's number, from 0 on. With
-    `paired=False` a batch is data alone.
+    `paired=False` a batch is data alone. Batches are read before they are wanted, so each is copied: what gives them
+    may refill the same arrays for the next one. Those of a list or tuple are there already, and are not.
 
     Raises    DataError, naming the batch, if one is not a pair or its arrays do not fit each other
     """
@@ -121,7 +122,14 @@ class Stream:
             given, targets = pairFrom(data, target)
         except DataError as error:
             raise DataError(f"batch {number + 1}: {error}") from None
+        if type(self.source) not in (list, tuple):
+            given, targets = list(map(copyOf, given)), list(map(copyOf, targets))
         return Batch(given, targets, len(given[0]))
+
+
+def copyOf(array: Any) -> Any:
+    """The numbers of an array in memory that nobody else has; what stays in a file has that."""
+    return array.copy() if isinstance(array, np.ndarray) or device.isDeviceArray(array) else array
 
 
 def batchesFrom(data: Any, target: Any, batchsize: int, paired: bool = True) -> Arrays | Stream:

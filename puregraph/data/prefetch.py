@@ -23,7 +23,8 @@ def ahead(items: Iterator[Any], depth: int = DEPTH) -> Iterator[Iterator[Any]]:
 
 
 class Prefetch:
-    """The items of an iterable, in their order, of which up to `depth` are made ahead.
+    """The items of an iterable, in their order, of which up to `depth` are made ahead: each is to stay as it is while
+    the next ones are made.
 
     An exception of the iterable is raised here, in its place in the order, with its traceback. The thread ends with the
     iterable, or with `close`, which the `with` statement calls.

@@ -42,7 +42,7 @@ class Slot:
 
     def blank(self) -> Any:
         """Zeros like the parameter; float32 for one of float16."""
-        data = self.param.data
+        data = self.param.materialize()
         return aligned(np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32)))
 
 
@@ -268,12 +268,15 @@ class Optimizer(Recorded):
         """Update one parameter and its state, in place."""
         param = slot.param
         self.prepare(slot)
-        arrays = {"param": param.data, "grad": param.grad, **slot.arrays}
+        arrays = {"param": param.materialize(), "grad": param.grad, **slot.arrays}
         values = {**arrays, **self.numbers(slot, rate, shrink)}
         slot.applied = param.gradVersion
         formulas = self.formulas(bool(self.decay and param.decay))
         names, function = together(tuple(formulas.values()))
-        function(*[values[name] for name in names], out=[arrays[name] for name in formulas])
+        try:
+            function(*[values[name] for name in names], out=[arrays[name] for name in formulas])
+        finally:
+            param.bumpVersion()
         slot.step += 1
 
     @property

@@ -46,7 +46,7 @@ class Built:
     `failed`   the call that raised
     """
 
-    isQuiet, isStale, packing = True, False, None
+    isQuiet, frozen = True, None
 
     def __init__(self, plan: Plan, room: Any, poison: bool = False):
         self.schedule, self.plan = plan.schedule, plan
@@ -91,7 +91,7 @@ class Built:
             for buffer in ends.get(i, ()):
                 self.section().starts.append(partial(poisoned, *self.memory.region(buffer)))
         for target, value in self.plan.copies:
-            self.launch([Task(each) for each in stored(value, target.data)])
+            self.launch([Task(each) for each in stored(value, target.array)])
 
     def launch(self, tasks: Sequence[Any]) -> None:
         """Some launches more."""
@@ -156,6 +156,8 @@ class Built:
         self.failed = None
         self.around.before()
         self.inbox.put(block, inputs)
+        for target in self.schedule.written:
+            target.bumpVersion()
         for call, part in self.parts:
             self.failed = None if call is None or call.kind == "host" else call
             if part() is False and call is not None and call.kind == "host":

@@ -23,7 +23,6 @@ from puregraph.compile.bounds import Bounds
 from puregraph.compile.guard import Guard
 from puregraph.compile.value import Value
 from puregraph.native import machine
-from puregraph.native.guard import WRONG
 
 LITTLE = 1 << 17  # bytes that are not worth a stream of their own
 SMALL, MANY = 1 << 20, 8  # up to so many bytes there are more blocks
@@ -220,8 +219,8 @@ class Inbox:
             return np.ndarray(value.shape, value.dtype, views[value.root.number], value.offset, value.strides)
 
         if machine.available():
-            guard = Guard(bounds, (), arrayOf)  # type: ignore[arg-type]  it only asks where a Value lies
-            return lambda: not guard() & WRONG
+            guard = Guard(bounds, arrayOf)  # type: ignore[arg-type]  it only asks where a Value lies
+            return lambda: not guard()
         return lambda: all(b.holds(arrayOf(b.value)) for b in bounds)
 
     def spans(self, there: There) -> list[tuple[int, int]]:

@@ -31,7 +31,7 @@ class Field:
     """A field, as a target that steps read and store."""
 
     def __init__(self, array: Any):
-        self.data = array
+        self.array = array
 
 
 class Report:

@@ -56,7 +56,7 @@ class Memory(HostMemory):
         """The array of a Value."""
         place = self.plan.places.get(value.root.number)
         if value.base is None and place is not None and not isinstance(place, Buffer):
-            return place.data
+            return place.array
         start = self.pointer(value.root) + value.offset
         return sys.modules["cupy"].ndarray(value.shape, value.dtype, start, value.strides)
 
@@ -79,7 +79,7 @@ class Memory(HostMemory):
         if root.role in ("input", "scalar"):
             return self.inbox.pointer(root)
         place = self.plan.places[root.number]
-        return self.arena.data + place.offset if isinstance(place, Buffer) else place.data.data
+        return self.arena.data + place.offset if isinstance(place, Buffer) else place.array.data
 
     def region(self, buffer: Buffer) -> tuple[int, int]:
         """The address of a buffer, and its bytes."""

@@ -66,7 +66,7 @@ def stored(value: Value, array: Any) -> list[Any]:
 def startsOf(plan: Any) -> list[Any]:
     """The launches and the calls of libraries that a plan comes to, also where there is no GPU to start them on."""
     native = [call.function for call in plan.schedule.calls if call.kind == "native"]
-    ends = [launch for target, value in plan.copies for launch in stored(value, target.data)]
+    ends = [launch for target, value in plan.copies for launch in stored(value, target.array)]
     return [*(task.what for each in native for task in each.works), *ends]
 
 

@@ -1,0 +1,49 @@
+"""Lease: an array that is handed out, over memory that others read; as long as anybody has it, he may write to it."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+PLAIN = "biufc"  # kinds of dtypes that numpy describes by a letter and a size
+
+
+class Owner:
+    """What numpy takes for the owner of a leased array: it has the memory of another array, and is none itself."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any):
+        self.array = array
+
+    @property
+    def __array_struct__(self) -> Any:
+        return self.array.__array_struct__
+
+
+class Lease(ref):
+    """Knows whether anybody has an array over the memory of `of`; called, it gives that array, or None.
+
+    An array keeps its base alive, and numpy follows the bases of a view only as far as they are arrays. So every view
+    of a leased array, and every buffer or tensor over it, keeps that very array alive: once it has died, nobody can
+    write by it any more.
+    """
+
+    __slots__ = ("of",)
+    of: Any
+
+
+def lend(array: Any, leases: list[Lease]) -> Any:
+    """A new array over the memory of another one; its lease is among `leases` for as long as anybody has it."""
+    found = np.asarray(Owner(array))
+    lease = Lease(found, leases.remove)
+    lease.of = array
+    leases.append(lease)
+    return found
+
+
+def isLendable(array: Any) -> bool:
+    """Whether it is known when an array that is handed out dies: numpy's, of numbers."""
+    return type(array) is np.ndarray and array.dtype.kind in PLAIN
