@@ -20,9 +20,9 @@ def slotsOf(rng, *dtypes):
         param = Param(shape, dtype=dtypes[i % len(dtypes)])
         param.data, param.grad = (rng.standard_normal(shape).astype(param.dtype) for _ in range(2))
         if i == 3:
-            param.data = misplaced(param.data)
+            param.array = misplaced(param.data)
         if shape == (4, 8):
-            param.data, param.grad = np.asfortranarray(param.data), np.asfortranarray(param.grad)
+            param.array, param.grad = np.asfortranarray(param.data), np.asfortranarray(param.grad)
         param.rate = 1.0 + i
         found.append(Slot(str(i), param))
     return found

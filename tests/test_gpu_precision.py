@@ -469,7 +469,7 @@ def test_a_scale_that_has_long_been_good_is_doubled_up_to_a_limit(monkeypatch):
     net, run = small("float16", optimizer)
     run()
     optimizer.settle()
-    fields = {name: field.data for name, field in optimizer.later.fields.items()}
+    fields = {name: field.array for name, field in optimizer.later.fields.items()}
     assert optimizer.lossScale == 2.0**16 and fields["good"].get() == 1
     for before, after in ((2.0**16, 2.0**17), (2.0**24, 2.0**24)):
         fields["good"].values[...], fields["scale"].values[...] = 1999, before
