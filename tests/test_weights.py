@@ -426,8 +426,10 @@ def test_what_an_optimizer_keeps_may_be_any_array():
         program.run(x, t)
     slot = optimizers[0].slots[0]
     slot.arrays["velocity"] = gaps(slot.arrays["velocity"])
-    for _ in range(2):
-        assert programs[0].run(x, t)[0] == pytest.approx(float(programs[1].run(x, t)[0]), rel=1e-5)
+    with pytest.warns(pg.GraphWarning, match="wanted memory for 'velocity/a.W' that is writeable, aligned, and row by"):
+        found = [programs[0].run(x, t)[0]]
+    found.append(programs[0].run(x, t)[0])
+    np.testing.assert_allclose(found, [programs[1].run(x, t)[0] for _ in range(2)], rtol=1e-5)
     for path, p in nets[0].params.items():
         np.testing.assert_allclose(p.data, nets[1].params[path].data, rtol=1e-4, atol=1e-6)
 
