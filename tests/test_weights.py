@@ -13,6 +13,7 @@ from natively import needsNative
 import puregraph as pg
 from puregraph import device
 from puregraph.compile import Program
+from puregraph.compile.joined import joined
 from puregraph.errors import DtypeError, ShapeError
 from puregraph.lease import Owner
 from puregraph.optimizers import SGD, Adam, MomentumSGD
@@ -527,3 +528,96 @@ def test_states_are_leased_as_well():
     state = State((3,), "ones")
     held = state.data
     assert state.hasLease == (device.name() == "cpu") and (held == 1).all()
+
+
+# Inputs -----------------------------------------------------------------------------------------------------------
+
+
+def square():
+    pg.seed(1)
+    layers = pg.Linear(128, 128, name="a"), pg.Tanh(), pg.Linear(128, 128, name="b"), pg.BatchNorm(128, name="n")
+    return pg.Sequential(*layers, pg.Tanh(), pg.Linear(128, 128, name="c"), name="net")
+
+
+INPUTS = {
+    "a weight": lambda net, optimizer: net["b"].W.data,
+    "a view of a weight": lambda net, optimizer: net["a"].W.data[:],
+    "a gradient": lambda net, optimizer: net["c"].W.grad,
+    "what the optimizer keeps": lambda net, optimizer: optimizer.state["velocity/a.W"],
+    "read-only": lambda net, optimizer: readOnly(T.copy()),
+    "misaligned": lambda net, optimizer: misaligned(T),
+    "with gaps": lambda net, optimizer: gaps(T),
+    "backwards": lambda net, optimizer: backwards(T),
+    "broadcast": lambda net, optimizer: np.broadcast_to(T[:1], T.shape),
+    "its target": lambda net, optimizer: T,
+}
+T = np.random.default_rng(1).standard_normal((128, 128)).astype(np.float32)
+
+
+@pytest.mark.parametrize("manner", ["native", "numpy"])
+@pytest.mark.parametrize("kind", INPUTS)
+def test_an_input_may_be_any_memory_even_what_the_step_writes_to(kind, manner):
+    found = []
+    for isCopied in (False, True):
+        with pg.kernel.useFast(manner == "native"):
+            net, optimizer = square(), MomentumSGD(5.0)
+            program = net.compile(T.shape, T.shape, cost=pg.MSE(), optimizer=optimizer)
+            program.run(T, T)
+            for _ in range(2):
+                x = INPUTS[kind](net, optimizer)
+                before = x.copy()
+                y = program.run(before if isCopied else x, T)[1]
+                assert kind not in ("read-only", "misaligned", "its target") or np.array_equal(x, before)
+            found.append([y, *[p.data.copy() for p in net.params.values()]])
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("manner", ["native", "numpy"])
+def test_a_lent_result_may_be_the_next_input(manner):
+    with pg.kernel.useFast(manner == "native"):
+        net = square().evalMode()
+        program = net.compile(T.shape)
+        lent = own = T
+        for _ in range(3):
+            lent, own = program.run(lent, copy=False), program.run(own)
+        assert np.array_equal(lent, own)
+
+
+def test_two_parameters_that_were_cut_out_of_one_array_are_apart():
+    rng = np.random.default_rng(2)
+    x, t = rng.standard_normal((16, 24)).astype("f4"), rng.standard_normal((16, 8)).astype("f4")
+    big, found = rng.standard_normal(12).astype("f4"), []
+    for copied in (False, True):
+        net = layer()
+        net["a"].b.data, net["b"].b.data = (v.copy() if copied else v for v in (big[:8], big[4:]))
+        program = net.compile(x.shape, t.shape, cost=pg.MSE(), optimizer=SGD(1.0))
+        found.append([float(program.run(x, t)[0]) for _ in range(3)])
+    assert found[0] == found[1]
+
+
+def test_what_an_optimizer_keeps_of_two_parameters_may_not_be_one_array():
+    net, optimizer = layer(), MomentumSGD(0.1)
+    x, t = np.ones((16, 24), "f4"), np.zeros((16, 8), "f4")
+    program = net.compile(x.shape, t.shape, cost=pg.MSE(), optimizer=optimizer)
+    program.run(x, t)
+    a, b = (slot for slot in optimizer.slots if slot.path in ("a.b", "b.b"))
+    a.arrays["velocity"] = b.arrays["velocity"]
+    with pytest.warns(pg.GraphWarning, match="memory of their own for 'velocity/a.b' and 'velocity/b.b', which share"):
+        program.run(x, t)
+
+
+@pytest.mark.parametrize("manner", ["native", "numpy"])
+def test_gradients_that_a_user_sets_are_added_to_whatever_their_memory(manner):
+    x, t = np.ones((16, 24), "f4"), np.zeros((16, 8), "f4")
+    found = []
+    for odd in (lambda g: g.copy(), gaps, lambda g: readOnly(g.copy()), np.asfortranarray, misaligned):
+        with pg.kernel.useFast(manner == "native"):
+            net = layer()
+            task = joined(net, pg.MSE(), 1, 1).trainMode()
+            program = Program(task, [x.shape, t.shape], grads="one", added=True, scaled=True)
+            W = net["a"].W
+            W.grad = given = odd(np.full((24, 8), 0.5, "f4"))
+            program.run(x, t, scale=1.0)
+            found.append(np.array(W.grad))
+            assert (given == 0.5).all()
+    assert all(np.array_equal(found[0], g) for g in found[1:])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from puregraph.aligned import addressOf
 from puregraph.compile.bind import Bound
 from puregraph.compile.memory import Memory
 from puregraph.compile.value import Value
@@ -40,9 +39,12 @@ class Entry:
         if self.fixed:
             self.array[...] = x
             return
-        known = self.memory.known
-        known[self.value.number] = x = np.ascontiguousarray(x)
-        start = x.__array_interface__["data"][0]
+        known, flags, start = self.memory.known, x.flags, addressOf(x)
+        isFit = flags.c_contiguous and flags.aligned and not self.memory.isOwn(start, start + x.nbytes)
+        if not isFit:  # what a run writes to, while it reads its inputs, must not be among them
+            x = x.copy()
+            start = addressOf(x)
+        known[self.value.number] = x
         for slots, i, v, bytes in self.patches:
             slots[i] = start + v.offset + bytes
         for v in self.views:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,15 @@ class Memory:
         self.arena = room.reserve(plan.bytes)
         self.known: dict[int, Any] = {v.number: target.array for target, v in plan.schedule.held}
         self.starts: dict[int, int] = {}
+        targets = [t.array for t, _ in (*plan.schedule.held, *plan.schedule.stores)]
+        own = {addressOf(a): addressOf(a) + a.nbytes for a in (self.arena, *targets) if isinstance(a, np.ndarray)}
+        self.begins = sorted(own)
+        self.ends = [own[begin] for begin in self.begins]
+
+    def isOwn(self, begin: int, end: int) -> bool:
+        """Whether bytes lie in memory that a run may write to: the arena, parameters, states, gradients."""
+        i = bisect_left(self.begins, end)
+        return i > 0 and self.ends[i - 1] > begin
 
     @property
     def isCurrent(self) -> bool:

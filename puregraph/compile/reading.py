@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from puregraph.aligned import addressOf
 from puregraph.compile.functions import readerOf
 from puregraph.compile.purity import isPure
 from puregraph.compile.record import Recorded, Recorder, UnreadableError
@@ -53,6 +55,20 @@ class Reading:
         self.now[key] = value
         if isState:
             self.states[value.number] = key
+
+    def targets(self) -> list[tuple[Any, Value]]:
+        """Every Param, State and other target, with the Value that it had first.
+
+        Raises    NotCompiledError if two of them share memory: what one becomes would be what the other was
+        """
+        found = list(self.stored.values())
+        spans = sorted([(*spanOf(stored.array), value.name) for stored, value in found])
+        for (_, end, one), (begin, _, other) in pairwise(spans):
+            if begin < end:
+                raise NotCompiledError(
+                    f"wanted memory of their own for '{one}' and '{other}', which share some; copy one"
+                )
+        return found
 
     @property
     def changes(self) -> list[tuple[Any, Value]]:
@@ -158,6 +174,12 @@ def arrayOf(stored: Any, name: str) -> Any:
             f"wanted memory for '{name}' that is writeable, aligned, and row by row without gaps; give it a copy"
         )
     return array
+
+
+def spanOf(array: Any) -> tuple[int, int]:
+    """Where the numbers of an array begin and end; nowhere in particular on a GPU, or without any."""
+    isHere = isinstance(array, np.ndarray) and array.size
+    return (addressOf(array), addressOf(array) + array.nbytes) if isHere else (0, 0)
 
 
 def isTrusted(step: Step) -> bool:

@@ -145,7 +145,7 @@ def schedule(
         found.stores += [(GradientOf(p, v.dtype), v) for p, v in found.paramGrads]
     if wanted is not None:
         found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
-    found.held = list(reading.stored.values())
+    found.held = reading.targets()
     found.unread = reading.unread
     ownMemory(found, reading)
     found.calls, found.count = reading.recorder.calls, reading.recorder.count
@@ -162,7 +162,7 @@ def updating(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
         target = GradientOf(slot.param, slot.param.grad.dtype)
         found.paramGrads.append((slot.param, reading.held(target, f"d:{slot.path}")))
     addUpdate(found, reading, optimizer)
-    found.held = list(reading.stored.values())
+    found.held = reading.targets()
     found.calls, found.count = reading.recorder.calls, reading.recorder.count
     return simplified(found)
 
