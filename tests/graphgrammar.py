@@ -384,7 +384,7 @@ def binary(rng, x, target):
 
 @rule(0)
 def probability(rng, x):
-    return make(Sigmoid)
+    return make(Pointwise, formula="0.02 + 0.96 * sigmoid(x)")
 
 
 @rule(5, "mapped", "labels")
