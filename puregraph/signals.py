@@ -1,11 +1,16 @@
-"""Signals: which exceptions a signal's handler has raised, wherever the main thread just was."""
+"""Signals: which exceptions a signal's handler has raised, and stretches of work that no handler comes between."""
 
 from __future__ import annotations
 
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF", "SIGBREAK")
+USUAL = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]  # those that handlers are written for
 VARIADIC = 4  # of a code's flags: it takes *arguments
 
 
@@ -41,3 +46,45 @@ def isGiven(frame: FrameType, before: FrameType) -> bool:
     code, values = frame.f_code, frame.f_locals
     given = [values.get(name) for name in code.co_varnames[: code.co_argcount + bool(code.co_flags & VARIADIC)]]
     return any(x is before for value in given for x in (value if type(value) is tuple else (value,)))
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Have the handlers of signals run behind what is done inside, not within.
+
+    Only the main thread runs handlers, so elsewhere there is nothing to do. This takes some microseconds.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    before = [(number, handler) for number in USUAL if callable(handler := signal.getsignal(number))]
+    try:
+        for number, _ in before:
+            signal.signal(number, lambda number, frame: heard.append(number))
+        yield
+    finally:
+        try:
+            restore(before)
+        finally:
+            raiseAll(list(dict.fromkeys(heard)))
+
+
+def restore(handlers: list[tuple[int, Any]], tries: int = 4) -> None:
+    """Set handlers again: all of them, even if one that is set already raises meanwhile."""
+    try:
+        for number, handler in handlers:
+            signal.signal(number, handler)
+    except BaseException:
+        if tries:
+            restore(handlers, tries - 1)
+        raise
+
+
+def raiseAll(numbers: list[int]) -> None:
+    """Raise signals one after the other, whatever their handlers do."""
+    if numbers:
+        try:
+            signal.raise_signal(numbers[0])
+        finally:
+            raiseAll(numbers[1:])

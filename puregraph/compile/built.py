@@ -20,6 +20,8 @@ from puregraph.compile.update import Finish, Prelude
 from puregraph.compile.value import Call, Place, Value, store
 from puregraph.compile.waves import waves
 from puregraph.native import machine
+from puregraph.param import State
+from puregraph.signals import deferred
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
 
@@ -43,6 +45,8 @@ class Built:
     `numbers`  (name, array) of what is set from outside
     `frozen`   weights that are kept in an order of their own, if there are any, and `packing`, which puts them into it
     `isQuiet`  whether no call is numpy's, which would warn
+    `begin`    the part from which on signals wait, for weights and the count of updates are to agree
+    `undo`     (array, room for a copy) of states that are put back if a call fails: the graph then does it all again
     """
 
     def __init__(self, plan: Plan, room: Room, poison: bool = False):
@@ -86,6 +90,8 @@ class Built:
                 self.movedBy(patch[2].root).patches.append(patch)
         for entry in self.entries:
             entry.settle()
+        self.begin = self.beginUpdate()
+        self.undo = self.statesBefore(self.parts[: self.begin])
         own = {v for call in calls if type(call.function) is Prelude for v in call.function.numbers.values()}
         self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars if v not in own]
         if poison:
@@ -164,23 +170,60 @@ class Built:
         if self.frozen is not None:
             self.frozen.refresh(self.packing)
         self.failed = None
-        step: Any = None
+        for array, kept in self.undo:
+            kept[...] = array
         try:
-            for part in self.parts:
-                try:
-                    for step in part.steps:
-                        step.function(*step.arguments, **step.options)
-                except Exception:
-                    self.failed = step.call
-                    raise
-                if part.host is not None and not part.host():
-                    break
+            if self.go(self.parts, 0, self.begin) and self.begin < len(self.parts):
+                with deferred():
+                    self.go(self.parts, self.begin, len(self.parts))
         finally:
             for target in self.schedule.written:
                 target.bumpVersion()
         if self.objects:
             self.objects.clear()
         return True
+
+    def go(self, parts: list[Part], begin: int, end: int) -> bool:
+        """Do some of the parts; False if the step is to end."""
+        step: Any = None
+        for i in range(begin, end):
+            part = parts[i]
+            try:
+                for step in part.steps:
+                    step.function(*step.arguments, **step.options)
+            except Exception:
+                if type(step.function) is not Segment:  # native code does not raise, so that was something else
+                    self.failed = step.call
+                raise
+            if part.host is not None and not part.host():
+                return False
+        return True
+
+    def restore(self) -> None:
+        """Have states as they were before the run that failed."""
+        for array, kept in self.undo:
+            array[...] = kept
+
+    def beginUpdate(self) -> int:
+        """The number of the part from which on signals wait: behind all, where native code updates and counts at once.
+
+        A handler that raises in the middle would leave some parameters updated, or all of them, and none counted.
+        """
+        hosts = [None if part.host is None else part.host.func for part in self.parts]
+        begin = next((i + 1 for i, host in enumerate(hosts) if type(host) is Prelude), len(self.parts))
+        steps = [step.function for part in self.parts[begin:] for step in part.steps]
+        if len(steps) == 1 and type(steps[0]) is Segment and type(hosts[begin]) is Finish and self.parts[begin].steps:
+            steps[0].table.after = hosts[begin].counting
+            self.parts[begin].host = None
+            return len(self.parts)
+        return begin
+
+    def statesBefore(self, parts: list[Part]) -> list[tuple[Any, Any]]:
+        """The states that change ahead of the update, and room for copies, where there is a call that may fail."""
+        if all(type(step.function) is Segment for part in parts for step in part.steps):
+            return []
+        arrays = [target.data for target, _ in self.schedule.stores if isinstance(target, State)]
+        return [(array, np.empty_like(array)) for array in arrays]
 
     def holdsFractions(self) -> bool:
         """Whether the inputs that native code does not look at are from 0 to 1."""

@@ -29,8 +29,9 @@ from puregraph.compile.table import table
 from puregraph.compile.targets import GRADS, GradientOf
 from puregraph.compile.verify import VerifyError
 from puregraph.compile.whole import NotCompiledError, Trial, UntriedError
-from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, need, plural, show
+from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, addPlace, need, plural, show
 from puregraph.graph import Graph
+from puregraph.signals import deferred, isAsynchronous
 from puregraph.watch import WATCH
 
 
@@ -221,7 +222,11 @@ class Program:
                 with np.errstate(all="ignore"):
                     isDone = built.run(given)
         except Exception as error:
-            if isinstance(error, VerifyError) or built.failed is None or built.failed.place.phase == "update":
+            if isinstance(error, VerifyError) or built.failed is None or isAsynchronous(error):
+                raise
+            place = built.failed.place
+            if place.phase == "update" or (self.options.get("added") and place.phase != "forward"):
+                addPlace(error, f"at '{place.path}' ({place.label})")  # what it has changed cannot be done again
                 raise
             return self.again(error, list(given), numbers)
         return self.results(built, copy) if isDone else self.runEagerly(list(given), numbers)
@@ -360,7 +365,8 @@ class Program:
                 )
                 self.grad = self.graph.grad
                 if self.optimizer is not None:
-                    self.optimizer.update()
+                    with deferred():
+                        self.optimizer.update()
         wanted = self.options.get("wanted") or [True] * len(outputs)
         outputs = [y if w else None for y, w in zip(outputs, wanted)]
         return outputs[0] if len(outputs) == 1 else outputs
@@ -377,6 +383,7 @@ class Program:
     def again(self, error: Exception, inputs: list[Any], numbers: dict[str, float]) -> Any:
         """After a call has failed: the graph itself says why, or does it, from then on."""
         path = self.built.failed.place.path
+        self.built.restore()
         found = self.runEagerly(inputs, numbers)
         self.built, self.why = None, f"at '{path}': {error}"
         if not isinstance(error, DeviationError):

@@ -7,6 +7,7 @@ from typing import Any
 from puregraph.compile.program import Program, gatherGrads
 from puregraph.compile.schedule import Schedule, updating
 from puregraph.graph import Graph
+from puregraph.signals import deferred
 
 
 class Updater(Program):
@@ -26,4 +27,6 @@ class Updater(Program):
         gatherGrads(built.schedule)
 
     def runEagerly(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
-        return [] if self.optimizer.update() is None else []
+        with deferred():
+            self.optimizer.update()
+        return []

@@ -6,7 +6,9 @@ import atexit
 import ctypes
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, compress
 from typing import Any
 
 from puregraph.mutex import Mutex
@@ -38,6 +40,10 @@ class Table:
     wake       whether a run is long enough to wake sleeping threads for it
     keep       whatever has to live as long as the table: arrays, arguments
 
+    `after` gives what is gone through behind every run, in C: no signal's handler comes between the two.
+
+    `after` gives what is gone through in C behind every run: no signal's handler comes between the two
+
     Raises    ValueError for a step without a task, or with 2**21 or more
     """
 
@@ -59,6 +65,7 @@ class Table:
         self.flush = flush
         self.wake = wake
         self.keep = keep
+        self.after: Callable[[], Iterable[Any]] | None = None
         self.join(crew())
 
     def __len__(self) -> int:
@@ -78,14 +85,17 @@ class Table:
         team = CREWS[0] if CREWS else crew()
         if team is not self.crew:
             self.join(team)
-        if isAlone:
-            isDone = team.run(self.single)
-        else:
-            if team.asleep and self.wakes:
-                team.wake()
-            isDone = team.run(self.order)
-        if not isDone:
-            self.alone(0, self.count)
+        if not isAlone and team.asleep and self.wakes:
+            team.wake()
+        order = self.single if isAlone else self.order
+        if self.after is None:
+            if not team.run(order):
+                self.alone(0, self.count)
+            return
+        after, done = self.after(), list[Any]()
+        done += chain.from_iterable(compress((after,), map(team.run, (order,))))  # nothing, if it was not run
+        if not done:
+            deque(chain(map(team.alone, *zip(self.wordsAlone(0, self.count))), after), 0)
 
     def join(self, team: Crew) -> None:
         """Write down what that crew, a new one after a fork, has to be told for a run of all steps."""
@@ -121,8 +131,12 @@ class Table:
 
     def alone(self, begin: int, end: int) -> None:
         """Run steps beside the run of another thread."""
+        CREWS[0].alone(*self.wordsAlone(begin, end))
+
+    def wordsAlone(self, begin: int, end: int) -> tuple[int, int, int, bool]:
+        """What a crew is told for a run of some steps by one thread."""
         first = self.memory.address
-        CREWS[0].alone(first + STEP * begin, first + STEP * end, self.spare(), self.flush)
+        return first + STEP * begin, first + STEP * end, self.spare(), self.flush
 
     def spare(self) -> int:
         """Scratch memory of the calling thread, for a run beside that of another thread."""

@@ -132,6 +132,9 @@ class Built:
             return [done(Bound(call, Running(call, outs, self.objects), given, {}))]
         return list(map(done, bound(call, self.memory, self.plan.taken.get(i))))
 
+    def restore(self) -> None:
+        """What a call that failed has changed stays."""
+
     # Running ----------------------------------------------------------------------------------------------------------
 
     def takes(self, inputs: Sequence[Any]) -> bool:
