@@ -213,7 +213,7 @@ class Built:
         begin = next((i + 1 for i, host in enumerate(hosts) if type(host) is Prelude), len(self.parts))
         steps = [step.function for part in self.parts[begin:] for step in part.steps]
         if len(steps) == 1 and type(steps[0]) is Segment and type(hosts[begin]) is Finish and self.parts[begin].steps:
-            steps[0].table.after = hosts[begin].counting
+            steps[0].table.after = hosts[begin]
             self.parts[begin].host = None
             return len(self.parts)
         return begin

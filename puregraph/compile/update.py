@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -96,16 +94,31 @@ class Finish:
 
     def __init__(self, optimizer: Any, slots: list[Any]):
         self.optimizer, self.slots = optimizer, slots
+        self.rest: Iterator[Any] | None = None
+        self.isDone = False
 
     def __call__(self) -> bool:
-        deque(self.counting(), 0)
+        self.begin()
+        self.go()
         return True
 
-    def counting(self) -> Iterator[None]:
-        """What counts when it is gone through. All of it is C, so that no signal's handler comes in between."""
-        steps, optimizer = [slot.step + 1 for slot in self.slots], self.optimizer
-        own = map(vars(optimizer).__setitem__, ("step",), (optimizer.step + 1,))
-        return chain(own, map(setattr, self.slots, repeat("step"), steps))
+    def begin(self) -> None:
+        """Nothing has been counted of the update that follows."""
+        self.rest, self.isDone = None, False
+
+    def go(self) -> None:
+        """Count, or go on counting: whatever a signal's handler raises in between, the next call does the rest.
+
+        Handlers run behind calls and at the end of a turn of a loop, and so never between two of these assignments.
+        """
+        if self.rest is None:
+            self.rest = iter(self.slots)
+        own = vars(self.optimizer)
+        if not self.isDone:
+            for slot in self.rest:
+                slot.step += 1
+            own["step"] += 1
+            self.isDone = True
 
 
 def patternOf(slots: list[Any]) -> list[int]:

@@ -6,9 +6,7 @@ import atexit
 import ctypes
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, compress
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from puregraph.mutex import Mutex
@@ -40,7 +38,7 @@ class Table:
     wake       whether a run is long enough to wake sleeping threads for it
     keep       whatever has to live as long as the table: arrays, arguments
 
-    `after` gives what is gone through behind every run, in C: no signal's handler comes between the two.
+    `after` counts runs: `begin` comes ahead of each, and `go` behind it, again if a signal's handler raised meanwhile.
 
     `after` gives what is gone through in C behind every run: no signal's handler comes between the two
 
@@ -65,7 +63,7 @@ class Table:
         self.flush = flush
         self.wake = wake
         self.keep = keep
-        self.after: Callable[[], Iterable[Any]] | None = None
+        self.after: Any = None
         self.join(crew())
 
     def __len__(self) -> int:
@@ -92,10 +90,22 @@ class Table:
             if not team.run(order):
                 self.alone(0, self.count)
             return
-        after, done = self.after(), list[Any]()
-        done += chain.from_iterable(compress((after,), map(team.run, (order,))))  # nothing, if it was not run
-        if not done:
-            deque(chain(map(team.alone, *zip(self.wordsAlone(0, self.count))), after), 0)
+        self.runCounted(team, order)
+
+    def runCounted(self, team: Crew, order: Any) -> None:
+        """The same, and count: both, or neither, whatever a signal's handler raises as soon as Python runs again."""
+        after, ran = self.after, list[Any]()
+        after.begin()
+        try:
+            ran += map(team.run, (order,))  # C alone: what has been run is known to have been
+            if ran[0] == 0:
+                ran.clear()
+                ran += map(team.alone, *zip(self.wordsAlone(0, self.count)))
+            after.go()
+        except BaseException:
+            if ran and ran[0] != 0:
+                after.go()
+            raise
 
     def join(self, team: Crew) -> None:
         """Write down what that crew, a new one after a fork, has to be told for a run of all steps."""
