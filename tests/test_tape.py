@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import math
 import pickle
 import threading
 import weakref
@@ -261,7 +262,7 @@ def test_a_pickle_is_a_leaf():
 
 def test_a_variable_acts_as_a_number():
     x = number(2)
-    assert float(x) == 2 and bool(x) and x.item() == 2 and type(x.item()) is float
+    assert float(x.detach()) == 2 and bool(x) and x.item() == 2 and type(x.item()) is float
     assert int(x) == 2 and f"{x:.2f}" == "2.00" and f"{x}" == repr(x)
     assert Variable(np.arange(3)).tolist() == [0, 1, 2] and Variable("a").tolist() == "a"
     assert (
@@ -275,7 +276,7 @@ def test_a_variable_acts_as_a_number():
         len(x)
     with pytest.raises(TypeError):
         list(x)
-    with pytest.raises(TypeError):
+    with pytest.raises(AutoDiffException, match="a leaf that requires a gradient is not written into"):
         x[0] = 1
 
 
@@ -468,3 +469,36 @@ def test_two_threads_record_and_go_back_at_once():
     wanted = float(grad(y, expected)[0])
     assert found == {1: (wanted, False, True), 2: (wanted, False, True)}
     assert shared.grad.tolist() == [600, 600, 600]
+
+
+def test_an_array_takes_no_variable_whose_gradient_would_be_lost():
+    v, w = Variable(np.array(3.0), requires_grad=True), Variable(np.ones(1), requires_grad=True)
+    a = np.zeros(2)
+    losing = {
+        "an item": lambda: a.__setitem__(0, v),
+        "an item of one place": lambda: a.__setitem__(0, w),
+        "an item of what was made": lambda: a.__setitem__((0,), v * v),
+        "a slice": lambda: a.__setitem__(slice(None), v),
+        "fill": lambda: a.fill(v),
+        "fromiter": lambda: np.fromiter([v, v], float),
+        "array": lambda: np.array([v, v]),
+        "full": lambda: np.full(2, v),
+        "initial": lambda: a.sum(initial=v),
+        "math": lambda: math.sin(v),
+        "float": lambda: float(v * 2),
+        "complex": lambda: complex(v),
+        "put": lambda: np.put(a, 0, v),
+        "in place": lambda: a.__iadd__(v),
+    }
+    for name, lose in losing.items():
+        with pytest.raises((TypeError, ValueError, AutoDiffException)) as error:
+            lose()
+        said = f"{error.value} {error.value.__cause__}"
+        assert "requires a gradient" in said and ("data" in said or "detach" in said), name
+        assert not a.any(), name
+    a[0], a[1] = v.item(), v.data
+    assert a.tolist() == [3, 3] and float(v.detach()) == 3 and f"{v:.1f}" == "3.0"
+    with no_grad():
+        b = v * 2
+    a[0] = b
+    assert a[0] == 6

@@ -310,6 +310,12 @@ class Variable(StandIn):
         return bool(self._data)
 
     def __float__(self) -> float:
+        """As for `__array__`: numpy's `array[0] = v`, and Python's math, would lose the gradient without a word."""
+        if self._wants:
+            raise TypeError(
+                "a Variable that requires a gradient is no plain number: use v.item() or its data for a number without "
+                "one, functions of numpy in place of Python's math, and np.stack in place of array[i] = v"
+            )
         return float(self._data)
 
     def __int__(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -22,7 +22,7 @@ class Current:
     It is looked at before every run. As long as nothing was set anywhere (`changes`) only what does not tell is looked
     at: what an optimizer keeps, and how far it is. Else whole lists of identities are compared, and only where one
     differs, the things themselves. `held` are the targets of a schedule, `unread` the ids of modules whose rules run as
-    they are; with `anyMode` modes may change.
+    they are; with `anyMode` modes may change. `reads` is what rules read beside their arguments.
     """
 
     def __init__(
@@ -33,9 +33,11 @@ class Current:
         optimizer: Any = None,
         anyMode: bool = False,
         unread: Container[int] = (),
+        reads: Sequence[Any] = (),
     ):
         self.mark: Any = None
         self.graph, self.steps, self.optimizer, self.anyMode = graph, steps, optimizer, anyMode
+        self.reads = list(reads)
         self.modules = list({id(s.module): s.module for s in steps.items}.values())
         self.read = [m for m in self.modules if id(m) not in unread]
         self.stored = [target for target, _ in held if isinstance(target, Stored)]
@@ -54,6 +56,8 @@ class Current:
 
     def __bool__(self) -> bool:
         """Whether nothing has changed since."""
+        if self.reads and not all(read.isSame for read in self.reads):
+            return False
         mark = CHANGES.mark  # before anything is looked at: what changes meanwhile is seen the next time
         if mark is self.mark and (not self.updated or self.isWhereItWas()):
             return True

@@ -89,11 +89,12 @@ class Program:
         self.why, self.untried = "", False
         held: list[Any] = []
         unread: set[int] = set()
+        reads: list[Any] = []
         with compiling(), self.inModes(), tidied():
             try:
                 self.backend = backendFor(self.graph, self.graph.dtype or real)
                 found = self.schedule()
-                held, unread = found.held, found.unread
+                held, unread, reads = found.held, found.unread, found.reads
                 how = self.backend
                 plan = planned(found, self.budget, how.lower, how.alignment, how.gives)
                 keeps = self.options.get("keepGrads", True)
@@ -112,7 +113,7 @@ class Program:
                 self.why = f"{placesIn(error, self.graph)}{type(error).__name__}: {error}"
                 warnOnce(self.graph, f"{self!r} cannot be compiled, its graph runs instead: {self.why}; {REPORT}")
             anyMode = self.train is not None
-            self.current = Current(self.graph, self.steps, held, self.optimizer, anyMode, unread)
+            self.current = Current(self.graph, self.steps, held, self.optimizer, anyMode, unread, reads)
 
     def others(self, found: Schedule) -> tuple[list[Any], list[Any]]:
         """The parameters that want a gradient but get none in this step; and the slots of those that it updates."""

@@ -1,4 +1,8 @@
-"""Purity: whether a rule that somebody else wrote refers to nothing that may change, so that it may be read once."""
+"""Purity: whether a rule that somebody else wrote only computes, and what it reads beside its arguments.
+
+Such a rule is read once. What it reads elsewhere, if that is plain, is looked at again before every run; a rule that
+reads anything else is not read at all, but runs as it is.
+"""
 
 from __future__ import annotations
 
@@ -6,53 +10,147 @@ import builtins
 import dis
 import functools
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.algebra import isArray
 from puregraph.evaluator import Evaluator
 from puregraph.formula import Formula
 from puregraph.kernel import Kernel
+from puregraph.param import Stored
 
 LIBRARIES = ("numpy", "math", "operator", "functools", "itertools", "puregraph")
 IMPURE = {"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME", "STORE_DEREF"}
 EFFECTS = {
-    "print",
-    "input",
-    "open",
-    "eval",
-    "exec",
-    "globals",
-    "setattr",
-    "delattr",
-    "vars",
-    "next",
-    "id",
-    "breakpoint",
+    *(
+        "print",
+        "input",
+        "open",
+        "eval",
+        "exec",
+        "globals",
+        "locals",
+        "getattr",
+        "hasattr",
+        "setattr",
+        "delattr",
+        "vars",
+    ),
+    *("dir", "next", "id", "breakpoint"),
 }
+HIDDEN = {"random", "__dict__", "__getattribute__"}  # attributes behind which anything may change
 ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
+PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
+MISSING = object()
 
 
-def isPure(rule: Any, kind: type) -> bool:
-    """Whether a rule of a class of modules, as far as its text tells, only computes.
+class ImpureError(Exception):
+    """A rule may do more than compute, or read what cannot be looked at again."""
 
-    It may use its arguments, what its module holds, constants, numpy, and functions of which the same is true.
+
+class Read(NamedTuple):
+    """Something that a rule reads beside its arguments: where, under what name, and what it was."""
+
+    holder: Any
+    name: str
+    value: Any
+    frozen: Any
+
+    @property
+    def isSame(self) -> bool:
+        """Whether it still is what it was."""
+        found = self.holder
+        now = found.get(self.name, MISSING) if type(found) is dict else getattr(found, self.name, MISSING)
+        if self.frozen is None:
+            return now is self.value or now == self.value
+        if now is self.value and isinstance(now, PLAIN):
+            return True
+        return isPlain(now) and frozen(now) == self.frozen
+
+
+class Reads:
+    """What the rules of a module read beside their arguments: `found`, if they do nothing else than compute.
+
+    They may use what their module holds, constants, numpy, and functions of which the same is true.
     """
-    return pure(rule, kind, set())
+
+    def __init__(self, module: Any):
+        self.module, self.kind = module, type(module)
+        self.seen: set[Any] = set()
+        self.found: list[Read] = []
+
+    def rule(self, rule: Any) -> None:
+        """Look through a rule.
+
+        Raises    ImpureError if it may do more than compute
+        """
+        while isinstance(rule, functools.partial):
+            rule = rule.func
+        rule = getattr(rule, "__func__", rule)
+        if isOurs(rule) or rule in self.seen:
+            return
+        if not isinstance(rule, FunctionType) or set(rule.__code__.co_freevars) - {"__class__"}:
+            raise ImpureError
+        self.seen.add(rule)
+        for name in ("__defaults__", "__kwdefaults__"):
+            self.value(rule, name, getattr(rule, name))
+        for code in codesOf(rule.__code__):
+            self.code(code, rule.__globals__)
+
+    def code(self, code: CodeType, names: dict[str, Any]) -> None:
+        """Look through a code that names globals."""
+        for step in dis.get_instructions(code):
+            if step.opname in IMPURE:
+                raise ImpureError
+            if step.opname in GLOBALS:
+                self.globalName(step.argval, names)
+            if step.opname in ATTRIBUTES:
+                self.attribute(step.argval)
+
+    def globalName(self, name: str, names: dict[str, Any]) -> None:
+        """A name that is no local one."""
+        if name in names:
+            self.value(names, name, names[name])
+        elif not hasattr(builtins, name) or name in EFFECTS:
+            raise ImpureError
+
+    def attribute(self, name: str) -> None:
+        """An attribute of this name: of the module, or of its class, if these have one."""
+        if name in HIDDEN:
+            raise ImpureError
+        own = vars(self.module)
+        if name in own and not (isArray(own[name]) or isinstance(own[name], Stored)):
+            self.value(own, name, own[name])
+        found = getattr(self.kind, name, MISSING)
+        inner = getattr(found, "fget", None) or getattr(found, "func", None) or getattr(found, "__func__", None)
+        if inner is not None and not isinstance(found, functools.partial):
+            self.rule(inner)
+        elif found is not MISSING and not isBasic(self.kind, name):
+            self.value(self.kind, name, found)
+
+    def value(self, holder: Any, name: str, value: Any) -> None:
+        """Something that is read: noted, if one can see whether it is still as it was."""
+        if isinstance(value, FunctionType):
+            self.rule(value)
+        elif isinstance(value, ModuleType):
+            if value.__name__.partition(".")[0] not in LIBRARIES:
+                raise ImpureError
+        elif not isPlain(value) and not isOurs(value):
+            raise ImpureError
+        self.found.append(Read(holder, name, value, frozen(value) if isPlain(value) else None))
 
 
-def pure(rule: Any, kind: type, seen: set[Any]) -> bool:
-    """`isPure`, with the functions that are looked at already."""
-    while isinstance(rule, functools.partial):
-        rule = rule.func
-    rule = getattr(rule, "__func__", rule)
-    if isOurs(rule) or rule in seen:
-        return True
-    if not isinstance(rule, FunctionType) or set(rule.__code__.co_freevars) - {"__class__"}:
-        return False
-    seen.add(rule)
-    return all(pureCode(code, rule.__globals__, kind, seen) for code in codesOf(rule.__code__))
+def readsOf(rules: list[Any], module: Any) -> list[Read] | None:
+    """What rules of a module read beside their arguments; None if they may do more than compute."""
+    reads = Reads(module)
+    try:
+        for rule in rules:
+            reads.rule(rule)
+    except ImpureError:
+        return None
+    return reads.found
 
 
 def codesOf(code: CodeType) -> list[CodeType]:
@@ -60,36 +158,31 @@ def codesOf(code: CodeType) -> list[CodeType]:
     return [code, *(inner for c in code.co_consts if isinstance(c, CodeType) for inner in codesOf(c))]
 
 
-def pureCode(code: CodeType, names: dict[str, Any], kind: type, seen: set[Any]) -> bool:
-    """Whether a code only computes."""
-    for step in dis.get_instructions(code):
-        if step.opname in IMPURE:
-            return False
-        if step.opname in GLOBALS and not pureName(step.argval, names, kind, seen):
-            return False
-        if step.opname in ATTRIBUTES and not pureAttribute(step.argval, kind, seen):
-            return False
-    return True
+def isBasic(kind: type, name: str) -> bool:
+    """Whether a class has an attribute from this library, or from Python itself."""
+    owner = next((base for base in kind.__mro__ if name in vars(base)), object)
+    return owner.__module__.partition(".")[0] in ("puregraph", "builtins")
 
 
-def pureName(name: str, names: dict[str, Any], kind: type, seen: set[Any]) -> bool:
-    """Whether what a name stands for stays as it is."""
-    if name in names:
-        value = names[name]
-        if isinstance(value, ModuleType):
-            return value.__name__.partition(".")[0] in LIBRARIES
-        isConstant = name.isupper() and isinstance(value, (int, float, str, tuple, frozenset, type(None)))
-        return isConstant or isOurs(value) or isinstance(value, FunctionType) and pure(value, kind, seen)
-    return hasattr(builtins, name) and name not in EFFECTS
+def isPlain(value: Any) -> bool:
+    """Whether a value is a number, a text, or made of nothing else: one can tell whether it changes."""
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return type(value) in (list, tuple, set, frozenset) and all(map(isPlain, value))
+    if type(value) is dict:
+        return all(map(isPlain, value)) and all(map(isPlain, value.values()))
+    return isinstance(value, (*PLAIN, slice))
 
 
-def pureAttribute(name: str, kind: type, seen: set[Any]) -> bool:
-    """Whether an attribute of this name, if it is a method or property of the class, only computes."""
-    if name == "random":
-        return False
-    found = getattr(kind, name, None)
-    found = getattr(found, "fget", None) or getattr(found, "func", None) or found
-    return not isinstance(found, FunctionType) or pure(found, kind, seen)
+def frozen(value: Any) -> Any:
+    """A plain value, with the types of all its parts, as it is now."""
+    kind = type(value)
+    if kind in (list, tuple):
+        return kind, tuple(map(frozen, value))
+    if kind in (set, frozenset):
+        return kind, frozenset(map(frozen, value))
+    if kind is dict:
+        return kind, tuple([(frozen(key), frozen(v)) for key, v in value.items()])
+    return kind, value
 
 
 def isOurs(value: Any) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from puregraph.aligned import addressOf
 from puregraph.compile.functions import readerOf
-from puregraph.compile.purity import isPure
+from puregraph.compile.purity import Read, readsOf
 from puregraph.compile.record import Recorded, Recorder, UnreadableError
 from puregraph.compile.repeat import Keys, Noted
 from puregraph.compile.value import Call, Place, Value, frozen
@@ -33,6 +33,7 @@ class Reading:
     def __init__(self, trial: Trial | None = None):
         self.recorder, self.trial = Recorder(readerOf), trial
         self.unread: set[int] = set()
+        self.reads: list[Read] = []  # what rules read beside their arguments
         self.stored: dict[int, tuple[Any, Value]] = {}
         self.now: dict[int, Value] = {}
         self.states: dict[int, int] = {}  # the number of a State's value -> the State's id
@@ -128,7 +129,8 @@ class Reading:
         """Run a rule on handles, and see whether it does the same a second time, and nothing besides."""
         calls, module = self.recorder.calls, getattr(step.module, "of", step.module)
         rules = [module.updateData, getattr(step.module, "rule", None) or module.updateData]
-        if id(module) in self.unread or not all(isPure(rule, type(module)) for rule in rules):
+        reads = readsOf(rules, module)
+        if id(module) in self.unread or reads is None:
             raise UnreadableError("a rule may depend on more than its arguments")
         mark, before = len(calls), dict(vars(module))
         self.read(step, values)
@@ -138,6 +140,9 @@ class Reading:
         now = vars(module)
         if signature(calls[mark:]) != once or now.keys() != before.keys() or any(now[k] is not before[k] for k in now):
             raise UnreadableError("a rule does not do the same each time")
+        if not all(read.isSame for read in reads):
+            raise UnreadableError("a rule changes what it reads")
+        self.reads += reads
         return found
 
     def taken(self, y: Any) -> Any:

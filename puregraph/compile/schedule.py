@@ -68,6 +68,7 @@ class Schedule:
         self.frozen: Any = None  # weights that native code keeps in an order of its own
         self.owner: Any = None
         self.unread: set[int] = set()
+        self.reads: list[Any] = []
         self.count = 0
 
     def kept(self) -> list[Value]:
@@ -146,7 +147,7 @@ def schedule(
     if wanted is not None:
         found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
     found.held = reading.targets()
-    found.unread = reading.unread
+    found.unread, found.reads = reading.unread, reading.reads
     ownMemory(found, reading)
     found.calls, found.count = reading.recorder.calls, reading.recorder.count
     return simplified(found) if simplify else found
