@@ -24,9 +24,14 @@ def aligned(array: Any) -> Any:
 
 
 def fitting(array: Any, dtype: Any) -> Any:
-    """An array that nobody else has as memory for compiled code, which writes to it row by row: itself, or a copy."""
-    isFit = not isinstance(array, np.ndarray) or type(array) is np.ndarray and array.flags.carray
-    return array if isFit and array.dtype == dtype else ownCopy(array, dtype)
+    """An array that nobody else has as memory for compiled code, which writes to it row by row: a view, or a copy.
+
+    Arrays in memory that others have so have a base, and what a rule makes has mostly none.
+    """
+    if not isinstance(array, np.ndarray):
+        return array if array.dtype == dtype else ownCopy(array, dtype)
+    isFit = type(array) is np.ndarray and array.flags.carray and array.dtype == dtype
+    return array.view() if isFit else ownCopy(array, dtype)
 
 
 def ownCopy(array: Any, dtype: Any) -> Any:

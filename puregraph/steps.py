@@ -20,14 +20,14 @@ class Step:
 
     `args` are the numbers of its inputs (the first `inputs` of them) and parameters, `outs` those of its outputs, of
     which other nodes may read the `visible` ones. `frees` are the values that are freed after it, each with whether a
-    later step still asks for its shape.
+    later step still asks for its shape, `stored` the numbers of its parameters and states.
     """
 
-    __slots__ = ("args", "frees", "inputs", "module", "node", "outs", "path", "visible")
+    __slots__ = ("args", "frees", "inputs", "module", "node", "outs", "path", "stored", "visible")
 
     def __init__(self, path: str, node: Node, args: tuple[int, ...], outs: tuple[int, ...], inputs: int):
         self.path, self.node, self.module = path, node, node.module
-        self.args, self.outs, self.inputs = args, outs, inputs
+        self.args, self.outs, self.inputs, self.stored = args, outs, inputs, args[inputs:]
         self.visible = outs[: len(outs) - len(node.module.hidden)]
         self.frees: tuple[tuple[int, bool], ...] = ()
 
@@ -154,8 +154,11 @@ class Steps:
                     result = (result,)
                 if len(result) != len(step.outs):
                     raise GraphError(f"updateData gave {len(result)} outputs, its class names {len(step.outs)}")
-                if step.inputs < len(step.args):
-                    result = apart(result, [values[i] for i in step.args[step.inputs :]])
+                if step.stored:
+                    for y in result:
+                        if type(y) is np.ndarray and y.base is not None:
+                            result = apart(result, [values[i] for i in step.stored])
+                            break
                 for number, y in zip(step.outs, result, strict=True):
                     values[number] = y
                 if look is not None:
@@ -179,17 +182,11 @@ class Steps:
 
 
 def apart(result: tuple, stored: list[Any]) -> tuple:
-    """What a rule gave, copied where it is a parameter or a view of one: nobody is to have the memory of that."""
-    for y in result:
-        if type(y) is np.ndarray and (y.base is not None or any(y is a for a in stored)):
-            return tuple([copied(y, stored) for y in result])
-    return result
-
-
-def copied(y: Any, stored: list[Any]) -> Any:
-    """A copy of an array that lies in one of some others; else the array."""
-    isIn = type(y) is np.ndarray and any(type(a) is np.ndarray and np.may_share_memory(y, a) for a in stored)
-    return y.copy() if isIn else y
+    """What a rule gave, copied where it lies in a parameter or state: nobody is to have the memory of that."""
+    kept = [a for a in stored if type(a) is np.ndarray]
+    return tuple(
+        [y.copy() if type(y) is np.ndarray and any(np.may_share_memory(y, a) for a in kept) else y for y in result]
+    )
 
 
 def outline(x: Any) -> Any:

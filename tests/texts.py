@@ -71,7 +71,7 @@ class Gathered:
     """In place of what would run a plan: its launches, calls of libraries, the calls that are neither, and the
     functions that it carries out."""
 
-    isQuiet, isStale, packing = True, False, None
+    isQuiet, frozen = True, None
 
     def __init__(self, plan, room, poison=False):
         calls, found = [call for call in plan.schedule.calls if call.kind != "view"], startsOf(plan)

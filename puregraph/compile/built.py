@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.changes import VERSIONS
 from puregraph.compile import verify
 from puregraph.compile.bind import Bound, Running, bound
 from puregraph.compile.entry import entriesOf
@@ -177,8 +178,9 @@ class Built:
                 with deferred():
                     self.go(self.parts, self.begin, len(self.parts))
         finally:
+            version = next(VERSIONS)
             for target in self.schedule.written:
-                target.bumpVersion()
+                target.version = version
         if self.objects:
             self.objects.clear()
         return True

@@ -151,7 +151,7 @@ class Verifier:
         for v in self.plan.schedule.kept():
             self.look("the end of the program", v.root)
         for target, v in self.plan.schedule.stores:
-            kept, now = self.array(v), np.asarray(target.data).reshape(v.shape)
+            kept, now = self.array(v), np.asarray(target.array).reshape(v.shape)
             if not same(kept, now):
                 place = first(~equal(kept, now))
                 owner = type(target).__name__
