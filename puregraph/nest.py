@@ -72,17 +72,18 @@ def foldSets(nest: Nest) -> list[frozenset[int]]:
 
 def ordered(nest: Nest) -> Nest:
     """The axes in the order in which the largest operand lies in memory, those of length one left out."""
-    if not nest.space:
-        return ordered(rearranged(nest._replace(space=(1,), loads=lone(nest.loads), stores=lone(nest.stores)), [[0]]))
+    if all(n == 1 for n in nest.space):
+        one = rearranged(nest, [])
+        return one._replace(space=(1,), loads=lone(one.loads), stores=lone(one.stores), last=None)
     operands = [*nest.stores.values(), *nest.loads.values()]
     largest = max(operands, key=lambda o: prod(n for n, s in zip(nest.space, o.strides) if s)).strides
-    keep = [a for a, n in enumerate(nest.space) if n != 1] or [0]
+    keep = [a for a, n in enumerate(nest.space) if n != 1]
     order = sorted(keep, key=lambda a: (a == nest.last, largest[a] == 0, -abs(largest[a]), a))
     return rearranged(nest._replace(last=None), [[a] for a in order])
 
 
 def lone(operands: Mapping[str, Operand]) -> dict[str, Operand]:
-    """Operands of a space without axes, for one of length one."""
+    """Operands of a space without axes, for one of a single number."""
     return {k: o._replace(strides=(0,)) for k, o in operands.items()}
 
 
@@ -274,6 +275,11 @@ class Shape:
         folds = [n for n, x in self.folds.items() if self.phase[x.of] == phase]
         return folds, [n for n, x in self.beside.items() if self.phase[x.of] == phase], stores
 
+    def wanted(self, phase: int) -> list[str]:
+        """What a phase of the rows folds and stores."""
+        folds, beside, stores = self.at(phase)
+        return [self.lines[n].of for n in (*folds, *beside)] + stores  # type: ignore[union-attr]
+
     def dependencies(self, names: Iterable[str]) -> list[str]:
         """What does not vary along the loops, of what these names are made of."""
         found, stack = dict[str, None](), [*names]
@@ -291,15 +297,23 @@ class Shape:
         return list(found)
 
 
-def saved(shape: Shape) -> list[str]:
-    """What is costly to compute and wanted in later phases too."""
-    found = []
-    for name, x in shape.lines.items():
-        if isinstance(x, Formula) and shape.varies[name] and HEAVY & {t.op for t in walk(x.term)}:
-            readers = [n for n, y in shape.lines.items() if (y.of == name if isinstance(y, Fold) else name in y.names)]
-            if any(shape.phase[n] - isinstance(shape.lines[n], Fold) > shape.phase[name] for n in readers):
-                found.append(name)
-    return found
+def saved(shape: Shape) -> dict[str, int]:
+    """What is costly to compute and wanted in several phases, with the first of these, which computes it."""
+    first: dict[str, int] = {}
+    again: set[str] = set()
+    for p in range(shape.count):
+        stack, seen = shape.wanted(p), set[str]()
+        while stack:
+            name = stack.pop()
+            if name in seen or name not in shape.lines or not shape.varies[name]:
+                continue
+            seen.add(name)
+            x = shape.lines[name]
+            if isinstance(x, Formula) and HEAVY & {t.op for t in walk(x.term)} and first.setdefault(name, p) < p:
+                again.add(name)  # it is at hand, and what it is made of is not wanted for it
+            else:
+                stack += [x.of] if isinstance(x, Fold) else x.names
+    return {n: p for n, p in first.items() if n in again}
 
 
 def title(nest: Nest) -> str:

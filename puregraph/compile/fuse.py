@@ -106,6 +106,12 @@ class Group:
     def spread(self, axes: frozenset[int]) -> int:
         return math.prod(self.space[a] for a in axes)
 
+    def beside(self) -> frozenset[int]:
+        """The axes of folds that are complete when all rows are done; nothing made of them then runs along them."""
+        long = frozenset(a for a, n in enumerate(self.space) if n > 1)
+        sets = {s & long for s in self.folds if s & long}
+        return next((s for s in sets if self.inner not in s), frozenset()) if len(sets) > 1 else frozenset()
+
     def isShort(self, axes: frozenset[int]) -> bool:
         """Whether what is folded over these axes is known while the same place is still at hand."""
         long = self.spread(axes)
@@ -425,7 +431,9 @@ class Fuser:
         """Whether all others have read what an update writes over."""
         if self.calls[i].place.phase != "update":
             return True
-        old = [v.number for v in self.reads[i] if v.role in ("param", "state")]
+        old = {v.number for v in self.reads[i] if v.role in ("param", "state")}
+        if any(v.root.number in old for group in self.open for v, _ in group.loads.values()):
+            return False  # what joined an open group has its place, but comes later
         return all(r in self.taken for n in old for r in self.readers[n] if r < i)
 
     def shares(self, group: Group, read: Reading) -> bool:
@@ -450,6 +458,8 @@ class Fuser:
             over = over.union(*[group.folded[p[0].number] for p in places.values() if p])
         if not over.isdisjoint(axes) and not group.isShort(over):
             return False
+        if over and over & (late := group.beside()) and not late.isdisjoint(axes):
+            return False
 
         def move(own: Axes) -> Axes:
             return tuple([None if a is None else axes[a] for a in own])
@@ -464,7 +474,7 @@ class Fuser:
         folds = [x for _, x, _ in read.results if isinstance(x, Fold)]
         if not all(self.fits(group, chosen(x), read, axes) for x in folds):
             return False
-        names = {f"axis{a}": f"axis{b}" for a, b in enumerate(axes) if a != b and b is not None}
+        names: dict[str, Any] = {f"axis{a}": 0 if b is None else f"axis{b}" for a, b in enumerate(axes) if a != b}
         names |= {n: group.names[p[0].number] if p else group.load(*loads[n]) for n, p in places.items()}
         for n, line in read.lines:
             names[n] = group.add(renamed(line, names))
@@ -496,17 +506,17 @@ class Fuser:
             return True
         rows, columns = (sets[0], over & rest) if group.inner in sets[0] else (over & rest, sets[0])
         isWhole = rows | columns == rest and not rows & columns
-        isLast = not any(group.folded[n] & columns for n, axes in group.axes.items() if rest <= set(axes))
+        isLast = not any(group.folded[n] & columns and columns & set(own) for n, own in group.axes.items())
         return len(set(sets)) == 1 and group.inner in rows and isWhole and isLast and group.spread(rows) <= CHUNK
 
 
-def renamed(line: Formula, names: Mapping[str, str]) -> Formula:
-    """The formula with some of its names replaced, all at once."""
+def renamed(line: Formula, names: Mapping[str, Any]) -> Formula:
+    """The formula with some of its names replaced by others, or by numbers, all at once."""
     return withNames(line, tuple([names.get(n, n) for n in line.names]))
 
 
 @lru_cache(maxsize=4096)
-def withNames(line: Formula, names: tuple[str, ...]) -> Formula:
+def withNames(line: Formula, names: tuple[Any, ...]) -> Formula:
     """The formula with these names in place of its own; one that is known is found at once."""
     return filled(line, dict(zip(line.names, map(leaf, names))))
 

@@ -11,14 +11,15 @@ from puregraph.compile.value import Call, Value, put
 from puregraph.evaluator import Evaluator
 
 
-def overwritable(call: Call) -> Sequence[int]:
+def overwritable(call: Call, y: Value) -> Sequence[int]:
     """The places of arguments over which a call may write a result, if that lies as they do."""
     if call.kind == "pointwise":
         if isinstance(call.function, (np.ufunc, Evaluator)):
             return range(len(call.arguments))
         return (2,) if call.function is np.where else ()  # where the choice is not made, all stays as it is
     if call.kind == "native":
-        return call.function.over
+        native = call.function  # what it only needs for a time may be written before all arguments are read
+        return native.over if any(y is result for result in call.outs[: native.results]) else ()
     return (0,) if call.function is put and type(call.arguments[0]) is Value else ()
 
 

@@ -20,7 +20,7 @@ from puregraph.native.pack import Packed, pack, packedSize
 from puregraph.native.product import Axis, product, vectorsFor, worthPacking
 from puregraph.native.tail import Column, Tail
 from puregraph.native.work import Finish, Work
-from puregraph.nest import Nest, Operand
+from puregraph.nest import Nest, Operand, isAxis
 from puregraph.standin import astype
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
@@ -32,6 +32,7 @@ class Native(NamedTuple):
     """The function of a step that native code carries out; the slots of its works hold Values, `At`s and numbers.
 
     `calls`      what it carries out
+    `results`    how many of the values that it makes are results; those after them are memory for the time between
     `checks`     the Bounds of inputs, which have to be looked at before a run
     `over`       the places of arguments of which each number is read only where that of a result is made, so that the
                  result may be written over them, if it lies as they do
@@ -40,6 +41,7 @@ class Native(NamedTuple):
     name: str
     works: list[Work]
     calls: list[Call]
+    results: int
     over: tuple[int, ...] = ()
     checks: tuple[Bounds, ...] = ()
 
@@ -199,7 +201,8 @@ class Lowering:
         self.makers: dict[int, int] = {}
         for i, step in enumerate(steps):
             for v in values(step):
-                self.readers.setdefault(v.root.number, []).append(i)
+                if isinstance(step, Group) or step.kind != "view":  # a view reads nothing itself
+                    self.readers.setdefault(v.root.number, []).append(i)
             for v in made(step):
                 self.makers[v.number] = i
         for v in outside:
@@ -252,14 +255,15 @@ class Lowering:
         over: Iterable[int] = (),
     ) -> Call:
         name = "; ".join(dict.fromkeys(w.name for w in done))
-        native = Native(name, done, calls, tuple(over), tuple(room.checks))
+        native = Native(name, done, calls, len(makes), tuple(over), tuple(room.checks))
         return Call(native, tuple(reads), {}, [*makes, *room.extra], "native", calls[-1].place, True)
 
     # Products and kernels -------------------------------------------------------------------------------------------
 
     def attach(self, i: int, group: Group) -> None:
-        """Have a group done by the product or convolution whose sums it reads, if that is possible."""
-        if group.folds:
+        """Have a group done by the product or convolution whose sums it reads, if that is possible: a place in the tile
+        that is at hand is no index along an axis."""
+        if group.folds or any(isAxis(n) for _, line in group.lines for n in line.names):
             return
         sources = [(self.makers[v.number], v, axes) for v, axes in group.loads.values() if v.number in self.makers]
         for p, value, axes in sorted(sources, key=lambda s: -s[0]):

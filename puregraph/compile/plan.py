@@ -72,7 +72,7 @@ class Plan:
         call = self.schedule.calls[birth]
         if self.last[old.number] > birth:
             return False
-        return any(call.arguments[i] is old and isSame(call, i, new) for i in overwritable(call))
+        return any(call.arguments[i] is old and isSame(call, i, new) for i in overwritable(call, new))
 
     def share(self) -> None:
         """Give every value that a call makes memory: that of an argument that ends there, or its own."""
@@ -115,12 +115,13 @@ class Plan:
                 self.places.update(dict.fromkeys(numbers, found))
 
     def heir(self, i: int, call: Any, y: Value) -> int | None:
-        """The argument whose memory a result may have."""
-        for place in overwritable(call):
+        """The argument whose memory a result may have, if no other result of the call has it."""
+        for place in overwritable(call, y):
             x = call.arguments[place]
             if type(x) is Value and self.last.get(x.root.number) == i:
                 buffer = self.places.get(x.root.number)
-                if type(buffer) is Buffer and buffer.death == i and isSame(call, place, y):
+                isFree = type(buffer) is Buffer and buffer.death == i and buffer.values[-1] is x.root
+                if isFree and isSame(call, place, y):
                     return place
         return None
 

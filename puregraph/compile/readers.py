@@ -13,8 +13,9 @@ from puregraph.compile.layout import ALIKE, channelsLast
 from puregraph.compile.record import Recorder, UnreadableError
 from puregraph.compile.value import Value, changed, valuesIn
 from puregraph.evaluator import BLOCK, Evaluator
-from puregraph.formula import formulasOf, numpyFrom
+from puregraph.formula import formulaOf, formulasOf, numpyFrom
 from puregraph.kernel import Kernel
+from puregraph.terms import ONE, leaf, rebuild, term
 
 Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]
 BOOL = np.dtype(bool)
@@ -168,7 +169,10 @@ def needed(evaluator: Evaluator, given: list) -> tuple[Evaluator, list, Any]:
     used = sorted(set().union(*evaluator.reads))
     if 0 < len(used) < len(given):
         few = [given[i] for i in used]
-        lean = numpyFrom(formulasOf(evaluator), [evaluator.names[i] for i in used])
+        idle = {leaf(n): ONE for i, n in enumerate(evaluator.names) if i not in used}  # x of x ** 0 may be any number
+        lean = numpyFrom(
+            [formulaOf(rebuild(t, idle, term)) for t in evaluator.terms], [evaluator.names[i] for i in used]
+        )
         other = lean.plan(floatsOf(few))
         if (other.work, other.back) == (plan.work, plan.back):
             return lean, few, other

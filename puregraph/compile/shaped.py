@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from puregraph.compile.fuse import renamed
 from puregraph.native.nest import works
 from puregraph.native.work import Work
-from puregraph.nest import Fold, Line, Nest, Operand, Shape, foldSets, varying
+from puregraph.nest import Fold, Line, Nest, Operand, Shape, foldSets, ordered, varying
 
 MANY = 1024  # kinds of nests that are remembered
 
@@ -100,12 +100,13 @@ def lateIn(nest: Nest) -> list[int]:
     before as well, if it takes a nest of its own to finish these; and of those that vary, all, if nothing that does is
     made before the last fold.
     """
+    nest = ordered(nest)  # a fold over axes of length one is none, and nothing waits for it
+    inner = len(nest.space) - 1
     sets, late = foldSets(nest), set(nest.loads)
-    isSplit = len(sets) > 1 and nest.last is not None and nest.space[nest.last] > 1
     if sets:
         late = set()
         for axes in sets:
-            varies, isApart = varying(nest, axes), isSplit and nest.last not in axes
+            varies, isApart = varying(nest, axes), len(sets) > 1 and inner not in axes
             early = {n for name, x in nest.lines if varies[name] or isinstance(x, Fold) for n in readBy(x)}
             late |= {n for n in nest.loads if not varies[n] and (isApart or n not in early)}
         if len(sets) == 1 and isMadeLast(nest, sets[0]):

@@ -46,9 +46,9 @@ def planOf(nest: Nest, axes: frozenset[int]) -> Plan:
     ragged = [nest.ragged[1]] if nest.ragged and len(axes) == 1 else []
     many = manyOf(nest, [length, nest.space[-1], *ragged])
     costly = saved(shape)
-    for again in ([], costly) if costly else ([],):  # what is costly is computed again if that is what it takes
-        kept = heldBack(shape, [n for n in costly if n not in again])
-        weight = max(2, burden(shape, kept))
+    for begun in (costly, {}) if costly else ({},):  # what is costly is computed again if that is what it takes
+        kept = heldBack(shape, begun)
+        weight = max(2, burden(shape, kept, begun))
         for lanes in (1 << i for i in range(11)):
             held = -(-length // (lanes * many)) * many
             isWide = lanes >= WARP and (shape.beside or rows * lanes >= BUSY or lanes >= 256)
@@ -74,31 +74,24 @@ def groupsOf(nest: Nest, shape: Shape, lanes: int, length: int) -> int:
     return max(1, min(2 * groups, SHARED // (length * KINDS[nest.kind][1])) // warp) * warp
 
 
-def heldBack(shape: Shape, costly: list[str]) -> list[str]:
+def heldBack(shape: Shape, costly: dict[str, int]) -> list[str]:
     """What is kept of a row: loads of its own that several phases read, and what is costly to compute again."""
     nest = shape.nest
     readers: dict[str, set[int]] = {}
     for p in range(shape.count):
-        for n in readIn(shape, wantedIn(shape, p), [n for n in costly if shape.phase[n] < p]):
+        for n in readIn(shape, shape.wanted(p), [n for n, first in costly.items() if first < p]):
             if any(nest.loads[n].strides[a] for a in shape.outer) or not shape.outer:
                 readers.setdefault(n, set()).add(p)
     return [*(n for n, phases in readers.items() if len(phases) > 1), *costly]
 
 
-def wantedIn(shape: Shape, p: int) -> list[str]:
-    """What a phase folds and stores."""
-    folds, beside, stores = shape.at(p)
-    return [shape.lines[n].of for n in (*folds, *beside)] + stores  # type: ignore[union-attr]
-
-
-def burden(shape: Shape, kept: list[str]) -> int:
+def burden(shape: Shape, kept: list[str], costly: dict[str, int]) -> int:
     """The bytes that are kept of each place of a row, between those two phases where they are the most."""
     size = KINDS[shape.nest.kind][1]
-    costly = [n for n in kept if n in shape.lines]
-    uses: dict[str, list[int]] = {n: [shape.phase[n]] for n in kept}
+    uses: dict[str, list[int]] = {n: [costly[n]] if n in costly else [] for n in kept}
     for p in range(shape.count):
-        known = [n for n in costly if shape.phase[n] < p]
-        for n in (*readIn(shape, wantedIn(shape, p), known), *namedIn(shape, wantedIn(shape, p), known)):
+        known, wanted = [n for n, first in costly.items() if first < p], shape.wanted(p)
+        for n in (*readIn(shape, wanted, known), *namedIn(shape, wanted, known)):
             if n in uses:
                 uses[n].append(p)
 
@@ -237,11 +230,10 @@ class RowWriter(Writer):
             self.line(f"{T} {n} = {STARTS[shape.folds[n].how]};")
         sums = {n: n for n in folds} | {n: f"d_{n}[k * v + u]" for n in beside}
         if plan.held:
-            made = {n for n in plan.kept if n in self.nest.loads or shape.phase[n] == p}
             read = set(self.order([*of, *stores]))
             own = {n: f"k_{n}[k]" if n in self.nest.loads else f"k_{n}[k * v + u]" for n in plan.kept}
             kept = {n: self.widened(n, x) if n in self.nest.loads else x for n, x in own.items() if n in self.done}
-            keep = {n: x for n, x in own.items() if n in made & read and n not in self.done}
+            keep = {n: x for n, x in own.items() if n in read and n not in self.done}
             self.line("#pragma unroll")
             with self.block(f"for (int k = 0; k < {plan.held} / v; k++)"):
                 self.line(f"const {self.I} j = (k * {plan.lanes} + lane) * v;")

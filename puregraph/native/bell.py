@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from puregraph.native.code import Code, Value
-from puregraph.native.powers import exp, expBelow, horner, log, rounded
+from puregraph.native.powers import exp, expBelow, expNear, horner, log, rounded
 from puregraph.special import error, normal
 
 # of least maximal relative error: erf(x) / x - 1 by x^2, and log erfc(x)
@@ -32,7 +32,8 @@ def erfSingle(code: Code, x: Value) -> Value:
     """x + x times a polynomial of x^2 below 0.9, 1 - exp(a polynomial of |x|) above; from 4 on it is 1."""
     a, z = code.call("fabs", x), x * x
     small = code.fma(x, horner(code, z, NEAR), x)
-    large = 1.0 - expBelow(code, horner(code, code.select(code.cast(4.0, x.type) < a, 4.0, a), FAR))
+    y, power = expNear(code, horner(code, code.select(code.cast(4.0, x.type) < a, 4.0, a), FAR))
+    large = code.fma(-y, power, 1.0)
     return code.select(a >= 0.9, code.call("copysign", large, x), small)
 
 

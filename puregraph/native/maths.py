@@ -9,7 +9,8 @@ would be denormal it may be 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Union
 
 import numpy as np
@@ -155,6 +156,10 @@ EMIT: dict[str, Emission] = {
     "ive": gammas.ive,
 }
 
+FACTORS: dict[str, Callable[..., tuple[Value, Value]]] = {  # of what is a product
+    "*": lambda code, a, b: (a, b),
+    "exp": powers.expFactors,
+}
 QUICK: dict[str, Emission] = {"exp below": powers.expBelow}  # what `quick` puts in place of others
 
 
@@ -178,22 +183,61 @@ def emit(code: Code, part: Part, values: Mapping[str, Value]) -> Value:
 def emitAll(code: Code, parts: Sequence[Part], values: Mapping[str, Value]) -> list[Value]:
     """The values of several formulas; what they share is computed once.
 
-    All values are converted to f64 if one is that, else to f32.
+    All values are converted to f64 if one is that, else to f32. A formula gives the same bits wherever it stands: what
+    is rounded once, as x y + z is, follows from the formula and not from what LLVM finds beside it. So a number that is
+    computed again is the number that was computed before, and may be compared with it.
     """
     kind = "f64" if any(v.kind == "f64" for v in values.values()) else "f32"
     roots = [lowered(part) for part in parts]
     if kind == "f32":
         roots = [rebuild(root, {}, quick) for root in roots]
+    order = walk(*roots)
+    products = fusedIn(order, roots)
+    factors: dict[Term, tuple[Value, Value]] = {}
     done: dict[Term, Value] = {leaf(name): value for name, value in values.items()}
-    for t in walk(*roots):
+    flags, code.flags = code.flags, ""
+    for t in order:
         if t.op == "number":
             with np.errstate(over="ignore"):
                 done[t] = code.constant(float(FLOATS[kind](t.value)), Type(kind))
         elif t.args:
             truths = TRUTHS.get(t.op, (False,) * len(t.args))
-            given = [asTruth(done[a]) if truth else asNumber(code, done[a], kind) for a, truth in zip(t.args, truths)]
-            done[t] = (EMIT[t.op] if t.op in EMIT else QUICK[t.op])(code, *given)
+            known = [a for a in t.args if a not in factors]
+            given = [asTruth(done[a]) if truth else asNumber(code, done[a], kind) for a, truth in zip(known, truths)]
+            if t in products:
+                factors[t] = FACTORS[t.op](code, *given)
+            elif len(known) < len(t.args):
+                done[t] = fused(code, t, factors, given[0])
+            else:
+                done[t] = (EMIT[t.op] if t.op in EMIT else QUICK[t.op])(code, *given)
+    code.flags = flags
     return [done[root] if root.op in LOGICAL else asNumber(code, done[root], kind) for root in roots]
+
+
+def factorsOf(code: Code, part: Part, values: Mapping[str, Value]) -> list[Value] | None:
+    """The two numbers that a formula multiplies at its end; None if it does something else there."""
+    root = lowered(part)
+    return emitAll(code, root.args, values) if root.op == "*" else None
+
+
+def fusedIn(order: Sequence[Term], roots: Sequence[Term]) -> set[Term]:
+    """The products that nothing but one sum or difference reads: they are not rounded before that is."""
+    readers = Counter(a for t in order for a in t.args)
+    readers.update(roots)
+    found: set[Term] = set()
+    for t in order:
+        if t.op in ("+", "-"):
+            found.update([a for a in t.args if a.op in FACTORS and readers[a] == 1][:1])
+    return found
+
+
+def fused(code: Code, t: Term, factors: Mapping[Term, tuple[Value, Value]], other: Value) -> Value:
+    """A sum or difference of a product and another number, rounded once where the CPU can."""
+    isFirst = t.args[0] in factors
+    x, y = factors[t.args[0 if isFirst else 1]]
+    if t.op == "-":
+        x, other = (x, -other) if isFirst else (-x, other)
+    return code.call("fmuladd", x, y, other)
 
 
 def quick(op: str, *args: Term) -> Term:

@@ -16,6 +16,7 @@ from functools import partial
 from math import isqrt, prod
 from typing import Any
 
+from puregraph.formula import Formula
 from puregraph.native import machine, maths
 from puregraph.native.code import Code, Pointer, Type, Value, Variable
 from puregraph.native.work import Work
@@ -241,6 +242,20 @@ class Scope:
             raise ValueError(f"{name} is wanted before it is complete")
         return maths.emit(code, line, {n: self.get(n) for n in line.names})
 
+    def joined(self, fold: Fold, total: Value, start: Value | None = None) -> Value:
+        """A total of a fold with what is here; `start` stands in lanes that are off. A product is added to a sum
+        without being rounded before."""
+        writer, line = self.writer, self.writer.shape.lines.get(fold.of)
+        code = writer.code
+        if fold.how == "sum" and start is None and isinstance(line, Formula) and fold.of not in self.values:
+            factors = maths.factorsOf(code, line, {n: self.get(n) for n in line.names})
+            if factors is not None:
+                return code.call("fmuladd", *(code.splat(x, self.lanes) for x in factors), total)
+        value = code.splat(self.get(fold.of), self.lanes)
+        if start is not None:
+            value = code.select(self.mask, value, start)
+        return writer.join(fold.how, total, value)
+
 
 def rowWork(nest: Nest, axes: frozenset[int]) -> Work:
     """Rows of the folded axes, the last one in vectors: tasks are blocks of rows."""
@@ -264,7 +279,8 @@ def writeRows(writer: Writer, near: int, isLong: bool) -> None:
     """Folds along the last axis: each task takes some rows, and sums a row, or a run of it, in a few vectors."""
     code, shape, nest, lanes = writer.code, writer.shape, writer.nest, writer.lanes
     rows, block = code.integer("rows"), code.integer("block")
-    kept = {n: code.room(nest.kind, near + lanes) for n in saved(shape)} if near else {}
+    begun = saved(shape) if near else {}
+    kept = {n: code.room(nest.kind, near + lanes) for n in begun}
     unroll = UNROLL if len(shape.lines) <= 6 else UNROLL // 2
     first = code.task * block
 
@@ -310,23 +326,21 @@ def writeRows(writer: Writer, near: int, isLong: bool) -> None:
             scope = Scope(writer, at, lanes, mask, outer)
             column = at[shape.inner]
             for n, room in kept.items():
-                if shape.phase[n] < p:
+                if begun[n] < p:
                     scope.values[n] = room.load(column, lanes)
             made = [scope.get(n) for n in stores]  # all, before any is written: to where an operand lies, perhaps
             for n, value in zip(stores, made):
                 writer.write(n, value, at, lanes, mask)
             for n in sums:
                 fold = shape.folds[n]
-                value = code.splat(scope.get(fold.of), lanes)
-                if mask is not None:
-                    value = code.select(mask, value, writer.start(fold.how, lanes))
-                sums[n][u].value = writer.join(fold.how, sums[n][u].value, value)
+                start = None if mask is None else writer.start(fold.how, lanes)
+                sums[n][u].value = scope.joined(fold, sums[n][u].value, start)
             for n in beside:
                 fold, place = shape.beside[n], part(n, at)
                 value = code.splat(scope.get(fold.of), lanes)
                 place.store(0, writer.join(fold.how, place.load(0, lanes, mask), value), mask)
             for n, room in kept.items():
-                if shape.phase[n] == p and n in scope.values:
+                if begun[n] == p:
                     room.store(column, scope.values[n])
 
         return body
@@ -345,8 +359,7 @@ def writeRows(writer: Writer, near: int, isLong: bool) -> None:
             folds, beside, stores = shape.at(p)
             if not (folds or beside or stores):
                 continue
-            wanted = [*[shape.lines[n].of for n in (*folds, *beside)], *stores]  # type: ignore[union-attr]
-            for n in shape.dependencies(wanted):
+            for n in shape.dependencies(shape.wanted(p)):
                 outer.get(n)
             sums = writer.sums(folds, unroll)
             inside(indices, sums, bodyOf(p, outer, beside, stores))
@@ -427,8 +440,7 @@ def writeColumns(writer: Writer, wide: int, exact: bool) -> None:
                     writer.write(n, value, at, lanes, masks[w])
                 for n in folds:
                     fold = shape.folds[n]
-                    value = code.splat(scope.get(fold.of), lanes)
-                    sums[n][w].value = writer.join(fold.how, sums[n][w].value, value)
+                    sums[n][w].value = scope.joined(fold, sums[n][w].value)
 
         sums = writer.sums(folds, wide)
         enter(0, indices, sums)

@@ -124,27 +124,44 @@ def small(code: Code, r: Value) -> Value:
 
 def scaled(code: Code, y: Value, n: Value) -> Value:
     """y 2^n, in two steps, so that n may leave the range of exponents."""
+    y, power = scaledFactors(code, y, n)
+    return y * power
+
+
+def scaledFactors(code: Code, y: Value, n: Value) -> tuple[Value, Value]:
+    """y 2^n as the two numbers of its last product."""
     half = shiftSigned(code, n, 1)
-    return y * powerOfTwo(code, half, y.kind) * powerOfTwo(code, n - half, y.kind)
+    return y * powerOfTwo(code, half, y.kind), powerOfTwo(code, n - half, y.kind)
 
 
 def exp(code: Code, x: Value) -> Value:
     """exp x = 2ⁿ exp r with n = round(x / log 2), r = x - n log 2."""
+    y, power = expFactors(code, x)
+    return y * power
+
+
+def expFactors(code: Code, x: Value) -> tuple[Value, Value]:
+    """exp x as two factors."""
     real = REALS[x.kind]
     n, r = reduced(code, clamped(code, x, real.least, real.most))
-    return scaled(code, small(code, r) + 1.0, n)
+    return scaledFactors(code, small(code, r) + 1.0, n)
 
 
 def expBelow(code: Code, x: Value) -> Value:
     """exp(x) for x <= 1, in fewer steps: 0 where it would be denormal."""
+    y, power = expNear(code, x)
+    return code.select(x < (1 - REALS[x.kind].bias + 0.51) * math.log(2), 0.0, y * power)
+
+
+def expNear(code: Code, x: Value) -> tuple[Value, Value]:
+    """exp(x) as two factors, for x <= 1 whose exponential is not denormal."""
     real = REALS[x.kind]
     shift = real.magic + real.bias  # so that the low bits are those of the power of two
     t = code.fma(x, 1 / math.log(2), shift)
     n = t - shift
     high, low = LN2[x.kind]
     y = small(code, code.fma(n, -low, code.fma(n, -high, x))) + 1.0
-    y = y * code.bits(code.bits(t, real.whole) << real.digits, x.kind)
-    return code.select(x < (1 - real.bias + 0.51) * math.log(2), 0.0, y)
+    return y, code.bits(code.bits(t, real.whole) << real.digits, x.kind)
 
 
 def exp2(code: Code, x: Value) -> Value:

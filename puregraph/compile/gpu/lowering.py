@@ -107,7 +107,7 @@ class Launching(Lowering):
             tasks.append(Task(what, self.new(size) if size else None, extra))
         more = [*(v for _, v in extra), *(t.workspace for t in tasks if t.workspace is not None)]
         name = "; ".join(dict.fromkeys(t.name for t in tasks))
-        native = Native(name, tasks, calls, tuple(over), tuple(checks))
+        native = Native(name, tasks, calls, len(makes), tuple(over), tuple(checks))
         return Call(native, tuple(reads), {}, [*makes, *more], "native", calls[-1].place, True)
 
     # Products and kernels -------------------------------------------------------------------------------------------
