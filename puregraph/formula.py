@@ -19,6 +19,7 @@ from numbers import Integral, Real
 from typing import Any, Union
 
 from puregraph import special
+from puregraph.cwords import asVariable
 from puregraph.errors import FormulaError
 from puregraph.evaluator import Evaluator
 from puregraph.table import CONSTANTS, LOGICAL, TABLE
@@ -50,8 +51,10 @@ class Formula:
         """Operations for one element, each distinct one once, as numpy or a fused kernel carries them out."""
         return sum(bool(t.args) for t in walk(rebuild(self.term, {}, lower)))
 
-    def __call__(self, *, out: Any = None, **arrays: Any) -> Any:
+    def __call__(self, /, *, out: Any = None, **arrays: Any) -> Any:
         names = self.names
+        if "out" in names:  # a variable like any other
+            arrays["out"], out = out, None
         if arrays.keys() != set(names):
             raise FormulaError(
                 f"{shorten(str(self))} wants {', '.join(names) or 'no arrays'}; got {', '.join(arrays) or 'none'}"
@@ -107,7 +110,10 @@ class Formula:
         return formulaOf(rebuild(self.term, {leaf(name): _term(part) for name, part in parts.items()}, neat))
 
     def cuda(self, output: str = "y", T: str = "T") -> str:
-        """The body of a cupy.ElementwiseKernel that assigns `output`; `T` is the C type of all in between."""
+        """The body of a cupy.ElementwiseKernel that assigns `output`; `T` is the C type of all in between.
+
+        A variable whose name is a word of C++ or CUDA, as `float` is, has an underscore behind it there.
+        """
         return cudaFrom([self], [output], T)
 
     def preamble(self, T: str = "T") -> str:
@@ -160,14 +166,15 @@ def _function(formula: Formula, names: tuple[str, ...]) -> Callable[..., Any]:
 def cudaFrom(formulas: Sequence[Formula], outputs: Sequence[str], T: str = "T") -> str:
     """One kernel body for several formulas, which may assign to their own inputs."""
     roots = [rebuild(f.term, {}, lower) for f in formulas]
-    taken = {t.value for t in walk(*roots) if t.op == "name"} | set(outputs)
+    taken = {asVariable(t.value) for t in walk(*roots) if t.op == "name"} | set(outputs)
 
     def phrase(t: Term, args: list[Phrase]) -> Phrase:
         if t.op == "number":
             value = float(t.value)
             return f"({T}){C_NUMBERS.get(str(value), repr(value))}", ATOM
         if t.op == "name":
-            return (t.value if T == "T" else f"({T}){t.value}"), ATOM
+            name = asVariable(t.value)
+            return (name if T == "T" else f"({T}){name}"), ATOM
         text = _c(t).replace("(T)", f"({T})").format(*[text for text, _ in args])
         return (text if _c(t)[0].isalpha() else f"({text})"), ATOM
 

@@ -79,7 +79,7 @@ class Pointwise(Module):
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]
         used = {n for d in gradients(self.formula, self.order) for n in d.names}
-        return (*(n for n in self.order if n in used), *(self.outputNames if OUTPUT in used else ()))
+        return (*(n for n in self.order if n in used), *(self.outputNames if besides(self.order)[1] in used else ()))
 
     @property
     def views(self) -> bool:  # type: ignore[override]
@@ -148,8 +148,9 @@ def partials(formula: Formula, names: tuple[str, ...]) -> list[Formula]:
 @cache
 def gradients(formula: Formula, names: tuple[str, ...]) -> tuple[Formula, ...]:
     """grad * dy/dx for each name x, written with the output where that spares reading an input."""
-    plain = formula.gradient(names, GRAD)
-    lean = formula.gradient(names, GRAD, OUTPUT)
+    grad, output = besides(names)
+    plain = formula.gradient(names, grad)
+    lean = formula.gradient(names, grad, output)
     plainReads, leanReads = (len({n for d in each.values() for n in d.names}) for each in (plain, lean))
     return tuple((lean if leanReads <= plainReads else plain).values())
 
@@ -158,7 +159,16 @@ def gradients(formula: Formula, names: tuple[str, ...]) -> tuple[Formula, ...]:
 def pullback(formula: Formula, names: tuple[str, ...], needs: tuple[bool, ...]) -> Any:
     """The numpy function (grad, *arguments, y) -> the gradients that are needed, before they are summed back."""
     wanted = [d for d, needed in zip(gradients(formula, names), needs) if needed]
-    return numpyFrom(wanted, (GRAD, *names, OUTPUT))
+    grad, output = besides(names)
+    return numpyFrom(wanted, (grad, *names, output))
+
+
+def besides(names: tuple[str, ...]) -> tuple[str, str]:
+    """What the gradient of the output, and the output itself, are called where these are the names of others."""
+    grad, output = GRAD, OUTPUT
+    while grad in names or output in names:
+        grad, output = f"_{grad}", f"_{output}"
+    return grad, output
 
 
 def asGradient(found: Any, grad: Any, shape: Any) -> Any:

@@ -11,7 +11,7 @@ shape
 device aligned atomic hdf guarded algebra standin watch store changes signals mutex lease
 special
 table
-terms
+terms cwords
 evaluator
 formula
 nest

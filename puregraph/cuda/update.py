@@ -38,7 +38,8 @@ def launches(
 
     NotImplemented if the arrays of a parameter have gaps, lie in different orders, or hold no floats.
     """
-    copies = copies or [{} for _ in arrays]
+    copies = [mangled(each) for each in copies or [{} for _ in arrays]]
+    formulas, arrays, numbers = inVariables(formulas), list(map(mangled, arrays)), list(map(mangled, numbers))
     groups: dict[Any, list[tuple[Arrays, Arrays, Arrays]]] = {}
     for own, read, copied in zip(arrays, numbers, copies):
         every = [*own.values(), *copied.values()]
@@ -48,6 +49,16 @@ def launches(
             return NotImplemented
         groups.setdefault(signature(own, read, copied), []).append((own, read, copied))
     return [launch(formulas, members, skip) for members in groups.values()]
+
+
+def mangled(named: Mapping[str, Any]) -> dict[str, Any]:
+    """The same under names that are no words of C++, nor of the texts below."""
+    return {f"v0{name}_": each for name, each in named.items()}
+
+
+def inVariables(formulas: Mapping[str, Formula]) -> dict[str, Formula]:
+    """Formulas by those names, and of variables that have them."""
+    return mangled({to: formula.put(**{n: f"v0{n}_" for n in formula.names}) for to, formula in formulas.items()})
 
 
 def areAlike(arrays: Sequence[Any]) -> bool:
@@ -169,6 +180,7 @@ def reckoned(formulas: Mapping[str, Formula], numbers: Arrays, skip: Any = None)
 
     `numbers` has every name in the formulas; with `skip`, an array of one number, nothing changes if that is not 0.
     """
+    formulas, numbers = inVariables(formulas), mangled(numbers)
     reads = dict.fromkeys(name for formula in formulas.values() for name in formula.names)
     names = list(dict.fromkeys([*reads, *formulas]))
     parameters = [f"{stored(numbers[name].dtype)}* {name}Place" for name in names]
