@@ -123,6 +123,18 @@ def test_a_costly_function_beside_a_reduction_of_the_same_array(costly, reduced,
         check(Graph(x, JOINED[how](COSTLY[costly]().node(h), REDUCED[reduced](c).node(h))), [normal(n, c)])
 
 
+@pytest.mark.parametrize("costly", [Swish, Gelu])
+def test_a_costly_product_that_is_summed_and_wanted_again(costly):
+    for n, c in ((3, 5), (2, 40)):
+        (x,) = inputs(1)
+        h = costly().node(x)
+        check(Graph(x, LayerNorm(c).node(h)), [normal(n, c)])
+        (x,) = inputs(1)
+        check(
+            Graph(x, Sub().node(costly().node(x), Mean(axis=-1, keepdims=True).node(costly().node(x)))), [normal(n, c)]
+        )
+
+
 @pytest.mark.parametrize("length", [5, 64, 16384, 20000])
 def test_a_gate_over_the_last_axis(length):
     (x,) = inputs(1)

@@ -328,6 +328,8 @@ def writeRows(writer: Writer, near: int, isLong: bool) -> None:
             for n, room in kept.items():
                 if begun[n] < p:
                     scope.values[n] = room.load(column, lanes)
+                elif begun[n] == p:
+                    scope.get(n)
             made = [scope.get(n) for n in stores]  # all, before any is written: to where an operand lies, perhaps
             for n, value in zip(stores, made):
                 writer.write(n, value, at, lanes, mask)
