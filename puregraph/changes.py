@@ -9,6 +9,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from puregraph.attributes import Settable, checkAttribute
+
 
 class Changes:
     """`mark` is another object after every change, wherever that was: who kept it can tell that nothing has changed.
@@ -26,13 +28,15 @@ CHANGES = Changes()
 VERSIONS = count(1)  # of arrays; none is given twice, whichever thread asks for it
 
 
-class Noting:
+class Noting(Settable):
     """What has attributes that compiled steps depend on. Those named in `unnoted` are set during every run."""
 
     unnoted: frozenset[str] = frozenset()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
+        if name not in self.__dict__ and not hasattr(type(self), name):
+            checkAttribute(self, name)
+        object.__setattr__(self, name, value)
         if name not in self.unnoted:
             CHANGES.mark = object()
 

@@ -275,6 +275,8 @@ def openFile(source: Any) -> BinaryIO:
 def load(path: Any, format: str = "puregraph") -> Checkpoint:
     """Everything that a file holds, made anew: the graph from its blueprint, the optimizer set up on it, and `extra`.
 
+    The graph is in evalMode: a Trainer trains it as it is, a loop of one's own calls `graph.trainMode()` first.
+
     Classes are found by name among those of puregraph and those given to `registerModule`; nothing is imported or run.
 
     `format="puzzlelib"` reads what PuzzleLib wrote, which is never tried unasked.
@@ -282,15 +284,15 @@ def load(path: Any, format: str = "puregraph") -> Checkpoint:
     Raises    CheckpointError naming file, array and reason, before memory is allocated for it
     """
     with opened(path, format) as source:
-        graph = source.graph()
+        graph = source.graph().evalMode()
         optimizer = None if source.optimizer is None else remake(source.optimizer).setupOn(graph)
         return Checkpoint(graph, optimizer, bring(source, graph, optimizer, True).extra)
 
 
 def loadGraph(path: Any, format: str = "puregraph") -> Graph:
-    """The graph of a file, rebuilt from its blueprint, whatever optimizer it was trained with; see `load`."""
+    """The graph of a file, in evalMode, rebuilt from its blueprint, whatever it was trained with; see `load`."""
     with opened(path, format) as source:
-        graph = source.graph()
+        graph = source.graph().evalMode()
         bring(source, graph, None, True)
         return graph
 

@@ -8,6 +8,7 @@ PuregraphError
   FormulaError (ValueError)      a pointwise expression cannot be read or differentiated
   AutoDiffException (RuntimeError)  no gradient rule, or no forward pass to differentiate
   DeviceError (RuntimeError)     a device was asked for that is not there
+  UnknownAttributeError (AttributeError)  an attribute was set that has no effect
   DataError (ValueError)         a data set, batch or metric cannot be used as given
   CheckpointError (OSError)      a file cannot be saved, or must not be loaded
 
@@ -49,6 +50,10 @@ class DeviceError(PuregraphError, RuntimeError):
 
 class DataError(PuregraphError, ValueError):
     """A data set, a batch or a metric cannot be used as given."""
+
+
+class UnknownAttributeError(PuregraphError, AttributeError):
+    """An attribute was set that has no effect, and is nearly the name of one that has."""
 
 
 class CheckpointError(PuregraphError, OSError):

@@ -20,6 +20,7 @@ from puregraph.shape import asShape, product
 from puregraph.standin import standInOf
 
 Shape = tuple[Any, ...]
+OFPARAMS = "it belongs to parameters: set it on each of net.params.values(), or learnRate on the optimizer"
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # how a GPU may calculate with what is kept in float32
 
 
@@ -105,6 +106,16 @@ class Module(Noting):
     precision = "float32"
     updateGrad: Any = None
     recipe: tuple[tuple, dict]
+    options = ("trainable", "precision")
+    elsewhere = {
+        **dict.fromkeys(("lr", "rate", "learnRate", "learning_rate", "decay"), OFPARAMS),
+        **dict.fromkeys(("requires_grad", "requiresGrad", "frozen", "is_trainable"), "set trainable"),
+        **dict.fromkeys(("training", "is_training", "eval"), "call trainMode() or evalMode()"),
+        **dict.fromkeys(
+            ("weight", "weights", "kernel"), "an array of parameters is set by its name, such as fc.W.data"
+        ),
+        **dict.fromkeys(("bias", "biases"), "an array of parameters is set by its name, such as fc.b.data"),
+    }
     unnoted = frozenset(("alone", "data", "grad"))
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -205,6 +216,16 @@ class Module(Noting):
     def states(self) -> dict[str, State]:
         """The running statistics by name."""
         return {name: s for name, s in vars(self).items() if isinstance(s, State)}
+
+    @property
+    def trainable(self) -> bool:
+        """Whether any parameter is trained; setting it sets it on all of them."""
+        return any(param.trainable for param in self.params.values())
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        for param in self.params.values():
+            param.trainable = value
 
     def numOfParams(self) -> int:
         """How many numbers are trained."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.aligned import fitting, ownCopy
+from puregraph.attributes import Settable
 from puregraph.changes import VERSIONS, Noted
 from puregraph.errors import DtypeError, Fault, ShapeError, show
 from puregraph.initial import SEED, generator, start
@@ -26,7 +27,7 @@ def wholes(shape: Any, kind: str) -> tuple[int, ...]:
     return tuple(int(n) for n in shape)
 
 
-class Stored:
+class Stored(Settable):
     """Shape, dtype and starting values of an array that is made when `data` is first read.
 
     A model of any size can so be built and checked without memory. Two modules may hold the same one.
@@ -40,6 +41,12 @@ class Stored:
     """
 
     kind = "array"
+    elsewhere = {
+        **dict.fromkeys(("lr", "learnRate", "learning_rate", "lr_mult"), "set rate, a factor of the learning rate"),
+        **dict.fromkeys(("requires_grad", "requiresGrad", "frozen", "is_trainable"), "set trainable"),
+        **dict.fromkeys(("weight_decay", "weightDecay"), "set decay, whether weight decay applies"),
+        **dict.fromkeys(("value", "values"), "set data"),
+    }
     array: Any = Noted()
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
@@ -60,7 +67,7 @@ class Stored:
 
     def bumpVersion(self) -> None:
         """Note that the array holds other numbers, or is another one."""
-        self.version = next(VERSIONS)
+        vars(self)["version"] = next(VERSIONS)  # in every step, so past what looks for misspelt names
 
     @property
     def hasLease(self) -> bool:
@@ -164,6 +171,7 @@ class Param(Stored):
     """
 
     kind = "parameter"
+    options = ("trainable", "rate", "decay", "data", "grad")
     trainable: Any = Noted()
     rate: Any = Noted()
     decay: Any = Noted()
@@ -204,6 +212,8 @@ class State(Stored):
     """
 
     kind = "state"
+    options = ("data",)
+    elsewhere = dict.fromkeys(("trainable", "rate", "decay", "grad"), "a State is never trained")
 
     def calcMode(self, dtype: Any) -> None:
         if self.dtype.kind == "f":

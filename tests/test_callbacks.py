@@ -1,6 +1,8 @@
 """Callbacks: checkpoints kept and dropped, early stops, the CSV log, and the history they look at."""
 
 import csv
+import os
+import stat
 
 import numpy as np
 import pytest
@@ -192,7 +194,9 @@ def test_the_names_of_the_figures_are_those_of_the_history():
 
 
 @pytest.mark.parametrize("watcher", [Checkpoint, CsvLog])
-@pytest.mark.parametrize(("place", "words"), [("nowhere/file", "nowhere|No such"), (".", "folder|directory")])
+@pytest.mark.parametrize(
+    ("place", "words"), [("nowhere/file", "nowhere|No such"), (".", "folder|something else than a file")]
+)
 def test_a_place_where_nothing_can_be_written_is_named_before_the_first_step(tmp_path, watcher, place, words):
     trainer = trainerWith(watcher(tmp_path / place))
     with pytest.raises(DataError, match=f"{watcher.__name__}: .*({words})"):
@@ -204,6 +208,27 @@ def test_which_way_is_better_follows_from_the_metric():
     trainer = trainerWith(metrics=[Accuracy()])
     found = [Monitor(name).direction(trainer) for name in ("loss", "val loss", "accuracy", "val accuracy")]
     assert found == ["min", "min", "max", "max"]
+
+
+@pytest.mark.parametrize("what", ["device", "pipe", "folder", "link to a device"])
+def test_a_log_does_not_replace_what_is_no_file(tmp_path, what):
+    path = tmp_path / "log.csv"
+    if what == "folder":
+        path.mkdir()
+    elif what == "pipe":
+        os.mkfifo(path)
+    elif what == "device":
+        try:
+            os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        except (OSError, AttributeError):
+            pytest.skip("no device node can be made here")
+    else:
+        path.symlink_to("/dev/null")
+    before = os.lstat(path).st_mode, os.stat(path).st_mode
+    x, t = data()
+    with pytest.raises(DataError, match="CsvLog: cannot write '.*': there is something else than a file of that name"):
+        trainerWith(CsvLog(path)).train(x, t)
+    assert (os.lstat(path).st_mode, os.stat(path).st_mode) == before and os.listdir(tmp_path) == ["log.csv"]
 
 
 # CsvLog -------------------------------------------------------------------------------------------------------

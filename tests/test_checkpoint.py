@@ -77,9 +77,19 @@ def test_bytes_are_what_a_file_would_hold(tmp_path):
         assert same(loadGraph(given), net)
 
 
+def test_what_is_loaded_evaluates(rng):
+    net, x = small(), rng.standard_normal((4, 1, 6, 6)).astype(np.float32)
+    net(x)
+    for back in (loadGraph(net.save(None)), load(net.save(None)).graph):
+        before = values(back)
+        assert not any(module.train for module in (back, *back.modules().values()))
+        assert np.array_equal(back(x), back(x)) and np.array_equal(back(x), net.evalMode()(x))
+        assert all(np.array_equal(before[path], now) for path, now in values(back).items())
+
+
 def test_equal_content_makes_equal_bytes():
     net = small()
-    assert net.save(None) == net.save(None) == loadGraph(net.save(None)).save(None)
+    assert net.save(None) == net.save(None) == loadGraph(net.save(None)).trainMode().save(None)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -160,7 +170,7 @@ def test_a_rebuilt_graph_declares_and_loading_makes(rng):
     net = small()
     x = rng.standard_normal((2, 1, 6, 6)).astype(np.float32)
     net(x)
-    back = loadGraph(net.save(None))
+    back = loadGraph(net.save(None)).trainMode()
     assert int(back["batchnorm"].count.data) == 1
     assert np.array_equal(net(x), back(x)), "the dropout mask goes on where it was"
 
@@ -273,12 +283,12 @@ def test_stopping_and_going_on_equals_the_run_that_never_stopped(make, stop, rng
     start = net.save(None)
     optimizer = make().setupOn(net)
     steps(net, optimizer, data, 6)
-    part = loadGraph(start)
+    part = loadGraph(start).trainMode()
     first = make().setupOn(part)
     steps(part, first, data, stop)
     resumed = load(part.save(None, optimizer=first, extra={"at": stop}))
     assert resumed.extra == {"at": stop} and repr(resumed.optimizer) == repr(optimizer)
-    steps(resumed.graph, resumed.optimizer, data, 6)
+    steps(resumed.graph.trainMode(), resumed.optimizer, data, 6)
     assert same(resumed.graph, net)
     existing = small()
     given = make().setupOn(existing)

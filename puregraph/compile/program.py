@@ -31,6 +31,7 @@ from puregraph.compile.verify import VerifyError
 from puregraph.compile.whole import NotCompiledError, Trial, UntriedError
 from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, addPlace, need, plural, show
 from puregraph.graph import Graph
+from puregraph.param import Param
 from puregraph.signals import deferred, isAsynchronous
 from puregraph.watch import WATCH
 
@@ -264,8 +265,9 @@ class Program:
 
     def results(self, built: Any, copy: bool) -> Any:
         """The outputs; and the gradients where a user looks for them."""
+        put = Param.grad.__set__  # what an assignment comes to
         for param, grad in self.left:
-            param.grad = grad
+            put(param, grad)
         for param in self.notReached:
             param.grad = None
         for slot in self.applied:

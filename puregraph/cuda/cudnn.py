@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -23,6 +22,7 @@ from puregraph import device, store
 from puregraph.cuda import libraries
 from puregraph.cuda.library import LibraryCall, Time
 from puregraph.cuda.workspaces import known
+from puregraph.environment import variable
 from puregraph.errors import DeviceError
 
 MAJOR = 9  # of cuDNN's interface
@@ -308,7 +308,7 @@ def library() -> Any:
 
     Raises    DeviceError where one of them is missing
     """
-    if os.environ.get("PUREGRAPH_CUDNN", "").lower() in ("0", "off", "no"):
+    if not variable("CUDNN", True):
         raise DeviceError("cuDNN is switched off by PUREGRAPH_CUDNN")
     libraries.load("cudnn", (MAJOR,), HINT)
     libraries.load("cublasLt", hint=f"cuDNN needs it; {HINT}")

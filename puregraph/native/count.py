@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-MOST = 512
+from puregraph.environment import MOSTTHREADS as MOST
+from puregraph.environment import variable
+
 WANTED: list[int] = []
 
 
@@ -12,9 +14,9 @@ def threads() -> int:
     """How many threads run tasks: what `want` or PUREGRAPH_THREADS says, or one for each CPU that may be used."""
     if WANTED:
         return WANTED[0]
-    text = os.environ.get("PUREGRAPH_THREADS", "").strip()
-    if text.isdecimal() and int(text) > 0:
-        return min(int(text), MOST)
+    count: int | None = variable("THREADS")
+    if count is not None:
+        return count
     hasAffinity = hasattr(os, "sched_getaffinity")  # not on macOS, not on Windows
     cores = len(os.sched_getaffinity(0)) if hasAffinity else os.cpu_count() or 1
     return min(cores, MOST)

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from puregraph import store
+from puregraph.environment import variable
 from puregraph.errors import DeviceError
 from puregraph.native.count import threads
 from puregraph.version import __version__
@@ -98,7 +99,7 @@ def binding() -> Any:
 
     Raises    DeviceError where there is none that can be used
     """
-    if os.environ.get("PUREGRAPH_NATIVE", "").lower() in ("0", "off", "no"):
+    if not variable("NATIVE", True):
         raise DeviceError("native kernels are switched off by PUREGRAPH_NATIVE")
     try:
         import llvmlite.binding as L  # optional: the extra `fast`

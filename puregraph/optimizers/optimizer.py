@@ -12,7 +12,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.aligned import aligned
-from puregraph.errors import CheckpointError, PuregraphError, show
+from puregraph.errors import CheckpointError, PuregraphError, UnknownAttributeError, show
 from puregraph.formula import Formula, numpyFrom
 from puregraph.kernels.norm import norm
 from puregraph.optimizers.recorded import Recorded
@@ -84,6 +84,13 @@ class Optimizer(Recorded):
     Raises    ValueError for an option out of range; TypeError for a class whose rule does not say what param becomes
     """
 
+    elsewhere = {
+        **dict.fromkeys(("lr", "learning_rate", "alpha"), "set learnRate"),
+        **dict.fromkeys(("weight_decay", "weightDecay"), "set decay"),
+        **dict.fromkeys(("momentum",), "set momRate, or beta1"),
+        **dict.fromkeys(("clipnorm", "max_norm", "grad_clip"), "set clipNorm"),
+        "param_groups": "parameters have a rate and decay of their own: net['fc'].W.rate",
+    }
     unnoted = frozenset(("step", "norm", "later"))
     later: Any = None  # what steps on a GPU have still to tell
     rule: Mapping[str, str] = {}
@@ -217,6 +224,12 @@ class Optimizer(Recorded):
     def rate(self) -> float:
         """The learning rate of the next update: `learnRate`, times the schedule's factor."""
         return self.rateAt(self.step)
+
+    @rate.setter
+    def rate(self, value: Any) -> None:
+        raise UnknownAttributeError(
+            f"{type(self).__name__}: rate is learnRate times the schedule's factor; set learnRate"
+        )
 
     def rateAt(self, step: int) -> float:
         """The learning rate after so many updates."""

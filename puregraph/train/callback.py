@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from puregraph.attributes import Settable, checkMethods
 from puregraph.errors import DataError
 
+HOOKS = ("onTrainBegin", "onEpochBegin", "onBatchEnd", "onEpochEnd", "onInterrupt", "onTrainEnd")
+FOREIGN = {
+    **dict.fromkeys(("on_train_begin", "on_train_start", "on_fit_start", "onTrainStart"), "onTrainBegin"),
+    **dict.fromkeys(("on_train_end", "on_fit_end", "onTrainFinish"), "onTrainEnd"),
+    **dict.fromkeys(("on_epoch_begin", "on_epoch_start", "on_train_epoch_start", "onEpochStart"), "onEpochBegin"),
+    **dict.fromkeys(
+        ("on_epoch_end", "on_train_epoch_end", "on_validation_end", "onEpochFinish", "onValidationEnd"), "onEpochEnd"
+    ),
+    **dict.fromkeys(
+        ("on_batch_end", "on_train_batch_end", "on_step_end", "onBatchFinish", "onStepEnd", "onStep"), "onBatchEnd"
+    ),
+    **dict.fromkeys(("on_batch_begin", "on_train_batch_start", "onBatchBegin", "onBatchStart"), "onBatchEnd"),
+}
 
-class Callback:
+
+class Callback(Settable):
     """Something called by a Trainer; every method does nothing until a subclass writes it.
 
     Callbacks are called in the order in which they were given, those of a higher `order` after all others. What
@@ -18,6 +33,11 @@ class Callback:
 
     order = 0
     adds: tuple[str, ...] = ()
+    options = ("order", "adds")
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        checkMethods(cls, HOOKS, "on", FOREIGN)
 
     def onTrainBegin(self, trainer: Any) -> None:
         """A call of `train` begins, or goes on from a file."""

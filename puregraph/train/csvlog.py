@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
-import os
+import io
 from pathlib import Path
 from typing import Any
 
-from puregraph.errors import DataError
+from puregraph.atomic import whole
+from puregraph.errors import CheckpointError, DataError
 from puregraph.train.callback import Callback
 
 
@@ -17,7 +18,7 @@ class CsvLog(Callback):
     The file holds the rows of `trainer.history` and no others: training that goes on from a checkpoint drops the rows
     that were written after it, and writes each once.
 
-    Raises    DataError if the file cannot be written when training begins
+    Raises    DataError if the file cannot be written when training begins, or a device, pipe or folder is there
     """
 
     def __init__(self, path: Any):
@@ -27,8 +28,8 @@ class CsvLog(Callback):
     def onTrainBegin(self, trainer: Any) -> None:
         try:
             self.rewrite(trainer.history)
-        except OSError as error:
-            raise DataError(f"CsvLog: cannot write '{self.path}': {error.strerror or error}") from error
+        except CheckpointError as error:
+            raise DataError(f"CsvLog: {str(error).replace('save', 'write', 1)}") from error
 
     def onEpochEnd(self, trainer: Any) -> None:
         if not set(trainer.history[-1]) <= set(self.names):
@@ -40,10 +41,10 @@ class CsvLog(Callback):
     def rewrite(self, history: Any) -> None:
         """The whole file anew, in place of the old one."""
         self.names = history.names()
-        part = self.path.with_name(self.path.name + ".part")
-        with open(part, "w", newline="", encoding="utf-8") as file:
+        with whole(self.path) as raw:
+            file = io.TextIOWrapper(raw, encoding="utf-8", newline="")
             writer = csv.DictWriter(file, self.names, lineterminator="\n")
             if self.names:
                 writer.writeheader()
             writer.writerows(history)
-        os.replace(part, self.path)
+            file.detach()  # it is closed when it has its name

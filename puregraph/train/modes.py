@@ -95,6 +95,14 @@ def inMode(train: bool, *modules: Module) -> Iterator[None]:
                 HOLDERS.leave(module, train, wasTrain)
 
 
+def leaveIn(train: bool, *modules: Module) -> None:
+    """In the block of `inMode`, have modules go to this mode when it ends, in place of that which they had."""
+    with HOLDERS.lock:
+        for module in everyModule(modules):
+            _, holders = HOLDERS.found[id(module)]
+            HOLDERS.found[id(module)] = train, holders
+
+
 def everyModule(modules: Any) -> list[Any]:
     """These modules and all that are inside of graphs among them, each once."""
     found: dict[int, Any] = {}

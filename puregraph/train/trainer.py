@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.attributes import Settable
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
 from puregraph.compile.update import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, batchesFrom, checkedSize, groups
@@ -22,14 +23,14 @@ from puregraph.train.callback import callbacksFrom
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
 from puregraph.train.metrics import Metric
-from puregraph.train.modes import inMode
+from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.progress import progressFrom
 from puregraph.train.tally import EVERY, Tally
 from puregraph.train.task import Task, checkKind
 from puregraph.train.validator import Validator
 
 
-class Trainer:
+class Trainer(Settable):
     """Trains `net` to make `cost` small:
 
         trainer = Trainer(net, CrossEntropy(), Adam(), metrics=[Accuracy()])
@@ -60,6 +61,14 @@ class Trainer:
     Source    PuzzleLib's Trainer
     Raises    DataError for an argument that cannot be used
     """
+
+    options = ("optimizer", "batchsize", "metrics", "callbacks", "accumulate", "shuffle", "prefetch", "cost", "net")
+    elsewhere = {
+        **dict.fromkeys(("lr", "learnRate", "learning_rate"), "set trainer.optimizer.learnRate"),
+        **dict.fromkeys(("epochs", "validation", "max_epochs"), "give it to train(...)"),
+        **dict.fromkeys(("model", "network", "module"), "set net, or make another Trainer"),
+        **dict.fromkeys(("loss_fn", "criterion"), "the cost is an argument of Trainer(...): make another one"),
+    }
 
     def __init__(
         self,
@@ -115,6 +124,9 @@ class Trainer:
         After `resume`, or after Ctrl-C, the run that was interrupted goes on where it was: `epochs` is then the number
         for all of that run, as it was the first time.
 
+        The network is in evalMode afterwards, so that `net(x)` gives what a Calculator gives; `net.trainMode()` goes on
+        with a loop of one's own, `train` sets the mode itself.
+
         Raises    DataError if data, target and what they are for do not fit each other, ShapeError if they do not fit
                   the network; PuregraphError, naming epoch and batch, if the cost is not finite, which abandons the
                   epoch that is under way
@@ -123,6 +135,7 @@ class Trainer:
         checks = self.checksFrom(validation)
         with self.alone(), Interrupt() as self.interrupt, inMode(True, self.net, self.cost):
             self.begin(source, checks, epochs)
+            leaveIn(False, self.net)
             try:
                 self.call("onTrainBegin")
                 while self.epoch < self.until and not self.stopped:

@@ -7,13 +7,13 @@ choice for a task serves every program; cuDNN's is kept on disk.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from puregraph.cuda import runner
 from puregraph.cuda.library import LibraryCall
+from puregraph.environment import variable
 
 TIMES = 5  # that each proposal runs
 KNOWN: set[Any] = set()  # tasks that were tried
@@ -21,7 +21,7 @@ KNOWN: set[Any] = set()  # tasks that were tried
 
 def isWanted() -> bool:
     """Whether somebody asks for that."""
-    return os.environ.get("PUREGRAPH_TUNE", "").lower() in ("1", "on", "yes")
+    return bool(variable("TUNE", False))
 
 
 class Tuned:

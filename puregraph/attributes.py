@@ -1,0 +1,100 @@
+"""Attributes: one that is set on an object from outside, has no effect, and is nearly the name of one that has."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from puregraph.errors import ArgumentError, UnknownAttributeError
+
+NEAR = 0.85  # of 1: how like names are that are taken for misspelt
+
+
+class Settable:
+    """What users set options on. Methods of an object may set whatever they like on it, and so may anybody, unless the
+    name is nearly that of an option, or another framework's for one.
+
+    `options`   names that have an effect when they are set, besides the constructor's arguments
+    `elsewhere` by a name that has none what to do instead
+    """
+
+    options: tuple[str, ...] = ()
+    elsewhere: dict[str, str] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__dict__ and not hasattr(type(self), name):
+            checkAttribute(self, name)
+        super().__setattr__(name, value)
+
+
+def checkAttribute(thing: Any, name: str) -> None:
+    """Refuse a new attribute that somebody else than the object's own methods sets, where it is nearly an option.
+
+    Raises    UnknownAttributeError saying what to do instead
+    """
+    caller = sys._getframe(2)
+    isOurs = caller.f_globals.get("__name__", "").startswith("puregraph.")
+    if name.startswith("_") or isOurs or caller.f_locals.get("self") is thing:
+        return
+    cls = type(thing)
+    if isRead(cls, name):
+        return
+    hint = next((each.elsewhere[name] for each in cls.__mro__ if name in vars(each).get("elsewhere", ())), "")
+    if not hint:
+        arguments = argumentsOf(cls)
+        near = nearest(name, [*cls.options, *(a for a in arguments if hasattr(thing, a))], True)
+        if near:
+            hint = f"set {near}"
+        elif name in arguments and cls.__module__.startswith("puregraph."):
+            hint = f"it is an argument of {cls.__name__}(...), which looks at it once: make another one"
+    if hint:
+        raise UnknownAttributeError(f"{cls.__name__}: setting {name} has no effect; {hint}")
+
+
+def isRead(cls: Any, name: str) -> bool:
+    """Whether a class of a user's has a method that names this attribute."""
+    for each in cls.__mro__:
+        if not each.__module__.startswith("puregraph."):
+            for value in vars(each).values():
+                function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+                if name in getattr(getattr(function, "__code__", None), "co_names", ()):
+                    return True
+    return False
+
+
+def argumentsOf(cls: Any) -> list[str]:
+    """The names of what a class and those that it extends are made with."""
+    found = [
+        inspect.signature(each.__init__) for each in cls.__mro__ if "__init__" in vars(each) and each is not object
+    ]
+    names = [p.name for signature in found for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    return [name for name in dict.fromkeys(names) if name not in ("self", "name")]
+
+
+def nearest(name: str, known: Iterable[str], hasPlurals: bool = False) -> str:
+    """The known name that another one is nearly, or nothing; a plural may be a name of its own."""
+    from difflib import get_close_matches  # nobody needs it until something is misspelt
+
+    alike = {each.replace("_", "").lower(): each for each in known}
+    plain = name.replace("_", "").lower()
+    if hasPlurals and plain.rstrip("s") in alike and plain not in alike:
+        return ""
+    found = get_close_matches(plain, alike, 1, NEAR)
+    return alike[found[0]] if found else ""
+
+
+def checkMethods(cls: Any, known: Iterable[str], prefix: str, elsewhere: dict[str, str]) -> None:
+    """Refuse a class with a method that nobody calls, though its name begins as theirs do that somebody calls.
+
+    Raises    ArgumentError naming the method, and the one that was probably meant
+    """
+    known = list(known)
+    for name, value in vars(cls).items():
+        if callable(value) and name.startswith(prefix) and name not in known and not hasattr(cls.__base__, name):
+            near = elsewhere.get(name) or nearest(name, [each for each in known if each not in vars(cls)])
+            if near:
+                raise ArgumentError(
+                    f"{cls.__name__}: nobody calls {name}; did you mean {near}? There are {', '.join(known)}"
+                )
