@@ -171,6 +171,28 @@ def test_a_cpu_that_is_named_has_kernels_of_its_own(tmp_path):
     assert len(stored(tmp_path / "cache")) == 2
 
 
+@pytest.mark.parametrize("name", ["foo", "i386", "x86-64,+avx"])
+def test_a_cpu_that_llvm_does_not_know_is_refused_by_name(tmp_path, name):
+    if machine.processor() != "x86":
+        pytest.skip("names of x86 processors")
+    code = """
+import numpy as np
+from puregraph import *
+from puregraph.errors import DeviceError
+x, net = np.ones((4, 2), "f4"), Sequential(Linear(2, 2), Relu())
+for use in (lambda: net.compile(x.shape), lambda: Calculator(net).calculate(x), lambda: net.compile(x.shape)):
+    try:
+        use()
+    except DeviceError as error:
+        print(str(error).split(";")[0])
+print(net(x).shape)
+"""
+    environment = {**os.environ, "PUREGRAPH_CPU": name, "PUREGRAPH_CACHE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"PUREGRAPH_CPU={name}: LLVM knows no such CPU"] * 3 + ["(4, 2)"]
+
+
 @pytest.mark.parametrize(("name", "bits"), [("x86-64", 128), ("x86-64-v3", 256), ("haswell", 256), ("x86-64-v4", 512)])
 def test_the_width_of_vectors_follows_the_named_cpu(monkeypatch, name, bits):
     if machine.processor() != "x86":

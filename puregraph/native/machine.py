@@ -23,6 +23,7 @@ from puregraph.version import __version__
 ENTRY = "kernel"
 FORMAT = 1  # of what is stored; a change makes every stored kernel a stranger
 OLDEST = (0, 44)
+LEAST = {"x86": "+64bit", "arm": "+fp-armv8", "other": ""}  # what code for a CPU that is known by its name may rely on
 CALLED = (
     "memcpy memmove memset bzero memset_pattern16 roundf rintf floorf ceilf truncf fminf fmaxf fmodf fmaf sqrtf powf "
 )
@@ -36,6 +37,10 @@ LOCKS: dict[str, threading.Lock] = {}
 LOADING = threading.Lock()
 WRITING = threading.Lock()  # works may share what they end with, which knows one code at a time
 HERE = threading.local()
+
+
+class UnknownCpuError(DeviceError):
+    """PUREGRAPH_CPU names no CPU that code can be compiled for here."""
 
 
 class Target(NamedTuple):
@@ -82,10 +87,15 @@ def available() -> bool:
 
 @cache
 def missing() -> str | None:
-    """Why kernels cannot be compiled here; None where they can."""
+    """Why kernels cannot be compiled here; None where they can.
+
+    Raises    UnknownCpuError for a wrong PUREGRAPH_CPU: whoever set it wants no other code than that
+    """
     try:
         binding().check_jit_execution()
         target()
+    except UnknownCpuError:
+        raise
     except DeviceError as error:
         return str(error)
     except (OSError, RuntimeError) as error:
@@ -151,7 +161,13 @@ def targetOf(name: str) -> Target:
     """The target of a name; of the CPU that is here where the name is empty."""
     L = binding()
     if name:
-        return Target(name, "", probe(L, name))
+        bits = probe(L, name)
+        if bits == 0:
+            raise UnknownCpuError(
+                f"PUREGRAPH_CPU={name}: LLVM knows no such CPU; wanted its name for this one, {L.get_host_cpu_name()}, "
+                "or for one that can do less, such as x86-64-v2"
+            )
+        return Target(name, LEAST[processor()], bits)
     features = L.get_host_cpu_features()
     return Target(L.get_host_cpu_name(), features.flatten(), widest(features))
 
@@ -162,13 +178,20 @@ def widest(features: dict[str, bool]) -> int:
 
 
 def probe(L: Any, name: str) -> int:
-    """The bits of the vectors of a CPU known by its name alone, read from what LLVM does for it."""
-    text = "define <16 x i32> @f(<16 x i32> %x) {\n %y = add <16 x i32> %x, %x\n ret <16 x i32> %y\n}"
-    if processor() != "x86":
-        return 128
+    """The bits of the vectors of a CPU known by its name alone, read from what LLVM does for it: 0 for an unknown one.
+
+    LLVM ends the process where a CPU lacks what every 64-bit one has, so it is told that this one has that.
+    """
+    text = (
+        "define void @f(<16 x i32>* %p, i64* %q) {\n %x = load <16 x i32>, <16 x i32>* %p\n"
+        " %y = add <16 x i32> %x, %x\n store <16 x i32> %y, <16 x i32>* %p\n %z = cmpxchg i64* %q, i64 0, i64 1 acquire monotonic\n ret void\n}"
+    )
     with L.create_context() as context, L.parse_assembly(text, context) as module:
-        assembly = createMachine(L, name, "").emit_assembly(module)
-    return next((bits for register, bits in (("zmm", 512), ("ymm", 256)) if register in assembly), 128)
+        assembly = createMachine(L, name, LEAST[processor()]).emit_assembly(module)
+    if "__atomic" in assembly:  # which threads need, and every CPU of 64 bits has
+        return 0
+    widths = {"x86": (("zmm", 512), ("ymm", 256), ("xmm", 128)), "arm": ((".4s", 128),), "other": (("", 128),)}
+    return next((bits for register, bits in widths[processor()] if register in assembly), 0)
 
 
 def createMachine(L: Any, name: str, features: str) -> Any:
