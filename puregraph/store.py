@@ -236,10 +236,10 @@ def usual() -> str | None:
 
 def spareFolder() -> str | None:
     """A folder among the temporary files; None if it cannot be made, or if somebody else may write there."""
-    if os.name == "nt":
-        return os.path.join(tempfile.gettempdir(), "puregraph")  # the user's own
-    path = os.path.join(tempfile.gettempdir(), f"puregraph-{os.geteuid()}")
-    with suppress(OSError):
+    with suppress(OSError):  # there may be no folder for temporary files at all
+        if os.name == "nt":
+            return os.path.join(tempfile.gettempdir(), "puregraph")  # the user's own
+        path = os.path.join(tempfile.gettempdir(), f"puregraph-{os.geteuid()}")
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
         if stat.S_ISDIR(os.lstat(path).st_mode) and openPlace(path) is None:

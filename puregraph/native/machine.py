@@ -183,8 +183,9 @@ def probe(L: Any, name: str) -> int:
     LLVM ends the process where a CPU lacks what every 64-bit one has, so it is told that this one has that.
     """
     text = (
-        "define void @f(<16 x i32>* %p, i64* %q) {\n %x = load <16 x i32>, <16 x i32>* %p\n"
-        " %y = add <16 x i32> %x, %x\n store <16 x i32> %y, <16 x i32>* %p\n %z = cmpxchg i64* %q, i64 0, i64 1 acquire monotonic\n ret void\n}"
+        "define void @f(<16 x i32>* %p, i64* %q) {\n"
+        " %x = load <16 x i32>, <16 x i32>* %p\n %y = add <16 x i32> %x, %x\n store <16 x i32> %y, <16 x i32>* %p\n"
+        " %z = cmpxchg i64* %q, i64 0, i64 1 acquire monotonic\n ret void\n}"
     )
     with L.create_context() as context, L.parse_assembly(text, context) as module:
         assembly = createMachine(L, name, LEAST[processor()]).emit_assembly(module)

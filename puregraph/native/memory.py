@@ -29,7 +29,12 @@ class Block:
 
 
 def private(size: int) -> mmap.mmap:
-    """Memory that a forked process has a copy of."""
-    if hasattr(mmap, "MAP_PRIVATE"):
-        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return mmap.mmap(-1, size)  # Windows knows no fork
+    """Memory that a forked process has a copy of.
+
+    Raises    MemoryError if there is not that much
+    """
+    flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    try:
+        return mmap.mmap(-1, size, **flags)  # Windows knows no fork
+    except OSError as error:
+        raise MemoryError(f"there is no memory for {size:,} bytes: {error}") from error
