@@ -1,9 +1,12 @@
 """Nests: fused formulas and folds as kernels for a GPU, in the emulator, against numpy."""
 
+import struct
+
 import numpy as np
 import pytest
 from launches import gate, misplaced, needsEmulator, needsNvrtc, runAll
 
+from puregraph.cuda import compiler
 from puregraph.cuda.nest import launches
 from puregraph.formula import Formula
 from puregraph.nest import Fold, Nest, Operand
@@ -381,3 +384,29 @@ def test_columns_of_common_sizes_stay_in_registers(shape, kind):
     found = launches(Nest(shape, {"g": x, "x": x, "y": x, "m": c, "f": c}, lines, {"gx": x, "s": c, "q": c}))
     assert [launch.entry for launch in found] == ["columns", "columns", "pointwise"]
     gate(found)
+
+
+def fused(cubin):
+    """How many instructions of a cubin multiply floats and add without rounding in between: FFMA, opcode 0x.23."""
+    (sections,), (size, count) = struct.unpack_from("<Q", cubin, 0x28), struct.unpack_from("<HH", cubin, 0x3A)
+    found = 0
+    for at in range(sections, sections + size * count, size):
+        kind, flags = struct.unpack_from("<IQ", cubin, at + 4)
+        start, length = struct.unpack_from("<QQ", cubin, at + 0x18)
+        if kind == 1 and flags & 4:  # a program's own bits, which are executed
+            words = (struct.unpack_from("<H", cubin, place)[0] for place in range(start, start + length, 16))
+            found += sum(word & 0x1FF == 0x23 for word in words)
+    return found
+
+
+@needsNvrtc
+def test_what_two_phases_compute_is_one_number():
+    """The largest number is looked for among numbers that are computed again, and so is rounded as they are."""
+    x, chosen = zeros(4, 8), zeros(4, 8)
+    lines = (
+        *(("h", line("0.7 * x")), ("k", line("x + h")), ("m", Fold("max", "k", ROWS))),
+        ("chosen", line("where(k == m, 1, 0)")),
+    )
+    (launch,) = launches(Nest((4, 8), {"x": operand(x)}, lines, {"chosen": operand(chosen)}))
+    assert not fused(compiler.cubin(launch.source, "sm_90").data)
+    assert fused(compiler.cubin(launch.source.removeprefix(compiler.ROUNDED), "sm_90").data)

@@ -18,6 +18,8 @@ from puregraph.errors import DeviceError
 
 FORMAT = 1  # of what is stored; a change makes every stored cubin a stranger
 OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v", "--diag-suppress=177")
+ROUNDED = "// Rounded as written: no product is added before it is rounded.\n"  # begins texts that are compiled so
+ASWRITTEN = "--fmad=false"
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for")
 MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
@@ -88,7 +90,7 @@ def cubin(source: str, arch: str) -> Cubin:
     """
     known = KNOWN.get((source, arch))
     if known is None:
-        name = digest("cubin", FORMAT, version(), arch, OPTIONS, read("common.h"), source)
+        name = digest("cubin", FORMAT, version(), arch, optionsFor(source), read("common.h"), source)
         with LOCKS.setdefault(name, threading.Lock()):
             known = KNOWN.get((source, arch))
             if known is None:
@@ -114,20 +116,25 @@ def stored(name: str) -> Cubin | None:
 
 def made(name: str, source: str, arch: str) -> Cubin:
     """A cubin made now, and stored."""
-    data, log = compiled(f'{read("common.h")}\n#line 1 "kernel"\n{source}', arch)
+    data, log = compiled(f'{read("common.h")}\n#line 1 "kernel"\n{source}', arch, optionsFor(source))
     found = Cubin(data, resourcesIn(log))
     store.write(name, {"key": "cubin", "resources": found.resources}, data)
     return found
 
 
-def compiled(text: str, arch: str) -> tuple[bytes, str]:
+def optionsFor(source: str) -> tuple[str, ...]:
+    """The options for a text."""
+    return (*OPTIONS, ASWRITTEN) if source.startswith(ROUNDED) else OPTIONS
+
+
+def compiled(text: str, arch: str, given: tuple[str, ...] = OPTIONS) -> tuple[bytes, str]:
     """The cubin of a whole text, and what the assembler says of it."""
     nvrtc = library()
     handle = ctypes.c_void_p()
     code = nvrtc.nvrtcCreateProgram(ctypes.byref(handle), text.encode(), b"kernel.cu", 0, None, None)
     demand(code, "nvrtcCreateProgram")
     try:
-        options = [f"--gpu-architecture={arch}".encode(), *(option.encode() for option in OPTIONS)]
+        options = [f"--gpu-architecture={arch}".encode(), *(option.encode() for option in given)]
         code = nvrtc.nvrtcCompileProgram(handle, len(options), (ctypes.c_char_p * len(options))(*options))
         log = fetched(handle, "ProgramLog").rstrip(b"\0").decode(errors="replace")
         if code:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from math import gcd, prod
 from typing import Any
 
+from puregraph.cuda.compiler import ROUNDED
 from puregraph.cuda.formulas import preamble, statement
 from puregraph.cuda.launch import THREADS, WIDEST, Launch, divisor
 from puregraph.formula import Formula
@@ -125,7 +126,7 @@ class Writer:
         body = "\n".join(self.text)
         bounds = f"__launch_bounds__({threads}, 1) " if threads > THREADS else ""  # any number of registers suits fewer
         start = f'extern "C" __global__ void {bounds}{kind}({params})'
-        source = f"{preamble(formulas, self.T)}\n"
+        source = f"{ROUNDED}{preamble(formulas, self.T)}\n"  # a line that two phases compute is one number
         if self.many == 1:
             source += f"{start} {{\n  constexpr int v = 1;\n{body}\n}}\n"
         else:
