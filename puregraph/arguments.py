@@ -1,6 +1,11 @@
-"""Arguments: what a constructor takes, written as annotations of its parameters and checked before it runs.
+"""Arguments: what a constructor or a function takes, checked before it runs.
+
+Constructors of modules say it by annotations, everything else by a decorator:
 
     def __init__(self, p: Probability = 0.5, useBias: Flag = True, mode: choice("nearest", "linear") = "nearest"):
+
+    @takes(patience=Size, monitor=Text)
+    def __init__(self, monitor: str = "val loss", patience: int = 5):
 
 A subclass that calls `super().__init__` with such an argument is checked as well.
 """
@@ -9,13 +14,16 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from puregraph.errors import ArgumentError, Fault, PuregraphError, ShapeError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Argument:
@@ -32,7 +40,9 @@ class Argument:
         Raises    ArgumentError, or ShapeError for a size
         """
         if not self.holds(value):
-            fault = Fault(f"{name} as {self.wanted}", f"{value!r:.200}", self.hint or hint, module=owner)
+            if isinstance(value, type):
+                hint = f"make one: {value.__name__}(...)"
+            fault = Fault(f"{name} as {self.wanted}", f"{value!r:.200}", hint or self.hint, module=owner)
             raise ShapeError(fault) if self.error is ShapeError else self.error(str(fault))
 
     def __repr__(self) -> str:
@@ -49,12 +59,38 @@ def isNumber(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def isType(value: Any) -> bool:
+    """Whether numpy knows the dtype that this names; None, which numpy takes for float64, names none."""
+    try:
+        return value is not None and bool(np.dtype(value).itemsize)
+    except TypeError:
+        return False
+
+
 Flag = Argument("True or False", lambda value: isinstance(value, (bool, np.bool_)))
 Number = Argument("a finite number", isNumber)
 NotNegative = Argument("a finite number of at least 0", lambda value: isNumber(value) and value >= 0)
 Scalar = Argument("a number", lambda value: isNumber(value) or isinstance(value, Real) and math.isinf(value))
 Fraction = Argument("a number from 0 to 1", lambda value: isNumber(value) and 0 <= value <= 1)
 Probability = Argument("a probability with 0 <= p < 1", lambda value: isNumber(value) and 0 <= value < 1)
+AnyFunction = Argument("a function", lambda value: callable(value) and not isinstance(value, type))
+ModuleLike = Argument(
+    "a module, such as Linear(3, 4)", lambda value: not isinstance(value, type) and hasattr(value, "dataShapeFrom")
+)
+OptimizerLike = Argument(
+    "an optimizer, such as Adam()", lambda value: not isinstance(value, type) and hasattr(value, "setupOn")
+)
+Types = Argument(
+    "a list of dtypes, one for each input", lambda value: isinstance(value, (tuple, list)) and all(map(isType, value))
+)
+Shapes = Argument(
+    "a list of shapes, one for each input",
+    lambda value: isinstance(value, list) and all(isinstance(shape, (tuple, list)) for shape in value),
+)
+FilePath = Argument("a path", lambda value: isinstance(value, (str, os.PathLike)))
+FileSource = Argument(
+    "a path, or the bytes of a file", lambda value: isinstance(value, (str, os.PathLike, bytes, bytearray, memoryview))
+)
 Text = Argument("a text", lambda value: isinstance(value, str))
 Texts = Argument(
     "a text, or a tuple of texts",
@@ -64,6 +100,8 @@ Whole = Argument(
     "a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool), ShapeError
 )
 Axes = Argument("a tuple of axes, such as (0, 2, 1)", lambda value: isinstance(value, (tuple, list)), ShapeError)
+Natural = Argument("a whole number of at least 0", lambda value: isWhole(value, 0))
+Positive = Argument("a whole number of at least 1", lambda value: isWhole(value, 1))
 Size = Argument("a whole number of at least 0", lambda value: isWhole(value, 0), ShapeError)
 Count = Argument("a whole number of at least 1", lambda value: isWhole(value, 1), ShapeError)
 
@@ -83,23 +121,35 @@ def choice(*values: str) -> Argument:
     return Argument(f"one of {', '.join(map(repr, values))}", lambda value: isinstance(value, str) and value in values)
 
 
+def takes(**kinds: Argument) -> Callable[[F], F]:
+    """A decorator that looks at arguments by the names of their parameters, before the function runs.
+
+    @takes(patience=Size, mode=choice("min", "max"))
+    """
+
+    def decorate(function: F) -> F:
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        isMethod = names[:1] == ("self",)
+
+        @functools.wraps(function)
+        def checkedFirst(*args: Any, **kwargs: Any) -> Any:
+            owner = type(args[0]).__name__ if isMethod and args else function.__name__
+            for i, (name, value) in enumerate(zip(names, args)):
+                kind = kinds.get(name)
+                if kind is not None:
+                    hint = f"argument {i + 1 - isMethod} is {name}: give another one by its name"
+                    kind.check(owner, name, value, hint if kind is Flag else "")
+            for name, value in kwargs.items():
+                if name in kinds:
+                    kinds[name].check(owner, name, value)
+            return function(*args, **kwargs)
+
+        return checkedFirst  # type: ignore[return-value]
+
+    return decorate
+
+
 def checked(construct: Any) -> Any:
     """A constructor whose annotated arguments are looked at first; itself, where none is annotated with an Argument."""
     kinds = {name: kind for name, kind in construct.__annotations__.items() if isinstance(kind, Argument)}
-    if not kinds:
-        return construct
-    code = construct.__code__
-    names = code.co_varnames[1 : code.co_argcount]
-
-    @functools.wraps(construct)
-    def checkAndConstruct(self: Any, *args: Any, **kwargs: Any) -> None:
-        for i, (name, value) in enumerate(zip(names, args)):
-            if name in kinds:
-                hint = f"argument {i + 1} is {name}: give another one by its name" if kinds[name] is Flag else ""
-                kinds[name].check(type(self).__name__, name, value, hint)
-        for name, value in kwargs.items():
-            if name in kinds:
-                kinds[name].check(type(self).__name__, name, value)
-        construct(self, *args, **kwargs)
-
-    return checkAndConstruct
+    return takes(**kinds)(construct) if kinds else construct

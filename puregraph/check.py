@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.arguments import ModuleLike, Natural, Shapes, takes
 from puregraph.compile import Program
 from puregraph.dim import Dim
 from puregraph.errors import PuregraphError, ShapeError
@@ -501,6 +502,7 @@ CHECKS: list[Callable[[Case], None]] = [
 ]
 
 
+@takes(module=ModuleLike, shapes=Shapes, seed=Natural)
 def checkModule(module: Module, shapes: list[Any], seed: int = 0) -> None:
     """Run every check on a module with inputs of the given shapes.
 
@@ -511,6 +513,7 @@ def checkModule(module: Module, shapes: list[Any], seed: int = 0) -> None:
             check(Case(module, shapes, seed, train))
 
 
+@takes(graph=ModuleLike, shapes=Shapes, seed=Natural)
 def checkGraph(graph: Graph, shapes: list[Any], seed: int = 0) -> list[tuple[str, str]]:
     """Check every node of a graph at the shapes it has there: (path, what is wrong), empty if all is well."""
     problems = []

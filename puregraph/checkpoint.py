@@ -29,6 +29,7 @@ import numpy as np
 from puregraph import device
 from puregraph.aligned import aligned, fitting
 from puregraph.archive import Archive, write
+from puregraph.arguments import FileSource, Flag, OptimizerLike, Text, optional, takes
 from puregraph.atomic import whole
 from puregraph.blueprint import classNamed, fromBlueprint, nameOf, toBlueprint
 from puregraph.changes import CHANGES, VERSIONS
@@ -272,6 +273,7 @@ def openFile(source: Any) -> BinaryIO:
     return file
 
 
+@takes(path=FileSource, format=Text)
 def load(path: Any, format: str = "puregraph") -> Checkpoint:
     """Everything that a file holds, made anew: the graph from its blueprint, the optimizer set up on it, and `extra`.
 
@@ -289,6 +291,7 @@ def load(path: Any, format: str = "puregraph") -> Checkpoint:
         return Checkpoint(graph, optimizer, bring(source, graph, optimizer, True).extra)
 
 
+@takes(path=FileSource, format=Text)
 def loadGraph(path: Any, format: str = "puregraph") -> Graph:
     """The graph of a file, in evalMode, rebuilt from its blueprint, whatever it was trained with; see `load`."""
     with opened(path, format) as source:
@@ -442,11 +445,13 @@ def contents(path: Any, format: str = "puregraph") -> Contents:
 # On Graph -----------------------------------------------------------------------------------------------------------
 
 
+@takes(path=optional(FileSource), optimizer=optional(OptimizerLike))
 def saveGraph(self: Graph, path: Any, optimizer: Any = None, extra: Any = None) -> bytes | None:
     """Write this graph, and if given an optimizer and `extra`, to a file, or for None to bytes; see `save`."""
     return save(path, self, optimizer, extra)
 
 
+@takes(path=FileSource, optimizer=optional(OptimizerLike), strict=Flag, root=optional(Text), format=Text)
 def loadReport(
     self: Graph,
     path: Any,

@@ -138,7 +138,7 @@ def useDevice(wanted: str) -> ExitStack:
     Raises: DeviceError with the choices, or with why no GPU can be used; the device in use then stays.
     """
     before = chooser.chosen
-    chooser.chosen = chooser.choose(wanted, f"useDevice({wanted!r})")
+    chooser.chosen = chooser.choose(wanted if isinstance(wanted, str) else repr(wanted), f"useDevice({wanted!r})")
     undo = ExitStack()
     undo.callback(setattr, chooser, "chosen", before)
     return undo

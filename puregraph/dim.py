@@ -265,6 +265,7 @@ def read(text: str, sizes: Mapping[str, Any] | None = None) -> Size:
 
     Raises    ShapeError if it is no expression of sizes
     """
+    need(isinstance(text, str), wanted=SIZE, given=repr(text))
     try:
         return calculate(parse(text), sizes or {})
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError) as error:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from puregraph.algebra import isArray, isValue, shapeOf
+from puregraph.arguments import Flag, Number, takes
 from puregraph.device import isDeviceArray
 from puregraph.errors import (
     DataError,
@@ -293,7 +294,8 @@ class Graph(Module):
                 )
             given = self.surveyed
         wanted = self.dataShapeFrom(list(given))
-        need(gradShape == wanted, f"a gradient of shape {show(wanted)}", gradShape)
+        fits = isinstance(gradShape, (tuple, list)) and gradShape == wanted
+        need(fits, f"a gradient of shape {show(wanted)}", gradShape)
         return given[0] if len(given) == 1 else given
 
     def flopsFrom(self, *shapes: Any) -> Any:
@@ -448,6 +450,7 @@ class Graph(Module):
         self.checked[key] = True
         return rows
 
+    @takes(updParamGrads=Flag, updGrad=Flag, scale=Number, momentum=Number)
     def backward(
         self,
         grad: Any = None,

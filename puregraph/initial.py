@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.arguments import Natural, isNumber, optional, takes
 from puregraph.errors import ArgumentError
 from puregraph.mutex import Mutex
 
@@ -35,6 +36,7 @@ class Seed:
 SEED = Seed()
 
 
+@takes(number=optional(Natural))
 def seed(number: int | None) -> None:
     """Make every later construction repeat: the k-th parameter made after `seed(n)` starts the same each time."""
     SEED.reset(number)
@@ -94,17 +96,15 @@ class Orthogonal:
 
 def start(value: Any) -> Start:
     """Anything that says how to start as a function of (generator, shape): a name, a number or such a function."""
-    if callable(value):
+    if callable(value) and not isinstance(value, type):
         return value
-    if value == "zeros":
+    if isinstance(value, str) and value == "zeros":
         return Constant(0.0)
-    if value == "ones":
+    if isinstance(value, str) and value == "ones":
         return Constant(1.0)
-    if isinstance(value, (int, float)):
+    if isNumber(value):
         return Constant(float(value))
-    raise ArgumentError(
-        f"starting values: wanted 'zeros', 'ones', a number or a function (rng, shape) -> array, got {value!r}"
-    )
+    raise ArgumentError(f"initial: wanted 'zeros', 'ones', a number or a function (rng, shape) -> array, got {value!r}")
 
 
 SCHEMES: dict[str, Callable[[float, float], Start]] = {  # from the fan f and wscale
@@ -124,7 +124,7 @@ def weights(initscheme: Any, fanin: int, fanout: int, wscale: float = 1.0) -> St
 
     `None` is "xavier_uniform" with the fan of the inputs. A function (rng, shape) -> array is taken as it is.
     """
-    if callable(initscheme):
+    if callable(initscheme) and not isinstance(initscheme, type):
         return initscheme
     scheme = "xavier_uniform" if initscheme is None else initscheme
     name, fan = scheme if isinstance(scheme, (tuple, list)) and len(scheme) == 2 else (scheme, "in")

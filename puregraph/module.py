@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.algebra import seedLike, shapeOf
-from puregraph.arguments import checked
+from puregraph.arguments import Flag, Number, checked, takes
 from puregraph.changes import Noting
 from puregraph.errors import GraphError, PuregraphError, need, plural
 from puregraph.node import Applied, Node, checkName
@@ -307,6 +307,7 @@ class Module(Noting):
         self.alone = LastCall(node.values, node.data)
         return node.data
 
+    @takes(updParamGrads=Flag, updGrad=Flag, scale=Number, momentum=Number)
     def backward(
         self,
         grad: Any = None,

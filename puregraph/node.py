@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from puregraph.algebra import accumulate, isValue, shapeOf
+from puregraph.arguments import ModuleLike
 from puregraph.changes import CHANGES
 from puregraph.errors import DataError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
 from puregraph.rules import Place, gradientRule
@@ -83,6 +84,7 @@ class Node:
         keywords: dict[str, Any] | None = None,
     ):
         checkName(name)
+        ModuleLike.check("Node", "mod", mod)
         self.module = mod
         self.rename = name
         self.ruleName = rule
@@ -241,6 +243,9 @@ class Node:
         for x in given:
             if x is not None and not isValue(x):
                 raise DataError(f"at '{self.name}' ({self.label}): wanted arrays, got {kindOf(x)}; use np.array")
+        spec = self.module.inputSpec
+        if given and given[0] is None and spec.names[0] not in spec.optional and not self.bwds:
+            raise DataError(f"at '{self.name}' ({self.label}): wanted an array for {spec.names[0]}, got None")
         shapes = [None if x is None else shapeOf(x) for x in given]
         try:
             self.module.dataShapeFrom(*shapes)

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from puregraph.arguments import Positive, optional, takes
 from puregraph.dim import Size
 from puregraph.errors import show
 from puregraph.footprint import Footprint, Line
@@ -26,6 +27,7 @@ class Text(NamedTuple):
     style: str = ""
 
 
+@takes(width=optional(Positive))
 def summary(graph: Graph, *shapes: Any, width: int | None = None) -> str:
     """The table of a graph at given input shapes: `print(summary(net, ("N", 1, 28, 28)))`. Nothing is allocated.
 

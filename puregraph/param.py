@@ -10,9 +10,10 @@ import numpy as np
 
 from puregraph import device
 from puregraph.aligned import fitting, ownCopy
+from puregraph.arguments import isType
 from puregraph.attributes import Settable
 from puregraph.changes import VERSIONS, Noted
-from puregraph.errors import DtypeError, Fault, ShapeError, show
+from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, show
 from puregraph.initial import SEED, generator, start
 from puregraph.lease import Lease, isLendable, lend
 
@@ -25,6 +26,16 @@ def wholes(shape: Any, kind: str) -> tuple[int, ...]:
     if not good:
         raise ShapeError(Fault(f"whole numbers for the shape of a {kind}", repr(shape)))
     return tuple(int(n) for n in shape)
+
+
+def dtypeFrom(dtype: Any, kind: str) -> Any:
+    """A dtype of numbers, in the byte order of the machine.
+
+    Raises    DtypeError for anything else; None is no dtype, though numpy takes it for float64
+    """
+    if not isType(dtype) or np.dtype(dtype).kind not in "fiubV":
+        raise DtypeError(f"wanted the dtype of a {kind}, such as np.float32, got {dtype!r:.60}")
+    return np.dtype(dtype).newbyteorder("=")
 
 
 class Stored(Settable):
@@ -51,7 +62,7 @@ class Stored(Settable):
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
         self.shape = wholes(shape, self.kind)
-        self.dtype = np.dtype(dtype).newbyteorder("=")
+        self.dtype = dtypeFrom(dtype, self.kind)
         self.initial = start(initial)
         self.key = SEED.next()
         self.array = None
@@ -61,9 +72,22 @@ class Stored(Settable):
     def materialize(self) -> Any:
         """The array itself, for those who do not keep it, on the device in use when it was made."""
         if self.array is None:
-            values = np.asarray(self.initial(generator(self.key), self.shape)).reshape(self.shape)
-            self.array = device.toDevice(ownCopy(values, self.dtype))
+            self.array = device.toDevice(ownCopy(self.startingValues(), self.dtype))
         return self.array
+
+    def startingValues(self) -> Any:
+        """What `initial` gives, which is often a function of a user.
+
+        Raises    ArgumentError unless that are numbers of this shape
+        """
+        given = self.initial(generator(self.key), self.shape)
+        if not hasattr(given, "dtype") or given.shape != self.shape or given.dtype.kind not in "fiubV":
+            found = f"{given.dtype} of shape {show(given.shape)}" if hasattr(given, "dtype") else f"{given!r:.60}"
+            raise ArgumentError(
+                f"initial: wanted a function (rng, shape) that gives an array of numbers of shape {show(self.shape)}, "
+                f"got {found}"
+            )
+        return given
 
     def bumpVersion(self) -> None:
         """Note that the array holds other numbers, or is another one."""
@@ -132,7 +156,7 @@ class Stored(Settable):
 
     def calcMode(self, dtype: Any) -> None:
         """Keep the values, in another dtype."""
-        self.dtype = np.dtype(dtype).newbyteorder("=")
+        self.dtype = dtypeFrom(dtype, self.kind)
         if self.array is not None and self.array.dtype != self.dtype:
             self.adopt(ownCopy(self.array, self.dtype))
 

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+from puregraph.arguments import AnyFunction, Text, optional, takes
 from puregraph.changes import CHANGES
-from puregraph.errors import AutoDiffException
+from puregraph.errors import ArgumentError, AutoDiffException
 
 Rule = Callable[..., Any]
 DEFAULT = "default"  # the name of a rule that was registered without one
@@ -51,6 +52,7 @@ class Registered(NamedTuple):
 REGISTRY: dict[tuple[type | str, str], Registered] = {}  # by a type of module or the name of one, and the rule's name
 
 
+@takes(name=optional(Text), applies=AnyFunction)
 def registerRule(
     moduleType: type, name: str | None = None, applies: Callable[[Any], bool] = lambda module: True
 ) -> Callable:
@@ -60,6 +62,9 @@ def registerRule(
 
     Raises    ValueError if a rule of that name is registered for that type already
     """
+
+    if not isinstance(moduleType, (type, str)):
+        raise ArgumentError(f"registerRule: wanted the class of a module, such as Linear, got {moduleType!r:.60}")
 
     def keep(rule: Rule) -> Rule:
         def make(module: Any, needs: tuple[bool, ...], place: Place) -> Rule:

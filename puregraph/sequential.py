@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
+from puregraph.arguments import Whole, takes
 from puregraph.errors import GraphError
 from puregraph.graph import Graph
 from puregraph.input import Input
@@ -53,15 +55,17 @@ class ModuleList(Graph):
         self.edit([*self.items, *modules])
         return self
 
+    @takes(index=Whole)
     def insert(self, index: int, module: Module) -> Any:
         items = list(self.items)
         items.insert(index, module)
         self.edit(items)
         return self
 
+    @takes(index=Whole)
     def pop(self, index: int = -1) -> Module:
         items = list(self.items)
-        gone = items.pop(index)
+        gone = items.pop(self.indexOf(index))
         self.edit(items)
         return gone
 
@@ -72,6 +76,9 @@ class ModuleList(Graph):
                     return index
             names = ", ".join(self.paths[n] for n in self.places)
             raise GraphError(f"{self.title()} has no module {key!r}; it has {names or 'none'}")
+        if not isinstance(key, Integral) or not -len(self.items) <= int(key) < len(self.items):
+            names = f"from {-len(self.items)} to {len(self.items) - 1}" if self.items else "none, as it is empty"
+            raise IndexError(f"{self.title()}: wanted the index of a module, {names}, or its name, got {key!r:.60}")
         return range(len(self.items))[key]
 
     def __getitem__(self, key: Any) -> Any:

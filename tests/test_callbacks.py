@@ -126,12 +126,12 @@ def test_ctrl_c_does_not_replace_the_best(tmp_path):
         ({"every": "step"}, 'every: wanted "epoch", or a number of steps, got .step.'),
         ({"every": 0}, "got 0"),
         ({"every": 5, "best": "loss"}, 'every: wanted "epoch", got 5'),
-        ({"keep": 0}, "keep: wanted at least 1 file"),
-        ({"best": "loss", "mode": "up"}, "mode: wanted one of auto, min, max"),
+        ({"keep": 0}, "wanted keep as a whole number of at least 1, got 0"),
+        ({"best": "loss", "mode": "up"}, "wanted mode as one of 'auto', 'min', 'max', got 'up'"),
     ],
 )
 def test_a_checkpoint_that_makes_no_sense_is_refused(options, words):
-    with pytest.raises(DataError, match=words):
+    with pytest.raises(ValueError, match=words):
         Checkpoint("run.h5", **options)
 
 

@@ -496,7 +496,7 @@ def test_an_empty_list_of_modules_hands_on_what_comes_in():
 
 @pytest.mark.parametrize("size", ["3", 3.0, -3, None, True])
 def test_a_size_that_is_none_is_refused_where_it_is_given(size):
-    with pytest.raises(ShapeError, match="wanted whole numbers for the shape of a parameter, got"):
+    with pytest.raises(ShapeError, match="wanted insize as a whole number of at least 0, got"):
         Linear(size, 4)
 
 

@@ -7,7 +7,7 @@ import pytest
 from fakecupy import useCupy
 
 from puregraph.data import Batch
-from puregraph.errors import DataError, PuregraphError
+from puregraph.errors import ArgumentError, DataError, PuregraphError
 from puregraph.train import MAE, Accuracy, Confusion, Metric, Tally, TopK
 
 LOGITS = np.array([[0.1, 0.7, 0.2], [0.9, 0.0, 0.1], [0.3, 0.3, 0.4], [0.2, 0.5, 0.3]])
@@ -191,7 +191,7 @@ def test_what_does_not_fit_is_named(metric, prediction, target, words):
 
 
 def test_k_is_at_least_one():
-    with pytest.raises(DataError, match="k of at least 1, got 0"):
+    with pytest.raises(ArgumentError, match="k as a whole number of at least 1, got 0"):
         TopK(0)
 
 

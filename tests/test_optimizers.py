@@ -726,7 +726,7 @@ def test_a_copy_goes_its_own_way(rng):
         (lambda: SGD(decay=-1), "decay of at least 0"),
         (lambda: SGD(clipNorm=-1), "clipNorm of at least 0"),
         (lambda: SGD(clipNorm=1, clipValue=1), "clipNorm or clipValue, got both"),
-        (lambda: SGD(onNonFinite="ignore"), "onNonFinite 'raise', 'skip' or None, got 'ignore'"),
+        (lambda: SGD(onNonFinite="ignore"), "onNonFinite as one of 'raise', 'skip', or None, got 'ignore'"),
         (lambda: Adam(beta2=1), "beta2 from 0 to below 1, got 1"),
         (lambda: RMSProp(factor=1.5), "factor from 0 to below 1"),
         (lambda: Step(0), "Step: wanted size of at least 1, got 0"),

@@ -108,7 +108,9 @@ def test_reshape_refuses_what_does_not_fit(given, shape, message):
 
 @pytest.mark.parametrize("given", [(-1, -1), (-2, 3), 6, (2.0, 3), ("N", 3), (True, 3)])
 def test_reshape_refuses_a_shape_that_is_none(given):
-    with pytest.raises(ShapeError, match="wanted a tuple of sizes, with 0 to copy an axis, and -1 at most once"):
+    with pytest.raises(
+        ShapeError, match="wanted shape as a tuple of sizes, with 0 to copy an axis, and -1 at most once"
+    ):
         Reshape(given)
 
 
@@ -137,7 +139,7 @@ def test_axes_that_do_not_fit_are_refused():
         Transpose((0, 2, 1)).dataShapeFrom((2, 3))
     with pytest.raises(ShapeError, match=r"wanted every axis once, got \(0, 0, 1\)"):
         Transpose((0, 0, 1))
-    with pytest.raises(ShapeError, match="wanted axis from -2 to 1, got 2"):
+    with pytest.raises(ShapeError, match="wanted axes from -2 to 1, got 2"):
         Transpose((0, 2))
 
 
@@ -316,7 +318,7 @@ def test_slice_refuses_what_is_out_of_range(key, shape, message):
     "key", [[0, 1], np.array([0, 1]), "0", True, 1.0, slice(0.5, None), slice(None, None, 0)], ids=repr
 )
 def test_what_is_no_basic_index_is_refused(key):
-    with pytest.raises(ShapeError, match="wanted slices, whole numbers, None and ..., got"):
+    with pytest.raises(ShapeError, match="wanted slc of slices, whole numbers, None and ..., got"):
         Slice(key)
     with pytest.raises(ShapeError, match="wanted at most one ..."):
         Slice((..., ...))
@@ -382,7 +384,7 @@ def test_pad_refuses_what_is_too_small(module, shape, message):
 
 @pytest.mark.parametrize("pad", [-1, (1, -1), (1, 2, 3), (), 1.5, ((1, 2), (3,))])
 def test_pad_refuses_sides_that_are_none(pad):
-    with pytest.raises(ShapeError, match=r"wanted a number of elements, or \(before, after\)"):
+    with pytest.raises(ShapeError, match=r"wanted pad as a number of elements, or \(before, after\)"):
         Pad(pad)
 
 

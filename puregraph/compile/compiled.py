@@ -6,6 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from puregraph.arguments import Flag, ModuleLike, OptimizerLike, Types, optional, takes
 from puregraph.compile.doubts import warnOf
 from puregraph.compile.joined import joined
 from puregraph.compile.memory import Room
@@ -58,6 +59,7 @@ class Programs:
         return program
 
 
+@takes(cost=optional(ModuleLike), optimizer=optional(OptimizerLike), train=optional(Flag), dtypes=optional(Types))
 def compiled(
     graph: Graph,
     *shapes: Any,

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from puregraph.errors import need
+from puregraph.errors import FormulaError, need
 from puregraph.formula import Formula
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
@@ -34,6 +34,8 @@ class PointwiseCost(Module):
     def __init__(self, name=None, formula=None, **constants):
         super().__init__(name)
         self.formula = Formula(type(self).formula if formula is None else formula).put(**constants)
+        if "x" not in self.formula.names:
+            raise FormulaError(f"{type(self).__name__}: wanted a formula of x and target, got {self.formula}")
         self.formula.numpy(NAMES)  # a name that is neither is an error now
 
     def dataShapeFrom(self, x, target):

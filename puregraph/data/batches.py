@@ -83,7 +83,7 @@ class Stream:
     light = False
 
     def __init__(self, source: Any, paired: bool = True):
-        if isinstance(source, (str, bytes)) or not callable(source) and not hasattr(source, "__iter__"):
+        if isinstance(source, (str, bytes, type)) or not callable(source) and not hasattr(source, "__iter__"):
             raise DataError(f"wanted arrays, an iterable of batches, or a function, got {type(source).__name__}")
         self.source, self.paired = source, paired
         self.oneshot = not callable(source) and iter(source) is source

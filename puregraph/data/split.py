@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.arguments import Flag, Fraction, Natural, optional, takes
 from puregraph.data.arrays import isSeveral, pairFrom, rowsOf
 from puregraph.errors import DataError
 
 Pair = tuple[Any, Any]
 
 
+@takes(part=Fraction, seed=optional(Natural), stratify=Flag)
 def split(data: Any, target: Any, part: float = 0.25, seed: int = 0, stratify: bool = True) -> tuple[Pair, Pair]:
     """((data, target), (data, target)) of what stays and of the `part` held out, each in its old order.
 

@@ -37,8 +37,9 @@ class Embedder(Module):
         return (*x, self.W.shape[1])
 
     def updateData(self, x, W):
-        if x.dtype.kind not in "iu":
-            raise DataError(f"Embedder: wanted indices, whole numbers, got {x.dtype}; convert with .astype('int64')")
+        if not hasattr(x, "dtype") or x.dtype.kind not in "iu":
+            found = getattr(x, "dtype", type(x).__name__)
+            raise DataError(f"Embedder: wanted indices, whole numbers, got {found}; convert with .astype('int64')")
         try:
             return gather(W, x)
         except IndexError as error:

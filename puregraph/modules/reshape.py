@@ -25,7 +25,7 @@ class Reshape(Module):
         sizes = shape if isinstance(shape, (tuple, list)) else (None,)
         whole = all(isinstance(size, Integral) and not isinstance(size, bool) and size >= -1 for size in sizes)
         once = list(sizes).count(-1) <= 1
-        need(whole and once, "a tuple of sizes, with 0 to copy an axis, and -1 at most once", shape)
+        need(whole and once, "shape as a tuple of sizes, with 0 to copy an axis, and -1 at most once", shape)
         self.shape = tuple(map(int, sizes))
 
     def dataShapeFrom(self, x):

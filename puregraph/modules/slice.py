@@ -28,7 +28,7 @@ class Slice(Module):
         super().__init__(name)
         parts = slc if isinstance(slc, tuple) else (slc,)
         wrong = [part for part in parts if not isBasic(part)]
-        need(not wrong, "slices, whole numbers, None and ...", wrong, "an array of indices is no slice")
+        need(not wrong, "slc of slices, whole numbers, None and ...", wrong, "an array of indices is no slice")
         need(sum(part is ... for part in parts) <= 1, "at most one ...", parts)
         self.slc = tuple(int(part) if isinstance(part, Integral) else part for part in parts)
 

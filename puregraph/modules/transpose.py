@@ -19,7 +19,7 @@ class Transpose(Module):
 
     def __init__(self, axes: optional(Axes) = None, name=None):
         super().__init__(name)
-        self.axes = None if axes is None else tuple(normalAxis(axis, len(axes)) for axis in axes)
+        self.axes = None if axes is None else tuple(normalAxis(axis, len(axes), "axes") for axis in axes)
         need(axes is None or len(set(self.axes)) == len(axes), "every axis once", tuple(axes or ()))
 
     def order(self, rank):

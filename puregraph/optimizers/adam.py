@@ -1,5 +1,6 @@
 """Adam: momentum over RMSProp, both corrected for their start at zero."""
 
+from puregraph.arguments import NotNegative, takes
 from puregraph.optimizers.optimizer import Optimizer
 
 
@@ -11,7 +12,7 @@ class Adam(Optimizer):
     as gently as the others did. As PyTorch's Adam; PuzzleLib adds epsilon before correcting v.
 
     Source    Kingma, Ba 2015, arXiv:1412.6980, algorithm 1
-    Raises    ValueError for a setting or option out of range; the options are those of `Optimizer`
+    Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
     """
 
     scalars = {
@@ -24,6 +25,7 @@ class Adam(Optimizer):
         "param": "param - rate / bias1 * m / (sqrt(v / bias2) + epsilon)",
     }
 
+    @takes(alpha=NotNegative)
     def __init__(self, alpha=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, **options):
         super().__init__(alpha, **options)
         self.beta1, self.beta2 = self.within("beta1", beta1, 1), self.within("beta2", beta2, 1)

@@ -10,7 +10,7 @@ class AdamW(Adam):
     As PyTorch's AdamW.
 
     Source    Loshchilov, Hutter 2019, arXiv:1711.05101, algorithm 2
-    Raises    ValueError for a setting or option out of range; the options are those of `Optimizer`
+    Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
     """
 
     rule = {

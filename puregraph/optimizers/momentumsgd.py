@@ -1,5 +1,6 @@
 """MomentumSGD: a ball that rolls down, with friction."""
 
+from puregraph.arguments import Fraction, takes
 from puregraph.optimizers.optimizer import Optimizer
 
 
@@ -9,7 +10,7 @@ class MomentumSGD(Optimizer):
     As PyTorch's SGD with momentum. PuzzleLib keeps rate v instead, which is the same while the rate does not change.
 
     Source    Polyak 1964, USSR Computational Mathematics and Mathematical Physics 4(5), eq. 9
-    Raises    ValueError for a setting or option out of range; the options are those of `Optimizer`
+    Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
     """
 
     rule = {
@@ -17,6 +18,7 @@ class MomentumSGD(Optimizer):
         "param": "param - rate * velocity",
     }
 
+    @takes(momRate=Fraction)
     def __init__(self, learnRate=1e-3, momRate=0.9, **options):
         super().__init__(learnRate, **options)
         self.momRate = self.within("momRate", momRate)

@@ -1,5 +1,6 @@
 """NesterovSGD: momentum that looks one step ahead."""
 
+from puregraph.arguments import Fraction, takes
 from puregraph.optimizers.optimizer import Optimizer
 
 
@@ -11,7 +12,7 @@ class NesterovSGD(Optimizer):
 
     Source    Nesterov 1983, Soviet Mathematics Doklady 27; in this form Sutskever et al. 2013, ICML, section 2, and
               Bengio et al. 2013, arXiv:1212.0901, eq. 7
-    Raises    ValueError for a setting or option out of range; the options are those of `Optimizer`
+    Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
     """
 
     rule = {
@@ -19,6 +20,7 @@ class NesterovSGD(Optimizer):
         "param": "param - rate * (grad + momRate * velocity)",
     }
 
+    @takes(momRate=Fraction)
     def __init__(self, learnRate=1e-3, momRate=0.9, **options):
         super().__init__(learnRate, **options)
         self.momRate = self.within("momRate", momRate)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from puregraph import device
 from puregraph.aligned import aligned
-from puregraph.errors import CheckpointError, PuregraphError, UnknownAttributeError, show
+from puregraph.arguments import AnyFunction, ModuleLike, choice, isNumber, optional, takes
+from puregraph.errors import ArgumentError, CheckpointError, PuregraphError, UnknownAttributeError, show
 from puregraph.formula import Formula, numpyFrom
 from puregraph.kernels.norm import norm
 from puregraph.optimizers.recorded import Recorded
@@ -81,7 +81,7 @@ class Optimizer(Recorded):
 
     Source    Robbins, Monro 1951, Annals of Mathematical Statistics 22, eq. 8; Pascanu, Mikolov, Bengio 2013,
               arXiv:1211.5063, algorithm 1 (clipNorm)
-    Raises    ValueError for an option out of range; TypeError for a class whose rule does not say what param becomes
+    Raises    ArgumentError for an option out of range; TypeError for a class whose rule does not say what param becomes
     """
 
     elsewhere = {
@@ -96,6 +96,7 @@ class Optimizer(Recorded):
     rule: Mapping[str, str] = {}
     scalars: Mapping[str, str] = {}
 
+    @takes(schedule=optional(AnyFunction), onNonFinite=optional(choice("raise", "skip")))
     def __init__(
         self,
         learnRate: float,
@@ -115,9 +116,7 @@ class Optimizer(Recorded):
         self.clipNorm = None if clipNorm is None else self.within("clipNorm", clipNorm)
         self.clipValue = None if clipValue is None else self.within("clipValue", clipValue)
         if clipNorm is not None and clipValue is not None:
-            raise ValueError(f"{type(self).__name__}: wanted clipNorm or clipValue, got both")
-        if onNonFinite not in (None, "raise", "skip"):
-            raise ValueError(f"{type(self).__name__}: wanted onNonFinite 'raise', 'skip' or None, got {onNonFinite!r}")
+            raise ArgumentError(f"{type(self).__name__}: wanted clipNorm or clipValue, got both")
         self.onNonFinite = onNonFinite
         self.slots: list[Slot] = []
         self.net: Any = None  # what it was set up on
@@ -125,14 +124,15 @@ class Optimizer(Recorded):
         self.norm: float | None = None
 
     def within(self, name: str, value: float, limit: float = math.inf) -> float:
-        """A setting from 0 to below `limit`, or a ValueError."""
-        if not (isinstance(value, Real) and 0 <= value < limit):
+        """A setting from 0 to below `limit`, or an ArgumentError."""
+        if not (isNumber(value) and 0 <= value < limit):
             bounds = "of at least 0" if limit == math.inf else f"from 0 to below {limit}"
-            raise ValueError(f"{type(self).__name__}: wanted {name} {bounds}, got {value!r}")
+            raise ArgumentError(f"{type(self).__name__}: wanted {name} {bounds}, got {value!r}")
         return value
 
     # Use ------------------------------------------------------------------------------------------------------
 
+    @takes(net=ModuleLike)
     def setupOn(self, net: Any) -> Any:
         """Update the parameters of this module from now on; the optimizer itself is returned.
 

@@ -9,7 +9,7 @@ class RMSProp(Optimizer):
     As PyTorch's RMSprop with alpha = factor: epsilon is added outside the root, nothing is centered, without momentum.
 
     Source    Tieleman, Hinton 2012, Neural Networks for Machine Learning, lecture 6e, slide 29
-    Raises    ValueError for a setting or option out of range; the options are those of `Optimizer`
+    Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
     """
 
     rule = {

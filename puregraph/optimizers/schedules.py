@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from numbers import Integral
 
+from puregraph.arguments import AnyFunction, Fraction, NotNegative, optional, takes
+from puregraph.errors import ArgumentError
 from puregraph.optimizers.recorded import Recorded
 
 
@@ -46,11 +48,11 @@ class _Ending(Schedule):
     def length(self) -> int:
         """The length.
 
-        Raises    ValueError where nobody has said it
+        Raises    ArgumentError where nobody has said it
         """
         if self.total is None:
             name = type(self).__name__
-            raise ValueError(
+            raise ArgumentError(
                 f"{name}: wanted a total, the number of updates, as no Trainer tells it: write {name}(1000)"
             )
         return self.total
@@ -60,9 +62,10 @@ class Step(Schedule):
     """factor^floor(step / size)
 
     Source    Krizhevsky, Sutskever, Hinton 2012, section 5; PyTorch's StepLR
-    Raises    ValueError for a size below 1
+    Raises    ArgumentError for a size below 1
     """
 
+    @takes(factor=NotNegative)
     def __init__(self, size: int, factor: float = 0.1):
         self.size, self.factor = atLeast(1, "Step", "size", size), factor
 
@@ -74,9 +77,10 @@ class Cosine(_Ending):
     """final + (1 - final) (1 + cos(pi step / total)) / 2, and `final` from step `total` on; without it, that of the run
 
     Source    Loshchilov, Hutter 2017, arXiv:1608.03983, eq. 5, without restarts; PyTorch's CosineAnnealingLR
-    Raises    ValueError for a total below 1
+    Raises    ArgumentError for a total below 1
     """
 
+    @takes(final=NotNegative)
     def __init__(self, total: int | None = None, final: float = 0.0):
         super().__init__(None if total is None else atLeast(1, "Cosine", "total", total))
         self.final = final
@@ -91,9 +95,10 @@ class WarmUp(Schedule):
     `start` is 1 / (steps + 1) if not given, so that no update is lost to a rate of 0.
 
     Source    Goyal et al. 2017, arXiv:1706.02677, section 2.2; PyTorch's LinearLR, and SequentialLR with `then`
-    Raises    ValueError for steps below 1
+    Raises    ArgumentError for steps below 1
     """
 
+    @takes(then=optional(AnyFunction), start=optional(NotNegative))
     def __init__(self, steps: int, then: Callable[[int], float] | None = None, start: float | None = None):
         self.steps, self.then = atLeast(1, "WarmUp", "steps", steps), then
         self.start = 1.0 / (steps + 1) if start is None else start
@@ -121,9 +126,10 @@ class OneCycle(_Ending):
 
     Source    Smith, Topin 2018, arXiv:1708.07120; PyTorch's OneCycleLR, with start = 1 / div_factor and
               final = start / final_div_factor, and without its cycle of momentum
-    Raises    ValueError for a total or a rise that leaves no update to go up or down
+    Raises    ArgumentError for a total or a rise that leaves no update to go up or down
     """
 
+    @takes(rise=Fraction, start=NotNegative, final=NotNegative)
     def __init__(self, total: int | None = None, rise: float = 0.3, start: float = 0.04, final: float = 4e-6):
         super().__init__(None if total is None else atLeast(1, "OneCycle", "total", total))
         self.rise, self.start, self.final = rise, start, final
@@ -137,7 +143,9 @@ class OneCycle(_Ending):
         """Whether there are updates to go up, and down."""
         total = 1000 if self.total is None else self.total
         if not 0 < self.rise * total - 1 < total - 1:
-            raise ValueError(f"OneCycle: with total {total} and rise {self.rise} there is no update to go up, or down")
+            raise ArgumentError(
+                f"OneCycle: with total {total} and rise {self.rise} there is no update to go up, or down"
+            )
 
     def __call__(self, step: int) -> float:
         total = self.length()
@@ -153,7 +161,7 @@ def arc(start: float, end: float, part: float) -> float:
 
 
 def atLeast(least: int, owner: str, name: str, value: int) -> int:
-    """A whole number of at least `least`, or a ValueError."""
+    """A whole number of at least `least`, or an ArgumentError."""
     if isinstance(value, bool) or not (isinstance(value, Integral) and value >= least):
-        raise ValueError(f"{owner}: wanted {name} of at least {least}, got {value!r}")
+        raise ArgumentError(f"{owner}: wanted {name} of at least {least}, got {value!r}")
     return value

@@ -7,7 +7,7 @@ class SGD(Optimizer):
     """w = w - rate g
 
     Source    Robbins, Monro 1951, Annals of Mathematical Statistics 22, eq. 8
-    Raises    ValueError for a setting or option out of range; the options are those of `Optimizer`
+    Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
     """
 
     rule = {"param": "param - rate * grad"}

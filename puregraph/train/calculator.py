@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.arguments import Flag, takes
 from puregraph.compile.gpu.outbox import Parcel
 from puregraph.data.batches import batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
@@ -25,6 +26,7 @@ class Calculator:
     Source    PuzzleLib's Calculator
     """
 
+    @takes(compile=Flag)
     def __init__(self, net: Module, batchsize: int = 128, compile: bool = True):
         self.task = Task(net, compile=compile)
         self.batchsize = batchsize

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from puregraph.attributes import Settable, checkMethods
@@ -80,7 +80,7 @@ def callbacksFrom(values: Any) -> list[Callback]:
 
     Raises    DataError for what is no list, and for anything that cannot be called
     """
-    if isinstance(values, Callback) or callable(values):
+    if isinstance(values, (Callback, dict)) or callable(values) or not isinstance(values, Iterable):
         raise DataError(f"callbacks: wanted a list, got {values!r:.60}; write [it]")
     return sorted(map(callbackFrom, values), key=lambda callback: callback.order)
 

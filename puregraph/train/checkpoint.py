@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from puregraph.arguments import FilePath, Positive, Text, optional, takes
 from puregraph.errors import CheckpointError, DataError
 from puregraph.train.monitor import Monitor
 
@@ -22,10 +23,12 @@ class Checkpoint(Monitor):
 
     order = 2
 
+    @takes(path=FilePath, best=optional(Text), keep=Positive)
     def __init__(self, path: Any, every: Any = "epoch", best: str | None = None, keep: int = 1, mode: str = "auto"):
         super().__init__(best or "", mode)
         isCount = isinstance(every, int) and not isinstance(every, bool) and every >= 1
-        if not isCount and every != "epoch" or best and every != "epoch":
+        isEpoch = isinstance(every, str) and every == "epoch"
+        if not isCount and not isEpoch or best and not isEpoch:
             raise DataError(f'every: wanted "epoch"{"" if best else ", or a number of steps"}, got {every!r}')
         if keep < 1:
             raise DataError(f"keep: wanted at least 1 file, got {keep}")

@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+from puregraph.arguments import FilePath, takes
 from puregraph.atomic import whole
 from puregraph.errors import CheckpointError, DataError
 from puregraph.train.callback import Callback
@@ -21,6 +22,7 @@ class CsvLog(Callback):
     Raises    DataError if the file cannot be written when training begins, or a device, pipe or folder is there
     """
 
+    @takes(path=FilePath)
     def __init__(self, path: Any):
         self.path = Path(path)
         self.names: list[str] = []

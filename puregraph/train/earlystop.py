@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.arguments import Natural, takes
 from puregraph.errors import CheckpointError
 from puregraph.train.monitor import Monitor
 
@@ -14,6 +15,7 @@ class EarlyStop(Monitor):
     Source    Prechelt 1998, Early Stopping - But When?
     """
 
+    @takes(patience=Natural)
     def __init__(self, monitor: str = "val loss", patience: int = 5, mode: str = "auto", least: float = 0.0):
         super().__init__(monitor, mode, least)
         self.patience, self.waited = patience, 0

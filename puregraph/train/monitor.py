@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from puregraph.arguments import NotNegative, Text, choice, takes
 from puregraph.errors import CheckpointError, DataError
 from puregraph.train.callback import Callback
 
@@ -18,12 +19,11 @@ class Monitor(Callback):
     `mode`     "min", "max", or "auto": what the metric of that name says, and "min" for others
     `least`    by how much it must be better
 
-    Raises    DataError for an unknown mode, or a figure that the history has not
+    Raises    ArgumentError for an unknown mode; DataError for a figure that the history has not
     """
 
+    @takes(monitor=Text, mode=choice(*DIRECTIONS), least=NotNegative)
     def __init__(self, monitor: str, mode: str = "auto", least: float = 0.0):
-        if mode not in DIRECTIONS:
-            raise DataError(f"mode: wanted one of {', '.join(DIRECTIONS)}, got {mode!r}")
         self.monitor, self.mode, self.least = monitor, mode, least
         self.best = math.nan
 

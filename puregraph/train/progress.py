@@ -147,10 +147,10 @@ def progressFrom(value: Any) -> Progress:
     """
     if isinstance(value, Progress):
         return value
-    if value == "auto":
+    if isinstance(value, str) and value == "auto":
         isTerminal = sys.stdout is not None and sys.stdout.isatty()
         return Bar() if isTerminal and os.environ.get("TERM", "dumb") not in ("dumb", "unknown") else Lines()
-    name = "none" if value in (None, False) else value
-    if name not in KINDS:
+    name = "none" if value is None or value is False else value
+    if not isinstance(name, str) or name not in KINDS:
         raise DataError(f'progress: wanted "auto", "bar", "lines" or "none", got {value!r}')
     return KINDS[name]()

@@ -41,7 +41,7 @@ class Tally:
     """
 
     def __init__(self, metrics: Iterable[Metric] = (), every: int = EVERY, learns: bool = True):
-        if isinstance(metrics, Metric):
+        if isinstance(metrics, (Metric, dict)) or not isinstance(metrics, Iterable):
             raise DataError(f"metrics: wanted a list of Metrics, got {type(metrics).__name__}; write [it]")
         self.metrics, self.every, self.learns = list(metrics), every, learns
         for metric in self.metrics:

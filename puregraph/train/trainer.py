@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.arguments import FileSource, Flag, Natural, optional, takes
 from puregraph.attributes import Settable
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
 from puregraph.compile.update import isPlain
@@ -70,6 +71,7 @@ class Trainer(Settable):
         **dict.fromkeys(("loss_fn", "criterion"), "the cost is an argument of Trainer(...): make another one"),
     }
 
+    @takes(seed=optional(Natural), shuffle=Flag, compile=Flag)
     def __init__(
         self,
         net: Module,
@@ -184,6 +186,7 @@ class Trainer(Settable):
         self.tally.reset()
         self.closeEpoch()
 
+    @takes(path=optional(FileSource))
     def save(self, path: Any) -> Any:
         """Save network, optimizer and where the training is, so that `resume` goes on from there; `None` gives bytes.
 
@@ -191,6 +194,7 @@ class Trainer(Settable):
         """
         return save(path, self.net, self.setupOptimizer(), {"trainer": snapshot.snapshot(self)})
 
+    @takes(path=FileSource)
     def resume(self, path: Any) -> Trainer:
         """Go on from what `save` wrote: the next `train` continues the run to the bit as if it had not been stopped.
 

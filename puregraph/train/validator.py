@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from puregraph.arguments import Flag, takes
 from puregraph.data.batches import Arrays, Stream, batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
 from puregraph.errors import DataError
@@ -13,7 +14,7 @@ from puregraph.mutex import Mutex
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode
 from puregraph.train.tally import Tally
-from puregraph.train.task import Task
+from puregraph.train.task import Task, checkKind
 
 
 class Validator:
@@ -22,9 +23,11 @@ class Validator:
     Source    PuzzleLib's Validator
     """
 
+    @takes(compile=Flag)
     def __init__(
         self, net: Module, cost: Module, metrics: Iterable[Metric] = (), batchsize: int = 128, compile: bool = True
     ):
+        checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
         self.task = Task(net, cost, compile)
         self.tally = Tally(metrics, learns=False)
         self.batchsize = batchsize

@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph import device
+from puregraph.arguments import Number, Whole, optional, takes
 from puregraph.errors import DataError, show
 from puregraph.kernels.classes import positionOf
 from puregraph.train.metrics.metric import Metric, isOneHot, labelled
@@ -21,6 +22,7 @@ class Accuracy(Metric):
     Raises    DataError if predictions and targets do not fit, or a label is no class; for targets of a regression
     """
 
+    @takes(axis=Whole, ignore=optional(Whole), threshold=Number)
     def __init__(self, axis=1, ignore=None, threshold=0.0, which=0, name=None):
         super().__init__(which, name)
         self.axis, self.ignore, self.threshold = axis, ignore, threshold

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.arguments import Positive, Whole, optional, takes
 from puregraph.errors import DataError
 from puregraph.train.metrics.metric import Metric, labelled
 
@@ -15,6 +16,7 @@ class Confusion(Metric):
     Raises    DataError if predictions and targets do not fit, or a label is no class
     """
 
+    @takes(classes=Positive, axis=Whole, ignore=optional(Whole))
     def __init__(self, classes, axis=1, ignore=None, which=0, name=None):
         self.classes, self.axis, self.ignore = classes, axis, ignore
         super().__init__(which, name)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.arguments import Natural, Text, optional, takes
 from puregraph.errors import DataError
 from puregraph.kernels.classes import labelFault
 
@@ -21,9 +22,10 @@ class Metric:
 
     better = "max"
 
+    @takes(which=Natural, name=optional(Text))
     def __init__(self, which: int = 0, name: str | None = None):
         self.which = which
-        self.name = name or type(self).__name__.lower()
+        self.name = type(self).__name__.lower() if name is None else name
         self.reset()
 
     def reset(self) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.errors import DataError
+from puregraph.arguments import Positive, Whole, optional, takes
 from puregraph.train.metrics.metric import Metric, labelled
 
 
@@ -12,13 +12,13 @@ class TopK(Metric):
     `axis`    where the classes are
     `ignore`  the label that does not count; None: every one does
 
-    Raises    DataError for k below 1, predictions and targets that do not fit, or a label that is no class
+    Raises    ArgumentError for k below 1; DataError for predictions and targets that do not fit, or for a label that
+              is no class
     """
 
+    @takes(k=Positive, axis=Whole, ignore=optional(Whole))
     def __init__(self, k=5, axis=1, ignore=None, which=0, name=None):
-        if not k >= 1:
-            raise DataError(f"TopK: wanted k of at least 1, got {k}")
-        super().__init__(which, name or f"top{k}")
+        super().__init__(which, f"top{k}" if name is None else name)
         self.k, self.axis, self.ignore = k, axis, ignore
 
     def share(self, prediction, target):

@@ -1,0 +1,12 @@
+"""Writes docs/refusals.md: what every argument of every public callable takes, and what is told of the rest."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+import mistakes  # noqa: E402 - from the folder of the tests
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "refusals.md").write_text(mistakes.page(), encoding="utf-8")
