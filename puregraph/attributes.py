@@ -38,10 +38,10 @@ def checkAttribute(thing: Any, name: str) -> None:
     isOurs = caller.f_globals.get("__name__", "").startswith("puregraph.")
     if name.startswith("_") or isOurs or caller.f_locals.get("self") is thing:
         return
-    cls = type(thing)
+    cls: Any = type(thing)
     if isRead(cls, name):
         return
-    hint = next((each.elsewhere[name] for each in cls.__mro__ if name in vars(each).get("elsewhere", ())), "")
+    hint = next((vars(each)["elsewhere"][name] for each in cls.__mro__ if name in vars(each).get("elsewhere", ())), "")
     if not hint:
         arguments = argumentsOf(cls)
         near = nearest(name, [*cls.options, *(a for a in arguments if hasattr(thing, a))], True)
