@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,24 +12,31 @@ from puregraph.compile.doubts import warnOf
 from puregraph.compile.joined import joined
 from puregraph.compile.memory import Room
 from puregraph.compile.program import Program
-from puregraph.errors import GraphError
+from puregraph.errors import GraphError, GraphWarning
 from puregraph.graph import Graph
 from puregraph.module import shapesOf
 
 SOON = 4  # shapes that are compiled when they are first seen; of further ones, those that come again
 MOST = 32  # programs that are kept
+UNUSED = 16 * MOST  # batches after which a program that none of them used makes room for another
+KNOWN = 4096  # shapes of which it is known whether they came before
 
 
 class Programs:
     """The programs of one graph by shapes and dtypes; all of them share one arena.
 
-    What comes once is not compiled, unless only a few shapes are known so far. `check` looks at the shapes first.
+    What comes once is not compiled, unless only a few shapes are known so far. Once as many are compiled as are kept,
+    others run eagerly, until one of those has not been used for long: shapes that come in turn would else be compiled
+    again and again, which takes longer than they do. A warning says so once. `check` looks at the shapes first.
     """
 
     def __init__(self, graph: Graph, check: Callable[[list[Any]], None] | None = None):
         self.graph, self.check, self.room = graph, check, Room()
         self.found: OrderedDict[Any, Program] = OrderedDict()
         self.seen: Counter[Any] = Counter()
+        self.used: dict[Any, int] = {}  # by key the number of the last batch
+        self.count = 0
+        self.hasWarned = False
 
     def __getstate__(self) -> dict:
         return {"graph": self.graph, "check": self.check}
@@ -45,18 +53,38 @@ class Programs:
 
     def getKnown(self, key: Any, shapes: list[Any], dtypes: list[Any], options: dict[str, Any]) -> Program | None:
         """The program of a key, by one thread at a time."""
+        self.count += 1
         program = self.found.get(key)
         if program is None:
+            if len(self.seen) >= KNOWN:
+                self.seen.clear()
             self.seen[key] += 1
             if self.seen[key] == 1 and len(self.found) >= SOON:
                 return None
             if self.check is not None:
                 self.check(shapes)
+            if len(self.found) >= MOST and not self.makeRoom():
+                return None
             program = self.found[key] = Program(self.graph, shapes, dtypes, room=self.room, **options)
-            if len(self.found) > MOST:
-                self.found.popitem(last=False)
         self.found.move_to_end(key)
+        self.used[key] = self.count
         return program
+
+    def makeRoom(self) -> bool:
+        """Drop the program that was not used for longest, if that is long; warn the first time that it is not."""
+        oldest = next(iter(self.found))
+        if self.count - self.used[oldest] > UNUSED:
+            del self.found[oldest], self.used[oldest]
+            return True
+        if not self.hasWarned:
+            self.hasWarned = True
+            warnings.warn(
+                f"{self.graph.title()}: its inputs come in more than {MOST} shapes, for which programs are kept; "
+                "batches of others run eagerly, which is slower. Pad them to fewer shapes, or sort them by length",
+                GraphWarning,
+                stacklevel=4,
+            )
+        return False
 
 
 @takes(cost=optional(ModuleLike), optimizer=optional(OptimizerLike), train=optional(Flag), dtypes=optional(Types))

@@ -1,0 +1,67 @@
+"""Programs for many shapes: a bounded number is kept, and none is compiled again and again."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from puregraph import Calculator, Linear, Relu, Sequential
+from puregraph.compile import Programs, compiled
+from puregraph.errors import GraphWarning
+
+MOST = compiled.__globals__["MOST"]
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The shapes that are compiled, in order."""
+    found, original = [], compiled.__globals__["Program"]
+
+    def make(graph, shapes, *more, **options):
+        found.append(shapes[0])
+        return original(graph, shapes, *more, **options)
+
+    monkeypatch.setitem(compiled.__globals__, "Program", make)
+    return found
+
+
+def batches(first, last):
+    return [np.ones((n, 3), "f4") for n in range(first, last)]
+
+
+def test_more_shapes_than_are_kept_are_warned_of_once_and_run_eagerly(built):
+    net = Sequential(Linear(3, 2), Relu()).evalMode()
+    given = batches(1, MOST + 9)
+    wanted = [net(x) for x in given]
+    calculator = Calculator(net)
+    with pytest.warns(GraphWarning, match="more than 32 shapes.*run eagerly") as told:
+        for _ in range(6):
+            for x, y in zip(given, wanted):
+                np.testing.assert_allclose(calculator.calculate([x]), y, rtol=1e-5)
+    assert len(told) == 1
+    assert len(built) == len(set(built)) == MOST, "each is compiled once"
+
+
+def test_shapes_that_come_no_more_make_room_for_others(built):
+    programs = Programs(Sequential(Linear(3, 2), Relu()).evalMode())
+    for _ in range(2):
+        for x in batches(1, MOST + 1):
+            programs.get([x])
+    assert len(built) == MOST
+    later = batches(100, 110)
+    with pytest.warns(GraphWarning, match="more than 32 shapes"):
+        for _ in range(60):
+            for x in later:
+                programs.get([x])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert all(programs.get([x]) is not None for x in later)
+    assert len(built) == MOST + 10 and len(programs.found) == len(programs.used) == MOST
+
+
+def test_what_is_known_of_shapes_is_bounded(monkeypatch, built):
+    monkeypatch.setitem(compiled.__globals__, "KNOWN", 50)
+    programs = Programs(Sequential(Relu()).evalMode())
+    for x in batches(1, 300):
+        programs.get([x])
+    assert len(programs.seen) <= 50 and len(built) == 4
