@@ -7,6 +7,7 @@ from puregraph.arguments import Fraction, Whole, optional
 from puregraph.errors import ArgumentError, need, show
 from puregraph.kernels.classes import classIndex
 from puregraph.kernels.entropy import entropyGrad
+from puregraph.kernels.reduce import total as summed
 from puregraph.kernels.scatter import gather, putClass, takeClass
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
@@ -68,7 +69,7 @@ class CrossEntropy(Module):
         z = widen(x)
         z = z - z.max(axis=1, keepdims=True)
         e = np.exp(z)
-        total = e.sum(axis=1, keepdims=True)
+        total = summed(e, 1, keepdims=True)
         log = np.log(total)
         share, smooth = self.shares(index, weights, z)
         cost = (share * (log[:, 0] - takeClass(z, index))).sum()

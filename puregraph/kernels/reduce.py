@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from puregraph.kernels.widen import widen, widened
+
+CHAIN = 32  # numbers that are added one after the other
 
 
 @widened
@@ -14,7 +18,7 @@ def softmax(x, axis=-1):
     Shapes    x (any) -> y of that shape
     """
     y = np.exp(x - x.max(axis=axis, keepdims=True))
-    return y / y.sum(axis=axis, keepdims=True)
+    return y / total(y, axis, keepdims=True)
 
 
 @widened
@@ -24,7 +28,7 @@ def logSoftmax(x, axis=-1):
     Shapes    x (any) -> y of that shape
     """
     z = x - x.max(axis=axis, keepdims=True)
-    return z - np.log(np.exp(z).sum(axis=axis, keepdims=True))
+    return z - np.log(total(np.exp(z), axis, keepdims=True))
 
 
 @widened
@@ -36,7 +40,7 @@ def logSumExp(x, axis=-1, keepdims=False):
     m = x.max(axis=axis, keepdims=True)
     m = np.where(np.isfinite(m), m, 0)
     with np.errstate(divide="ignore", over="ignore"):
-        y = np.log(np.exp(x - m).sum(axis=axis, keepdims=True)) + m
+        y = np.log(total(np.exp(x - m), axis, keepdims=True)) + m
     return y if keepdims else y.squeeze(axis=axis)
 
 
@@ -49,10 +53,10 @@ def moments(x, axes, keepdims=False):
     Source    Chan, Golub, LeVeque 1983, Algorithms for Computing the Sample Variance, eq. 1.7
     """
     x = widen(x)
-    mean = x.mean(axis=axes, keepdims=True)
+    mean = average(x, axes, keepdims=True)
     rest = x - mean
-    slip = rest.mean(axis=axes, keepdims=True)
-    variance = (rest * rest).mean(axis=axes, keepdims=keepdims)
+    slip = average(rest, axes, keepdims=True)
+    variance = average(rest * rest, axes, keepdims=keepdims)
     mean = mean + slip
     if not keepdims:
         mean, slip = mean.squeeze(axis=axes), slip.squeeze(axis=axes)
@@ -72,6 +76,69 @@ def unbroadcast(grad, shape):
 
 
 @widened
-def total(x, axes):
-    """The sum over the axes."""
-    return x.sum(axis=axes)
+def total(x, axis=None, keepdims=False):
+    """The sum over the axes; of an array of numpy in short chains, as every kernel takes it.
+
+    numpy adds numbers side by side in memory by pairs, but all others in one chain, whose rounding error grows with its
+    length. Here an axis of which that is true is folded to no more than CHAIN rows, again and again.
+
+    Shapes    x (any) -> y without the axes, or of length one there
+    Source    Higham 1993, The accuracy of floating point summation
+    """
+    chained = chains(x, axis)
+    if not chained:
+        return x.sum(axis=axis, keepdims=keepdims)
+    axes = normalized(axis, x.ndim)
+    beside = tuple(a for a in axes if a not in chained)
+    y = x.sum(axis=beside, keepdims=True) if beside else x
+    for a in chained:
+        y = folded(y, a)
+    return y if keepdims else y.squeeze(axis=axes)[()]
+
+
+@widened
+def average(x, axis=None, keepdims=False):
+    """The mean over the axes, of a sum in short chains.
+
+    Shapes    x (any) -> y without the axes, or of length one there
+    """
+    if not chains(x, axis):
+        return x.mean(axis=axis, keepdims=keepdims)
+    y = total(x, axis, keepdims)
+    return y / y.dtype.type(x.size // y.size)
+
+
+def chains(x, axis):
+    """The axes whose numbers numpy would add one after the other, and more than CHAIN of them: those outermost first.
+
+    An axis is not among them if all axes that lie further inside are summed as well. No axis of what is not an array of
+    numpy's floats.
+    """
+    if type(x) is not np.ndarray or x.dtype.kind != "f" or max(x.shape, default=0) <= CHAIN or x.size == 0:
+        return []
+    axes = normalized(axis, x.ndim)
+    order = sorted((a for a in range(x.ndim) if x.shape[a] > 1), key=lambda a: -abs(x.strides[a]) or -math.inf)
+    while order and order[-1] in axes:
+        order.pop()
+    found = [a for a in order if a in axes]
+    return found if math.prod(x.shape[a] for a in found) > CHAIN else []
+
+
+def normalized(axis, ndim):
+    """The axes of a reduction, counted from the front."""
+    if axis is None:
+        return tuple(range(ndim))
+    return tuple(a % ndim for a in axis) if isinstance(axis, (tuple, list)) else (axis % ndim,)
+
+
+def folded(x, axis):
+    """The sum over an axis, which stays, of length one."""
+    while x.shape[axis] > CHAIN:
+        n = x.shape[axis]
+        rows = -(-n // CHAIN)
+        whole = n // rows * rows
+        first, rest = (x[(slice(None),) * axis + (piece,)] for piece in (slice(whole), slice(whole, None)))
+        x = first.reshape(*x.shape[:axis], -1, rows, *x.shape[axis + 1 :]).sum(axis=axis)
+        if whole < n:
+            x[(slice(None),) * axis + (slice(n - whole),)] += rest
+    return x.sum(axis=axis, keepdims=True)

@@ -4,7 +4,7 @@ import numpy as np
 
 from puregraph.arguments import Count, Flag, Fraction, NotNegative, optional
 from puregraph.errors import need
-from puregraph.kernels.reduce import moments
+from puregraph.kernels.reduce import moments, total
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
 from puregraph.modules.windows import isWhole, overMaps, perMap
@@ -82,7 +82,7 @@ class BatchNorm(Module):
     def updateGrad(self, grad, x, scale, bias, mean, var, count, y, center, factor, needs):
         g, axes = widen(grad), overMaps(grad)
         z = (x - perMap(center, x)) * perMap(factor, x)
-        gscale, gbias = (g * z).sum(axis=axes), g.sum(axis=axes)
+        gscale, gbias = total(g * z, axes), total(g, axes)
         gx = None
         if needs[0]:
             if self.train:

@@ -4,7 +4,7 @@ import numpy as np
 
 from puregraph.arguments import Count, Flag, NotNegative
 from puregraph.errors import need
-from puregraph.kernels.reduce import moments
+from puregraph.kernels.reduce import moments, total
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
 from puregraph.modules.convnd import checkMaps
@@ -65,9 +65,9 @@ class GroupNorm(Module):
             d = d - d.mean(axis=2, keepdims=True) - z * (d * z).mean(axis=2, keepdims=True)
             gx = (d * factor).reshape(x.shape).astype(x.dtype, copy=False)
         if needs[1]:
-            gscale = (g * z.reshape(x.shape)).sum(axis=overMaps(g)).astype(x.dtype, copy=False)
+            gscale = total(g * z.reshape(x.shape), overMaps(g)).astype(x.dtype, copy=False)
         if needs[2]:
-            gbias = g.sum(axis=overMaps(g)).astype(x.dtype, copy=False)
+            gbias = total(g, overMaps(g)).astype(x.dtype, copy=False)
         return gx, gscale, gbias
 
     def flopsFrom(self, x):

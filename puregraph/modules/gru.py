@@ -2,6 +2,7 @@
 
 from puregraph.arguments import Count, Flag, NotNegative, Texts, choice
 from puregraph.kernels.recurrent import gruBack, gruStep
+from puregraph.kernels.reduce import total
 from puregraph.modules.recurrent import _Recurrent, flat
 from puregraph.param import Param
 
@@ -51,7 +52,7 @@ class GRU(_Recurrent):
 
     def weightGrads(self, h, dq):
         """Of U and of d, which lies in the last third of q."""
-        return [*super().weightGrads(h, dq), flat(dq)[:, 2 * self.hsize :].sum(axis=0)]
+        return [*super().weightGrads(h, dq), total(flat(dq)[:, 2 * self.hsize :], 0)]
 
     @classmethod
     def examples(cls):

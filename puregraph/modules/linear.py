@@ -5,6 +5,7 @@ import numpy as np
 from puregraph import initial
 from puregraph.arguments import Flag, NotNegative, Size
 from puregraph.errors import need
+from puregraph.kernels.reduce import total
 from puregraph.module import Module
 from puregraph.param import Param
 from puregraph.shape import product
@@ -63,7 +64,7 @@ class Linear(Module):
         return (
             grad @ self.oriented(W).T if needs[0] else None,
             left.T @ right if needs[1] else None,
-            rows.sum(axis=0) if needs[2] else None,
+            total(rows, 0) if needs[2] else None,
         )
 
     def flopsFrom(self, x):

@@ -4,7 +4,7 @@ import numpy as np
 
 from puregraph.arguments import Flag
 from puregraph.errors import need
-from puregraph.kernels.widen import widened
+from puregraph.kernels.reduce import average
 from puregraph.module import Module
 from puregraph.modules.sum import reduced
 from puregraph.shape import product
@@ -46,9 +46,3 @@ class Mean(Module):
         yield cls(axis=-1), [(2, 3)]
         yield cls(axis=(2, 3)), [(2, 3, 2, 2)]
         yield cls(axis=0, keepdims=True), [(2, 3)]
-
-
-@widened
-def average(x, axis, keepdims):
-    """The mean over the axes."""
-    return x.mean(axis=axis, keepdims=keepdims)

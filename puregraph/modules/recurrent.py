@@ -5,6 +5,7 @@ import numpy as np
 from puregraph import initial
 from puregraph.errors import DataError, need
 from puregraph.kernels.recurrent import alive, backward, forward, parts
+from puregraph.kernels.reduce import total
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
 from puregraph.param import Param
@@ -105,7 +106,7 @@ class _Recurrent(Module):
             *(g if s is not None else None for g, s in zip(rest, given[:count])),
             None,
             flat(x).T @ flat(dp) if needs[count + 2] else None,
-            dp.sum(axis=(0, 1)) if needs[count + 3] else None,
+            total(dp, (0, 1)) if needs[count + 3] else None,
             *(g if needed else None for g, needed in zip(rest[count:], needs[count + 4 :])),
         ]
         return tuple([None if g is None else g.astype(dtype, copy=False) for g in found])

@@ -2,7 +2,7 @@
 
 from puregraph.arguments import Whole
 from puregraph.errors import need
-from puregraph.kernels.reduce import softmax
+from puregraph.kernels.reduce import softmax, total
 from puregraph.kernels.widen import widened
 from puregraph.module import Module
 from puregraph.shape import normalAxis, product
@@ -48,4 +48,4 @@ class SoftMax(Module):
 @widened
 def pull(grad, y, axis):
     """y (g - sum g y): the transposed Jacobian diag(y) - y y' times the gradient."""
-    return y * (grad - (grad * y).sum(axis=axis, keepdims=True))
+    return y * (grad - total(grad * y, axis, keepdims=True))

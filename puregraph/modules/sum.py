@@ -4,7 +4,7 @@ import numpy as np
 
 from puregraph.arguments import Flag
 from puregraph.errors import need
-from puregraph.kernels.widen import widened
+from puregraph.kernels.reduce import total
 from puregraph.module import Module
 from puregraph.shape import normalAxis, product
 
@@ -43,12 +43,6 @@ class Sum(Module):
         yield cls(axis=(0, -1), keepdims=True), [(2, 3, 4)]
         yield cls(keepdims=True), [(2, 3)]
         yield cls(axis=()), [(2, 3)]
-
-
-@widened
-def total(x, axis, keepdims):
-    """The sum over the axes."""
-    return x.sum(axis=axis, keepdims=keepdims)
 
 
 def reduced(shape, axis, keepdims):
