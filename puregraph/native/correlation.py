@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from math import ceil, prod
 from typing import Any, NamedTuple
 
-from puregraph.native.code import Code, Type, Value, Variable
+from puregraph.native.code import Code, Pointer, Type, Value, Variable
 from puregraph.native.geometry import Line
 from puregraph.native.strip import copyRow, interleaveRow, stripOf
 from puregraph.native.tiling import Tile, tile
@@ -26,6 +26,7 @@ SHARED = 4  # weights, for each number of maps, that may be read for each of the
 LONGEST = 64  # products written out in one turn of a loop
 FEW = 8  # input maps below which borders are copied
 LONG = 1024  # pixels of a row of which no copy is made
+CHAIN = 256  # products of an output from which on they are not all added one after the other
 SHORT = 256  # products that need no loop
 
 
@@ -231,6 +232,8 @@ class Writer:
         self.kinds = kinds(self.inner[2], t.pixels)
         if self.blocks > 1:
             self.sums = code.room("f32", self.chunk * self.across * t.pixels * t.width)
+        if self.isLong:
+            self.totals = code.room("f32", t.pixels * t.width)
         task = code.task
         each = ceil(spans * parts / self.sides)
         sweep = task // each % sweeps
@@ -287,7 +290,9 @@ class Writer:
         code, t, (deep, high, wide) = self.code, self.tile, self.inner
         with code.loop(self.firstTile, self.lastTile, unroll=1) as i:
             a = self.ofKind(i, [code.whole(-kind.skip) for kind in self.kinds]) + i * t.pixels
-            sums = self.begin(i)
+            sums = self.begin()
+            if self.isLong:
+                self.put(sums, self.totals)
             runs = self.runs(i)
             with ExitStack() as loops:
                 d, h = (loops.enter_context(self.taps(limits)) for limits in self.bounds)
@@ -296,6 +301,10 @@ class Writer:
                 weights = (d * len(high.taps) + h) * (len(wide.taps) * t.block * t.width)
                 for run in runs:
                     self.run(run, sums, at, weights + self.weights)
+                if self.isLong:
+                    self.gather(sums)
+            if self.isLong:
+                self.take(sums, self.totals)
             self.end(sums, i, a)
 
     def ofKind(self, i: Value, values: list[Value]) -> Value:
@@ -321,23 +330,43 @@ class Writer:
             found.append((order, Run(pixels, start, stop, same)))
         return [run for _, run in sorted(found, key=lambda each: each[0])]
 
-    def begin(self, i: Value) -> list[list[Variable]]:
-        """The sums of a tile: zeros, or what the blocks before have left."""
+    def begin(self) -> list[list[Variable]]:
+        """The sums of a tile: zeros."""
         code, t = self.code, self.tile
-        sums = [[code.variable(code.constant(0, Type("f32", width))) for width in t.vectors] for _ in range(t.pixels)]
-        if self.blocks > 1:
-            with code.when(self.block > 0):
-                for place, variable in self.kept(sums, i):
-                    variable.value = self.sums.load(place, variable.type.lanes)
-        return sums
+        return [[code.variable(code.constant(0, Type("f32", width))) for width in t.vectors] for _ in range(t.pixels)]
 
-    def kept(self, sums: list[list[Variable]], i: Value) -> Iterator[tuple[Value, Variable]]:
-        """Where sums lie between blocks."""
-        t = self.tile
-        start = (self.place + i) * (t.pixels * t.width)
+    @property
+    def isLong(self) -> bool:
+        """Whether each row of taps is summed by itself: rounding errors grow with the root of the length of a chain."""
+        rows = prod(len(line.taps) for line in self.of.lines[:2])
+        return rows > 1 and self.of.taps * self.tile.block >= CHAIN
+
+    def places(self, sums: list[list[Variable]]) -> Iterator[tuple[int, Variable]]:
+        """Where each sum lies among those of its tile."""
         for p, each in enumerate(sums):
             for at, variable in zip(self.starts, each):
-                yield start + (p * t.width + at), variable
+                yield p * self.tile.width + at, variable
+
+    def take(self, sums: list[list[Variable]], place: Pointer) -> None:
+        """Add what lies at a place."""
+        for at, variable in self.places(sums):
+            variable.value = place.load(at, variable.type.lanes) + variable.value
+
+    def put(self, sums: list[list[Variable]], place: Pointer) -> None:
+        """Store sums."""
+        for at, variable in self.places(sums):
+            place.store(at, variable.value)
+
+    def gather(self, sums: list[list[Variable]]) -> None:
+        """Add sums to the totals, and begin new ones."""
+        self.take(sums, self.totals)
+        self.put(sums, self.totals)
+        for _, variable in self.places(sums):
+            variable.value = self.code.constant(0, variable.type)
+
+    def kept(self, i: Value) -> Pointer:
+        """Where the sums of a tile lie between blocks."""
+        return self.sums.at((self.place + i) * (self.tile.pixels * self.tile.width))
 
     def run(self, run: Run, sums: list[list[Variable]], at: Value, weights: Value) -> None:
         """The taps of one row that some pixels have."""
@@ -378,9 +407,10 @@ class Writer:
         """Keep the sums for the next block, or finish them."""
         code, wide, skip = self.code, self.of.lines[2], self.kinds[-1].skip
         if self.blocks > 1:
+            with code.when(self.block > 0):
+                self.take(sums, self.kept(i))
             with code.when(self.block < self.blocks - 1):
-                for place, variable in self.kept(sums, i):
-                    self.sums.store(place, variable.value)
+                self.put(sums, self.kept(i))
         with code.when(self.block == self.blocks - 1) if self.blocks > 1 else Once(code):
             for pixels in (range(skip), range(skip, len(sums))):
                 with code.when(i < self.kinds[-1].start) if pixels.start < skip else Once(code):

@@ -13,7 +13,7 @@ from math import ceil, gcd, prod
 from typing import Any, NamedTuple
 
 from puregraph.native import machine
-from puregraph.native.code import Code, Type, Value
+from puregraph.native.code import Code, Pointer, Type, Value, Variable
 from puregraph.native.filters import Filters, overFilters
 from puregraph.native.geometry import Axis, Geometry
 from puregraph.native.interpolation import POSITIONS, SIZE, TILE, both, inputs, outputs, weights
@@ -28,6 +28,7 @@ PACKING = 30  # turns that it takes to transform a filter
 READING = 30  # turns that it takes to bring a transformed filter from far memory
 FLOW = 6  # bytes of far memory that come in a turn
 FEW = 16  # tasks below which panels are dealt to several
+CHAIN = 16  # products that are added one after the other
 LARGE, HEAVY = 8 << 20, 24 << 20  # numbers of a packed weight that a little time is not worth, that no time is
 
 
@@ -223,6 +224,7 @@ class Convolver:
         self.reader = Reader(code, self.x, self.xPixel, plan.depth, plan.high[::2], plan.wide[::2], inputs)
         self.v = Grid(code, plan.block, plan.depth)
         self.m = Grid(code, plan.block, plan.width)
+        self.totals = code.room("f32", plan.rows * plan.width)
         blocks = ceil(plan.tiles / plan.block)
         span, sweep = code.task % self.spans, code.task // self.spans
         firstPanel, lastPanel = sweep * panels // self.sweeps, (sweep + 1) * panels // self.sweeps
@@ -248,23 +250,49 @@ class Convolver:
         code, plan, lanes = self.code, self.plan, self.plan.vectors
         b = (panel * POSITIONS + position) * plan.pitch
         v = self.v.at(position, first, 0)
+        m = self.m.numbers.at(self.m.at(position, first, 0))
+        run = chainOf(plan.depth)
+        if run == plan.depth:
+            self.put(self.summed(v, b, code.whole(0), run), m)
+            return
+        with code.loop(0, plan.depth, run, unroll=1) as start:
+            sums = self.summed(v, b, start, run)
+            with code.when(start > 0):
+                self.take(sums, self.totals)
+            self.put(sums, self.totals)
+        zero = [[code.variable(code.constant(0, Type("f32", width))) for width in lanes] for _ in range(plan.rows)]
+        self.take(zero, self.totals)
+        self.put(zero, m)
+
+    def summed(self, v: Value, b: Value, start: Value, count: int) -> list[list[Variable]]:
+        """The sums of some tiles over `count` inputs."""
+        code, plan, lanes = self.code, self.plan, self.plan.vectors
         sums = [[code.variable(code.constant(0, Type("f32", width))) for width in lanes] for _ in range(plan.rows)]
-        unroll = max(u for u in (1, 2, 4) if plan.depth % u == 0 and (u == 1 or u * plan.rows * len(lanes) <= 64))
-        with code.loop(0, plan.depth, unroll, unroll=1) as k:
+        unroll = max(u for u in (1, 2, 4) if count % u == 0 and (u == 1 or u * plan.rows * len(lanes) <= 64))
+        with code.loop(start, start + count, unroll, unroll=1) as k:
             rows, tiles = self.b.at(b + k * plan.width), self.v.numbers.at(v + k)
             now = [[variable.value for variable in each] for each in sums]
             for u in range(unroll):
-                taken = [rows.load(u * plan.width + start, width) for start, width in zip(self.starts, lanes)]
+                taken = [rows.load(u * plan.width + at, width) for at, width in zip(self.starts, lanes)]
                 for p in range(plan.rows):
                     factor = tiles.load(p * plan.depth + u)
                     now[p] = [code.fma(code.splat(factor, w.lanes), w, s) for w, s in zip(taken, now[p])]
             for each, values in zip(sums, now):
                 for variable, value in zip(each, values):
                     variable.value = value
-        m = self.m.numbers.at(self.m.at(position, first, 0))
+        return sums
+
+    def take(self, sums: list[list[Variable]], place: Pointer) -> None:
+        """Add what lies at a place."""
         for p, each in enumerate(sums):
-            for start, variable in zip(self.starts, each):
-                m.store(p * plan.width + start, variable.value)
+            for at, variable in zip(self.starts, each):
+                variable.value = place.load(p * self.plan.width + at, variable.type.lanes) + variable.value
+
+    def put(self, sums: list[list[Variable]], place: Pointer) -> None:
+        """Store sums."""
+        for p, each in enumerate(sums):
+            for at, variable in zip(self.starts, each):
+                place.store(p * self.plan.width + at, variable.value)
 
     def finishTile(self, panel: Value, tile: Value, n: Value, h: Value, w: Value) -> None:
         """The outputs of a tile, maps of a panel."""
@@ -283,6 +311,14 @@ class Convolver:
                                 if count % SIZE and k >= count % SIZE:
                                     stack.enter_context(code.when(at < count))
                             self.finish.put(code, (n * high + a) * wide + b, column + start, value, mask)
+
+
+def chainOf(depth: int) -> int:
+    """How many products are added one after the other before their sum is added to those before.
+
+    The transforms enlarge what rounding leaves in these sums, and that grows with the root of the length of a chain.
+    """
+    return gcd(depth, CHAIN if depth <= CHAIN * CHAIN else 2 * CHAIN)
 
 
 def vectorLoops(code: Code, vectors: tuple[int, ...]) -> Iterator[tuple[Any, int]]:
