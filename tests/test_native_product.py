@@ -73,6 +73,16 @@ def multiply(a, b, lanes=LANES, threads=2, walkers=1, **options):
     return y[:, :n]
 
 
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize(("n", "k"), [(1, 2), (3, 16), (37, 33), (128, 100), (2100, 5), (4099, 2), (130, 1000)])
+@pytest.mark.parametrize("m", range(2, 10))
+def test_few_rows_and_a_weight_whose_columns_are_contiguous(rng, m, n, k, cpu):
+    a, b = matrix(rng, m, k, "part"), matrix(rng, k, n, "columns")
+    with compiledFor(cpu[0]):
+        assert agrees(multiply(a, b, cpu[1]), a, b)
+        assert all((multiply(a, b, cpu[1], threads) == multiply(a, b, cpu[1])).all() for threads in (1, 3))
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("right", KINDS)
 @pytest.mark.parametrize("left", KINDS)

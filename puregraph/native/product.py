@@ -24,7 +24,7 @@ from puregraph.native.pack import (
 from puregraph.native.parts import partOf, placeOf, total
 from puregraph.native.plan import KEPT, STORE, Sizes, planFor
 from puregraph.native.tile import Tile, multiply
-from puregraph.native.vector import lineFrom, outer, vectorProduct
+from puregraph.native.vector import fewFrom, lineFrom, outer, vectorProduct
 from puregraph.native.work import Finish, Work
 
 FEW = 8  # rows of a for which b is not worth it to be packed
@@ -66,6 +66,8 @@ def product(
         line = lineFrom(a, b, m, n, k, aStrides, bStrides)
         if line is not None:
             return vectorProduct(line, finish, lanes, threads)
+        if 1 < m <= FEW and aStrides[1] == bStrides[0] == 1 < k:
+            return fewFrom(a, b, finish, m, n, k, (aStrides[0], bStrides[1]), lanes, threads)
         if k == 1 and bStrides[1] == 1:
             return outer(a, b, finish, m, n, aStrides[0], lanes, threads)
     aLayout = layoutOf(aStrides, (m, k))

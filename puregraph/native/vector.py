@@ -171,6 +171,70 @@ def writeTurned(code: Code, finish: Finish, lanes: int, isRow: bool) -> None:
     hand(code, finish, task, lanes, isRow)
 
 
+def fewFrom(
+    a: Any,
+    b: Any,
+    finish: Finish,
+    m: int,
+    n: int,
+    k: int,
+    strides: tuple[int, int],
+    lanes: int,
+    threads: int,
+) -> list[Work]:
+    """sums[m, n] of a few rows of a and of columns of b, both contiguous, `strides` apart: scalar products.
+
+    b is read where it is; to pack it would take longer than so few products.
+    """
+    most = max(1, min(lanes, (registers(lanes) - 1 - m) // m))
+    beside = 1 << most.bit_length() - 1  # columns whose sums fit the registers, and a vector
+    parts = max(threads, -(-n // CHUNK))
+    chunk = min(-(-n // parts // beside) * beside, CHUNK)
+
+    def write(code: Code) -> None:
+        writeFew(code, finish, m, beside, lanes)
+
+    slots = {"a": a, "b": b, "n": n, "k": k, "aRow": strides[0], "bColumn": strides[1], "chunk": chunk}
+    key = f"few {m} {beside} {lanes} {finish.key}"
+    return [Work(f"product {m}x{k}x{n}", key, write, slots | finish.slots, -(-n // chunk))]
+
+
+def writeFew(code: Code, finish: Finish, m: int, beside: int, lanes: int) -> None:
+    """Tiles of all rows and some columns, whose sums are vectors until the end."""
+    a, b = code.pointer("a", "f32"), code.pointer("b", "f32")
+    n, k, aRow, bColumn, chunk = (code.integer(name) for name in ("n", "k", "aRow", "bColumn", "chunk"))
+    finish.open(code)
+    start = code.task * chunk
+    count, whole = code.least(chunk, n - start), k - k % lanes
+    y = [code.room("f32", CHUNK + lanes) for _ in range(m)]
+    rows = [a.at(r * aRow) for r in range(m)]
+    with code.loop(0, count, beside, unroll=1) as i:
+        columns = [b.at((start + code.least(i + c, count - 1)) * bColumn) for c in range(beside)]
+        sums = [[code.variable(code.constant(0, Type("f32", lanes))) for _ in columns] for _ in rows]
+
+        def add(at: Value, mask: Value | None = None) -> None:
+            left = [row.load(at, lanes, mask) for row in rows]
+            for c, column in enumerate(columns):
+                right = column.load(at, lanes, mask)
+                for r, one in enumerate(left):
+                    sums[r][c].value = code.fma(one, right, sums[r][c].value)
+
+        with code.loop(0, whole, lanes, unroll=1) as at:
+            add(at)
+        with code.when(whole < k):
+            add(whole, code.mask(k - whole, lanes))
+        for to, each in zip(y, sums):
+            to.store(i, totals(code, [one.value for one in each]))
+    for r, found in enumerate(y):
+        row = code.constant(r, Type("i64"))
+        full = count - count % lanes
+        with code.loop(0, full, lanes, unroll=1) as i:
+            finish.put(code, row, start + i, found.load(i, lanes))
+        with code.when(full < count):
+            mask = code.mask(count - full, lanes)
+            finish.put(code, row, start + full, found.load(full, lanes, mask), mask)
+
+
 def totals(code: Code, rows: list[Value]) -> Value:
     """The sum of all lanes of each vector, in the lane of its number: halves of two vectors are added at a time."""
     lanes, bit, rows = rows[0].lanes, 1, list(rows)
