@@ -169,7 +169,12 @@ TABLE = {
     "digamma": row(special.digamma, "digamma({0})", "g * trigamma(a)"),
     "trigamma": row("polygamma(1, a)", None, "g * polygamma(2, a)"),
     "polygamma": row(special.polygamma, "polygamma({0}, {1})", None, "g * polygamma(a + 1, b)"),
-    "iv": row("exp(abs(b)) * ive(a, b)", None, None, "g * (0.5 * (iv(a - 1, b) + iv(a + 1, b)))"),
+    "iv": row(
+        "exp(minimum(abs(b), 80)) * ive(a, b) * exp(maximum(abs(b) - 80, 0))",  # the exponential alone may be inf
+        None,
+        None,
+        "g * (0.5 * (iv(a - 1, b) + iv(a + 1, b)))",
+    ),
     "ive": row(special.ive, "ive({0}, {1})", None, "g * (0.5 * (ive(a - 1, b) + ive(a + 1, b)) - sign(b) * y)"),
 }
 FUNCTIONS = sorted(name for name in TABLE if name.isidentifier() and name not in ("and", "or", "not", "neg"))

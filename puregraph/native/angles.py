@@ -53,23 +53,28 @@ ARCSIN += (7.4999999999844247e-2, 1.6666666666666702e-1)
 REST = 6.123233995736766e-17  # of pi / 2
 
 
-def quarters(code: Code, x: Value) -> tuple[Value, Value]:
-    """Whole n and r with x = n pi / 2 + r."""
+def quarters(code: Code, x: Value) -> tuple[Value, Value, Value]:
+    """Whole n, r and what r lacks, with x = n pi / 2 + r + rest."""
     real = REALS[x.kind]
+    first, second, third = QUARTER[x.kind]
     t = code.fma(x, 2 / math.pi, real.magic)
     n = t - real.magic
-    r = x
-    for part in QUARTER[x.kind]:
-        r = code.fma(n, -part, r)
-    return code.bits(t, real.whole), r
+    whole = code.fma(n, -first, x)  # exact
+    part = n * second
+    r = whole - part
+    gone = r - whole
+    rest = (whole - (r - gone)) - (part + gone)  # exactly what rounding has taken from r
+    return code.bits(t, real.whole), r, code.fma(n, -third, rest - code.fma(n, second, -part))
 
 
-def circle(code: Code, r: Value) -> tuple[Value, Value]:
-    """Sine and cosine for |r| <= pi / 4."""
+def circle(code: Code, r: Value, rest: Value) -> tuple[Value, Value]:
+    """Sine and cosine of r + rest, for |r| <= pi / 4 and a rest that is less than what rounds r."""
     z = r * r
-    sine = code.fma(z * r, horner(code, z, SINE[r.kind]), r)
-    cosine = code.fma(z * z, horner(code, z, COSINE[r.kind]), code.fma(z, -0.5, 1.0))
-    return sine, cosine
+    sine = r + code.fma(z * r, horner(code, z, SINE[r.kind]), rest)
+    half = z * 0.5
+    most = 1.0 - half
+    low = code.fma(r, -rest, 1.0 - most - half)
+    return sine, most + code.fma(z * z, horner(code, z, COSINE[r.kind]), low)
 
 
 def turned(code: Code, x: Value, n: Value) -> Value:
@@ -99,22 +104,23 @@ def withFar(code: Code, x: Value, y: Value, function: str) -> Value:
 
 def sin(code: Code, x: Value) -> Value:
     """sin x: by the quarter turn n that x lies in, sin r or cos r of the rest r, with the sign of that quarter."""
-    n, r = quarters(code, x)
-    sine, cosine = circle(code, r)
+    n, *r = quarters(code, x)
+    sine, cosine = circle(code, *r)
     return withFar(code, x, turned(code, code.select((n & 1) != 0, cosine, sine), n), "sin")
 
 
 def cos(code: Code, x: Value) -> Value:
     """cos x = sin(x + π/2): one quarter turn further than sin."""
-    n, r = quarters(code, x)
-    sine, cosine = circle(code, r)
+    n, *r = quarters(code, x)
+    sine, cosine = circle(code, *r)
     return withFar(code, x, turned(code, code.select((n & 1) != 0, sine, cosine), n + 1), "cos")
 
 
+@rounded
 def tan(code: Code, x: Value) -> Value:
     """tan x = sin r / cos r in even quarter turns, -cos r / sin r in odd ones."""
-    n, r = quarters(code, x)
-    sine, cosine = circle(code, r)
+    n, *r = quarters(code, x)
+    sine, cosine = circle(code, *r)
     odd = (n & 1) != 0
     near = code.select(odd, -cosine, sine) / code.select(odd, sine, cosine)
     result = code.variable(near)

@@ -9,18 +9,13 @@ import math
 from collections.abc import Sequence
 
 from puregraph.native.code import Code, Value
-from puregraph.native.powers import exp, expBelow, expNear, horner, log, rounded
+from puregraph.native.powers import REALS, exp, expNear, horner, log, rounded
 from puregraph.special import error, normal
-
-# of least maximal relative error: erf(x) / x - 1 by x^2, and log erfc(x)
-NEAR = (-6.09036014e-4, 5.01196283e-3, -2.67789089e-2, 1.12821408e-1, -3.76125233e-1, 1.28379154e-1)
-FAR: tuple[float, ...] = (-1.63622899e-5, 3.68881083e-4, -3.7950161e-3, 2.39645925e-2, -1.06231394e-1)
-FAR += (-6.35444922e-1, -1.12836637, -8.49064296e-5)
 
 # of least maximal relative error: exp(a^2) erfc(a) / t by t = 1 / (1 + a / 2), for the a whose erfc a float32 can hold
 TAIL: tuple[float, ...] = (-0.0591932686, 0.285182561, -0.488460406, 0.279512139, -0.0276231765, 0.203109837)
 TAIL += (0.24299663, 0.282390066, 0.282085575)
-MOST = 110.0  # squares of the a whose erfc is 0
+MOST = 10.5  # where erfc is 0
 
 
 def ratio(code: Code, x: Value, above: Sequence[float], below: Sequence[float]) -> Value:
@@ -31,8 +26,8 @@ def ratio(code: Code, x: Value, above: Sequence[float], below: Sequence[float]) 
 def erfSingle(code: Code, x: Value) -> Value:
     """x + x times a polynomial of x^2 below 0.9, 1 - exp(a polynomial of |x|) above; from 4 on it is 1."""
     a, z = code.call("fabs", x), x * x
-    small = code.fma(x, horner(code, z, NEAR), x)
-    y, power = expNear(code, horner(code, code.select(code.cast(4.0, x.type) < a, 4.0, a), FAR))
+    small = code.fma(x, horner(code, z, error.NEAR), x)
+    y, power = expNear(code, horner(code, code.select(code.cast(4.0, x.type) < a, 4.0, a), error.FAR))
     large = code.fma(-y, power, 1.0)
     return code.select(a >= 0.9, code.call("copysign", large, x), small)
 
@@ -71,13 +66,23 @@ def erf(code: Code, x: Value) -> Value:
 
 
 def erfcSingle(code: Code, x: Value) -> Value:
-    """t exp(-a^2) times a polynomial of t = 1 / (1 + a / 2), with what rounding takes of the square given back."""
-    a, square = code.call("fabs", x), x * x  # exp(-x^2) is what derivatives have, too
-    t = 1.0 / code.fma(a, 0.5, 1.0)
-    y = t * horner(code, t, TAIL) * expBelow(code, -square)
-    y = code.fma(y, -code.fma(x, x, -square), y)
-    y = code.select(square > MOST, 0.0, y)
-    return code.select(x < 0.0, 2.0 - y, y)
+    """t exp(-a^2) times a polynomial of t = 1 / (1 + a / 2), in float64, as several factors would each be rounded."""
+    a = code.call("fabs", x)
+    below = code.fma(a, 0.5, 1.0)
+    guess, wide = code.convert(1.0 / below, "f64"), code.convert(a, "f64")
+    t = guess * (2.0 - guess * code.fma(wide, 0.5, 1.0))  # a step of Newton is quicker than a division
+    y = t * horner(code, t, TAIL) * expQuick(code, -(wide * wide))
+    y = code.select(a > MOST, 0.0, y)
+    return code.convert(code.select(x < 0.0, 2.0 - y, y), x.kind)
+
+
+def expQuick(code: Code, x: Value) -> Value:
+    """exp(x) of float64 to the digits of float32, for x from -150 to 0."""
+    shift = REALS["f64"].magic + REALS["f64"].bias  # so that the low bits are those of the power of two
+    t = code.fma(x, 1 / math.log(2), shift)
+    r = code.fma(t - shift, -math.log(2), x)
+    y = code.fma(r * r, horner(code, r, REALS["f32"].exp), r) + 1.0
+    return y * code.bits(code.bits(t, "i64") << REALS["f64"].digits, "f64")
 
 
 def erfc(code: Code, x: Value) -> Value:

@@ -22,8 +22,8 @@ SERIES = list(enumerate(BERNOULLI, start=1))[::-1]  # (k, B2k), the highest firs
 
 def halfTurns(code: Code, x: Value) -> tuple[Value, Value]:
     """Sine and cosine of pi (x - the next whole number)."""
-    n, r = quarters(code, (x - code.call("rint", x)) * math.pi)
-    sine, cosine = circle(code, r)
+    n, *r = quarters(code, (x - code.call("rint", x)) * math.pi)
+    sine, cosine = circle(code, *r)
     odd = (n & 1) != 0
     return turned(code, code.select(odd, cosine, sine), n), turned(code, code.select(odd, sine, cosine), n + 1)
 

@@ -38,6 +38,8 @@ class Real(NamedTuple):
 EXP32 = (1.38825232e-3, 8.36652056e-3, 4.16671998e-2, 1.66665436e-1, 4.99999982e-1)
 LOG32: tuple[float, ...] = (6.74663083e-2, -1.16756429e-1, 1.18881617e-1, -1.24055903e-1, 1.42195526e-1)
 LOG32 += (-1.66679958e-1, 2.00021186e-1, -2.50000096e-1, 3.33333126e-1)
+TANH32: tuple[float, ...] = (6.37580982e-5, -5.79941193e-4, 2.59534516e-3, -8.12772253e-3, 2.15343623e-2)
+TANH32 += (-5.38808978e-2, 1.33322082e-1, -3.3333283e-1)  # (tanh(x) / x - 1) / x^2 by x^2, for |x| < 1.22
 EXP64: tuple[float, ...] = (2.0875330460756255e-9, 2.5108978966437507e-8, 2.7557402640676043e-7)
 EXP64 += (2.7557244373920062e-6, 2.4801587172541835e-5, 1.9841269885966225e-4, 1.3888888888962368e-3)
 EXP64 += (8.3333333333216915e-3, 4.1666666666666512e-2, 1.6666666666666677e-1, 0.5)
@@ -199,15 +201,15 @@ def upscaled(code: Code, x: Value) -> tuple[Value, Value]:
     )
 
 
-def near(code: Code, f: Value, e: Value | None = None) -> Value:
-    """log(1 + f) + e ln 2 for 1 + f from sqrt(1/2) to sqrt(2), e a whole number as a float."""
+def near(code: Code, f: Value, e: Value | None = None, rest: Value | float = 0.0) -> Value:
+    """log(1 + f) + e ln 2 for 1 + f from sqrt(1/2) to sqrt(2), e a whole number as a float; `rest` is what f lacks."""
     real = REALS[f.kind]
     high, low = real.ln2
     if f.kind == "f32":
         z = f * f
         y = z * f * horner(code, f, real.log)
         if e is not None:
-            y = code.fma(e, low, y)
+            y = code.fma(e, low, y + rest)
         y = f + code.fma(z, -0.5, y)
         return y if e is None else code.fma(e, high, y)
     s = f / (f + 2.0)
@@ -238,8 +240,10 @@ def log1p(code: Code, x: Value) -> Value:
     u = x + 1.0
     e, far = split(code, u)
     scale = powerOfTwo(code, code.select(u < 2.0**60, 0 - e, 0), x.kind)
-    f = code.select(u < 2.0**60, code.fma(x, scale, scale - 1.0), far)
-    y = logEdges(code, u, near(code, f, code.convert(e, x.kind)))
+    isNear, less = u < 2.0**60, scale - 1.0
+    f = code.select(isNear, code.fma(x, scale, less), far)
+    rest = code.select(isNear, code.fma(x, scale, less - f), 0.0)
+    y = logEdges(code, u, near(code, f, code.convert(e, x.kind), rest))
     return code.select(x == 0.0, x, y)
 
 
@@ -348,9 +352,19 @@ def hypot(code: Code, x: Value, y: Value) -> Value:
 
 
 def tanh(code: Code, x: Value) -> Value:
-    """-t / (t + 2) with t = exp(-2 |x|) - 1."""
-    t = expm1(code, code.call("fabs", x) * -2.0)
-    return code.call("copysign", t / (t + 2.0), x)
+    """-t / (t + 2) with t = exp(-2 |x|) - 1.
+
+    In float32 it is an odd polynomial near 0, and 1 - 2 t / (1 + t) with t = exp(-2 |x|) further out: both round little
+    more than once.
+    """
+    a = code.call("fabs", x)
+    if x.kind == "f64":
+        t = expm1(code, a * -2.0)
+        return code.call("copysign", t / (t + 2.0), x)
+    t = expBelow(code, a * -2.0)
+    far = code.call("copysign", 1.0 - (t + t) / (t + 1.0), x)
+    z = x * x
+    return code.select(a < 1.0, code.fma(x * z, horner(code, z, TANH32), x), far)
 
 
 @rounded

@@ -44,16 +44,17 @@ TAIL_BELOW: tuple[float, ...] = (1.0, 2.56852019228982242, 1.87295284992346725)
 TAIL_BELOW += (5.27905102951428412e-1, 6.05183413124413191e-2, 2.33520497626869185e-3)
 
 
-# erf(x) / x as a rational function of x^2 for |x| < 3.92, beyond which erf is 1 in float32: fitted to least maximal
-# relative error, 2e-8; with the rounding of float32, 4e-7 is measured
-SINGLE = (2.050058896e-6, 2.848648569e-4, 3.765164411e-3, 5.274729290e-2, 0.1903970191, 1.1283791463)
-SINGLE_BELOW = (3.809048584e-5, 1.162411565e-3, 1.496831324e-2, 0.1141050440, 0.5020677082, 1.0)
+# of least maximal relative error: erf(x) / x - 1 by x^2, and log erfc(x); for float32
+NEAR = (-6.09036014e-4, 5.01196283e-3, -2.67789089e-2, 1.12821408e-1, -3.76125233e-1, 1.28379154e-1)
+FAR: tuple[float, ...] = (-1.63622899e-5, 3.68881083e-4, -3.7950161e-3, 2.39645925e-2, -1.06231394e-1)
+FAR += (-6.35444922e-1, -1.12836637, -8.49064296e-5)
 
 
 def _erfSingle(x: np.ndarray) -> np.ndarray:
-    x = np.clip(x, -3.92, 3.92)
-    z = x * x
-    return np.clip(x * horner(z, *SINGLE) / horner(z, *SINGLE_BELOW), -1.0, 1.0)
+    """x + x times a polynomial of x^2 below 0.9, 1 - exp(a polynomial of |x|) above; from 4 on it is 1."""
+    a, z = np.abs(x), x * x
+    large = 1.0 - np.exp(horner(np.minimum(a, 4.0), *FAR))
+    return np.where(a >= 0.9, np.copysign(large, x), x + x * horner(np.minimum(z, 1.0), *NEAR))
 
 
 def _erfDouble(x: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from puregraph.kernels.convolution import convolve
 ACTIVATIONS = {
     "": "t",
     "relu": "relu(t)",
-    "gelu": "0.5 * t * (1 + tanh(sqrt(2 / pi) * (t + 0.044715 * t ** 3)))",
+    "gelu": "t * sigmoid(2 * sqrt(2 / pi) * (t + 0.044715 * t ** 3))",
     "erf": "0.5 * t * erfc(-t / sqrt(2))",
     "sigmoid": "sigmoid(t)",
     "silu": "t * sigmoid(t)",
