@@ -23,7 +23,7 @@ from puregraph.cwords import asVariable
 from puregraph.errors import FormulaError
 from puregraph.evaluator import Evaluator
 from puregraph.table import CONSTANTS, LOGICAL, TABLE
-from puregraph.terms import ZERO, Term, leaf, loose, lower, neat, read, rebuild, shorten, walk
+from puregraph.terms import REMEMBERED, ZERO, Term, leaf, loose, lower, neat, read, rebuild, shorten, walk
 
 Part = Union[str, float, "Formula"]
 
@@ -150,10 +150,10 @@ def formulasOf(evaluator: Evaluator) -> list[Formula]:
     return [formulaOf(term) for term in evaluator.terms]
 
 
-_evaluator = lru_cache(maxsize=4096)(Evaluator)
+_evaluator = lru_cache(maxsize=REMEMBERED)(Evaluator)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=REMEMBERED)
 def _function(formula: Formula, names: tuple[str, ...]) -> Callable[..., Any]:
     evaluator = _evaluator((formula.term,), names)
 
@@ -202,7 +202,7 @@ def preambleFrom(formulas: Sequence[Formula], T: str = "T") -> str:
     return re.sub(r"\bT\b", T, "".join(parts))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=REMEMBERED)
 def formulaOf(term: Term) -> Formula:
     """The Formula that a term is."""
     self = object.__new__(Formula)
@@ -228,7 +228,7 @@ def _term(part: Part) -> Term:
 Guard = Term | None  # where the value counts, elsewhere it is 0; None: everywhere
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=REMEMBERED)
 def _gradient(formula: Formula, names: tuple[str, ...], seed: Formula, output: str | None) -> tuple[Formula, ...]:
     wanted = [leaf(name) for name in names]
     order, leads = walk(formula.term), set(wanted)
@@ -247,7 +247,7 @@ def _gradient(formula: Formula, names: tuple[str, ...], seed: Formula, output: s
     return tuple(formulaOf(rebuild(_total(_merged(adjoints.get(name, []))), known, neat)) for name in wanted)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=REMEMBERED)
 def _differential(formula: Formula, changes: tuple[tuple[str, Term], ...]) -> Formula:
     tangents: dict[Term, tuple[Guard, Term]] = {leaf(name): (None, change) for name, change in changes}
     for t in walk(formula.term):

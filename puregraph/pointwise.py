@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from puregraph.kernels.reduce import unbroadcast
 from puregraph.module import Inputs, Module
 from puregraph.param import Param, State
 from puregraph.shape import broadcast, product
+from puregraph.terms import REMEMBERED
 
 GRAD, OUTPUT = "_grad", "_y"  # the gradient of the output, and the output itself, in formulas of gradients
 
@@ -139,13 +140,13 @@ def description(formula: Formula, names: tuple[str, ...]) -> str:
     return "\n".join([*lines, "", f"Shapes    {shapes}"])
 
 
-@cache
+@lru_cache(maxsize=REMEMBERED)
 def partials(formula: Formula, names: tuple[str, ...]) -> list[Formula]:
     """dy/dx for each name x."""
     return [formula.derivative(name) for name in names]
 
 
-@cache
+@lru_cache(maxsize=REMEMBERED)
 def gradients(formula: Formula, names: tuple[str, ...]) -> tuple[Formula, ...]:
     """grad * dy/dx for each name x, written with the output where that spares reading an input."""
     grad, output = besides(names)
@@ -155,7 +156,7 @@ def gradients(formula: Formula, names: tuple[str, ...]) -> tuple[Formula, ...]:
     return tuple((lean if leanReads <= plainReads else plain).values())
 
 
-@cache
+@lru_cache(maxsize=REMEMBERED)
 def pullback(formula: Formula, names: tuple[str, ...], needs: tuple[bool, ...]) -> Any:
     """The numpy function (grad, *arguments, y) -> the gradients that are needed, before they are summed back."""
     wanted = [d for d, needed in zip(gradients(formula, names), needs) if needed]

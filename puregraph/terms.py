@@ -34,6 +34,7 @@ class Term:
 
 POOL: WeakValueDictionary[Any, Term] = WeakValueDictionary()
 LOCK = Mutex()
+REMEMBERED = 512  # formulas of which what was made is kept, in each place that does so
 Build = Callable[..., Term]
 
 
@@ -121,7 +122,7 @@ SIGNS |= {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%",
 SIGNS |= {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=REMEMBERED)
 def read(text: str) -> Term:
     """The term that a text describes. The text is parsed, never executed."""
     try:

@@ -23,7 +23,7 @@ from puregraph.native.nest import CHUNK, isColumn
 from puregraph.nest import Fold
 from puregraph.standin import astype
 from puregraph.table import TABLE
-from puregraph.terms import Term, leaf, rebuild, term
+from puregraph.terms import REMEMBERED, Term, leaf, rebuild, term
 
 Axes = tuple[int | None, ...]
 PATIENCE = 6  # calls after which a group that nobody joined is closed
@@ -515,7 +515,7 @@ def renamed(line: Formula, names: Mapping[str, Any]) -> Formula:
     return withNames(line, tuple([names.get(n, n) for n in line.names]))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=REMEMBERED)
 def withNames(line: Formula, names: tuple[Any, ...]) -> Formula:
     """The formula with these names in place of its own; one that is known is found at once."""
     return filled(line, dict(zip(line.names, map(leaf, names))))

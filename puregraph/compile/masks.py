@@ -12,7 +12,7 @@ from puregraph.compile.value import Call, Value
 from puregraph.evaluator import Evaluator
 from puregraph.formula import formulaOf, numpyFrom
 from puregraph.table import LOGICAL
-from puregraph.terms import Term, leaf, rebuild, term, walk
+from puregraph.terms import REMEMBERED, Term, leaf, rebuild, term, walk
 
 LARGE = 1 << 14  # bytes from which numbers are worth it
 ASKED = "x"
@@ -59,7 +59,7 @@ def asked(call: Call, value: Value) -> Term | None:
     return questionOf(call.function, places[0])
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=REMEMBERED)
 def questionOf(evaluator: Evaluator, place: int) -> Term | None:
     """The one condition in which an argument occurs, with nothing but numbers beside it, as a term of `x`."""
     name = leaf(evaluator.names[place])

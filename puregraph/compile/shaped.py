@@ -11,7 +11,7 @@ from puregraph.native.nest import works
 from puregraph.native.work import Work
 from puregraph.nest import Fold, Line, Nest, Operand, Shape, foldSets, ordered, varying
 
-MANY = 1024  # kinds of nests that are remembered
+MANY = 256  # kinds of nests that are remembered
 
 
 class Spot(NamedTuple):

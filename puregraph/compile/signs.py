@@ -8,7 +8,7 @@ from typing import Any
 from puregraph.compile.value import Value
 from puregraph.evaluator import Evaluator
 from puregraph.formula import Formula
-from puregraph.terms import leaf, term, walk
+from puregraph.terms import REMEMBERED, leaf, term, walk
 
 RELU = Formula("relu(x)").term
 
@@ -30,7 +30,7 @@ def fromResults(schedule: Any) -> None:
             results[call.arguments[0].number] = call.outs[0]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=REMEMBERED)
 def asksSign(evaluator: Evaluator, place: int) -> bool:
     """Whether an argument is only compared with 0."""
     name = leaf(evaluator.names[place])
