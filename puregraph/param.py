@@ -48,7 +48,7 @@ class Stored(Settable):
     to any view of it, is to change the array. `version` is another number after every change, and after `data` was
     handed out; as long as somebody `hasLease`, there may be changes that nothing tells of. Programs that keep weights
     in an order of their own go by both. The library itself reads `array`, or `materialize()` where it may not be made
-    yet, and calls `bumpVersion` after it has written to it.
+    yet, and calls `bumpVersion` after it has written to it; what an eager rule makes of states is not told.
     """
 
     kind = "array"

@@ -29,7 +29,7 @@ def faultOnTape(function: Callable[..., Any], xs: list[Any], near: Near, eps: fl
     before: dict = {}
     vs = [Variable(x, requires_grad=isFloat(x)) for x in xs]
     with enable_grad():
-        with noting(before):
+        with noting(before, {}):
             outputs = listed(function(*vs))
         with restored(before):
             again = listed(function(*vs))
