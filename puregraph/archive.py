@@ -20,8 +20,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from puregraph.errors import CheckpointError
-from puregraph.hdf import BASE, Array, Layout, faultsOf
+from puregraph.budget import Budget
+from puregraph.errors import CheckpointError, brief
+from puregraph.hdf import BASE, RANK, Array, Layout, faultsOf
 from puregraph.plain import dumps, loads
 
 VERSION = 1
@@ -104,6 +105,7 @@ class Archive:
         self.file = file
         self.length = file.seek(0, 2)
         header = self.header()
+        self.budget = Budget(header.size)
         self.manifest, rows = self.readManifest(header)
         self.layout = self.layoutOf(rows, header)
         self.arrays = {array.name: array for array in self.layout.arrays[:-1]}
@@ -149,7 +151,7 @@ class Archive:
         if zlib.crc32(text) != header.crc:
             raise CheckpointError(f"its manifest is damaged: wanted crc32 {header.crc:08x}, got {zlib.crc32(text):08x}")
         try:
-            manifest = loads(text)
+            manifest = loads(text, self.budget)
         except ValueError as error:
             raise CheckpointError(f"its manifest is no JSON: {error!s:.200}") from None
         if not isinstance(manifest, dict) or not isinstance(manifest.get("arrays"), list):
@@ -160,7 +162,7 @@ class Archive:
         """The layout that the manifest's rows make, which must be that of this file."""
         for row in rows:
             if not isRow(row):
-                raise CheckpointError(f"its manifest describes no array: {row!r:.120}")
+                raise CheckpointError(f"its manifest describes no array: {brief(row)}")
         arrays = [*(Array(name, tuple(shape), dtype) for name, shape, dtype, _ in rows), manifestArray(header.size)]
         faults = faultsOf(arrays)
         if faults:
@@ -236,7 +238,8 @@ def isRow(row: Any) -> bool:
     return (
         isinstance(row, list)
         and [type(part) for part in row] == [str, list, str, int]
-        and all(type(n) is int and n >= 0 for n in row[1])
+        and len(row[1]) <= RANK
+        and all(type(n) is int and 0 <= n < 1 << 60 for n in row[1])
     )
 
 

@@ -37,8 +37,8 @@ def whole(path: Any) -> Iterator[BinaryIO]:
     try:
         mode = modeOf(target)
         removeOrphans(target)
-        file, partial = openPartial(target)
-        with file:
+        file, partial = openPartial(target, mode)
+        with closing(file):
             yield file
             if mode is not None:
                 os.chmod(partial, mode)
@@ -46,9 +46,10 @@ def whole(path: Any) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
             if fcntl is not None:
                 os.replace(partial, target)  # before the lock ends with the file: until then it is nobody's orphan
+                partial = None
         if fcntl is None:
             os.replace(partial, target)  # Windows renames no open file
-        partial = None
+            partial = None
         syncFolder(os.path.dirname(target))
     except CheckpointError:
         raise
@@ -71,13 +72,33 @@ def modeOf(target: str) -> int | None:
     return stat.S_IMODE(found.st_mode)
 
 
-def openPartial(target: str) -> tuple[BinaryIO, str]:
-    """A new file beside the target, locked as long as this process lives, and its path."""
+@contextmanager
+def closing(file: BinaryIO) -> Iterator[None]:
+    """Close a file at the end. What the system says then is of no account after fsync: all is on the disk by then."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            file.close()
+        raise
+    with suppress(OSError):
+        file.close()
+
+
+def openPartial(target: str, mode: int | None = None) -> tuple[BinaryIO, str]:
+    """A new file beside the target, locked as long as this process lives, and its path.
+
+    Where it takes the place of a file, it never gives anybody a right that the old one did not give.
+    """
+
+    def opener(path: str, flags: int) -> int:
+        return os.open(path, flags, 0o666 if mode is None else mode & 0o666 | 0o600)
+
     folder, name = os.path.split(target)
     while True:
         path = os.path.join(folder, f"{prefix(name)}{os.getpid()}.{next(NUMBERS)}{SUFFIX}")
         try:
-            file = open(path, "xb")
+            file = open(path, "xb", opener=opener)
         except FileExistsError:
             continue
         try:

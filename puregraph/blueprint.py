@@ -15,11 +15,12 @@ import math
 import warnings
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from puregraph import costs, initial, modules, optimizers
 from puregraph.autodiff.checkpoint import Checkpoint
-from puregraph.errors import CheckpointError, GraphWarning, PuregraphError, show
+from puregraph.budget import LEVELS, Budget
+from puregraph.errors import CheckpointError, GraphWarning, PuregraphError, quote, show
 from puregraph.function import Call, Function
 from puregraph.graph import DERIVED, Graph, nearest
 from puregraph.hdf import DTYPES
@@ -275,8 +276,10 @@ def ownAttributes(module: Module) -> dict[str, Any]:
 # Reading ------------------------------------------------------------------------------------------------------------
 
 
-def fromBlueprint(blueprint: dict[str, Any]) -> Graph:
+def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Graph:
     """The graph of a blueprint: parameters are declared, not made, so even a forged one costs no memory.
+
+    `budget` is what it may cost; one that did not come from a file may cost anything.
 
     Raises    CheckpointError naming the module and what is wrong with it
     """
@@ -284,7 +287,7 @@ def fromBlueprint(blueprint: dict[str, Any]) -> Graph:
         if not isinstance(blueprint, dict) or blueprint.get("version") != VERSION:
             version = blueprint.get("version") if isinstance(blueprint, dict) else type(blueprint).__name__
             raise CheckpointError(f"wanted a blueprint of version {VERSION}, got {version!r:.80}")
-        reader = Reader(blueprint["modules"])
+        reader = Reader(blueprint["modules"], budget)
         graph = reader.built[-1] if reader.built else None
         if not isinstance(graph, Graph):
             raise CheckpointError(f"the last module must be a Graph, got {type(graph).__name__}")
@@ -299,35 +302,74 @@ def fromBlueprint(blueprint: dict[str, Any]) -> Graph:
     return graph
 
 
+class Size(NamedTuple):
+    """What a module unfolds into: nodes, the characters of all their paths, and how many graphs are in each other."""
+
+    nodes: int
+    characters: int
+    levels: int
+
+
+def earlier(found: list[Any], index: Any) -> Any:
+    """What was found for an earlier module."""
+    if type(index) is not int or not 0 <= index < len(found):
+        raise CheckpointError(f"module {index!r:.40} does not come before the one that uses it")
+    return found[index]
+
+
+def sizeOf(row: dict[str, Any], known: list[Size], budget: Budget | None) -> Size:
+    """What a module unfolds into, known before it is built, from the sizes of those before it.
+
+    Raises    CheckpointError where that is more than the budget has left
+    """
+    parts = [earlier(known, i) for i in row.get("items") or [node["module"] for node in row.get("nodes") or []]]
+    nodes = sum(part.nodes for part in parts) if parts else 1
+    own = len(row["name"]) if isinstance(row.get("name"), str) else 12
+    characters = nodes * (own + 1) + sum(part.characters for part in parts)
+    size = Size(nodes, characters, 1 + max([part.levels for part in parts], default=-1))
+    if nodes > STEPS:
+        raise CheckpointError(f"it unfolds into more than {STEPS} nodes")
+    if size.levels > LEVELS:
+        raise CheckpointError(f"it is nested more than {LEVELS} deep")
+    if budget is not None:
+        budget.spend("nodes", nodes)
+        budget.spend("characters of paths", characters)
+    return size
+
+
+def checkSize(blueprint: dict[str, Any], budget: Budget) -> None:
+    """Whether a blueprint can be loaded again within its budget.
+
+    Raises    CheckpointError if not
+    """
+    known: list[Size] = []
+    for row in blueprint["modules"]:
+        known.append(sizeOf(row, known, budget))
+
+
 class Reader:
     """Builds one module after the other; each may use those before it, so nothing is ever a part of itself."""
 
-    def __init__(self, rows: list[dict[str, Any]]):
+    def __init__(self, rows: list[dict[str, Any]], budget: Budget | None = None):
         self.built: list[Module] = []
-        self.sizes: list[int] = []
+        self.sizes: list[Size] = []
+        self.budget = budget
         for index, row in enumerate(rows):
             label = row["class"] if isinstance(row, dict) and isinstance(row.get("class"), str) else "no class"
             place = f"the blueprint's module {index} ({label:.80})"
-            self.sizes.append(self.sizeOf(row, place))
             try:
+                self.sizes.append(sizeOf(row, self.sizes, budget))
                 self.built.append(self.build(row))
+                if budget is not None:
+                    budget.spend("outputs", len(self.built[-1].outputNames))
             except CheckpointError as error:
                 raise CheckpointError(f"{place}: {error}") from None
             except Exception as error:
                 raise CheckpointError(f"{place} cannot be made: {type(error).__name__}: {error!s:.500}") from error
 
-    def sizeOf(self, row: dict[str, Any], place: str) -> int:
-        """How many steps a module unfolds into; known before it is built."""
-        inner = row.get("items") or [node["module"] for node in row.get("nodes") or []]
-        size = sum(self.sizes[self.checked(i)] for i in inner) if inner else 1
-        if size > STEPS:
-            raise CheckpointError(f"{place} unfolds into more than {STEPS} nodes")
-        return size
-
-    def checked(self, index: Any) -> int:
-        if type(index) is not int or not 0 <= index < len(self.built):
-            raise CheckpointError(f"module {index!r:.40} does not come before the one that uses it")
-        return index
+    def used(self, index: Any) -> Module:
+        """The module of an index."""
+        return earlier(self.built, index)
 
     def build(self, row: dict[str, Any]) -> Module:
         cls = classNamed(row["class"])
@@ -349,14 +391,15 @@ class Reader:
         Module.__init__(graph, row.get("name"))
         graph.version = 0
         for name, value in (row.get("own") or {}).items():
-            if not name.isidentifier() or name in usual() or callable(getattr(cls, name, None)):
+            isBuiltin = cls in (Graph, Sequential, Parallel) or hasattr(ModuleList, name)
+            if not name.isidentifier() or isBuiltin or name in usual() or callable(getattr(cls, name, None)):
                 raise CheckpointError(f"{name!r:.80} cannot be an attribute of it")
             vars(graph)[name] = self.value(value)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GraphWarning)  # what is left out was said when the graph was made
             if isinstance(graph, ModuleList):
                 graph.items = []
-                graph.edit([self.built[self.checked(i)] for i in row["items"]])
+                graph.edit([self.used(i) for i in row["items"]])
             else:
                 graph.link(*self.ends(row))
         return graph
@@ -365,7 +408,7 @@ class Reader:
         """The nodes of a graph, linked; its inputs and outputs."""
         nodes: list[Node] = []
         for item in row["nodes"]:
-            module = self.built[self.checked(item["module"])]
+            module = self.used(item["module"])
             node = Node(module, None, item.get("name"), self.rule(module, item.get("rule")))
             for parent, slots, argument in item.get("parents", []):
                 if argument is not None and argument not in module.arguments:
@@ -388,7 +431,7 @@ class Reader:
 
     def special(self, value: dict[str, Any]) -> Any:
         if "module" in value:
-            return self.built[self.checked(value["module"])]
+            return self.used(value["module"])
         if "class" in value:
             return classNamed(value["class"])
         if "start" in value:
@@ -424,7 +467,8 @@ def settle(graph: Graph, blueprint: dict[str, Any]) -> None:
         odd = sorted(set(found) ^ set(arrays) | set(graph.ties) ^ set(ties))
         raise CheckpointError(
             "the classes make other arrays than those that were stored: "
-            f"{', '.join(repr(n) for n in odd[:10]) or 'their ties differ'}; was a class changed since?"
+            f"{', '.join(map(quote, odd[:10])) or 'their ties differ'}"
+            f"{f' and {len(odd) - 10} more' if len(odd) > 10 else ''}; was a class changed since?"
         )
 
 
@@ -469,8 +513,15 @@ def setUp(holders: dict[str, Module], path: str, given: dict[str, Any]) -> None:
     Stored.calcMode(stored, given["dtype"])
     if isinstance(stored, Param):
         stored.trainable = given.get("trainable", True) is True
-        stored.rate = float(decode(given.get("rate", 1.0)))
+        stored.rate = rateOf(decode(given.get("rate", 1.0)), path)
         stored.decay = given.get("decay", True) is True
+
+
+def rateOf(value: Any, path: str) -> float:
+    """The factor of a parameter's learning rate, checked."""
+    if type(value) in (int, float) and abs(value) < 1e300:
+        return float(value)
+    raise CheckpointError(f"'{path:.80}' cannot have the rate {value!r:.40}")
 
 
 def shapeOf(value: Any, path: str) -> tuple[int, ...]:

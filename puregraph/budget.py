@@ -16,12 +16,13 @@ MEGABYTE = 1 << 20
 LIMITS = {
     "bytes of arrays": (32 * MEGABYTE, 16),
     "bytes of structure": (MEGABYTE, 32),
-    "values in its JSON": (100_000, 0.5),
-    "nodes": (20_000, 0.25),
-    "characters of paths": (8 * MEGABYTE, 8),
-    "outputs": (100_000, 0.25),
+    "lists in its JSON": (50_000, 0.2),
+    "nodes": (4_000, 0.1),
+    "characters of paths": (4 * MEGABYTE, 8),
+    "outputs": (20_000, 0.1),
 }
-SECONDS = (1.5, 5e-6)
+LEVELS = 200  # graphs in graphs in graphs
+SECONDS = (1.5, 2e-5)
 
 
 class Budget:

@@ -31,14 +31,15 @@ from puregraph.aligned import aligned, fitting
 from puregraph.archive import Archive, write
 from puregraph.arguments import FileSource, Flag, OptimizerLike, Text, optional, takes
 from puregraph.atomic import whole
-from puregraph.blueprint import classNamed, fromBlueprint, nameOf, toBlueprint
+from puregraph.blueprint import checkSize, classNamed, fromBlueprint, nameOf, toBlueprint
+from puregraph.budget import Budget
 from puregraph.changes import CHANGES, VERSIONS
-from puregraph.errors import CheckpointError, show
+from puregraph.errors import CheckpointError, brief, printable, quote, show
 from puregraph.graph import Graph, nearest
 from puregraph.hdf import Array
 from puregraph.optimizers import Recorded
 from puregraph.param import Param, Stored
-from puregraph.plain import decode, encode
+from puregraph.plain import decode, dumps, encode
 from puregraph.puzzlelib import PuzzleFile
 
 
@@ -58,7 +59,7 @@ class Mismatch(NamedTuple):
     given: str
 
     def __str__(self) -> str:
-        return f"'{self.name}': the graph has {self.wanted}, the file {self.given}"
+        return f"{quote(self.name)}: the graph has {self.wanted}, the file {self.given}"
 
 
 class Report(NamedTuple):
@@ -75,9 +76,10 @@ class Report(NamedTuple):
         return not (self.missing or self.extra or self.mismatched)
 
     def __str__(self) -> str:
-        rows = [f"  missing    {m}" for m in self.missing]
-        rows += [f"  extra      {m}" for m in self.extra]
-        rows += [f"  different  {m}" for m in self.mismatched]
+        rows = []
+        for kind, found in (("missing", self.missing), ("extra", self.extra), ("different", self.mismatched)):
+            rows += [f"  {kind:9}  {m}" for m in found[:SHOWN]]
+            rows += [f"  {kind:9}  and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
         return "\n".join([f"{len(self.loaded)} arrays fit", *rows])
 
 
@@ -127,6 +129,7 @@ Fetched = tuple[Array, Any]
 def collect(graph: Graph, optimizer: Any, extra: Any) -> tuple[list[Fetched], dict[str, Any]]:
     """The arrays to write, each with a function that fetches it, and the JSON about them."""
     about: dict[str, Any] = {"blueprint": toBlueprint(graph), "optimizer": None}
+    checkSize(about["blueprint"], Budget(len(dumps(about["blueprint"]))))
     arrays: list[Fetched] = []
     groups: Any = (("params", graph.params), ("states", graph.states))
     for group, stored in groups:
@@ -170,9 +173,11 @@ def describe(made: Recorded, place: str) -> dict[str, Any]:
     }
 
 
-def remake(row: dict[str, Any]) -> Any:
+def remake(row: Any) -> Any:
     """The optimizer or schedule of a description."""
-    cls = classNamed(row["class"])
+    good = isinstance(row, dict) and isinstance(row.get("args"), list) and isinstance(row.get("kwargs"), dict)
+    require(good, "an optimizer or schedule", row)
+    cls = classNamed(row.get("class"))
     if not issubclass(cls, Recorded):
         raise CheckpointError(f"{row['class']!r:.80} is no optimizer or schedule")
 
@@ -194,12 +199,20 @@ class NativeFile:
     def __init__(self, file: BinaryIO):
         self.archive = Archive(file)
         about = self.archive.manifest
+        require(set(about) == {"blueprint", "optimizer", "extra"}, "its manifest", about)
         self.blueprint, self.optimizer, self.extraJson = about["blueprint"], about["optimizer"], about["extra"]
-        self.ties: dict[str, str] = dict(self.blueprint["ties"])
-        self.arrays, self.kinds, self.names = {}, {}, {}
+        require(isinstance(self.blueprint, dict), "its blueprint", self.blueprint)
+        self.ties: dict[str, str] = self.blueprint.get("ties", {})
+        require(isTexts(self.ties), "its ties", self.ties)
+        require(self.optimizer is None or isDescription(self.optimizer), "its optimizer", self.optimizer)
+        self.taken: set[int] = set()
+        self.arrays: dict[str, Array] = {}
+        self.kinds: dict[str, str] = {}
+        self.names: dict[str, str] = {}
         for name, array in self.archive.arrays.items():
             group, _, path = name.partition("/")
             if group in ("params", "states"):
+                require(path not in self.arrays, f"the array {quote(path)}, which is a parameter and a state", array)
                 self.arrays[path], self.kinds[path], self.names[path] = array, group, name
 
     def fits(self, path: str, shape: tuple[int, ...], dtype: Any) -> bool:
@@ -214,24 +227,62 @@ class NativeFile:
         self.archive.check(name for name in self.archive.arrays if name not in read)
 
     def graph(self) -> Graph:
-        return fromBlueprint(self.blueprint)
+        return fromBlueprint(self.blueprint, self.archive.budget)
 
     def state(self) -> dict[str, np.ndarray]:
         """The optimizer's arrays by their names there."""
         names = self.optimizer["state"] if self.optimizer else []
-        return {name: self.archive.read(f"optimizer/{i}") for i, name in enumerate(names)}
+        return {name: self.array(f"optimizer/{i}") for i, name in enumerate(names)}
 
     def extra(self) -> Any:
-        def special(value: dict[str, Any]) -> Any:
-            return self.archive.read(f"extra/{int(value['array'])}") if "array" in value else None
+        """What was saved as `extra`, each of its arrays once."""
+        self.taken.clear()
+        return decode(self.extraJson, self.extraArray)
 
-        return decode(self.extraJson, special)
+    def extraArray(self, value: dict[str, Any]) -> Any:
+        """An array in `extra`, which is named in one place alone: a file could else ask for it again and again."""
+        if "array" not in value:
+            return None
+        index = value["array"]
+        require(type(index) is int and index not in self.taken, "an array of extra", index)
+        self.taken.add(index)
+        return self.array(f"extra/{index}")
+
+    def array(self, name: str) -> np.ndarray:
+        """An array by its full name."""
+        if name not in self.archive.arrays:
+            raise CheckpointError(f"it holds no array {quote(name)}")
+        return self.archive.read(name)
 
     def close(self) -> None:
         """The file is closed by who opened it."""
 
 
+def require(condition: bool, what: str, given: Any) -> None:
+    """Refuse what `save` does not write."""
+    if not condition:
+        raise CheckpointError(f"{what} cannot be {brief(given)}")
+
+
+def isTexts(value: Any) -> bool:
+    """A dict of texts to texts."""
+    return isinstance(value, dict) and all(type(text) is str for text in value.values())
+
+
+def isDescription(value: Any) -> bool:
+    """What `collect` writes of an optimizer."""
+    return (
+        isinstance(value, dict)
+        and set(value) == {"class", "args", "kwargs", "step", "state"}
+        and [type(value[key]) for key in ("class", "args", "kwargs", "step", "state")] == [str, list, dict, int, list]
+        and value["step"] >= 0
+        and all(type(name) is str for name in value["state"])
+        and len(set(value["state"])) == len(value["state"])
+    )
+
+
 FORMATS = ("puregraph", "puzzlelib")
+SHOWN = 10  # arrays that a message names
 
 
 @contextmanager
@@ -249,13 +300,13 @@ def opened(source: Any, format: str = "puregraph", root: str | None = None) -> I
             finally:
                 found.close()
     except CheckpointError as error:
-        raise CheckpointError(f"cannot load {label}: {error}") from error.__cause__
+        raise CheckpointError(printable(f"cannot load {label}: {error}")) from error.__cause__
     except FileNotFoundError as error:
         raise CheckpointError(f"cannot load {label}: there is no such file") from error
     except IsADirectoryError as error:
         raise CheckpointError(f"cannot load {label}: it is a folder") from error
     except Exception as error:  # of whatever a forged file leads to
-        raise CheckpointError(f"cannot load {label}: {type(error).__name__}: {error!s:.300}") from error
+        raise CheckpointError(printable(f"cannot load {label}: {type(error).__name__}: {error!s:.300}")) from error
 
 
 def openFile(source: Any) -> BinaryIO:
@@ -396,7 +447,8 @@ def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[Report
         kind = "params" if isinstance(stored, Param) else "states"
         if not names:
             if not (source.partial and kind == "states" and stored.dtype.kind in "iu"):
-                report.missing.append(Mismatch(path, wanted, lacks(path, source.arrays)))
+                near = source.arrays if len(report.missing) < SHOWN else {}
+                report.missing.append(Mismatch(path, wanted, lacks(path, near)))
         elif source.kinds[names[0]] != kind or not source.fits(names[0], stored.shape, stored.dtype):
             note = "" if source.kinds[names[0]] == kind else f" as one of its {source.kinds[names[0]]}"
             report.mismatched.append(Mismatch(path, wanted, describeArray(source.arrays[names[0]]) + note))
@@ -408,9 +460,11 @@ def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[Report
                 report.loaded.append(path)
                 chosen[path] = names[0]
     known = {*targets, *graphTies}
+    known |= {owner for alias, owner in source.ties.items() if alias in known}
     for path, array in source.arrays.items():
-        if path not in known and not any(owner == path and alias in known for alias, owner in source.ties.items()):
-            report.extra.append(Mismatch(path, lacks(path, targets), describeArray(array)))
+        if path not in known:
+            near = targets if len(report.extra) < SHOWN else {}
+            report.extra.append(Mismatch(path, lacks(path, near), describeArray(array)))
     return report, chosen
 
 
@@ -429,7 +483,7 @@ def describeArray(array: Any) -> str:
 
 def lacks(name: str, known: dict[str, Any]) -> str:
     """That a name is not there, and those that come near."""
-    near = [f"'{n}' {describeArray(known[n])}" for n in nearest(name, list(known), 2)] if known else []
+    near = [f"{quote(n)} {describeArray(known[n])}" for n in nearest(name, list(known), 2)] if known else []
     return f"nothing of that name (near: {', '.join(near)})" if near else "nothing of that name"
 
 

@@ -25,7 +25,7 @@ import puregraph
 from puregraph import checkpoint, device
 from puregraph.check import CheckError, checkModule
 from puregraph.cuda.parts import parts
-from puregraph.errors import GraphError, PuregraphError, show
+from puregraph.errors import GraphError, PuregraphError, quote, show
 from puregraph.footprint import Footprint
 from puregraph.graph import Graph, nearest
 from puregraph.module import Module
@@ -157,14 +157,17 @@ def runInspect(options: argparse.Namespace) -> int:
         return 0
     state = dict(enumerate((found.optimizer or {}).get("state", ())))
     names = {f"optimizer/{i}": f"optimizer/{name}" for i, name in state.items()}
-    rows = [(names.get(n, n), show(a.shape), a.dtype, bytesText(a.nbytes)) for n, a in found.arrays.items()]
-    for line in aligned(rows, right=(3,)):
+    rows = [
+        (quote(names.get(n, n))[1:-1], show(a.shape), a.dtype, bytesText(a.nbytes)) for n, a in found.arrays.items()
+    ]
+    for line in aligned(rows, right=(3,)) if rows else ():
         print(line)
-    nodes = len(found.blueprint.get("modules", ()))
+    modules = found.blueprint.get("modules", ())
+    nodes = len(modules) if isinstance(modules, (list, tuple)) else 0
     facts = {
         "arrays": f"{len(rows)}, {bytesText(sum(a.nbytes for a in found.arrays.values()))}",
         "graph": f"{nodes} modules" if nodes else "none",
-        "optimizer": f"{found.optimizer['class']} after {found.optimizer['step']:,} steps"
+        "optimizer": f"{quote(found.optimizer['class'])[1:-1]} after {found.optimizer['step']:,} steps"
         if found.optimizer
         else "none",
         "extra": extraText(found.extra),

@@ -21,6 +21,11 @@ from puregraph.errors import Fault, ShapeError, need
 Size = Any  # an int or a Dim
 Terms = dict[tuple, int]  # {factors: coefficient}, each factor the name of a symbol or a Floor
 
+TERMS = 200  # of one size; those of real networks have a handful
+BITS = 4096  # of one coefficient
+DEGREE = 64
+LENGTH = 10_000  # characters of one size that is read
+
 SIZE = 'a size of at least 0, or a symbol such as "N" or "2*N + 1"'
 
 
@@ -75,7 +80,11 @@ def build(terms: Terms) -> Size:
     terms = {factors: count for factors, count in terms.items() if count}
     if not any(terms):
         return terms.get((), 0)
-    dim = str.__new__(Dim, write(terms))
+    large = len(terms) > TERMS or any(n.bit_length() > BITS or len(f) > DEGREE for f, n in terms.items())
+    need(not large, f"a size of at most {TERMS} terms", f"one of {len(terms)} terms, or of very long ones")
+    text = write(terms) if not large else ""
+    need(len(text) <= LENGTH, f"a size of at most {LENGTH} characters", f"one of {len(text)}")
+    dim = str.__new__(Dim, text)
     dim.terms = terms
     return dim
 
@@ -91,6 +100,8 @@ def add(a: Size, b: Size) -> Size:
 def multiply(a: Size, b: Size) -> Size:
     """a * b"""
     total: Terms = defaultdict(int)
+    count = len(termsOf(a)) * len(termsOf(b))
+    need(count <= TERMS**2, f"a size of at most {TERMS} terms", f"one of {count} terms")
     for left, count in termsOf(a).items():
         for right, times in termsOf(b).items():
             total[tuple(sorted(left + right, key=lambda factor: order([factor])))] += count * times
@@ -137,7 +148,7 @@ def longDivision(over: Size, under: Size) -> tuple[Size, Size]:
     """`(quotient, rest)` with over = quotient * under + rest."""
     lead, size = leading(under)
     quotient: Any = 0
-    while True:
+    for _ in range(TERMS):
         for factors, count in sorted(termsOf(over).items(), key=degree):
             left = without(factors, lead)
             times = count // size if factors else -(-count // size)
@@ -147,6 +158,7 @@ def longDivision(over: Size, under: Size) -> tuple[Size, Size]:
                 break
         else:
             return quotient, over
+    raise ShapeError(Fault(f"a quotient of at most {TERMS} terms", f"{over!s:.80} // {under!s:.80}"))
 
 
 def most(size: Size) -> float:
@@ -243,6 +255,8 @@ OPERATIONS: dict[type, Callable[..., Any]] = {
 @lru_cache(maxsize=4096)
 def parse(text: str) -> ast.expr:
     """The expression of a text."""
+    if len(text) > LENGTH:
+        raise ValueError(f"a size of {len(text)} characters, more than {LENGTH}")
     return ast.parse(text.strip(), mode="eval").body
 
 
@@ -268,6 +282,8 @@ def read(text: str, sizes: Mapping[str, Any] | None = None) -> Size:
     need(isinstance(text, str), wanted=SIZE, given=repr(text))
     try:
         return calculate(parse(text), sizes or {})
+    except ShapeError:
+        raise
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError) as error:
         hint = "sizes are written with names, whole numbers, + - * // % and parentheses"
-        raise ShapeError(Fault(SIZE, repr(text), hint)) from error
+        raise ShapeError(Fault(SIZE, f"{text!r:.200}", hint)) from error

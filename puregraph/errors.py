@@ -17,6 +17,7 @@ GraphWarning (UserWarning)       something was left out of a graph on purpose, o
 
 from __future__ import annotations
 
+from reprlib import Repr
 from typing import Any, NamedTuple
 
 
@@ -108,6 +109,24 @@ def show(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(show, value)) + "]"
     return str(value)
+
+
+def printable(text: str) -> str:
+    """A text from somewhere without what a terminal would obey: such characters are written as escapes."""
+    return "".join([c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text])
+
+
+def quote(name: Any) -> str:
+    """A name from somewhere, between quotes, on one line, and not longer than a message can bear."""
+    text = printable(str(name)).replace("\n", "\\n")
+    return f"'{text}'" if len(text) <= 100 else f"'{text[:90]}...' ({len(text)} characters)"
+
+
+def brief(value: Any) -> str:
+    """A value from somewhere as a message shows it: only so much of it is looked at."""
+    short = Repr()
+    short.maxlevel, short.maxlist, short.maxdict, short.maxstring, short.maxlong, short.maxother = 3, 5, 6, 80, 40, 80
+    return f"{short.repr(value):.200}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from puregraph.algebra import isArray, isValue, shapeOf
@@ -123,19 +123,28 @@ class Graph(Module):
             warnings.warn(f"left out, because no output of the graph needs it: {names}", GraphWarning, stacklevel=4)
 
     def nested(self) -> tuple:
-        """What this graph's steps were made from: the versions of the graphs inside."""
-        return tuple(n.module.currentVersion() for n in self.nodes if isinstance(n.module, Graph))
+        """What this graph's steps were made from: the versions of the graphs inside, each once."""
+        found: dict[int, int] = {}
+        waiting = [self]
+        while waiting:
+            for inner in graphsIn(waiting.pop()):
+                if id(inner) not in found:
+                    found[id(inner)] = inner.version
+                    waiting.append(inner)
+        return tuple(found.items())
 
-    def currentVersion(self) -> tuple:
-        return self.version, self.nested()
+    def steps(self, count: int | None = None, innerKnown: bool = False) -> Steps:
+        """The graph unfolded, for `count` inputs (which matters where an input node takes any number).
 
-    def steps(self, count: int | None = None) -> Steps:
-        """The graph unfolded, for `count` inputs (which matters where an input node takes any number)."""
+        Graphs inside are unfolded before it, the innermost first, so that no call is nested deeply; unless they were.
+        """
         sizes = self.inputCounts(count)
         key, now = sum(sizes), self.nested()
         if key not in self.cache or self.cache[key][0] != now:
             self.checked.clear()
             self.backwards.clear()
+            for inner in postorder([self], graphsIn)[:-1] if now and not innerKnown else ():
+                inner.steps(innerKnown=True)
             self.cache[key] = now, self.unfold(sizes)
         return self.cache[key][1]
 
@@ -194,14 +203,17 @@ class Graph(Module):
 
     @property
     def inputSpec(self) -> Inputs:
-        names, variadic = [], False
-        for node in self.inputs:
-            spec = node.module.inputSpec
-            variadic = variadic or spec.variadic
-            path = self.paths.get(node, node.name)
-            required = [n for n in spec.names if n not in spec.optional]
-            names += [path] if len(required) == 1 else [f"{path}.{n}" for n in required]
-        return Inputs(tuple(names), (), variadic)
+        known: dict[int, Inputs] = {}
+        for graph in postorder([self], lambda graph: onlyGraphs(graph.inputs)):
+            names, variadic = [], False
+            for node in graph.inputs:
+                spec = known.get(id(node.module)) or node.module.inputSpec
+                variadic = variadic or spec.variadic
+                path = graph.paths.get(node, node.name)
+                required = [n for n in spec.names if n not in spec.optional]
+                names += [path] if len(required) == 1 else [f"{path}.{n}" for n in required]
+            known[id(graph)] = Inputs(tuple(names), (), variadic)
+        return known[id(self)]
 
     @property
     def indices(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -214,10 +226,16 @@ class Graph(Module):
 
     @property
     def outputNames(self) -> tuple[str, ...]:
-        return tuple(
-            self.paths[n] if len(n.module.outputNames) == 1 else f"{self.paths[n]}.{n.module.outputNames[slot]}"
-            for n, slot in self.outputs
-        )
+        known: dict[int, tuple[str, ...]] = {}
+        for graph in postorder(
+            [self], lambda graph: [n.module for n, _ in graph.outputs if isinstance(n.module, Graph)]
+        ):
+            names = []
+            for node, slot in graph.outputs:
+                own = known.get(id(node.module)) or node.module.outputNames
+                names.append(graph.paths[node] if len(own) == 1 else f"{graph.paths[node]}.{own[slot]}")
+            known[id(graph)] = tuple(names)
+        return known[id(self)]
 
     @property
     def ruleNames(self) -> tuple[str, ...]:
@@ -634,6 +652,16 @@ def asList(outputs: Any) -> list[Any]:
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
+def onlyGraphs(nodes: Iterable[Node]) -> list[Graph]:
+    """The graphs that stand at some nodes."""
+    return [node.module for node in nodes if isinstance(node.module, Graph)]
+
+
+def graphsIn(graph: Graph) -> list[Graph]:
+    """The graphs that stand at the nodes of a graph."""
+    return onlyGraphs(graph.nodes)
+
+
 def edgesOf(output: Any) -> list[tuple[Node, int]]:
     """The edges of one output as a user gives it."""
     node, slots = output if isinstance(output, tuple) and len(output) == 2 else (output, None)
@@ -719,7 +747,12 @@ def few(names: Sequence[str], most: int = 4) -> str:
 
 
 def nearest(name: str, known: list[str], count: int = 6) -> list[str]:
-    """The names most like a mistaken one."""
+    """The names most like a mistaken one, of many only those that begin or end as it does."""
     import difflib  # only when something is wrong
+    from os.path import commonprefix
 
+    if len(known) > 100 or len(name) > 200:
+        ends = {n: len(commonprefix([name, n])) + len(commonprefix([name[::-1], n[::-1]])) for n in known}
+        known = [n[:200] for n in sorted(ends, key=ends.__getitem__, reverse=True)[:30]]
+        name = name[:200]
     return difflib.get_close_matches(name, known, count, 0.3) or known[:count]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -449,11 +449,14 @@ def parents(node: Node) -> list[Node]:
     return [link.node for link in node.bwds]
 
 
-def postorder(starts: list[Node], nexts: Callable[[Node], list[Node]]) -> list[Node]:
+Vertex = TypeVar("Vertex")
+
+
+def postorder(starts: list[Vertex], nexts: Callable[[Vertex], list[Vertex]]) -> list[Vertex]:
     """Every node reachable from `starts`, each after all of its `nexts`: an explicit stack, no marks on nodes."""
-    order: list[Node] = []
-    done: set[Node] = set()
-    opened: dict[Node, None] = {}
+    order: list[Vertex] = []
+    done: set[Vertex] = set()
+    opened: dict[Vertex, None] = {}
     stack = [(node, False) for node in reversed(starts)]
     while stack:
         node, finished = stack.pop()

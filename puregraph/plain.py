@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.budget import Budget
 from puregraph.dim import Dim
-from puregraph.errors import CheckpointError
+from puregraph.errors import CheckpointError, brief
 from puregraph.hdf import DTYPES
 
 DEPTH = 100  # lists in lists in lists: deeper than any real value, and far from the limit of Python's stack
+LONGEST = 1_000_000  # characters of a number or size that is written as text
 DIGITS = 1000  # Python itself refuses decimals of more than 4300
 
 Special = Callable[[Any], Any]
@@ -33,6 +35,8 @@ def encode(value: Any, place: str, special: Special = lambda value: None, depth:
     if value is None or type(value) in (bool, str):
         return value
     if type(value) is int:
+        if value.bit_length() > 3 * LONGEST:
+            raise CheckpointError(f"{place}: a whole number of {value.bit_length()} bits, too long to be stored")
         return value if value.bit_length() < 3 * DIGITS else {"int": hex(value)}
     if type(value) is float:
         return value if math.isfinite(value) else {"float": repr(value)}
@@ -85,22 +89,47 @@ def decode(value: Any, special: Special = lambda item: None) -> Any:
             try:
                 return READERS[kind](decode(content, special))
             except (TypeError, ValueError, AttributeError) as error:
-                raise CheckpointError(f"{json.dumps(value):.200} cannot be read: {error}") from error
+                raise CheckpointError(f"{brief(value)} cannot be read: {error}") from error
         found = special(value)
         if found is not None:
             return found
-    raise CheckpointError(f"{json.dumps(value):.200} is no value that puregraph writes")
+    raise CheckpointError(f"{brief(value)} is no value that puregraph writes")
+
+
+def partsOf(value: Any) -> list[Any]:
+    """The parts of a tuple, slice or dict, which are a list."""
+    if type(value) is not list:
+        raise TypeError(f"wanted a list, got {type(value).__name__}")
+    return value
+
+
+def readDict(pairs: Any) -> dict[Any, Any]:
+    """A dict, no key of which stands twice, and whose keys were not chosen to collide: that would take for ever."""
+    keys = [key for key, _ in partsOf(pairs)]
+    if len(keys) > 100 and 2 * len({hash(key) for key in keys}) < len(keys):
+        raise ValueError(f"of its {len(keys)} keys, too many have one hash")
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in it")
+    return found
+
+
+def readText(value: Any) -> str:
+    """A text of a few thousand characters."""
+    if type(value) is not str or len(value) > LONGEST:
+        raise TypeError(f"wanted a text of at most {LONGEST} characters, got {brief(value)}")
+    return value
 
 
 READERS: dict[str, Callable[[Any], Any]] = {
-    "tuple": tuple,
-    "dict": lambda pairs: dict(pairs),
-    "slice": lambda parts: slice(*parts),
+    "tuple": lambda parts: tuple(partsOf(parts)),
+    "dict": readDict,
+    "slice": lambda parts: slice(*partsOf(parts)),
     "ellipsis": lambda _: Ellipsis,
-    "dim": Dim,
+    "dim": lambda text: Dim(readText(text)),
     "dtype": lambda name: np.dtype(DTYPES[DTYPES.index(name)]),  # numpy would take a text for a structure of any size
-    "float": float,
-    "int": lambda text: int(text, 16),
+    "float": lambda text: float(readText(text)),
+    "int": lambda text: int(readText(text), 16),
 }
 
 
@@ -109,11 +138,13 @@ def dumps(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
-def loads(text: bytes) -> Any:
+def loads(text: bytes, budget: Budget | None = None) -> Any:
     """The content of a JSON text.
 
-    Raises    ValueError for a text that is no JSON, names a key twice, or is nested too deep
+    Raises    ValueError for a text that is no JSON, names a key twice, or is nested too deep; CheckpointError for one
+              of so many lists that they would take much more memory than it does
     """
+    (budget or Budget(len(text))).spend("lists in its JSON", text.count(b"[") + text.count(b"{"))
     try:
         return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except RecursionError:

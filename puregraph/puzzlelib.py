@@ -12,18 +12,19 @@ PuzzleLib keeps no counters: those of a BatchNorm or Dropout stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from puregraph import modules
+from puregraph.budget import Budget
 from puregraph.errors import CheckpointError, PuregraphError
 from puregraph.graph import Graph
 from puregraph.guarded import Declared, Guarded
 from puregraph.hdf import Array
 from puregraph.module import Module
-from puregraph.node import Node
+from puregraph.node import Node, checkName
 from puregraph.parallel import Parallel
 from puregraph.plain import loads
 from puregraph.sequential import Sequential
@@ -106,7 +107,7 @@ class PuzzleFile:
         if not self.hasBlueprint:
             raise CheckpointError(f"it holds no blueprint: {REMEDY}")
         try:
-            graph = build(loads(self.guarded.text("blueprint")), None)
+            graph = build(loads(self.guarded.text("blueprint"), self.guarded.budget), None, Sizes(self.guarded.budget))
         except CheckpointError:
             raise
         except Exception as error:
@@ -143,7 +144,21 @@ def adapts(stored: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 DEPTH = 100
 
 
-def build(blueprint: Any, name: str | None, depth: int = 0) -> Module:
+class Sizes:
+    """How many nodes each module that was built unfolds into, and the budget that they are counted from."""
+
+    def __init__(self, budget: Budget):
+        self.budget = budget
+        self.known: dict[int, int] = {}
+
+    def count(self, parts: Iterable[Module]) -> int:
+        """The nodes of a container of these, before it is built."""
+        found = sum(self.known.get(id(part), 1) for part in parts)
+        self.budget.spend("nodes", found)
+        return found
+
+
+def build(blueprint: Any, name: str | None, sizes: Sizes, depth: int = 0) -> Module:
     """A module of PuzzleLib's as one of puregraph's."""
     kind, scheme = blueprint["classname"], dict(blueprint.get("scheme") or {})
     given = scheme.pop("name", None)
@@ -151,12 +166,14 @@ def build(blueprint: Any, name: str | None, depth: int = 0) -> Module:
     if depth > DEPTH:
         raise CheckpointError(f"its blueprint is nested more than {DEPTH} deep")
     if kind in ("Sequential", "Parallel"):
-        inner = {n: build(b, n, depth + 1) for n, b in blueprint["modules"].items()}
-        return {"Sequential": Sequential, "Parallel": Parallel}[kind](
-            *(inner[n] for n in blueprint["graph"]), name=name
-        )
+        inner = {n: build(b, n, sizes, depth + 1) for n, b in blueprint["modules"].items()}
+        items = [inner[n] for n in blueprint["graph"]]
+        count = sizes.count(items)
+        made: Graph = {"Sequential": Sequential, "Parallel": Parallel}[kind](*items, name=name)
+        sizes.known[id(made)] = count
+        return made
     if kind == "Graph":
-        return buildGraph(blueprint, name, depth)
+        return buildGraph(blueprint, name, sizes, depth)
     if not isinstance(kind, str) or kind not in MAKERS:
         raise CheckpointError(
             f"'{name}' is a {kind!s:.60} of PuzzleLib, which cannot be rebuilt (known are Graph, Parallel, Sequential, "
@@ -168,6 +185,7 @@ def build(blueprint: Any, name: str | None, depth: int = 0) -> Module:
         module = MAKERS[kind](**scheme)
     except (TypeError, ValueError, PuregraphError) as error:
         raise CheckpointError(f"'{name}' ({kind}) cannot be rebuilt from {scheme!r:.200}: {error}") from error
+    checkName(name)
     module.name = name
     return module
 
@@ -175,10 +193,11 @@ def build(blueprint: Any, name: str | None, depth: int = 0) -> Module:
 IGNORED = {"empty", "inplace", "useMask", "showWarnings", "rng", "slicing"}  # no bearing on what is computed
 
 
-def buildGraph(blueprint: Any, name: str | None, depth: int) -> Graph:
+def buildGraph(blueprint: Any, name: str | None, sizes: Sizes, depth: int) -> Graph:
     """A graph from its edges, which come in any order."""
     edges = blueprint["graph"]
-    inner = {n: build(b, n, depth + 1) for n, b in blueprint["modules"].items()}
+    inner = {n: build(b, n, sizes, depth + 1) for n, b in blueprint["modules"].items()}
+    count = sizes.count(inner[n] for n in edges)
     nodes: dict[str, Node] = {}
     waiting = {n: len(parents) for n, parents in edges.items()}
     readers: dict[str, list[str]] = {n: [] for n in edges}
@@ -195,7 +214,9 @@ def buildGraph(blueprint: Any, name: str | None, depth: int) -> Graph:
     left = [n for n in edges if n not in nodes]
     if left:
         raise CheckpointError(f"the nodes {', '.join(map(repr, sorted(left)[:5]))} of '{name}' wait for each other")
-    return Graph([nodes[n] for n in blueprint["inputs"]], [nodes[n] for n in blueprint["outputs"]], name=name)
+    made = Graph([nodes[n] for n in blueprint["inputs"]], [nodes[n] for n in blueprint["outputs"]], name=name)
+    sizes.known[id(made)] = count
+    return made
 
 
 def activation(activation: str, slc: Any = None, args: Any = ()) -> Module:

@@ -30,8 +30,8 @@ class ModuleList(Graph):
         for module in items:
             if not isinstance(module, Module):
                 raise GraphError(f"{self.title()}: wanted Modules, got {type(module).__name__}: {module!r:.60}")
-            if holds(module, self):
-                raise GraphError(f"{self.title()} cannot hold itself")
+        if holds(items, self):
+            raise GraphError(f"{self.title()} cannot hold itself")
         before = self.items
         self.items = items
         try:
@@ -111,9 +111,17 @@ class ModuleList(Graph):
         self.chain()
 
 
-def holds(module: Module, sought: Module) -> bool:
-    """Whether a module is another one, or a list that holds it."""
-    return module is sought or isinstance(module, ModuleList) and any(holds(m, sought) for m in module.items)
+def holds(modules: list[Module], sought: Module) -> bool:
+    """Whether a module is among these, or in a list among them, however deep."""
+    waiting, seen = list(modules), set()
+    while waiting:
+        module = waiting.pop()
+        if module is sought:
+            return True
+        if isinstance(module, ModuleList) and id(module) not in seen:
+            seen.add(id(module))
+            waiting += module.items
+    return False
 
 
 class Sequential(ModuleList):

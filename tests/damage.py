@@ -10,6 +10,7 @@
 Prints what went wrong, then how many were refused, left as they were, loaded though they differ, and failed otherwise.
 """
 
+import copy
 import faulthandler
 import io
 import random
@@ -17,20 +18,18 @@ import resource
 import sys
 import tempfile
 import time
-import zlib
 from pathlib import Path
 
 import forgery
 import numpy as np
+from hostile import manifestOf, withManifest
 from nets import small, values
 from puzzles import writePuzzle
 
 from puregraph import optimizers
-from puregraph.archive import Archive, Header
-from puregraph.checkpoint import load
+from puregraph.archive import Archive
+from puregraph.checkpoint import contents, load
 from puregraph.errors import CheckpointError
-from puregraph.hdf import BASE, Layout
-from puregraph.hdf import Array as Stored
 
 MEMORY = 4 << 30  # address space: a file that makes us allocate more fails
 SECONDS = 2  # for one file
@@ -117,16 +116,59 @@ def edit(text, rng):
     return b",".join(pieces)
 
 
+ODD = [None, True, False, 0, -1, 1, 3, 2**31, 2**63, 10**30, 1e308, 0.5, "", "x", "Linear", "\x1b[31m", "a.b", "../x"]
+ODD += [[], {}, [[]], {"a": 1}, {"tuple": [1]}, {"module": 0}, {"class": "Relu"}, {"array": 0}, {"dim": "N"}]
+
+
+def placesIn(value):
+    """Every list and dict inside a JSON value, itself too."""
+    waiting, found = [value], []
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, (list, dict)):
+            found.append(item)
+            waiting += item.values() if isinstance(item, dict) else item
+    return found
+
+
+def tamper(manifest, rng):
+    """Change one or a few things of a manifest in place: values, kinds, keys, order."""
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        place = rng.choice([p for p in placesIn(manifest) if p] or [{"x": 1}])
+        key = rng.choice(list(place)) if isinstance(place, dict) else rng.randrange(len(place))
+        kind = rng.randrange(6)
+        if kind == 0:
+            place[key] = copy.deepcopy(rng.choice(ODD))
+        elif kind == 1:
+            place[key] = copy.deepcopy(rng.choice(placesIn(manifest)))
+        elif kind == 2:
+            del place[key]
+        elif kind == 3 and isinstance(place[key], int):
+            place[key] = rng.choice([place[key] + 1, place[key] - 1, -place[key], place[key] * 1000])
+        elif kind == 4 and isinstance(place, list):
+            place.insert(rng.randrange(len(place) + 1), copy.deepcopy(rng.choice([*place, *ODD])))
+        elif isinstance(place, dict):
+            place[rng.choice(["x", "W", "name", "class", "own", "\x1b]0;x\x07", *place])] = place.pop(key)
+
+
 def signed(data, rng):
     """The same file with a damaged manifest, and header and structure that fit it."""
-    layout = Archive(io.BytesIO(data)).layout
-    offset = layout.offsets[-1]
-    text = data[offset:]
-    text = damaged(text, rng) if rng.random() < 0.3 else edit(text, rng)
-    layout = Layout([*layout.arrays[:-1], Stored("manifest", (len(text),), "uint8")])
-    structure = b"".join(piece.data for piece in layout.structure())
-    header = Header(1, layout.end, offset, len(text), zlib.crc32(text)).write()
-    return header + structure + data[BASE + len(structure) : offset] + text
+    kind = rng.random()
+    if kind < 0.6:
+        manifest = manifestOf(data)
+        tamper(manifest, rng)
+        return withManifest(data, manifest)
+    text = data[Archive(io.BytesIO(data)).layout.offsets[-1] :]
+    return withManifest(data, damaged(text, rng) if kind < 0.75 else edit(text, rng))
+
+
+def checkSound(data, found):
+    """What was taken can be listed, written, and read again."""
+    try:
+        contents(data)
+        load(found.graph.save(None, optimizer=found.optimizer, extra=found.extra))
+    except Exception as error:
+        raise AssertionError(f"it was loaded, but is not sound: {error}") from error
 
 
 def weights(found):
@@ -154,8 +196,12 @@ def main(kind, start, stop):
             again = load(data, **options)
             same = data == good or kind == "forged" and weights(again) == weights(found)
             outcome = "unchanged" if same else "loaded"
-        except CheckpointError:
+            if kind == "signed":
+                checkSound(data, again)
+        except CheckpointError as error:
             outcome = "refused"
+            if any(not c.isprintable() and c != "\n" for c in str(error)):
+                raise SystemExit(f"{kind} {number}: {error!r}") from None
         except BaseException as error:
             outcome = "other"
             print(kind, number, repr(error)[:300])

@@ -388,7 +388,7 @@ def row(blueprint, name):
         (lambda b: b.update(modules={}), "the last module must be a Graph"),
         (lambda b: b.pop("modules"), "cannot be built: KeyError"),
         (lambda b: b["modules"].pop(), "the last module must be a Graph"),
-        (lambda b: b["modules"].insert(0, 7), "cannot be built"),
+        (lambda b: b["modules"].insert(0, 7), "cannot be made"),
         (lambda b: row(b, "Linear").update({"class": "Linaer"}), "unknown class 'Linaer'.*registerModule.*Linear"),
         (lambda b: row(b, "Linear").update({"class": "os.system"}), "unknown class 'os.system'"),
         (lambda b: row(b, "Linear").update({"class": "Scale"}), "it is no Module"),
@@ -450,14 +450,14 @@ def test_graphs_that_double_again_and_again_are_refused():
 def test_a_nest_without_end_is_refused():
     rows = [{"class": "Identity", "args": [], "kwargs": {}}]
     rows += [{"class": "Sequential", "items": [i]} for i in range(20_000)]
-    with pytest.raises(CheckpointError, match="RecursionError"):
+    with pytest.raises(CheckpointError, match="nested more than 200 deep"):
         fromBlueprint({"version": 1, "modules": rows, "arrays": {}, "ties": {}, "absent": []})
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"[" * 100_000, "nested too deep"),
+        (b"[" * 50_000, "nested too deep"),
         (b'{"a": 1, "a": 2}', "stands twice"),
         (b"[NaN]", "NaN is not allowed"),
         (b'{"a": ', "Expecting value"),

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 import tracemalloc
 import zlib
 from itertools import count
@@ -17,8 +18,8 @@ import numpy as np
 import pytest
 from nets import branched, same, small, tied, values
 
-from puregraph import checkpoint, costs, optimizers
-from puregraph.archive import TITLE, Archive, Header
+from puregraph import atomic, checkpoint, costs, optimizers
+from puregraph.archive import TITLE, Archive, Header, write
 from puregraph.blueprint import OWN, registerModule
 from puregraph.checkpoint import contents, load, loadGraph, loadInto
 from puregraph.errors import CheckpointError
@@ -26,7 +27,7 @@ from puregraph.graph import Graph
 from puregraph.hdf import BASE, DTYPES, Array, Layout
 from puregraph.input import Input
 from puregraph.module import Module
-from puregraph.modules import Linear, Relu
+from puregraph.modules import Identity, Linear, Relu
 from puregraph.param import Param, State
 from puregraph.plain import dumps, loads
 from puregraph.sequential import Sequential
@@ -595,7 +596,7 @@ def setRow(index, value):
         (setRow(1, [-1, 3]), "describes no array"),
         (setRow(1, [32.0, 3]), "describes no array"),
         (setRow(1, [True, 3]), "describes no array"),
-        (setRow(1, [1] * 200), "has 200 axes"),
+        (setRow(1, [1] * 200), "describes no array"),
         (setRow(1, "32"), "describes no array"),
         (setRow(2, "int32"), "is not as puregraph wrote it"),
         (setRow(2, "object"), "'params/fc.W' is object; known are"),
@@ -625,10 +626,13 @@ def setRow(index, value):
             lambda m: m["blueprint"]["modules"][0].update({"class": "Mystery"}),
             "unknown class 'Mystery'.*registerModule",
         ),
-        (lambda m: m.update(extra={"array": 7}), "KeyError: 'extra/7'"),
+        (lambda m: m.update(extra={"array": 7}), "it holds no array 'extra/7'"),
         (lambda m: m.update(extra={"array": "../params/fc.W"}), "cannot load"),
         (lambda m: m.update(extra={"file": "/etc/passwd"}), "no value that puregraph writes"),
-        (lambda m: m.update(optimizer={"class": "Linear", "args": [1, 1], "kwargs": {}}), "no optimizer or schedule"),
+        (
+            lambda m: m.update(optimizer={"class": "Linear", "args": [1, 1], "kwargs": {}}),
+            "its optimizer cannot be {'args'",
+        ),
         (lambda m: m.update(optimizer={"class": "optimizers.Adam"}), "cannot load"),
     ],
 )
@@ -854,3 +858,117 @@ def test_a_graph_with_two_inputs_and_no_names_comes_back():
     a, b = Input().node(), Input().node()
     net = Graph([a, b], [Linear(2, 2).node(a), Linear(3, 1).node(b)])
     assert same(loadGraph(net.save(None)), net)
+
+
+# Rights and errors of the file system -----------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such rights")
+def test_a_private_file_is_replaced_through_a_private_one(tmp_path, monkeypatch):
+    path, seen = tmp_path / "net.h5", []
+    small().save(path)
+    path.chmod(0o600)
+    inner = checkpoint.write
+
+    def watched(file, *rest):
+        seen.append(stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+        inner(file, *rest)
+
+    monkeypatch.setattr(checkpoint, "write", watched)
+    small().save(path)
+    assert seen == [0o600] and stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o644)
+    small().save(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_an_error_at_close_after_the_rename_does_not_say_that_the_old_file_is_there(tmp_path, monkeypatch):
+    path = tmp_path / "net.h5"
+    small().save(path)
+    net = small()
+    for array in net.params.values():
+        array.data = np.ones(array.shape, np.float32)
+    opened = atomic.openPartial
+
+    class Failing:
+        """A file whose close reports an error, as one on a network may."""
+
+        def __init__(self, file):
+            self.file = file
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.close()
+
+        def close(self):
+            self.file.close()
+            raise OSError(5, "Input/output error")
+
+    def failing(*given):
+        file, partial = opened(*given)
+        return Failing(file), partial
+
+    monkeypatch.setattr(atomic, "openPartial", failing)
+    net.save(path)  # all was brought to the disk and renamed: the new file is there
+    assert all((array.data == 1).all() for array in loadGraph(path).params.values())
+    assert [p.name for p in tmp_path.iterdir()] == ["net.h5"]
+
+
+# Messages ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_whose_names_all_differ_is_told_shortly_and_soon():
+    def net(start):
+        return Sequential(*(Linear(1, 1, name=f"{start}{'layer' * 8}.{k}".replace(".", "_")) for k in range(1500)))
+
+    data = net("a").save(None)
+    other = net("b")
+    begun = time.thread_time()
+    with pytest.raises(CheckpointError) as caught:
+        other.load(data)
+    text = str(caught.value)
+    assert "  missing    and 2990 more" in text and "  extra      and 2990 more" in text
+    assert text.count("near:") == 20 and len(text) < 10_000
+    assert time.thread_time() - begun < 2.0, "of which the message takes a quarter"
+
+
+def test_names_with_escapes_are_written_as_such():
+    array, name = np.zeros(1, np.float32), "a\x1b]0;owned\x07\nb"
+    memory = io.BytesIO()
+    about = {"blueprint": {"ties": {}}, "optimizer": None, "extra": None}
+    write(memory, [(Array(f"params/{name}", (1,), "float32"), lambda: array)], about)
+    with pytest.raises(CheckpointError) as caught:
+        small().load(memory.getvalue())
+    assert r"'a\x1b]0;owned\x07\nb'" in str(caught.value) and "\x1b" not in str(caught.value)
+
+
+# Depth ------------------------------------------------------------------------------------------------------------
+
+
+def test_graphs_in_graphs_run_at_any_depth_and_are_saved_to_two_hundred():
+    def nest(depth):
+        net = Sequential(Linear(2, 2, name="fc"))
+        for _ in range(depth):
+            net = Sequential(net)
+        return net
+
+    x = np.ones((1, 2), np.float32)
+    deep = nest(350)
+    assert deep(x).shape == (1, 2) and len(deep.params) == 2
+    with pytest.raises(CheckpointError, match="it is nested more than 200 deep"):
+        deep.save(None)
+    net = nest(150)
+    assert np.array_equal(loadGraph(net.save(None))(x), net(x))
+
+
+def test_a_graph_that_unfolds_into_more_than_a_file_may_is_not_saved():
+    net = Identity()
+    for _ in range(13):
+        net = Sequential(net, net)
+    with pytest.raises(CheckpointError, match="it asks for .* nodes or more, a file of its size may have"):
+        net.save(None)

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from hostile import manifestOf, withManifest
 
 from puregraph import cli
 from puregraph.checkpoint import save
@@ -14,6 +15,7 @@ from puregraph.models import lenet
 from puregraph.modules import Dropout, Linear
 from puregraph.optimizers import MomentumSGD
 from puregraph.overview import summary
+from puregraph.plain import dumps
 from puregraph.sequential import Sequential
 
 MODELS = """
@@ -439,3 +441,23 @@ def test_doctor_says_device_reason_versions_and_threads(run):
         assert facts[name][0].isdigit() or "; " in facts[name]
     code, out, _ = run("doctor", "--json")
     assert json.loads(out)["why"] == facts["why"]
+
+
+def test_inspect_writes_no_escapes_and_refuses_forged_files(tmp_path, capsys):
+    name = "a\x1b]0;owned\x07b"
+    net = Sequential(Linear(2, 2, name="fc"))
+    path = tmp_path / "net.h5"
+    net.save(path, extra={name: name})
+    data = path.read_bytes()
+    manifest = manifestOf(data)
+    forged = dumps(manifest).replace(b"fc.W", b"f\\u001b[2JW"), dumps({**manifest, "optimizer": {"class": 3}})
+    forged += dumps({**manifest, "blueprint": []}), dumps({"arrays": manifest["arrays"]})
+    for options in ([], ["--json"]):
+        assert cli.main(["inspect", str(path), *options]) == 0
+        assert "\x1b" not in capsys.readouterr().out
+    for text in forged:
+        path.write_bytes(withManifest(data, text))
+        for options in ([], ["--json"]):
+            assert cli.main(["inspect", str(path), *options]) in (0, 1)
+            printed = "".join(capsys.readouterr())
+            assert "Traceback" not in printed and all(c.isprintable() or c == "\n" for c in printed)

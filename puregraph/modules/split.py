@@ -10,6 +10,8 @@ from puregraph.errors import need
 from puregraph.module import Module
 from puregraph.shape import normalAxis
 
+MOST = 65536  # outputs, each of which has a name
+
 
 class Split(Module):
     """y_0, y_1, ... = x cut along `axis`, which may count from the end.
@@ -32,6 +34,7 @@ class Split(Module):
         self.axis = axis
         self.sections = tuple(given) if given is sections else sections
         self.count = len(given) if given is sections else sections
+        need(self.count <= MOST, f"at most {MOST} parts", self.count)
 
     @property
     def outputNames(self):
