@@ -12,6 +12,7 @@ from puregraph.algebra import shapeOf, zeroLike
 from puregraph.errors import AutoDiffException, PuregraphError, plural
 from puregraph.module import Inputs, Module
 from puregraph.node import Node
+from puregraph.signals import isAsynchronous
 
 
 class Context:
@@ -282,6 +283,8 @@ class Call(Module):
         try:
             result = self.function.call(Context(needs), arguments, keywords)
         except Exception as error:
+            if isAsynchronous(error):
+                raise
             raise PuregraphError(
                 f"{label} could not be tried on zeros to learn its shape ({error}): "
                 "write a static method dataShapeFrom(*shapes)"

@@ -27,6 +27,7 @@ from puregraph.module import PRECISIONS, Inputs, Module, checkGrads, holdsNode, 
 from puregraph.node import Node, checkMode, parents, postorder
 from puregraph.param import Param, State
 from puregraph.rules import rulesFor
+from puregraph.signals import isAsynchronous
 from puregraph.standin import standInOf
 from puregraph.steps import ABSENT, Step, Steps
 
@@ -365,6 +366,8 @@ class Graph(Module):
                 except ShapeError as error:
                     fault = self.placeFault(error.faults[0], step, steps)
                 except Exception as error:
+                    if isAsynchronous(error):
+                        raise
                     raise PuregraphError(
                         f"at '{step.path}' ({step.label}): its shape rule failed on {show(inshapes)}: {error}"
                     ) from error

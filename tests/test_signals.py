@@ -283,3 +283,10 @@ def test_deferred_signals_are_heard_behind_the_stretch_each_once(alarmed):
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_handler_within_a_shape_rule_keeps_the_type_of_what_it_raises(alarmed, monkeypatch):
+    net = network()
+    monkeypatch.setattr(Relu, "dataShapeFrom", raising(lambda shape: shape))
+    with pytest.raises(PreemptedError):
+        net.dataShapeFrom((2, 30))

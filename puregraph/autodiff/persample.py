@@ -18,6 +18,7 @@ from puregraph.module import Module, checkGrads, isFloat
 from puregraph.node import asGrads
 from puregraph.param import Param, State
 from puregraph.rules import Place, gradientRule
+from puregraph.signals import isAsynchronous
 from puregraph.steps import Step
 
 N = Dim("N")
@@ -134,7 +135,9 @@ class _Attribution:
             shapes = shapes if isinstance(shapes, list) else [shapes]
             inner = [s for s, _ in step.module.hiddenShapeFrom(*given)] if hidden else []
             return [*shapes, *inner]
-        except Exception:
+        except Exception as error:
+            if isAsynchronous(error):
+                raise
             shapes = [shapeOf(self.values[n]) for n in step.outs]
             return [(N, *s[1:]) if s[:1] == (self.count,) else s for s in shapes]
 
@@ -322,6 +325,8 @@ class _Attribution:
                     for k, i in enumerate((0, self.count - 1))
                 ]
         except Exception as error:
+            if isAsynchronous(error):
+                raise
             raise self.mixes(step, f"its gradient rule cannot be run on one of them alone: {error}") from error
         for need, whole, *ones in zip(trial, both, *alone):
             for k, one in enumerate(ones if need else ()):
