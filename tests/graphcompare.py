@@ -23,7 +23,9 @@ MOVES = (
     (40, 4),
 )  # how many passes in which everything moves by so many last bits, one try after the other
 FLOOR = 8  # in units of the last place of an array's largest number
-LEAST = 0.01  # what an array's largest number is taken for where all are smaller, next to data about 1
+LEAST = (
+    0.25  # of an array whose numbers are all smaller: inside of a node, as in 1 - tanh^2, numbers about 1 are rounded
+)
 ABOVE = 12  # times what a pass moves by
 INSIDE = 8  # times more for float64, which differs by what is rounded inside of nodes as well
 BLIND = 3e-3  # of an array's largest number: what moves by more says nothing

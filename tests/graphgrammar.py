@@ -89,7 +89,7 @@ OPTIMIZERS = (
     "SGD(0.05, decay=0.1)",
 )
 RULES, WEIGHTS, PARENTS = {}, {}, {}
-ELEMENTWISE = ("activation", "formulaOfOne", "formulaOfTwo", "arithmetic", "several")
+ELEMENTWISE = ("arithmetic", "activation", "scaled", "formulaOfOne", "formulaOfTwo", "several")
 
 
 def rule(weight, *parents):
@@ -109,8 +109,9 @@ def make(cls, *args, **kwargs):
 
 
 def axisOf(rng, shape):
-    """One of the axes, from the front or from the back."""
-    axis = rng.randrange(len(shape))
+    """One of the axes, from the front or from the back; often one of length one, where there is any."""
+    ones = [i for i, size in enumerate(shape) if size == 1]
+    axis = rng.choice(ones) if ones and rng.random() < 0.4 else rng.randrange(len(shape))
     return rng.choice((axis, axis - len(shape)))
 
 
@@ -121,7 +122,12 @@ def axisOf(rng, shape):
 def activation(rng, x):
     plain = (Relu, Sigmoid, Tanh, Swish, Gelu, Elu, LeakyRelu, HardSwish, SoftPlus, Clip)
     made = [*map(partial(make), plain), make(Gelu, approximate=True), make(Swish, 1.7), make(Clip, -0.5, 0.5)]
-    return rng.choice([*made, make(MulAddConst, 0.7, rng.choice((0, 0.3)))])
+    return rng.choice(made)
+
+
+@rule(5, "any")
+def scaled(rng, x):
+    return make(MulAddConst, rng.choice((0.7, -1.3)), rng.choice((0, 0.3)))
 
 
 @rule(6, "any")
@@ -262,7 +268,7 @@ def einsum(rng, *shapes):
             sizes[letter] = size
             own += letter
         groups.append(own)
-    kept = [c for c in sizes if rng.random() < 0.5]
+    kept = [c for c, size in sizes.items() if rng.random() < (0.5 if size > 1 else 0.3)]
     rng.shuffle(kept)
     return make(Einsum, f"{','.join(groups)}->{''.join(kept)}") if math.prod(sizes.values()) <= 20 * MOST else None
 
@@ -491,8 +497,7 @@ class GraphDraft(Rebuilding):
                 exact = kind in ("sequence", "image")
                 found.append(self.pick(lambda s, n=least, e=exact: len(s) == n if e else len(s) >= n))
             elif kind == "computed":
-                computed = [v for v in self.values(len) if self.lines[v[0]].rule in ELEMENTWISE]
-                found.append(self.rng.choice(computed) if computed else self.pick(len))
+                found.append(self.computed())
             elif kind == "broadcast":
                 found.append(self.beside(found[0]))
             elif kind == "alike":
@@ -513,6 +518,18 @@ class GraphDraft(Rebuilding):
         found = [(i, 0) for i, line in enumerate(self.lines) if line.rule == "indices" and line.shape == shape]
         return self.rng.choice(found) if found and self.rng.random() < 0.5 else self.source(shape, "indices")
 
+    def computed(self):
+        """A value that arithmetic gives, which may be there, or is made of another one."""
+        sums = [v for v in self.values(len) if self.lines[v[0]].rule in ELEMENTWISE]
+        if sums and self.rng.random() < 0.5:
+            return self.rng.choice(sums)
+        value = self.pick(len)
+        self.add(NodeSpec("scaled", self.rng.getrandbits(32), (value,)))
+        one = len(self.lines) - 1, 0
+        other = self.rng.choice((value, self.beside(one)))
+        self.add(NodeSpec("arithmetic", self.rng.getrandbits(32), (other, one)))
+        return len(self.lines) - 1, 0
+
     def probability(self, shape):
         """A value of a shape from 0 to 1."""
         same = self.values(lambda s: s == shape)
@@ -524,7 +541,7 @@ class GraphDraft(Rebuilding):
         shape = self.shape(value)
         found = self.values(lambda s: broadcasts(s, shape))
         above = [v for v in self.lines[value[0]].parents if v in found]
-        if above and self.rng.random() < 0.3:
+        if above and self.rng.random() < 0.4:
             return self.rng.choice(above)
         if found and self.rng.random() < 0.85:
             return self.rng.choice(found)

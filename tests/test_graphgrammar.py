@@ -57,7 +57,6 @@ def check(seeds):
 
 
 @needsNative
-@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_whatever_stands_beside_whatever_compiled_it_gives_what_the_graph_gives(quickly, part):
     check(range(part * EACH, (part + 1) * EACH))
