@@ -14,6 +14,7 @@ from puregraph.algebra import seedLike, shapeOf
 from puregraph.arguments import Flag, Number, checked, takes
 from puregraph.changes import Noting
 from puregraph.errors import GraphError, PuregraphError, need, plural
+from puregraph.keywords import checkKeywords
 from puregraph.node import Applied, Node, checkName
 from puregraph.param import Param, State
 from puregraph.shape import asShape, product
@@ -127,6 +128,7 @@ class Module(Noting):
             cls.dataShapeFrom = withDims(cls.dataShapeFrom)  # type: ignore[method-assign]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        checkKeywords(cls, kwargs)
         self = super().__new__(cls)
         self.recipe = (args, kwargs)
         return self

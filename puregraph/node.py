@@ -11,9 +11,11 @@ import numpy as np
 from puregraph.algebra import accumulate, isValue, shapeOf
 from puregraph.arguments import ModuleLike
 from puregraph.changes import CHANGES
-from puregraph.errors import DataError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
+from puregraph.errors import DataError, DtypeError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
 from puregraph.rules import Place, gradientRule
 from puregraph.watch import WATCH
+
+NUMERIC = ("puregraph.modules.", "puregraph.costs.", "puregraph.pointwise")  # what computes with numbers alone
 
 
 class Link:
@@ -240,12 +242,7 @@ class Node:
             given = [None if edge is None else edge[0].output(edge[1]) for edge in self.sources]
         else:
             given = self.module.inputSpec.fill(data, self)
-        for x in given:
-            if x is not None and not isValue(x):
-                raise DataError(f"at '{self.name}' ({self.label}): wanted arrays, got {kindOf(x)}; use np.array")
-        spec = self.module.inputSpec
-        if given and given[0] is None and spec.names[0] not in spec.optional and not self.bwds:
-            raise DataError(f"at '{self.name}' ({self.label}): wanted an array for {spec.names[0]}, got None")
+        self.checkGiven(given)
         shapes = [None if x is None else shapeOf(x) for x in given]
         try:
             self.module.dataShapeFrom(*shapes)
@@ -262,6 +259,25 @@ class Node:
         visible = outputs[: len(self.module.outputNames)]
         self.values = Applied(arguments, outputs, self.module.train)
         self.data = visible[0] if len(visible) == 1 else list(visible)
+
+    def checkGiven(self, given: list[Any]) -> None:
+        """Refuse inputs that are missing or no values; of what computes with numbers alone, arrays of anything else."""
+        names, optional, _ = self.module.inputSpec
+        isNumeric = type(self.module).__module__.startswith(NUMERIC)
+        for i, x in enumerate(given):
+            name = names[min(i, len(names) - 1)]
+            if x is None:
+                if not self.bwds and name not in optional:
+                    raise DataError(f"at '{self.name}' ({self.label}): wanted an array for {name}, got None")
+            elif not isValue(x):
+                place = f"at '{self.name}' ({self.label})"
+                if isinstance(x, (list, tuple)) and all(map(isValue, x)):
+                    raise DataError(f"{place}: wanted {plural(len(names), 'input')} ({', '.join(names)}), got {len(x)}")
+                raise DataError(f"{place}: wanted arrays, got {kindOf(x)} for {name}; use np.array")
+            elif isNumeric and (isinstance(x, str) or type(x) is np.ndarray and x.dtype.kind not in "fiubV"):
+                kind = kindOf(x) if isinstance(x, str) else f"dtype {x.dtype}; convert with .astype"
+                place = f"at '{self.name}' ({self.label})"
+                raise DtypeError(f"{place}: wanted an array of real numbers for {name}, got {kind}")
 
     def output(self, slot: int) -> Any:
         """One output of the last forward pass."""

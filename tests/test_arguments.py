@@ -5,7 +5,28 @@ import inspect
 import numpy as np
 import pytest
 
-from puregraph import ArgumentError, Conv2D, Dropout, Linear, Module, ShapeError, Sum
+from puregraph import (
+    RNN,
+    SGD,
+    Accuracy,
+    Adam,
+    Add,
+    ArgumentError,
+    Conv2D,
+    CrossEntropy,
+    DataError,
+    Dropout,
+    DtypeError,
+    EarlyStop,
+    Linear,
+    MatMul,
+    Module,
+    MomentumSGD,
+    Relu,
+    ShapeError,
+    Sum,
+    Trainer,
+)
 from puregraph.arguments import Count, Flag, NotNegative, Text, choice, optional
 
 
@@ -33,6 +54,64 @@ def test_numbers_of_numpy_are_numbers():
 def test_an_argument_that_is_refused_is_a_type_error_and_a_value_error(kind):
     with pytest.raises(kind):
         Sum(keepdims="yes")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: Linear(3, 4, bias=False),
+            "Linear: there is no argument bias; did you mean useBias. There are insize, ",
+        ),
+        (lambda: Conv2D(1, 2, kernel_size=3), "did you mean size"),
+        (lambda: Conv2D(1, 2, 3, padding=1), "did you mean pad"),
+        (lambda: Linear(3, 4, usebias=True), "did you mean useBias"),
+        (lambda: Dropout(rate=0.5), "did you mean p"),
+        (lambda: Sum(dim=1), "did you mean axis"),
+        (lambda: Sum(whatever=1), "Sum: there is no argument whatever; There are axis, keepdims, name"),
+        (lambda: SGD(lr=0.1), "did you mean learnRate"),
+        (lambda: Adam(lr=0.1), "did you mean alpha"),
+        (lambda: Adam(learnRate=0.1), "did you mean alpha"),
+        (lambda: Adam(weight_decay=0.1), "did you mean decay"),
+        (lambda: MomentumSGD(momentum=0.9), "did you mean momRate"),
+        (lambda: Accuracy(ignore_index=-1), "did you mean ignore"),
+        (lambda: CrossEntropy(label_smoothing=0.1), "did you mean smoothing"),
+        (lambda: EarlyStop(Patience=3), "did you mean patience"),
+        (
+            lambda: Trainer(None, None, None, batch_size=3),
+            "Trainer: there is no argument batch_size; did you mean batchsize",
+        ),
+    ],
+)
+def test_an_argument_that_there_is_not_is_refused_with_the_one_that_was_meant(make, words):
+    with pytest.raises(ArgumentError, match=words):
+        make()
+
+
+def test_a_class_of_a_user_takes_what_its_constructors_take():
+    class Own(Linear):
+        def __init__(self, width, **rest):
+            super().__init__(width, width, **rest)
+
+    assert Own(width=3, useBias=False).b is None
+    with pytest.raises(TypeError, match="nonsense"):
+        Own(3, nonsense=1)
+
+
+@pytest.mark.parametrize("module", [Relu(), Linear(3, 4), Sum(), Add(), RNN(3, 4), MatMul()], ids=repr)
+@pytest.mark.parametrize("kind", [complex, str, object, "M8[s]"])
+def test_what_computes_with_real_numbers_takes_no_others(module, kind):
+    x = np.zeros((2, 3)).astype(kind) if kind != "M8[s]" else np.zeros((2, 3), kind)
+    given = [x] * (2 if isinstance(module, (Add, MatMul)) else 1)
+    with pytest.raises(DtypeError, match="wanted an array of real numbers for .*, got dtype .*; convert with .astype"):
+        module(*given)
+
+
+def test_a_text_and_an_input_too_many_are_refused_by_the_name_of_the_input():
+    with pytest.raises(DtypeError, match="at 'relu' .Relu.: wanted an array of real numbers for x, got"):
+        Relu()("image.png")
+    with pytest.raises(DataError, match=r"at 'relu' .Relu.: wanted 1 input \(x\), got 2"):
+        Relu()(np.ones(3), np.ones(3))
 
 
 def test_a_subclass_is_checked_by_what_it_hands_on():

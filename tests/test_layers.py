@@ -8,7 +8,7 @@ errors version
 budget arguments
 dim
 shape
-attributes environment
+attributes environment keywords
 device aligned atomic hdf guarded algebra standin watch store changes signals mutex lease
 special
 table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.changes import Noting
+from puregraph.keywords import checkKeywords
 
 
 class Recorded(Noting):
@@ -13,6 +14,7 @@ class Recorded(Noting):
     recipe: tuple[tuple, dict]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        checkKeywords(cls, kwargs)
         self = super().__new__(cls)
         self.recipe = (args, kwargs)
         return self

@@ -7,6 +7,7 @@ from typing import Any
 
 from puregraph.attributes import Settable, checkMethods
 from puregraph.errors import DataError
+from puregraph.keywords import checkKeywords
 
 HOOKS = ("onTrainBegin", "onEpochBegin", "onBatchEnd", "onEpochEnd", "onInterrupt", "onTrainEnd")
 FOREIGN = {
@@ -34,6 +35,10 @@ class Callback(Settable):
     order = 0
     adds: tuple[str, ...] = ()
     options = ("order", "adds")
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        checkKeywords(cls, kwargs)
+        return super().__new__(cls)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

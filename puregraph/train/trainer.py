@@ -17,6 +17,7 @@ from puregraph.compile.update import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, batchesFrom, checkedSize, groups
 from puregraph.data.prefetch import ahead
 from puregraph.errors import DataError, PuregraphError, addPlace
+from puregraph.keywords import checkKeywords
 from puregraph.module import Module
 from puregraph.train import snapshot
 from puregraph.train.before import checkParams, fitSchedule
@@ -70,6 +71,10 @@ class Trainer(Settable):
         **dict.fromkeys(("model", "network", "module"), "set net, or make another Trainer"),
         **dict.fromkeys(("loss_fn", "criterion"), "the cost is an argument of Trainer(...): make another one"),
     }
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        checkKeywords(cls, kwargs)
+        return super().__new__(cls)
 
     @takes(seed=optional(Natural), shuffle=Flag, compile=Flag)
     def __init__(

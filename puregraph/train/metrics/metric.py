@@ -10,6 +10,7 @@ from puregraph import device
 from puregraph.arguments import Natural, Text, optional, takes
 from puregraph.errors import DataError
 from puregraph.kernels.classes import labelFault
+from puregraph.keywords import checkKeywords
 
 
 class Metric:
@@ -21,6 +22,10 @@ class Metric:
     """
 
     better = "max"
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        checkKeywords(cls, kwargs)
+        return super().__new__(cls)
 
     @takes(which=Natural, name=optional(Text))
     def __init__(self, which: int = 0, name: str | None = None):
