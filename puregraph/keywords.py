@@ -62,7 +62,9 @@ def checkKeywords(cls: type, given: Any) -> None:
     Raises    ArgumentError with the name that was probably meant, and those that there are
     """
     known = keywords(cls) if given else None
-    for name in given if known is not None else ():
+    if known is None:
+        return
+    for name in given:
         if name not in known:
             other = next((each for each in OTHERWORDS.get(name, ()) if each in known), "") or nearest(name, known)
             hint = f"did you mean {other}? " if other else ""
