@@ -166,7 +166,7 @@ def functions():
         if len(row.pulls) == 1 and name.isidentifier() and name not in ("neg", "not", *families):
             low, high = DOMAINS.get(name, (None, None))
             found.append(f"{name}({{}})" if low is None else f"{name}({low} + {high - low} * sigmoid({{}}))")
-    steep = ("sinh", "cosh", "exp", "gamma", "i0", "i1", "square", "digamma")
+    steep = ("sinh", "cosh", "exp", "gamma", "i0", "i1", "square", "digamma", "erfcx")
     return [f.replace("{}", "tanh({})") if f.startswith(steep) else f for f in found]
 
 
