@@ -1,27 +1,29 @@
 """Programs for many shapes: a bounded number is kept, and none is compiled again and again."""
 
+import sys
 import warnings
 
 import numpy as np
 import pytest
 
 from puregraph import Calculator, Linear, Relu, Sequential
-from puregraph.compile import Programs, compiled
+from puregraph.compile import Programs
 from puregraph.errors import GraphWarning
 
-MOST = compiled.__globals__["MOST"]
+MODULE = sys.modules[Programs.__module__]  # a function has its name
+MOST = MODULE.MOST
 
 
 @pytest.fixture
 def built(monkeypatch):
     """The shapes that are compiled, in order."""
-    found, original = [], compiled.__globals__["Program"]
+    found, original = [], MODULE.Program
 
     def make(graph, shapes, *more, **options):
         found.append(shapes[0])
         return original(graph, shapes, *more, **options)
 
-    monkeypatch.setitem(compiled.__globals__, "Program", make)
+    monkeypatch.setattr(MODULE, "Program", make)
     return found
 
 
@@ -60,7 +62,7 @@ def test_shapes_that_come_no_more_make_room_for_others(built):
 
 
 def test_what_is_known_of_shapes_is_bounded(monkeypatch, built):
-    monkeypatch.setitem(compiled.__globals__, "KNOWN", 50)
+    monkeypatch.setattr(MODULE, "KNOWN", 50)
     programs = Programs(Sequential(Relu()).evalMode())
     for x in batches(1, 300):
         programs.get([x])
