@@ -184,7 +184,7 @@ def main(kind, start, stop):
     options = {} if own else {"format": "puzzlelib"}
     found = load(good, **options)
     places = forgery.structure(good) if kind == "forged" else None
-    if own and found.graph.save(None, optimizer=found.optimizer, extra=found.extra) != good:
+    if own and found.graph.trainMode().save(None, optimizer=found.optimizer, extra=found.extra) != good:
         raise SystemExit("the undamaged file does not come back as it was")
     counts = dict.fromkeys(["refused", "unchanged", "loaded", "other"], 0)
     for number in range(start, stop):
