@@ -226,9 +226,14 @@ def randomNet(rng):
 
 
 def root(array):
-    while array.base is not None:
+    while isinstance(array.base, np.ndarray):
         array = array.base
     return array
+
+
+def start(array):
+    """Where an array begins in memory: a parameter hands its own out as several arrays."""
+    return array.__array_interface__["data"][0]
 
 
 def simulate(graph, x):
@@ -316,13 +321,13 @@ def held(graph):
     nodes = [step.node for step in steps.items] + [node for node, _ in steps.shown]
     params = graph.params.values()
     stack = [graph.last.values, [n.data for n in nodes], [n.grad for n in nodes], [p.grad for p in params]]
-    found = {id(root(s.data)): s.data.nbytes for s in (*params, *graph.states.values())}
+    found = {start(s.data): s.data.nbytes for s in (*params, *graph.states.values())}
     while stack:
         value = stack.pop()
         if isinstance(value, (list, tuple)):
             stack += value
-        elif value is not None:
-            found.setdefault(id(root(value)), root(value).nbytes)
+        elif value is not None and start(value) not in found:
+            found[start(root(value))] = root(value).nbytes
     return sum(found.values())
 
 
