@@ -16,7 +16,7 @@ from puregraph.module import Module, checkGrads, isFloat
 from puregraph.node import Edge, Node, asGrads
 from puregraph.param import Param
 from puregraph.rules import NOWHERE, Place, gradientRule
-from puregraph.steps import ABSENT, Step, Steps
+from puregraph.steps import ABSENT, Step, Steps, inputNames
 
 
 class Value(Input):
@@ -352,12 +352,6 @@ def behind(edges: list[Edge]) -> list[Node]:
             seen[node] = None
             stack.extend(link.node for link in node.bwds)
     return list(seen)
-
-
-def inputNames(module: Any, count: int) -> list[str]:
-    """The name of each of `count` inputs; those of any number share one."""
-    names = module.arguments
-    return [names[min(i, len(names) - 1)] for i in range(count)]
 
 
 def argumentNames(module: Any, count: int) -> list[str]:

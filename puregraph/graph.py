@@ -22,9 +22,10 @@ from puregraph.errors import (
     plural,
     show,
 )
+from puregraph.fingerprint import fingerprint
 from puregraph.input import Input
 from puregraph.module import PRECISIONS, Inputs, Module, checkGrads, holdsNode, shapesOf
-from puregraph.node import Node, checkMode, parents, postorder
+from puregraph.node import Node, checkMode, isMarked, isModified, modified, parents, postorder
 from puregraph.param import Param, State
 from puregraph.rules import rulesFor
 from puregraph.signals import isAsynchronous
@@ -286,7 +287,7 @@ class Graph(Module):
         steps = self.steps(len(inputs))
         values = steps.run(inputs)
         modes = [step.module.train for step in steps.items]
-        return (*(values[n] for n in steps.outputs), Pass(steps, values, modes))
+        return (*(values[n] for n in steps.outputs), Pass(steps, values, modes, savedOf(steps, values)))
 
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
         """The gradient rule of a graph that is run as one node: of its inputs, then of its parameters."""
@@ -427,7 +428,7 @@ class Graph(Module):
         except PuregraphError:
             self.checked.clear()
             raise
-        self.last = Pass(steps, values, modes)
+        self.last = Pass(steps, values, modes, savedOf(steps, values))
         found = values[steps.outputs[0]] if len(steps.outputs) == 1 else [values[n] for n in steps.outputs]
         self.data = found
         return found  # another thread may have set `data` again
@@ -492,7 +493,7 @@ class Graph(Module):
         if self.last is None:
             raise PuregraphError(f"{self.title()}: backward needs a forward pass first")
         self.last.check()
-        steps, values, _ = self.last
+        steps, values = self.last[:2]
         outputs = [values[n] for n in steps.outputs]
         grads = checkGrads(grad, outputs, self.title())
         back = self.backwardGraph(updGrad, updParamGrads, steps)
@@ -627,20 +628,36 @@ DERIVED = frozenset("nodes paths cache checked backwards surveyed outshapes last
 
 
 class Pass(NamedTuple):
-    """One forward pass: the steps that ran, all their values, and the modes that the modules were in."""
+    """One forward pass: the steps that ran, all their values, and the modes that the modules were in.
+
+    `saved` tells by number whether inputs, outputs and parameters that gradient rules read were modified since.
+    """
 
     steps: Steps
     values: list[Any]
     modes: list[bool]
+    saved: list[tuple[int, Any, Any]]
 
     def check(self) -> None:
         """Going backward through a pass is right as long as all is as it was then.
 
-        Raises    PuregraphError if the mode of a module has changed since
+        Raises    PuregraphError if the mode of a module has changed since, or what gradient rules read was modified
         """
+        names = self.steps.names
+        for number, value, before in self.saved:
+            if isModified(value, before):
+                raise modified(self.steps.producer[number], "", f"'{names[number]}'")
         for step, train in zip(self.steps.items, self.modes, strict=True):
             if step.module.train is not train:
                 checkMode(step.module, train, step.path)
+
+
+def savedOf(steps: Steps, values: list[Any]) -> list[tuple[int, Any, Any]]:
+    """What gradient rules read of what a user can reach, each with what tells whether it is modified later."""
+    numbers, stored = steps.saved
+    found = [(n, values[n], fingerprint(values[n])) for n in numbers]
+    params = [(n, getattr(module, name)) for n, module, name in stored]
+    return found + [(n, p, p.mark()) for n, p in params if isMarked(p)]
 
 
 def areMixed(arrays: list[Any]) -> bool:

@@ -12,7 +12,9 @@ from puregraph.algebra import accumulate, isValue, shapeOf
 from puregraph.arguments import ModuleLike
 from puregraph.changes import CHANGES
 from puregraph.errors import DataError, DtypeError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
-from puregraph.rules import Place, gradientRule
+from puregraph.fingerprint import fingerprint
+from puregraph.param import Param
+from puregraph.rules import Place, gradientRule, readBy
 from puregraph.watch import WATCH
 
 NUMERIC = ("puregraph.modules.", "puregraph.costs.", "puregraph.pointwise")  # what computes with numbers alone
@@ -42,11 +44,21 @@ Edge = tuple["Node", int]  # a producer and one of its outputs
 
 
 class Applied(NamedTuple):
-    """One call of a module's rule: what it was given, what it gave, and the mode that the module was in."""
+    """One call of a module's rule: what it was given, what it gave, and the mode that the module was in.
+
+    `saved` tells whether what the gradient rule reads was modified since: parameters with their marks, other arguments
+    and visible outputs with their fingerprints, each by its name.
+    """
 
     arguments: list[Any]
     outputs: tuple
     train: bool
+    saved: list[tuple[str, Any, Any]]
+
+    def check(self, module: Any, name: str) -> None:
+        """Raise    PuregraphError if the mode, or anything that the gradient rule reads, has changed since."""
+        checkMode(module, self.train, name)
+        checkSaved(module, self.saved, name)
 
 
 class Node:
@@ -257,7 +269,7 @@ class Node:
             addPlace(error, f"at '{self.name}' ({self.label}): given {show(shapes)}")
             raise
         visible = outputs[: len(self.module.outputNames)]
-        self.values = Applied(arguments, outputs, self.module.train)
+        self.values = Applied(arguments, outputs, self.module.train, self.saved(arguments, visible))
         self.data = visible[0] if len(visible) == 1 else list(visible)
 
     def checkGiven(self, given: list[Any]) -> None:
@@ -278,6 +290,17 @@ class Node:
                 kind = kindOf(x) if isinstance(x, str) else f"dtype {x.dtype}; convert with .astype"
                 place = f"at '{self.name}' ({self.label})"
                 raise DtypeError(f"{place}: wanted an array of real numbers for {name}, got {kind}")
+
+    def saved(self, arguments: list[Any], visible: tuple) -> list[tuple[str, Any, Any]]:
+        """What the gradient rule reads, each with what tells whether it is modified later."""
+        module, reads = self.module, readBy(self.module, self.rule)
+        names, params = module.inputSpec.names, module.ruleParams()
+        count = len(arguments) - len(params)
+        arrays = [(names[min(i, len(names) - 1)], x) for i, x in enumerate(arguments[:count])]
+        arrays += zip(module.outputNames, visible)
+        found = [(name, x, fingerprint(x)) for name, x in arrays if reads is None or name in reads]
+        stored = zip(module.ruleNames, params)
+        return found + [(n, p, p.mark()) for n, p in stored if isMarked(p) and (reads is None or n in reads)]
 
     def output(self, slot: int) -> Any:
         """One output of the last forward pass."""
@@ -337,8 +360,8 @@ class Node:
         """
         if self.values is None:
             raise PuregraphError(f"at '{self.name}' ({self.label}): backward needs a forward pass first")
-        arguments, outputs, train = self.values
-        checkMode(self.module, train, self.name)
+        self.values.check(self.module, self.name)
+        arguments, outputs = self.values[:2]
         params = self.module.ruleParams()
         count = len(arguments) - len(params)
         self.grad = None
@@ -553,6 +576,36 @@ def checkMode(module: Any, train: bool, name: str) -> None:
             f"at '{name}' ({module.label}), backward: the forward pass was in {before}, the module is in {now} by now; "
             "go backward before the mode is changed, or run the forward pass again"
         )
+
+
+def checkSaved(module: Any, saved: list[tuple[str, Any, Any]], name: str) -> None:
+    """What the gradient rule of a module reads is what it was in the forward pass.
+
+    Raises    PuregraphError if any of it was modified in place since
+    """
+    for what, value, before in saved:
+        if isModified(value, before):
+            raise modified(name, f" ({module.label})", what)
+
+
+def isModified(value: Any, before: Any) -> bool:
+    """Whether a parameter with its mark, or an array with its fingerprint, was modified in place since."""
+    if isMarked(value):
+        return not value.isAsMarked(before)
+    return before is not None and fingerprint(value) != before
+
+
+def modified(name: str, label: str, what: str) -> PuregraphError:
+    """The error for a value that is not what it was."""
+    return PuregraphError(
+        f"at '{name}'{label}, backward: {what} was modified in place since the forward pass, and the gradient rule "
+        "reads it; go backward before it is changed, change a copy, or run the forward pass again"
+    )
+
+
+def isMarked(value: Any) -> bool:
+    """Whether a value tells of its changes itself: a parameter does; a running state moves in every pass."""
+    return isinstance(value, Param)
 
 
 def asGrads(result: Any, count: int, label: str) -> tuple:

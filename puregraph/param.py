@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from puregraph.arguments import isType
 from puregraph.attributes import Settable
 from puregraph.changes import VERSIONS, Noted
 from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, show
+from puregraph.fingerprint import fingerprint
 from puregraph.initial import SEED, generator, start
 from puregraph.lease import Lease, isLendable, lend
 
@@ -36,6 +37,17 @@ def dtypeFrom(dtype: Any, kind: str) -> Any:
     if not isType(dtype) or np.dtype(dtype).kind not in "fiubV":
         raise DtypeError(f"wanted the dtype of a {kind}, such as np.float32, got {dtype!r:.60}")
     return np.dtype(dtype).newbyteorder("=")
+
+
+class Mark(NamedTuple):
+    """What an array of a parameter was when a pass read it: its version, and its fingerprint if others could write."""
+
+    array: Any
+    version: int
+    fingerprint: int | None
+
+
+KEPT = 4  # versions whose fingerprint is known after the array was handed out
 
 
 class Stored(Settable):
@@ -68,6 +80,21 @@ class Stored(Settable):
         self.array = None
         self.version = 0
         self.leases: list[Lease] = []
+        self.marked = -1  # the version that a pass has read last
+        self.lent: dict[int, int | None] = {}  # fingerprints when handed out, of versions that a pass had read
+
+    def mark(self) -> Mark:
+        """For a pass that reads the array now: by it `isAsMarked` tells whether that was modified in place since."""
+        self.marked = self.version
+        return Mark(self.array, self.version, fingerprint(self.array) if self.leases else None)
+
+    def isAsMarked(self, mark: Mark) -> bool:
+        """Whether the array that a pass has read still holds what it held; another one may have taken its place."""
+        array, version, before = mark
+        if self.array is not array or self.version == version and before is None:
+            return True
+        known = self.lent.get(version) if before is None else before
+        return known is not None and known == fingerprint(array)
 
     def materialize(self) -> Any:
         """The array itself, for those who do not keep it, on the device in use when it was made."""
@@ -108,6 +135,10 @@ class Stored(Settable):
             found = lease()
             if found is not None and lease.of is array:
                 return found
+        if self.marked == self.version:
+            self.lent[self.version] = fingerprint(array)
+            while len(self.lent) > KEPT:
+                del self.lent[next(iter(self.lent))]
         found = lend(array, self.leases)
         self.bumpVersion()
         return found
@@ -162,12 +193,13 @@ class Stored(Settable):
 
     def __getstate__(self) -> dict:
         found = {**vars(self), "initial": None if self.made else self.initial}
-        del found["leases"], found["version"]
+        for name in ("leases", "version", "marked", "lent"):
+            del found[name]
         return found
 
     def __setstate__(self, state: dict) -> None:
         """Copies, and what comes from a pickle, have memory of their own as well."""
-        vars(self).update(state, leases=[], version=0)
+        vars(self).update(state, leases=[], version=0, marked=-1, lent={})
         if self.array is not None:
             self.adopt(ownCopy(self.array, self.dtype))
 

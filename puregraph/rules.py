@@ -94,6 +94,12 @@ def rulesFor(nodes: Iterable[Any]) -> tuple:
     return tuple(REGISTRY.items()), tuple([(node.rule, node.module.updateGrad) for node in nodes])
 
 
+def readBy(module: Any, rule: str | None) -> tuple[str, ...] | None:
+    """The names of the arguments and outputs that the gradient rule of a node reads; None: all of them, for all one
+    knows without making it."""
+    return None if rule is not None or candidates(module) else module.reads
+
+
 def candidates(module: Any) -> list[tuple[str, Registered]]:
     """The names and rules registered for a module, in the order in which they are tried."""
     if not REGISTRY:

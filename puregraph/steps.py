@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from puregraph.algebra import isArray
 from puregraph.errors import GraphError, ShapeError, addPlace, show
 from puregraph.node import Node, placed
+from puregraph.rules import readBy
 from puregraph.watch import WATCH
 
 ABSENT = 0  # the number of the value that is always None: an optional input or parameter that was left out
@@ -110,6 +112,18 @@ class Steps:
             moved.update(zip(step.outs, outs, strict=True))
         return tuple(moved[n] for n in inner.outputs)
 
+    @cached_property
+    def saved(self) -> tuple[list[int], list[tuple[int, Any, str]]]:
+        """What gradient rules read of what a user can reach: inputs and outputs by number, and parameters."""
+        read: set[int] = set()
+        for step in self.items:
+            reads, module = readBy(step.module, step.node.rule), step.module
+            names = [*inputNames(module, step.inputs), *module.ruleNames, *module.outputNames]
+            numbers = (*step.args, *step.visible)
+            read.update(n for n, name in zip(numbers, names) if reads is None or name in reads)
+        ends = [n for n in dict.fromkeys((*self.inputs, *self.outputs)) if n in read]
+        return ends, [row for row in self.params if row[0] in read]
+
     def free(self, reads: Callable[[Step], Iterable[int]]) -> None:
         """Have every run free each value after the last step that reads its data, and leave nodes no data.
 
@@ -187,6 +201,12 @@ def apart(result: tuple, stored: list[Any]) -> tuple:
     return tuple(
         [y.copy() if type(y) is np.ndarray and any(np.may_share_memory(y, a) for a in kept) else y for y in result]
     )
+
+
+def inputNames(module: Any, count: int) -> list[str]:
+    """The name of each of `count` inputs; those of any number share one."""
+    names = module.arguments
+    return [names[min(i, len(names) - 1)] for i in range(count)]
 
 
 def outline(x: Any) -> Any:

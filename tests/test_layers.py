@@ -15,6 +15,7 @@ table
 terms cwords
 evaluator
 formula
+fingerprint
 nest
 cuda
 kernel

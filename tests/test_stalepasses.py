@@ -19,16 +19,19 @@ from puregraph import (
     Module,
     MomentumSGD,
     Parallel,
+    Param,
     PuregraphError,
     Sequential,
     Split,
     Sum,
+    Tanh,
     autodiff,
     registerRule,
 )
 from puregraph.autodiff import Checkpoint, ForwardGraph, Variable, checkpoint, vjp
 from puregraph.compile import Program
 from puregraph.compile.updater import Updater
+from puregraph.fingerprint import fingerprint
 
 MODAL = {
     "Dropout": lambda: Dropout(0.5, name="m"),
@@ -475,3 +478,174 @@ def test_a_compiled_pass_leaves_no_gradient_of_an_earlier_one():
     program = Program(net, [x.shape], [x.dtype], None, grads=(True, False))
     program.run(x, g)
     assert net["b"].W.grad is None and net["a"].W.grad is not None
+
+
+# Values that are modified in place ------------------------------------------------------------------------------------
+
+SHAPE = (6, 40)
+
+
+def readsAll():
+    """A module whose gradient rule reads its input, its parameter and its output."""
+    return Reader(name="m")
+
+
+class Reader(Module):
+    """y = tanh(x W)."""
+
+    def __init__(self, name=None):
+        super().__init__(name)
+        self.W = Param((40,), "ones")
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def updateData(self, x, W):
+        return np.tanh(x * W)
+
+    def updateGrad(self, grad, x, W, y):
+        slope = grad * (1 - y * y)
+        return slope * W, (slope * x).sum(axis=0)
+
+
+def byData(module, x, y):
+    module.W.data[3] += 0.5
+
+
+def byItem(module, x, y):
+    module.W.data[7:8] = 2.0
+
+
+def byOut(module, x, y):
+    np.add(module.W.data, 1, out=module.W.data)
+
+
+def byOrder(module, x, y):
+    module.W.data[:2] = module.W.data[1::-1] + [0.25, -0.25]
+
+
+def byOptimizer(module, x, y):
+    module.W.grad = np.ones(40, np.float32)
+    SGD(0.1).setupOn(module).update()
+
+
+def byProgram(module, x, y):
+    net = Sequential(module, Sum(name="s"), name="other")
+    Program(net, [x.shape], [x.dtype], True, grads="one", optimizer=SGD(0.1).setupOn(net)).run(x)
+
+
+WRITERS = {f.__name__: f for f in (byData, byItem, byOut, byOrder, byOptimizer, byProgram)}
+LATER = "was modified in place since the forward pass"
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_parameter_that_is_modified_between_forward_and_backward_is_refused(way, writer):
+    x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    with pytest.raises(PuregraphError, match=LATER):
+        WAYS[way](readsAll(), x, lambda module: WRITERS[writer](module, x, None))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_parameter_that_somebody_holds_may_be_read_and_not_written(way):
+    x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    module = readsAll()
+    held = module.W.data
+    WAYS[way](module, x, lambda module, held=held: held.sum() + module.W.data.sum())
+    with pytest.raises(PuregraphError, match=LATER):
+        WAYS[way](module, x, lambda module, held=held: held.__setitem__(5, 3.0))
+    del held
+    WAYS[way](module, x, lambda module: [float(np.linalg.norm(module.W.data)) for _ in range(9)])
+    WAYS[way](module, x, lambda module: setattr(module.W, "trainable", False))
+
+
+@pytest.mark.parametrize("way", [w for w in WAYS if not w.startswith("recomputed")])
+def test_a_parameter_with_another_array_leaves_the_gradient_of_the_pass_that_ran(way):
+    x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    module, same = readsAll(), readsAll()
+    WAYS[way](same, x, lambda module: None)
+    WAYS[way](module, x, lambda module: setattr(module.W, "data", np.full(40, 9.0, np.float32)))
+    assert np.array_equal(module.W.grad, same.W.grad)
+
+
+def test_a_parameter_that_no_rule_reads_may_be_modified():
+    net = Sequential(Linear(6, 6, name="a"), Linear(6, 3, name="b"), name="n")
+    x, g = np.ones((2, 6), np.float32), np.ones((2, 3), np.float32)
+    net(x)
+    net["a"].b.data[0] += 1
+    net["b"].b.data[0] += 1
+    net.backward(g)
+    net["b"].W.data[0] += 1
+    with pytest.raises(PuregraphError, match=r"at 'b', backward: 'b.W' was modified in place since the forward pass"):
+        net.backward(g)
+
+
+def test_another_pass_forward_makes_a_modified_parameter_right_again():
+    net = Sequential(readsAll(), name="n")
+    x = np.ones(SHAPE, np.float32)
+    for _ in range(3):
+        y = net(x)
+        net.backward(np.ones_like(y))
+        net["m"].W.data[0] += 1
+
+
+ARRAYS = {f.__name__: f for f in (single, node, branch, inGraph, nested, asNode, backwardObject, analogOfGraph)}
+CHANGES = {
+    "one element": lambda a: a.__setitem__((2, 3), 7.0),
+    "all": lambda a: a.__imul__(0.5),
+    "rows in another order": lambda a: a.__setitem__(slice(None), a[::-1].copy()),
+    "two elements exchanged": lambda a: a.__setitem__(([0, 1], [0, 0]), a[[1, 0], 0]),
+    "the last bit": lambda a: a.view(np.uint32).__ixor__(np.uint32(1)),
+    "the last element": lambda a: a.__setitem__((-1, -1), 0.0),
+    "nan": lambda a: a.__setitem__((0, 0), np.nan),
+}
+
+
+@pytest.mark.parametrize("rows", [3, 300])
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("way", ARRAYS)
+def test_an_input_that_is_modified_between_forward_and_backward_is_refused(way, change, rows):
+    x = np.random.default_rng(0).standard_normal((rows, 40)).astype(np.float32)
+    with pytest.raises(PuregraphError, match=LATER):
+        ARRAYS[way](readsAll(), x, lambda module: CHANGES[change](x))
+
+
+@pytest.mark.parametrize("rows", [3, 300])
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_output_that_is_modified_between_forward_and_backward_is_refused(change, rows):
+    x = np.random.default_rng(0).standard_normal((rows, 40)).astype(np.float32)
+    module, net = readsAll(), Sequential(readsAll(), name="n")
+    for each in (module, net):
+        y = each(x)
+        CHANGES[change](y)
+        with pytest.raises(PuregraphError, match=LATER):
+            each.backward(np.ones_like(y))
+
+
+def test_what_no_rule_reads_may_be_modified():
+    net = Sequential(readsAll(), Linear(40, 3, name="out"), name="n")
+    x = np.ones(SHAPE, np.float32)
+    y = net(x)
+    y -= 1  # the gradient of a squared error, in the output's own memory
+    net.backward(y)
+    tanh = Tanh()
+    y = tanh(x)
+    x[:] = 5  # its gradient is that of its output
+    tanh.backward(np.ones_like(y))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_fingerprint_tells_any_two_arrays_apart(seed):
+    rng = np.random.default_rng(seed)
+    dtype = rng.choice([np.float32, np.float64, np.float16, np.int64, np.uint8, bool])
+    shape = tuple(rng.integers(1, 90, rng.integers(0, 4)))
+    a = np.array(rng.standard_normal(shape) * 50).astype(dtype)
+    before = fingerprint(a)
+    assert before == fingerprint(a.copy()) == fingerprint(np.asfortranarray(a))
+    for _ in range(20):
+        b = a.copy()
+        if rng.integers(2):
+            b.reshape(-1)[:] = rng.permutation(b.reshape(-1))
+        else:
+            b.reshape(-1).view(np.uint8)[rng.integers(b.nbytes)] ^= 1
+        assert (fingerprint(b) == before) == (a.tobytes() == b.tobytes())

@@ -407,6 +407,7 @@ class BackwardGraph(AcyclicDirectedGraph):
             raise NoForwardPassError(
                 f"modes of {graph.title()} have changed since the forward pass: call that again first"
             )
+        last.check()
         return GraphResiduals(source, last)
 
     def _release(self) -> None:

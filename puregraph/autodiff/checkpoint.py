@@ -23,7 +23,7 @@ from puregraph.autodiff.variable import AGAIN, Variable, variable
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
 from puregraph.module import Inputs, Module
-from puregraph.node import checkMode
+from puregraph.node import checkMode, checkSaved
 from puregraph.param import Param, State
 from puregraph.pointwise import Pointwise
 from puregraph.sequential import Sequential
@@ -231,7 +231,7 @@ def checkpoint(function: Any, *inputs: Any) -> Any:
     if isinstance(function, Module):
         return Checkpoint(function)(*inputs)
     before: dict[int, tuple[State, Any]] = {}
-    modes: dict[Module, bool] = {}
+    modes: dict[Module, tuple] = {}
     start = next(NUMBERS)
     with enable_grad(), noting(before, modes):
         fresh = [copied(v) for v in inputs]
@@ -274,8 +274,10 @@ class CheckpointBackward(Node):
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
         if [self.inputs[i]._version for i in self.wanted] != self.versions:
             raise AutoDiffException(f"{self.name()}: an input was modified in place since; make a new Variable instead")
-        for module, train in self.modes.items():
-            checkMode(module, train, module.name or module.label)
+        for module, (train, saved) in self.modes.items():
+            place = module.name or module.label
+            checkMode(module, train, place)
+            checkSaved(module, saved, place)
         again = is_grad_enabled()
         fresh = [linked(v) if again else copied(v) for v in self.inputs]
         with enable_grad(), restored(self.before):
@@ -328,12 +330,13 @@ def boundary(outputs: list[Variable], start: int, fresh: list[Any]) -> list[Grad
 
 
 @contextmanager
-def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, bool]) -> Iterator[None]:
-    """Note the states of each module before its first run, and its mode."""
+def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, tuple]) -> Iterator[None]:
+    """Note the states of each module before its first run, its mode, and its parameters' marks."""
     outer = WATCH.enter
 
     def enter(module: Any) -> None:
-        modes.setdefault(module, module.train)
+        if module not in modes:
+            modes[module] = module.train, [(n, p, p.mark()) for n, p in module.params.items()]
         for state in module.states.values():
             if id(state) not in before:
                 before[id(state)] = state, state.materialize().copy()

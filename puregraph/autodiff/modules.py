@@ -13,9 +13,9 @@ from puregraph.errors import AutoDiffException, Fault, GraphError, ShapeError, a
 from puregraph.function import Call
 from puregraph.graph import Graph
 from puregraph.module import Module
-from puregraph.node import asGrads, checkMode, placed
+from puregraph.node import asGrads, checkMode, checkSaved, isMarked, placed
 from puregraph.param import Param
-from puregraph.rules import gradientRule
+from puregraph.rules import gradientRule, readBy
 from puregraph.steps import ABSENT
 from puregraph.watch import WATCH
 
@@ -38,25 +38,41 @@ LEAVES: weakref.WeakKeyDictionary[Param, AccumulateGrad] = weakref.WeakKeyDictio
 
 def parameter(param: Param) -> Variable:
     """A Param as a leaf: shares its data, and passes add to its `grad`. For `grad(loss, parameter(net["fc"].W))`."""
+    return leafOver(param, param.data)
+
+
+def leafOver(param: Param, array: Any) -> Variable:
+    """A leaf with the gradient of a Param."""
+    v = Variable(array)
+    v._wants, v._leaf = True, weakref.ref(leafOf(param))
+    return v
+
+
+def leafOf(param: Param) -> AccumulateGrad:
+    """Where the gradient of a Param goes."""
     leaf = LEAVES.get(param)
     if leaf is None:
         leaf = LEAVES[param] = AccumulateGrad(ParamTarget(param))
-    v = Variable(param.data)
-    v._wants, v._leaf = True, weakref.ref(leaf)
-    return v
+    return leaf
 
 
 class ModuleBackward(Node):
     """The gradient of one use of a module, by the rule that `rules.gradientRule` finds for it."""
 
-    __slots__ = ("inputs", "leaves", "module", "needs", "outputs", "path", "rule", "train", "values", "versions")
+    __slots__ = (
+        *("inputs", "module", "needs", "outputs", "params", "path", "rule", "saved", "train", "values", "versions"),
+    )
 
     def __init__(self, module: Module, inputs: list[Any], values: list[Any], outputs: tuple, rule: Any, path: str):
-        self.leaves = [parameter(p) if isinstance(p, Param) else None for p in module.ruleParams()]
-        given = [v if isinstance(v, Variable) and v.requires_grad else None for v in inputs]
+        self.params = module.ruleParams()
+        ends = [v.edge() if isinstance(v, Variable) and v.requires_grad else None for v in inputs]
+        ends += [(leafOf(p), 0) if isinstance(p, Param) else None for p in self.params]
         free = module.needs(values[: len(inputs)])
-        self.needs = tuple([n and v is not None for n, v in zip(free, [*given, *self.leaves])])
-        edges = [v.edge() for v, n in zip([*given, *self.leaves], self.needs) if n and v is not None]
+        self.needs = tuple([n and end is not None for n, end in zip(free, ends)])
+        edges = [end for end, n in zip(ends, self.needs) if n and end is not None]
+        reads, names = readBy(module, rule), module.ruleNames
+        named = [(n, p) for n, p in zip(names, self.params) if isMarked(p) and (reads is None or n in reads)]
+        self.saved = [(name, param, param.mark()) for name, param in named]
         super().__init__((), len(module.outputNames))
         self.edges = tuple(edges)
         self.module, self.inputs, self.values, self.outputs = module, inputs, values, outputs
@@ -72,6 +88,7 @@ class ModuleBackward(Node):
         if any(getattr(v, "_version", 0) != version for v, version in zip(self.inputs, self.versions)):
             raise AutoDiffException(f"{self.name()}: an input was modified in place since; make a new Variable instead")
         checkMode(self.module, self.train, self.path)
+        checkSaved(self.module, self.saved, self.path)
         values, outputs = self.values, self.outputs
         given = [g._data if isinstance(g, Variable) else g for g in grads]
         if MODE.enabled:
@@ -100,8 +117,8 @@ class ModuleBackward(Node):
         """
         module = self.module
         params = [
-            v if v is not None or x is None else Variable(x)
-            for v, x in zip(self.leaves, self.values[len(self.inputs) :])
+            leafOver(p, x) if isinstance(p, Param) else None if x is None else Variable(x)
+            for p, x in zip(self.params, self.values[len(self.inputs) :])
         ]
         values = [*self.inputs, *params]
         count = len(module.outputNames)

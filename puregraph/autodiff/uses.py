@@ -15,9 +15,9 @@ from puregraph.autodiff.taped import Used, use_callable, use_function
 from puregraph.errors import AutoDiffException, GraphError, need, show
 from puregraph.function import Function
 from puregraph.module import Module
-from puregraph.node import Node, asGrads, checkMode
+from puregraph.node import Node, asGrads, checkMode, checkSaved, isMarked
 from puregraph.param import Param
-from puregraph.rules import gradientRule
+from puregraph.rules import gradientRule, readBy
 
 
 def use(node: Any, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
@@ -51,13 +51,17 @@ def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | N
     given, places = positional(module, inputs)
     module.dataShapeFrom(*[None if x is None else shapeOf(x) for x in given])
     params = module.ruleParams()
-    arguments = [*given, *(None if p is None else p.data for p in params)]
+    arguments = [*given, *module.ruleValues()]
     result = module.updateData(*arguments)
     outputs = result if type(result) is tuple else (result,)
     count, train = len(module.outputNames), module.train
+    reads, name = readBy(module, rule_name), module.name or module.label
+    stored = [(n, p) for n, p in zip(module.ruleNames, params) if isMarked(p) and (reads is None or n in reads)]
+    saved = [(n, p, p.mark()) for n, p in stored]
 
     def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
-        checkMode(module, train, module.name or module.label)
+        checkMode(module, train, name)
+        checkSaved(module, saved, name)
         needs = module.needs(given)
         if not any(needs):
             return ArgsKwargs()
