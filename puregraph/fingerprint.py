@@ -20,9 +20,9 @@ def fingerprint(x: Any) -> int | None:
     if type(x) is not np.ndarray or x.dtype.hasobject:
         return None
     if x.nbytes <= SHORT:
-        return zlib.crc32(x if x.flags.c_contiguous else x.tobytes())
+        return zlib.crc32(x.tobytes())
     raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
     words = raw[: len(raw) // 8 * 8].view(np.uint64)
     whole = len(words) // LANES * LANES
     sums = np.add.reduce(words[:whole].reshape(-1, LANES), axis=0)
-    return zlib.crc32(raw[8 * whole :], zlib.crc32(sums))
+    return zlib.crc32(raw[8 * whole :].tobytes(), zlib.crc32(sums.tobytes()))

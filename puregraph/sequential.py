@@ -17,12 +17,13 @@ from puregraph.node import Node
 class ModuleList(Graph):
     """A Graph that is built from a list of modules, and built again when the list is edited."""
 
+    places: list[Node] = []  # the node of each module; a blueprint makes a list without its constructor
+
     def __init__(self, *modules: Any, name: str | None = None):
         Module.__init__(self, name)
         given = modules[0] if len(modules) == 1 and isinstance(modules[0], (list, tuple)) else modules
         self.version = 0
         self.items: list[Module] = []
-        self.places: list[Node] = []
         self.edit(list(given))
 
     def edit(self, items: list[Module]) -> None:
@@ -32,7 +33,7 @@ class ModuleList(Graph):
                 raise GraphError(f"{self.title()}: wanted Modules, got {type(module).__name__}: {module!r:.60}")
         if holds(items, self):
             raise GraphError(f"{self.title()} cannot hold itself")
-        before = self.items
+        before, rules = self.items, self.rulesAsked()
         self.items = items
         try:
             self.chain()
@@ -40,6 +41,21 @@ class ModuleList(Graph):
             self.items = before
             self.chain()
             raise
+        finally:
+            self.ask(rules)
+
+    def rulesAsked(self) -> list[tuple[Module, str]]:
+        """The modules whose nodes were told the name of a gradient rule, in order, each with that."""
+        return [(node.module, node.rule) for node in self.places if node.rule is not None]
+
+    def ask(self, rules: list[tuple[Module, str]]) -> None:
+        """Tell new nodes the names of the rules that the nodes of their modules had."""
+        left = list(rules)
+        for node in self.places:
+            found = next((row for row in left if row[0] is node.module), None)
+            if found is not None:
+                node.rule = found[1]
+                left.remove(found)
 
     def chain(self) -> None:
         """Make the nodes that the list stands for."""
@@ -104,11 +120,14 @@ class ModuleList(Graph):
         return len(self.items)
 
     def __getstate__(self) -> dict:
-        return {k: v for k, v in super().__getstate__().items() if k not in ("inputs", "outputs", "places")}
+        kept = {k: v for k, v in super().__getstate__().items() if k not in ("inputs", "outputs", "places")}
+        return {**kept, "rules": self.rulesAsked()}
 
     def __setstate__(self, state: dict) -> None:
+        rules = state.pop("rules", [])
         vars(self).update(state)
         self.chain()
+        self.ask(rules)
 
 
 def holds(modules: list[Module], sought: Module) -> bool:

@@ -1,5 +1,7 @@
 """A gradient is that of the pass that ran: of its modes, its rules, its parameters and its values, or it is refused."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -622,7 +624,7 @@ def test_an_output_that_is_modified_between_forward_and_backward_is_refused(chan
             each.backward(np.ones_like(y))
 
 
-def test_what_no_rule_reads_may_be_modified():
+def test_what_no_rule_reads_may_be_modified(registry):
     net = Sequential(readsAll(), Linear(40, 3, name="out"), name="n")
     x = np.ones(SHAPE, np.float32)
     y = net(x)
@@ -649,3 +651,16 @@ def test_a_fingerprint_tells_any_two_arrays_apart(seed):
         else:
             b.reshape(-1).view(np.uint8)[rng.integers(b.nbytes)] ^= 1
         assert (fingerprint(b) == before) == (a.tobytes() == b.tobytes())
+
+
+def test_a_list_of_modules_keeps_the_rules_of_its_nodes(registry):
+    registerRule(Doubling, name="hundred")(hundredfold)
+    x = np.ones(3, np.float32)
+    net = Sequential(Doubling(name="a"), Doubling(name="b"), name="net")
+    net.nodes[-1].rule = "hundred"
+    edited = copy.deepcopy(net).append(Doubling(name="c"))
+    del edited["a"]
+    for each in (net, copy.deepcopy(net), edited):
+        assert gradOf(each, None, x).tolist() == [200, 200, 200]
+    del edited["b"]
+    assert gradOf(edited, None, x).tolist() == [2, 2, 2]

@@ -330,12 +330,12 @@ def boundary(outputs: list[Variable], start: int, fresh: list[Any]) -> list[Grad
 
 
 @contextmanager
-def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, tuple]) -> Iterator[None]:
+def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, tuple] | None = None) -> Iterator[None]:
     """Note the states of each module before its first run, its mode, and its parameters' marks."""
     outer = WATCH.enter
 
     def enter(module: Any) -> None:
-        if module not in modes:
+        if modes is not None and module not in modes:
             modes[module] = module.train, [(n, p, p.mark()) for n, p in module.params.items()]
         for state in module.states.values():
             if id(state) not in before:
