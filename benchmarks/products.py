@@ -40,8 +40,8 @@ from puregraph.native.pack import packed  # noqa: E402
 from puregraph.native.product import product, vectorsFor, worthPacking  # noqa: E402
 from puregraph.native.work import Finish  # noqa: E402
 
-ROWS = (1, 2, 3, 4, 5, 8, 13, 16, 31, 32, 64, 100, 128, 197, 256, 512, 777, 1024, 2048)
-SIDES = (128, 256, 384, 512, 1000, 1024, 2048, 4096)
+ROWS = (1, 2, 3, 4, 5, 8, 13, 16, 31, 64, 100, 128, 256, 512, 777, 1024, 2048)
+SIDES = (128, 256, 512, 1000, 2048, 4096)
 KINDS = ("packed", "turned", "rows")
 BLOCK = 5e-3  # seconds of a round for each of them
 CLOCK = time.thread_time if options.cpu else time.perf_counter
