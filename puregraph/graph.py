@@ -528,6 +528,15 @@ class Graph(Module):
 
     # Modes ------------------------------------------------------------------------------------------------------------
 
+    @property
+    def train(self) -> bool:
+        """The mode that was set last; to set it is to set that of every module inside."""
+        return vars(self).get("train", True)
+
+    @train.setter
+    def train(self, train: bool) -> None:
+        self.mode(train)
+
     def trainMode(self) -> Any:
         return self.mode(True)
 
@@ -537,7 +546,7 @@ class Graph(Module):
     def mode(self, train: bool) -> Any:
         """Set the mode of every module inside; the last pass is forgotten, as its gradient would mix both modes."""
         self.last = None
-        self.train = train
+        vars(self)["train"] = train
         for module in self.modules().values():
             module.train = train
         for node in self.nodes:

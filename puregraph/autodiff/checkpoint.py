@@ -118,8 +118,6 @@ class Checkpoint(Module):
 
     @train.setter
     def train(self, mode: bool) -> None:
-        if isinstance(self.inner, Graph):
-            self.inner.mode(mode)
         self.inner.train = mode
 
     def calcMode(self, mode: Any) -> Any:

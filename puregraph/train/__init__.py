@@ -8,6 +8,7 @@ from puregraph.train.earlystop import EarlyStop
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
 from puregraph.train.metrics import MAE, Accuracy, Confusion, Metric, TopK
+from puregraph.train.modes import Holders
 from puregraph.train.monitor import Monitor
 from puregraph.train.progress import Bar, Lines, Progress
 from puregraph.train.tally import Tally, Waiting
@@ -27,6 +28,7 @@ __all__ = [
     "CsvLog",
     "EarlyStop",
     "History",
+    "Holders",
     "Interrupt",
     "Lines",
     "Metric",

@@ -38,9 +38,9 @@ class Holders(Mutex):
             holders.remove((own, train))
         if not holders:
             self.found.pop(id(module), None)
-            module.train = first
+            restore(module, first)
         elif all(who == own for who, _ in holders):
-            module.train = before
+            restore(module, before)
 
     def check(self, modules: list[Any], train: bool) -> None:
         """Whether no other thread has any of these in the other mode.
@@ -93,6 +93,14 @@ def inMode(train: bool, *modules: Module) -> Iterator[None]:
         with HOLDERS.lock:
             for module, wasTrain in before:
                 HOLDERS.leave(module, train, wasTrain)
+
+
+def restore(module: Any, train: bool) -> None:
+    """Set the mode of this module alone: those inside of a graph have had one each."""
+    if isinstance(module, Graph):
+        vars(module)["train"] = train
+    else:
+        module.train = train
 
 
 def leaveIn(train: bool, *modules: Module) -> None:
