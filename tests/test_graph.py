@@ -436,7 +436,7 @@ def test_bad_data_gets_one_clear_sentence():
     net = Sequential(Linear(3, 2), name="net")
     with pytest.raises(DataError, match=r"Sequential 'net': wanted arrays, got float"):
         net(1.0)
-    with pytest.raises(DataError, match=r"at 'linear' \(Linear\): wanted arrays, got list; use np.array"):
+    with pytest.raises(DataError, match=r"at 'linear' \(Linear\): wanted arrays, got list for x; use np.array"):
         Linear(3, 2)([[1.0, 2.0, 3.0]])
     with pytest.raises(DataError, match="wanted arrays, got list"):
         net([[1.0, 2.0, 3.0]])
