@@ -168,7 +168,9 @@ def test_a_method_of_a_callback_of_ones_own_is_no_hook():
 
 @pytest.mark.parametrize("inner", [False, True])
 def test_the_mode_of_a_graph_that_is_set_is_that_of_all_modules_inside(inner):
-    net = Sequential(Sequential(Dropout(0.5, name="drop"), name="in") if inner else Dropout(0.5, name="drop"), name="net")
+    net = Sequential(
+        Sequential(Dropout(0.5, name="drop"), name="in") if inner else Dropout(0.5, name="drop"), name="net"
+    )
     net.train = False
     x = np.ones((3, 4), np.float32)
     assert np.array_equal(net(x), x)
