@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import cached_property
 from itertools import compress, repeat
 from typing import Any
 
 from puregraph.algebra import combine, shapeOf
+from puregraph.cachedproperty import CachedProperty
 from puregraph.errors import AutoDiffException, PuregraphError, need, show
 from puregraph.graph import Graph, few
 from puregraph.input import Input
@@ -53,7 +53,7 @@ class Gradient(Module):
     def outputNames(self) -> tuple[str, ...]:
         return self.names
 
-    @cached_property
+    @CachedProperty
     def readsData(self) -> list[bool]:
         """For each gradient, argument and output, whether the rule reads its data or only its shape."""
         of = self.of

@@ -14,11 +14,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, Union
 
 from puregraph import special
+from puregraph.cachedproperty import CachedProperty
 from puregraph.cwords import asVariable
 from puregraph.errors import FormulaError
 from puregraph.evaluator import Evaluator
@@ -41,12 +42,12 @@ class Formula:
     def __new__(cls, text: Part) -> Formula:
         return text if isinstance(text, Formula) else formulaOf(_term(text))
 
-    @cached_property
+    @CachedProperty
     def names(self) -> tuple[str, ...]:
         """The variables, in order of first appearance."""
         return tuple(t.value for t in walk(self.term) if t.op == "name")
 
-    @cached_property
+    @CachedProperty
     def flops(self) -> int:
         """Operations for one element, each distinct one once, as numpy or a fused kernel carries them out."""
         return sum(bool(t.args) for t in walk(rebuild(self.term, {}, lower)))
@@ -61,7 +62,7 @@ class Formula:
             )
         return self._numpy(*[arrays[name] for name in names], out=out)
 
-    @cached_property
+    @CachedProperty
     def _numpy(self) -> Callable[..., Any]:
         return self.numpy()
 
@@ -120,7 +121,7 @@ class Formula:
         """The C functions that `cuda` calls and CUDA lacks: the `preamble` of the kernel. Often empty."""
         return preambleFrom([self], T)
 
-    @cached_property
+    @CachedProperty
     def _text(self) -> str:
         return _written(self.term)
 

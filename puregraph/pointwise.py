@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from puregraph.cachedproperty import CachedProperty
 from puregraph.errors import FormulaError
 from puregraph.formula import Formula, numpyFrom
 from puregraph.kernels.reduce import unbroadcast
@@ -60,7 +61,7 @@ class Pointwise(Module):
         if lost:
             raise FormulaError(f"{general} with {constants} is {self.formula}, which has no {', '.join(lost)} left")
 
-    @cached_property
+    @CachedProperty
     def order(self) -> tuple[str, ...]:
         """The names of the formula as rules take them: inputs, then parameters."""
         names = self.inputs or self.formula.names

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from puregraph.algebra import isArray
+from puregraph.cachedproperty import CachedProperty
 from puregraph.errors import GraphError, ShapeError, addPlace, show
 from puregraph.node import Node, placed
 from puregraph.rules import readBy
@@ -112,7 +112,7 @@ class Steps:
             moved.update(zip(step.outs, outs, strict=True))
         return tuple(moved[n] for n in inner.outputs)
 
-    @cached_property
+    @CachedProperty
     def saved(self) -> tuple[list[int], list[tuple[int, Any, str]]]:
         """What gradient rules read of what a user can reach: inputs and outputs by number, and parameters."""
         read: set[int] = set()

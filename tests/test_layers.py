@@ -5,7 +5,7 @@ from source import Source, imports, library, place
 
 LAYERS = """
 errors version
-budget arguments
+budget arguments cachedproperty
 dim
 shape
 attributes environment keywords

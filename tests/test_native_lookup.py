@@ -144,6 +144,7 @@ def test_rows_that_are_out_of_range_are_told_and_left_out():
 @pytest.mark.parametrize("optimizer", [SGD(0.1), MomentumSGD(0.1), AdamW(0.01), MomentumSGD(0.1, clipNorm=0.1)])
 @pytest.mark.parametrize("keepGrads", [False, True])
 def test_a_table_is_updated_as_its_gradient_is_made(optimizer, keepGrads):
+    optimizer = copy.deepcopy(optimizer)  # it serves one network
     rng = np.random.default_rng(4)
     pg.seed(2)
     words = pg.Input(name="words").node()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from kernels import BURN, HALVE, MIX, WITNESS, address, mixed, slots
 
+from puregraph.errors import PuregraphError
 from puregraph.native import count, machine, pool, walk
 from puregraph.native.crew import IDLE, PATIENCE
 from puregraph.native.memory import HUGE, Block
@@ -322,10 +323,14 @@ def test_the_number_of_threads(monkeypatch):
     monkeypatch.setattr(count, "WANTED", [])
     monkeypatch.setenv("PUREGRAPH_THREADS", "3")
     assert pool.threads() == 3
-    for text in ("", "0", "many"):
+    monkeypatch.setenv("PUREGRAPH_THREADS", "")
+    assert pool.threads() == (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+    for text in ("0", "many"):
         monkeypatch.setenv("PUREGRAPH_THREADS", text)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        assert pool.threads() == cores
+        with pytest.raises(
+            PuregraphError, match=f"PUREGRAPH_THREADS: wanted a whole number from 1 to 512, got '{text}'"
+        ):
+            pool.threads()
     for number in (0, -1, 513):
         with pytest.raises(ValueError, match=f"goes from 1 to 512, got {number}"):
             pool.setThreads(number)

@@ -14,11 +14,12 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cache, cached_property
+from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
 from puregraph import device, store
+from puregraph.cachedproperty import CachedProperty
 from puregraph.cuda import libraries
 from puregraph.cuda.library import LibraryCall, Time
 from puregraph.cuda.workspaces import known
@@ -197,7 +198,7 @@ class Planner:
         """What is raised where there is no plan."""
         return self.library.cudnnGraphNotSupportedError
 
-    @cached_property
+    @CachedProperty
     def compiles(self) -> bool:
         """Whether cuDNN can compile kernels here, told by one that it always has."""
         return self.build(PROBE) is not None
