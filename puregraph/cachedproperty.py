@@ -1,7 +1,7 @@
 """CachedProperty: an attribute that is computed when it is first read, without a lock.
 
-Until Python 3.12 `functools.cached_property` computes under a lock of the class: a process that is forked meanwhile would
-wait for it for ever. Here two threads may both compute, and one result stays.
+Until Python 3.12 `functools.cached_property` computes under a lock of the class: a process that is forked meanwhile
+would wait for it for ever. Here two threads may both compute, and one result stays.
 """
 
 from __future__ import annotations
