@@ -26,7 +26,7 @@ def test_linear_lies_between():
 
 
 def test_what_upsampling_does_not_know_is_refused():
-    with pytest.raises(ValueError, match="wanted mode 'nearest' or 'linear', got 'cubic'"):
+    with pytest.raises(ValueError, match="wanted mode as one of 'nearest', 'linear', got 'cubic'"):
         Upsample2D(mode="cubic")
     with pytest.raises(ShapeError, match="scale as a whole number of at least 1"):
         Upsample2D(0)
