@@ -1,6 +1,6 @@
 """Clip: kept within bounds."""
 
-from puregraph.arguments import Number
+from puregraph.arguments import Scalar
 from puregraph.errors import ArgumentError
 from puregraph.pointwise import Pointwise
 
@@ -15,7 +15,7 @@ class Clip(Pointwise):
 
     formula = "clip(x, low, high)"
 
-    def __init__(self, low: Number = 0.0, high: Number = 6.0, name=None):
+    def __init__(self, low: Scalar = 0.0, high: Scalar = 6.0, name=None):
         if not low <= high:
             raise ArgumentError(f"Clip: wanted low <= high, got {low} and {high}")
         super().__init__(name, low=low, high=high)
