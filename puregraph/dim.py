@@ -17,6 +17,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 from puregraph.errors import Fault, ShapeError, need
+from puregraph.parsing import syntaxTree
 
 Size = Any  # an int or a Dim
 Terms = dict[tuple, int]  # {factors: coefficient}, each factor the name of a symbol or a Floor
@@ -257,7 +258,7 @@ def parse(text: str) -> ast.expr:
     """The expression of a text."""
     if len(text) > LENGTH:
         raise ValueError(f"a size of {len(text)} characters, more than {LENGTH}")
-    return ast.parse(text.strip(), mode="eval").body
+    return syntaxTree(text.strip(), "eval").body  # type: ignore[attr-defined]
 
 
 def calculate(node: ast.AST, sizes: Mapping[str, Any]) -> Size:

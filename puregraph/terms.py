@@ -20,6 +20,7 @@ import numpy as np
 
 from puregraph.errors import FormulaError
 from puregraph.mutex import Mutex
+from puregraph.parsing import syntaxTree
 from puregraph.table import ALIASES, ALLOWED, CONSTANTS, FUNCTIONS, LOGICAL, TABLE
 
 
@@ -126,7 +127,7 @@ SIGNS |= {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", 
 def read(text: str) -> Term:
     """The term that a text describes. The text is parsed, never executed."""
     try:
-        return _Reader(text).visit(ast.parse(textwrap.dedent(text).strip()))
+        return _Reader(text).visit(syntaxTree(textwrap.dedent(text).strip()))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, FormulaError):
             raise

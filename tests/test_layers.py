@@ -5,11 +5,12 @@ from source import Source, imports, library, place
 
 LAYERS = """
 errors version
-budget arguments cachedproperty
+budget arguments cachedproperty mutex
+parsing
 dim
 shape
 attributes environment keywords
-device aligned atomic hdf guarded algebra standin watch store changes signals mutex lease
+device aligned atomic hdf guarded algebra standin watch store changes signals lease
 special
 table
 terms cwords

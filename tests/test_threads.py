@@ -1,8 +1,10 @@
 """Several threads use one Calculator, Validator, Program, Graph, Module or formula at once: each gets its own results."""
 
+import ast
 import copy
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -239,3 +241,23 @@ def test_a_mode_within_a_mode_of_one_thread_is_left_as_it_was():
             assert not net["r"].train
         assert net["r"].train and not net["c"].train
     assert not net["r"].train and not net["c"].train
+
+
+def test_texts_of_formulas_are_parsed_by_one_thread_at_a_time(monkeypatch):
+    inside, most = [], []
+
+    def parse(text, mode="exec"):
+        inside.append(text)
+        most.append(len(inside))
+        time.sleep(0.001)
+        inside.pop()
+        return made(text, mode=mode)
+
+    made = ast.parse
+    monkeypatch.setattr(ast, "parse", parse)
+    threads = [threading.Thread(target=Formula, args=(f"{k}.25 * x + {k}",)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) == 1 and len(most) == 8

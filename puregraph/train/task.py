@@ -54,8 +54,8 @@ class Task:
                 self.graph = joined(self.net, self.cost, inputs, targets)
                 self.programs = Programs(self.graph, self.checkShapes)
                 self.updaters: list[Updater] = []
-                self.sizes = inputs, targets
             self.dtypes = dtypesFor(self.graph, inputs + targets)
+            self.sizes = inputs, targets  # last: other threads go by it
 
     def renew(self) -> None:
         """Look again at what network and cost compute in."""
