@@ -13,6 +13,8 @@ SECONDS = 60.0
 
 def failureOf(spec, rules):
     """What is wrong with a spec; None if nothing is, or it cannot run at all."""
+    if any(size < 0 for line in spec.lines for size in line.shape or ()):
+        return None
     try:
         return Comparison(spec, rules).failure()
     except UnfitError:
