@@ -1,5 +1,7 @@
 """PUREGRAPH_VERIFY=1: steps are checked against numpy on their operands; wrong kernels, memory and lifetimes are named."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from natively import needsNative
@@ -14,17 +16,23 @@ from puregraph import (
     Input,
     LayerNorm,
     Linear,
+    Max,
     Mul,
     Relu,
     Sequential,
+    Sigmoid,
     SoftMax,
     Tanh,
     initial,
     models,
 )
-from puregraph.compile import fuse, plan, shaped, verify
+from puregraph.compile import fuse, plan, reading, shaped, verify
 from puregraph.compile.native import Segment
 from puregraph.compile.verify import VerifyError
+from puregraph.formula import Formula
+from puregraph.native import machine, nest
+from puregraph.nest import HEAVY
+from puregraph.terms import walk
 
 X = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
 
@@ -128,3 +136,65 @@ def test_elements_beside_a_kink_that_rounding_decides_are_not_called_wrong(verif
     rng = np.random.default_rng(1)
     for _ in range(3):
         program.run(rng.standard_normal((40, 2)).astype(np.float32), np.ones((40, 2), np.float32))
+
+
+@pytest.fixture
+def compiledAnew(verified, monkeypatch, tmp_path):
+    """Have kernels written here and now: those of others are not broken, and those that are reach nobody."""
+    monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path))
+    monkeypatch.setattr(machine, "LOADED", {})
+
+
+def neverStored(shape):
+    """What a nest keeps of what is costly, as if it were stored in a phase before the first."""
+    formulas = {n: x for n, x in shape.lines.items() if isinstance(x, Formula) and shape.varies[n]}
+    return {n: -1 for n, x in formulas.items() if HEAVY & {t.op for t in walk(x.term)}}
+
+
+@needsNative
+@pytest.mark.parametrize("isWrong", [False, True])
+def test_scratch_that_no_phase_of_a_nest_has_stored_is_told(compiledAnew, monkeypatch, isWrong):
+    if isWrong:
+        monkeypatch.setattr(nest, "saved", neverStored)
+    x = Input(name="x").node()
+    gate = Mul(name="gate").node(Sigmoid(name="s").node(x), LayerNorm(5, name="n").node(x))
+    program = Graph(x, gate).compile([X.shape], train=False)
+    with told(
+        isWrong, r"step \d+ .* at .*'gate' \(Mul\).*: value .* at \(\d, \d\): wanted .*, as numpy has it, got nan"
+    ):
+        program.run(X)
+
+
+@needsNative
+@pytest.mark.parametrize("isWrong", [False, True])
+def test_a_weight_with_gaps_that_is_taken_row_by_row_is_told(verified, monkeypatch, isWrong):
+    packed = np.random.default_rng(0).standard_normal((24, 16)).astype(np.float32)
+    one = Sequential(Linear(24, 8, name="q"), name="net")
+    one["q"].W.data = packed[:, :8]
+    W, right = one["q"].W, reading.arrayOf
+    if isWrong:  # memory that is not the parameter's own, and not looked at while a step is compiled
+        W.array = packed[:, :8]
+        monkeypatch.setattr(reading, "arrayOf", lambda stored, *name: W.array if stored is W else right(stored, *name))
+    program = one.compile([(16, 24), (16, 8)], cost=MSE(), optimizer=SGD(0.1))
+    with told(isWrong, r"step \d+ .*reads value .* no longer .*overwritten by step \d+ .*'q.W' \(SGD\)"):
+        program.run(np.ones((16, 24), np.float32), np.zeros((16, 8), np.float32))
+
+
+@needsNative
+@pytest.mark.parametrize("isWrong", [False, True])
+def test_a_result_that_is_written_over_what_a_reduction_of_length_one_still_reads_is_told(
+    compiledAnew, monkeypatch, isWrong
+):
+    if isWrong:
+        monkeypatch.setattr(shaped, "ordered", lambda nest: nest)
+    x = Input(name="x").node()
+    normed = LayerNorm(4, name="norm").node(Max(axis=1, name="max").node(Linear(4, 4, name="a").node(x)))
+    one = Graph(x, Linear(4, 2, name="b").node(normed), name="net")
+    program = one.compile([(1, 1, 4), (1, 2)], cost=MSE(), optimizer=SGD(0.1))
+    with told(isWrong, r"step \d+ .* at .*'net.norm' \(LayerNorm\).*: value .*: wanted .*, as numpy has it, got"):
+        program.run(X[:1, None, :4], np.zeros((1, 2), np.float32))
+
+
+def told(isWrong, match):
+    """That something raises a VerifyError, if it is wrong."""
+    return pytest.raises(VerifyError, match=match) if isWrong else nullcontext()
