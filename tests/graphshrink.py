@@ -13,8 +13,6 @@ SECONDS = 60.0
 
 def failureOf(spec, rules):
     """What is wrong with a spec; None if nothing is, or it cannot run at all."""
-    if any(size < 0 for line in spec.lines for size in line.shape or ()):
-        return None
     try:
         return Comparison(spec, rules).failure()
     except UnfitError:
@@ -100,12 +98,12 @@ def lower(spec):
     """With a size of the inputs made smaller, wherever inputs have it, or in one input alone."""
     sizes = sorted({d for i in spec.sources for d in spec.lines[i].shape}, reverse=True)
     for old in sizes:
-        for new in sorted({n for n in (1, 2, 3, old // 2, old - 1) if n < old}):
+        for new in sorted({n for n in (1, 2, 3, old // 2, old - 1) if 0 <= n < old}):
             yield resized(spec, lambda shape, old=old, new=new: tuple(new if d == old else d for d in shape))
     for i in spec.sources:
         shape = spec.lines[i].shape
         for axis, old in enumerate(shape):
-            for new in sorted({n for n in (1, 2, old - 1) if n < old}):
+            for new in sorted({n for n in (1, 2, old - 1) if 0 <= n < old}):
                 line = spec.lines[i]._replace(shape=(*shape[:axis], new, *shape[axis + 1 :]))
                 yield replacedBy(spec, i, line)
 

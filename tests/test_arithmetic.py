@@ -7,7 +7,7 @@ from peers import compare, ours
 from puregraph.errors import GraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.input import Input
-from puregraph.modules import Add, Concat, Div, Mean, Mul, MulAddConst, Power, Slice, Split, Sub, Sum
+from puregraph.modules import Add, Concat, Div, Max, Mean, Mul, MulAddConst, Power, Slice, Split, Sub, Sum
 from puregraph.pointwise import Pointwise
 from puregraph.shape import asShape
 
@@ -121,6 +121,8 @@ def test_nothing_cannot_be_added():
         (Sum(axis=(0, -2)), (2, 3), r"wanted every axis at most once, got \(0, -2\)"),
         (Mean(axis=0), (), "wanted a shape with dimensions for axis, got 0"),
         (Mean(), (0, 3), r"wanted at least one element to average, got \(0, 3\)"),
+        (Mean(axis=1), (0, 0), r"wanted at least one element to average, got \(0, 0\)"),
+        (Max(axis=-1), (0, 0), r"wanted at least one element to choose from, got \(0, 0\)"),
     ],
     ids=str,
 )

@@ -159,6 +159,7 @@ def test_symbols_are_carried_through():
         ([(2, 4, 3, 5), (2, 4, 3, 5), (2, 4, 2, 5)], "k and v have one s"),
         ([(2, 4, 3, 5), (1, 4, 3, 5), (1, 4, 3, 5)], "all have one n"),
         ([(2, 4, 3, 5), (2, 3, 3, 5), (2, 3, 3, 5)], "a multiple of the 3 of k"),
+        ([(2, 0, 3, 5), (2, 2, 3, 5), (2, 2, 3, 5)], "a multiple of the 2 of k"),
         ([(2, 4, 3, 5), (2, 4, 0, 5), (2, 4, 0, 5)], "at least one key"),
         ([(2, 4, 3, 5)] * 3 + [(2, 4, 3, 4)], "shapes that broadcast"),
         ([(2, 4, 3, 5)] * 3 + [(5, 2, 4, 3, 3)], r"a mask that broadcasts to \(2, 4, 3, 3\)"),

@@ -5,7 +5,8 @@ import importlib
 import inspect
 import pickle
 import pkgutil
-from itertools import product
+import random
+from itertools import chain, combinations, product
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from strict import Strict, useStrict
 
 import puregraph.backward  # noqa: F401 - a Graph needs it to go backward
 from puregraph import costs, device, modules
-from puregraph.check import CHECKS, Case, extremes, onDevice
+from puregraph.check import CHECKS, Case, compiled, extremes, onDevice, shapeRule
 from puregraph.dim import Dim
 from puregraph.errors import ShapeError
 from puregraph.function import Call, Function
@@ -143,6 +144,32 @@ def test_without_examples_a_sentence_says_what_to_write():
 def test_an_example_keeps_a_promise(found, index, check, mode):
     module, shapes = examplesOf(found)[index]
     check(Case(module, shapes, train=MODES[mode]))
+
+
+def smallShapes(shapes):
+    """The shapes with up to three axes empty, and with other sizes from 0 to 3: of one axis, or wherever a size stands."""
+    axes = [(i, axis) for i, shape in enumerate(shapes) for axis in range(len(shape))]
+    changes = [dict.fromkeys(c, 0) for c in chain(*(combinations(axes, count) for count in (1, 2, 3)))]
+    rng = random.Random(0)
+    for _ in range(40):
+        size = {d: rng.randrange(4) for d in chain(*shapes)}
+        changes.append({(i, a): size[shapes[i][a]] for i, a in axes if rng.random() < rng.choice((0.5, 1.1))})
+    return {tuple(tuple(c.get((i, a), d) for a, d in enumerate(s)) for i, s in enumerate(shapes)) for c in changes}
+
+
+@pytest.mark.parametrize(("found", "index"), EXAMPLES, ids=label)
+def test_at_small_sizes_an_example_is_refused_or_gives_the_shapes_that_it_says(found, index):
+    module, shapes = examplesOf(found)[index]
+    for others in sorted(smallShapes(shapes)):
+        try:
+            said = module.dataShapeFrom(*others)
+        except ShapeError:
+            continue
+        assert all(type(d) is int and d >= 0 for d in chain(*(said if type(said) is list else [said]))), (others, said)
+        case = Case(module, others)
+        shapeRule(case)
+        if 0 in chain(*others):
+            compiled(case)
 
 
 @pytest.mark.parametrize("found", CLASSES, ids=label)

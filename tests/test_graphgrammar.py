@@ -2,14 +2,15 @@
 
 import itertools
 import os
+import sys
 import threading
 import types
 
 import numpy as np
 import pytest
-from graphcompare import Comparison
+from graphcompare import Comparison, Failure
 from graphgrammar import RULES, WEIGHTS, examples, randomSpec
-from graphshrink import failureOf, report, script, shrunk
+from graphshrink import failureOf, lower, report, script, shrunk
 from graphspec import SOURCES, UnfitError, rebuilt
 from natively import needsNative
 
@@ -45,11 +46,12 @@ def quickly(monkeypatch, tmp_path_factory):
 
 
 def check(seeds):
-    """Try the graphs of some seeds; of those that fail the first is told with its smallest graph."""
+    """Try the graphs of some seeds; each that fails is printed at once, and the first in the end with its smallest graph."""
     failed = []
     for seed in seeds:
         failure = failureOf(spec := randomSpec(seed), RULES)
         if failure is not None:
+            print(f"seed {seed} fails: {failure.text}", file=sys.stderr, flush=True)
             failed.append((seed, spec, failure))
     if failed:
         seed, spec, failure = failed[0]
@@ -139,6 +141,22 @@ def test_a_failure_is_cut_down_to_its_smallest_graph_and_printed_as_a_script(wro
     assert failure.text
     text = script(small, RULES)
     assert "SoftMax(" in text and len(text.splitlines()) < 25
+
+
+def test_the_seeds_that_fail_are_printed_before_anything_is_cut_down(monkeypatch, capsys):
+    monkeypatch.setattr(sys.modules[__name__], "failureOf", lambda spec, rules: Failure("difference", "7 is not 8"))
+    monkeypatch.setattr(sys.modules[__name__], "report", lambda *args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        check([3, 5])
+    assert capsys.readouterr().err.splitlines() == ["seed 3 fails: 7 is not 8", "seed 5 fails: 7 is not 8"]
+
+
+def test_no_input_is_cut_down_to_a_size_below_0():
+    empty = [spec for spec in map(randomSpec, range(400)) if any(0 in spec.lines[i].shape for i in spec.sources)]
+    assert len(empty) > 2
+    for spec in empty:
+        for other in lower(spec):
+            assert all(size >= 0 for i in other.sources for size in other.lines[i].shape)
 
 
 def test_the_script_of_a_sketch_runs(quickly, capsys):

@@ -37,7 +37,7 @@ class Attention(Module):
         (n, h, t, d), (_, heads, s, _), e = q, k, v[3]
         wanted = [(n, h, t, d), (n, heads, s, d), (n, heads, s, e)]
         need([q, k, v] == wanted, wanted, [q, k, v], "q and k have one d, k and v have one s, all have one n")
-        need(heads >= 1 and h % heads == 0, f"heads of q that are a multiple of the {heads} of k", q)
+        need(heads >= 1 and h >= heads and h % heads == 0, f"heads of q that are a multiple of the {heads} of k", q)
         need(s >= 1 and d >= 1, "at least one key of at least one number", k)
         if mask is not None:
             whole = (n, h, t, s)

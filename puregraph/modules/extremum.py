@@ -3,7 +3,6 @@
 import numpy as np
 
 from puregraph.arguments import Flag
-from puregraph.errors import need
 from puregraph.kernels.widen import widened
 from puregraph.module import Module
 from puregraph.modules.sum import reduced
@@ -19,9 +18,7 @@ class _Extremum(Module):
         self.keepdims = keepdims
 
     def dataShapeFrom(self, x):
-        y = reduced(x, self.axis, self.keepdims)
-        need(product(y) == 0 or product(x) != 0, "at least one element to choose from", x)
-        return y
+        return reduced(x, self.axis, self.keepdims, "to choose from")
 
     def updateGrad(self, grad, x, y):
         kept = reduced(x.shape, self.axis, True)

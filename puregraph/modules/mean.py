@@ -3,7 +3,6 @@
 import numpy as np
 
 from puregraph.arguments import Flag
-from puregraph.errors import need
 from puregraph.kernels.reduce import average
 from puregraph.module import Module
 from puregraph.modules.sum import reduced
@@ -26,9 +25,7 @@ class Mean(Module):
         self.keepdims = keepdims
 
     def dataShapeFrom(self, x):
-        y = reduced(x, self.axis, self.keepdims)
-        need(product(y) == 0 or product(x) != 0, "at least one element to average", x)
-        return y
+        return reduced(x, self.axis, self.keepdims, "to average")
 
     def updateData(self, x):
         return average(x, self.axis, self.keepdims)
