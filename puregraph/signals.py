@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF", "SIGBREAK")
-USUAL = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]  # those that handlers are written for
+USUAL = [int(getattr(signal, name)) for name in NAMES if hasattr(signal, name)]  # those that handlers are written for
+getHandler, setHandler = _signal.getsignal, _signal.signal  # without enums of theirs, which take ten times as long
 VARIADIC = 4  # of a code's flags: it takes *arguments
 
 
@@ -48,33 +48,43 @@ def isGiven(frame: FrameType, before: FrameType) -> bool:
     return any(x is before for value in given for x in (value if type(value) is tuple else (value,)))
 
 
-@contextmanager
-def deferred() -> Iterator[None]:
+class Deferred:
     """Have the handlers of signals run behind what is done inside, not within.
 
-    Only the main thread runs handlers, so elsewhere there is nothing to do. This takes some microseconds.
+    Only the main thread runs handlers, so elsewhere there is nothing to do. This takes one or two microseconds.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heard: list[int] = []
-    before = [(number, handler) for number in USUAL if callable(handler := signal.getsignal(number))]
-    try:
-        for number, _ in before:
-            signal.signal(number, lambda number, frame: heard.append(number))
-        yield
-    finally:
+
+    __slots__ = ("before", "heard")
+
+    def __enter__(self) -> None:
+        self.before: list[tuple[int, Any]] = []
+        self.heard: list[int] = []
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self.before = [(number, handler) for number in USUAL if callable(handler := getHandler(number))]
         try:
-            restore(before)
+            for number, _ in self.before:
+                setHandler(number, self.hear)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        """Note that a signal came."""
+        self.heard.append(number)
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            restore(self.before)
         finally:
-            raiseAll(list(dict.fromkeys(heard)))
+            raiseAll(list(dict.fromkeys(self.heard)))
 
 
 def restore(handlers: list[tuple[int, Any]], tries: int = 4) -> None:
     """Set handlers again: all of them, even if one that is set already raises meanwhile."""
     try:
         for number, handler in handlers:
-            signal.signal(number, handler)
+            setHandler(number, handler)
     except BaseException:
         if tries:
             restore(handlers, tries - 1)

@@ -15,7 +15,7 @@ from puregraph.compile.joined import joined
 from puregraph.errors import PuregraphError
 from puregraph.kernel import useFast
 from puregraph.native import machine
-from puregraph.signals import deferred, isAsynchronous
+from puregraph.signals import Deferred, isAsynchronous
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no such signals")
 MANNERS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not machine.available(), reason="no llvmlite"))]
@@ -275,7 +275,7 @@ def test_deferred_signals_are_heard_behind_the_stretch_each_once(alarmed):
     done, others = [], []
     before = signal.signal(signal.SIGUSR1, lambda *given: others.append(given[0]))
     try:
-        with pytest.raises(PreemptedError, match="1"), deferred():
+        with pytest.raises(PreemptedError, match="1"), Deferred():
             os.kill(os.getpid(), signal.SIGALRM)
             os.kill(os.getpid(), signal.SIGUSR1)
             done.append(True)
@@ -290,3 +290,21 @@ def test_a_handler_within_a_shape_rule_keeps_the_type_of_what_it_raises(alarmed,
     monkeypatch.setattr(Relu, "dataShapeFrom", raising(lambda shape: shape))
     with pytest.raises(PreemptedError):
         net.dataShapeFrom((2, 30))
+
+
+@pytest.mark.parametrize("make", [lambda: SGD(0.01), lambda: Adam(0.01)], ids=["SGD", "Adam"])
+def test_an_update_in_a_loop_of_ones_own_is_done_whole_before_a_handler_raises(make, alarmed):
+    (x, t), net, draw = batch(), network(), random.Random(0)
+    net.backward(net(x) - t)
+    twin, optimizer = copy.deepcopy(net), make().setupOn(net)
+    wanted = make().setupOn(twin)
+    for _ in range(40):
+        with pytest.raises(PreemptedError):
+            signal.setitimer(signal.ITIMER_REAL, draw.uniform(5e-5, 3e-3))
+            while True:
+                optimizer.update()
+        while wanted.step < optimizer.step:
+            wanted.update()
+        assert {slot.step for slot in optimizer.slots} == {optimizer.step}
+        assert weights(net) == weights(twin), f"weights are not those of {optimizer.step} updates"
+    assert len(alarmed) == 40

@@ -22,7 +22,7 @@ from puregraph.compile.value import Call, Place, Value, store
 from puregraph.compile.waves import waves
 from puregraph.native import machine
 from puregraph.param import State
-from puregraph.signals import deferred
+from puregraph.signals import Deferred
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
 
@@ -175,7 +175,7 @@ class Built:
             kept[...] = array
         try:
             if self.go(self.parts, 0, self.begin) and self.begin < len(self.parts):
-                with deferred():
+                with Deferred():
                     self.go(self.parts, self.begin, len(self.parts))
         finally:
             version = next(VERSIONS)

@@ -32,7 +32,7 @@ from puregraph.compile.whole import NotCompiledError, Trial, UntriedError
 from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, addPlace, need, plural, show
 from puregraph.graph import Graph
 from puregraph.param import Param
-from puregraph.signals import deferred, isAsynchronous
+from puregraph.signals import Deferred, isAsynchronous
 from puregraph.watch import WATCH
 
 
@@ -368,7 +368,7 @@ class Program:
                 )
                 self.grad = self.graph.grad
                 if self.optimizer is not None:
-                    with deferred():
+                    with Deferred():
                         self.optimizer.update()
         wanted = self.options.get("wanted") or [True] * len(outputs)
         outputs = [y if w else None for y, w in zip(outputs, wanted)]

@@ -7,7 +7,7 @@ from typing import Any
 from puregraph.compile.program import Program, gatherGrads
 from puregraph.compile.schedule import Schedule, updating
 from puregraph.graph import Graph
-from puregraph.signals import deferred
+from puregraph.signals import Deferred
 
 
 class Updater(Program):
@@ -27,6 +27,6 @@ class Updater(Program):
         gatherGrads(built.schedule)
 
     def runEagerly(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
-        with deferred():
+        with Deferred():
             self.optimizer.update()
         return []

@@ -17,6 +17,7 @@ from puregraph.formula import Formula, numpyFrom
 from puregraph.kernels.norm import norm
 from puregraph.optimizers.recorded import Recorded
 from puregraph.optimizers.scalars import plain
+from puregraph.signals import Deferred
 
 GIVEN = {"param", "grad", "rate", "decay", "step"}  # what a rule may name besides its states, scalars and attributes
 
@@ -189,9 +190,10 @@ class Optimizer(Recorded):
         if shrink is None:
             return False
         rate = self.rate
-        for slot in ready:
-            self.advance(slot, rate, shrink)
-        self.step += 1
+        with Deferred():  # half an update is none: what is kept of some parameters would be a step ahead of others
+            for slot in ready:
+                self.advance(slot, rate, shrink)
+            self.step += 1
         return True
 
     def ready(self) -> list[Slot]:
