@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from puregraph import costs, initial, modules, optimizers
-from puregraph.autodiff.checkpoint import Checkpoint
+from puregraph.autodiff.tape.activationrecompute import Checkpoint
 from puregraph.budget import LEVELS, Budget
 from puregraph.errors import CheckpointError, GraphWarning, PuregraphError, quote, show
 from puregraph.function import Call, Function

@@ -6,8 +6,8 @@ import operator
 
 import numpy as np
 
-from puregraph.autodiff.derivatives import CONSTANT, TEXTS, VJPS
-from puregraph.autodiff.tangents import FORMULAS, RULES, plain
+from puregraph.autodiff.derivatives.numpyjvps import FORMULAS, RULES, plain
+from puregraph.autodiff.derivatives.numpyvjps import CONSTANT, TEXTS, VJPS
 from puregraph.kernel import Kernel
 
 RNG = np.random.default_rng(5)

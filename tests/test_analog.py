@@ -8,11 +8,11 @@ import textwrap
 import numpy as np
 import pytest
 
-from puregraph.autodiff.argskwargs import ArgsKwargs
-from puregraph.autodiff.backwardgraph import BackwardGraph
-from puregraph.autodiff.forwardgraph import ForwardGraph
-from puregraph.autodiff.modelgraph import ModelGraph
-from puregraph.autodiff.occurrence import Occurrence
+from puregraph.autodiff import BackwardGraph
+from puregraph.autodiff.analog.argskwargs import ArgsKwargs
+from puregraph.autodiff.analog.forwardgraph import ForwardGraph
+from puregraph.autodiff.analog.modelgraph import ModelGraph
+from puregraph.autodiff.analog.occurrence import Occurrence
 from puregraph.errors import AutoDiffException
 from puregraph.modules import Add, Embedder, Linear, Relu, Sub
 
@@ -467,7 +467,7 @@ def test_a_callable_that_cannot_be_recorded_runs_and_may_be_passed_by():
 def test_ten_thousand_nodes_deep():
     script = """
         import copy, pickle, sys
-        from puregraph.autodiff.forwardgraph import ForwardGraph
+        from puregraph.autodiff.analog.forwardgraph import ForwardGraph
         sys.setrecursionlimit(200)
         graph = ForwardGraph()
         graph.add_connection(graph.INPUT, *[lambda x: x + 1 for _ in range(10_000)], graph.OUTPUT)
@@ -490,7 +490,7 @@ def test_a_hundred_thousand_nodes_of_a_puregraph_graph_deep():
         import sys
         import numpy as np
         from puregraph import Graph
-        from puregraph.autodiff.backwardgraph import BackwardGraph
+        from puregraph.autodiff import BackwardGraph
         from puregraph.input import Input
         from puregraph.modules import Add, Identity
         sys.setrecursionlimit(200)

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from puregraph import Graph
-from puregraph.autodiff.accumulategrad import AccumulateGrad
-from puregraph.autodiff.argskwargs import ArgsKwargs
-from puregraph.autodiff.backwardgraph import BackwardGraph, NoForwardPassError
-from puregraph.autodiff.backwardmodule import (
+from puregraph.autodiff import BackwardGraph, NoForwardPassError
+from puregraph.autodiff.analog.accumulategrad import AccumulateGrad
+from puregraph.autodiff.analog.argskwargs import ArgsKwargs
+from puregraph.autodiff.analog.backwardmodule import (
     BackwardFunction,
     BackwardIdentity,
     BackwardModule,
     BackwardUsingForward,
 )
-from puregraph.autodiff.forwardgraph import ForwardGraph
-from puregraph.autodiff.modelgraph import ModelGraph
-from puregraph.autodiff.modelgraphstate import ModelGraphState
-from puregraph.autodiff.occurrence import Occurrence
+from puregraph.autodiff.analog.forwardgraph import ForwardGraph
+from puregraph.autodiff.analog.modelgraph import ModelGraph
+from puregraph.autodiff.analog.modelgraphstate import ModelGraphState
+from puregraph.autodiff.analog.occurrence import Occurrence
 from puregraph.errors import AutoDiffException
 from puregraph.input import Input
 from puregraph.modules import Add, Identity, Linear, Mul, Relu, Split, Tanh

@@ -7,13 +7,13 @@ import pytest
 
 from puregraph import Graph
 from puregraph.algebra import accumulate
-from puregraph.autodiff.argskwargs import ArgsKwargs
-from puregraph.autodiff.backwardgraph import BackwardGraph
-from puregraph.autodiff.forwardgraph import ForwardGraph
-from puregraph.autodiff.modelgraph import ModelGraph
-from puregraph.autodiff.modelgraphstate import ModelGraphState
-from puregraph.autodiff.occurrence import Occurrence
-from puregraph.autodiff.variable import Variable
+from puregraph.autodiff import BackwardGraph
+from puregraph.autodiff.analog.argskwargs import ArgsKwargs
+from puregraph.autodiff.analog.forwardgraph import ForwardGraph
+from puregraph.autodiff.analog.modelgraph import ModelGraph
+from puregraph.autodiff.analog.modelgraphstate import ModelGraphState
+from puregraph.autodiff.analog.occurrence import Occurrence
+from puregraph.autodiff.tape.variable import Variable
 from puregraph.errors import AutoDiffException
 from puregraph.function import Function
 from puregraph.input import Input

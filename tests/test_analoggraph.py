@@ -5,9 +5,9 @@ import pytest
 
 from puregraph import Graph
 from puregraph import device as devices
-from puregraph.autodiff.backwardgraph import BackwardGraph
-from puregraph.autodiff.backwardmodule import BackwardIdentity
-from puregraph.autodiff.forwardgraph import ForwardGraph
+from puregraph.autodiff import BackwardGraph
+from puregraph.autodiff.analog.backwardmodule import BackwardIdentity
+from puregraph.autodiff.analog.forwardgraph import ForwardGraph
 from puregraph.costs import MSE
 from puregraph.errors import AutoDiffException
 from puregraph.function import Function

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from randomgraphs import randomGraph
 
-from puregraph.autodiff.backwardgraph import BackwardGraph
-from puregraph.autodiff.forwardgraph import ForwardGraph
-from puregraph.autodiff.occurrence import Occurrence
+from puregraph.autodiff import BackwardGraph
+from puregraph.autodiff.analog.forwardgraph import ForwardGraph
+from puregraph.autodiff.analog.occurrence import Occurrence
 
 SEEDS = st.integers(0, 2**63)
 many = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))

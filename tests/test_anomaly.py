@@ -7,10 +7,10 @@ import pytest
 from strict import Strict, useStrict
 
 from puregraph import costs
-from puregraph.autodiff.anomaly import AnomalyError, detect_anomaly, is_anomaly_enabled, set_detect_anomaly
-from puregraph.autodiff.engine import grad
-from puregraph.autodiff.forwardmode import jvp
-from puregraph.autodiff.variable import Variable
+from puregraph.autodiff.checks.anomaly import AnomalyError, detect_anomaly, is_anomaly_enabled, set_detect_anomaly
+from puregraph.autodiff.forward.forwardmode import jvp
+from puregraph.autodiff.tape.engine import grad
+from puregraph.autodiff.tape.variable import Variable
 from puregraph.errors import AutoDiffException
 from puregraph.function import Function
 from puregraph.graph import Graph

@@ -5,9 +5,9 @@ import pytest
 from peers import ours
 from strict import Strict
 
-from puregraph.autodiff.engine import grad
-from puregraph.autodiff.forwardmode import hvp, vjp
-from puregraph.autodiff.variable import Variable
+from puregraph.autodiff.forward.forwardmode import hvp, vjp
+from puregraph.autodiff.tape.engine import grad
+from puregraph.autodiff.tape.variable import Variable
 from puregraph.check import checkModule
 from puregraph.errors import DataError, GraphError, ShapeError
 from puregraph.graph import Graph

@@ -7,8 +7,8 @@ import pytest
 from numpycalls import ARRAYS, KNOWN, MASK, ROW, UFUNCS, A, B, C, V, calls, movingCall
 
 from puregraph.autodiff import AutoDiffException, Variable, grad, jvp, vjp
-from puregraph.autodiff.derivatives import TEXTS, VJPS
-from puregraph.autodiff.tangents import FORMULAS, RULES
+from puregraph.autodiff.derivatives.numpyjvps import FORMULAS, RULES
+from puregraph.autodiff.derivatives.numpyvjps import TEXTS, VJPS
 
 STEP = 1e-6
 

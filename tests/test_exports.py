@@ -13,8 +13,13 @@ INTERNAL = (
     "puregraph",
     *(f"puregraph.{name}" for name in ("autodiff", "compile", "compile.gpu", "cuda", "kernels", "models", "native")),
 )  # mostly inside
+WALLED = ("puregraph.autodiff", "puregraph.autodiff.analog")  # their folders are inside, too
 FOLDERS = sorted(
-    source.name for source in library() if source.path.name == "__init__.py" and source.name not in INTERNAL
+    source.name
+    for source in library()
+    if source.path.name == "__init__.py"
+    and source.name not in INTERNAL
+    and source.name.rpartition(".")[0] not in WALLED
 )
 
 

@@ -13,11 +13,11 @@ from strict import Strict, useStrict
 from test_everymodule import EXAMPLES, MODES, examplesOf, toStrict
 
 from puregraph import costs
-from puregraph.autodiff.dual import Dual
-from puregraph.autodiff.forwardmode import hessian, hvp, jacobian, jvp, vjp
-from puregraph.autodiff.generator import add_backward_pass
-from puregraph.autodiff.pure import Pure
-from puregraph.autodiff.tangents import FORMULAS, RULES, register_tangent
+from puregraph.autodiff.derivatives.numpyjvps import FORMULAS, RULES, register_tangent
+from puregraph.autodiff.forward.dual import Dual
+from puregraph.autodiff.forward.forwardmode import hessian, hvp, jacobian, jvp, vjp
+from puregraph.autodiff.functionalcall import Pure
+from puregraph.autodiff.joint.addbackward import add_backward_pass
 from puregraph.check import Case
 from puregraph.errors import AutoDiffException, GraphError, ShapeError
 from puregraph.formula import Formula

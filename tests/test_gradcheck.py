@@ -5,9 +5,9 @@ import pytest
 from test_everymodule import EXAMPLES, MODES, Cube, Swap, examplesOf
 
 from puregraph import costs
-from puregraph.autodiff.checkpoint import checkpoint
-from puregraph.autodiff.gradcheck import GradcheckError, gradcheck
-from puregraph.autodiff.variable import Variable
+from puregraph.autodiff.checks.gradcheck import GradcheckError, gradcheck
+from puregraph.autodiff.tape.activationrecompute import checkpoint
+from puregraph.autodiff.tape.variable import Variable
 from puregraph.check import Case
 from puregraph.errors import AutoDiffException, ShapeError
 from puregraph.function import Function

@@ -8,9 +8,9 @@ from test_everymodule import EXAMPLES, MODES, Cube, examplesOf, toStrict
 
 from puregraph import costs
 from puregraph.autodiff import persample
-from puregraph.autodiff.checkpoint import Checkpoint
-from puregraph.autodiff.forwardmode import jvp, vjp
-from puregraph.autodiff.persample import grad_norms, per_sample_gradients
+from puregraph.autodiff.forward.forwardmode import jvp, vjp
+from puregraph.autodiff.forward.persample import grad_norms, per_sample_gradients
+from puregraph.autodiff.tape.activationrecompute import Checkpoint
 from puregraph.check import Case
 from puregraph.errors import AutoDiffException, ShapeError
 from puregraph.function import Call

@@ -14,14 +14,14 @@ from test_everymodule import EXAMPLES, MODES, Cube, examplesOf
 
 import puregraph
 from puregraph import costs
-from puregraph.autodiff.anomaly import AnomalyError, detect_anomaly
-from puregraph.autodiff.checkpoint import Checkpoint, checkpoint
-from puregraph.autodiff.engine import grad
-from puregraph.autodiff.forwardmode import hvp, jvp
-from puregraph.autodiff.generator import add_backward_pass, make_backward_function
-from puregraph.autodiff.gradcheck import gradcheck
-from puregraph.autodiff.mode import no_grad
-from puregraph.autodiff.variable import Variable
+from puregraph.autodiff.checks.anomaly import AnomalyError, detect_anomaly
+from puregraph.autodiff.checks.gradcheck import gradcheck
+from puregraph.autodiff.forward.forwardmode import hvp, jvp
+from puregraph.autodiff.joint.addbackward import add_backward_pass, make_backward_function
+from puregraph.autodiff.tape.activationrecompute import Checkpoint, checkpoint
+from puregraph.autodiff.tape.engine import grad
+from puregraph.autodiff.tape.gradmode import no_grad
+from puregraph.autodiff.tape.variable import Variable
 from puregraph.check import Case, checkModule
 from puregraph.errors import AutoDiffException, PuregraphError, ShapeError
 from puregraph.footprint import Footprint

@@ -20,7 +20,7 @@ from puregraph import (
     ShapeError,
 )
 from puregraph.autodiff import Variable, grad, jvp, vjp
-from puregraph.autodiff.graph import get_gradient_edge
+from puregraph.autodiff.tape.tapenode import get_gradient_edge
 
 
 @pytest.fixture(autouse=True)

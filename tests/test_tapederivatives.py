@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from puregraph.autodiff import AutoDiffException, Variable, enable_grad, grad
-from puregraph.autodiff.derivatives import TEXTS, VJPS, putAt, setAt
+from puregraph.autodiff.derivatives.numpyvjps import TEXTS, VJPS, putAt, setAt
 from puregraph.kernels import (
     convolve,
     convolveData,

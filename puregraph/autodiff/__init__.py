@@ -4,34 +4,41 @@ A tape of Variables (torch, afnio), backward graphs ahead of time (DaceML), and 
 """
 
 from puregraph.algebra import accumulate, seedLike, zeroLike
-from puregraph.autodiff.accumulategrad import AccumulateGrad
-from puregraph.autodiff.acyclic import AcyclicDirectedGraph
-from puregraph.autodiff.anomaly import AnomalyError, detect_anomaly, is_anomaly_enabled, set_detect_anomaly
-from puregraph.autodiff.argskwargs import ArgsKwargs, InputOutput
-from puregraph.autodiff.backwardgraph import BackwardGraph, NoForwardPassError
-from puregraph.autodiff.backwardmodule import BackwardFunction, BackwardIdentity, BackwardModule, BackwardUsingForward
-from puregraph.autodiff.checkpoint import Checkpoint, checkpoint
-from puregraph.autodiff.dual import Dual
-from puregraph.autodiff.engine import CycleError, backward, grad
-from puregraph.autodiff.forwardgraph import ForwardGraph
-from puregraph.autodiff.forwardmode import Derivatives, hessian, hvp, jacobian, jvp, vjp
-from puregraph.autodiff.function import once_differentiable
-from puregraph.autodiff.generator import JointGraph, add_backward_pass, make_backward_function
-from puregraph.autodiff.gradcheck import GradcheckError, gradcheck
-from puregraph.autodiff.graph import GradientEdge, Node, get_gradient_edge
-from puregraph.autodiff.graphenum import GraphEnum
-from puregraph.autodiff.implementation import BackwardContext, BackwardImplementation, BackwardResult
-from puregraph.autodiff.lean import Descriptor
-from puregraph.autodiff.mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
-from puregraph.autodiff.modelgraph import ModelGraph
-from puregraph.autodiff.modelgraphstate import ModelGraphState
-from puregraph.autodiff.modules import parameter
-from puregraph.autodiff.occurrence import Occurrence
-from puregraph.autodiff.persample import PerSample, grad_norms, per_sample_gradients
-from puregraph.autodiff.pure import Pure
-from puregraph.autodiff.samples import Samples
-from puregraph.autodiff.tangents import register_tangent
-from puregraph.autodiff.variable import Variable
+from puregraph.autodiff.analog.accumulategrad import AccumulateGrad
+from puregraph.autodiff.analog.acyclic import AcyclicDirectedGraph
+from puregraph.autodiff.analog.argskwargs import ArgsKwargs, InputOutput
+from puregraph.autodiff.analog.backwardgraph import EditableBackwardGraph as BackwardGraph
+from puregraph.autodiff.analog.backwardgraph import NoForwardPassError
+from puregraph.autodiff.analog.backwardmodule import (
+    BackwardFunction,
+    BackwardIdentity,
+    BackwardModule,
+    BackwardUsingForward,
+)
+from puregraph.autodiff.analog.forwardgraph import ForwardGraph
+from puregraph.autodiff.analog.graphenum import GraphEnum
+from puregraph.autodiff.analog.modelgraph import ModelGraph
+from puregraph.autodiff.analog.modelgraphstate import ModelGraphState
+from puregraph.autodiff.analog.occurrence import Occurrence
+from puregraph.autodiff.checks.anomaly import AnomalyError, detect_anomaly, is_anomaly_enabled, set_detect_anomaly
+from puregraph.autodiff.checks.gradcheck import GradcheckError, gradcheck
+from puregraph.autodiff.derivatives.numpyjvps import register_tangent
+from puregraph.autodiff.forward.dual import Dual
+from puregraph.autodiff.forward.forwardmode import Derivatives, hessian, hvp, jacobian, jvp, vjp
+from puregraph.autodiff.forward.persample import PerSample, grad_norms, per_sample_gradients
+from puregraph.autodiff.forward.vmap import Samples
+from puregraph.autodiff.functionalcall import Pure
+from puregraph.autodiff.joint.addbackward import JointGraph, add_backward_pass, make_backward_function
+from puregraph.autodiff.joint.backwardimplementation import BackwardContext, BackwardImplementation, BackwardResult
+from puregraph.autodiff.joint.freeinggraph import Descriptor
+from puregraph.autodiff.tape.activationrecompute import Checkpoint, checkpoint
+from puregraph.autodiff.tape.engine import CycleError, backward, grad
+from puregraph.autodiff.tape.functionapply import once_differentiable
+from puregraph.autodiff.tape.gradmode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from puregraph.autodiff.tape.modulebackward import parameter
+from puregraph.autodiff.tape.tapenode import GradientEdge, get_gradient_edge
+from puregraph.autodiff.tape.tapenode import TapeNode as Node
+from puregraph.autodiff.tape.variable import Variable
 from puregraph.errors import AutoDiffException
 from puregraph.function import Function
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from puregraph.autodiff.variable import Variable
+from puregraph.autodiff.tape.variable import Variable
 from puregraph.function import Context, isHole
 from puregraph.text.client import Client, ask, backward_client, texts
 from puregraph.text.function import TextFunction, feedback, flatten, is_empty, need_text, role_of, said, value_of

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from puregraph.autodiff.function import FunctionCtx
-from puregraph.autodiff.variable import Variable
+from puregraph.autodiff.tape.functionapply import FunctionCtx
+from puregraph.autodiff.tape.variable import Variable
 from puregraph.errors import AutoDiffException
 from puregraph.function import Context, Function, Keyword
 from puregraph.text.template import fill

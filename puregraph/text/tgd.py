@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from puregraph.autodiff.variable import Variable
+from puregraph.autodiff.tape.variable import Variable
 from puregraph.text.client import Client, ask
 from puregraph.text.function import flatten, role_of, value_of
 from puregraph.text.template import Message, fill_messages, tagged

@@ -1,0 +1,1 @@
+"""Graphs of callables whose backward pass is a graph to edit, as in AnalogVNN."""

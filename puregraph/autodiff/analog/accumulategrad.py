@@ -1,0 +1,36 @@
+"""AccumulateGrad: where the gradients of one node's values come together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.algebra import combine
+from puregraph.autodiff.analog.argskwargs import ArgsKwargs
+
+
+class AccumulateGrad:
+    """The fan-in of a backward graph: adds up what the readers of a forward node's outputs hand back.
+
+    `module` is that forward node. What arrives is sorted by the output it belongs to and, within one, by the order in
+    which the readers ran and their arguments stand; so sums of floats repeat bit for bit, and texts keep their order.
+    """
+
+    def __init__(self, module: Any):
+        self.module = module
+
+    def grad(self, contributions: ArgsKwargs) -> ArgsKwargs:
+        """One gradient per output from a list of contributions per output; None where there are none."""
+        return ArgsKwargs(
+            [total(c) for c in contributions.args], {name: total(c) for name, c in contributions.kwargs.items()}
+        )
+
+    def __call__(self, *contributions: Any, **named: Any) -> ArgsKwargs:
+        return self.grad(ArgsKwargs(contributions, named))
+
+    def __repr__(self) -> str:
+        return f"AccumulateGrad({self.module!r})"
+
+
+def total(contributions: Any) -> Any:
+    """The sum of several contributions, none of which is written to."""
+    return combine(contributions) if contributions else None

@@ -1,0 +1,65 @@
+"""What nodes of a graph are called in listings and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from puregraph.autodiff.analog.accumulategrad import AccumulateGrad
+from puregraph.autodiff.analog.graphenum import GraphEnum
+from puregraph.autodiff.analog.occurrence import Occurrence
+from puregraph.module import Module
+from puregraph.node import Node
+
+
+def names_for(nodes: Iterable[Any], given: dict[Any, str]) -> dict[Any, str]:
+    """A name for each node: the given one, else its own, numbered where it would stand twice."""
+    names: dict[Any, str] = {}
+    taken = {given[node] for node in nodes if node in given}
+    counts: dict[str, int] = {}
+    for node in sorted(nodes, key=lambda node: isinstance(node, AccumulateGrad)):  # these are named after the others
+        name = given.get(node)
+        if name is None:
+            base = f"AccumulateGrad({of(node, names)})" if isinstance(node, AccumulateGrad) else label_of(node)
+            name = base
+            while name in taken:
+                counts[base] = counts.get(base, 1) + 1
+                name = f"{base}{counts[base]}"
+            taken.add(name)
+        names[node] = name
+    return names
+
+
+def of(node: AccumulateGrad, names: dict[Any, str]) -> str:
+    """The name of the node whose gradients come together."""
+    return names.get(node.module) or label_of(node.module)
+
+
+def label_of(node: Any) -> str:
+    """What something is called by itself: by its own name, else by its kind."""
+    if isinstance(node, GraphEnum):
+        return node.value
+    if isinstance(node, Node):
+        return node.name
+    if isinstance(node, Occurrence):
+        return node.name or label_of(node.module)
+    if isinstance(node, AccumulateGrad):
+        return f"AccumulateGrad({label_of(node.module)})"
+    name = getattr(node, "name", None)
+    if isinstance(name, str) and name:
+        return name
+    if isinstance(node, Module):
+        return type(node).__name__.lower()
+    found = getattr(node, "__name__", None) or type(node).__name__
+    return "lambda" if found == "<lambda>" else found
+
+
+def kind_of(node: Any) -> str:
+    """The kind of a node as messages give it; nothing where its name says it."""
+    if isinstance(node, (Node, Occurrence)):
+        return kind_of(node.module)
+    if isinstance(node, (GraphEnum, AccumulateGrad)):
+        return ""
+    if isinstance(node, type):
+        return "Function"
+    return "function" if hasattr(node, "__name__") else type(node).__name__

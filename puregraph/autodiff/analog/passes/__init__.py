@@ -1,0 +1,1 @@
+"""How a graph of callables runs: each kind of node, what a pass keeps, who is given which gradient."""

@@ -1,0 +1,59 @@
+"""The gradients that enter a backward pass, and those that leave it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.algebra import isArray, isValue, seedLike, shapeOf
+from puregraph.autodiff.analog.argskwargs import ArgsKwargs
+from puregraph.autodiff.analog.edges import Port
+from puregraph.autodiff.analog.passes.routing import said
+from puregraph.errors import Fault, GraphError, ShapeError, show
+from puregraph.node import placed
+
+
+def implied_seeds(outputs: ArgsKwargs) -> ArgsKwargs:
+    """The gradient that is meant where none is given: 1 for an output that is one number.
+
+    Raises    GraphError if the outputs are anything else
+    """
+    values = outputs.values()
+    if len(values) != 1 or isArray(values[0]) and values[0].size != 1:
+        shapes = " and ".join(show(shapeOf(v)) for v in values) or "nothing"
+        raise GraphError(
+            f"the gradient of the output can be left out only where that is one number, and it is {shapes}: "
+            "give one for each"
+        )
+    one = [seedLike(v) for v in values]
+    return ArgsKwargs(one) if outputs.args else ArgsKwargs(kwargs=dict(zip(outputs.kwargs, one)))
+
+
+def checked_seeds(grads: ArgsKwargs, outputs: ArgsKwargs) -> ArgsKwargs:
+    """One gradient per output, of its shape; None for a named one that is not given.
+
+    Raises    GraphError for another number of them or an unknown name, ShapeError for another shape
+    """
+    unknown = [name for name in grads.kwargs if name not in outputs.kwargs]
+    if unknown or len(grads.args) != len(outputs.args):
+        got = f"{len(grads.args)}" + (f" and {', '.join(grads.kwargs)} by name" if grads.kwargs else "")
+        raise GraphError(f"at 'OUTPUT': wanted a gradient (or None) for each of {said(outputs)}, got {got}")
+    given: list[tuple[Port, Any]] = [*enumerate(grads.args), *grads.kwargs.items()]
+    for port, g in given:
+        wanted = shapeOf(outputs.get(port))
+        if g is not None and shapeOf(g) != wanted:
+            fault = Fault(f"a gradient of shape {show(wanted)} for output {port!r}", show(shapeOf(g)))
+            raise placed(ShapeError(fault), "OUTPUT", "BackwardGraph")
+    return ArgsKwargs(grads.args, {name: grads.kwargs.get(name) for name in outputs.kwargs})
+
+
+def owned(g: Any, given: set[int]) -> Any:
+    """A gradient in an array of its own: copied if it is one that the caller gave, or lies in one."""
+    shared = id(g) in given or id(getattr(g, "base", None)) in given
+    return g.copy() if shared and isArray(g) else g
+
+
+def can_differ(value: Any) -> bool:
+    """Whether a value can have a gradient: floating numbers can, and whatever else can be accumulated."""
+    if isArray(value):
+        return value.dtype.kind in "fc"
+    return isinstance(value, float) or not isinstance(value, (int, type(None))) and isValue(value)

@@ -1,0 +1,178 @@
+"""A puregraph Graph's steps and its last pass, as a backward graph asks for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.autodiff.analog.argskwargs import ArgsKwargs
+from puregraph.autodiff.analog.edges import Edge
+from puregraph.autodiff.analog.graphenum import GraphEnum
+from puregraph.autodiff.analog.passes.nodekinds import checked
+from puregraph.autodiff.analog.passes.residuals import ParamGrads, Taken
+from puregraph.backward import inputNames, needsOf
+from puregraph.graph import Graph, Pass
+from puregraph.node import asGrads
+from puregraph.param import Param
+from puregraph.rules import gradientRule, rulesFor
+from puregraph.steps import ABSENT, Step, Steps
+
+
+class GraphSource:
+    """The steps of a Graph: which node made each value, who reads it, and who gets a gradient."""
+
+    def __init__(self, graph: Graph, steps: Steps):
+        self.graph, self.steps = graph, steps
+        self.index: dict[Any, int] = {step.node: i for i, step in enumerate(steps.items)}
+        self.maker: dict[int, tuple[Any, int]] = {n: (GraphEnum.INPUT, i) for i, n in enumerate(steps.inputs)}
+        for step in steps.items:
+            self.maker.update({n: (step.node, slot) for slot, n in enumerate(step.visible)})
+        self._key: Any = None
+        self.known: list[tuple[bool, ...]] = []
+        self._rules: dict[int, Any] = {}
+
+    def edges(self) -> dict[Any, list[tuple[int, Any, int]]]:
+        """For each node, and INPUT: (slot, reader, argument) of everything that reads its outputs, in forward order."""
+        found: dict[Any, list[tuple[int, Any, int]]] = {GraphEnum.INPUT: [], **{node: [] for node in self.index}}
+        for step in self.steps.items:
+            for argument, number in enumerate(step.args[: step.inputs]):
+                if number != ABSENT:
+                    node, slot = self.maker[number]
+                    found[node].append((slot, step.node, argument))
+        for place, number in enumerate(self.steps.outputs):
+            node, slot = self.maker[number]
+            found[node].append((slot, GraphEnum.OUTPUT, place))
+        return found
+
+    def step(self, node: Any) -> Step:
+        return self.steps.items[self.index[node]]
+
+    def input_label(self, node: Any, place: int) -> str:
+        """Which input of a node, as a listing shows it after the node's name; nothing for the only one."""
+        if node is GraphEnum.OUTPUT:
+            names = [self.steps.names[n] for n in self.steps.outputs]
+        elif node in self.index:
+            step = self.step(node)
+            names = inputNames(step.module, step.inputs)
+        else:
+            return f"[{place}]"
+        return label_in(names, place)
+
+    def output_label(self, node: Any, place: int) -> str:
+        """Which output of a node, likewise."""
+        if node is GraphEnum.INPUT:
+            names = [self.steps.names[n] for n in self.steps.inputs]
+        elif node in self.index:
+            names = list(self.step(node).module.outputNames)
+        else:
+            return f"[{place}]"
+        return label_in(names, place)
+
+    def needs(self) -> list[tuple[bool, ...]]:
+        """For each step, which of its arguments get a gradient, as modules and parameters are set now."""
+        steps = self.steps
+        stored = [getattr(module, name) for _, module, name in steps.params]
+        key = (
+            [step.module.train for step in steps.items],
+            [(id(param), getattr(param, "trainable", False)) for param in stored],
+            rulesFor([step.node for step in steps.items]),
+        )
+        if self._key != key:
+            requires = dict.fromkeys(steps.inputs, True)
+            for (number, module, _), param in zip(steps.params, stored):
+                requires[number] = module.wants(param)
+            found = []
+            for step in steps.items:
+                needs = needsOf(step, requires)
+                requires.update(dict.fromkeys(step.outs, any(needs)))
+                found.append(needs)
+            self._key, self.known = key, found
+            self._rules = {}
+        return self.known
+
+    def rule(self, i: int) -> Any:
+        """The gradient rule of a step, looked up once."""
+        if i not in self._rules:
+            step = self.steps.items[i]
+            self._rules[i] = gradientRule(step.module, self.known[i], step.node.rule)
+        return self._rules[i]
+
+
+class GraphResiduals:
+    """One pass of a Graph, as its backward graph asks for it."""
+
+    def __init__(self, source: GraphSource, last: Pass):
+        self.source, self.values = source, last.values
+        self.needs = source.needs()
+
+    def __contains__(self, node: Any) -> bool:
+        return isinstance(node, GraphEnum) or node in self.source.index
+
+    def rank(self, node: Any) -> float:
+        if node is GraphEnum.OUTPUT:
+            return len(self.source.steps.items)
+        return self.source.index.get(node, float("inf"))
+
+    def _numbers(self, node: Any) -> Any:
+        steps = self.source.steps
+        if isinstance(node, GraphEnum):
+            return steps.inputs if node is GraphEnum.INPUT else steps.outputs
+        return self.source.step(node).visible
+
+    def outputs(self, node: Any) -> ArgsKwargs:
+        return ArgsKwargs([self.values[n] for n in self._numbers(node)])
+
+    @property
+    def inputs(self) -> ArgsKwargs:
+        return self.outputs(GraphEnum.INPUT)
+
+    def along(self, consumer: Any, edge: Edge) -> list[tuple[int, Taken]]:
+        """Nothing: every edge of such a graph says which argument it carries."""
+        return []
+
+    def taken_from(self, consumer: Any, source: Any) -> list[tuple[int, Taken]]:
+        """The arguments of one node that another made; for edges that a person added without saying which."""
+        steps = self.source.steps
+        if consumer is GraphEnum.OUTPUT:
+            numbers: Any = steps.outputs
+        elif consumer in self.source.index:
+            step = self.source.step(consumer)
+            numbers = step.args[: step.inputs]
+        else:
+            return []
+        made = [self.source.maker.get(n) for n in numbers]
+        edge: Any = None
+        return [
+            (i, Taken(i, found[1], edge)) for i, found in enumerate(made) if found is not None and found[0] is source
+        ]
+
+    def record(self, node: Any) -> Any:
+        """Inputs and outputs of a node in the forward pass."""
+        if isinstance(node, GraphEnum):
+            return None
+        step = self.source.step(node)
+        return ArgsKwargs([self.values[n] for n in step.args[: step.inputs]]), self.outputs(node)
+
+    def pull(self, node: Any, grads: ArgsKwargs, params: ParamGrads) -> ArgsKwargs:
+        i = self.source.index[node]
+        step, needs = self.source.steps.items[i], self.needs[i]
+        if not any(needs):
+            return ArgsKwargs()
+        rule = self.source.rule(i)
+        arguments = [self.values[n] for n in step.args]
+        grad = grads.args[0] if len(step.visible) == 1 else list(grads.args)
+        result = asGrads(rule(grad, *arguments, *[self.values[n] for n in step.outs]), len(needs), step.label)
+        new = checked(result, needs, arguments)
+        for argument in range(step.inputs, len(step.args)):
+            if needs[argument]:
+                number = step.args[argument]
+                param = getattr(step.module, step.module.ruleNames[argument - step.inputs])
+                if isinstance(param, Param):
+                    params.add(number, i, argument, param, new[argument])
+        return ArgsKwargs(new[: step.inputs])
+
+
+def label_in(names: list[str], place: int) -> str:
+    """One of several values by its name, or by its place where names repeat."""
+    if len(names) < 2:
+        return ""
+    return f"[{place}]" if names.count(names[place]) > 1 else f".{names[place]}"

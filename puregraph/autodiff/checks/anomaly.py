@@ -1,0 +1,214 @@
+"""Anomaly: the first node that gives NaN or infinity is named while it happens.
+
+    with detect_anomaly():
+        cost = net(x, t)
+        net.backward()
+
+Outside of it nothing is checked, and a pass pays for one look whether it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ContextDecorator
+from itertools import compress, repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.algebra import isArray
+from puregraph.autodiff.forward.dual import Dual
+from puregraph.backward import Accumulate, Gradient, inputNames
+from puregraph.device import toHost
+from puregraph.errors import AutoDiffException, show
+from puregraph.module import Module
+from puregraph.standin import StandIn
+from puregraph.watch import WATCH
+
+PARAMETER = "an earlier update spoiled it: lower the learning rate, clip gradients, or go back to a saved state"
+OUTSIDE = "it came in from outside: check the data, or what was given to backward"
+HALF = "float16 holds nothing above 65504: scale the loss, or compute in float32"
+FORWARD = "look for a division by 0, a logarithm or root of what is not positive, an overflow: clip, or add an epsilon"
+BACKWARD = "look for a root, a norm or a power at 0, whose derivative is infinite there: add an epsilon before it"
+
+
+class AnomalyError(AutoDiffException, ArithmeticError):
+    """The first node with NaN or infinity in what it gives: its `path`, the `name` of the value, and the `stage`."""
+
+    namesPlace = True
+
+    def __init__(self, message: str, path: str = "", name: str = "", stage: str = ""):
+        super().__init__(message)
+        self.path, self.name, self.stage = path, name, stage
+
+
+class detect_anomaly(ContextDecorator):  # noqa: N801 - it is called like a function, as in torch
+    """Within this block, in this thread, the first node that gives NaN or infinity raises an AnomalyError.
+
+    Both passes are looked at, of Graphs, of lone modules and of Variables: the message says which node and which of its
+    outputs or gradients, how many of its values, whether they were bad before, and what to try. Every value is read
+    once more, so that a pass takes up to twice as long, and on a GPU waits for each node. It may decorate a function.
+
+    `check_inf=False` lets infinities pass, as a mask of -inf before a softmax needs them; `check_nan=False` NaN.
+
+    Source    torch.autograd.detect_anomaly
+    """
+
+    def __init__(self, check_nan: bool = True, check_inf: bool = True):
+        self.look = _Look(check_nan, check_inf)
+        self.before: list[Any] = []
+
+    def __enter__(self) -> detect_anomaly:
+        self.before.append(WATCH.look)
+        WATCH.look = self.look
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        WATCH.look = self.before.pop()
+
+
+class set_detect_anomaly:  # noqa: N801 - it is called like a function, as in torch
+    """Look for NaN and infinity from now on in this thread, or no longer; as `with` block until its end.
+
+    Source    torch.autograd.set_detect_anomaly
+    """
+
+    def __init__(self, mode: bool, check_nan: bool = True, check_inf: bool = True):
+        self.before = WATCH.look
+        WATCH.look = _Look(check_nan, check_inf) if mode else None
+
+    def __enter__(self) -> None:
+        """It has begun already."""
+
+    def __exit__(self, *failure: Any) -> None:
+        WATCH.look = self.before
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether this thread looks for NaN or infinity."""
+    return isinstance(WATCH.look, _Look)
+
+
+class _Bad(NamedTuple):
+    """How many values are NaN, and how many infinite."""
+
+    nan: int
+    inf: int
+
+    def __str__(self) -> str:
+        counts = (self.nan, "NaN"), (self.inf, "infinite")
+        return " and ".join(f"{count} {what}" for count, what in counts if count)
+
+
+class _Look:
+    """What is called after every rule: raises if one of the results is bad."""
+
+    def __init__(self, nan: bool, inf: bool):
+        self.nan, self.inf = nan, inf
+
+    def __call__(
+        self, path: str, module: Any, arguments: Sequence[Any], results: Sequence[Any], backward: bool = False
+    ) -> None:
+        for place, y in enumerate(map(bare, results)):
+            if isArray(y) and y.dtype.kind == "f" and not allFinite(y):
+                bad = self.count(y)
+                if bad:
+                    at = _Place.of(path, module, len(arguments), len(results), backward)
+                    raise self.error(at, place, y, bad, [bare(a) for a in arguments])
+
+    def count(self, y: Any) -> _Bad | None:
+        """The values that count as bad; None if there are none."""
+        nan = int(toHost(np.isnan(y)).sum()) if self.nan else 0
+        inf = int(toHost(np.isinf(y)).sum()) if self.inf else 0
+        return _Bad(nan, inf) if nan or inf else None
+
+    def error(self, at: _Place, place: int, y: Any, bad: _Bad, arguments: Sequence[Any]) -> AnomalyError:
+        """What happened, what was there before, and what to try."""
+        name = at.results[place]
+        mask = ~np.isfinite(y) if self.nan and self.inf else np.isnan(y) if self.nan else np.isinf(y)
+        first = tuple(int(i[0]) for i in np.nonzero(toHost(mask))) if y.shape else ()
+        where = f", the first at {show(first)}" if first else ""
+        what = f"{at.title}: {name} holds {bad} of {y.size} values, shape {show(y.shape)}{where}"
+        there = [
+            (n, a, self.count(a))
+            for n, a in zip(at.arguments, arguments)
+            if isArray(a) and a.dtype.kind == "f" and not allFinite(a)
+        ]
+        spoiled = [(n, found) for n, _, found in there if found]
+        if spoiled:
+            n, found = spoiled[0]
+            hint = PARAMETER if n in at.params else OUTSIDE
+            return AnomalyError(f"{what}; {n} held {found} before: {hint}", at.path, name, at.stage)
+        floats = [(n, a) for n, a in zip(at.arguments, arguments) if isArray(a) and a.dtype.kind == "f" and a.size]
+        ranges = ", ".join(f"{n} {show(a.shape)} from {low(a):.3g} to {high(a):.3g}" for n, a in floats)
+        hint = HALF if y.dtype == np.float16 else BACKWARD if at.stage == "backward" else FORWARD
+        return AnomalyError(f"{what}; it was given {ranges or 'no floats'}: {hint}", at.path, name, at.stage)
+
+
+def allFinite(x: Any) -> bool:
+    """Whether no value is NaN or infinite; a GPU is waited for."""
+    return bool(toHost(np.isfinite(x).all()))
+
+
+def low(x: Any) -> float:
+    """The smallest value."""
+    return float(toHost(x.min()))
+
+
+def high(x: Any) -> float:
+    """The greatest value."""
+    return float(toHost(x.max()))
+
+
+def bare(x: Any) -> Any:
+    """What a stand-in for an array holds: the value of a number with its tangent, the data of a Variable."""
+    while isinstance(x, StandIn):
+        x = x.value if isinstance(x, Dual) else x.data
+    return x
+
+
+class _Place(NamedTuple):
+    """A rule that ran: where, in which pass, and what its arguments and results are called."""
+
+    path: str
+    stage: str
+    title: str
+    arguments: list[str]
+    results: list[str]
+    params: set[str]
+
+    @classmethod
+    def of(cls, path: str, module: Any, count: int, results: int, backward: bool) -> _Place:
+        """The place of a forward rule, of a node of a BackwardGraph, or of a gradient rule (`backward`)."""
+        if not isinstance(module, Module):
+            stage = "backward" if backward else "forward"
+            given = "the gradient of output" if backward else "argument"
+            made = "the gradient of input" if backward else "its result"  # of a function, or a node of a tape
+            more = f" ('{module.path}')" if getattr(module, "path", "") else ""
+            several = [f"{made} {i}" if backward or results > 1 else made for i in range(results)]
+            return cls(path, stage, f"{stage} at {path}{more}", [f"{given} {i}" for i in range(count)], several, set())
+        if isinstance(module, Accumulate):
+            name = path.removeprefix("sum:")
+            title = f"backward, where the gradients of '{name}' are added"
+            names = [f"gradient {i}" for i in range(count)]
+            return cls(path, "backward", title, names, ["their sum"], set())
+        if isinstance(module, Gradient):
+            of, path = module.of, path.removeprefix("grad:")
+            grads, inputs = module.grads, len(module.needed) - len(of.ruleNames)
+            present, wanted = module.present, module.wanted
+        else:
+            of, present, wanted = module, None, None
+            grads = int(backward)
+            inputs = count - len(of.ruleNames) - grads - (len(of.outputNames) + len(of.hidden) if backward else 0)
+        params = [f"parameter '{n}'" for n in of.ruleNames]
+        given = [*(f"input '{n}'" for n in inputNames(of, inputs)), *params]
+        made = [f"output '{n}'" for n in (*of.outputNames, *of.hidden)]
+        made = ["its output", *made[1:]] if len(of.outputNames) == 1 else made
+        stage = "backward" if grads else "forward"
+        title = f"{stage} at '{path}' ({type(of).__name__})"
+        if not grads:
+            return cls(path, stage, title, given, made, set(params))
+        asked = range(len(given)) if wanted is None else wanted
+        given, called = ["the gradient of its output"] * grads + given + made, [f"the gradient of {n}" for n in given]
+        names = list(compress(given, present or repeat(True)))
+        return cls(path, stage, title, names, [called[i] for i in asked], set(params))

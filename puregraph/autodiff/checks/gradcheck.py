@@ -1,0 +1,403 @@
+"""Gradcheck: is the backward pass the derivative of the forward pass, and if not, which node is at fault?"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from puregraph.algebra import isArray
+from puregraph.autodiff.checks.tapecheck import faultOnTape
+from puregraph.autodiff.functionalcall import Pure
+from puregraph.autodiff.tape.variable import bare
+from puregraph.backward import inputNames
+from puregraph.device import toHost
+from puregraph.errors import AutoDiffException, addPlace, show
+from puregraph.function import Call, Function
+from puregraph.module import Module, isFloat
+from puregraph.node import asGrads
+from puregraph.param import State
+from puregraph.rules import Place, candidates, gradientRule
+from puregraph.steps import Step
+
+DIRECTIONS = 2  # along which each argument is tried; a wrong gradient is right along one of them by chance alone
+MOST = 200  # elements that are tried one by one, to say where a gradient is wrong
+
+
+class GradcheckError(AutoDiffException, AssertionError):
+    """A gradient is not the derivative: the node's `path` and `module`, the `argument`, `expected` and `got`."""
+
+    def __init__(
+        self,
+        message: str,
+        path: str = "",
+        module: Any = None,
+        argument: str = "",
+        expected: Any = None,
+        got: Any = None,
+    ):
+        super().__init__(message)
+        self.path, self.module, self.argument = path, module, argument
+        self.expected, self.got = expected, got
+
+
+def gradcheck(
+    function: Any,
+    inputs: Any,
+    eps: float = 1e-6,
+    atol: float = 1e-6,
+    rtol: float = 1e-5,
+    skip: Iterable[str] = (),
+    seed: int = 0,
+) -> bool:
+    """True if the backward pass of a function gives what central differences in float64 give, at these inputs.
+
+        dy/dx along v = (y(x + eps v) - y(x - eps v)) / (2 eps),    error about eps^2 y''' + 1e-16 y / eps
+
+    `function` is a Graph, a Module or a `Function`: a copy of it is checked, in float64 on the CPU, with the modes as
+    they are, and nothing in it moves. Or it is a function of Variables, which is run as it is, on inputs in float64.
+    Each node's own rule is checked with the values that it gets here, in the order in which they run, so that the first
+    wrong one is named; then the whole. Noticed besides: rules that write to what they are given, gradients of another
+    shape or dtype, results that differ from run to run. Inputs should lie away from kinks, such as 0 for a rectifier;
+    inside, what lies at one and does not move is let be, as the equal zeros are that a rectifier hands to a maximum
+    pooling. `skip` has paths of nodes whose gradient is another one on purpose; the whole is not checked then.
+
+    Source    torch.autograd.gradcheck
+    Raises    GradcheckError naming the node, the argument, what was expected and what was found
+    """
+    xs = [doubled(bare(x)) for x in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
+    limits = _Limits(eps, atol, rtol)
+    rng = np.random.default_rng(seed)
+    if isinstance(function, type) and issubclass(function, Function):
+        function = Call(function)
+    if not isinstance(function, Module):
+        if not callable(function):
+            raise AutoDiffException(f"gradcheck: wanted a Graph, a Module or a function, got {type(function).__name__}")
+        fault = faultOnTape(function, xs, limits.near, eps, rng)
+        if fault is None:
+            return True
+        text, argument, expected, got = fault
+        numbers = f": expected {expected:.9g} along a random direction, got {got:.9g}" if expected != got else ""
+        raise GradcheckError(f"{text}{numbers}", argument=argument, expected=expected, got=got)
+    module = copy.deepcopy(function)
+    module.calcMode(np.float64)
+    for held in (*module.params.values(), *module.states.values()):
+        held.data = toHost(held.data)
+    pure = Pure(module, xs)
+    checkSteps(pure, xs, limits, rng, frozenset(skip))
+    if not skip:
+        checkWhole(pure, xs, limits, rng)
+    return True
+
+
+class _Limits:
+    """The step of differences, and what counts as equal."""
+
+    def __init__(self, eps: float, atol: float, rtol: float):
+        self.eps, self.atol, self.rtol = eps, atol, rtol
+
+    def near(self, analytic: float, numeric: float, size: float, loss: float) -> bool:
+        """Whether two derivatives agree, but for rounding; `size` is that of the gradient."""
+        rounding = 4e-16 * max(1.0, loss) / self.eps
+        return abs(analytic - numeric) <= self.atol + self.rtol * max(size, abs(numeric)) + rounding
+
+
+def doubled(x: Any) -> Any:
+    """Floats in float64; anything else as it is."""
+    x = toHost(x) if isArray(x) else np.asarray(x)
+    return x.astype(np.float64) if x.dtype.kind == "f" else x
+
+
+# ---- one node after the other -------------------------------------------------------------------------------
+
+
+def checkSteps(pure: Pure, xs: list[Any], limits: _Limits, rng: Any, skip: frozenset) -> None:
+    """Run the graph once, and check each rule with the values that come by."""
+    steps, stored = pure.steps, pure.stored()
+    values: list[Any] = [None] * steps.count
+    for number, x in (*zip(steps.inputs, xs), *stored.items()):
+        values[number] = x
+    states = {n for n, module, name in steps.params if isinstance(getattr(module, name), State)}
+    unknown = skip - {step.path for step in steps.items}
+    if unknown:
+        raise AutoDiffException(f"gradcheck: {pure.title} has no node {', '.join(map(repr, sorted(unknown)))} to skip")
+    lines = moved(pure, xs, limits.eps, rng)
+    for step in steps.items:
+        args = step.args
+        local = _Local(step, [values[n] for n in args], {i for i, n in enumerate(args) if n in states})
+        local.lines = [lines[n] for n in args]
+        try:
+            outputs = local.forward()
+            if step.path not in skip:
+                local.backward(outputs, limits, rng)
+        except GradcheckError:
+            raise
+        except Exception as error:
+            addPlace(error, f"at '{step.path}' ({step.label})")
+            raise
+        for number, y in zip(step.outs, outputs, strict=True):
+            values[number] = y
+
+
+def moved(pure: Pure, xs: list[Any], eps: float, rng: Any) -> list[Any]:
+    """How each value of a pass moves when all inputs and parameters do, in random directions; None for what cannot."""
+    vs = [rng.standard_normal(x.shape) if isFloat(x) else 0 for x in xs]
+    by = {id(p): rng.standard_normal(p.shape) for p in pure.params.values()}
+    ends = []
+    for step in (eps, -eps):
+        stored = pure.stored(lambda s, a, step=step: a + step * by[id(s)] if id(s) in by else a)
+        ends.append(pure.run([x + step * v if isFloat(x) else x for x, v in zip(xs, vs)], stored))
+    return [
+        (a - b) / (2 * eps) if isArray(a) and isFloat(a) and np.shape(a) == np.shape(b) else None for a, b in zip(*ends)
+    ]
+
+
+class _Local:
+    """One rule with the values of its arguments, and the `lines` along which they move together."""
+
+    lines: list[Any]
+
+    def __init__(self, step: Step, arguments: list[Any], states: set[int]):
+        self.step, self.module, self.arguments, self.states = step, step.module, arguments, states
+        names = [*inputNames(self.module, step.inputs), *self.module.ruleNames]
+        if self.module.inputSpec.variadic:
+            names = [f"{n}{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
+        self.names = names
+        self.visible = len(step.visible)
+
+    def error(self, text: str, argument: str = "", expected: Any = None, got: Any = None) -> GradcheckError:
+        """What is wrong, with its place."""
+        place = f"at '{self.step.path}' ({self.module.brief()})"
+        return GradcheckError(f"{place}: {text}", self.step.path, self.module, argument, expected, got)
+
+    def run(self, arguments: list[Any]) -> tuple:
+        """The outputs; states stay as they were."""
+        given = [a.copy() if i in self.states else a for i, a in enumerate(arguments)]
+        result = self.step.call(*given)
+        return result if type(result) is tuple else (result,)
+
+    def forward(self) -> tuple:
+        """The outputs, after checking that the rule writes to nothing and gives the same again.
+
+        States are moved on by the last of the runs, as in a pass.
+        """
+        before = kept(self.arguments)
+        first = self.run(self.arguments)
+        self.unwritten("updateData", self.names, before, self.arguments)
+        again = self.run(self.arguments)
+        for name, a, b in zip((*self.module.outputNames, *self.module.hidden), first, again):
+            if isArray(a) and not same(a, b):
+                raise self.error(
+                    f"two runs on the same values give different '{name}': draw random numbers with "
+                    "puregraph.kernels.uniform from States, as Dropout does"
+                )
+        if not self.states:
+            return first
+        before = [a.copy() if i in self.states else a for i, a in enumerate(self.arguments)]
+        moving = self.step.call(*self.arguments)
+        self.arguments = before
+        return moving if type(moving) is tuple else (moving,)
+
+    def unwritten(self, rule: str, names: Iterable[str], before: list[Any], after: Iterable[Any]) -> None:
+        """Nothing that a rule was given has changed."""
+        for i, (name, a, b) in enumerate(zip(names, before, after)):
+            if a is not None and not same(a, b) and i not in self.states:
+                raise self.error(
+                    f"{rule} writes to '{name}', which other nodes may read: write to a copy, or to what it made itself"
+                )
+
+    def backward(self, outputs: tuple, limits: _Limits, rng: Any) -> None:
+        """The gradient rule on random gradients of the outputs, against differences."""
+        visible = outputs[: self.visible]
+        seeds = [rng.standard_normal(y.shape) if isArray(y) and isFloat(y) else None for y in visible]
+        needs = tuple(map(self.differentiable, range(len(self.arguments))))
+        if not any(needs) or all(s is None for s in seeds):
+            return
+        rule = gradientRule(self.module, needs, self.step.node.rule, Place(self.step.node))
+        given = [*seeds, *self.arguments, *outputs]
+        before = kept(given)
+        made = rule(seeds[0] if self.visible == 1 else list(seeds), *self.arguments, *outputs)
+        grads = asGrads(made, len(needs), self.step.label)
+        names = [*("the gradient" for _ in seeds), *self.names, *self.module.outputNames, *self.module.hidden]
+        self.unwritten(self.rule, names, before, given)
+        for i, name in enumerate(self.names):
+            if needs[i]:
+                self.checkForm(name, grads[i], self.arguments[i])
+                self.checkValues(i, grads[i], seeds, limits, rng)
+
+    def differentiable(self, i: int) -> bool:
+        """Whether an argument has a gradient."""
+        x = self.arguments[i]
+        if not isArray(x) or not isFloat(x) or i in self.states:
+            return False
+        return i >= self.step.inputs or inputNames(self.module, self.step.inputs)[i] not in self.module.indices
+
+    @property
+    def rule(self) -> str:
+        """The gradient rule, as a message names it."""
+        asked = self.step.node.rule
+        fitting = [n for n, r in candidates(self.module) if (n == asked if asked else not r.asked)]
+        if fitting:
+            return f"its registered rule {fitting[0]!r}"
+        if isinstance(self.module, Call):
+            return f"{self.module.function.__name__}.backward"
+        return "updateGrad" if self.module.updateGrad is not None else "the derivative of its formula"
+
+    def checkForm(self, name: str, grad: Any, x: Any) -> None:
+        """A gradient has the shape and dtype of what it belongs to."""
+        if grad is None:
+            return
+        form = (np.shape(grad), getattr(grad, "dtype", type(grad).__name__))
+        wanted = (x.shape, x.dtype)
+        if form != wanted:
+            raise self.error(
+                f"{self.rule} gives for '{name}' a gradient of shape {show(form[0])} in {form[1]}, "
+                f"expected {show(wanted[0])} in {wanted[1]}: sum over axes that were broadcast, and keep the dtype",
+                name,
+                wanted,
+                form,
+            )
+
+    def checkValues(self, i: int, grad: Any, seeds: list[Any], limits: _Limits, rng: Any) -> None:
+        """A gradient is the derivative along random directions, or else along that in which the argument moves."""
+        x = self.arguments[i]
+        loss = self.along(i, seeds)
+        scale = self.size(seeds)
+
+        def isRight(v: Any) -> bool:
+            analytic, size = (0.0, 0.0) if grad is None else (inner(grad, v), float(np.sqrt(inner(grad, grad))))
+            return limits.near(analytic, slope(loss, x, v, limits.eps), size, scale)
+
+        if not all(isRight(rng.standard_normal(x.shape)) for _ in range(DIRECTIONS)):
+            line = self.lines[i] if self.lines[i] is not None else rng.standard_normal(x.shape)
+            if not isRight(line):
+                raise self.wrong(i, grad, loss, self.narrowed(line, isRight), limits.eps)
+
+    def narrowed(self, line: Any, isRight: Callable[[Any], bool]) -> Any:
+        """A few places where a gradient is wrong along a line, by halves."""
+        places = np.flatnonzero(line)
+        while len(places) > MOST:
+            half, other = np.array_split(places, 2)
+            places = other if isRight(only(line, half)) else half
+        return places
+
+    def along(self, i: int, seeds: list[Any]) -> Callable[[Any], float]:
+        """<u, y> as a function of one argument."""
+
+        def loss(at: Any) -> float:
+            outputs = self.run([*self.arguments[:i], at, *self.arguments[i + 1 :]])
+            return sum(inner(u, y) for u, y in zip(seeds, outputs) if u is not None)
+
+        return loss
+
+    def size(self, seeds: list[Any]) -> float:
+        """How large the terms are that a loss adds up: what its rounding goes by."""
+        return sum(inner(abs(u), abs(y)) for u, y in zip(seeds, self.run(self.arguments)) if u is not None)
+
+    def wrong(self, i: int, grad: Any, loss: Callable, places: Any, eps: float) -> GradcheckError:
+        """Where a gradient is wrong most, and how it may be put right."""
+        x, name = self.arguments[i], self.names[i]
+        rows = []
+        for place in places:
+            v = only(np.ones(x.shape), [place])
+            found = 0.0 if grad is None else float(grad.reshape(-1)[place])
+            numeric = slope(loss, x, v, eps)
+            error, smooth = abs(found - numeric), not isKink(loss, x, v, eps)
+            rows.append((smooth and error > 1e-4 * (abs(numeric) + 1e-3), error, int(place), numeric, found))
+        smooth, _, place, expected, got = max(rows)
+        index = tuple(map(int, np.unravel_index(place, x.shape)))
+        hint = f"compare {self.rule} with the formula" if grad is not None else "return its gradient instead of None"
+        if not smooth:
+            hint = "the function has a kink there: move the inputs away from it"
+        return self.error(
+            f"the gradient of '{name}' is wrong: {f'at {show(index)} ' if index else ''}expected {expected:.9g} from "
+            f"central differences, got {got:.9g} from {self.rule}; {hint}",
+            name,
+            expected,
+            got,
+        )
+
+
+def only(line: Any, places: Any) -> Any:
+    """A direction in a few places, 0 in the others."""
+    v = np.zeros(line.size)
+    v[places] = line.reshape(-1)[places]
+    return v.reshape(line.shape)
+
+
+def inner(a: Any, b: Any) -> float:
+    """The inner product."""
+    return float((a * b).sum())
+
+
+def slope(loss: Callable[[Any], float], x: Any, v: Any, eps: float) -> float:
+    """The central difference along v."""
+    return (loss(x + eps * v) - loss(x - eps * v)) / (2 * eps)
+
+
+def isKink(loss: Callable[[Any], float], x: Any, v: Any, eps: float) -> bool:
+    """Whether the differences to both sides are not those of one tangent, or there is a jump."""
+    left, at, right = loss(x - eps * v), loss(x), loss(x + eps * v)
+    return abs(right - 2 * at + left) > 1e-2 * abs(right - left) + 1e-12 * max(1.0, abs(at))
+
+
+def kept(values: Iterable[Any]) -> list[Any]:
+    """Copies of the arrays among values; None for others."""
+    return [a.copy() if isArray(a) else None for a in values]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two arrays are equal to the last bit, NaN like NaN."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    equal = (a == b) | ((a != a) & (b != b))
+    return bool(equal.all())
+
+
+# ---- the whole ----------------------------------------------------------------------------------------------
+
+
+def checkWhole(pure: Pure, xs: list[Any], limits: _Limits, rng: Any) -> None:
+    """All gradients of the graph at once, along random directions."""
+    values = pure.run(xs)
+    outputs = pure.outputs(values)
+    seeds = [rng.standard_normal(y.shape) if isArray(y) and isFloat(y) else None for y in outputs]
+    inputs, found = pure.pull(seeds, values, True, pure.params.values())
+    names = [pure.steps.names[n] for n in pure.steps.inputs]
+    params = {id(p): (path, p) for path, p in pure.params.items()}
+    rows = [(f"input '{n}'", x, g, None) for n, x, g in zip(names, xs, inputs) if isFloat(x)]
+    rows += [(f"parameter '{path}'", p.data, found.get(key), key) for key, (path, p) in params.items()]
+
+    def loss(moves: list[Any]) -> float:
+        at = [x + moves[i] if moves[i] is not None else x for i, x in enumerate(xs)]
+        by = dict(zip(params, moves[len(xs) :]))
+        stored = pure.stored(lambda s, a: a + by[id(s)] if by.get(id(s)) is not None else a)
+        return sum(inner(u, y) for u, y in zip(seeds, pure.outputs(pure.run(at, stored))) if u is not None)
+
+    scale = sum(inner(abs(u), abs(y)) for u, y in zip(seeds, outputs) if u is not None)
+    places = [i for i, x in enumerate(xs) if isFloat(x)] + list(range(len(xs), len(xs) + len(params)))
+    vs = [rng.standard_normal(x.shape) for _, x, _, _ in rows]
+    for chosen in ([*range(len(rows))], *([k] for k in range(len(rows)))):
+        moves: list[Any] = [None] * (len(xs) + len(params))
+        for k in chosen:
+            moves[places[k]] = limits.eps * vs[k]
+        back = [None if m is None else -m for m in moves]
+        numeric = (loss(moves) - loss(back)) / (2 * limits.eps)
+        parts = [(rows[k][2], vs[k]) for k in chosen if rows[k][2] is not None]
+        analytic = sum(inner(g, v) for g, v in parts)
+        size = float(np.sqrt(sum(inner(g, g) for g, _ in parts)))
+        near = limits.near(analytic, numeric, size, scale)
+        if near and len(chosen) > 1:
+            return
+        if not near and len(chosen) == 1:
+            name = rows[chosen[0]][0]
+            raise GradcheckError(
+                f"{pure.title}: the gradient of {name} along a random direction is {analytic:.9g}, expected "
+                f"{numeric:.9g} from central differences, though the rule of each node is right with its own values: "
+                "a rule reads something that is not among its arguments, or the function has a kink nearby",
+                argument=name,
+                expected=numeric,
+                got=analytic,
+            )

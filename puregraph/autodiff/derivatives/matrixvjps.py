@@ -1,0 +1,189 @@
+"""The gradients of products of matrices, and of what is computed from matrices.
+
+Source    Giles 2008, An extended collection of matrix derivative results for forward and reverse mode automatic
+          differentiation
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.algebra import isArray
+from puregraph.autodiff.derivatives.numpyvjps import NAMES, VJPS, bound, fit, listOf, spread, vjp
+from puregraph.errors import AutoDiffException
+from puregraph.kernels.einsum import ontoDiagonal
+from puregraph.kernels.einsum import spread as spreadOver
+from puregraph.kernels.reduce import unbroadcast
+
+
+def arrayOf(x: Any) -> Any:
+    """An operand that may have been a list or a number."""
+    return x if isArray(x) else np.asarray(x)
+
+
+def turned(A: Any) -> Any:
+    """A^T, of every matrix of a stack."""
+    return A.swapaxes(-1, -2)
+
+
+def matmulRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    """y = A B: dA = G B^T, dB = A^T G, for stacks of matrices too; a vector is a matrix of one row or column."""
+    a, b = map(arrayOf, arguments)
+    A = a if a.ndim > 1 else a.reshape(1, -1)
+    B = b if b.ndim > 1 else b.reshape(-1, 1)
+    shape = g.shape if b.ndim > 1 else (*g.shape, 1)
+    G = g.reshape(shape if a.ndim > 1 else (*shape[:-1], 1, shape[-1]))
+    return (
+        unbroadcast(G @ turned(B), A.shape).reshape(a.shape) if needs[0] else None,
+        unbroadcast(turned(A) @ G, B.shape).reshape(b.shape) if needs[1] else None,
+    )
+
+
+VJPS[np.matmul] = matmulRule
+
+
+def tensordotRule(g: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
+    """A sum over pairs of axes: each side's gradient is the sum with the other over the axes that stayed."""
+    if isinstance(axes, int):
+        axes = (range(a.ndim - axes, a.ndim), range(axes))
+    first, second = ([int(i) % x.ndim for i in listOf(each)] for x, each in zip((a, b), map(tupled, axes)))
+    freeA = [i for i in range(a.ndim) if i not in first]
+    freeB = [i for i in range(b.ndim) if i not in second]
+    ofA = freeA + [first[second.index(i)] for i in sorted(second)]
+    ofB = [second[first.index(i)] for i in sorted(first)] + freeB
+    ga = np.tensordot(g, b, (list(range(len(freeA), g.ndim)), freeB))
+    gb = np.tensordot(a, g, (freeA, list(range(len(freeA)))))
+    return ga.transpose([ofA.index(i) for i in range(a.ndim)]), gb.transpose([ofB.index(i) for i in range(b.ndim)])
+
+
+def tupled(axes: Any) -> Any:
+    """Axes that may be a range."""
+    return tuple(axes) if isinstance(axes, range) else axes
+
+
+VJPS[np.tensordot] = bound(np.tensordot, tensordotRule)
+
+
+@vjp(np.dot)
+def dotRule(g, y, a, b):
+    """A product of numbers, of matrices, or a sum over the last axis of a and the last but one of b."""
+    a, b = arrayOf(a), arrayOf(b)
+    if not a.ndim or not b.ndim:
+        return fit(g * b, a), fit(g * a, b)
+    return tensordotRule(g, y, a, b, ([a.ndim - 1], [max(b.ndim - 2, 0)]))
+
+
+@vjp(np.inner)
+def innerRule(g, y, a, b):
+    """A sum over the last axes."""
+    a, b = arrayOf(a), arrayOf(b)
+    if not a.ndim or not b.ndim:
+        return fit(g * b, a), fit(g * a, b)
+    return tensordotRule(g, y, a, b, ([a.ndim - 1], [b.ndim - 1]))
+
+
+@vjp(np.vdot)
+def vdotRule(g, y, a, b):
+    """The sum of all products."""
+    a, b = arrayOf(a), arrayOf(b)
+    return g * b.reshape(a.shape), g * a.reshape(b.shape)
+
+
+@vjp(np.outer)
+def outerRule(g, y, a, b):
+    """y_ij = a_i b_j: da = G b, db = a G."""
+    a, b = arrayOf(a), arrayOf(b)
+    return (g @ b.reshape(-1)).reshape(a.shape), (a.reshape(-1) @ g).reshape(b.shape)
+
+
+NAMES.update({np.dot: ("a", "b"), np.inner: ("a", "b"), np.vdot: ("a", "b")})
+for product, productRule in ((np.dot, dotRule), (np.inner, innerRule), (np.vdot, vdotRule)):
+    VJPS[product] = bound(product, productRule)
+
+
+def spelled(equation: str, xs: list[Any]) -> tuple[list[str], str]:
+    """The letters of each operand and of the result, with letters for the axes behind an ellipsis."""
+    left, arrow, out = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in equation]
+    counts = [x.ndim - len(t.replace("...", "")) if "..." in t else 0 for t, x in zip(terms, xs)]
+    hidden = "".join(spare[: max(counts)])
+    terms = [t.replace("...", hidden[len(hidden) - n :]) for t, n in zip(terms, counts)]
+    if not arrow:
+        out = "..." + "".join(sorted(c for c in set(left) - set(",.") if left.count(c) == 1))
+    return terms, out.replace("...", hidden)
+
+
+def einsumRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    """Each operand's gradient is the same sum with the result's gradient in its place."""
+    equation, *given = arguments
+    if not isinstance(equation, str):
+        raise AutoDiffException("the gradient of einsum is known for an equation as text, as in einsum('ij,jk', a, b)")
+    xs = [arrayOf(x) for x in given]
+    inputs, out = spelled(equation, xs)
+    found: list[Any] = [None]
+    for i, (letters, x) in enumerate(zip(inputs, xs)):
+        if not needs[i + 1]:
+            found.append(None)
+            continue
+        others = [(t, z) for j, (t, z) in enumerate(zip(inputs, xs)) if j != i]
+        known = set(out).union(*[t for t, _ in others])
+        distinct = "".join(dict.fromkeys(letters))
+        target = "".join(c for c in distinct if c in known)
+        part = np.einsum(",".join([out, *(t for t, _ in others)]) + "->" + target, g, *(z for _, z in others))
+        part = part.reshape([part.shape[target.index(c)] if c in known else 1 for c in distinct])
+        own = [x.shape[letters.index(c)] for c in distinct]
+        part = unbroadcast(part, tuple([min(n, m) for n, m in zip(own, part.shape)]))
+        found.append(spreadOver(part, letters, x.shape))
+    return tuple(found)
+
+
+VJPS[np.einsum] = einsumRule
+
+
+@vjp(ontoDiagonal)
+def ontoDiagonalRule(g, y, values, letters, shape):
+    """What is on the diagonal."""
+    distinct = "".join(dict.fromkeys(letters))
+    return fit(np.einsum(f"{letters}->{distinct}", g), values)
+
+
+@vjp(np.linalg.norm)
+def normRule(g, y, x, ord=None, axis=None):
+    """y = sqrt sum x^2: dx = g x / y, and 0 where y is, as in torch; y = sum |x| of vectors: dx = g sign x."""
+    isVector = (x.ndim if axis is None else len(listOf(axis))) == 1
+    if ord == 1 and isVector:
+        return spread(g, x, axis) * np.sign(x)
+    if ord is not None and ord != ("fro" if not isVector else 2):
+        raise AutoDiffException(f"the gradient of norm is not known with ord={ord!r}: write it with other functions")
+    isZero = np.equal(y, 0)
+    return spread(np.where(isZero, 0, g / np.where(isZero, 1, y)), x, axis) * x
+
+
+@vjp(np.linalg.inv)
+def invRule(g, y, a):
+    """Y = A^-1: dA = -Y^T G Y^T."""
+    return -(turned(y) @ g @ turned(y))
+
+
+@vjp(np.linalg.solve)
+def solveRule(g, y, a, b):
+    """A Y = B: dB = A^-T G, dA = -dB Y^T."""
+    a, b = arrayOf(a), arrayOf(b)
+    G, Y = (v if b.ndim > 1 else v.reshape((*v.shape, 1)) for v in (g, y))
+    dB = np.linalg.solve(turned(a), G)
+    return unbroadcast(-(dB @ turned(Y)), a.shape), unbroadcast(dB if b.ndim > 1 else dB.reshape(g.shape), b.shape)
+
+
+@vjp(np.linalg.det)
+def detRule(g, y, a):
+    """y = det A: dA = g y A^-T."""
+    return (g * y).reshape((*y.shape, 1, 1)) * turned(np.linalg.inv(a))
+
+
+@vjp(np.linalg.slogdet)
+def slogdetRule(g, y, a):
+    """y = ln |det A|: dA = g A^-T; its sign is constant."""
+    return None if g[1] is None else g[1].reshape((*y[1].shape, 1, 1)) * turned(np.linalg.inv(a))

@@ -1,0 +1,178 @@
+"""Dual: a value and its tangent, in place of an array."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from puregraph.autodiff.derivatives.numpyjvps import linear, push, register_tangent
+from puregraph.autodiff.functionalcall import Pure
+from puregraph.errors import AutoDiffException
+from puregraph.kernels import attend, attendGrad
+from puregraph.module import Module
+from puregraph.standin import StandIn, method
+
+register_tangent(operator.getitem)(linear)
+
+
+class Dual(StandIn):
+    """x + t e with e e = 0: an array and the direction in which it changes.
+
+    Whatever is done with Duals gives Duals, by the rules of `tangents`. A `tangent` of None means zero. One whole may
+    be written to by index, as `y[key] = x`; a view of another may not. Inside one another, Duals of a higher `level`
+    stand further out: a `jvp` in a function that is being differentiated.
+    """
+
+    __slots__ = ("level", "owns", "tangent", "value")
+    __hash__ = None  # type: ignore[assignment] - equality is that of arrays
+
+    def __init__(self, value: Any, tangent: Any = None, level: int = 0):
+        self.value, self.tangent, self.level = value, tangent, level
+        self.owns = False  # whether the tangent is nobody else's
+
+    @property
+    def shape(self) -> Any:
+        return self.value.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.value.dtype
+
+    @property
+    def base(self) -> Any:
+        return self.value.base
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    def handle(self, function: Callable[..., Any], arguments: tuple, options: dict[str, Any]) -> Any:
+        level = max(levels((arguments, *options.values())))
+        if isinstance(function, Module):
+            return Pure(function, arguments).call(arguments, lambda x: Dual(x, None, level))
+        values, tangents = part(arguments, level)
+        out = options.pop("out", None)
+        given, changes = part(tuple(options.values()), level)
+        wrong = [name for name, t in zip(options, changes) if t is not None]
+        if wrong:
+            raise AutoDiffException(f"forward mode wants {', '.join(wrong)} of {function.__name__} by position")
+        result, tangent = push(function, values, tangents, dict(zip(options, given)))
+        found = whole(result, tangent, level)
+        return found if out is None else write(found, out[0] if type(out) is tuple else out)
+
+    def __setitem__(self, key: Any, new: Any) -> None:
+        if self.value.base is not None:
+            raise AutoDiffException("forward mode can write to a whole array by index, not to a view of another")
+        value, tangent = (new.value, new.tangent) if isDual(new, self.level) else (new, None)
+        if tangent is None and self.tangent is None:
+            self.value[key] = value
+            return
+        if not self.owns:
+            self.tangent = np.zeros_like(self.value) if self.tangent is None else self.tangent.copy()
+            self.owns = True
+        self.value[key] = value
+        self.tangent[key] = 0 if tangent is None else tangent
+
+    def flatten(self) -> Any:
+        return self.reshape(-1)
+
+    def refuse(self, *arguments: Any, **options: Any) -> NoReturn:
+        raise AutoDiffException(
+            "a value that is being differentiated does not become an array, a number or a list: "
+            "use numpy's functions on it, which keep its tangent"
+        )
+
+    __array__ = __float__ = __complex__ = item = tolist = refuse
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __repr__(self) -> str:
+        return f"Dual({self.value!r}, {self.tangent!r})"
+
+    __eq__ = method(np.equal)  # type: ignore[assignment]
+    __ne__ = method(np.not_equal)  # type: ignore[assignment]
+    __pos__ = method(np.positive)
+    __floordiv__ = method(np.floor_divide)
+    dot = method(np.dot)
+    any = method(np.any)
+    all = method(np.all)
+    sort = method(np.sort)
+    argsort = method(np.argsort)
+    cumprod = method(np.cumprod)
+    trace = method(np.trace)
+    diagonal = method(np.diagonal)
+    nonzero = method(np.nonzero)
+
+
+def isDual(x: Any, level: int) -> bool:
+    """Whether this is a Dual of that level; those of lower ones are values like any other."""
+    return isinstance(x, Dual) and x.level == level
+
+
+def levels(values: Any) -> list[int]:
+    """The levels of all Duals among values, in lists and tuples too."""
+    found = []
+    for x in values:
+        if isinstance(x, Dual):
+            found.append(x.level)
+        elif type(x) in (list, tuple):
+            found += levels(x)
+    return found
+
+
+def part(arguments: Any, level: int) -> tuple[list, list]:
+    """Arguments as two lists: values, and tangents."""
+    values, tangents = [], []
+    for x in arguments:
+        if isDual(x, level):
+            values.append(x.value)
+            tangents.append(x.tangent)
+        elif type(x) in (list, tuple) and levels(x):
+            inner, changes = part(x, level)
+            values.append(type(x)(inner))
+            tangents.append(changes)
+        else:
+            values.append(x)
+            tangents.append(None)
+    return values, tangents
+
+
+def whole(result: Any, tangent: Any, level: int) -> Any:
+    """Results and their tangents as Duals; what holds no floats stays as it is."""
+    if type(result) in (tuple, list):
+        changes = [None] * len(result) if tangent is None else tangent
+        return type(result)([whole(y, t, level) for y, t in zip(result, changes)])
+    kind = getattr(getattr(result, "dtype", None), "kind", None)
+    return Dual(result, tangent, level) if kind == "f" else result
+
+
+def write(found: Any, out: Any) -> Any:
+    """A result in the array that was given for it: into a Dual with its tangent, into an array without."""
+    value = found.value if isinstance(found, Dual) else found
+    target = out.value if isinstance(out, Dual) else out
+    target[...] = value
+    tangent = found.tangent if isinstance(found, Dual) else None
+    if isinstance(out, Dual):
+        out.tangent, out.owns = tangent, False
+        return out
+    return Dual(target, tangent, found.level) if isinstance(found, Dual) else target
+
+
+@register_tangent(attend, attendGrad)
+def throughReference(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """The reference itself on Duals: it is written in functions of numpy that have tangents."""
+    level = max([0, *(known + 1 for known in levels(values))])
+    given = [x if t is None else Dual(x, t, level) for x, t in zip(values, tangents)]
+    found = [part((y,), level) for y in function.reference(*given, **options)]
+    return tuple([y for (y,), _ in found]), [t for _, (t,) in found]

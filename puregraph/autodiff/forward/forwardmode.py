@@ -1,0 +1,311 @@
+"""Forward mode: derivatives along a direction, and by them products with Hessians, from the rules that exist.
+
+    y, dy = jvp(net, x, v)               the derivative of the outputs along v
+    y, gx, _ = vjp(net, x, u)            its transpose: the gradient of <u, y>
+    y, hx, _ = hvp(net, x, v)            the Hessian of a single number, times v: forward over reverse
+
+A Graph or Module shows no trace of it: running statistics and random counters stay as they are, nodes keep their data,
+parameters their `grad`. Masks are those of the next call: `jvp(net, ...)` and then `net(...)` see the same ones.
+
+What is differentiated is the forward rule as it is written, and for `hvp` the gradient rule as it is written. Where a
+gradient is deliberately not the derivative (a straight-through `Function`, a rule named on a node), `jvp` gives the
+true derivative, `vjp` the deliberate one, and `hvp` the derivative of the deliberate one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.algebra import isArray, seedLike
+from puregraph.autodiff.forward.dual import Dual
+from puregraph.autodiff.functionalcall import Pure
+from puregraph.autodiff.tape.engine import grad
+from puregraph.autodiff.tape.gradmode import enable_grad
+from puregraph.autodiff.tape.variable import Variable, bare
+from puregraph.errors import AutoDiffException, need, plural
+from puregraph.module import Module, checkGrads, isFloat
+
+
+class Derivatives(NamedTuple):
+    """What was computed on the way, and what was asked for: by the inputs, and by the parameters' paths."""
+
+    value: Any
+    inputs: Any
+    params: dict[str, Any]
+
+
+def jvp(function: Any, primals: Any, tangents: Any = None, params: dict[str, Any] | None = None) -> tuple[Any, Any]:
+    """Outputs, and their derivative along a direction: dy = J v, in one pass forward.
+
+    `function` is a Graph, a Module, or a function of arrays; `primals` an array, or a list or tuple of them, and
+    `tangents` a direction for each, None for no change. `params` gives parameters by path a direction of their own. An
+    output of whole numbers has the tangent None.
+
+    Shapes    tangents as primals, params as the parameters -> dy as y
+    Source    Griewank, Walther 2008, Evaluating Derivatives, section 3.1
+    Raises    ShapeError for a tangent of another shape; GraphError for an unknown path; AutoDiffException where
+              something is used whose tangent is not known
+    """
+    xs, vs = beside(primals, tangents)
+    with deeper() as level:
+        if not isinstance(function, Module):
+            if params:
+                raise AutoDiffException(f"jvp: a function has no parameters of its own, got {', '.join(params)}")
+            result = function(*dualsOf(xs, vs, level))
+            return split(result, level)
+        pure = Pure(function, xs)
+        stored = pure.stored(direction(pure, params or {}, level))
+        result = pure.outputs(pure.run(dualsOf(xs, vs, level), stored))
+        return split(result[0] if len(result) == 1 else result, level)
+
+
+def vjp(function: Any, inputs: Any, cotangents: Any = None, params: Any = ()) -> Derivatives:
+    """The outputs, and the gradients of <u, y>: of the inputs, and of parameters by path; `params=True` means all.
+
+    `function` is a Graph, a Module, or a function of arrays, which runs on Variables.
+    `cotangents` is u, one for each output; it may be left out where the output is one number. Other than `backward`, it
+    gives parameters a gradient in evalMode too, and leaves no trace.
+
+    Shapes    cotangents as the outputs -> gradients as inputs and parameters
+    Source    Griewank, Walther 2008, Evaluating Derivatives, section 3.2
+    Raises    ShapeError for a cotangent of another shape than its output's
+    """
+    xs = listOf(inputs)
+    if not isinstance(function, Module):
+        return taped(function, xs, inputs, cotangents)
+    pure = Pure(function, xs)
+    chosen = pure.named(pure.params if params is True else params)
+    values = pure.run(xs)
+    outputs = pure.outputs(values)
+    found, grads = pure.pull(checkGrads(cotangents, outputs, pure.title), values, True, chosen.values())
+    return Derivatives(
+        oneOf(outputs, None),
+        oneOf([orZeros(g, x) for g, x in zip(found, xs)], inputs),
+        {path: orZeros(grads.get(id(p)), p.data) for path, p in chosen.items()},
+    )
+
+
+def hvp(function: Any, inputs: Any, vectors: Any = None, params: dict[str, Any] | None = None) -> Derivatives:
+    """The value of a function that gives one number, and its Hessian times a vector: H v = d/dt grad f(x + t v).
+
+    `function` is a Graph, a Module, or a function of arrays, which is differentiated twice on a tape.
+    The Hessian is that by the inputs, if `vectors` has a direction for each (None: no change), and by the parameters
+    that `params` gives a direction by path: leave out either, or give both. The gradient is run on Duals, so that it
+    costs about two passes forward and two back, whatever the size.
+
+    Shapes    vectors as inputs, params as the parameters -> products of the same shapes
+    Source    Pearlmutter 1994, Fast Exact Multiplication by the Hessian, Neural Computation 6(1)
+    Raises    AutoDiffException if the output is not one number, or a rule's own tangent is not known
+    """
+    xs, vs = beside(inputs, vectors)
+    if not isinstance(function, Module):
+        return tapedTwice(function, xs, vs, inputs)
+    pure = Pure(function, xs)
+    chosen = pure.named(params or ())
+    if vectors is None and not chosen:
+        raise AutoDiffException("hvp: wanted a direction: vectors for the inputs, or params={path: vector}")
+    with deeper() as level:
+        stored = pure.stored(direction(pure, params or {}, level))
+        values = pure.run(dualsOf(xs, vs, level), stored)
+        outputs = pure.outputs(values)
+        if len(outputs) != 1 or outputs[0].shape != ():
+            shapes = ", ".join(str(y.shape) for y in outputs)
+            raise AutoDiffException(f"hvp: wanted one number from {pure.title}, got {shapes}; put a cost at its end")
+        seed = seedLike(valueOf(outputs[0], level))
+        found, grads = pure.pull([seed], values, vectors is not None, chosen.values())
+        products = None
+        if vectors is not None:
+            products = oneOf([orZeros(tangentOf(g, level), x) for g, x in zip(found, xs)], inputs)
+        return Derivatives(
+            valueOf(outputs[0], level),
+            products,
+            {path: orZeros(tangentOf(grads.get(id(p)), level), p.data) for path, p in chosen.items()},
+        )
+
+
+def jacobian(function: Any, x: Any) -> Any:
+    """dy/dx as one array, a column for each element of x; for small ones.
+
+    Shapes    x (*a), y (*b) -> (*b, *a); for several outputs a list
+    Source    Griewank, Walther 2008, Evaluating Derivatives, section 3.1
+    """
+    columns = [jvp(function, x, v)[1] for v in basis(x)]
+    if columns and isinstance(columns[0], (list, tuple)):
+        return [stacked(list(parts), x) for parts in zip(*columns)]
+    return stacked(columns, x)
+
+
+def hessian(function: Any, x: Any) -> Any:
+    """d2f/dx2 of one number as one array, a column for each element of x; for small ones.
+
+    Shapes    x (*a) -> (*a, *a)
+    Source    Pearlmutter 1994, Fast Exact Multiplication by the Hessian, Neural Computation 6(1)
+    """
+    return stacked([hvp(function, x, v).inputs for v in basis(x)], x)
+
+
+def basis(x: Any) -> list[Any]:
+    """The unit vectors in the shape of x."""
+    found = []
+    for i in range(x.size):
+        v = np.zeros_like(x, shape=(x.size,))
+        v[i] = 1
+        found.append(v.reshape(x.shape))
+    return found
+
+
+def stacked(columns: list[Any], x: Any) -> Any:
+    """Columns side by side, in the shape of x behind their own."""
+    if not columns:
+        raise AutoDiffException("wanted an array with at least one element, got none")
+    whole = np.stack(columns, axis=-1)
+    return whole.reshape(whole.shape[:-1] + x.shape)
+
+
+# ---- directions ---------------------------------------------------------------------------------------------
+
+
+class _Depth(threading.local):
+    """How many differentiations of this thread lie inside one another."""
+
+    level = 0
+
+
+DEPTH = _Depth()
+
+
+@contextmanager
+def deeper() -> Any:
+    """One differentiation inside those that run: its Duals are of a level of their own."""
+    DEPTH.level += 1
+    try:
+        yield DEPTH.level
+    finally:
+        DEPTH.level -= 1
+
+
+def listOf(given: Any) -> list[Any]:
+    """What a user gives for inputs, as a list of arrays; a number is one without axes."""
+    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    return [np.asarray(x) if isinstance(x, (int, float)) else x for x in several]
+
+
+def oneOf(found: list[Any], given: Any) -> Any:
+    """Results in the form in which inputs were given; a lone one without its list."""
+    return found if isinstance(given, (list, tuple)) or len(found) != 1 else found[0]
+
+
+def beside(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
+    """Values and their directions, checked."""
+    xs = listOf(primals)
+    vs = [None] * len(xs) if tangents is None else listOf(tangents)
+    if len(vs) != len(xs):
+        raise AutoDiffException(f"wanted a tangent for each of {plural(len(xs), 'input')}, got {len(vs)}")
+    for i, (x, v) in enumerate(zip(xs, vs)):
+        checkTangent(x, v, f"input {i}")
+    return xs, vs
+
+
+def checkTangent(x: Any, v: Any, name: str) -> None:
+    """A direction has the shape of what it moves, which holds floats."""
+    if v is None:
+        return
+    if not isArray(x) or not isFloat(x):
+        raise AutoDiffException(f"{name} holds no floats, so that it cannot move: give None for its tangent")
+    need(np.shape(v) == x.shape, f"a tangent of shape {x.shape} for {name}", np.shape(v))
+
+
+def dualsOf(xs: Sequence[Any], vs: Sequence[Any], level: int) -> list[Any]:
+    """Values with their directions; what holds no floats stays as it is."""
+    return [moving(x, v, level) for x, v in zip(xs, vs)]
+
+
+def moving(x: Any, v: Any, level: int) -> Any:
+    """A value with its direction, as a Dual if it holds floats."""
+    if not isArray(x) or x.dtype.kind != "f":
+        return x
+    return Dual(x, None if v is None else v.astype(x.dtype, copy=False), level)
+
+
+def direction(pure: Pure, params: dict[str, Any], level: int) -> Callable[[Any, Any], Any]:
+    """What stands for parameters and states: Duals, of which those named have a direction."""
+    named = pure.named(params)
+    vectors = {}
+    for path, p in named.items():
+        checkTangent(p.data, params[path], f"parameter {path!r}")
+        vectors[id(p)] = params[path]
+    return lambda stored, array: moving(array, vectors.get(id(stored)), level)
+
+
+def split(result: Any, level: int) -> tuple[Any, Any]:
+    """Values, and their tangents beside them."""
+    if isinstance(result, (tuple, list)):
+        parts = [split(y, level) for y in result]
+        return type(result)([y for y, _ in parts]), type(result)([t for _, t in parts])
+    y = valueOf(result, level)
+    return y, orZeros(tangentOf(result, level), y) if isArray(y) and isFloat(y) else None
+
+
+def valueOf(x: Any, level: int) -> Any:
+    """The value of a Dual of this level; anything else is one."""
+    return x.value if isinstance(x, Dual) and x.level == level else x
+
+
+def tangentOf(x: Any, level: int) -> Any:
+    """The tangent of a Dual of this level; nothing else has one."""
+    return x.tangent if isinstance(x, Dual) and x.level == level else None
+
+
+def orZeros(found: Any, like: Any) -> Any:
+    """What was found, or zeros; None for what holds no floats."""
+    if found is None and isArray(like) and isFloat(like):
+        return np.zeros_like(like)
+    return found
+
+
+# ---- functions of arrays, on a tape -------------------------------------------------------------------------
+
+
+def leaves(function: Callable[..., Any], xs: list[Any]) -> tuple[list[Variable], list[Variable], Any]:
+    """A function's inputs as Variables, those of them that have a gradient, and what it gives."""
+    vs = [Variable(x, requires_grad=isArray(x) and isFloat(x)) for x in xs]
+    with enable_grad():
+        result = function(*vs)
+    return vs, [v for v in vs if v.requires_grad], result
+
+
+def sideBySide(vs: list[Variable], found: Sequence[Any]) -> list[Any]:
+    """One gradient for each input: zeros where nothing depends on it, None where it has none."""
+    left = iter(found)
+    return [orZeros(bare(next(left)), v.data) if v.requires_grad else None for v in vs]
+
+
+def taped(function: Callable[..., Any], xs: list[Any], inputs: Any, cotangents: Any) -> Derivatives:
+    """`vjp` of a function that is written in numpy."""
+    vs, wanted, result = leaves(function, xs)
+    grads = None if cotangents is None else listOf(cotangents)
+    several = list(result) if isinstance(result, (list, tuple)) else [result]
+    rows = [(y, None if grads is None else grads[i]) for i, y in enumerate(several) if y.requires_grad]
+    found: Sequence[Any] = [None] * len(wanted)
+    if rows:
+        found = grad([y for y, _ in rows], wanted, grads and [g for _, g in rows], allow_unused=True)
+    return Derivatives(bare(result), oneOf(sideBySide(vs, found), inputs), {})
+
+
+def tapedTwice(function: Callable[..., Any], xs: list[Any], directions: list[Any], inputs: Any) -> Derivatives:
+    """`hvp` of a function that is written in numpy: the gradient of <v, gradient>."""
+    vs, wanted, y = leaves(function, xs)
+    if not isinstance(y, Variable) or y.shape != ():
+        raise AutoDiffException(f"hvp: wanted one number from the function, got shape {np.shape(bare(y))}")
+    first = grad(y, wanted, create_graph=True, allow_unused=True) if y.requires_grad else [None] * len(wanted)
+    moving = [v for x, v in zip(vs, directions) if x.requires_grad]
+    rows = [(g, v) for g, v in zip(first, moving) if v is not None and getattr(g, "requires_grad", False)]
+    found: Sequence[Any] = [None] * len(wanted)
+    if rows:
+        found = grad([g for g, _ in rows], wanted, [v for _, v in rows], allow_unused=True)
+    return Derivatives(bare(y), oneOf(sideBySide(vs, found), inputs), {})

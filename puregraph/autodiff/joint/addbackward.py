@@ -1,0 +1,215 @@
+"""add_backward_pass and make_backward_function: gradients as graphs of their own, made ahead of time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.autodiff.joint.backwardimplementation import BackwardResult
+from puregraph.autodiff.joint.freeinggraph import Descriptor, FreeingGraph
+from puregraph.autodiff.joint.gradientgraph import GradientGraph, connected
+from puregraph.autodiff.joint.remat import CotangentInput, Outline
+from puregraph.autodiff.joint.rematpolicy import choices, stored_by
+from puregraph.autodiff.joint.valuenames import _Names, _Target
+from puregraph.errors import AutoDiffException
+from puregraph.graph import Graph
+from puregraph.module import shapesOf
+from puregraph.node import Edge, Node
+from puregraph.param import State
+from puregraph.steps import ABSENT
+
+
+class JointGraph(GradientGraph):
+    """A graph's outputs, then gradients, from its inputs, then the gradients of its outputs.
+
+    Made by `add_backward_pass`. `result` names the gradients, `forwarded` the values that the backward pass reads from
+    the forward pass. It shares parameters and modes with the graph that it was made from.
+
+        outputs_and_gradients = joint(x, y, seed)
+        by_name = joint.run(X=x, Y=y, gradient_S=seed, gradient_X=buffer)
+
+    Raises    AutoDiffException when an input that requires a gradient holds whole numbers
+    """
+
+    def prepare(self) -> None:
+        """The forward pass."""
+        self.entries, values = self.repeat(self.forwardSteps)
+        self.given |= values
+        self.known.update(self.forwardGraph.outputNames)
+
+    def finish(self, edges: list[Edge]) -> None:
+        self.optional = tuple(seed.name for seed in self.seeds)
+        self.labels = (*self.forwardGraph.outputNames, *self.grad_names)
+        self.link([*self.entries, *self.seeds], [*(self.given[n] for n in self.forwardSteps.outputs), *edges])
+
+    def seed(self, place: int) -> Node:
+        entry = super().seed(place)
+        (number, *_) = self.outputTargets[place].numbers
+        key, edge = self.contributions[number][-1]
+        node = self.grow(CotangentInput(), [self.given[number], edge], f"seed:{self.outputTargets[place].name}")
+        self.contributions[number][-1] = key, (node, 0)
+        return entry
+
+    def shape(self, number: int) -> Edge | None:
+        """A value of the forward pass itself: freed, it has an outline."""
+        return None if number == ABSENT else self.outside(number)
+
+    def title(self) -> str:
+        return f"{self.forwardGraph.title()} with gradients"
+
+
+class BackwardPassGraph(GradientGraph):
+    """Gradients of a graph's inputs and parameters from values of its forward pass and the gradients of its outputs.
+
+    Made by `make_backward_function`.
+    """
+
+    def shape(self, number: int) -> Edge | None:
+        return None if number == ABSENT else self.outside(number) if number in self.keep else self.value(number)
+
+    def finish(self, edges: list[Edge]) -> None:
+        self.numbers = [n for n in self.given if n not in self.params_by_number]
+        self.labels = self.grad_names
+        self.link([*(self.given[n][0] for n in self.numbers), *self.seeds], edges)
+
+    def title(self) -> str:
+        return f"backward function of {self.forwardGraph.title()}"
+
+
+class ForwardPassGraph(FreeingGraph):
+    """Gives a graph's outputs, then the values that its BackwardPassGraph takes (only a shape where that is enough).
+
+    Made by `make_backward_function`.
+    """
+
+    def __init__(self, backward: BackwardPassGraph):
+        super().__init__()
+        self.forwardGraph, flat = backward.forwardGraph, backward.forwardSteps
+        entries, values = self.repeat(flat)
+        names = [flat.names[n] for n in backward.numbers]
+        for n in backward.numbers:
+            if n not in backward.read:
+                values[-n] = self.grow(Outline(), [values[n]], f"outline:{flat.names[n]}"), 0
+        self.labels = (*self.forwardGraph.outputNames, *names)
+        forwarded = [values.get(-n, values[n]) for n in backward.numbers]
+        self.link(entries, [*(values[n] for n in flat.outputs), *forwarded])
+
+    def title(self) -> str:
+        return f"forward function of {self.forwardGraph.title()}"
+
+
+def add_backward_pass(
+    graph: Graph,
+    outputs: Any,
+    inputs: Any,
+    accumulate: bool = False,
+    data_forwarding_strategy: str = "store_all",
+    data_to_recompute: Any = (),
+    budget: int | None = None,
+    shapes: Any = None,
+) -> JointGraph:
+    """A new graph that gives a graph's outputs, and the gradients of some values with respect to others.
+
+    `outputs`, `inputs`   Nodes, `(node, slot)`, or names: of an input, of a node, of a parameter (`"fc.W"`, or its last
+                          part where that is only one value's). Any value may be either; outputs need be neither scalar
+                          nor the graph's own.
+    `accumulate`          whether gradients are added to the arrays given to `run`, which are overwritten otherwise
+    `data_forwarding_strategy`   what of the forward pass is kept: "store_all", "recompute_all" or "user_defined", which
+                          recomputes what `data_to_recompute` names
+    `budget`              or: the bytes that a run on inputs of these `shapes` may take; what is recomputed is chosen
+
+    The new graph takes the graph's inputs and then, named `gradient_<output>`, the gradients of the outputs, which may
+    be left out where an output is one number; it gives the graph's outputs and then the gradients of the inputs, named
+    `gradient_<input>`. Its `result` has these names. The graph itself is not changed. All strategies give equal bits.
+
+    Within one graph "recompute_all" saves little, as all is made again at once when the first gradient wants it; it is
+    for `make_backward_function`. What lowers the peak is storing a few values and making the rest again in between,
+    which a budget finds.
+
+    Source    DaceML's add_backward_pass; Chen, Xu, Zhang, Guestrin 2016, arXiv:1604.06174
+    Raises    AutoDiffException for what is no graph, for a name that is not exactly one value, for an output or input
+              that no gradient goes between, for a node without a gradient rule, for a budget that cannot be met
+    """
+    names = names_of(graph)
+    outs, ins = names.all(outputs, "output"), names.all(inputs, "input")
+    refuse_states(names, outs, ins)
+
+    def make(stored: set[int]) -> JointGraph:
+        return JointGraph(graph, outs, ins, stored | set(names.flat.outputs))  # outputs are held anyway
+
+    stored = stored_by(data_forwarding_strategy, names, data_to_recompute)
+    joint = make(stored) if budget is None else choices(names, make, budget, shapes, data_forwarding_strategy)
+    joint.accumulate = accumulate
+    return joint
+
+
+def make_backward_function(
+    graph_or_model: Graph,
+    apply_strict: bool = False,
+    required_grads: Any = None,
+    data_forwarding_strategy: str = "store_all",
+    data_to_recompute: Any = (),
+    shapes: Any = None,
+) -> tuple[ForwardPassGraph, BackwardPassGraph, BackwardResult, dict[str, Descriptor]]:
+    """A graph as two: forward, and the gradients of its inputs and parameters from what forward leaves for them.
+
+        forward, backward, result, forwarded = make_backward_function(graph)
+        found = forward(x)                                      # the outputs, then the forwarded values
+        grads = backward(*found[-len(forwarded):], dy)          # in the order of result.required_grad_names
+
+    `required_grads`   nodes or names as for `add_backward_pass`; by default every input and trained parameter that the
+                       outputs depend on
+    `apply_strict`     for models that are converted first; a Graph is taken as it is
+    `shapes`           of the inputs, where the forwarded values' shapes and dtypes are to be known
+
+    Parameters are not forwarded: the backward graph reads them where they are. `data_forwarding_strategy` says which
+    values are forwarded and which made again.
+
+    Raises    AutoDiffException as `add_backward_pass` does
+    """
+    names = names_of(graph_or_model)
+    graph, flat = graph_or_model, names.flat
+    if required_grads is None:
+        trained = [n for n, module, _ in flat.params if module.wants(names.params[n])]
+        reached, _ = connected(flat, flat.outputs, [*flat.inputs, *trained])
+        found = dict.fromkeys(names.numbers(n) for n in (*flat.inputs, *trained) if n in reached)
+        ins = [_Target(flat.names[numbers[0]], numbers) for numbers in found]
+    else:
+        ins = names.all(required_grads, "required_grads")
+    if not ins:
+        raise AutoDiffException(f"{graph.title()}: no output has a gradient by any input or trained parameter")
+    _, led = connected(flat, [], [n for target in ins for n in target.numbers])
+    outputs = dict(zip(reversed(flat.outputs), reversed(graph.outputNames)))
+    outs = [_Target(outputs[n], (n,)) for n in dict.fromkeys(flat.outputs) if n in led]
+    refuse_states(names, outs, ins)
+    backward = BackwardPassGraph(graph, outs, ins, stored_by(data_forwarding_strategy, names, data_to_recompute))
+    forward = ForwardPassGraph(backward)
+    known = forward.described(*shapesOf(list(shapes))) if shapes is not None else {}
+    made = forward.steps().outputs[len(flat.outputs) :]
+    descriptors = [known.get(n, Descriptor(None, None)) for n in made]
+    return forward, backward, backward.result, dict(zip([flat.names[n] for n in backward.numbers], descriptors))
+
+
+def names_of(graph: Any) -> _Names:
+    """The names of a graph's values.
+
+    Raises    AutoDiffException for what is no graph
+    """
+    if not isinstance(graph, Graph):
+        raise AutoDiffException(
+            f"wanted a Graph, got {type(graph).__name__} {graph!r:.60}; models of other kinds are "
+            "turned into one first, and modules put into a Sequential"
+        )
+    return _Names(graph)
+
+
+def refuse_states(names: _Names, outputs: list[_Target], inputs: list[_Target]) -> None:
+    """Parameters are no outputs, and running states are neither.
+
+    Raises    AutoDiffException naming it
+    """
+    for target in outputs:
+        if target.numbers[0] in names.params:
+            raise AutoDiffException(f"output '{target.name}' is a parameter or state, which no node computes")
+    for target in inputs:
+        if isinstance(names.params.get(target.numbers[0]), State):
+            raise AutoDiffException(f"input '{target.name}' is a running state, which has no gradient")

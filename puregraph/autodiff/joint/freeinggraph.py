@@ -1,0 +1,233 @@
+"""FreeingGraph: graphs that free each value after its last reader, and that are also called by names."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.algebra import isArray, shapeOf
+from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, twin
+from puregraph.backward import Gradient, behind, inputNames, readsOf
+from puregraph.errors import AutoDiffException, DtypeError, ShapeError, need
+from puregraph.graph import Graph, nearest
+from puregraph.input import Input
+from puregraph.lives import Lives
+from puregraph.module import Module, holdsNode, isFloat
+from puregraph.node import Edge, Node
+from puregraph.shape import product
+from puregraph.steps import Step, Steps
+
+WHOLE = np.dtype(np.int64)
+
+
+class Descriptor(NamedTuple):
+    """What is known of a value ahead of time; None where it depends on the data."""
+
+    shape: tuple | None
+    dtype: Any
+
+
+class FreeingGraph(Graph):
+    """A graph whose nodes run in the order in which they were made, and which keeps nothing but its outputs.
+
+    `labels`    the names of its outputs
+    `optional`  names of inputs that may be left out, and are then 1: gradients of single numbers
+    `grad_names` names of the outputs that are gradients, `required` of the inputs whose gradient is among them
+    """
+
+    labels: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    grad_names: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    accumulate = False
+
+    def __init__(self, name: str | None = None):
+        Module.__init__(self, name)
+        self.version = 0
+        self.made: list[Node] = []
+        self.known: set[str] = set()
+
+    # Building ---------------------------------------------------------------------------------------------------------
+
+    def grow(self, module: Module, parents: Any, name: str) -> Node:
+        """A new node, of a name of its own."""
+        node = Node(module, parents)
+        node.rename = self.fresh(name)
+        self.made.append(node)
+        return node
+
+    def fresh(self, name: str) -> str:
+        """This name, or name_0, name_1, ... if it is taken."""
+        again = (f"{name}_{i}" for i in range(len(self.known)))
+        free = name if name not in self.known else next(n for n in again if n not in self.known)
+        self.known.add(free)
+        return free
+
+    def repeat(self, steps: Steps) -> tuple[list[Node], dict[int, Edge]]:
+        """Twins of all steps of a forward pass: the nodes of its inputs, and the edges of its values."""
+        values: dict[int, Edge] = {n: (self.grow(Input(), None, steps.names[n]), 0) for n in steps.inputs}
+        for step in steps.items:
+            values |= twin(step, values.__getitem__, self.grow, step.path)
+        return [values[n][0] for n in steps.inputs], values
+
+    @property
+    def outputNames(self) -> tuple[str, ...]:
+        return self.labels
+
+    def order(self) -> list[Node]:
+        inside = set(behind(self.outputs))
+        return [node for node in self.made if node in inside]
+
+    def warnLeftOut(self) -> None:
+        """Whatever the outputs do not need was asked for by nobody."""
+
+    def unfold(self, sizes: list[int]) -> Steps:
+        steps = Graph.unfold(self, sizes)
+        steps.free(readsOf)
+        return steps
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    def __call__(self, *data: Any, **keywords: Any) -> Any:
+        """The outputs from the inputs in order; the last ones may be left out if they are gradients of numbers."""
+        given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
+        if keywords or any(map(holdsNode, given)):
+            return self.node(*data, **keywords)
+        names = self.arguments
+        lacking = names[len(given) :]
+        if len(given) > len(names) or not set(lacking) <= set(self.optional):
+            raise AutoDiffException(
+                f"{self.title()}: wanted {len(names)} inputs ({', '.join(names)}), got {len(given)}"
+            )
+        found = self.results(given + [None] * len(lacking))
+        return found[0] if len(found) == 1 else found
+
+    def run(self, **arrays: Any) -> dict[str, Any]:
+        """The outputs by name, from the inputs by name.
+
+        An output whose name is given too is written into that array: overwritten, or, for a gradient in a graph made
+        with `accumulate`, added to. Nothing is written unless everything could be computed.
+
+        Raises    AutoDiffException naming an input that is missing, or a name that is none; ShapeError, DtypeError for
+                  a buffer that does not fit
+        """
+        names, made = self.arguments, self.outputNames
+        unknown = [name for name in arrays if name not in names and name not in made]
+        if unknown:
+            near = ", ".join(nearest(unknown[0], [*names, *made]))
+            raise AutoDiffException(f"{self.title()} has neither input nor output {unknown[0]!r}; near are {near}")
+        lacking = [name for name in names if name not in arrays and name not in self.optional]
+        if lacking:
+            raise AutoDiffException(f"{self.title()}: {', '.join(lacking)} is missing")
+        found = dict(zip(made, self.results([arrays.get(name) for name in names])))
+        buffers = {name: arrays[name] for name in made if name in arrays and name not in names}
+        for name, buffer in buffers.items():
+            y = found[name]
+            need(shapeOf(buffer) == shapeOf(y), f"{name} of shape {shapeOf(y)}", shapeOf(buffer))
+            if buffer.dtype != y.dtype:
+                raise DtypeError(f"{self.title()}: wanted {name} of {y.dtype}, got {buffer.dtype}")
+        for name, buffer in buffers.items():
+            if self.accumulate and name in self.grad_names:
+                buffer += found[name]
+            else:
+                buffer[...] = found[name]
+        return found | buffers
+
+    def results(self, data: list[Any]) -> list[Any]:
+        """All outputs; None in place of a gradient that was left out stands for 1."""
+        names = self.arguments
+        for name, x in zip(names, data):
+            if name in self.required and not isFloat(x):
+                raise AutoDiffException(
+                    f"{self.title()}: {name!r} holds {x.dtype}, and only floating numbers have a gradient; "
+                    "leave it out of the inputs to be differentiated, or convert it"
+                )
+        floats = [x.dtype for x in data if isArray(x) and isFloat(x)]
+        dtype = self.dtype or (floats[0] if floats else np.float64)
+        like = next((x for x in data if isArray(x)), np.zeros(()))
+        data = [np.ones_like(like, shape=(), dtype=dtype) if x is None else x for x in data]
+        steps = self.steps(len(data))
+        self.last = None
+        self.checkData(data, steps)
+        values = steps.run(data)
+        found = [values[number] for number in steps.outputs]
+        return self.ownGradients(data, found)
+
+    def ownGradients(self, data: list[Any], found: list[Any]) -> list[Any]:
+        """The outputs, a gradient copied where it is an array that somebody else has."""
+        others = {id(x) for x in data}
+        for i, name in enumerate(self.outputNames):
+            if name in self.grad_names:
+                if found[i] is None:
+                    raise AutoDiffException(f"{self.title()}: {name!r} is nothing: a rule on the way to it gave None")
+                if id(found[i]) in others and isArray(found[i]):
+                    found[i] = found[i].copy()
+            others.add(id(found[i]))
+        return found
+
+    def backward(self, *grad: Any, **options: Any) -> None:
+        raise AutoDiffException(
+            f"{self.title()} frees its values while it runs, so there is nothing to go back through: "
+            "make the graph of its gradients with add_backward_pass"
+        )
+
+    def __repr__(self) -> str:
+        return Graph.__repr__(self)
+
+    # Measuring --------------------------------------------------------------------------------------------------------
+
+    def peak(self, *shapes: Any) -> int:
+        """The most bytes at one moment of a run on inputs of these shapes: values, parameters and states.
+
+        What a rule uses inside does not count. Without parameters to say otherwise, a number is a float32.
+
+        Raises    ShapeError listing every faulty node
+        """
+        values, lives = self.described(*shapes), Lives()
+        size = {n: product(shape) * (dtype or WHOLE).itemsize for n, (shape, dtype) in values.items()}
+        steps = self.steps(len(shapes))
+        for number in steps.inputs:
+            lives.make(number, size[number])
+        for step in steps.items:
+            lives.time += 1
+            for number in step.outs:
+                lives.make(number, size[number], within(step, size[number], lives))
+            lives.use(readsOf(step))
+        lives.time += 1
+        lives.use([*steps.inputs, *steps.outputs])
+        stored = (*self.params.values(), *self.states.values())
+        return sum(p.nbytes for p in stored) + lives.peak({})
+
+    def described(self, *shapes: Any) -> dict[int, Descriptor]:
+        """The shape and dtype of every value, by number, on inputs of these shapes; no dtype for whole numbers."""
+        rows = self.survey(list(shapes))
+        faults = [row.fault for row in rows if row.fault]
+        if faults:
+            raise ShapeError(*faults)
+        steps, dtype = self.steps(len(shapes)), np.dtype(self.dtype or np.float32)
+        found = {n: Descriptor(shape, dtype) for n, shape in zip(steps.inputs, self.surveyed)}
+        for step, inshapes, outshapes, _ in rows:
+            module, dtypes = step.module, [dtype] * len(step.outs)
+            for name, n in zip(inputNames(module, step.inputs), step.args):
+                if name in module.indices:
+                    found[n] = Descriptor(found[n].shape, None)
+            if isinstance(module, Exposed):
+                hidden = [np.dtype(d or dtype) for _, d in module.inner.hiddenShapeFrom(*inshapes)]
+                dtypes[len(dtypes) - len(hidden) :] = hidden
+            if isinstance(module, Outline):
+                dtypes = [found[step.args[0]].dtype]
+            found |= {n: Descriptor(*known) for n, *known in zip(step.outs, outshapes, dtypes)}
+        return found
+
+
+def within(step: Step, size: int, lives: Lives) -> int | None:
+    """The value in whose memory the output of a step is, if it has none of its own."""
+    module = step.module
+    if module.views:
+        return step.args[0]
+    if isinstance(module, CotangentInput):
+        return step.args[1]
+    if isinstance(module, Gradient) and (module.of.views or module.of.handsOn) and size == lives.sizeOf(step.args[0]):
+        return step.args[0]
+    return None

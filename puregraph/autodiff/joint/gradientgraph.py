@@ -1,0 +1,162 @@
+"""GradientGraph: gradients of any values by any others, from forward values that are stored or made again."""
+
+from __future__ import annotations
+
+from puregraph.autodiff.joint.backwardimplementation import BackwardResult
+from puregraph.autodiff.joint.freeinggraph import FreeingGraph
+from puregraph.autodiff.joint.remat import Parameter, twin
+from puregraph.autodiff.joint.valuenames import _Target
+from puregraph.backward import Accumulate, BackwardGraph, Gradient, inputNames, needsOf
+from puregraph.errors import AutoDiffException
+from puregraph.graph import Graph, few
+from puregraph.input import Input
+from puregraph.node import Edge, Node
+from puregraph.steps import ABSENT, Step, Steps
+
+
+class GradientGraph(FreeingGraph, BackwardGraph):
+    """The gradient nodes from some values of a graph back to others; what they read is stored, or made again.
+
+    `keep` are the numbers of the values that the forward pass keeps for it. Any other value is made again by twins of
+    the forward nodes when a gradient node first wants it, from stored ones, and freed after the last that does.
+
+    Source    Chen, Xu, Zhang, Guestrin 2016, arXiv:1604.06174, algorithm 1
+    """
+
+    def __init__(self, graph: Graph, outputs: list[_Target], inputs: list[_Target], keep: set[int]):
+        FreeingGraph.__init__(self)
+        self.forwardGraph, self.forwardSteps = graph, graph.steps()
+        self.keep = keep
+        self.params_by_number = {number: (module, name) for number, module, name in self.forwardSteps.params}
+        self.maker = {n: i for i, step in enumerate(self.forwardSteps.items) for n in step.outs}
+        self.given: dict[int, Edge] = {}  # edges of values that come from outside this backward pass
+        self.again: dict[int, Edge] = {}  # and of those that are made again
+        self.remade: list[Step] = []
+        self.read: dict[int, None] = {}  # the stored values whose data is read
+        self.inputTargets, self.outputTargets = inputs, outputs
+        targets, wanted = [t.numbers[0] for t in outputs], [n for t in inputs for n in t.numbers]
+        self.check(*connected(self.forwardSteps, targets, wanted))
+        plan = self.plan(targets, wanted)
+        self.prepare()
+        self.follow(plan)
+        edges = [self.gradient(target) for target in inputs]
+        self.grad_names = tuple(self.fresh(f"gradient_{target.name}") for target in inputs)
+        self.required = tuple(self.forwardSteps.names[t.numbers[0]] for t in inputs)
+        self.result = BackwardResult(
+            dict(zip([t.name for t in inputs], self.grad_names)),
+            dict(zip([t.name for t in outputs], [seed.name for seed in self.seeds])),
+        )
+        self.finish(edges)
+        self.optional += getattr(graph, "optional", ())
+        self.grad_names += getattr(graph, "grad_names", ())
+        self.required += getattr(graph, "required", ())
+
+    @property
+    def forwarded(self) -> list[str]:
+        """The names of the values of the forward pass that the backward pass reads, without parameters."""
+        return [self.forwardSteps.names[n] for n in self.read if n not in self.params_by_number]
+
+    def check(self, reached: set[int], led: set[int]) -> None:
+        """Every input is reached by a gradient, and every output depends on some input.
+
+        Raises    AutoDiffException naming the one that is not
+        """
+        outputs, inputs = (few([t.name for t in found]) for found in (self.outputTargets, self.inputTargets))
+        for target in self.inputTargets:
+            if reached.isdisjoint(target.numbers):
+                why = self.whole(target) or f"none of the outputs {outputs} depends on it"
+                raise AutoDiffException(f"no gradient reaches input '{target.name}': {why}; leave it out")
+        for target in self.outputTargets:
+            if led.isdisjoint(target.numbers):
+                raise AutoDiffException(f"output '{target.name}' depends on none of the inputs {inputs}; leave it out")
+
+    def whole(self, target: _Target) -> str:
+        """Which node reads a value as whole numbers, if one does."""
+        for step in self.forwardSteps.items:
+            for name, number in zip(inputNames(step.module, step.inputs), step.args):
+                if name in step.module.indices and number in target.numbers:
+                    return f"'{step.path}' ({step.label}) reads it as whole numbers"
+        return ""
+
+    def prepare(self) -> None:
+        """Make what stands before the gradients."""
+
+    def finish(self, edges: list[Edge]) -> None:
+        """Close the graph whose last outputs are these gradients."""
+        raise NotImplementedError
+
+    def gradient(self, target: _Target) -> Edge:
+        """The whole gradient of an input; of a parameter that modules share, over all of them."""
+        edges = [self.total(n) for n in target.numbers if n in self.reached]
+        return edges[0] if len(edges) == 1 else (self.grow(Accumulate(), edges, f"sum:{target.name}"), 0)
+
+    def seed(self, place: int) -> Node:
+        target = self.outputTargets[place]
+        node = self.grow(Input(), None, f"gradient_{target.name}")
+        self.contributions[target.numbers[0]].append(((len(self.forwardSteps.items), place), (node, 0)))
+        return node
+
+    # Values of the forward pass ---------------------------------------------------------------------------------------
+
+    def taken(self, step: Step, module: Gradient, grads: list[Edge | None]) -> list[Edge | None]:
+        """Where a rule asks only the shape of an output, its gradient will do, which is of the same."""
+        numbers, flags = (*step.args, *step.outs), module.readsData[module.grads :]
+        like = dict(zip(step.visible, grads))
+        return [self.value(n) if reads else like.get(n) or self.shape(n) for n, reads in zip(numbers, flags)]
+
+    def value(self, number: int) -> Edge | None:
+        """The edge of a value whose data is read."""
+        if number == ABSENT:
+            return None
+        if number in self.keep:
+            self.read[number] = None
+            return self.outside(number)
+        if number not in self.again:
+            self.make_again(number)
+        return self.again[number]
+
+    def shape(self, number: int) -> Edge | None:
+        """The edge of a value of which only the shape is asked."""
+        return self.value(number)
+
+    def outside(self, number: int) -> Edge:
+        """The edge of a value that is stored; a parameter is read where it is."""
+        if number not in self.given:
+            label = self.forwardSteps.names[number]
+            if number in self.params_by_number:
+                node = self.grow(Parameter(*self.params_by_number[number]), None, f"value:{label}")
+            else:
+                node = self.grow(Input(), None, label)
+            self.given[number] = node, 0
+        return self.given[number]
+
+    def make_again(self, number: int) -> None:
+        """Twins of the steps that lead from stored values, or from those made again before, to this one."""
+        items = self.forwardSteps.items
+        todo, indices = [number], set()
+        while todo:
+            index = self.maker[todo.pop()]
+            if index not in indices:
+                indices.add(index)
+                inputs = items[index].args[: items[index].inputs]
+                todo += [n for n in inputs if n != ABSENT and n not in self.keep and n not in self.again]
+        for index in sorted(indices):
+            self.remade.append(items[index])
+            made = twin(items[index], self.value, self.grow, f"again:{items[index].path}")
+            self.again |= {n: edge for n, edge in made.items() if n not in self.keep}
+
+
+def connected(flat: Steps, outputs: list[int], inputs: list[int]) -> tuple[set[int], set[int]]:
+    """The values that gradients of outputs reach on their way to inputs, and the values that inputs lead to."""
+    led = dict.fromkeys(inputs, True)
+    ways = []
+    for step in flat.items:
+        needs = needsOf(step, led)
+        if any(needs):
+            led.update(dict.fromkeys(step.outs, True))
+            ways.append((step, needs))
+    reached = set(outputs)
+    for step, needs in reversed(ways):
+        if not reached.isdisjoint(step.visible):
+            reached.update(n for n, needed in zip(step.args, needs) if needed)
+    return reached, set(led)

@@ -1,0 +1,146 @@
+"""Twins: the modules that stand for parts of a forward pass inside a graph that also goes backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from puregraph.backward import inputNames
+from puregraph.errors import need
+from puregraph.module import Inputs, Module
+from puregraph.node import Edge, Node
+from puregraph.rules import gradientRule
+from puregraph.steps import ABSENT, Step, outline
+
+
+class Exposed(Module):
+    """y, h = f(x): a module whose hidden outputs are visible, so that other nodes may read them.
+
+    Shapes    those of the module -> its outputs, then its hidden ones
+    Source    the hidden outputs of `Module`
+    """
+
+    def __init__(self, inner: Module, rule: str | None = None):
+        super().__init__()
+        self.inner, self.rule = inner, rule
+
+    inputSpec = property(lambda self: self.inner.inputSpec)
+    outputNames = property(lambda self: (*self.inner.outputNames, *self.inner.hidden))
+    ruleNames = property(lambda self: self.inner.ruleNames)
+    params = property(lambda self: self.inner.params)
+    states = property(lambda self: self.inner.states)
+    indices = property(lambda self: self.inner.indices)
+    views = property(lambda self: self.inner.views)
+    train = property(lambda self: self.inner.train, lambda self, mode: setattr(self.inner, "train", mode))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)  # a parameter or state, which a run reads by its name
+
+    def dataShapeFrom(self, *shapes: Any) -> list:
+        found = self.inner.dataShapeFrom(*shapes)
+        hidden = [shape for shape, _ in self.inner.hiddenShapeFrom(*shapes)]
+        return [*(found if isinstance(found, list) else [found]), *hidden]
+
+    def updateData(self, *arguments: Any) -> Any:
+        return self.inner.updateData(*arguments)
+
+    def updateGrad(self, grad: list, *values: Any, needs: tuple[bool, ...]) -> Any:
+        visible = grad[: len(self.inner.outputNames)]
+        rule = gradientRule(self.inner, needs, self.rule)
+        return rule(visible if len(visible) > 1 else visible[0], *values)
+
+    def flopsFrom(self, *shapes: Any) -> Any:
+        return self.inner.flopsFrom(*shapes)
+
+    def brief(self) -> str:
+        return self.inner.brief()
+
+
+class Parameter(Module):
+    """y = W: the value of a parameter or state of another module.
+
+    Shapes    none -> those of the parameter
+    Source    `Param` and `State`
+    """
+
+    views = True
+    ruleNames = ("value",)
+
+    def __init__(self, owner: Module, attribute: str):
+        super().__init__()
+        self.owner, self.attribute = owner, attribute
+
+    inputSpec = Inputs(())
+    value = property(lambda self: getattr(self.owner, self.attribute))
+
+    def ruleParams(self) -> list:
+        return [self.value]
+
+    def dataShapeFrom(self) -> Any:
+        return (0,) if self.value is None else self.value.shape
+
+    def updateData(self, value: Any) -> Any:
+        return value
+
+    def updateGrad(self, grad: Any, value: Any, y: Any) -> Any:
+        return grad
+
+    def flopsFrom(self) -> int:
+        return 0
+
+
+class CotangentInput(Module):
+    """dy = g: the gradient of an output, as it comes from outside, in the shape and dtype of that output.
+
+    Shapes    y, g (any, the same) -> dy the same
+    Source    the first adjoint of reverse mode; Griewank, Walther 2008, ch. 3
+    """
+
+    def dataShapeFrom(self, y: Any, g: Any) -> Any:
+        need(g == y, f"a gradient of shape {y}", g, "only the gradient of a single number may be left out, and is 1")
+        return y
+
+    def updateData(self, y: Any, g: Any) -> Any:
+        return g if getattr(g, "dtype", None) == getattr(y, "dtype", None) else g.astype(y.dtype)
+
+    def updateGrad(self, grad: Any, y: Any, g: Any, dy: Any) -> Any:
+        return None, grad
+
+    def flopsFrom(self, y: Any, g: Any) -> int:
+        return 0
+
+
+class Outline(Module):
+    """y = 0 in the shape and dtype of x, without memory of its own.
+
+    Shapes    x (any) -> y the same
+    Source    numpy.broadcast_to
+    """
+
+    reads = ()
+
+    def dataShapeFrom(self, x: Any) -> Any:
+        return x
+
+    def updateData(self, x: Any) -> Any:
+        return outline(x)
+
+    def flopsFrom(self, x: Any) -> int:
+        return 0
+
+
+def twin(step: Step, source: Callable[[int], Edge], grow: Callable[..., Node], name: str) -> dict[int, Edge]:
+    """The edges of all outputs of a node that runs the module of a step once more; `source` gives those of its inputs.
+
+    It is linked to nothing but the nodes of those.
+    """
+    module: Module = Exposed(step.module, step.node.rule) if step.module.hidden else step.module
+    node = grow(module, None, name)
+    node.rule = None if step.module.hidden else step.node.rule
+    inputs = step.args[: step.inputs]
+    for argument, number in zip(inputNames(step.module, step.inputs), inputs):
+        if number != ABSENT:
+            node.addBackwards(source(number), argument if ABSENT in inputs else None)
+    return {number: (node, slot) for slot, number in enumerate(step.outs)}

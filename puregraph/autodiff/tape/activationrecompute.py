@@ -1,0 +1,361 @@
+"""Checkpoint: a part of a graph that keeps only its inputs, and computes what is between again when going backward.
+
+    block = Sequential(Conv2D(64, 64, 3, pad=1), BatchNorm(64), Relu(), name="block")
+    y = Checkpoint(block).node(x)          in place of block.node(x)
+
+What a deep net keeps for its backward pass then grows with the number of such parts instead of with that of all nodes,
+for one more forward pass of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from puregraph.autodiff.functionalcall import alone, backwardOf
+from puregraph.autodiff.tape.engine import run
+from puregraph.autodiff.tape.gradmode import enable_grad, is_grad_enabled
+from puregraph.autodiff.tape.tapenode import NUMBERS, GradientEdge, LeafAccumulator, TapeNode
+from puregraph.autodiff.tape.variable import AGAIN, Variable, variable
+from puregraph.errors import AutoDiffException
+from puregraph.graph import Graph
+from puregraph.module import Inputs, Module
+from puregraph.node import checkMode, checkSaved
+from puregraph.param import Param, State
+from puregraph.pointwise import Pointwise
+from puregraph.sequential import Sequential
+from puregraph.steps import Steps
+from puregraph.watch import WATCH
+
+Place = tuple[Module, str]  # a module, and the name of a parameter or state of its own
+
+
+class _Before:
+    """The states as they were before a pass, and the modes in it, in one thing that no rule takes for an array."""
+
+    flows = True  # from a forward graph to a backward graph, where those are two
+
+    def __init__(self, arrays: list[Any], modes: list[bool]):
+        self.arrays, self.modes = arrays, modes
+
+
+class Checkpoint(Module):
+    """y = f(x), f a Graph or Module of which only x is kept: its inner values are computed again for its gradient.
+
+    Values and gradients are those of f, to the last bit. (Only where an inner and two or more outer nodes read the same
+    value are the contributions to its gradient added in another order: those from inside first.) Random modules draw
+    the masks that they drew; running statistics move once. Parameters and states have the paths that they would have
+    without it, so that files of either kind can be loaded into the other. The hidden output `before` holds the states
+    as they were. Inside, nodes keep no `data` and no `grad`.
+
+    Shapes    those of f
+    Source    Griewank, Walther 2000, Algorithm 799: Revolve; Chen, Xu, Zhang, Guestrin 2016, arXiv:1604.06174
+    """
+
+    hidden = ("before",)
+
+    def __init__(self, graph: Module, name: str | None = None):
+        super().__init__(name or graph.name)
+        self.inner = graph
+        self.graph = graph if isinstance(graph, Graph) else alone(graph)
+        self.known: tuple[Steps | None, dict[str, Place]] = None, {}
+
+    # Parameters and states, by the paths inside --------------------------------------------------------------------
+
+    def inside(self) -> Iterator[tuple[str, Module]]:
+        """The modules of its steps, each by its path; a lone module has none."""
+        for step in self.graph.steps().items:
+            yield step.path if self.graph is self.inner else "", step.module
+
+    @property
+    def places(self) -> dict[str, Place]:
+        """Where the parameters and states are that rules take, each once."""
+        steps = self.graph.steps()
+        if self.known[0] is not steps:
+            found: dict[tuple[int, str], tuple[str, Place]] = {}
+            for path, module in self.inside():
+                for name in (*module.params, *module.states):
+                    found.setdefault((id(module), name), (f"{path}.{name}" if path else name, (module, name)))
+            self.known = steps, dict(found.values())
+        return self.known[1]
+
+    def __getattr__(self, name: str) -> Any:
+        if "graph" in vars(self):
+            place = self.places.get(name)
+            if place is not None:
+                return getattr(*place)
+        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+
+    def held(self, kind: type) -> dict[str, Any]:
+        """Parameters or states by path."""
+        found = {path: getattr(*place) for path, place in self.places.items()}
+        return {path: stored for path, stored in found.items() if isinstance(stored, kind)}
+
+    @property
+    def params(self) -> dict[str, Param]:
+        return self.held(Param)
+
+    @property
+    def states(self) -> dict[str, State]:
+        return self.held(State)
+
+    @property
+    def ruleNames(self) -> tuple[str, ...]:
+        return (*self.params, *self.states)
+
+    def wants(self, param: Any) -> bool:
+        """Whether one of the modules that hold a parameter wants its gradient."""
+        return any(m.wants(param) for m, name in self.places.values() if getattr(m, name) is param)
+
+    # As a Module ---------------------------------------------------------------------------------------------------
+
+    @property
+    def train(self) -> bool:  # type: ignore[override]
+        return self.inner.train
+
+    @train.setter
+    def train(self, mode: bool) -> None:
+        self.inner.train = mode
+
+    def calcMode(self, mode: Any) -> Any:
+        self.graph.calcMode(mode)
+        return self
+
+    @property
+    def precision(self) -> str:  # type: ignore[override]
+        return self.inner.precision
+
+    @precision.setter
+    def precision(self, precision: str) -> None:
+        if isinstance(self.inner, Graph):
+            self.inner.calculate(precision)
+        self.inner.precision = precision
+
+    @property
+    def inputSpec(self) -> Inputs:
+        return self.graph.inputSpec if self.graph is self.inner else self.inner.inputSpec
+
+    @property
+    def outputNames(self) -> tuple[str, ...]:
+        return self.inner.outputNames
+
+    @property
+    def indices(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The inputs that are read as indices, and as nothing else."""
+        if self.graph is not self.inner:
+            return self.inner.indices
+        steps, uses = self.graph.steps(), {}
+        for step in steps.items:
+            names = step.module.arguments
+            for i, number in enumerate(step.args[: step.inputs]):
+                isIndex = names[min(i, len(names) - 1)] in step.module.indices
+                uses[number] = uses.get(number, True) and isIndex
+        return tuple(name for name, number in zip(self.arguments, steps.inputs) if uses.get(number, False))
+
+    @property
+    def reads(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (*self.arguments, *self.ruleNames, "before")
+
+    def dataShapeFrom(self, *shapes: Any) -> Any:
+        return self.graph.dataShapeFrom(list(shapes)) if self.graph is self.inner else self.inner.dataShapeFrom(*shapes)
+
+    def hiddenShapeFrom(self, *shapes: Any) -> list:
+        return [((), object)]
+
+    def flopsFrom(self, *shapes: Any) -> Any:
+        return self.graph.flopsFrom(list(shapes)) if self.graph is self.inner else self.inner.flopsFrom(*shapes)
+
+    def updateData(self, *values: Any) -> tuple:
+        names = self.ruleNames
+        inputs, stored = values[: len(values) - len(names)], dict(zip(names, values[len(values) - len(names) :]))
+        arrays = [stored[name].copy() for name in self.states]
+        steps, found = self.replay(inputs, stored)
+        before = _Before(arrays, [step.module.train for step in steps.items])
+        return (*(found[n] for n in steps.outputs), before)
+
+    def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
+        names, outputs = self.ruleNames, len(self.outputNames)
+        *values, before = values[: len(needs)] + values[-1:]
+        count = len(needs) - len(names)
+        inputs, stored = values[:count], dict(zip(names, values[count:]))
+        for name, array in zip(self.states, before.arrays):  # a Variable is not written into, so it needs no copy
+            stored[name] = Variable(array) if isinstance(stored[name], Variable) else array.copy()
+        for (path, module), train in zip(self.inside(), before.modes):
+            checkMode(module, train, path or module.name or module.label)
+        steps, found = self.replay(inputs, stored)
+        wanted = {id(getattr(self, name)) for name, need in zip(names, needs[count:]) if need}
+        back = backwardOf(self.graph, steps, any(needs[:count]), frozenset(wanted))
+        new, params = back.gradients(list(grad) if outputs > 1 else [grad], found, shows=False)
+        grads = {id(p): g for p, g in params}
+        return (
+            *new,
+            *[None] * (count - len(new)),
+            *(grads.pop(id(getattr(self, name)), None) for name in names),
+        )
+
+    def replay(self, inputs: Any, stored: dict[str, Any]) -> tuple[Steps, list[Any]]:
+        """A pass on these parameters and states, and its values."""
+        given = list(inputs)
+        while given and given[-1] is None:  # left out; one before others keeps its place
+            given.pop()
+        steps = self.graph.steps(len(given))
+        arrays = {id(getattr(self, name)): array for name, array in stored.items()}
+        numbers = {number: id(getattr(module, name)) for number, module, name in steps.params}
+        return steps, steps.run(given, {n: arrays[key] for n, key in numbers.items() if key in arrays})
+
+    def brief(self) -> str:
+        return f"Checkpoint of {self.inner.brief()}"
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[Module, list]]:
+        yield cls(Pointwise(formula="x * sigmoid(x)")), [(2, 3)]
+        yield cls(Sequential(Pointwise(formula="a * b"), Pointwise(formula="tanh(x)"))), [(2, 3), (3,)]
+
+
+def checkpoint(function: Any, *inputs: Any) -> Any:
+    """What a function gives, keeping only its inputs for the gradient: all else is computed again going backward.
+
+    `function` is a Graph or Module, on Nodes, arrays or Variables, or any function of Variables. Leaves that a function
+    finds elsewhere, such as the parameters of modules that it calls, get their gradients too. States of modules are as
+    they were when it runs again, so that masks repeat, and move once; random numbers drawn in any other way do not
+    repeat.
+
+    Source    torch.utils.checkpoint
+    Raises    AutoDiffException for a function that takes from elsewhere what an operation made: make it an input
+    """
+    if isinstance(function, Module):
+        return Checkpoint(function)(*inputs)
+    before: dict[int, tuple[State, Any]] = {}
+    modes: dict[Module, tuple] = {}
+    start = next(NUMBERS)
+    with enable_grad(), noting(before, modes):
+        fresh = [copied(v) for v in inputs]
+        result = function(*fresh)
+    outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+    found = boundary([y for y in outputs if isinstance(y, Variable)], start, fresh)
+    if not is_grad_enabled() or not any(isinstance(y, Variable) and y.requires_grad for y in outputs):
+        node = None
+    else:
+        node = CheckpointBackward(function, inputs, found, len(outputs), before, modes)
+    new = [output(y, node, i) for i, y in enumerate(outputs)]
+    return type(result)(new) if isinstance(result, (tuple, list)) else new[0]
+
+
+def output(value: Any, node: TapeNode | None, number: int) -> Any:
+    """What a function gave, cut off from how it came about."""
+    if not isinstance(value, Variable):
+        return value
+    return variable(value.data, node if value.requires_grad else None, number)
+
+
+class CheckpointBackward(TapeNode):
+    """The gradient of a function that is run again for it."""
+
+    __slots__ = ("before", "elsewhere", "function", "inputs", "modes", "versions", "wanted")
+
+    def __init__(self, function: Any, inputs: Any, elsewhere: list[GradientEdge], count: int, before: Any, modes: Any):
+        self.wanted = [i for i, v in enumerate(inputs) if isinstance(v, Variable) and v.requires_grad]
+        edges = (*(inputs[i].edge() for i in self.wanted), *elsewhere)
+        super().__init__((), count)
+        self.edges = edges
+        self.function, self.inputs, self.elsewhere, self.before, self.modes = function, inputs, elsewhere, before, modes
+        self.versions = [inputs[i]._version for i in self.wanted]
+
+    def name(self) -> str:
+        return "CheckpointBackward0"
+
+    def apply(self, *grads: Any) -> Any:
+        if self.inputs is None:
+            raise AutoDiffException(f"{self.name()}: {AGAIN}")
+        if [self.inputs[i]._version for i in self.wanted] != self.versions:
+            raise AutoDiffException(f"{self.name()}: an input was modified in place since; make a new Variable instead")
+        for module, (train, saved) in self.modes.items():
+            place = module.name or module.label
+            checkMode(module, train, place)
+            checkSaved(module, saved, place)
+        again = is_grad_enabled()
+        fresh = [linked(v) if again else copied(v) for v in self.inputs]
+        with enable_grad(), restored(self.before):
+            result = self.function(*fresh)
+        outputs = result if isinstance(result, (tuple, list)) else [result]
+        seeds = [(y.edge(), g) for y, g in zip(outputs, grads, strict=True) if g is not None]
+        return tuple(run(seeds, [*(fresh[i].edge() for i in self.wanted), *self.elsewhere], None, again, again))
+
+    def release(self) -> None:
+        self.inputs = self.before = self.modes = None
+
+
+def copied(value: Any) -> Any:
+    """A Variable as a leaf of its own."""
+    if not isinstance(value, Variable):
+        return value
+    fresh = value.detach()
+    fresh.requires_grad = value.requires_grad
+    return fresh
+
+
+def linked(value: Any) -> Any:
+    """A Variable as one that was made from it, so that its gradient is its own."""
+    return np.positive(value) if isinstance(value, Variable) and value.requires_grad else value
+
+
+def boundary(outputs: list[Variable], start: int, fresh: list[Any]) -> list[GradientEdge]:
+    """The edges to leaves that a function found elsewhere, once each.
+
+    Raises    AutoDiffException if it took what an operation before it made
+    """
+    own = {v.edge() for v in fresh if isinstance(v, Variable)}
+    found: dict[GradientEdge, None] = {}
+    stack = [y.edge().node for y in outputs if y.edge().node is not None]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, LeafAccumulator):
+            if GradientEdge(node, 0) not in own:
+                found[GradientEdge(node, 0)] = None
+        elif node.sequence_nr < start:
+            raise AutoDiffException(
+                f"checkpoint: the function takes from elsewhere what {node.name()} made: make it one of its inputs"
+            )
+        for target, _ in node.edges:
+            if target is not None and target not in seen:
+                seen.add(target)
+                stack.append(target)
+    return sorted(found, key=lambda edge: edge.node.sequence_nr)
+
+
+@contextmanager
+def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, tuple] | None = None) -> Iterator[None]:
+    """Note the states of each module before its first run, its mode, and its parameters' marks."""
+    outer = WATCH.enter
+
+    def enter(module: Any) -> None:
+        if modes is not None and module not in modes:
+            modes[module] = module.train, [(n, p, p.mark()) for n, p in module.params.items()]
+        for state in module.states.values():
+            if id(state) not in before:
+                before[id(state)] = state, state.materialize().copy()
+        if outer is not None:
+            outer(module)
+
+    WATCH.enter = enter
+    try:
+        yield
+    finally:
+        WATCH.enter = outer
+
+
+@contextmanager
+def restored(before: dict[int, tuple[State, Any]]) -> Iterator[None]:
+    """States as they were, until the end of the block."""
+    now = [(state, state.array) for state, _ in before.values()]
+    for state, data in before.values():
+        state.adopt(data.copy())
+    try:
+        yield
+    finally:
+        for state, data in now:
+            state.adopt(data)

@@ -1,0 +1,332 @@
+"""The engine: gradients flow from seeds through a backward graph, each node once, all its contributions together.
+
+Nodes run in the reverse of the order in which they were made, so every node has heard from all its readers. What the
+readers of one value contribute is combined in the order in which they ran forward, then by argument, which makes sums
+repeat to the last bit and texts read in order. `None` is no gradient, and a node that gets none does not run. Nothing
+is written to but sums that the engine itself made. Leaves are told at the very end: a pass that fails changes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from puregraph.algebra import combine, isArray, seedLike, shapeOf
+from puregraph.autodiff.tape.gradmode import MODE
+from puregraph.autodiff.tape.tapenode import GradientEdge, LeafAccumulator, TapeNode, get_gradient_edge, total
+from puregraph.errors import AutoDiffException, addPlace
+from puregraph.mutex import Mutex
+from puregraph.standin import StandIn
+from puregraph.watch import WATCH
+
+Add = Callable[[Any, Any], Any]
+LOCK = Mutex()
+
+
+class CycleError(AutoDiffException, ValueError):
+    """The `next_functions` of nodes lead back to where they came from."""
+
+
+def run(
+    seeds: Sequence[tuple[GradientEdge, Any]],
+    capture: Sequence[GradientEdge] | None = None,
+    accumulate: Add | None = None,
+    retain_graph: bool = False,
+    create_graph: bool = False,
+    tell: bool | None = None,
+) -> list[Any]:
+    """Send seeds through the graph behind them: the gradients at the edges of `capture`, if any are wanted.
+
+    `tell` says whether leaves (those of `capture`, else all) and `retain_grad` hear of theirs; left out, they do if
+    nothing is captured.
+
+    Raises    what a rule raises, with the name of its node; CycleError
+    """
+    before, MODE.enabled = MODE.enabled, create_graph
+    try:
+        return walk(seeds, capture, accumulate, retain_graph, capture is None if tell is None else tell)
+    finally:
+        MODE.enabled = before
+
+
+def walk(
+    seeds: Sequence[tuple[GradientEdge, Any]],
+    capture: Sequence[GradientEdge] | None,
+    add: Add | None,
+    retain_graph: bool,
+    tell: bool,
+) -> list[Any]:
+    """What `run` does, in the mode that it has set."""
+    order = topological([edge.node for edge, _ in seeds if edge.node is not None])
+    wanted: dict[TapeNode, set[int]] = {}
+    if capture is not None:
+        for edge in capture:
+            wanted.setdefault(edge.node, set()).add(edge.output_nr)  # type: ignore[arg-type]
+        order = leading(order, wanted)
+    pending: dict[TapeNode, Any] = {n: [] if n.num_outputs == 1 else [[] for _ in range(n.num_outputs)] for n in order}
+    for (target, number), g in reversed(seeds):
+        deliver(pending, target, number, g)
+    captured: dict[tuple[TapeNode, int], Any] = {}
+    news: list[tuple[Any, list[Any]]] = []  # for whom, what
+    ran: list[TapeNode] = []
+    node: Any = None
+    look = WATCH.look
+    try:
+        for node in order:
+            found = pending.pop(node)
+            if type(node) is LeafAccumulator:
+                if found:
+                    parts = settled(node, found, add)
+                    news.append((node.variable, parts))
+                    if node in wanted:
+                        captured[node, 0] = combine(parts, add)
+                continue
+            if node.num_outputs == 1:
+                if not found:
+                    continue
+                grads: tuple = (found[0] if len(found) == 1 else total(found, add),)
+            else:
+                if not any(found):
+                    continue
+                grads = tuple([total(each, add) for each in found])
+            if node.hooks:
+                grads = tuple([g if g is None else hooked(node.hooks.get(i, ()), g) for i, g in enumerate(grads)])
+            if node.kept:
+                news += [(v(), [grads[i]]) for i, kept in node.kept.items() for v in kept if grads[i] is not None]
+            edges = node.edges
+            if wanted:
+                captured.update({(node, i): grads[i] for i in wanted.get(node, ())})
+                if not any(target in pending for target, _ in edges):
+                    continue
+            results = node.apply(*grads)
+            if type(results) is not tuple:
+                results = (results,)
+            if look is not None:
+                look(node.name(), node, grads, results, True)
+            if node.hooks:
+                results = afterwards(node.hooks.get(None, ()), results, grads)
+            if len(results) != len(edges):
+                raise AutoDiffException(f"{node.name()} returned {len(results)} gradients, expected {len(edges)}")
+            ran.append(node)
+            for (target, number), g in zip(edges[::-1], results[::-1]):
+                if g is not None and target in pending:
+                    (pending[target] if target.num_outputs == 1 else pending[target][number]).append(g)
+    except Exception as error:
+        addPlace(error, f"at {node.name()}, backward")
+        raise
+    if tell:
+        with LOCK.lock:  # two threads may add to one leaf
+            for variable, parts in reversed(news):
+                if variable is not None:
+                    variable.receive(parts)
+    if not retain_graph:
+        for node in ran:
+            node.release()
+    return [captured.get((edge.node, edge.output_nr)) for edge in capture or ()]  # type: ignore[arg-type]
+
+
+def deliver(pending: dict[TapeNode, Any], node: Any, number: int, g: Any) -> None:
+    """A contribution to the gradient of one output of a node."""
+    if g is not None and node in pending:
+        (pending[node] if node.num_outputs == 1 else pending[node][number]).append(g)
+
+
+def settled(leaf: LeafAccumulator, found: list[Any], add: Add | None) -> list[Any]:
+    """What a leaf hears: one gradient for an array, or with an `accumulate` of the pass; else each, in order."""
+    parts = [total(found, add)] if add is not None or isArray(found[0]) else found[::-1]
+    return [hooked(leaf.hooks.get(0, ()), g) for g in parts] if leaf.hooks else parts
+
+
+def topological(roots: list[TapeNode]) -> list[TapeNode]:
+    """Every node behind some roots, each after all its readers."""
+    seen = set(roots)
+    stack = list(seen)
+    inOrder = True
+    while stack:
+        node = stack.pop()
+        number = node.sequence_nr
+        for target, _ in node.edges:
+            if target is not None:
+                if target.sequence_nr >= number:
+                    inOrder = False
+                if target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+    if inOrder:
+        return sorted(seen, key=attrgetter("sequence_nr"), reverse=True)
+    return relinked(seen)
+
+
+def relinked(nodes: set[TapeNode]) -> list[TapeNode]:
+    """The same for nodes whose edges were set by hand, and need not lead back in time."""
+    readers = dict.fromkeys(nodes, 0)
+    for node in nodes:
+        for target, _ in node.edges:
+            if target is not None:
+                readers[target] += 1
+    ready = [(-node.sequence_nr, node) for node in nodes if not readers[node]]
+    heapify(ready)
+    order = []
+    while ready:
+        _, node = heappop(ready)
+        order.append(node)
+        for target, _ in node.edges:
+            if target is not None:
+                readers[target] -= 1
+                if not readers[target]:
+                    heappush(ready, (-target.sequence_nr, target))
+    if len(order) < len(nodes):
+        names = ", ".join(sorted(node.name() for node in nodes.difference(order)))
+        raise CycleError(f"Cycle detected: next_functions lead from {names} back to themselves")
+    return order
+
+
+def leading(order: list[TapeNode], wanted: dict[TapeNode, set[int]]) -> list[TapeNode]:
+    """Only those nodes that lead to a wanted one."""
+    lead = set(wanted)
+    for node in reversed(order):
+        if any(target in lead for target, _ in node.edges):
+            lead.add(node)
+    return [node for node in order if node in lead]
+
+
+def hooked(hooks: Sequence[Callable[[Any], Any]], g: Any) -> Any:
+    """A gradient as hooks leave it: each may return another one, or None to keep it."""
+    for hook in list(hooks):
+        new = hook(g)
+        g = g if new is None else new
+    return g
+
+
+def afterwards(hooks: Sequence[Callable[..., Any]], results: tuple, grads: Any) -> tuple:
+    """What a node gave, as its hooks leave it."""
+    for hook in list(hooks):
+        new = hook(results, tuple(grads))
+        results = results if new is None else tuple(new)
+    return results
+
+
+# Passes ---------------------------------------------------------------------------------------------------------------
+
+
+def backward(
+    variables: Any,
+    grad_variables: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+    accumulate: Add | None = None,
+) -> None:
+    """Add to the `grad` of every leaf behind some Variables what it owes to them: sum of grad_variable * dv/dleaf.
+
+    `grad_variables`  a gradient for each; may be left out for a single number (it is 1) and for what is no array
+    `retain_graph`    keep what rules need, for another pass; default: as `create_graph`
+    `create_graph`    record the pass itself, so that gradients can be differentiated again
+    `inputs`          only these Variables or GradientEdges get their gradient
+    `accumulate`      how contributions are combined in this pass, in place of `puregraph.algebra.accumulate`
+
+    Raises    AutoDiffException for a Variable without a gradient, TypeError for what is no Variable
+    """
+    seeds = seedsFor(variables, grad_variables)
+    retain = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        run(seeds, None, accumulate, retain, create_graph)
+        return
+    wanted = listed(inputs)
+    if not wanted:
+        raise AutoDiffException("backward: inputs is empty; leave it out to mean every leaf")
+    edges = [edgeOf(v) for v in wanted]
+    for edge in edges:
+        if not isinstance(edge.node, LeafAccumulator):
+            raise AutoDiffException(
+                f"backward: inputs must be leaves, got one that {edge.node} made; `grad` takes any Variable"
+            )
+    run(seeds, edges, accumulate, retain, create_graph, tell=True)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+    accumulate: Add | None = None,
+) -> tuple:
+    """The gradients of some Variables by others (or by GradientEdges), returned and not stored.
+
+    Arrays come back as arrays, with `create_graph` as Variables that can be differentiated again.
+
+    Raises    AutoDiffException for an input that the outputs do not depend on, unless `allow_unused`: then None
+    """
+    wanted = listed(inputs)
+    edges = [edgeOf(v) for v in wanted]
+    seeds = seedsFor(outputs, grad_outputs)
+    retain = create_graph if retain_graph is None else retain_graph
+    found = run(seeds, edges, accumulate, retain, create_graph)
+    for place, (v, g) in enumerate(zip(wanted, found)):
+        if g is None and not allow_unused:
+            raise AutoDiffException(
+                f"grad: the outputs do not depend on input {place}, {v!r:.80}; allow_unused=True gives None for it"
+            )
+    if create_graph:
+        kind = next(type(v) for v in (*wanted, *listed(outputs), *found) if isinstance(v, StandIn))
+        return tuple([kind(g) if isArray(g) and not isinstance(g, StandIn) else g for g in found])
+    return tuple([g.copy() if isArray(g) else g for g in found])  # no seed, and nobody else's
+
+
+def listed(value: Any) -> list[Any]:
+    """What may be one Variable, edge or gradient, or several."""
+    isOne = isinstance(value, (StandIn, GradientEdge, str)) or not isinstance(value, Sequence)
+    return [value] if isOne else list(value)
+
+
+def edgeOf(value: Any) -> GradientEdge:
+    """The edge of a Variable, or an edge itself."""
+    if isinstance(value, GradientEdge):
+        return value
+    if not hasattr(value, "edge"):
+        raise TypeError(f"wanted a Variable or a GradientEdge, got {type(value).__name__}")
+    return get_gradient_edge(value)
+
+
+def seedsFor(outputs: Any, grads: Any) -> list[tuple[GradientEdge, Any]]:
+    """An edge and a gradient for each output."""
+    listedOutputs = listed(outputs)
+    isRow = isinstance(getattr(outputs, "data", None), list)  # one Variable whose gradient is a list
+    given = [None] * len(listedOutputs) if grads is None else [grads] if isRow else listed(grads)
+    if len(given) != len(listedOutputs):
+        raise AutoDiffException(f"wanted {len(listedOutputs)} gradients, one per output, got {len(given)}")
+    seeds = []
+    for v, g in zip(listedOutputs, given):
+        edge = edgeOf(v)
+        seeds.append((edge, seed(getattr(v, "data", None), g)))
+    return seeds
+
+
+def seed(value: Any, g: Any) -> Any:
+    """The gradient that a pass starts with at a value: of an array in its shape and dtype, one number for all of it.
+
+    Raises    AutoDiffException for a gradient of another shape, or for none where there is more than one number
+    """
+    if not isArray(value):
+        return seedLike(value) if g is None else g
+    if g is None:
+        if value.size != 1:
+            raise AutoDiffException(
+                f"grad can be implicitly created only for scalar outputs, got shape {shapeOf(value)}: give one"
+            )
+        return seedLike(value)[()] if isinstance(value, np.generic) else seedLike(value)
+    if isinstance(g, StandIn):
+        if g.shape != value.shape:
+            raise AutoDiffException(f"wanted a gradient of shape {shapeOf(value)}, got {shapeOf(g)}")
+        return g if g.dtype == value.dtype else g.astype(value.dtype)
+    if np.ndim(g) and np.shape(g) != shapeOf(value):
+        raise AutoDiffException(f"wanted a gradient of shape {shapeOf(value)}, got {np.shape(g)}")
+    if isArray(g) and g.dtype == value.dtype and shapeOf(g) == shapeOf(value):
+        return g
+    return np.full_like(value, g)[()] if isinstance(value, np.generic) else np.full_like(value, g)

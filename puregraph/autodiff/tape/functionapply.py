@@ -1,0 +1,178 @@
+"""Function.apply: a Function on Variables, as one node of the tape."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from puregraph.algebra import isArray, shapeOf, zeroLike
+from puregraph.autodiff.tape.gradmode import MODE, no_grad
+from puregraph.autodiff.tape.tapenode import TapeNode
+from puregraph.autodiff.tape.variable import AGAIN, Variable, bare, differentiable, isVariable, place, typed, variable
+from puregraph.errors import AutoDiffException
+from puregraph.function import Context, Function, Keyword, copied, leavesOf
+from puregraph.watch import WATCH
+
+
+class FunctionCtx(Context):
+    """The context of a Function on Variables: also notices when a value that it keeps is modified."""
+
+    reference: Any = None  # a weak one: the node holds this context
+    versions: tuple = ()
+
+    @property
+    def node(self) -> Any:
+        """The node of the graph that this context belongs to; None where there is none, or no more."""
+        return None if self.reference is None else self.reference()
+
+    def save_for_backward(self, *values: Any) -> None:
+        """Keep values for `backward`; `Variable.data` must not be set until then."""
+        self.saved = values
+        self.versions = tuple([getattr(v, "_version", 0) for v in values])
+
+    @property
+    def saved_variables(self) -> tuple:
+        """What `save_for_backward` kept; an output as the Variable that `apply` returned.
+
+        Raises    AutoDiffException if one was modified since, or the graph was freed
+        """
+        if self.node is not None and self.node.ctx is None:
+            raise AutoDiffException(f"{self.node.name()}: {AGAIN}")
+        for v, version in zip(self.saved, self.versions):
+            if isinstance(v, Variable) and v._version != version:
+                raise AutoDiffException(
+                    "a Variable that save_for_backward keeps was modified in place since; make a new one instead"
+                )
+        return tuple([self.linked(v) for v in self.saved])
+
+    def linked(self, value: Any) -> Any:
+        """A kept output with its place in the graph, which it did not have yet when it was kept."""
+        if self.node is not None and isinstance(value, Variable) and value.grad_fn is None:
+            for number, y in enumerate(self.outputs):
+                if y is value:
+                    return self.node.output(value, number)
+        return value
+
+    def complete(self, grads: Sequence[Any]) -> list[Any]:
+        """The gradients of the outputs as `backward` takes them, Variables all."""
+        if not self.materializes:
+            return list(grads)
+        return [Variable(zeroLike(bare(y))) if g is None else g for g, y in zip(grads, self.outputs)]
+
+
+class FunctionBackward(TapeNode):
+    """The gradient of one use of a Function."""
+
+    __slots__ = ("ctx", "form", "function", "leaves")
+
+    def __init__(self, function: type[Function], ctx: FunctionCtx, form: tuple, leaves: list[Variable], count: int):
+        edges = tuple([place(v) for v in leaves])
+        super().__init__((), count)
+        self.edges = edges
+        self.function, self.ctx, self.form, self.leaves = function, ctx, form, leaves
+
+    def name(self) -> str:
+        return f"{self.function.__name__}Backward0"
+
+    def apply(self, *grads: Any) -> Any:
+        ctx = self.ctx
+        if ctx is None:
+            raise AutoDiffException(f"{self.name()}: {AGAIN}")
+        given = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
+        found = self.function.gradients(ctx, given, self.form, isVariable)
+        return tuple([self.stored(g, v, i) for i, (g, v) in enumerate(zip(found, self.leaves))])
+
+    def stored(self, g: Any, v: Variable, number: int) -> Any:
+        """A gradient as the engine carries it: an array in its input's dtype, bare unless recorded; text with its role.
+
+        Raises    AutoDiffException unless it has the shape of its input
+        """
+        x = g._data if isinstance(g, Variable) else g
+        if type(x) is type(v._data) is np.float64:  # most of all, and quickly
+            return g if MODE.enabled else x
+        if g is not None and isArray(v._data) and shapeOf(x) != v.shape:
+            raise AutoDiffException(
+                f"{self.name()}: wanted a gradient of shape {v.shape} for input {number}, got {shapeOf(x)}"
+            )
+        return typed(g if MODE.enabled else x, v) if isArray(x) else g
+
+    def output(self, value: Variable, number: int) -> Variable:
+        """An output as the Variable that points here, if it can have a gradient."""
+        if value is None or not differentiable(value._data):
+            return value
+        return variable(value._data, self, number, value.role)
+
+    def release(self) -> None:
+        self.ctx = self.leaves = self.form = None  # type: ignore[assignment]
+
+
+def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
+    """The operation on Variables, recorded; what is no Variable among the inputs, lists included, is a constant.
+
+    Raises    what `forward` raises; AutoDiffException, in backward, for another number of gradients than inputs
+    """
+    if not kwargs and all(map(isVariable, args)):
+        form, leaves = args, list(args)
+        ctx = FunctionCtx(tuple([v._wants for v in leaves]), form)
+    else:
+        form = (*map(copied, args), *[Keyword(name, copied(value)) for name, value in kwargs.items()])
+        parts = [leavesOf(part, isVariable) for part in form]
+        leaves = [v for part in parts for v in part]
+        ctx = FunctionCtx(tuple([any(v._wants for v in part) for part in parts]), form)
+    before, MODE.enabled = MODE.enabled, False
+    try:
+        result = cls.call(ctx, args, kwargs)
+    finally:
+        MODE.enabled = before
+    outputs = tuple([wrapped(y) for y in (result if type(result) is tuple else (result,))])
+    ctx.outputs = outputs
+    if WATCH.look is not None:
+        WATCH.look(cls.__name__, cls, bare(leaves), bare(outputs))
+    if MODE.enabled and any(ctx.needs_input_grad):
+        node = FunctionBackward(cls, ctx, form, leaves, len(outputs))
+        ctx.reference = weakref.ref(node)
+        dead = [id(y) for y in ctx.dead]
+        outputs = tuple([node.output(y, i) if id(y) not in dead else y for i, y in enumerate(outputs)])
+    return outputs if type(result) is tuple else outputs[0]
+
+
+def wrapped(value: Any) -> Any:
+    """What `forward` returned as a Variable; None stays None."""
+    return value if value is None or isinstance(value, Variable) else Variable(value)
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """For a `backward` that leaves numpy: trying to differentiate its gradients again is an error."""
+
+    @functools.wraps(backward)
+    def once(ctx: Context, *grads: Any) -> Any:
+        with no_grad():
+            found = backward(ctx, *grads)
+        if not MODE.enabled or not isinstance(ctx, FunctionCtx):
+            return found
+        node = OnceBackward(ctx.node, grads)
+        many = found if type(found) is tuple else (found,)
+        return tuple([g if g is None else variable(bare(g), node) for g in many])
+
+    return once
+
+
+class OnceBackward(TapeNode):
+    """Stands for what went into a gradient that cannot be differentiated again."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, of: FunctionBackward, grads: Sequence[Any]):
+        edges = (*of.edges, *(place(g) for g in grads if isVariable(g)))
+        super().__init__()
+        self.edges, self.function = edges, of.function.__name__
+
+    def apply(self, *grads: Any) -> Any:
+        raise AutoDiffException(f"{self.function}.backward is marked once_differentiable: its gradients have none")
+
+
+Function.apply = classmethod(apply)  # type: ignore[assignment]

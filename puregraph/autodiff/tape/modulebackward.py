@@ -1,0 +1,198 @@
+"""Modules and Graphs on Variables: each use is one node of the tape, with the gradient rule that a graph would use."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from puregraph.algebra import combine, shapeOf
+from puregraph.autodiff.tape.gradmode import MODE, enable_grad
+from puregraph.autodiff.tape.tapenode import LeafAccumulator, TapeNode
+from puregraph.autodiff.tape.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made
+from puregraph.errors import AutoDiffException, Fault, GraphError, ShapeError, addPlace, show
+from puregraph.function import Call
+from puregraph.graph import Graph
+from puregraph.module import Module
+from puregraph.node import asGrads, checkMode, checkSaved, isMarked, placed
+from puregraph.param import Param
+from puregraph.rules import gradientRule, readBy
+from puregraph.steps import ABSENT
+from puregraph.watch import WATCH
+
+
+class ParamTarget:
+    """Adds what a tape brings to a Param's own gradient, as leaves do."""
+
+    def __init__(self, param: Param):
+        self.param = weakref.ref(param)
+        self._hooks: Any = None
+
+    def receive(self, contributions: list[Any]) -> None:
+        param = self.param()
+        if param is not None and contributions:
+            param.store(bare(combine(contributions)), momentum=1.0, alias=True)
+
+
+LEAVES: weakref.WeakKeyDictionary[Param, LeafAccumulator] = weakref.WeakKeyDictionary()
+
+
+def parameter(param: Param) -> Variable:
+    """A Param as a leaf: shares its data, and passes add to its `grad`. For `grad(loss, parameter(net["fc"].W))`."""
+    return leafOver(param, param.data)
+
+
+def leafOver(param: Param, array: Any) -> Variable:
+    """A leaf with the gradient of a Param."""
+    v = Variable(array)
+    v._wants, v._leaf = True, weakref.ref(leafOf(param))
+    return v
+
+
+def leafOf(param: Param) -> LeafAccumulator:
+    """Where the gradient of a Param goes."""
+    leaf = LEAVES.get(param)
+    if leaf is None:
+        leaf = LEAVES[param] = LeafAccumulator(ParamTarget(param))
+    return leaf
+
+
+class ModuleBackward(TapeNode):
+    """The gradient of one use of a module, by the rule that `rules.gradientRule` finds for it."""
+
+    __slots__ = (
+        *("inputs", "module", "needs", "outputs", "params", "path", "rule", "saved", "train", "values", "versions"),
+    )
+
+    def __init__(self, module: Module, inputs: list[Any], values: list[Any], outputs: tuple, rule: Any, path: str):
+        self.params = module.ruleParams()
+        ends = [v.edge() if isinstance(v, Variable) and v.requires_grad else None for v in inputs]
+        ends += [(leafOf(p), 0) if isinstance(p, Param) else None for p in self.params]
+        free = module.needs(values[: len(inputs)])
+        self.needs = tuple([n and end is not None for n, end in zip(free, ends)])
+        edges = [end for end, n in zip(ends, self.needs) if n and end is not None]
+        reads, names = readBy(module, rule), module.ruleNames
+        named = [(n, p) for n, p in zip(names, self.params) if isMarked(p) and (reads is None or n in reads)]
+        self.saved = [(name, param, param.mark()) for name, param in named]
+        super().__init__((), len(module.outputNames))
+        self.edges = tuple(edges)
+        self.module, self.inputs, self.values, self.outputs = module, inputs, values, outputs
+        self.rule, self.path, self.train = rule, path, module.train
+        self.versions = [getattr(v, "_version", 0) for v in inputs]
+
+    def name(self) -> str:
+        return f"{type(self.module).__name__}Backward0"
+
+    def apply(self, *grads: Any) -> Any:
+        if self.outputs is None:
+            raise AutoDiffException(f"{self.name()}: {AGAIN}")
+        if any(getattr(v, "_version", 0) != version for v, version in zip(self.inputs, self.versions)):
+            raise AutoDiffException(f"{self.name()}: an input was modified in place since; make a new Variable instead")
+        checkMode(self.module, self.train, self.path)
+        checkSaved(self.module, self.saved, self.path)
+        values, outputs = self.values, self.outputs
+        given = [g._data if isinstance(g, Variable) else g for g in grads]
+        if MODE.enabled:
+            values, outputs = self.recorded()
+            given = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
+        rule = gradientRule(self.module, self.needs, self.rule)
+        try:
+            found = rule(given if len(given) > 1 else given[0], *values, *outputs)
+        except Exception as error:
+            addPlace(error, f"at '{self.path}' ({type(self.module).__name__}), backward")
+            if MODE.enabled and isinstance(error, TypeError):
+                raise AutoDiffException(f"{self.name()}: its rule cannot be recorded: {error}") from error
+            raise
+        found = asGrads(found, len(values), type(self.module).__name__)
+        for i, (g, needed) in enumerate(zip(found, self.needs)):
+            if needed and g is not None and shapeOf(g) != shapeOf(self.values[i]):
+                wanted = f"its gradient rule to give shape {show(shapeOf(self.values[i]))} for argument {i}"
+                raise placed(ShapeError(Fault(wanted, show(shapeOf(g)))), self.path, type(self.module).__name__)
+        return tuple([g for g, n in zip(found, self.needs) if n])
+
+    def recorded(self) -> tuple[list[Any], tuple]:
+        """Arguments and outputs as Variables of the graph, for a gradient that is to be differentiated again.
+
+        Hidden outputs in floating point depend on the arguments, too: they are made again, recorded. Running states
+        do not move by it: as Variables they are not written into.
+        """
+        module = self.module
+        params = [
+            leafOver(p, x) if isinstance(p, Param) else None if x is None else Variable(x)
+            for p, x in zip(self.params, self.values[len(self.inputs) :])
+        ]
+        values = [*self.inputs, *params]
+        count = len(module.outputNames)
+        visible = made(self.outputs[:count], self)
+        hidden = self.outputs[count:]
+        if any(differentiable(h) and hasattr(h, "dtype") for h in hidden):
+            with enable_grad():
+                hidden = module.updateData(*values)[count:]
+        return values, (*visible, *hidden)
+
+    def release(self) -> None:
+        self.inputs = self.values = self.outputs = None  # type: ignore[assignment]
+
+
+def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> tuple:
+    """Run a module on Variables and arrays, recorded: its visible outputs."""
+    if isinstance(module, Call):
+        arguments, keywords = module.given(inputs)
+        result = module.function.apply(*arguments, **keywords)
+        return result if type(result) is tuple else (result,)
+    path = path or module.name or type(module).__name__.lower()
+    plain = [bare(v) for v in inputs]
+    shapes = [None if x is None else shapeOf(x) for x in plain]
+    try:
+        module.dataShapeFrom(*shapes)
+        values = [*plain, *module.ruleValues()]
+        if WATCH.enter is not None:
+            WATCH.enter(module)
+        result = module.updateData(*values)
+        if WATCH.look is not None:
+            WATCH.look(path, module, values, result if type(result) is tuple else (result,))
+    except ShapeError as error:
+        raise placed(error, path, type(module).__name__) from None
+    except Exception as error:
+        addPlace(error, f"at '{path}' ({type(module).__name__}): given {show(shapes)}")
+        raise
+    outputs = result if type(result) is tuple else (result,)
+    visible = outputs[: len(module.outputNames)]
+    if not MODE.enabled:
+        return made(visible, None)
+    node = ModuleBackward(module, inputs, values, outputs, rule, path)
+    return made(visible, node if any(node.needs) else None)
+
+
+def record_module(module: Module, arguments: tuple, options: dict[str, Any]) -> Any:
+    """What calling a module, or a Graph, on Variables gives."""
+    given = list(arguments)
+    if len(given) == 1 and isinstance(given[0], (list, tuple)):
+        given = list(given[0])
+    outputs = run_graph(module, given) if isinstance(module, Graph) else use(module, filled(module, given))
+    return outputs[0] if len(outputs) == 1 else list(outputs)
+
+
+def filled(module: Module, given: list[Any]) -> list[Any]:
+    """One value per input of a module, None for optional ones left out."""
+    spec = module.inputSpec
+    required = len(spec.names) - len(spec.optional)
+    if not spec.variadic and not required <= len(given) <= len(spec.names):
+        raise GraphError(f"{type(module).__name__}: wanted {', '.join(spec.names)}, got {len(given)} inputs")
+    return given if spec.variadic else given + [None] * (len(spec.names) - len(given))
+
+
+def run_graph(graph: Graph, given: list[Any]) -> tuple:
+    """Run the steps of a graph on Variables: one node of the tape for each."""
+    steps = graph.steps(len(given))
+    graph.checkData([bare(v) for v in given], steps)
+    values: list[Any] = [None] * steps.count
+    for number, v in zip(steps.inputs, given):
+        values[number] = v
+    for step in steps.items:
+        inputs = [None if n == ABSENT else values[n] for n in step.args[: step.inputs]]
+        for number, y in zip(step.visible, use(step.module, inputs, step.node.rule, step.path)):
+            values[number] = y
+    return tuple([values[n] for n in steps.outputs])
+
+
+RECORDERS[Module] = record_module

@@ -1,0 +1,162 @@
+"""TapeNode and GradientEdge: the backward graph that a tape leaves, as objects to read and walk through."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from puregraph.algebra import combine
+from puregraph.errors import AutoDiffException
+
+NUMBERS = itertools.count(1)
+
+
+class GradientEdge(NamedTuple):
+    """Where a gradient goes next: a node, and which of that node's outputs it is the gradient of.
+
+    `node` is None for an input that needs no gradient.
+    """
+
+    node: TapeNode | None
+    output_nr: int
+
+    def __repr__(self) -> str:
+        return f"({self.node}, {self.output_nr})"
+
+
+NOWHERE = GradientEdge(None, 0)
+
+
+class TapeNode:
+    """One operation in the backward graph: takes the gradients of its outputs, gives those of its inputs.
+
+    `next_functions`  one GradientEdge per input, in the order of the arguments
+    `num_outputs`     how many gradients `apply` takes
+    `sequence_nr`     when it was made: an operation comes after everything that it read
+    """
+
+    __slots__ = ("__weakref__", "edges", "hooks", "kept", "num_outputs", "sequence_nr")
+
+    def __init__(self, next_functions: Iterable[GradientEdge] = (), num_outputs: int = 1):
+        self.edges: tuple[tuple[Any, int], ...] = ()  # the engine's: plain pairs are made quickly
+        self.hooks: dict[int | None, list[Callable]] | None = None
+        self.kept: dict[int, list[weakref.ref]] | None = None
+        self.num_outputs = num_outputs
+        if next_functions:
+            self.next_functions = tuple(next_functions)
+        self.sequence_nr = next(NUMBERS)
+
+    @property
+    def next_functions(self) -> tuple[GradientEdge, ...]:
+        """Where the gradients that `apply` gives go.
+
+        Raises    TypeError for anything but pairs of a Node (or None) and a whole number that the Node has
+        """
+        return tuple([GradientEdge(*edge) for edge in self.edges])
+
+    @next_functions.setter
+    def next_functions(self, edges: Any) -> None:
+        self.edges = tuple([checked(edge, self) for edge in edges])
+
+    def name(self) -> str:
+        """What made it, as `MulBackward0`."""
+        return type(self).__name__
+
+    def apply(self, *grads: Any) -> Any:
+        """The gradients of the inputs, one for each of `next_functions`, from those of the outputs."""
+        raise NotImplementedError("Subclasses should implement this method.")
+
+    def release(self) -> None:
+        """Let go of what was kept from the forward pass; `apply` cannot run again."""
+
+    def register_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Call `hook(gradients given, gradients taken)` after each `apply`; what it returns replaces the first."""
+        return self.hook(None, hook)
+
+    def hook(self, slot: int | None, hook: Callable[..., Any]) -> Handle:
+        self.hooks = self.hooks or {}
+        hooks = self.hooks.setdefault(slot, [])
+        hooks.append(hook)
+        return Handle(hooks, hook)
+
+    def keep(self, slot: int, variable: Any) -> None:
+        """Tell a Variable the gradient of an output at the end of each pass, as leaves are told, while it is there."""
+        self.kept = self.kept or {}
+        self.kept.setdefault(slot, []).append(weakref.ref(variable))
+
+    def __str__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+    __repr__ = __str__
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{self.name()} belongs to one pass and cannot be copied or pickled; copy the Variable's data")
+
+
+class Handle:
+    """What `register_hook` gives: `remove()` takes the hook away again."""
+
+    def __init__(self, hooks: list[Callable], hook: Callable):
+        self.hooks, self.own = hooks, hook
+
+    def remove(self) -> None:
+        """Call the hook no more."""
+        if self.own in self.hooks:
+            self.hooks.remove(self.own)
+
+
+class LeafAccumulator(TapeNode):
+    """The end of a path: hands all contributions to a leaf, in the order in which its readers ran.
+
+    `target.receive(contributions)` decides what becomes of them: arrays add up in `grad`, texts are collected.
+
+    It holds its Variable, which has only a weak reference to it: so a leaf is freed with the last graph that reads it.
+    Its hooks are kept by the Variable, for the next graph's.
+    """
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Any):
+        super().__init__()
+        self.variable = variable
+        self.hooks = getattr(variable, "_hooks", None)
+
+    def name(self) -> str:
+        return "AccumulateGrad"
+
+    def hook(self, slot: int | None, hook: Callable[..., Any]) -> Handle:
+        handle = super().hook(slot, hook)
+        self.variable._hooks = self.hooks
+        return handle
+
+    def apply(self, *grads: Any) -> Any:
+        self.variable.receive([g for g in grads if g is not None])
+        return ()
+
+
+def get_gradient_edge(variable: Any) -> GradientEdge:
+    """The edge along which a Variable's gradient comes: to the node that made it, or to a leaf's accumulator.
+
+    Raises    AutoDiffException for a Variable that does not require a gradient
+    """
+    edge = variable.edge()
+    if edge is NOWHERE:
+        raise AutoDiffException("Variable does not require grad or does not have a grad_fn.")
+    return edge
+
+
+def checked(edge: Any, owner: TapeNode) -> GradientEdge:
+    """An edge, if it is one."""
+    node, number = edge if isinstance(edge, tuple) and len(edge) == 2 else (edge, None)
+    if not isinstance(node, (TapeNode, type(None))) or type(number) is not int:
+        raise TypeError(f"{owner.name()}.next_functions: wanted pairs (Node or None, number), got {edge!r:.80}")
+    if node is not None and not 0 <= number < node.num_outputs:
+        raise TypeError(f"{owner.name()}.next_functions: {node.name()} has {node.num_outputs} outputs, got {number}")
+    return edge if type(edge) is GradientEdge else GradientEdge(node, number)
+
+
+def total(grads: list[Any], add: Callable[[Any, Any], Any] | None = None) -> Any:
+    """Contributions in the order in which they came, last reader first, as one gradient; None if there is none."""
+    return None if not grads else grads[0] if len(grads) == 1 else combine(grads[::-1], add)

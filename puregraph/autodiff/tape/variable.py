@@ -1,0 +1,766 @@
+"""Variable: a value with a role and a gradient, whose operations are recorded as they run."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import weakref
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.algebra import accumulate, combine, isArray, shapeOf, zeroLike
+from puregraph.autodiff.derivatives import attentionvjp, matrixvjps  # noqa: F401 - their rules are registered when they are imported
+from puregraph.autodiff.derivatives.numpyvjps import (
+    CONSTANT,
+    FRESH,
+    VJPS,
+    WRITING,
+    fit,
+    isBasic,
+    positioned,
+    pullbackOf,
+    refused,
+    setAt,
+)
+from puregraph.autodiff.tape.engine import Add, backward
+from puregraph.autodiff.tape.gradmode import MODE
+from puregraph.autodiff.tape.tapenode import (
+    NOWHERE,
+    NUMBERS,
+    GradientEdge,
+    Handle,
+    LeafAccumulator,
+    TapeNode,
+    get_gradient_edge,
+)
+from puregraph.errors import AutoDiffException
+from puregraph.function import copied
+from puregraph.mutex import Mutex
+from puregraph.standin import StandIn
+from puregraph.watch import WATCH
+
+AGAIN = (
+    "the graph of this pass was freed by an earlier backward: trying to backward through it a second time "
+    "needs retain_graph=True the first time"
+)
+MODIFIED = "a Variable that it needs was modified in place since; make a new one instead"
+
+
+class Variable(StandIn):
+    """A value that remembers which operations made it.
+
+    `data`           an array, a number, a text, or anything else whose `accumulate` is registered
+    `role`           what a text is for, in words
+    `requires_grad`  whether gradients are wanted: of arrays in floating point, and of anything that is no number
+    `grad`           of an array the sum, None at first; of anything else the list of all contributions
+    `grad_fn`        the Node that made it, None for a leaf
+
+    Operators, functions of numpy, Modules, Graphs and Functions that meet a Variable are recorded.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_data",
+        "_grad",
+        "_hooks",
+        "_leaf",
+        "_node",
+        "_retains",
+        "_version",
+        "_wants",
+        "output_nr",
+        "role",
+    )
+
+    def __init__(self, data: Any, role: str = "", requires_grad: bool = False):
+        if isinstance(data, Variable):
+            data = data.data
+        if type(data) is float:
+            data = np.float64(data)
+        self._data = data
+        self.role = role
+        self._node: TapeNode | None = None
+        self.output_nr = 0
+        self._wants = False
+        self._grad: Any = None
+        self._leaf: weakref.ref[LeafAccumulator] | None = None  # a strong one would make a cycle of the two
+        self._retains = False
+        self._version = 0
+        if requires_grad:
+            self.requires_grad_()
+
+    # The value --------------------------------------------------------------------------------------------------------
+
+    @property
+    def data(self) -> Any:
+        """The value itself. Setting it is noticed by operations that still need the old one."""
+        return self._data
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self._data = value
+        self._version += 1
+
+    @property
+    def shape(self) -> Any:  # type: ignore[override]
+        return shapeOf(self._data)
+
+    @property
+    def dtype(self) -> Any:  # type: ignore[override]
+        if isinstance(self._data, (bool, int)):
+            return np.dtype(type(self._data))
+        return self._data.dtype
+
+    @property
+    def grad_fn(self) -> TapeNode | None:
+        """The Node that made it; None for a leaf."""
+        return self._node
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded operation made it."""
+        return self._node is None
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are wanted; setting it is `requires_grad_`."""
+        return self._wants
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Variable:
+        """Want gradients from now on, or none.
+
+        Raises    TypeError for whole numbers, which have none; AutoDiffException for a Variable that is no leaf
+        """
+        if self._node is not None:
+            raise AutoDiffException("requires_grad can be set on a leaf only; use detach() to make one")
+        if requires_grad and not differentiable(self._data):
+            kind = getattr(self._data, "dtype", type(self._data).__name__)
+            raise TypeError(
+                f"only floating point values and text can require gradients, got {kind}; use .astype(float)"
+            )
+        self._wants = bool(requires_grad)
+        return self
+
+    def detach(self) -> Variable:
+        """A leaf with the same data, cut off from what made it."""
+        return Variable(self._data, self.role)
+
+    def item(self) -> Any:
+        """The value as a plain Python number."""
+        return self._data.item() if isArray(self._data) else self._data
+
+    def tolist(self) -> Any:
+        """The value as plain Python numbers in lists."""
+        return self._data.tolist() if isArray(self._data) else self._data
+
+    # The gradient -----------------------------------------------------------------------------------------------------
+
+    @property
+    def grad(self) -> Any:
+        """What the last passes gave: the sum for arrays, a list of contributions for anything else."""
+        if self._node is not None and not self._retains:
+            raise AutoDiffException(
+                f"the gradient of what {self._node.name()} made is not kept: call retain_grad() before backward"
+            )
+        return self._grad if self._grad is not None or adds(self._data) else []
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if self._node is not None and not self._retains:
+            raise AutoDiffException(
+                "the gradient of a Variable that is no leaf cannot be set: call retain_grad() first"
+            )
+        if not adds(self._data) and not isinstance(value, (list, type(None))):
+            raise TypeError(
+                f"the gradient of a {type(self._data).__name__} is a list of contributions, got {value!r:.80}"
+            )
+        self._grad = value
+
+    def zero_grad(self) -> None:
+        """Forget the gradient."""
+        self._grad = None
+
+    def receive(self, contributions: list[Any]) -> None:
+        """Take the contributions of one pass: arrays add up, anything else is appended in order."""
+        if not adds(self._data):
+            self._grad = [*(self._grad or []), *contributions]
+        elif self._grad is None:
+            self._grad = owned(combine(contributions))
+        else:
+            self._grad = self._grad + combine(contributions)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of a Variable that is no leaf, too.
+
+        Raises    AutoDiffException for a leaf, which keeps it anyway
+        """
+        if self._node is None:
+            raise AutoDiffException("retain_grad() is for Variables that an operation made; a leaf keeps its gradient")
+        if not self._retains:
+            self._retains = True
+            self._node.keep(self.output_nr, self)
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> Handle:
+        """Call `hook(gradient)` when this Variable's gradient is known; what it returns, unless None, replaces it."""
+        node, number = get_gradient_edge(self)
+        return node.hook(number, hook)  # type: ignore[union-attr]
+
+    def edge(self) -> GradientEdge:
+        """Where its gradient goes; nowhere if it needs none."""
+        node, number = place(self)
+        return NOWHERE if node is None else GradientEdge(node, number)
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+        accumulate: Add | None = None,
+    ) -> None:
+        """Send a gradient back from here: `backward(self, gradient, ...)`."""
+        backward(self, gradient, retain_graph, create_graph, inputs, accumulate)
+
+    # Recording --------------------------------------------------------------------------------------------------------
+
+    def handle(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
+        """Run a function on the values of Variables, and record it."""
+        for kind, recorder in RECORDERS.items():
+            if isinstance(function, kind):
+                return recorder(function, arguments, options)
+        return record(function, arguments, options)
+
+    def __array_ufunc__(self, ufunc: Any, how: str, *inputs: Any, **options: Any) -> Any:
+        if how == "__call__" and not options:
+            if ufunc in SLOPES:
+                return slide(ufunc, SLOPES[ufunc], self)
+            if ufunc in OPERATORS:
+                return operate(OPERATORS[ufunc], *inputs)
+        return super().__array_ufunc__(ufunc, how, *inputs, **options)
+
+    def __neg__(self) -> Any:
+        return slide(np.negative, SLOPES[np.negative], self)
+
+    def __pow__(self, other: Any) -> Any:
+        if type(other) in (int, float):
+            return slide(np.power, powerOf(other), self, other)
+        return self.handle(np.power, (self, other), {})
+
+    def __add__(self, other: Any) -> Any:
+        return operate(ADD, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return operate(ADD, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return operate(SUB, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return operate(SUB, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return operate(MUL, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return operate(MUL, other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return operate(DIV, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return operate(DIV, other, self)
+
+    def __pos__(self) -> Any:
+        return self.handle(np.positive, (self,), {})
+
+    def __eq__(self, other: Any) -> Any:
+        return self.handle(np.equal, (self, other), {}) if adds(self._data) else self is other
+
+    def __ne__(self, other: Any) -> Any:
+        return self.handle(np.not_equal, (self, other), {}) if adds(self._data) else self is not other
+
+    __hash__ = object.__hash__
+
+    def __iter__(self) -> Any:
+        return iter([self[i] for i in range(len(self))])
+
+    def __setitem__(self, key: Any, new: Any) -> None:
+        """Other values at some positions: this Variable is then the result; arrays that it shared stay as they are.
+
+        Raises    AutoDiffException for a leaf that requires a gradient, or for an index of whole numbers in arrays
+        """
+        if self._wants and self._node is None:
+            raise AutoDiffException(
+                "a leaf that requires a gradient is not written into: write into a copy of it, np.copy(v)"
+            )
+        if not isBasic(key):
+            raise AutoDiffException(
+                "a Variable is written into by slices, whole numbers and masks: an array of indices may name a place "
+                "twice; np.where chooses between values"
+            )
+        y = record(setAt, (variable(self._data, self._node, self.output_nr), key, new), {})
+        self.data, self._node, self.output_nr, self._wants = y._data, y._node, y.output_nr, y._wants
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """For what knows nothing of Variables; of one that requires a gradient only what is recorded may be used."""
+        if self._wants:
+            raise TypeError("a Variable that requires a gradient is no plain array: use its data, detach() or np.stack")
+        return np.array(self._data, dtype)
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def __float__(self) -> float:
+        """As for `__array__`: numpy's `array[0] = v`, and Python's math, would lose the gradient without a word."""
+        if self._wants:
+            raise TypeError(
+                "a Variable that requires a gradient is no plain number: use v.item() or its data for a number without "
+                "one, functions of numpy in place of Python's math, and np.stack in place of array[i] = v"
+            )
+        return float(self._data)
+
+    def __int__(self) -> int:
+        return int(self._data)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._data, spec) if spec else str(self)
+
+    def __repr__(self) -> str:
+        made = f", grad_fn={self._node.name()}" if self._node is not None else ""
+        wants = ", requires_grad=True" if self._wants and not made else ""
+        role = f", role={self.role!r}" if self.role else ""
+        return f"Variable({self._data!r}{role}{wants}{made})"
+
+    def __deepcopy__(self, memo: Any) -> Variable:
+        copied = restored(copy.deepcopy(self._data, memo), self.role, self._wants)
+        if self._node is None:
+            copied._grad = copy.deepcopy(self._grad, memo)
+        return copied
+
+    def __reduce__(self) -> Any:
+        return restored, (self._data, self.role, self._wants)
+
+
+@accumulate.register(Variable)
+def accumulate_variables(total: Variable, new: Any) -> Any:
+    """Two contributions that are Variables: arrays add, of anything else the values are accumulated."""
+    if adds(total._data):
+        return total + new
+    return Variable(accumulate(total._data, getattr(new, "_data", new)), total.role)
+
+
+@zeroLike.register(Variable)
+def zero_variable(value: Variable) -> Variable:
+    """The gradient that says nothing, as a Variable."""
+    return Variable(zeroLike(value._data))
+
+
+def restored(data: Any, role: str, requires_grad: bool) -> Variable:
+    """A Variable out of a pickle: a leaf with the value of the one that went in."""
+    found = Variable(data, role)
+    found._wants = requires_grad
+    return found
+
+
+LOCK = Mutex()
+
+
+def place(v: Variable) -> tuple[Any, int]:
+    """Where a Variable's gradient goes: a node, and which of its outputs it is; (None, 0) if it needs none."""
+    if v._node is not None:
+        return v._node, v.output_nr
+    if not v._wants:
+        return NOWHERE
+    leaf = v._leaf and v._leaf()
+    if leaf is None:
+        with LOCK.lock:
+            leaf = v._leaf and v._leaf()
+            if leaf is None:
+                leaf = LeafAccumulator(v)
+                v._leaf = weakref.ref(leaf)
+    return leaf, 0
+
+
+def owned(g: Any) -> Any:
+    """A gradient that nobody else holds: what comes in may be a seed, a view, or another leaf's, too."""
+    if isinstance(g, Variable):
+        return g if g._wants else Variable(owned(g._data), g.role)
+    return g.copy() if isArray(g) else g
+
+
+class Operation(TapeNode):
+    """One recorded call: what it was called with, what it gave, and the rule for its gradient."""
+
+    __slots__ = ("arguments", "function", "leaves", "needs", "options", "result", "rule", "versions")
+
+    def __init__(self, function: Any, rule: Any, arguments: tuple, options: dict, leaves: list[Variable], result: Any):
+        edges = tuple([place(v) for v in leaves])
+        super().__init__((), len(result) if type(result) is tuple else 1)
+        self.edges = edges  # first the leaves, then what reads them: so the numbers run
+        self.function, self.rule, self.arguments, self.options = function, rule, arguments, options
+        self.leaves, self.result = leaves, result
+        self.versions = [v._version for v in leaves]
+        self.needs = tuple([isinstance(a, Variable) and a._wants for a in arguments])
+
+    def name(self) -> str:
+        return f"{titled(self.function)}Backward0"
+
+    def apply(self, *grads: Any) -> Any:
+        if self.arguments is None:
+            raise AutoDiffException(f"{self.name()}: {AGAIN}")
+        for v, version in zip(self.leaves, self.versions):
+            if v._version != version:
+                raise AutoDiffException(f"{self.name()}: {MODIFIED}")
+        result, arguments = self.result, self.arguments
+        if MODE.enabled:
+            result = made(result, self)
+            grads = tuple([g if g is None or isinstance(g, Variable) else Variable(g) for g in grads])
+        else:
+            arguments = bare(arguments)
+            grads = tuple([g._data if isinstance(g, Variable) else g for g in grads])
+        grad = grads if type(result) is tuple else grads[0]
+        found = aligned(self.rule(grad, result, arguments, self.options, self.needs), self.arguments)
+        return tuple([g if g is None else typed(g, v) for g, v in zip(found, self.leaves)])
+
+    def release(self) -> None:
+        self.arguments = self.leaves = self.result = None  # type: ignore[assignment]
+
+
+class Operator(NamedTuple):
+    """An operator between two values: its name, numpy's function and Python's, its gradients by its two sides."""
+
+    name: str
+    function: np.ufunc
+    call: Callable[[Any, Any], Any]
+    left: Callable[[Any, Any, Any, Any], Any]
+    right: Callable[[Any, Any, Any, Any], Any]
+
+
+ADD = Operator("add", np.add, operator.add, lambda g, y, a, b: g, lambda g, y, a, b: g)
+SUB = Operator("sub", np.subtract, operator.sub, lambda g, y, a, b: g, lambda g, y, a, b: -g)
+MUL = Operator("mul", np.multiply, operator.mul, lambda g, y, a, b: g * b, lambda g, y, a, b: g * a)
+DIV = Operator("div", np.true_divide, operator.truediv, lambda g, y, a, b: g / b, lambda g, y, a, b: -g * (y / b))
+
+
+class BinaryOp(TapeNode):
+    """One recorded operator between two values: most of what a tape holds, so it goes without what other calls need."""
+
+    __slots__ = ("isSame", "left", "operator", "result", "right", "versions")
+
+    def __init__(self, op: Operator, a: Any, b: Any, result: Any, isSame: bool):
+        self.hooks = self.kept = None
+        self.num_outputs = 1
+        self.operator, self.left, self.right, self.result, self.isSame = op, a, b, result, isSame
+        if not isinstance(b, Variable):
+            self.edges, self.versions = (place(a),), a._version
+        elif not isinstance(a, Variable):
+            self.edges, self.versions = (place(b),), b._version
+        else:
+            self.edges, self.versions = (place(a), place(b)), a._version + b._version
+        self.sequence_nr = next(NUMBERS)
+
+    def name(self) -> str:
+        return f"{self.operator.name.title()}Backward0"
+
+    def apply(self, *grads: Any) -> Any:
+        (g,), a, b, y = grads, self.left, self.right, self.result
+        if y is None:
+            raise AutoDiffException(f"{self.name()}: {AGAIN}")
+        hasLeft, hasRight = isinstance(a, Variable), isinstance(b, Variable)
+        if (a._version if hasLeft else 0) + (b._version if hasRight else 0) != self.versions:
+            raise AutoDiffException(f"{self.name()}: {MODIFIED}")
+        if MODE.enabled:
+            y, g = variable(y, self), g if isinstance(g, Variable) else Variable(g)
+        else:
+            g = g._data if isinstance(g, Variable) else g
+            a, b = a._data if hasLeft else a, b._data if hasRight else b
+        edges = self.edges
+        left = self.operator.left(g, y, a, b) if hasLeft and edges[0][0] is not None else None
+        right = self.operator.right(g, y, a, b) if hasRight and edges[-1][0] is not None else None
+        if not self.isSame:
+            left, right = fitted(left, self.left), fitted(right, self.right)
+        return (left, right) if hasLeft and hasRight else (left,) if hasLeft else (right,)
+
+    def release(self) -> None:
+        self.left = self.right = self.result = None
+
+
+OPERATORS = {op.function: op for op in (ADD, SUB, MUL, DIV)}
+
+
+class UnaryOp(TapeNode):
+    """One recorded function of one value, whose derivative is so short that it is written down here."""
+
+    __slots__ = ("argument", "function", "result", "slope", "version")
+
+    def __init__(self, function: Any, slope: Callable[[Any, Any, Any], Any], v: Variable, result: Any):
+        self.hooks = self.kept = None
+        self.num_outputs = 1
+        self.function, self.slope, self.argument, self.result = function, slope, v, result
+        self.edges, self.version = (place(v),), v._version
+        self.sequence_nr = next(NUMBERS)
+
+    def name(self) -> str:
+        return f"{titled(self.function)}Backward0"
+
+    def apply(self, *grads: Any) -> Any:
+        (g,), v, y = grads, self.argument, self.result
+        if y is None:
+            raise AutoDiffException(f"{self.name()}: {AGAIN}")
+        if v._version != self.version:
+            raise AutoDiffException(f"{self.name()}: {MODIFIED}")
+        if MODE.enabled:
+            return (self.slope(g if isinstance(g, Variable) else Variable(g), variable(y, self), v),)
+        return (self.slope(g._data if isinstance(g, Variable) else g, y, v._data),)
+
+    def release(self) -> None:
+        self.argument = self.result = None
+
+
+def slide(function: Any, slope: Callable[[Any, Any, Any], Any], v: Variable, *more: Any) -> Variable:
+    """A function of one Variable whose derivative is known by `slope`; float16, computed wider, goes the long way."""
+    isShort = v._wants and MODE.enabled and WATCH.look is None and isArray(v._data) and v._data.dtype.itemsize > 2
+    if not isShort:
+        return record(function, (v, *more), {})
+    y = v._data ** more[0] if more else function(v._data)
+    return variable(y, UnaryOp(function, slope, v, y))
+
+
+SLOPES: dict[Any, Callable[[Any, Any, Any], Any]] = {  # as their formulas have them: g times dy/dx
+    np.negative: lambda g, y, x: -g,
+    np.exp: lambda g, y, x: g * y,
+    np.log: lambda g, y, x: g / x,
+    np.sqrt: lambda g, y, x: g / (2 * y),
+    np.square: lambda g, y, x: g * (2 * x),
+    np.tanh: lambda g, y, x: g * (1 - y * y),
+    np.sin: lambda g, y, x: g * np.cos(x),
+    np.cos: lambda g, y, x: -g * np.sin(x),
+}
+
+
+@lru_cache(maxsize=256)
+def powerOf(n: float) -> Callable[[Any, Any, Any], Any]:
+    """The derivative n x^(n - 1) of x^n."""
+    if n == 0:
+        return lambda g, y, x: g * 0
+    if n == 1:
+        return lambda g, y, x: g
+    return lambda g, y, x: g * (n * x ** (n - 1))
+
+
+def operate(op: Operator, a: Any, b: Any) -> Any:
+    """An operator on two values: on text what `puregraph.text` made of it, else numpy's."""
+    x, wants = (a._data, a._wants) if isinstance(a, Variable) else (a, False)
+    z, wants = (b._data, wants or b._wants) if isinstance(b, Variable) else (b, wants)
+    if type(x) in COLLECTED and x is not a or type(z) in COLLECTED and z is not b:
+        if op.name not in TEXT_OPERATORS:
+            raise AutoDiffException(f"text knows no operator {op.name!r}; `import puregraph.text` brings addition")
+        return TEXT_OPERATORS[op.name](a, b)
+    isRecorded, isForeign = wants and MODE.enabled, isinstance(x, StandIn) or isinstance(z, StandIn)
+    if not (isRecorded or isArray(x) or isArray(z)) or isForeign or WATCH.look is not None:
+        return record(op.function, (a, b), {})
+    y = op.call(x, z)
+    if not isRecorded:
+        return variable(y)
+    kind = type(y)
+    if kind in SCALARS and (type(x) is kind or x is a) and (type(z) is kind or z is b):
+        return variable(y, BinaryOp(op, a, b, y, True))
+    if not isArray(y) or y.dtype.kind != "f":
+        return record(op.function, (a, b), {})
+    isSame = all(v.shape == y.shape and v.dtype == y.dtype for v in (a, b) if isinstance(v, Variable))
+    return variable(y, BinaryOp(op, a, b, y, isSame))
+
+
+def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any = None) -> Any:
+    """Call a function on the values of Variables; where one needs a gradient, as an Operation.
+
+    Raises    AutoDiffException where a gradient is needed and none is known for the function, or for one of its options
+    """
+    if options:
+        arguments, options = positioned(function, arguments, options, isVariable)
+    leaves = variables(arguments)
+    isRecorded = MODE.enabled and any(v._wants for v in leaves)
+    if options.get("out") is not None or function in WRITING:
+        return written(function, arguments, options, isRecorded)
+    plain = bare(arguments)
+    result = function(*plain, **options)
+    if WATCH.look is not None:
+        WATCH.look(titled(function), function, plain, result if type(result) in (tuple, list) else (result,))
+    if function in CONSTANT:
+        return made(result) if isRecorded and function in FRESH else result
+    if isinstance(result, tuple) and type(result) is not tuple:
+        result = tuple(result)
+    if not isRecorded or not hasFloats(result):
+        return made(result)
+    label = getattr(function, "__name__", function)
+    rule = rule or VJPS.get(function) or pullbackOf(function)
+    if rule is None:
+        raise AutoDiffException(
+            f"no gradient is known for {label}: use detach() for values without one, or write a Function"
+        )
+    if hasKind(result, "c"):
+        raise AutoDiffException(f"{label} gives complex numbers, which have no gradient here: write a Function")
+    lost = refused(function, rule, plain, options)
+    if lost:
+        raise AutoDiffException(f"the gradient of {label} is not known with {lost}: leave it out, or write a Function")
+    if list in map(type, arguments):  # which may be another one by the time of backward
+        arguments = copied(arguments)
+    node = Operation(function, rule, arguments, options, leaves, tuple(result) if type(result) is list else result)
+    return made(result, node)
+
+
+def written(function: Any, arguments: tuple, options: dict[str, Any], isRecorded: bool) -> Any:
+    """What a call gives that writes its result somewhere: a Variable becomes what was written, an array cannot.
+
+    Raises    AutoDiffException for a leaf that requires a gradient, or an array that would lose one
+    """
+    out = options["out"] if "out" in options else arguments[0]
+    out = out[0] if type(out) is tuple and len(out) == 1 else out
+    label = getattr(function, "__name__", function)
+    if isVariable(out) and "out" in options and not (out._wants and out.is_leaf):
+        before = variable(out._data, out._node, out.output_nr)
+        left = {name: option for name, option in options.items() if name != "out"}
+        y = record(function, tuple([before if a is out else a for a in arguments]), left)
+        if (y.shape, y.dtype) != (out.shape, out.dtype):
+            raise AutoDiffException(
+                f"{label}: wanted out= of shape {y.shape} and {y.dtype}, got {out.shape} and {out.dtype}"
+            )
+        out.data, out._node, out.output_nr, out._wants = y._data, y._node, y.output_nr, y._wants
+        return out
+    if any(map(isVariable, out if type(out) is tuple else (out,))):
+        raise AutoDiffException(f"{label}: this Variable is not written into; make a new one in place of out=")
+    if isRecorded:
+        raise AutoDiffException(
+            f"{label}: writing a Variable that requires a gradient into an array (as in array += Variable) "
+            "is not recorded: write array = array + Variable, or use detach()"
+        )
+    return function(*bare(arguments), **options)
+
+
+COLLECTED = {str, list}
+SCALARS = {np.float64, np.float32, np.float16}
+TEXT_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {}
+RECORDERS: dict[type, Callable[[Any, tuple, dict], Any]] = {}
+
+
+def made(result: Any, node: TapeNode | None = None) -> Any:
+    """The results of a node as Variables that point to it; those that cannot have a gradient need none."""
+    if isinstance(result, (tuple, list)):
+        return type(result)([variable(y, node if differentiable(y) else None, i) for i, y in enumerate(result)])
+    return variable(result, node if differentiable(result) else None)
+
+
+def variable(data: Any, node: TapeNode | None = None, number: int = 0, role: str = "") -> Variable:
+    """A Variable as an output of a node, or a leaf where there is none."""
+    new = NEW(Variable)
+    new._data = np.float64(data) if type(data) is float else data
+    new._node, new._wants = node, node is not None
+    new.output_nr, new.role = number, role
+    new._grad = new._leaf = None
+    new._retains = False
+    new._version = 0
+    return new
+
+
+NEW = object.__new__
+
+
+def isVariable(value: Any) -> bool:
+    """Whether a value is one."""
+    return isinstance(value, Variable)
+
+
+def variables(value: Any) -> list[Variable]:
+    """All Variables inside arguments, in order."""
+    found = []
+    for v in value:
+        if isinstance(v, Variable):
+            found.append(v)
+        elif type(v) in (list, tuple):
+            found += variables(v)
+        elif type(v) is dict:
+            found += variables(v.values())
+    return found
+
+
+def bare(value: Any) -> Any:
+    """Arguments with every Variable's value in its place."""
+    if isinstance(value, Variable):
+        return value._data
+    if type(value) in (list, tuple):
+        return type(value)([bare(v) for v in value])
+    if type(value) is dict:
+        return {key: bare(v) for key, v in value.items()}
+    return value
+
+
+def aligned(grads: Any, arguments: Any) -> tuple:
+    """From one gradient per argument (a list for a list), those of the Variables among them."""
+    found: list[Any] = []
+    for g, a in zip(grads, arguments):
+        if isinstance(a, Variable):
+            found.append(g)
+        elif type(a) in (list, tuple):
+            found += aligned(g if g is not None else [None] * len(a), a)
+    return tuple(found)
+
+
+def differentiable(data: Any) -> bool:
+    """Whether a value can have a gradient: floating point, or no number at all."""
+    kind = getattr(data, "dtype", None)
+    return kind.kind == "f" if kind is not None else not isinstance(data, (bool, int, complex, type(None)))
+
+
+def hasKind(result: Any, kind: str) -> bool:
+    """Whether there are numbers of a kind of dtype in a result."""
+    if isinstance(result, (tuple, list)):
+        return any(hasKind(y, kind) for y in result)
+    return isArray(result) and result.dtype.kind == kind
+
+
+def hasFloats(result: Any) -> bool:
+    """Whether there is anything in a result that could have a gradient."""
+    if isinstance(result, (tuple, list)):
+        return any(map(hasFloats, result))
+    return differentiable(result) or hasKind(result, "c")
+
+
+def adds(data: Any) -> bool:
+    """Whether gradients of a value add up into one; those of text and of types of your own are collected."""
+    return isArray(data) or isinstance(data, (int, float, complex))
+
+
+def typed(g: Any, v: Variable) -> Any:
+    """A gradient in the dtype of its value."""
+    kind = getattr(v._data, "dtype", None)
+    return g if kind is None or getattr(g, "dtype", kind) == kind else g.astype(kind)
+
+
+def fitted(g: Any, operand: Any) -> Any:
+    """The gradient of an operand in its shape and dtype."""
+    return g if g is None else typed(fit(g, operand), operand)
+
+
+TITLES = {
+    np.add: "Add",
+    np.subtract: "Sub",
+    np.multiply: "Mul",
+    np.true_divide: "Div",
+    np.power: "Pow",
+    np.negative: "Neg",
+    np.absolute: "Abs",
+    operator.getitem: "Index",
+}
+
+
+def titled(function: Any) -> str:
+    """A function's name as a node has it: `Mul` for numpy's multiply, `TakeAlongAxis` for `take_along_axis`."""
+    name = getattr(function, "__name__", type(function).__name__)
+    return TITLES.get(function) or "".join([part[:1].upper() + part[1:] for part in name.split("_")])
