@@ -485,11 +485,6 @@ REASONS = {  # of what is further off than twice PyTorch: the way, a pattern of 
         r"(gru|rnn|lstm) .*",
         "the gates of a cell are ratios that share one division, and 40 time steps hand on what each of them rounds",
     ),
-    "columns": (
-        "compiled",
-        r"batchnorm .* (dscale|dbias)",
-        "sums over samples and positions at once, each thread's in one chain for each channel",
-    ),
     "steps": ("eager", "groupnorm .*", "each step rounds by itself, where a kernel has one multiply-add"),
 }
 

@@ -12,6 +12,7 @@ if str(ROOT / "scripts") not in sys.path:
 
 import accuracy
 
+import puregraph as pg
 from puregraph.formula import Formula
 from puregraph.kernels.reduce import average, total
 
@@ -75,6 +76,14 @@ def test_the_gradients_of_biases_and_scales_are_exact(name):
     for row in accuracy.kernel(name, accuracy.cases()[name]):
         if row.name.endswith(("dscale", "dbias", "db")):
             assert max(row.eager.largest, row.compiled.largest) <= 3e-6
+
+
+@needsNative
+@pytest.mark.parametrize("shape", [(32, 24, 784), (2, 24, 20000), (700, 24, 49), (2000, 24, 7), (1, 24, 60000)])
+def test_compiled_sums_over_samples_and_positions_are_taken_in_short_chains(shape):
+    x = (1 + np.random.default_rng(2).standard_normal(shape)).astype(np.float32)
+    found = accuracy.compiledOf(pg.Sum((0, 2)), [x])[0]
+    assert np.sqrt(np.mean((found / x.sum((0, 2), dtype=np.float64) - 1) ** 2)) <= 1e-7
 
 
 @needsNative

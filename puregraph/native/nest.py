@@ -264,18 +264,35 @@ def rowWork(nest: Nest, axes: frozenset[int]) -> Work:
     length = prod(nest.space[a] for a in shape.loops)
     block = nest.beside or rowsEach(rows, length)
     near = 1 << max(length - 1, 15).bit_length() if len(shape.loops) == 1 and length <= NEAR else 0
-    turns = nest.space[shape.loops[-1]] // machine.lanes(8 if nest.kind == "f64" else 4) // UNROLL
-    isLong = bool(shape.folds) and turns > 2 * CHAIN
+    cut, chain = chainOf(shape)
 
     def write(code: Code) -> None:
-        writeRows(Writer(code, shape), near, isLong)
+        writeRows(Writer(code, shape), near, cut)
 
-    slots = {**slotsOf(shape), "rows": rows, "block": block, **({"chain": isqrt(turns)} if isLong else {})}
+    slots = {**slotsOf(shape), "rows": rows, "block": block, **({} if cut is None else {"chain": chain})}
     kept = near if saved(shape) else 0
-    return Work(title(shape.nest), f"rows {kept} {isLong:d} {keyOf(shape)}", write, slots, -(-rows // block))
+    return Work(title(shape.nest), f"rows {kept} {cut} {keyOf(shape)}", write, slots, -(-rows // block))
 
 
-def writeRows(writer: Writer, near: int, isLong: bool) -> None:
+def chainOf(shape: Shape) -> tuple[int | None, int]:
+    """Which folded axis of a row is cut into chains, and how long these are; None where a row is one short chain.
+
+    A chain is as long as there are chains, so that the sum of a chain and the sum of all chains round as often.
+    """
+    lanes = machine.lanes(8 if shape.nest.kind == "f64" else 4)
+    *outer, last = ((a, shape.nest.space[a]) for a in shape.loops)
+    steps = [*outer, (last[0], -(-last[1] // (lanes * UNROLL)))]
+    length, inside = prod(n for _, n in steps), 1
+    root = isqrt(length)
+    if shape.folds and length > 2 * CHAIN:
+        for axis, n in reversed(steps):
+            if inside * n >= root:
+                return axis, max(1, root // inside)
+            inside *= n
+    return None, 0
+
+
+def writeRows(writer: Writer, near: int, cut: int | None) -> None:
     """Folds along the last axis: each task takes some rows, and sums a row, or a run of it, in a few vectors."""
     code, shape, nest, lanes = writer.code, writer.shape, writer.nest, writer.lanes
     rows, block = code.integer("rows"), code.integer("block")
@@ -288,31 +305,33 @@ def writeRows(writer: Writer, near: int, isLong: bool) -> None:
         """The body along all folded axes: vectors along the last one, several at a time."""
         *outer, last = shape.loops
 
-        def enter(depth: int, here: dict[int, Value]) -> None:
-            if depth < len(outer):
-                with code.loop(0, writer.extent(outer[depth], here)) as i:
-                    enter(depth + 1, {**here, outer[depth]: i})
-                return
-            count = writer.extent(last, here)
-            step = lanes * unroll
+        def enter(depth: int, here: dict[int, Value], sums: Sums) -> None:
+            axis = shape.loops[depth]
+            count = writer.extent(axis, here)
+            step = lanes * unroll if depth == len(outer) else 1
             main = count // step * step
-            if isLong and sums:
+
+            def go(first: Value | int, stop: Value, sums: Sums) -> None:
+                with code.loop(first, stop, step, unroll=1 if depth == len(outer) else None) as i:
+                    if depth < len(outer):
+                        enter(depth + 1, {**here, axis: i}, sums)
+                        return
+                    for u in range(unroll):
+                        body({**here, axis: i + u * lanes}, None, sums, u)
+
+            if axis == cut and sums:
                 run = code.integer("chain") * step
                 with code.loop(0, main, run, unroll=1) as head:
                     some = writer.sums(sums, unroll)
-                    vectors(here, head, code.least(main, head + run), some)
+                    go(head, code.least(main, head + run), some)
                     writer.add(sums, some)
             else:
-                vectors(here, 0, main, sums)
-            with code.loop(main, count, lanes, unroll=1) as i:
-                body({**here, last: i}, code.mask(count - i, lanes), sums, 0)
+                go(0, main, sums)
+            if step > 1:
+                with code.loop(main, count, lanes, unroll=1) as i:
+                    body({**here, axis: i}, code.mask(count - i, lanes), sums, 0)
 
-        def vectors(here: dict[int, Value], first: Value | int, stop: Value, sums: Sums) -> None:
-            with code.loop(first, stop, lanes * unroll, unroll=1) as i:
-                for u in range(unroll):
-                    body({**here, last: i + u * lanes}, None, sums, u)
-
-        enter(0, indices)
+        enter(0, indices, sums)
 
     def part(name: str, indices: dict[int, Value]) -> Pointer:
         key = f"s_{name}"
