@@ -67,6 +67,11 @@ class Pointwise(Module):
         names = self.inputs or self.formula.names
         return tuple(sorted(names, key=self.holds))
 
+    @CachedProperty
+    def hasIdle(self) -> bool:
+        """Whether the result is that of fewer arguments, as of y alone in `x ** 0 + y`, and lacks the others' shape."""
+        return len(numpyFrom([self.formula], self.order).reads[0]) < len(self.order)
+
     def holds(self, name: str) -> bool:
         return isinstance(vars(self).get(name), (Param, State))
 
@@ -92,7 +97,10 @@ class Pointwise(Module):
         return broadcast(*shapes, *(p.shape for p in self.ruleParams() if p is not None))
 
     def updateData(self, *arguments: Any, out: Any = None) -> Any:
-        return self.formula.numpy(self.order)(*arguments, out=out)
+        y = self.formula.numpy(self.order)(*arguments, out=out)
+        if out is None and self.hasIdle:
+            return np.broadcast_to(y, broadcast(*[x.shape for x in arguments])).copy()
+        return y
 
     def derivative(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
         """grad * dy/dx for every argument x that needs it."""

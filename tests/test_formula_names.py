@@ -19,6 +19,7 @@ from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.nest import Nest, Operand, isAxis
 from puregraph.pointwise import Pointwise
+from puregraph.sequential import Sequential
 from puregraph.table import CONSTANTS, TABLE
 
 OURS = """
@@ -146,20 +147,35 @@ def test_any_name_serves_in_an_update_on_a_gpu(names):
 CONSTANT = ["x ** 0 + y", "y + where(1 > 0, y, x)", "x ** 0 * y", "0 * x + y", "x - x + y", "(x > 0) * 0 + y"]
 
 
+@pytest.mark.parametrize("shapes", [((4, 3), (4, 3)), ((4, 3), (3,)), ((4, 1), (3,)), ((), (2,))])
 @pytest.mark.parametrize("text", CONSTANT)
-def test_a_variable_that_no_result_needs(text):
+def test_a_variable_that_no_result_needs_still_counts_for_its_shape(text, shapes):
     nodes = [Input(name=name).node() for name in "xy"]
 
     class Some(Pointwise):
         formula = text
         inputs = ("x", "y")
 
-    x, y = samples(2, 4, 3)
+    x, y = (np.asarray(samples(1, *shape)[0]) for shape in shapes)
     net = Graph(nodes, Some().node(*nodes))
     wanted = net(x, y)
+    assert wanted.shape == net.dataShapeFrom(list(shapes)) == np.broadcast_shapes(*shapes)
     net.backward(np.ones_like(wanted))
     program = Program(net, [x.shape, y.shape], ["f4", "f4"], grads=(True,))
     assert program.built is not None, program.why
-    np.testing.assert_array_equal(program.run(x, y, np.ones_like(x)), wanted)
+    np.testing.assert_array_equal(program.run(x, y, np.ones_like(wanted)), wanted)
     for found, truth in zip(program.grad, net.grad):
         np.testing.assert_array_equal(found, truth)
+
+
+@pytest.mark.parametrize("text", ["x ** 0", "where(1 > 0, 2, x)"])
+def test_a_formula_that_needs_no_variable_at_all_has_the_shape_of_its_input(text):
+    module = Pointwise(formula=text)
+    x = samples(1, 4, 3)[0]
+    y = module(x)
+    assert y.shape == x.shape and y.dtype == x.dtype and (y == y[0, 0]).all()
+    module.backward(np.ones_like(y))
+    np.testing.assert_array_equal(module.grad, np.zeros_like(x))
+    out = np.empty_like(x)
+    assert module.updateData(x, out=out) is out and (out == y).all()
+    np.testing.assert_array_equal(Sequential(module).compile(x.shape, train=False).run(x), y)
