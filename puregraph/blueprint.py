@@ -294,6 +294,7 @@ def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Gr
         settle(graph, blueprint)
         for module in reader.built:
             if isinstance(module, Graph):
+                module.unfolded.clear()
                 module.cache.clear()  # an array that only the blueprint knows makes other steps
     except CheckpointError:
         raise

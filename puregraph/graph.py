@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from puregraph.algebra import isArray, isValue, shapeOf
 from puregraph.arguments import Flag, Number, takes
+from puregraph.changes import CHANGES, isNoting
 from puregraph.device import isDeviceArray
 from puregraph.errors import (
     DataError,
@@ -31,6 +33,8 @@ from puregraph.rules import rulesFor
 from puregraph.signals import isAsynchronous
 from puregraph.standin import standInOf
 from puregraph.steps import ABSENT, Step, Steps
+
+MODE = attrgetter("module.train")
 
 
 class Row(NamedTuple):
@@ -103,6 +107,9 @@ class Graph(Module):
         self.warnLeftOut()
         self.version += 1
         self.cache: dict[int, tuple[tuple, Steps]] = {}
+        self.unfolded: dict[int | None, tuple[object, Steps]] = {}  # by count, with the mark of `CHANGES`
+        modules = [self, *(node.module for node in self.inputs)]
+        self.tells: bool = all(map(isNoting, modules)) and all(inner.tells for inner in graphsIn(self))
         self.checked: dict[Any, Any] = {}
         self.backwards: dict[Any, Any] = {}
         self.surveyed: list[Any] | None = None
@@ -140,6 +147,10 @@ class Graph(Module):
 
         Graphs inside are unfolded before it, the innermost first, so that no call is nested deeply; unless they were.
         """
+        mark = CHANGES.mark  # before anything is looked at: what changes meanwhile is seen the next time
+        known = self.unfolded.get(count)
+        if known is not None and known[0] is mark:
+            return known[1]
         sizes = self.inputCounts(count)
         key, now = sum(sizes), self.nested()
         if key not in self.cache or self.cache[key][0] != now:
@@ -148,7 +159,10 @@ class Graph(Module):
             for inner in postorder([self], graphsIn)[:-1] if now and not innerKnown else ():
                 inner.steps(innerKnown=True)
             self.cache[key] = now, self.unfold(sizes)
-        return self.cache[key][1]
+        found = self.cache[key][1]
+        if self.tells:
+            self.unfolded[count] = mark, found
+        return found
 
     def unfold(self, sizes: list[int]) -> Steps:
         flat = Steps()
@@ -286,7 +300,7 @@ class Graph(Module):
         inputs = [x for x in arguments[: len(arguments) - len(self.params)] if x is not None]
         steps = self.steps(len(inputs))
         values = steps.run(inputs)
-        modes = [step.module.train for step in steps.items]
+        modes = list(map(MODE, steps.items))
         return (*(values[n] for n in steps.outputs), Pass(steps, values, modes, savedOf(steps, values)))
 
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
@@ -413,10 +427,11 @@ class Graph(Module):
         standIn = standInOf(given)
         if standIn is not None:
             return standIn.handle(self, tuple(given), {})
-        self.last = None
+        own = vars(self)  # what is set in every pass is set past what looks for misspelt names
+        own["last"] = None
         steps = self.steps(len(given))
         fresh = self.checkData(given, steps)
-        modes = [step.module.train for step in steps.items]
+        modes = list(map(MODE, steps.items))
         try:
             values = steps.run(given)
         except TypeError as error:
@@ -428,9 +443,9 @@ class Graph(Module):
         except PuregraphError:
             self.checked.clear()
             raise
-        self.last = Pass(steps, values, modes, savedOf(steps, values))
+        own["last"] = Pass(steps, values, modes, savedOf(steps, values))
         found = values[steps.outputs[0]] if len(steps.outputs) == 1 else [values[n] for n in steps.outputs]
-        self.data = found
+        own["data"] = found
         return found  # another thread may have set `data` again
 
     def checkData(self, data: list[Any], steps: Steps) -> list[Row]:
@@ -633,7 +648,7 @@ class Graph(Module):
             self.link(self.inputs, self.outputs)
 
 
-DERIVED = frozenset("nodes paths cache checked backwards surveyed outshapes last data grad".split())
+DERIVED = frozenset("nodes paths cache unfolded tells checked backwards surveyed outshapes last data grad".split())
 
 
 class Pass(NamedTuple):
@@ -656,17 +671,22 @@ class Pass(NamedTuple):
         for number, value, before in self.saved:
             if isModified(value, before):
                 raise modified(self.steps.producer[number], "", f"'{names[number]}'")
-        for step, train in zip(self.steps.items, self.modes, strict=True):
-            if step.module.train is not train:
+        if list(map(MODE, self.steps.items)) != self.modes:
+            for step, train in zip(self.steps.items, self.modes, strict=True):
                 checkMode(step.module, train, step.path)
 
 
 def savedOf(steps: Steps, values: list[Any]) -> list[tuple[int, Any, Any]]:
     """What gradient rules read of what a user can reach, each with what tells whether it is modified later."""
     numbers, stored = steps.saved
-    found = [(n, values[n], fingerprint(values[n])) for n in numbers]
-    params = [(n, getattr(module, name)) for n, module, name in stored]
-    return found + [(n, p, p.mark()) for n, p in params if isMarked(p)]
+    found: list[tuple[int, Any, Any]] = []
+    for n in numbers:
+        found.append((n, values[n], fingerprint(values[n])))
+    for n, module, name in stored:
+        param = getattr(module, name)
+        if isMarked(param):
+            found.append((n, param, param.mark()))
+    return found
 
 
 def areMixed(arrays: list[Any]) -> bool:

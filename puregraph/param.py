@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -39,14 +39,8 @@ def dtypeFrom(dtype: Any, kind: str) -> Any:
     return np.dtype(dtype).newbyteorder("=")
 
 
-class Mark(NamedTuple):
-    """What an array of a parameter was when a pass read it: its version, and its fingerprint if others could write."""
-
-    array: Any
-    version: int
-    fingerprint: int | None
-
-
+# what an array of a parameter was when a pass read it: its version, and its fingerprint if others could write
+Mark = tuple[Any, int, int | None]
 KEPT = 4  # versions whose fingerprint is known after the array was handed out
 
 
@@ -85,8 +79,9 @@ class Stored(Settable):
 
     def mark(self) -> Mark:
         """For a pass that reads the array now: by it `isAsMarked` tells whether that was modified in place since."""
-        self.marked = self.version
-        return Mark(self.array, self.version, fingerprint(self.array) if self.leases else None)
+        own = vars(self)  # in every pass, so past what looks for misspelt names
+        own["marked"] = version = self.version
+        return self.array, version, fingerprint(self.array) if self.leases else None
 
     def isAsMarked(self, mark: Mark) -> bool:
         """Whether the array that a pass has read still holds what it held; another one may have taken its place."""

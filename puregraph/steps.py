@@ -161,19 +161,21 @@ class Steps:
         step: Any = None
         keeps = self.keepsData and stored is None
         look = WATCH.look
+        valueOf = values.__getitem__
         try:
             for step in self.items:
-                result = step.module.updateData(*[values[i] for i in step.args])
+                outs = step.outs
+                result = step.module.updateData(*map(valueOf, step.args))
                 if type(result) is not tuple:
                     result = (result,)
-                if len(result) != len(step.outs):
+                if len(result) != len(outs):
                     raise GraphError(f"updateData gave {len(result)} outputs, its class names {len(step.outs)}")
                 if step.stored:
                     for y in result:
                         if type(y) is np.ndarray and y.base is not None:
                             result = apart(result, [values[i] for i in step.stored])
                             break
-                for number, y in zip(step.outs, result, strict=True):
+                for number, y in zip(outs, result):
                     values[number] = y
                 if look is not None:
                     look(step.path, step.module, [values[i] for i in step.args], result)

@@ -94,6 +94,7 @@ class Built:
         self.begin = self.beginUpdate()
         self.undo = self.statesBefore(self.parts[: self.begin])
         own = {v for call in calls if type(call.function) is Prelude for v in call.function.numbers.values()}
+        self.written = list(map(vars, self.schedule.written))  # set past what looks for misspelt names
         self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars if v not in own]
         if poison:
             self.memory.arena.fill(POISON)
@@ -179,8 +180,8 @@ class Built:
                     self.go(self.parts, self.begin, len(self.parts))
         finally:
             version = next(VERSIONS)
-            for target in self.schedule.written:
-                target.version = version
+            for own in self.written:
+                own["version"] = version
         if self.objects:
             self.objects.clear()
         return True

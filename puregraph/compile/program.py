@@ -31,9 +31,10 @@ from puregraph.compile.verify import VerifyError
 from puregraph.compile.whole import NotCompiledError, Trial, UntriedError
 from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, addPlace, need, plural, show
 from puregraph.graph import Graph
-from puregraph.param import Param
 from puregraph.signals import Deferred, isAsynchronous
 from puregraph.watch import WATCH
+
+MADE = ("backend", "built", "short", "current", "room", "left")  # what a copy makes for itself
 
 
 class Program:
@@ -99,7 +100,7 @@ class Program:
                 how = self.backend
                 plan = planned(found, self.budget, how.lower, how.alignment, how.gives)
                 keeps = self.options.get("keepGrads", True)
-                self.left = [(p, GradientOf(p, v.dtype).array) for p, v in found.paramGrads] if keeps else []
+                self.left = [(vars(p), GradientOf(p, v.dtype).array) for p, v in found.paramGrads] if keeps else []
                 self.notReached, self.applied = self.others(found)
                 self.settle(plan)
             except NotCompiledError as error:
@@ -118,7 +119,7 @@ class Program:
 
     def others(self, found: Schedule) -> tuple[list[Any], list[Any]]:
         """The parameters that want a gradient but get none in this step; and the slots of those that it updates."""
-        reached = {id(p) for p, _ in self.left}
+        reached = {id(p) for p, _ in found.paramGrads} if self.left else ()
         clears = self.left and found.gradients and not self.options.get("added")
         wanting = [getattr(m, name) for _, m, name in found.steps.params if clears and m.wants(getattr(m, name))]
         slots = getattr(self.optimizer, "slots", ())
@@ -161,7 +162,7 @@ class Program:
                     m.train = mode
 
     def __getstate__(self) -> dict:
-        return {k: v for k, v in vars(self).items() if k not in ("backend", "built", "short", "current", "room")}
+        return {k: v for k, v in vars(self).items() if k not in MADE}
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state)
@@ -265,9 +266,9 @@ class Program:
 
     def results(self, built: Any, copy: bool) -> Any:
         """The outputs; and the gradients where a user looks for them."""
-        put = Param.grad.__set__  # what an assignment comes to
-        for param, grad in self.left:
-            put(param, grad)
+        for own, grad in self.left:  # what an assignment comes to
+            own["grad"] = grad
+            own["gradVersion"] += 1
         for param in self.notReached:
             param.grad = None
         for slot in self.applied:
