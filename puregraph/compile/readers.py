@@ -152,6 +152,9 @@ def readFormula(recorder: Recorder, evaluator: Evaluator, given: list, options: 
         rest = [f for f, x in zip(formulasOf(evaluator), handed) if x is None]
         others = iter(readFormula(recorder, numpyFrom(rest, evaluator.names), given, options) if rest else [])
         return [next(others) if x is None else x for x in handed]
+    if not any(evaluator.reads):  # numbers
+        some = [np.ones((), a.dtype) if type(a) is Value else a for a in given]
+        return [recorder.constant(np.asarray(y)) for y in evaluator(*some)]
     outs = []
     layouts = laidOut(recorder, evaluator, plan, given)
     evaluator, given, plan = needed(evaluator, given)
