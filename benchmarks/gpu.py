@@ -20,10 +20,11 @@ import traceback
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path[0] = str(Path(__file__).resolve().parent.parent)  # this checkout is what is measured
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)  # this checkout is what is measured
 
-from benchmarks import lockstep, machine, report, workloads  # noqa: E402 - found through the line above
-from benchmarks.contenders import EAGER, ONGPU  # noqa: E402
+from benchmarks import lockstep, machine, report, workloads
+from benchmarks.contenders import EAGER, ONGPU
 
 SLOWEST = "torch-max-autotune"  # to make ready
 LEAST = 8  # seconds that somebody needs to make ready

@@ -21,7 +21,7 @@ import numpy as np
 import plans
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[1:1] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(1, str(ROOT))
 
 from benchmarks import floors, gpu, workloads  # noqa: E402 - found through the line above
 from benchmarks.contenders import puregraph as side  # noqa: E402

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "lib"))
 
-import mistakes  # noqa: E402 - from the folder of the tests
+import mistakes  # noqa: E402 - from the helpers of the tests
 
 if __name__ == "__main__":
     (ROOT / "docs" / "refusals.md").write_text(mistakes.page(), encoding="utf-8")

@@ -32,7 +32,6 @@ LEFTOUT = {
     "nvrtc": f"tests of kernels for a GPU were skipped: {compiler.missing()}; install the extra puregraph[nvrtc]",
     "cupy": "tests of the real CuPy without a driver were skipped: install the extra puregraph[cupy]",
 }
-BROKEN = ("test_cuda_emulator", "test_cuda_broken")  # files whose kernels do what no GPU should be asked to do
 HASCUPY = importlib.util.find_spec("cupy") is not None
 MISSING = {
     "emulator": emulator.missing(),
@@ -97,7 +96,7 @@ def onItsDevice(request, monkeypatch):
         yield
         return
     isGpu, cupy = "gpu" in request.keywords, sys.modules["cupy"]
-    if "emulator" in request.keywords and request.module.__name__ not in BROKEN:
+    if "emulator" in request.keywords and request.module.__name__ not in ongpu.BROKEN:
         monkeypatch.setattr(emulator, "run", ongpu.run)
     with devices.useDevice("cuda" if isGpu else "cpu"):
         yield

@@ -1,18 +1,17 @@
 """Thousands of damaged checkpoints: none is loaded as if it were whole, none crashes the process, none hangs."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import hostile
 import pytest
+from processes import environment
 
 MANY = 10_000
 PIECES = 4
 LIMIT = 200  # seconds for a piece: a hang is a failure
-FOLDER = Path(__file__).parent
 
 
 def outcome(kind, start, stop):
@@ -20,10 +19,9 @@ def outcome(kind, start, stop):
 
     The C library checks its heap (MALLOC_CHECK_) and fills what is freed, so that a write beyond an array ends the process.
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FOLDER), str(FOLDER.parent)])}
-    environment |= {"MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "165"}
-    command = [sys.executable, str(FOLDER / "damage.py"), kind, str(start), str(stop)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=environment)
+    variables = environment(MALLOC_CHECK_="3", MALLOC_PERTURB_="165")
+    command = [sys.executable, str(Path(hostile.__file__).with_name("damage.py")), kind, str(start), str(stop)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=variables)
     assert done.returncode == 0, f"the process died with {done.returncode}: {done.stderr[-3000:]}"
     *details, counts = done.stdout.splitlines()
     refused, unchanged, loaded, other = (int(n) for n in counts.split())
@@ -53,9 +51,8 @@ def test_of_thousands_of_forged_manifests_with_right_checksums_none_does_harm(ma
 
 def test_a_small_file_that_would_cost_much_is_refused_within_two_seconds_and_200_megabytes():
     names = [make.__name__ for make in hostile.FILES]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FOLDER), str(FOLDER.parent)])}
-    command = [sys.executable, str(FOLDER / "hostile.py"), *names]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=environment)
+    command = [sys.executable, hostile.__file__, *names]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=environment())
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row[0] for row in rows] == names

@@ -6,9 +6,9 @@ import stat
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from processes import environment
 
 from puregraph import store
 from puregraph.errors import GraphWarning
@@ -153,18 +153,16 @@ def test_code_that_another_user_plants_is_not_run(tmp_path):
     script = (
         "import numpy as np, sys, warnings\n"
         "warnings.simplefilter('ignore')\n"
-        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from kernels import call, scale, slots\n"
         "from puregraph.native import machine\n"
         "x, y = np.ones(4, np.float32), np.zeros(4, np.float32)\n"
         "call(machine.load('planted', lambda: (scale(float(sys.argv[1])), [], 0)), slots(x, y), 4)\n"
         "print(y[0])\n"
     )
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
 
     def run(factor, **variables):
         command = [sys.executable, "-c", script, str(factor)]
-        done = subprocess.run(command, env=environment | variables, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env=cleared | variables, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         return float(done.stdout)
 
@@ -173,7 +171,7 @@ def test_code_that_another_user_plants_is_not_run(tmp_path):
         "XDG_CACHE_HOME": (tmp_path / "xdg", "puregraph"),
         "HOME": (tmp_path / "home", ".cache/puregraph"),
     }
-    environment = {k: v for k, v in environment.items() if k not in kinds}
+    cleared = {k: v for k, v in environment(TMPDIR=str(tmp_path)).items() if k not in kinds}
     for variable, (place, below) in kinds.items():
         assert run(666, **{variable: str(place)}) == 666
         for path in (place, *place.rglob("*")):

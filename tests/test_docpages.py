@@ -16,7 +16,7 @@ def test_a_page_runs_and_prints_what_it_shows(page):
     pytest.importorskip("sklearn", reason="the pages use scikit-learn's digits")
     for block, output in outputs(page):
         assert shown(block.text, block.tag) == shown(output, block.tag), (
-            f"{page.name} shows another output; write it anew with: python tests/pages.py {page.relative_to(ROOT)}"
+            f"{page.name} shows another output; write it anew with: python tests/lib/pages.py {page.relative_to(ROOT)}"
         )
 
 

@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import environment
 from saving import net
 
 from puregraph import atomic
@@ -18,7 +18,6 @@ from puregraph.errors import CheckpointError
 from puregraph.modules import Linear
 from puregraph.sequential import Sequential
 
-FOLDER = Path(__file__).parent
 EVERYDAY, MANY = 20, 200
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="kill -9 and file size limits are those of POSIX systems")
@@ -30,9 +29,8 @@ def start(*arguments, limit=None):
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); " if limit else ""
     )
     code += "import saving; saving.main(sys.argv[1])"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FOLDER), str(FOLDER.parent)])}
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
 
 
 def parts(folder):

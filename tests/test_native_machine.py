@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernels import call, scale, slots
+from processes import environment
 
 from puregraph import store
 from puregraph.errors import DeviceError
@@ -51,11 +52,10 @@ def ownCache(monkeypatch, tmp_path):
 
 def start(factors, **variables):
     """A process that loads kernels, uses them, and prints which of them it had to make."""
-    folder = Path(__file__).parent
-    paths = [str(folder.parent), str(folder), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | variables
     command = [sys.executable, "-W", "error", "-c", SCRIPT, ",".join(map(str, factors))]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment(**variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def made(*factors, **variables):
@@ -187,8 +187,8 @@ for use in (lambda: net.compile(x.shape), lambda: Calculator(net).calculate(x), 
         print(str(error).split(";")[0])
 print(net(x).shape)
 """
-    environment = {**os.environ, "PUREGRAPH_CPU": name, "PUREGRAPH_CACHE": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment)
+    variables = environment(PUREGRAPH_CPU=name, PUREGRAPH_CACHE=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=variables)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f"PUREGRAPH_CPU={name}: LLVM knows no such CPU"] * 3 + ["(4, 2)"]
 

@@ -7,11 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from kernels import BURN, HALVE, MIX, WITNESS, address, mixed, slots
+from processes import environment
 
 from puregraph.errors import PuregraphError
 from puregraph.native import count, machine, pool, walk
@@ -382,11 +382,9 @@ from test_native_pool import LONG, Mixing, mixings, turned
 
 def process(code, *arguments, **variables):
     """Start Python code in a process of its own."""
-    folder = Path(__file__).parent
-    paths = [str(folder.parent), str(folder), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PUREGRAPH_THREADS": "3"} | variables
+    variables = environment(**{"PUREGRAPH_THREADS": "3"} | variables)
     command = [sys.executable, "-W", "error", "-c", START + code, *arguments]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def output(running):

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from processes import environment
 
 from puregraph import SGD, CrossEntropy, Linear, initial
 from puregraph.errors import DataError
@@ -160,8 +161,8 @@ def test_a_bar_is_shown_in_a_real_terminal():
     pty = pytest.importorskip("pty")
     code = "from test_progress import train; print(type(train('auto').progress).__name__)"
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": os.path.dirname(__file__), "PUREGRAPH_DEVICE": "cpu"}
-    with subprocess.Popen([sys.executable, "-c", code], stdout=theirs, stdin=theirs, env=environment) as process:
+    variables = environment(TERM="xterm", PUREGRAPH_DEVICE="cpu")
+    with subprocess.Popen([sys.executable, "-c", code], stdout=theirs, stdin=theirs, env=variables) as process:
         os.close(theirs)
         output = b""
         try:
@@ -177,6 +178,6 @@ def test_a_bar_is_shown_in_a_real_terminal():
 
 def test_training_without_a_terminal_imports_no_rich():
     code = "import sys; from test_progress import train; train('auto'); print('rich' in sys.modules)"
-    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__), "PUREGRAPH_DEVICE": "cpu"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
+    variables = environment(PUREGRAPH_DEVICE="cpu")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=variables)
     assert done.stdout.splitlines()[-1] == "False", done.stderr

@@ -4,10 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 
 import numpy as np
 import pytest
+from processes import environment
 
 from puregraph import (
     Adam,
@@ -258,7 +258,6 @@ def test_another_net_or_optimizer_is_refused(stopped):
 
 SCRIPT = """
 import os, signal, sys
-sys.path.insert(0, TESTS)
 from test_resume import Checkpoint, everything, fresh, run
 import hashlib
 
@@ -278,10 +277,10 @@ print("result", everything(trainer))
 
 def inProcess(path, step, folder):
     script = folder / "script.py"
-    script.write_text(f"TESTS = {os.path.dirname(__file__)!r}\n{textwrap.dedent(SCRIPT)}")
+    script.write_text(SCRIPT)
     command = [sys.executable, str(script), str(path), str(step)]
-    environment = {**os.environ, "PUREGRAPH_DEVICE": "cpu"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    variables = environment(PUREGRAPH_DEVICE="cpu")
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=variables)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGINT") or os.name == "nt", reason="Ctrl-C is another thing on Windows")

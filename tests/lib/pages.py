@@ -6,7 +6,7 @@
     ```text              the next block after one of python: exactly what that printed
     ```text varies       the same in its words, not in its numbers
 
-`python tests/pages.py docs/start.md` runs pages and writes their outputs anew.
+`python tests/lib/pages.py docs/start.md` runs pages and writes their outputs anew.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from puregraph import cli, useDevice
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 FENCE = re.compile(r"^```(\w+)[ ]?([\w-]*)\n(.*?)^```$", re.S | re.M)
 
 

@@ -12,6 +12,7 @@ from puregraph.cuda.launch import Scratch, tables
 from puregraph.cuda.library import LibraryCall
 
 EMULATED = emulator.run
+BROKEN = ("test_cuda_emulator", "test_cuda_broken")  # files whose kernels do what no GPU should be asked to do
 EXACT = (
     "PUREGRAPH_EXACT"  # in the environment: memory ends where arrays do, for compute-sanitizer to see what is beyond
 )

@@ -4,7 +4,7 @@ import ast
 from functools import cache, cached_property
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 TYPING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
