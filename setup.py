@@ -59,7 +59,10 @@ setup(
     python_requires=">=3.10",
     packages=[*find_packages(include=["puregraph", "puregraph.*"]), "puregraph.models"],
     package_dir={"puregraph.models": "models"},
-    package_data={"puregraph": ["py.typed"], "puregraph.cuda": ["*.h", "*.cpp", "*.json"]},
+    package_data={
+        "puregraph": ["py.typed"],
+        "puregraph.cuda": ["headers/*.h", "headers/*.cpp", "libraries/*.json"],
+    },
     install_requires=["h5py>=3.10", "numpy>=2", "rich>=13"],
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["puregraph=puregraph.cli:main"]},

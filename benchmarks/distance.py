@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from puregraph.native import machine  # noqa: E402 - found through the line above
+from puregraph.native.llvm import jit  # noqa: E402 - found through the line above
 
 TIMES, ROUNDS = 20000, 5
 # A thread waits until the word is its turn, and makes it the other's turn.
@@ -43,7 +43,7 @@ done:
 
 def measured(cpus):
     """Nanoseconds one way between two processors, the shortest of a few."""
-    loaded = machine.load("pingpong", lambda: (PINGPONG, (), 0))
+    loaded = jit.load("pingpong", lambda: (PINGPONG, (), 0))
     play = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(loaded.address)
     spans = []
     for _ in range(ROUNDS):

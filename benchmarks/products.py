@@ -34,11 +34,11 @@ import numpy as np  # noqa: E402
 
 from benchmarks import report  # noqa: E402
 from puregraph.aligned import aligned  # noqa: E402
-from puregraph.compile.native import Segment  # noqa: E402
-from puregraph.native import machine  # noqa: E402
-from puregraph.native.pack import packed  # noqa: E402
-from puregraph.native.product import product, vectorsFor, worthPacking  # noqa: E402
-from puregraph.native.work import Finish  # noqa: E402
+from puregraph.compile.lower.nativesegment import Segment  # noqa: E402
+from puregraph.native.gemm.gemm import product, vectorsFor, worthPacking  # noqa: E402
+from puregraph.native.gemm.pack import packed  # noqa: E402
+from puregraph.native.llvm import jit  # noqa: E402
+from puregraph.native.llvm.kernelcall import EpilogueSpec  # noqa: E402
 
 ROWS = (1, 2, 3, 4, 5, 8, 13, 16, 31, 64, 100, 128, 256, 512, 777, 1024, 2048)
 SIDES = (128, 256, 512, 1000, 2048, 4096)
@@ -54,14 +54,14 @@ def room(count):
 
 def ours(kind, x, w, y):
     """A call of native code that puts x w into y; None where a program would not pack w."""
-    (m, k), n, lanes = x.shape, w.shape[1], machine.lanes(4)
+    (m, k), n, lanes = x.shape, w.shape[1], jit.lanes(4)
     strides = tuple(step // 4 for step in w.strides)
     if kind == "packed":
         if not worthPacking(m, n, k, lanes):
             return None
         w, before = packed(w, n, k, strides, room, lanes, vectorsFor(m, n, k, (k, 1), lanes))
         Segment([[work] for work in before], None)()
-    works = product(x, w, Finish(y, n), m, n, k, (k, 1), strides, lanes=lanes, room=room)
+    works = product(x, w, EpilogueSpec(y, n), m, n, k, (k, 1), strides, lanes=lanes, room=room)
     return Segment([[work] for work in works], None)
 
 

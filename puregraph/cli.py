@@ -24,7 +24,7 @@ from typing import Any
 import puregraph
 from puregraph import checkpoint, device
 from puregraph.check import CheckError, checkModule
-from puregraph.cuda.parts import parts
+from puregraph.cuda.runtime.diagnose import parts
 from puregraph.errors import GraphError, PuregraphError, quote, show
 from puregraph.footprint import Footprint
 from puregraph.graph import Graph, nearest

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.cuda import runner
+from puregraph.cuda.runtime import runner
 from puregraph.device import isDeviceArray, toHost
 from puregraph.standin import standInOf
 

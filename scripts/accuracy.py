@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 import puregraph as pg  # noqa: E402
 from puregraph.compile import Program  # noqa: E402
 from puregraph.formula import Formula  # noqa: E402
-from puregraph.native import machine as native  # noqa: E402
+from puregraph.native.llvm import jit as native  # noqa: E402
 from puregraph.pointwise import Pointwise  # noqa: E402
 from puregraph.table import FUNCTIONS  # noqa: E402
 

@@ -1,6 +1,6 @@
 """Plans every convolution and attention of the known models by cuDNN, without a GPU.
 
-    python scripts/plans.py            compare the workspaces with those in puregraph/cuda/workspaces.json
+    python scripts/plans.py            compare the workspaces with those in puregraph/cuda/libraries/workspaces.json
     python scripts/plans.py --write    write them there
     python scripts/plans.py --only lenet resnet20 --cache FOLDER    keep the plans, for a GPU of these properties
 
@@ -20,17 +20,17 @@ import numpy as np
 import stubcuda
 
 from puregraph import models
-from puregraph.compile.layout import layoutFor
-from puregraph.compile.schedule import schedule
-from puregraph.compile.strides import contiguous
-from puregraph.cuda import attention, convolution, cudnn, workspaces
+from puregraph.compile.ir.strides import contiguous
+from puregraph.compile.trace.channelslast import layoutFor
+from puregraph.compile.trace.schedule import schedule
+from puregraph.cuda.libraries import attention, convolution, cudnn, workspaces
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.modules import Conv2D
 from puregraph.sequential import Sequential
 
 HERE = Path(__file__).parent
-H200 = HERE.parent / "puregraph/cuda/h200.json"
+H200 = HERE.parent / "puregraph/cuda/libraries/h200.json"
 LAYS = [(None, None), (None, cudnn.channelsLast), (cudnn.channelsLast, cudnn.channelsLast)]  # of maps, and of filters
 STUB = "PUREGRAPH_STUB"  # says that this process has the driver that drives nothing
 
@@ -57,7 +57,7 @@ class Believer:
     """A planner that has a plan for everything."""
 
     def plan(self, task):
-        return cudnn.Plan(b"", 0)
+        return cudnn.CudnnPlan(b"", 0)
 
 
 class Array:
@@ -155,7 +155,7 @@ def tasks(names):
                 how = Kind(kind), kind == "tf32"
                 made += [TASKS[call.function](call, *how, *lays) for lays in LAYS]
                 made += further(call, *how) if name in FURTHER else []
-    return {call.name: call.task for call in made if isinstance(call, cudnn.Call)}
+    return {call.name: call.task for call in made if isinstance(call, cudnn.CudnnCall)}
 
 
 def main():
@@ -191,7 +191,7 @@ def again(cache):
 def plan(options):
     """Plan everything, and write or compare."""
     wanted = tasks(options.only)
-    planner, made = cudnn.Planner(Path(options.properties).read_text()), {}
+    planner, made = cudnn.CudnnPlanner(Path(options.properties).read_text()), {}
     if not planner.compiles:
         sys.exit("cuDNN cannot compile its kernels here, by NVRTC and the driver that drives nothing")
     for text, task in wanted.items():

@@ -28,9 +28,10 @@ from benchmarks.contenders import puregraph as side  # noqa: E402
 from puregraph import costs, device, modules, store  # noqa: E402
 from puregraph.compile import program  # noqa: E402
 from puregraph.compile.backend import GPU  # noqa: E402
-from puregraph.compile.gpu.moving import startsOf  # noqa: E402
-from puregraph.cuda import compiler, cudnn  # noqa: E402
-from puregraph.cuda.launch import Launch  # noqa: E402
+from puregraph.compile.gpu.lower.copylaunch import startsOf  # noqa: E402
+from puregraph.cuda.libraries import cudnn  # noqa: E402
+from puregraph.cuda.runtime import compiler  # noqa: E402
+from puregraph.cuda.runtime.launch import Launch  # noqa: E402
 from puregraph.graph import Graph  # noqa: E402
 from puregraph.input import Input  # noqa: E402
 
@@ -47,7 +48,7 @@ class Wanted:
     def take(self, starts):
         """Note launches and calls of libraries."""
         self.sources |= {each.source for each in starts if isinstance(each, Launch)}
-        self.tasks |= {each.name: each.task for each in starts if isinstance(each, cudnn.Call)}
+        self.tasks |= {each.name: each.task for each in starts if isinstance(each, cudnn.CudnnCall)}
 
 
 @contextmanager
@@ -145,7 +146,7 @@ def kernels(wanted, arch, folder):
 def planned(wanted, properties):
     """Plan all tasks of cuDNN into the folder of this process: a line on it."""
     begun = time.monotonic()
-    planner = cudnn.Planner(Path(properties).read_text())
+    planner = cudnn.CudnnPlanner(Path(properties).read_text())
     made = [planner.plan(task) for task in wanted.tasks.values()]
     missing = sum(plan is None for plan in made)
     return f"{len(made)} plans of cuDNN {planner.label} in {time.monotonic() - begun:.0f} s, {missing} without any"

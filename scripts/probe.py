@@ -19,13 +19,14 @@ import numpy as np
 
 import puregraph as pg
 from puregraph import device, store
-from puregraph.cuda import attention, compiler, convolution, cublaslt, cudnn, memory, runner
-from puregraph.cuda.launch import Launch, spread
-from puregraph.cuda.product import product
+from puregraph.cuda.libraries import attention, convolution, cublaslt, cudnn, tensorview
+from puregraph.cuda.libraries.librarygemm import product
+from puregraph.cuda.runtime import compiler, runner
+from puregraph.cuda.runtime.launch import Launch, spread
 from puregraph.models import mlp
 from puregraph.optimizers import SGD
 
-H200 = Path(__file__).parent.parent / "puregraph/cuda/h200.json"
+H200 = Path(__file__).parent.parent / "puregraph/cuda/libraries/h200.json"
 ADD = 'extern "C" __global__ void add(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] += 1.0f; }'
 SPIN = """extern "C" __global__ void spin(float* x, long n) {
     float y = x[0];
@@ -82,7 +83,7 @@ class Probe:
                 if "workspace" not in header or not header["key"].startswith(planner.label):
                     continue
                 try:
-                    planner.load(cudnn.Plan(data, header["workspace"]))
+                    planner.load(cudnn.CudnnPlan(data, header["workspace"]))
                     loaded += 1
                 except Exception as error:
                     refused.append(device.brief(error))
@@ -230,7 +231,7 @@ class Probe:
             raise RuntimeError("the library has no plan for it")
         near = [np.array(a, order="K", copy=True) for a in (*reads, *writes)]
         call.emulate(near)
-        flats = [memory.flat(a, a.dtype.name) for a in (*reads, *writes)]
+        flats = [tensorview.flat(a, a.dtype.name) for a in (*reads, *writes)]
         places = [self.cupy.asarray(np.ascontiguousarray(a)) for a in flats]
         addresses = [runner.addressOf(place) for place in places]
         room = self.cupy.empty((max(call.workspace, 1),), np.uint8)
@@ -244,7 +245,7 @@ class Probe:
         graph = self.captured(start)
         for how in ("direct", "captured"):
             for place, wanted in zip(places[len(reads) :], near[len(reads) :]):
-                want(device.toHost(place), memory.flat(wanted, wanted.dtype.name), 5e-3, how)
+                want(device.toHost(place), tensorview.flat(wanted, wanted.dtype.name), 5e-3, how)
                 place[...] = 0
             device.synchronize()
             graph.launch(self.stream)

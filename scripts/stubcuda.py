@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from puregraph.cuda import libraries
+from puregraph.cuda.libraries import paths
 
 CALL = re.compile(r"\b(cu[A-Z]\w+)\s*\(")
 RENAMED = re.compile(r"#define\s+cu[A-Z]\w+\s+(?:__CUDA_API_PT[DS]S?Z?\()?(cu[A-Z]\w+?)\)?\s*$", re.M)
@@ -35,7 +35,7 @@ FAILS = "(void) { return 34; }"
 
 def header():
     """The driver's header, of NVIDIA's wheel or of a toolkit."""
-    places = [Path(folder).parent / "include" / "cuda.h" for folder in libraries.folders()]
+    places = [Path(folder).parent / "include" / "cuda.h" for folder in paths.folders()]
     found = next((place for place in places if place.exists()), None)
     if found is None:
         sys.exit("no cuda.h was found: pip install nvidia-cuda-runtime brings it")

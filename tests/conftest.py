@@ -17,7 +17,8 @@ from hypothesis import settings
 
 from puregraph import device as devices
 from puregraph import initial
-from puregraph.cuda import compiler, emulator
+from puregraph.cuda.runtime import compiler
+from puregraph.cuda.emulator import emulator
 from puregraph.kernel import useFast
 
 settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)

@@ -43,9 +43,9 @@ from puregraph import (
 )
 from puregraph.autodiff import detect_anomaly
 from puregraph.compile import Program, Programs, Updater, schedule
-from puregraph.compile.arena import arranged, bestFit, inOrder, inUse
-from puregraph.compile.joined import joined
-from puregraph.compile.plan import ALIGNMENT, Plan
+from puregraph.compile.memory.arena import arranged, bestFit, inOrder, inUse
+from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
+from puregraph.compile.trace.withcost import joined
 from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
 from puregraph.kernel import useFast
 
@@ -807,7 +807,7 @@ def test_the_arena_is_close_to_what_is_in_use_at_one_time(make, shape, plain):
 def test_results_take_over_the_memory_of_what_ends(plain):
     chain = Sequential(*[Pointwise(formula="x * 1.5 + 0.5") for _ in range(10)])
     assert chain.compile((100, 100)).bytes == 100 * 100 * 4
-    plan = Plan(schedule(chain, [(100, 100)]))
+    plan = MemoryPlan(schedule(chain, [(100, 100)]))
     assert len(plan.buffers) == 1 and len(plan.taken) == 9
 
 

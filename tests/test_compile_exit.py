@@ -8,8 +8,8 @@ import pytest
 from natively import needsNative
 
 import puregraph as pg
-from puregraph.compile import exit
-from puregraph.compile.value import Value
+from puregraph.compile.ir.value import Value
+from puregraph.compile.memory import outputs
 
 pytestmark = needsNative
 MANY = 300  # rows whose results are large enough
@@ -64,7 +64,7 @@ def test_a_part_of_a_result_keeps_its_memory(part):
 
 
 def test_without_counts_of_references_every_result_has_memory_of_its_own(monkeypatch):
-    monkeypatch.setattr(exit, "isCounted", lambda: False)
+    monkeypatch.setattr(outputs, "isCounted", lambda: False)
     program = classifier().compile((MANY, 16))
     results = [program.run(rows(seed)) for seed in range(4)]
     assert len({where(y) for y in results}) == 4
@@ -161,7 +161,7 @@ def test_a_result_can_be_written_to_and_pickled():
 
 def test_an_exit_keeps_two_pieces_of_memory():
     value = Value(1, (1000,), np.dtype("f"), (4,))
-    found = exit.Exit(value)
+    found = outputs.StepOutput(value)
     kept = []
     for _ in range(5):
         found.renew()

@@ -10,10 +10,10 @@ import pytest
 
 from puregraph import MSE, SGD, Calculator, LayerNorm, Linear, Relu, Sequential, Trainer, Validator
 from puregraph.compile import program
-from puregraph.compile.reading import Reading
-from puregraph.compile.whole import NotCompiledError
+from puregraph.compile.trace.graphtracer import GraphTracer
+from puregraph.compile.trace.opaque import NotCompiledError
 from puregraph.errors import FormulaError, GraphWarning, PuregraphError, ShapeError
-from puregraph.native import machine
+from puregraph.native.llvm import jit
 
 FAULTS = [
     KeyError("axis1"),
@@ -45,7 +45,7 @@ def data(count=6):
 @pytest.mark.parametrize("name", PASSES)
 @pytest.mark.parametrize("error", FAULTS, ids=lambda e: type(e).__name__)
 def test_a_fault_of_the_compiler_is_warned_of_once_and_the_graph_runs(monkeypatch, name, error):
-    if name == "shortcut" and not machine.available():
+    if name == "shortcut" and not jit.available():
         pytest.skip("only native code has short runs")
     if name == "schedule" and isinstance(error, FormulaError):
         pytest.skip("nothing of it is read as formulas there")
@@ -153,7 +153,7 @@ class Alarm:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signals")
 @pytest.mark.parametrize("handler", [alarm, resettingAlarm, Alarm(), partial(alarm, 1)])
-@pytest.mark.parametrize("owner, name", [(program, "schedule"), (program, "planned"), (Reading, "read")])
+@pytest.mark.parametrize("owner, name", [(program, "schedule"), (program, "planned"), (GraphTracer, "read")])
 def test_what_a_signals_handler_raises_is_no_fault_of_the_compiler(monkeypatch, owner, name, handler):
     net, (x, _) = network().evalMode(), data()
 

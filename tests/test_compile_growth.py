@@ -10,7 +10,7 @@ from natively import needsNative
 
 from puregraph import MSE, BatchNorm, Dropout, Graph, Input, LayerNorm, Linear, MomentumSGD, Relu, Sequential, Tanh
 from puregraph.compile import Program
-from puregraph.compile.reading import Reading
+from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.kernel import useFast
 from puregraph.modules import Elu, Slice, Split, Sub, Transpose
 
@@ -52,8 +52,8 @@ def test_twice_the_nodes_take_twice_the_calls(fast):
 def reads(monkeypatch, net):
     """How many rules are run to read them, when a net is compiled."""
     count = []
-    read = Reading.read
-    monkeypatch.setattr(Reading, "read", lambda self, *given: count.append(1) or read(self, *given))
+    read = GraphTracer.read
+    monkeypatch.setattr(GraphTracer, "read", lambda self, *given: count.append(1) or read(self, *given))
     compiled(net)
     monkeypatch.undo()
     return len(count)

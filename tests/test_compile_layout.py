@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from puregraph.compile import strides
-from puregraph.compile.functions import readerOf
-from puregraph.compile.record import Recorder, UnreadableError
-from puregraph.compile.value import Value, changed, copy, fill
+from puregraph.compile.ir import strides
+from puregraph.compile.ir.value import Value, changed, copy, fill
+from puregraph.compile.trace.numpyrules import readerOf
+from puregraph.compile.trace.recorder import Recorder, UnreadableError
 from puregraph.formula import Formula, numpyFrom
 from puregraph.kernels.reduce import logSumExp, moments, softmax
 from puregraph.modules.upsample2d import between, spread

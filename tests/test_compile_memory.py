@@ -9,11 +9,11 @@ import pytest
 from natively import needsNative
 
 import puregraph as pg
-from puregraph.compile import letgo
-from puregraph.compile.masks import questionOf
-from puregraph.compile.shaped import lateIn
+from puregraph.compile.lower.nestcache import lateIn
+from puregraph.compile.passes import reorder
+from puregraph.compile.passes.predicate import questionOf
 from puregraph.formula import Formula, numpyFrom
-from puregraph.native import winograd
+from puregraph.native.conv import winograd
 from puregraph.nest import Fold, Nest, Operand
 from puregraph.optimizers import MomentumSGD
 from puregraph.terms import leaf
@@ -192,7 +192,7 @@ def test_what_is_needed_no_more_goes_before_more_is_made(monkeypatch):
     rng = np.random.default_rng(6)
     x, t = rng.normal(size=(4, 3, 32, 32)).astype("f"), rng.normal(size=(4, 2, 32, 32)).astype("f")
     before = bothWays(joined, [x], t)
-    monkeypatch.setattr(letgo, "LARGE", 1 << 18)
+    monkeypatch.setattr(reorder, "LARGE", 1 << 18)
     assert bothWays(joined, [x], t).bytes < 0.8 * before.bytes
 
 

@@ -6,7 +6,7 @@ from natively import needsNative, unverified
 
 import puregraph as pg
 from puregraph.compile import Program
-from puregraph.compile.memory import Room
+from puregraph.compile.runtime.buffers import Workspace
 from puregraph.errors import DtypeError, ShapeError
 
 pytestmark = needsNative
@@ -64,7 +64,7 @@ def test_inputs_that_do_not_fit_are_refused_and_those_that_can_be_made_to_fit_ar
 
 @unverified
 def test_memory_that_moved_is_followed(net):
-    room = Room()
+    room = Workspace()
     small = Program(net, [(2, 3, 4)], train=False, room=room)
     small.run(images())
     Program(net, [(600, 3, 4)], train=False, room=room).run(images(n=600))

@@ -10,14 +10,14 @@ import puregraph as pg
 from puregraph.autodiff import detect_anomaly
 from puregraph.changes import CHANGES, Noted, Noting, isNoting
 from puregraph.compile import Program, Updater
-from puregraph.compile.joined import joined
-from puregraph.compile.quiet import raises
+from puregraph.compile.runtime.errstate import raises
+from puregraph.compile.trace.withcost import joined
 from puregraph.errors import DataError, PuregraphError
 from puregraph.kernel import useFast
-from puregraph.native import machine
+from puregraph.native.llvm import jit
 from puregraph.optimizers import SGD, AdamW, MomentumSGD
 
-MANNERS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not machine.available(), reason="no llvmlite"))]
+MANNERS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not jit.available(), reason="no llvmlite"))]
 
 
 @pytest.fixture(params=MANNERS, autouse=True)

@@ -14,7 +14,7 @@ from puregraph.costs import BCE, MSE, Abs, CrossEntropy, PointwiseCost, SmoothL1
 from puregraph.errors import DataError, FormulaError, ShapeError
 from puregraph.graph import Graph, Input
 from puregraph.modules import Identity, Linear, Reshape
-from puregraph.native import machine
+from puregraph.native.llvm import jit
 from puregraph.sequential import Sequential
 
 CLASSES = [getattr(costs, name) for name in costs.__all__]
@@ -272,7 +272,7 @@ def test_a_target_of_bce_that_is_not_from_0_to_1_is_refused_with_its_position(ta
     x, target = np.zeros((3, 1), dtype), np.array(target, dtype)
     cost = BCE()
     if how == "numpy":
-        monkeypatch.setattr(machine, "available", lambda: False)
+        monkeypatch.setattr(jit, "available", lambda: False)
     if how != "eager":
         net = Sequential(Identity())
         cost = net.compile([x.shape, target.shape], cost=BCE(), dtypes=[dtype] * 2, train=False).run

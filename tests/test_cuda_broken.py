@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from launches import emulated, gate, needsEmulator, needsNvrtc
 
-from puregraph.cuda.emulator import KernelError
-from puregraph.cuda.matrix import matmul
+from puregraph.cuda.conv.gemm import matmul
+from puregraph.cuda.emulator.emulator import KernelError
 from puregraph.kernels import recurrent
-from puregraph.kernels.pairs import pairDots, pairDotsGrad
+from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
 from puregraph.kernels.recurrent import forward
 from puregraph.kernels.scatter import gather, takeClass
 

@@ -4,8 +4,9 @@ import pytest
 from launches import gate, needsNvrtc
 
 from puregraph import store
-from puregraph.cuda import compiler, libraries
-from puregraph.cuda.launch import Launch
+from puregraph.cuda.libraries import paths
+from puregraph.cuda.runtime import compiler
+from puregraph.cuda.runtime.launch import Launch
 from puregraph.errors import DeviceError
 
 pytestmark = needsNvrtc
@@ -85,6 +86,6 @@ def test_several_are_made_at_a_time():
 
 
 def test_a_missing_nvrtc_is_said(monkeypatch):
-    monkeypatch.setattr(libraries, "candidates", lambda stem, versions: iter(["/nowhere/libnvrtc.so"]))
+    monkeypatch.setattr(paths, "candidates", lambda stem, versions: iter(["/nowhere/libnvrtc.so"]))
     with pytest.raises(DeviceError, match=r"no nvrtc was found: pip install puregraph\[nvrtc\] .*/nowhere/libnvrtc.so"):
-        libraries.load.__wrapped__("nvrtc", hint="pip install puregraph[nvrtc]")
+        paths.load.__wrapped__("nvrtc", hint="pip install puregraph[nvrtc]")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from launches import gate, misplaced, needsEmulator, needsNvrtc, poison, runAll
 
-from puregraph.cuda.matrix import Matrix, matmul, product
-from puregraph.cuda.tail import Column, Tail
-from puregraph.cuda.tiling import TILES
+from puregraph.cuda.conv.blocktiling import TILES
+from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
+from puregraph.cuda.conv.gemm import OwnGemmOperand, matmul, product
 from puregraph.formula import Formula
 from puregraph.kernels.convolution import convolve
 
@@ -78,14 +78,14 @@ def test_a_tail_makes_several_results_of_the_sums(rng, k):
     bias, scale = matrix(rng, "float32", n), rng.integers(1, 4, m)
     y, isOn = poison(np.empty((m, n), A.dtype)), np.zeros((n, m), bool).T
     loads = {
-        "b": Column("f32", bias, (0,), (1,)),
-        "x": Column("bf16", x, (n,), (1,)),
-        "self": Column("int64", scale, (1,), (0,)),
+        "b": EpilogueOperandText("f32", bias, (0,), (1,)),
+        "x": EpilogueOperandText("bf16", x, (n,), (1,)),
+        "self": EpilogueOperandText("int64", scale, (1,), (0,)),
     }
     lines = [("u", Formula("s * self + b")), ("isOn", Formula("u > 0")), ("y", Formula("where(isOn, u, expm1(u)) + x"))]
-    stores = {"y": Column("bf16", y, (n,), (1,)), "isOn": Column("bool", isOn, (1,), (m,))}
-    left, right = Matrix("bfloat16", A, 1024, 1), Matrix("bfloat16", B, n, 1)
-    launches = product(left, right, Tail("s", loads, lines, stores), m, n, k)
+    stores = {"y": EpilogueOperandText("bf16", y, (n,), (1,)), "isOn": EpilogueOperandText("bool", isOn, (1,), (m,))}
+    left, right = OwnGemmOperand("bfloat16", A, 1024, 1), OwnGemmOperand("bfloat16", B, n, 1)
+    launches = product(left, right, EpilogueText("s", loads, lines, stores), m, n, k)
     assert len(launches) == (2 if k else 1)
     runAll(launches)
     u = A[:, :k].astype("f8") @ B[:k].astype("f8") * scale[:, None] + bias

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from launches import needsEmulator, runAll
 
-from puregraph.cuda.copy import copied, packed
-from puregraph.cuda.launch import isContiguous
-from puregraph.cuda.nest import launches
+from puregraph.cuda.nests.contiguous import copied, packed
+from puregraph.cuda.nests.launches import launches
+from puregraph.cuda.runtime.launch import isContiguous
 from puregraph.formula import Formula
 from puregraph.nest import Nest, Operand
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from puregraph.cuda import attention, convolution, memory
-from puregraph.cuda.product import keptFor, product
+from puregraph.cuda.libraries import attention, convolution, tensorview
+from puregraph.cuda.libraries.librarygemm import keptFor, product
 
 pytestmark = pytest.mark.gpu
 KINDS = ("float64", "float32", "tf32", "float16", "bfloat16")
@@ -31,7 +31,7 @@ def heads(rng, shape, kind):
 def stored(array):
     """The memory of an array."""
     names = {"uint8": "bits", "bfloat16": "bfloat16"}
-    return memory.flat(array, names.get(array.dtype.name, array.dtype.name))
+    return tensorview.flat(array, names.get(array.dtype.name, array.dtype.name))
 
 
 def check(call, reads, writes, kind):
@@ -76,7 +76,7 @@ def check(call, reads, writes, kind):
             assert np.mean(np.unpackbits(found) != np.unpackbits(wanted)) < 0.01
             continue
         name = array.dtype.name
-        found, wanted = memory.load(found, name).astype(float), memory.load(wanted, name).astype(float)
+        found, wanted = tensorview.load(found, name).astype(float), tensorview.load(wanted, name).astype(float)
         assert np.linalg.norm(found - wanted) <= NEAR[kind] * max(np.linalg.norm(wanted), 1e-3)
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from launches import misplaced, needsEmulator
 
-from puregraph.cuda import emulator
-from puregraph.cuda.emulator import KernelError
-from puregraph.cuda.launch import Launch, Scratch
+from puregraph.cuda.emulator import emulator
+from puregraph.cuda.emulator.emulator import KernelError
+from puregraph.cuda.runtime.launch import Launch, Scratch
 
 pytestmark = needsEmulator
 

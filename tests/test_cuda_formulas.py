@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from launches import needsEmulator, runAll
 
-from puregraph.cuda.formulas import statement
-from puregraph.cuda.nest import launches
+from puregraph.cuda.nests.formulatext import statement
+from puregraph.cuda.nests.launches import launches
 from puregraph.formula import Formula
 from puregraph.nest import Nest, Operand
 from puregraph.table import FUNCTIONS, TABLE

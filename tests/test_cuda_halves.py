@@ -7,7 +7,7 @@ import pytest
 from launches import emulated, needsEmulator
 
 from puregraph.kernel import registry
-from puregraph.kernels import classes, convolution, einsum, entropy, norm, pairs, pooling, recurrent, scatter
+from puregraph.kernels import convolution, einsum, entropy, labels, norm, pairwisedot, pooling, recurrent, scatter
 from puregraph.kernels import random as randoms
 from puregraph.kernels.attention import attend, attendGrad
 
@@ -62,8 +62,8 @@ CASES = {  # a kernel, and its arguments, for a size
     "putClass": (scatter.putClass, lambda a, n: (a(33), a.index(n, 33), n)),
     "entropyGrad": (entropy.entropyGrad, lambda a, n: (a(n, 9, 3), a(n, 3), a.index(9, n, 3), a())),
     "ontoDiagonal": (einsum.ontoDiagonal, lambda a, n: (a(n, 7), "iji", (n, 7, n))),
-    "pairDots": (pairs.pairDots, lambda a, n: [a(3, n) for _ in range(5)]),
-    "pairDotsGrad": (pairs.pairDotsGrad, lambda a, n: (a(3, 10), *[a(3, n) for _ in range(5)])),
+    "pairDots": (pairwisedot.pairDots, lambda a, n: [a(3, n) for _ in range(5)]),
+    "pairDotsGrad": (pairwisedot.pairDotsGrad, lambda a, n: (a(3, 10), *[a(3, n) for _ in range(5)])),
     "maxPool": (pooling.maxPool, lambda a, n: (a(2, 3, n), 3, 2, 1)),
     "maxPoolGrad": (pooling.maxPoolGrad, lambda a, n: (a(2, 3, (n + 1) // 2), peaks(a(2, 3, n)), (2, 3, n), 3, 2, 1)),
     "meanPool": (pooling.meanPool, lambda a, n: (last(a(2, n, 7, 16)), 3, 2, 1)),
@@ -78,7 +78,7 @@ CASES = {  # a kernel, and its arguments, for a size
 FEW = {"convolve", "convolveData", "convolveWeight"}  # whose texts follow from sizes: they are tried with one
 ALIKE = {  # whose floats have to be of one dtype, or that have other tests for it
     attend, attendGrad, norm.norm, recurrent.forward, recurrent.throughTime, randoms.uniform, randoms.normal,
-    recurrent.alive, classes.classIndex,
+    recurrent.alive, labels.classIndex,
 }  # fmt: skip
 
 
@@ -125,6 +125,6 @@ def test_what_cannot_be_read_is_left_to_others(rng):
     assert scatter.takeClass.twins["cuda"](y[0], whole, whole[0]) is NotImplemented
     assert scatter.putClass.twins["cuda"](y, whole[0], whole[0], 4) is NotImplemented
     assert einsum.ontoDiagonal.twins["cuda"](y, whole[0], "ii", (4, 4)) is NotImplemented
-    assert pairs.pairDots.twins["cuda"](y[:, :1], real, y) is NotImplemented
+    assert pairwisedot.pairDots.twins["cuda"](y[:, :1], real, y) is NotImplemented
     for draw in (randoms.uniform, randoms.normal):
         assert draw.twins["cuda"](y, (4, 4), 1, 2, "f2") is NotImplemented

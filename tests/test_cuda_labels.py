@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from launches import emulated, needsEmulator, poison, runAll
 
-from puregraph.kernels.classes import classIndex
 from puregraph.kernels.einsum import ontoDiagonal
 from puregraph.kernels.entropy import entropyGrad, ofScores
+from puregraph.kernels.labels import classIndex
 from puregraph.kernels.recurrent import alive
 
 pytestmark = needsEmulator

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from puregraph import device, store
-from puregraph.cuda import attention, convolution, cudnn, libraries, workspaces
-from puregraph.cuda.library import LibraryCall
-from puregraph.cuda.product import Product
+from puregraph.cuda.libraries import attention, convolution, cudnn, paths, workspaces
+from puregraph.cuda.libraries.librarycall import LibraryCall
+from puregraph.cuda.libraries.librarygemm import Product
 from puregraph.errors import DeviceError
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
@@ -123,7 +123,7 @@ def test_single_places_are_products_where_they_lie(lay, rng):
     assert len(call.starts) == 1 and call.task.d.copies == (2 if lay == "rows" else 1)
     assert isinstance(convolution.convolveWeight(W, grad, x, (1, 1), 1, 0, 1, 1), Product) == (lay != "rows")
     stepped = convolution.convolve(grad[:, :, :3, :3], x, W, 2, 0, 1, 1)
-    assert isinstance(stepped, cudnn.Call)
+    assert isinstance(stepped, cudnn.CudnnCall)
 
 
 def heads(rng, n, h, t, d, dtype="float32", part=None):
@@ -294,7 +294,7 @@ def maps():
 
 def test_a_plan_is_made_once_kept_on_disk_and_run_on_addresses(notes):
     x, W, out = maps()
-    with cudnn.usePlanner(cudnn.Planner()):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
         call = convolution.convolve(out, x, W, 1, 1, 1, 1)
         assert call.workspace == 640
         assert sum(name == "build_plans" for name, *_ in notes) == 1
@@ -306,7 +306,7 @@ def test_a_plan_is_made_once_kept_on_disk_and_run_on_addresses(notes):
         ("set_stream", (), {"handle": "handle", "stream": 5})
     ]
     del notes[:]
-    with cudnn.usePlanner(cudnn.Planner()):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
         assert convolution.convolve(out, x, W, 1, 1, 1, 1).workspace == 640
     assert not any(name == "build_plans" for name, *_ in notes), "a plan on disk was made again"
 
@@ -315,22 +315,22 @@ def test_plans_of_other_devices_and_damaged_plans_are_not_taken(notes, tmp_path)
     x, W, out = maps()
     other = Properties().serialize().replace("132", "78")
     for properties in (Properties().serialize(), other):
-        with cudnn.usePlanner(cudnn.Planner(properties)):
+        with cudnn.usePlanner(cudnn.CudnnPlanner(properties)):
             convolution.convolve(out, x, W, 1, 1, 1, 1)
     assert sum(name == "build_plans" for name, *_ in notes) == 2
     for path in tmp_path.iterdir():
         path.write_bytes(path.read_bytes()[:-1])
-    with cudnn.usePlanner(cudnn.Planner(other)):
+    with cudnn.usePlanner(cudnn.CudnnPlanner(other)):
         convolution.convolve(out, x, W, 1, 1, 1, 1)
     assert sum(name == "build_plans" for name, *_ in notes) == 3
 
 
 def test_a_stored_plan_that_the_device_refuses_is_made_anew(notes, monkeypatch):
     x, W, out = maps()
-    with cudnn.usePlanner(cudnn.Planner()):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
         convolution.convolve(out, x, W, 1, 1, 1, 1)
     monkeypatch.setattr(cudnn, "library", lambda: Recorded(notes, "deserialize"))
-    with cudnn.usePlanner(cudnn.Planner()):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
         assert convolution.convolve(out, x, W, 1, 1, 1, 1).workspace == 640
     assert sum(name == "build_plans" for name, *_ in notes) == 2
 
@@ -339,29 +339,29 @@ def test_a_stored_plan_that_the_device_refuses_is_made_anew(notes, monkeypatch):
 def test_what_cudnn_refuses_is_left_to_others(where, notes, monkeypatch):
     monkeypatch.setattr(cudnn, "library", lambda: Recorded(notes, where))
     x, W, out = maps()
-    with cudnn.usePlanner(cudnn.Planner()):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
         assert convolution.convolve(out, x, W, 1, 1, 1, 1) is NotImplemented
 
 
 def test_a_compiler_that_fails_is_no_lack_of_plans(notes, monkeypatch):
     monkeypatch.setattr(cudnn, "library", lambda: Recorded(notes, "build_plans", broken=True))
     x, W, out = maps()
-    with cudnn.usePlanner(cudnn.Planner()), pytest.raises(DeviceError, match="cannot plan .* PUREGRAPH_CUDNN=off"):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()), pytest.raises(DeviceError, match="cannot plan .* PUREGRAPH_CUDNN=off"):
         convolution.convolve(out, x, W, 1, 1, 1, 1)
 
 
 def test_a_kernel_that_cannot_be_compiled_is_one(notes, monkeypatch):
     monkeypatch.setattr(cudnn, "library", lambda: Recorded(notes, "build_plans", broken=True))
-    monkeypatch.setattr(cudnn.Planner, "compiles", True)
+    monkeypatch.setattr(cudnn.CudnnPlanner, "compiles", True)
     x, W, out = maps()
-    with cudnn.usePlanner(cudnn.Planner()):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
         assert convolution.convolve(out, x, W, 1, 1, 1, 1) is NotImplemented
 
 
 @pytest.mark.parametrize("tf32", [False, True])
 def test_only_tf32_may_round_float32(tf32, notes):
     x, W, out = maps()
-    with cudnn.usePlanner(cudnn.Planner()):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
         convolution.convolve(out, x, W, 1, 1, 1, 1, tf32=tf32)
     (avoided,) = [arguments[0] for name, arguments, _ in notes if name == "deselect_numeric_notes"]
     assert ("TENSOR_CORE" in avoided) != tf32 and "NONDETERMINISTIC" in avoided
@@ -369,7 +369,7 @@ def test_only_tf32_may_round_float32(tf32, notes):
 
 def test_only_plans_of_cudnn_itself_are_taken(notes):
     x, W, out = maps()
-    with cudnn.usePlanner(cudnn.Planner()):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
         convolution.convolve(out, x, W, 1, 1, 1, 1)
     assert [arguments for name, arguments, _ in notes if name == "deselect_engines"] == [(["sdpa_fwd_prefill_sm90"],)]
 
@@ -379,7 +379,7 @@ def test_a_convolution_is_told_as_it_lies(what, node, notes):
     x, W = lying(np.zeros((2, 4, 9, 8), "f2"), "channels last"), np.zeros((6, 2, 3, 2), "f2")
     y = lying(np.zeros((2, 6, 5, 5), "f2"), "channels last")
     lay = (2, ((1, 2), (3, 0)), (1, 2), 2)
-    with cudnn.usePlanner(cudnn.Planner()):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
         call, tensors = {
             "": lambda: (convolution.convolve(y, x, W, *lay), (x, W, y)),
             "Data": lambda: (convolution.convolveData(x, y, W, x.shape, *lay), (y, W, x)),
@@ -405,7 +405,7 @@ def one(notes, name):
 def test_tensors_are_numbered_as_slots_are(notes):
     q = heads(np.random.default_rng(0), 2, 4, 16, 8, "float16")
     lse, number = np.zeros((2, 4, 16, 1), "f4"), np.zeros(1, "i8")
-    with cudnn.usePlanner(cudnn.Planner()):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
         call = attention.attend([q, lse], q, q, q, True, 0.5, 0.1, (number, number))
     read = [options["uid"] for name, _, options in notes if name == "tensor"]
     written = [arguments[0] for name, arguments, _ in notes if name == "set_uid"]
@@ -418,11 +418,11 @@ def test_tensors_are_numbered_as_slots_are(notes):
 def test_of_plans_that_have_room_the_fastest_is_kept(notes):
     x, W, out = maps()
     times = iter([3.0, 1.0, 2.0])
-    with cudnn.usePlanner(cudnn.Planner()):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
         call = convolution.convolve(out, x, W, 1, 1, 1, 1)
         call.tune([10, 20, 30], 4096, 250, 5, lambda run: run() or next(times))
         assert call.workspace == 100
-    with cudnn.usePlanner(cudnn.Planner()):
+    with cudnn.usePlanner(cudnn.CudnnPlanner()):
         assert convolution.convolve(out, x, W, 1, 1, 1, 1).workspace == 100
     assert [arguments for name, arguments, _ in notes if name == "build_plan_at_index"] == [(0,), (1,), (2,), (3,)]
     assert sum(name == "execute" for name, *_ in notes) == 3
@@ -469,22 +469,22 @@ def test_libraries_are_looked_for_in_wheels_and_toolkits(tmp_path, monkeypatch):
         (tmp_path / folder / "libfoo.so.13").write_bytes(b"")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("CUDA_PATH", str(tmp_path / "toolkit"))
-    libraries.folders.cache_clear()
-    monkeypatch.setattr(libraries, "WINDOWS", False)
-    found = list(libraries.candidates("foo", (13, 12)))
-    libraries.folders.cache_clear()
+    paths.folders.cache_clear()
+    monkeypatch.setattr(paths, "WINDOWS", False)
+    found = list(paths.candidates("foo", (13, 12)))
+    paths.folders.cache_clear()
     assert [path for path in found if str(tmp_path) in path] == [
         str(tmp_path / "nvidia/cu13/lib/libfoo.so.13"),
         str(tmp_path / "toolkit/lib64/libfoo.so.13"),
     ]
     assert found[-2:] == ["libfoo.so.13", "libfoo.so.12"]
-    assert libraries.fileName("cublasLt", 13) == "libcublasLt.so.13"
+    assert paths.fileName("cublasLt", 13) == "libcublasLt.so.13"
 
 
 def test_the_family_of_cupy_comes_first(monkeypatch):
     runtime = SimpleNamespace(runtimeGetVersion=lambda: 12090)
-    monkeypatch.setitem(libraries.sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
-    assert libraries.families() == (12, 13)
+    monkeypatch.setitem(paths.sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    assert paths.families() == (12, 13)
 
 
 # With cuDNN, and no device ------------------------------------------------------------------------------------------
@@ -493,7 +493,7 @@ def test_the_family_of_cupy_comes_first(monkeypatch):
 @INSTALLED
 def test_plain_convolutions_are_planned_and_loaded_without_a_device(monkeypatch, tmp_path):
     monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path))
-    planner = cudnn.Planner((workspaces.FILE.parent / "h200.json").read_text())
+    planner = cudnn.CudnnPlanner((workspaces.FILE.parent / "h200.json").read_text())
     x, W, out = (a.astype("float16") for a in maps())
     with cudnn.usePlanner(planner):
         for call in (
@@ -509,7 +509,7 @@ def test_plain_convolutions_are_planned_and_loaded_without_a_device(monkeypatch,
 @INSTALLED
 def test_the_fastest_plan_is_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path))
-    planner = cudnn.Planner((workspaces.FILE.parent / "h200.json").read_text())
+    planner = cudnn.CudnnPlanner((workspaces.FILE.parent / "h200.json").read_text())
     x, W, out = (a.astype("float16") for a in maps())
     graphs, sizes = [], []
     with cudnn.usePlanner(planner):
@@ -520,4 +520,4 @@ def test_the_fastest_plan_is_kept(monkeypatch, tmp_path):
         last = planner.plan(call.task)
         planner.tune(call.task, last.workspace - 1, lambda graph: sizes.append(graph) or len(sizes))
         assert 0 < len(sizes) < len(graphs) and planner.plan(call.task).workspace < last.workspace
-    assert cudnn.Planner((workspaces.FILE.parent / "h200.json").read_text()).plan(call.task) != last
+    assert cudnn.CudnnPlanner((workspaces.FILE.parent / "h200.json").read_text()).plan(call.task) != last

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from launches import emulated, misplaced, needsEmulator, runAll
 
-from puregraph.cuda import correlation
-from puregraph.cuda.filters import turned
-from puregraph.cuda.launch import steps
-from puregraph.cuda.tail import Column, Tail
+from puregraph.cuda.conv import direct
+from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
+from puregraph.cuda.conv.filterlayout import turned
+from puregraph.cuda.runtime.launch import steps
 from puregraph.formula import Formula
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
-from puregraph.kernels.windows import window
+from puregraph.kernels.windowgeometry import window
 
 pytestmark = needsEmulator
 FINEST = {"float64": 1e-14, "float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -95,10 +95,13 @@ def test_a_tail_sees_the_places_of_each_phase(rng):
     mask, slopes = filled(rng, last, "bfloat16", 2, 8, 9, 7), filled(rng, last, "float32", 2, 8, 9, 7)
     scale = filled(rng, first, "float32", 1, 8).reshape(8)
     n, c, *places = steps(mask)
-    loads = {"m": Column("bf16", mask, (n, *places), (c,)), "a": Column("f32", scale, (0, 0, 0), (1,))}
-    stores = {"y": Column("f32", slopes, (n, *places), (c,))}
-    tail = Tail("s", loads, [("y", Formula("where(m > 0, a * s, 0)"))], stores)
-    runAll(correlation.data(None, grad, W, window((9, 7), 3, 2, 1), 1, tail))
+    loads = {
+        "m": EpilogueOperandText("bf16", mask, (n, *places), (c,)),
+        "a": EpilogueOperandText("f32", scale, (0, 0, 0), (1,)),
+    }
+    stores = {"y": EpilogueOperandText("f32", slopes, (n, *places), (c,))}
+    tail = EpilogueText("s", loads, [("y", Formula("where(m > 0, a * s, 0)"))], stores)
+    runAll(direct.data(None, grad, W, window((9, 7), 3, 2, 1), 1, tail))
     sums = convolveData.reference(wide(grad), wide(W), mask.shape, 2, 1, 1, 1)
     wanted = np.where(wide(mask) > 0, sums * scale[:, None, None], 0)
     np.testing.assert_allclose(slopes, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())

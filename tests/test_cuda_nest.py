@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from launches import gate, misplaced, needsEmulator, needsNvrtc, runAll
 
-from puregraph.cuda import compiler
-from puregraph.cuda.nest import launches
+from puregraph.cuda.nests.launches import launches
+from puregraph.cuda.runtime import compiler
 from puregraph.formula import Formula
 from puregraph.nest import Fold, Nest, Operand
 

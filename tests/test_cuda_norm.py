@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from launches import emulated, misplaced, needsEmulator
 
-from puregraph.cuda.launch import Table
+from puregraph.cuda.runtime.launch import PointerTable
 from puregraph.kernels.norm import norm
 
 pytestmark = needsEmulator
@@ -46,6 +46,6 @@ def test_nothing_has_no_norm_and_large_numbers_have_one():
 def test_one_launch_takes_all_arrays_of_a_dtype(rng):
     arrays = [rng.standard_normal(3).astype("f4") for _ in range(300)]
     first, last = norm.twins["cuda"](np.empty(()), *arrays)
-    (table,) = [what for _, what in first.slots if isinstance(what, Table)]
+    (table,) = [what for _, what in first.slots if isinstance(what, PointerTable)]
     assert first.grid == (300, 1, 1) and last.grid == (1, 1, 1) and repr(table) == "<table of 300 rows>"
     np.testing.assert_allclose(emulated(norm, *arrays), norm.reference(*arrays), 1e-6)

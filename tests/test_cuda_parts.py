@@ -9,7 +9,8 @@ from fakecupy import useGpu
 from launches import needsEmulator
 
 from puregraph.costs import MSE
-from puregraph.cuda import compiler, cublaslt, cudnn, libraries, parts
+from puregraph.cuda.libraries import cublaslt, cudnn, paths
+from puregraph.cuda.runtime import compiler, diagnose
 from puregraph.errors import DeviceError
 from puregraph.modules import Linear
 from puregraph.sequential import Sequential
@@ -20,12 +21,12 @@ BRINGS = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
 @pytest.fixture
 def bare(monkeypatch, tmp_path):
     """A machine on which no library of NVIDIA's is found."""
-    known = libraries.load, libraries.folders, compiler.missing, compiler.version, cublaslt.missing, cublaslt.library
+    known = paths.load, paths.folders, compiler.missing, compiler.version, cublaslt.missing, cublaslt.library
     known = (*known, cudnn.missing, cudnn.library)
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     for each in known:
         each.cache_clear()
-    monkeypatch.setattr(libraries, "fileName", lambda stem, version: f"libnone{stem}.so.{version}")
+    monkeypatch.setattr(paths, "fileName", lambda stem, version: f"libnone{stem}.so.{version}")
     yield
     monkeypatch.undo()
     for each in known:
@@ -33,8 +34,8 @@ def bare(monkeypatch, tmp_path):
 
 
 def test_what_is_missing_is_told_with_what_it_means(bare, monkeypatch):
-    monkeypatch.setattr(parts, "DRIVER", "libnone.so.1")
-    assert parts.parts() == {
+    monkeypatch.setattr(diagnose, "DRIVER", "libnone.so.1")
+    assert diagnose.parts() == {
         "driver": "no libnone.so.1 was found; nothing runs on a GPU, but kernels can be compiled, and run by the emulator",
         "NVRTC": "CUDA kernels cannot be compiled here: no nvrtc was found: pip install puregraph[nvrtc]; "
         "no step runs on a GPU",
@@ -45,12 +46,12 @@ def test_what_is_missing_is_told_with_what_it_means(bare, monkeypatch):
 
 def test_a_library_of_another_cuda_than_cupys_is_told(monkeypatch):
     def part(family):
-        return parts.Part(lambda: None, lambda: "9.19.0", lambda: family, "slower")
+        return diagnose.LibraryStatus(lambda: None, lambda: "9.19.0", lambda: family, "slower")
 
-    assert parts.told(part(13)) == "9.19.0"
+    assert diagnose.told(part(13)) == "9.19.0"
     useGpu(monkeypatch)
-    assert parts.told(part(13)) == "9.19.0"
-    assert parts.told(part(12)) == "9.19.0, for CUDA 12, but CuPy is made for CUDA 13: they may not work together"
+    assert diagnose.told(part(13)) == "9.19.0"
+    assert diagnose.told(part(12)) == "9.19.0, for CUDA 12, but CuPy is made for CUDA 13: they may not work together"
 
 
 def test_a_driver_is_told_by_the_cuda_that_it_is_for(monkeypatch):
@@ -62,10 +63,10 @@ def test_a_driver_is_told_by_the_cuda_that_it_is_for(monkeypatch):
         return lambda name: types.SimpleNamespace(cuDriverGetVersion=ask)
 
     monkeypatch.setattr(ctypes, "CDLL", version(0, 13010))
-    assert parts.driver() == "for CUDA 13.1"
+    assert diagnose.driver() == "for CUDA 13.1"
     for code, found in ((0, 0), (3, 13010)):
         monkeypatch.setattr(ctypes, "CDLL", version(code, found))
-        assert parts.driver().startswith("no libcuda.so.1 was found; nothing runs on a GPU")
+        assert diagnose.driver().startswith("no libcuda.so.1 was found; nothing runs on a GPU")
 
 
 @needsEmulator

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from puregraph import device
-from puregraph.cuda import cublaslt, memory
-from puregraph.cuda.cublaslt import KEPT, Matmul, Matrix, Places, Task
-from puregraph.cuda.product import Product, keptFor, product
+from puregraph.cuda.libraries import cublaslt, tensorview
+from puregraph.cuda.libraries.cublaslt import KEPT, GemmTask, Matmul, MatrixLayout, TaskAddresses
+from puregraph.cuda.libraries.librarygemm import Product, keptFor, product
 from puregraph.errors import DeviceError
 
 LAYS = ("rows", "columns", "wide rows", "wide columns", "part")
@@ -97,9 +97,9 @@ def test_bfloat16_rounds_to_even_and_keeps_what_is_no_number():
     types = pytest.importorskip("ml_dtypes")
     values = np.array([1.0, 1 + 2**-8, 1 + 3 * 2**-8, np.inf, -np.inf, np.nan, 3.4e38, 1e-40, -0.0], np.float32)
     stored = np.empty(values.shape, np.uint16)
-    memory.save(stored, values, "bfloat16")
+    tensorview.save(stored, values, "bfloat16")
     wanted = values.astype(types.bfloat16)
-    assert np.isnan(memory.load(stored, "bfloat16")[5])
+    assert np.isnan(tensorview.load(stored, "bfloat16")[5])
     assert np.array_equal(np.delete(stored, 5), np.delete(wanted.view(np.uint16), 5))
 
 
@@ -174,7 +174,7 @@ def test_sums_of_an_operand_go_with_its_product(lays, of, rng):
 def test_a_batch_that_shares_its_weight_is_one_product(rng):
     a, b, out = (rng.standard_normal(s).astype(np.float32) for s in ((8, 16, 32), (32, 24), (8, 16, 24)))
     call = product(out, a, b)
-    assert call.task.d == Matrix("float32", 24, 128, 24) and len(call.starts) == 1
+    assert call.task.d == MatrixLayout("float32", 24, 128, 24) and len(call.starts) == 1
     assert call.name == "product 128x32x24 float32"
 
 
@@ -238,15 +238,15 @@ DESCRIBED = dict.fromkeys((0, 1, 3, 4), ctypes.c_int32) | {7: ctypes.c_uint32} |
 DESCRIBED |= dict.fromkeys((12, 13), ctypes.c_int64)
 LAID = dict.fromkeys((0, 1, 5), ctypes.c_int32) | dict.fromkeys((2, 3), ctypes.c_uint64)
 LAID |= dict.fromkeys((4, 6), ctypes.c_int64)
-A = Matrix("bfloat16", 24, 64, 32)
-B = Matrix("bfloat16", 48, 64, 64, 3, 4096)
-D = Matrix("bfloat16", 24, 48, 24, 3, 2000)
+A = MatrixLayout("bfloat16", 24, 64, 32)
+B = MatrixLayout("bfloat16", 48, 64, 64, 3, 4096)
+D = MatrixLayout("bfloat16", 24, 48, 24, 3, 2000)
 
 
 @INSTALLED
 def test_descriptors_are_what_the_task_says():
-    matmul = Matmul(Task("float32", A, B, D, False, True, 32 | 4 | KEPT, 32, 1536))
-    matmul.point(Places(0, 0, 0, 4096, 8192))
+    matmul = Matmul(GemmTask("float32", A, B, D, False, True, 32 | 4 | KEPT, 32, 1536))
+    matmul.point(TaskAddresses(0, 0, 0, 4096, 8192))
     found = {number: matmul.description.get(number, kind) for number, kind in DESCRIBED.items()}
     assert found == {0: 68, 1: 0, 3: 0, 4: 1, 7: 164, 8: 4096, 11: 8192, 12: 32, 13: 1536}
     found = {number: matmul.layouts[1].get(number, kind) for number, kind in LAID.items()}
@@ -257,8 +257,8 @@ def test_descriptors_are_what_the_task_says():
 @pytest.mark.parametrize("compute, codes", [("float32", (68, 0)), ("tf32", (77, 0)), ("float64", (70, 1))])
 def test_each_way_to_compute_has_its_type(compute, codes):
     kind = "float64" if compute == "float64" else "float32"
-    matrix = Matrix(kind, 4, 4, 4)
-    matmul = Matmul(Task(compute, matrix, matrix, matrix, False, False, alpha=0.5))
+    matrix = MatrixLayout(kind, 4, 4, 4)
+    matmul = Matmul(GemmTask(compute, matrix, matrix, matrix, False, False, alpha=0.5))
     assert (matmul.description.get(0, ctypes.c_int32), matmul.description.get(1, ctypes.c_int32)) == codes
     assert ctypes.sizeof(matmul.alpha) == (8 if compute == "float64" else 4) and matmul.alpha.value == 0.5
 
@@ -275,7 +275,7 @@ def test_without_a_device_the_library_says_so():
 @INSTALLED
 def test_a_fault_has_the_words_of_the_library():
     with pytest.raises(DeviceError, match="MatmulDescSetAttribute refused, in cuBLASLt .*: an unsupported value"):
-        cublaslt.Thing("MatmulDesc", 68, 0).set(7, ctypes.c_uint8(3))
+        cublaslt.CublasObject("MatmulDesc", 68, 0).set(7, ctypes.c_uint8(3))
 
 
 def test_a_missing_library_is_named(monkeypatch):
@@ -285,7 +285,7 @@ def test_a_missing_library_is_named(monkeypatch):
 
 
 def test_alignments_are_powers_of_two():
-    assert Places(4096, 24, 2, 0, 260).aligned == (256, 8, 2, 256, 4)
+    assert TaskAddresses(4096, 24, 2, 0, 260).aligned == (256, 8, 2, 256, 4)
 
 
 def test_a_call_tells_what_it_is():

@@ -5,8 +5,9 @@ import pytest
 from fakecupy import CaptureError, FakeArray, useCupy
 from launches import needsEmulator
 
-from puregraph.cuda import nest, runner
-from puregraph.cuda.launch import Launch
+from puregraph.cuda.nests import launches
+from puregraph.cuda.runtime import runner
+from puregraph.cuda.runtime.launch import Launch
 from puregraph.errors import DeviceError
 from puregraph.formula import Formula
 from puregraph.kernel import kernel
@@ -30,7 +31,7 @@ def adding(x, a):
 def norm(x, y):
     """The launches of y = sqrt(sum of x^2), in parts."""
     lines = (("p", Formula("x * x")), ("s", Fold("sum", "p", frozenset([0]))), ("y", Formula("sqrt(s)")))
-    return nest.launches(Nest(x.shape, {"x": Operand("f32", x, (1,))}, lines, {"y": Operand("f32", y, (0,))}))
+    return launches.launches(Nest(x.shape, {"x": Operand("f32", x, (1,))}, lines, {"y": Operand("f32", y, (0,))}))
 
 
 def test_a_kernel_with_launches_runs_them(cupy, rng):

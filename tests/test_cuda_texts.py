@@ -14,7 +14,7 @@ from test_everymodule import CLASSES, EXAMPLES
 from texts import MODELS, OPTIMIZERS, OPTIONS, SMALL, ofModel, ofModules, ofOptimizers, ofRules
 
 from puregraph import models
-from puregraph.cuda.source import digest
+from puregraph.cuda.runtime.preprocess import digest
 from puregraph.function import Call
 from puregraph.kernel import registry
 

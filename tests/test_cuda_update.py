@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from launches import misplaced, needsEmulator, runAll
 
-from puregraph.cuda.update import launches, reckoned
+from puregraph.cuda.nests.optimizerstep import launches, reckoned
 from puregraph.formula import Formula
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, Slot
 from puregraph.param import Param

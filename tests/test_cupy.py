@@ -13,11 +13,11 @@ from fakecupy import makeCupy
 from source import library
 from strict import ATTRIBUTES, METHODS
 
-from puregraph.cuda import parts
+from puregraph.cuda.runtime import diagnose
 from puregraph.table import TABLE
 
 pytestmark = pytest.mark.cupy
-noDriver = pytest.mark.skipif(parts.driverVersion() is not None, reason="there is a driver")
+noDriver = pytest.mark.skipif(diagnose.driverVersion() is not None, reason="there is a driver")
 HOST = {
     "sample",
     "examples",

@@ -274,11 +274,11 @@ def test_a_kernel_whose_header_or_object_is_wrong_is_compiled_anew(folder):
     pytest.importorskip("llvmlite")
     from kernels import scale
 
-    from puregraph.native import machine
+    from puregraph.native.llvm import jit
 
     for case, (header, data) in enumerate([({"key": "x"}, b""), ({"names": [], "scratch": 0}, None)]):
         key = f"wrong header or object {case}"
-        name = machine.nameOf(key, "")
-        strange = machine.objectFrom(scale(3), f"another_symbol_{case}") if data is None else data
+        name = jit.nameOf(key, "")
+        strange = jit.objectFrom(scale(3), f"another_symbol_{case}") if data is None else data
         assert store.write(name, header, strange)
-        assert machine.load(key, lambda: (scale(2), ["x", "y"], 5)).scratch == 5
+        assert jit.load(key, lambda: (scale(2), ["x", "y"], 5)).scratch == 5

@@ -5,7 +5,7 @@ import pytest
 from puregraph import environment
 from puregraph.environment import PREFIX, VARIABLES, variable
 from puregraph.errors import PuregraphError
-from puregraph.native import count
+from puregraph.native.threads import numthreads
 
 
 @pytest.fixture(autouse=True)
@@ -16,9 +16,9 @@ def anew(monkeypatch):
 @pytest.mark.parametrize("text", ["abc", "0", "-1", "513", "1000", "1.5", "2 3", "٣"])
 def test_a_number_of_threads_that_cannot_be_is_refused_by_name(monkeypatch, text):
     monkeypatch.setenv("PUREGRAPH_THREADS", text)
-    monkeypatch.setattr(count, "WANTED", [])
+    monkeypatch.setattr(numthreads, "WANTED", [])
     with pytest.raises(PuregraphError, match=f"PUREGRAPH_THREADS: wanted a whole number from 1 to 512, got '{text}'"):
-        count.threads()
+        numthreads.threads()
 
 
 @pytest.mark.parametrize(("text", "found"), [("1", 1), (" 7 ", 7), ("512", 512), ("", None), ("  ", None)])

@@ -13,7 +13,7 @@ warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, 
 import numpy as np
 from puregraph import MSE, SGD, BatchNorm, Conv2D, Formula, Linear, Relu, Sequential, initial
 from puregraph.compile import Program
-from puregraph.compile.memory import Room
+from puregraph.compile.runtime.buffers import Room
 
 count, patience = int(sys.argv[1]), 30.0
 net, room = Sequential(Conv2D(3, 8, 3, pad=1), BatchNorm(8), Relu()).evalMode(), Room()

@@ -8,10 +8,10 @@ import pytest
 from launches import needsEmulator, runAll
 
 from puregraph.compile.program import Program
-from puregraph.cuda.launch import Launch
-from puregraph.cuda.nest import launches
-from puregraph.cuda.update import launches as updates
-from puregraph.cuda.update import reckoned
+from puregraph.cuda.nests.launches import launches
+from puregraph.cuda.nests.optimizerstep import launches as updates
+from puregraph.cuda.nests.optimizerstep import reckoned
+from puregraph.cuda.runtime.launch import Launch
 from puregraph.cwords import CPP, CUDA, asVariable
 from puregraph.errors import FormulaError
 from puregraph.formula import Formula

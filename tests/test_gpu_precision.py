@@ -10,8 +10,8 @@ from test_gpu_programs import cubed, ordered
 from puregraph import device, initial
 from puregraph.autodiff import Checkpoint
 from puregraph.costs import MSE, CrossEntropy
-from puregraph.cuda import cudnn, product
-from puregraph.cuda.launch import Launch
+from puregraph.cuda.libraries import cudnn, librarygemm
+from puregraph.cuda.runtime.launch import Launch
 from puregraph.errors import PuregraphError
 from puregraph.graph import Graph
 from puregraph.input import Input
@@ -50,9 +50,9 @@ def tasks(program):
     found = []
     for call in program.built.schedule.calls:
         for task in call.function.works if call.kind == "native" else ():
-            if isinstance(task.what, product.Product):
+            if isinstance(task.what, librarygemm.Product):
                 found.append(task.what.task.compute)
-            elif isinstance(task.what, cudnn.Call):
+            elif isinstance(task.what, cudnn.CudnnCall):
                 found.append(task.what.task.kind)
     return found
 
@@ -174,7 +174,7 @@ def test_training_in_16_bits_stays_near_float32(monkeypatch, rng, name, kind, li
     with device.useDevice("cpu"):
         _, near, wanted = trained(make, batches, optimizer())
     cupy = useGpu(monkeypatch, libraries)
-    monkeypatch.setattr("puregraph.compile.gpu.ledger.FIRST", 2.0**10)  # so that no step is left out
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST", 2.0**10)  # so that no step is left out
     program, far, got = trained(inPrecision(kind, make), batches, optimizer())
     assert program.why == "" and cupy.machine.reads == 0
     if name not in ("cubed", "ordered", "again"):  # what is no launch runs between two graphs
@@ -263,7 +263,9 @@ def test_libraries_are_given_filters_channels_last_by_one_launch_and_users_are_n
     useGpu(monkeypatch, libraries)
     program, *_ = trained(inPrecision(mode, make), images(rng, 1, *shape), optimizer(clipNorm=0.1))
     works = [w.what for call in program.built.schedule.calls if call.kind == "native" for w in call.function.works]
-    given = {each.task.what: each.task.W for each in works if isinstance(each, cudnn.Call) and each.task.W.shape[1] > 1}
+    given = {
+        each.task.what: each.task.W for each in works if isinstance(each, cudnn.CudnnCall) and each.task.W.shape[1] > 1
+    }
     assert len(given) == (3 if libraries else 0)
     isLast = libraries and mode != "float32"
     assert {W.strides == cudnn.channelsLast(W.shape) for W in given.values()} == ({isLast} if libraries else set())
@@ -392,7 +394,7 @@ class Foreign(SGD):
 
 def scaledSteps(monkeypatch, batches, first, optimizer, **exceptions):
     """A perceptron in float16 after it was trained, beginning with a scale."""
-    monkeypatch.setattr("puregraph.compile.gpu.ledger.FIRST", first)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST", first)
     return trained(inPrecision("float16", MODELS["perceptron"][0], **exceptions), batches, optimizer)
 
 
@@ -459,7 +461,7 @@ def test_small_gradients_do_not_vanish(monkeypatch):
         wanted = go()
     useGpu(monkeypatch)
     assert go("float16") == pytest.approx(wanted, rel=1e-2)
-    monkeypatch.setattr("puregraph.compile.gpu.ledger.FIRST", 1.0)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST", 1.0)
     assert go("float16") < 0.5 * wanted
 
 
@@ -523,7 +525,7 @@ def test_gradients_that_no_scale_makes_finite_are_told_or_left_out(monkeypatch, 
 
 def test_batches_that_are_added_up_find_their_scale_as_well(monkeypatch, rng):
     x, t = rng.standard_normal((40, 7)).astype(np.float32), rng.integers(0, 4, 40)
-    monkeypatch.setattr("puregraph.compile.gpu.ledger.FIRST", 2.0**20)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST", 2.0**20)
     useGpu(monkeypatch)
     net = MODELS["perceptron"][0]().calcMode("float16")
     trainer = Trainer(net, CrossEntropy(), Adam(0.01), batchsize=4, accumulate=2, progress="none")

@@ -15,11 +15,12 @@ from test_everymodule import Cube
 from puregraph import device, initial
 from puregraph.checkpoint import loadInto, save
 from puregraph.compile import Programs
-from puregraph.compile.gpu import tuning
-from puregraph.compile.gpu.capture import Section
+from puregraph.compile.gpu.runtime import autotune
+from puregraph.compile.gpu.runtime.capture import Section
 from puregraph.costs import CrossEntropy
-from puregraph.cuda import cudnn, product, runner
-from puregraph.cuda.library import LibraryCall
+from puregraph.cuda.libraries import cudnn, librarygemm
+from puregraph.cuda.libraries.librarycall import LibraryCall
+from puregraph.cuda.runtime import runner
 from puregraph.errors import DataError, DtypeError, PuregraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.input import Input
@@ -174,8 +175,8 @@ def test_transfers_and_steps_wait_for_each_other_and_for_nobody_else(monkeypatch
     with device.useDevice("cpu"):
         _, near, wanted = trained(perceptron, batches, Adam())
     cupy = useGpu(monkeypatch, late=late)
-    monkeypatch.setattr("puregraph.compile.gpu.inbox.LITTLE", little)
-    monkeypatch.setattr("puregraph.compile.gpu.inbox.MANY", 3)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.LITTLE", little)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.MANY", 3)
     cupy.machine.waits = 0
     program, far, got = trained(perceptron, [tuple(map(np.copy, batch)) for batch in batches], Adam())
     assert program.built.inbox.isLarge == (little == 0)
@@ -496,7 +497,7 @@ def test_a_program_knows_where_its_parameters_lie(monkeypatch, rng):
 @pytest.mark.parametrize("isAsked", [False, True])
 def test_libraries_are_asked_for_their_fastest_proposal_before_the_capture(monkeypatch, rng, isAsked):
     cupy = useGpu(monkeypatch)
-    monkeypatch.setattr(tuning, "KNOWN", set())
+    monkeypatch.setattr(autotune, "KNOWN", set())
     monkeypatch.setenv("PUREGRAPH_TUNE", "1" if isAsked else "0")
     monkeypatch.setattr(cupy.cuda, "get_elapsed_time", lambda first, last: 5000.0, raising=False)
     tried, times = [], []
@@ -508,7 +509,7 @@ def test_libraries_are_asked_for_their_fastest_proposal_before_the_capture(monke
         if len(tried) == 2:
             raise RuntimeError("a proposal that fails")
 
-    for call in (product.Product, cudnn.Call):
+    for call in (librarygemm.Product, cudnn.CudnnCall):
         monkeypatch.setattr(call, "tune", tune)
     make, shape, optimizer = MODELS["lenet"]
     batches = images(rng, 3, *shape)
@@ -539,7 +540,7 @@ def test_no_call_is_tried_twice_that_writes_over_what_it_reads(monkeypatch, beta
         def tune(self, addresses, workspace, room, stream, time):
             tried.append(addresses)
 
-    monkeypatch.setattr(tuning, "KNOWN", set())
+    monkeypatch.setattr(autotune, "KNOWN", set())
     monkeypatch.setattr(runner, "stream", lambda: 0)
-    tuning.Tuned(Product(), lambda what: what, 0).choose()
+    autotune.Tuned(Product(), lambda what: what, 0).choose()
     assert bool(tried) == isTried

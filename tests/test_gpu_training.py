@@ -363,7 +363,7 @@ def test_a_validation_and_a_calculation_are_ahead_of_what_is_read(monkeypatch, r
     with device.useDevice("cpu"):
         wanted, row = go()
     cupy = useGpu(monkeypatch, late=late)
-    monkeypatch.setattr("puregraph.compile.gpu.outbox.LITTLE", little)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.d2h.LITTLE", little)
     got, figures = go()
     waits = [left for what, left in cupy.machine.log if what == "wait"]
     assert cupy.machine.reads == 0
@@ -380,7 +380,7 @@ def test_results_on_their_way_are_not_written_over_by_the_next_step(monkeypatch,
         found = trainer(callbacks=[lambda found: device.synchronize() if found.step % 3 == 0 else None])
         return found.train(x, t, epochs=2)
 
-    monkeypatch.setattr("puregraph.compile.gpu.outbox.LITTLE", 0)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.d2h.LITTLE", 0)
     near, far, machine = onBoth(monkeypatch, go, late="null first")
     sameHistory(far, near)
 
@@ -438,8 +438,8 @@ def test_little_batches_go_with_the_numbers_in_one_transfer(monkeypatch, rng):
 
 @pytest.mark.parametrize("late", ["null first", "null last"])
 def test_a_transfer_is_started_before_the_step_before_is_done(monkeypatch, rng, late):
-    monkeypatch.setattr("puregraph.compile.gpu.inbox.LITTLE", 0)
-    monkeypatch.setattr("puregraph.compile.gpu.inbox.MANY", 2)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.LITTLE", 0)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.MANY", 2)
     found, machine, steps = watched(monkeypatch, rng, late)
     for step in steps[3:]:
         kinds = [what for what, _ in step]

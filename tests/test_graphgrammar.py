@@ -16,7 +16,7 @@ from natively import needsNative
 
 from puregraph import Dropout, Input, SoftMax, costs, modules
 from puregraph.module import Module
-from puregraph.native import machine
+from puregraph.native.llvm import jit
 
 PARTS, EACH = 20, 100
 COUNT = int(os.environ.get("PUREGRAPH_TEST_GRAPHS", "100000"))
@@ -39,10 +39,10 @@ def quickly(monkeypatch, tmp_path_factory):
     folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kernels"
     folder.mkdir(mode=0o700, exist_ok=True)
     monkeypatch.setenv("PUREGRAPH_CACHE", str(folder))
-    monkeypatch.setattr(machine, "createMachine", createMachine)
-    monkeypatch.setattr(machine, "optimise", optimise)
-    monkeypatch.setattr(machine, "LOADED", {})
-    monkeypatch.setattr(machine, "HERE", threading.local())
+    monkeypatch.setattr(jit, "createMachine", createMachine)
+    monkeypatch.setattr(jit, "optimise", optimise)
+    monkeypatch.setattr(jit, "LOADED", {})
+    monkeypatch.setattr(jit, "HERE", threading.local())
 
 
 def check(seeds):

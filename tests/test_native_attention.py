@@ -5,7 +5,7 @@ import pytest
 from natively import needsNative, run
 
 from puregraph.kernels import attention as reference
-from puregraph.native.attention import Heads, Mask, Sizes, attend, attendGrad
+from puregraph.native.ops.attention import AttentionSizes, Heads, Mask, attend, attendGrad
 
 pytestmark = needsNative
 
@@ -53,7 +53,7 @@ def both(sizes, causal, mask=None, threads=1):
     dq, dk, dv = (beside(rng, *x.shape) for x in (q, k, v))
     mask = MASKS[mask](rng, n, h, t, s) if mask else None
     given = None if mask is None else maskOf(mask, (n, h, t, s))
-    options = Sizes(*sizes), causal, d**-0.5, given
+    options = AttentionSizes(*sizes), causal, d**-0.5, given
     run(attend(heads(q), heads(k), heads(v), heads(y), lse, *options), threads)
     wanted, sums = reference.attend.reference(q, k, v, mask, causal, d**-0.5)
     rest = np.ascontiguousarray((g * wanted).sum(axis=-1, keepdims=True))
@@ -98,7 +98,7 @@ def test_large_scores_do_not_overflow():
     q = np.full((1, 1, 2, 16), 100, dtype=np.float32)
     v, y = np.arange(32, dtype=np.float32).reshape(1, 1, 2, 16), np.empty((1, 1, 2, 16), dtype=np.float32)
     lse = np.empty((1, 1, 2, 1), dtype=np.float32)
-    run(attend(heads(q), heads(q), heads(v), heads(y), lse, Sizes(1, 1, 1, 2, 2, 16, 16), False, 1.0))
+    run(attend(heads(q), heads(q), heads(v), heads(y), lse, AttentionSizes(1, 1, 1, 2, 2, 16, 16), False, 1.0))
     np.testing.assert_allclose(y, np.broadcast_to(v.mean(axis=2, keepdims=True), y.shape), rtol=1e-6)
     np.testing.assert_allclose(lse, 160000 + np.log(2), rtol=1e-6)
 
@@ -108,5 +108,5 @@ def test_nan_stays_nan():
     q[0, 0, 1, 3] = np.nan
     k = np.ones((1, 1, 2, 16), dtype=np.float32)
     y, lse = np.empty_like(q), np.empty((1, 1, 2, 1), dtype=np.float32)
-    run(attend(heads(q), heads(k), heads(k), heads(y), lse, Sizes(1, 1, 1, 2, 2, 16, 16), False, 1.0))
+    run(attend(heads(q), heads(k), heads(k), heads(y), lse, AttentionSizes(1, 1, 1, 2, 2, 16, 16), False, 1.0))
     assert np.isfinite(y[0, 0, 0]).all() and np.isnan(y[0, 0, 1]).all()

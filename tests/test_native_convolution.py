@@ -5,9 +5,10 @@ import pytest
 from natively import compiledFor, first, last, needsNative, run
 
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.native import convolution, machine, winograd
-from puregraph.native.geometry import geometry
-from puregraph.native.work import Finish
+from puregraph.native.conv import convolution, winograd
+from puregraph.native.conv.geometry import geometry
+from puregraph.native.llvm import jit
+from puregraph.native.llvm.kernelcall import EpilogueSpec
 
 pytestmark = needsNative
 
@@ -92,7 +93,7 @@ def test_forward_is_the_convolution(name, isPlain):
     room, y = guarded(np.empty(last(wanted).shape, "f"))
     y[...] = np.nan
     run(convolution.packForward(W, packed, g))
-    run(convolution.forward(given, packed, Finish(y, g.o), g))
+    run(convolution.forward(given, packed, EpilogueSpec(y, g.o), g))
     close(first(y), wanted)
     assert np.isnan(room[:64]).all() and np.isnan(room[-64:]).all()
 
@@ -114,17 +115,17 @@ def test_a_weight_may_be_packed_and_used_part_by_part(name, monkeypatch):
         for turn in range(turns):
             if isData:
                 run(convolution.packData(W, packed, g, turn))
-                run(convolution.dataGradient(last(grad), packed, Finish(found[1], g.c), g, None, turn))
+                run(convolution.dataGradient(last(grad), packed, EpilogueSpec(found[1], g.c), g, None, turn))
             else:
                 run(convolution.packForward(W, packed, g, turn))
-                run(convolution.forward(last(x), packed, Finish(found[0], g.o), g, None, turn))
+                run(convolution.forward(last(x), packed, EpilogueSpec(found[0], g.o), g, None, turn))
         np.testing.assert_array_equal(found[isData], wanted)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if CASES[name][1] > 1])
 @pytest.mark.parametrize("cpu", [None, "x86-64-v3"])
 def test_few_maps_may_lie_one_behind_the_other(name, cpu):
-    if cpu and machine.processor() != "x86":
+    if cpu and jit.processor() != "x86":
         pytest.skip("no such CPU")
     x, W, g, options = arrays(name)
     with compiledFor(cpu):
@@ -135,7 +136,7 @@ def test_few_maps_may_lie_one_behind_the_other(name, cpu):
         keep, given = guarded(x)
         room, y = guarded(np.full(last(wanted).shape, np.nan, "f"))
         run(convolution.packForward(W, packed, g))
-        run(convolution.forward(given, packed, Finish(y, g.o), g, 1))
+        run(convolution.forward(given, packed, EpilogueSpec(y, g.o), g, 1))
     close(first(y), wanted)
 
 
@@ -156,7 +157,7 @@ def test_data_gradient_is_the_adjoint(name, isPlain):
     room, dx = guarded(np.empty(last(x).shape, "f"))
     dx[...] = np.nan
     run(convolution.packData(W, packed, g))
-    run(convolution.dataGradient(given, packed, Finish(dx, g.c), g))
+    run(convolution.dataGradient(given, packed, EpilogueSpec(dx, g.c), g))
     close(first(dx), wanted)
     assert np.isnan(room[:64]).all() and np.isnan(room[-64:]).all()
 
@@ -192,7 +193,7 @@ def results(g, x, W, grad, threads=1, xPixel=None, yPixel=None):
     return y, dx, dW
 
 
-class Adding(Finish):
+class Adding(EpilogueSpec):
     """Adds to what is there: twice the same place shows."""
 
     key = "adding"
@@ -243,10 +244,10 @@ def test_pixels_may_lie_further_apart_and_are_finished_once(name):
 
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("depthwise")])
 def test_every_width_of_vectors(name, monkeypatch):
-    if machine.bits < 512:
+    if jit.bits < 512:
         pytest.skip("the widest are the ones of the other tests")
     monkeypatch.setenv("PUREGRAPH_CPU", "haswell")
-    assert machine.lanes(4) == 8
+    assert jit.lanes(4) == 8
     x, W, g, options = arrays(name)
     y = convolve(x, W, *options)
     grad = np.random.default_rng(1).standard_normal(y.shape).astype("f")

@@ -7,11 +7,11 @@ import pytest
 from natively import needsNative, run
 
 import puregraph as pg
-from puregraph.compile.joined import joined
+from puregraph.compile.trace.withcost import joined
 from puregraph.kernels import scatter
-from puregraph.native import lookup
-from puregraph.native.gathered import gathered
-from puregraph.native.work import Finish
+from puregraph.native.llvm.kernelcall import EpilogueSpec
+from puregraph.native.ops import gather
+from puregraph.native.ops.scatterfused import gathered
 from puregraph.optimizers import SGD, AdamW, MomentumSGD
 
 pytestmark = needsNative
@@ -27,7 +27,7 @@ def test_gather_reads_rows_and_zero_for_none(count, rows, width):
     table = rng.standard_normal((rows, width + 3)).astype(np.float32)[:, :width]
     index, fault = rng.integers(-1, rows, count), none()
     y = np.full((count, width), 7, dtype=np.float32)
-    run(lookup.gather(table, table.strides[0] // 4, rows, index, count, y, width, fault), 3)
+    run(gather.gather(table, table.strides[0] // 4, rows, index, count, y, width, fault), 3)
     assert np.array_equal(y, scatter.gather.reference(table, index)) and fault[0] == 0
 
 
@@ -39,7 +39,7 @@ def test_scatter_adds_in_order(count, rows, width, threads):
     rng = np.random.default_rng(2)
     grad, index, fault = rng.standard_normal((count, width)).astype(np.float32), rng.integers(-1, rows, count), none()
     table = np.full((rows, width), 7, dtype=np.float32)
-    run(lookup.scatterAdd(grad, index, count, table, rows, width, fault), threads)
+    run(gather.scatterAdd(grad, index, count, table, rows, width, fault), threads)
     assert np.array_equal(table, scatter.scatterAdd.reference(grad, index, rows)) and fault[0] == 0
 
 
@@ -49,9 +49,9 @@ def test_classes_are_taken_and_put(shape):
     samples, classes, inner = shape[0], shape[1], int(np.prod(shape[2:]))
     x, labels = rng.standard_normal(shape).astype(np.float32), rng.integers(-1, classes, (shape[0], *shape[2:]))
     y, dx, fault = np.full(labels.shape, 7, dtype=np.float32), np.full(shape, 7, dtype=np.float32), none()
-    run(lookup.takeClass(x, labels, y, samples, classes, inner, fault), 2)
+    run(gather.takeClass(x, labels, y, samples, classes, inner, fault), 2)
     assert np.array_equal(y, scatter.takeClass.reference(x, labels))
-    run(lookup.putClass(y, labels, dx, samples, classes, inner, fault), 2)
+    run(gather.putClass(y, labels, dx, samples, classes, inner, fault), 2)
     assert np.array_equal(dx, scatter.putClass.reference(y, labels, classes)) and fault[0] == 0
 
 
@@ -62,10 +62,10 @@ def test_an_index_out_of_range_is_told_and_harmless(wrong):
     picked, put = np.full(3, 7, dtype=np.float32), np.full((3, 5), 7, dtype=np.float32)
     wide = np.ones((3, 5), dtype=np.float32)
     for works in (
-        lambda fault: lookup.gather(table, 8, 5, index, 3, y, 8, fault),
-        lambda fault: lookup.scatterAdd(y, index, 3, grown, 5, 8, fault),
-        lambda fault: lookup.takeClass(wide, index, picked, 3, 5, 1, fault),
-        lambda fault: lookup.putClass(picked, index, put, 3, 5, 1, fault),
+        lambda fault: gather.gather(table, 8, 5, index, 3, y, 8, fault),
+        lambda fault: gather.scatterAdd(y, index, 3, grown, 5, 8, fault),
+        lambda fault: gather.takeClass(wide, index, picked, 3, 5, 1, fault),
+        lambda fault: gather.putClass(picked, index, put, 3, 5, 1, fault),
     ):
         fault = none()
         run(works(fault))
@@ -83,11 +83,11 @@ def test_the_largest_is_where_numpy_finds_it(width, least):
     x[4, width // 2], x[5] = np.nan, np.nan
     x[6, width // 3 :: 5], x[7, -1] = np.nan, np.inf
     y = np.full(40, 77)
-    run(lookup.argmax(x, x.strides[0] // 4, y, 40, width, least), 2)
+    run(gather.argmax(x, x.strides[0] // 4, y, 40, width, least), 2)
     assert np.array_equal(y, (np.argmin if least else np.argmax)(x, axis=1))
 
 
-class Kept(Finish):
+class Kept(EpilogueSpec):
     """Keeps sums as they come, and their double."""
 
     key = "kept"

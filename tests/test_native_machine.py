@@ -15,10 +15,10 @@ from processes import environment
 
 from puregraph import store
 from puregraph.errors import DeviceError
-from puregraph.native import machine
+from puregraph.native.llvm import jit
 
-if not machine.available():
-    pytest.skip(str(machine.missing()), allow_module_level=True)
+if not jit.available():
+    pytest.skip(str(jit.missing()), allow_module_level=True)
 
 
 SCRIPT = """
@@ -76,7 +76,7 @@ def stored(folder):
 def test_a_kernel_computes():
     x = np.linspace(-3, 3, 50, dtype=np.float32)
     y = np.zeros_like(x)
-    library = machine.load("a kernel computes", lambda: (scale(7), ["x", "y"], 128))
+    library = jit.load("a kernel computes", lambda: (scale(7), ["x", "y"], 128))
     call(library, slots(x, y), 50)
     np.testing.assert_array_equal(y, 7 * x)
     assert library.names == ("x", "y")
@@ -84,9 +84,9 @@ def test_a_kernel_computes():
 
 
 def test_a_loaded_kernel_is_not_made_again():
-    first = machine.load("made once", lambda: (scale(2), [], 0))
-    assert machine.load("made once", lambda: pytest.fail("made twice")) is first
-    other = machine.load("made once", lambda: (scale(3), [], 0), "another digest")
+    first = jit.load("made once", lambda: (scale(2), [], 0))
+    assert jit.load("made once", lambda: pytest.fail("made twice")) is first
+    other = jit.load("made once", lambda: (scale(3), [], 0), "another digest")
     assert other.address != first.address
 
 
@@ -98,7 +98,7 @@ def test_threads_that_want_the_same_kernel_make_it_once():
         time.sleep(0.05)  # until the others have come
         return scale(5), [], 0
 
-    threads = [threading.Thread(target=lambda: found.append(machine.load("by threads", make))) for _ in range(6)]
+    threads = [threading.Thread(target=lambda: found.append(jit.load("by threads", make))) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -111,7 +111,7 @@ def test_threads_that_want_the_same_kernel_make_it_once():
 def test_many_are_compiled_in_their_order(monkeypatch):
     monkeypatch.setenv("PUREGRAPH_THREADS", "3")
     wants = [(f"one of many {factor}", lambda factor=factor: (scale(factor), [], factor)) for factor in range(2, 12)]
-    libraries = machine.compileAll(wants)
+    libraries = jit.compileAll(wants)
     x, y = np.ones(4, np.float32), np.zeros(4, np.float32)
     for factor, library in zip(range(2, 12), libraries):
         assert library.scratch == factor
@@ -163,7 +163,7 @@ def test_processes_that_compile_the_same_at_once_agree(tmp_path):
 
 
 def test_a_cpu_that_is_named_has_kernels_of_its_own(tmp_path):
-    if machine.processor() != "x86":
+    if jit.processor() != "x86":
         pytest.skip("names of x86 processors")
     assert made(2) == [2]
     assert made(2, PUREGRAPH_CPU="x86-64-v2") == [2]
@@ -173,7 +173,7 @@ def test_a_cpu_that_is_named_has_kernels_of_its_own(tmp_path):
 
 @pytest.mark.parametrize("name", ["foo", "i386", "x86-64,+avx"])
 def test_a_cpu_that_llvm_does_not_know_is_refused_by_name(tmp_path, name):
-    if machine.processor() != "x86":
+    if jit.processor() != "x86":
         pytest.skip("names of x86 processors")
     code = """
 import numpy as np
@@ -195,18 +195,18 @@ print(net(x).shape)
 
 @pytest.mark.parametrize(("name", "bits"), [("x86-64", 128), ("x86-64-v3", 256), ("haswell", 256), ("x86-64-v4", 512)])
 def test_the_width_of_vectors_follows_the_named_cpu(monkeypatch, name, bits):
-    if machine.processor() != "x86":
+    if jit.processor() != "x86":
         pytest.skip("names of x86 processors")
     monkeypatch.setenv("PUREGRAPH_CPU", name)
-    assert (machine.name, machine.bits, machine.lanes(4), machine.lanes(8)) == (name, bits, bits // 32, bits // 64)
+    assert (jit.name, jit.bits, jit.lanes(4), jit.lanes(8)) == (name, bits, bits // 32, bits // 64)
 
 
 def test_the_width_of_vectors_here_is_that_of_the_features():
-    features = machine.features.split(",")
+    features = jit.features.split(",")
     wanted = 512 if "+avx512f" in features else 256 if "+avx2" in features else 128
-    assert machine.bits == wanted
+    assert jit.bits == wanted
     with pytest.raises(AttributeError, match="has no attribute 'width'"):
-        machine.width
+        jit.width
 
 
 def test_a_folder_that_takes_no_files_is_replaced(tmp_path):
@@ -307,7 +307,7 @@ define void @kernel(float** %args, i64 %count, i8* %scratch) {
 
 def test_functions_that_a_kernel_calls_are_found():
     x, y = np.array([4, 0.5, 6, 7], np.float32), np.zeros(4, np.float32)
-    call(machine.load("calls", lambda: (CALLS, [], 0)), slots(x, y), 16)
+    call(jit.load("calls", lambda: (CALLS, [], 0)), slots(x, y), 16)
     np.testing.assert_allclose(y[:2], [4, np.exp(np.tanh(0.5)) % 1], rtol=1e-6)
     assert np.isnan(y[2:]).all()
 
@@ -331,9 +331,7 @@ define void @kernel(float** %args, i64 %task, i8* %scratch) {{
 }}
 """
 
-    libraries = [
-        machine.load(f"helpers {number}", lambda number=number: (text(number), [], 0)) for number in (10, 20, 30)
-    ]
+    libraries = [jit.load(f"helpers {number}", lambda number=number: (text(number), [], 0)) for number in (10, 20, 30)]
     x = np.zeros(1, np.float32)
     for number, library in zip((10, 20, 30), libraries):
         for task in (0, 1):
@@ -351,10 +349,10 @@ define void @kernel(float** %args, i64 %task, i8* %scratch) {{
 )
 def test_code_that_llvm_refuses_is_an_error_that_names_the_kernel(tmp_path, text, message):
     with pytest.raises(ValueError, match=message) as caught:
-        machine.load(text, lambda: (text, [], 0))
+        jit.load(text, lambda: (text, [], 0))
     assert f"kernel '{text}': " in str(caught.value)
     assert not stored(tmp_path / "cache")
-    assert machine.load(text, lambda: (scale(2), [], 0)).address  # the next try is not refused
+    assert jit.load(text, lambda: (scale(2), [], 0)).address  # the next try is not refused
 
 
 def test_an_error_of_who_makes_a_kernel_passes_through():
@@ -362,7 +360,7 @@ def test_an_error_of_who_makes_a_kernel_passes_through():
         raise KeyError("no such kernel")
 
     with pytest.raises(KeyError, match="no such kernel"):
-        machine.load("not made", make)
+        jit.load("not made", make)
 
 
 def test_without_llvm_nothing_fails_until_it_is_used():
@@ -385,26 +383,26 @@ for use in (lambda: machine.lanes(4), lambda: machine.bits, lambda: machine.load
 
 
 def test_an_llvmlite_that_is_too_old_is_not_used(monkeypatch):
-    for function in (machine.missing, machine.binding):
+    for function in (jit.missing, jit.binding):
         function.cache_clear()
-    monkeypatch.setattr(machine, "version", lambda: (0, 43))
+    monkeypatch.setattr(jit, "version", lambda: (0, 43))
     try:
-        assert machine.missing() == "native kernels need llvmlite 0.44 or newer, not 0.43: pip install puregraph[fast]"
-        assert not machine.available()
+        assert jit.missing() == "native kernels need llvmlite 0.44 or newer, not 0.43: pip install puregraph[fast]"
+        assert not jit.available()
         with pytest.raises(DeviceError, match="0.44 or newer"):
-            machine.objectFrom("")
+            jit.objectFrom("")
     finally:
-        for function in (machine.missing, machine.binding):
+        for function in (jit.missing, jit.binding):
             function.cache_clear()
     monkeypatch.undo()
-    assert machine.available()
+    assert jit.available()
 
 
 def test_a_process_keeps_to_the_version_that_it_began_with(tmp_path):
     package = Path(store.__file__).parent
     shutil.copytree(package, tmp_path / "puregraph", ignore=shutil.ignore_patterns("__pycache__", "models"))
     script = (
-        "import pathlib, puregraph.compile.native as native\n"
+        "import pathlib, puregraph.compile.lower.nativesegment as native\n"
         "before = native.DIGEST\n"
         "path = pathlib.Path('puregraph/nest.py')\n"
         "path.write_text(path.read_text() + '# another version\\n')\n"

@@ -5,7 +5,7 @@ import pytest
 from natively import ENTRY, load, needsNative
 
 from puregraph.formula import Formula
-from puregraph.native import maths
+from puregraph.native.math import emit
 from puregraph.table import TABLE
 from puregraph.terms import TRUTHS
 
@@ -38,7 +38,7 @@ def native(write, kind, lanes, arrays):
 def operation(op):
     def write(code, values):
         truths = TRUTHS.get(op, (False,) * len(values))
-        return maths.EMIT[op](code, *[maths.asTruth(v) if t else v for v, t in zip(values, truths)])
+        return emit.EMIT[op](code, *[emit.asTruth(v) if t else v for v, t in zip(values, truths)])
 
     return write
 
@@ -68,7 +68,7 @@ def reference(op, arrays):
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])
-@pytest.mark.parametrize("op", maths.EMIT)
+@pytest.mark.parametrize("op", emit.EMIT)
 def test_an_operation_gives_what_numpy_gives(op, kind):
     arrays = samples(op, DTYPES[kind])
     found = native(operation(op), kind, 16, arrays)
@@ -116,7 +116,7 @@ def test_float32_between_all_powers_of_two(op):
 def test_lanes_do_not_change_a_result(lanes):
     text = "where(x > 0 and not isnan(x), log1p(x) * tanh(x), sin(x)) + maximum(x, -0.5) % 2"
     x = (np.random.default_rng(1).standard_normal(512) * 5).astype(np.float32)
-    one, many = (native(lambda code, v: maths.emit(code, text, {"x": v[0]}), "f32", n, [x]) for n in (1, lanes))
+    one, many = (native(lambda code, v: emit.emit(code, text, {"x": v[0]}), "f32", n, [x]) for n in (1, lanes))
     assert np.array_equal(one, many)
 
 
@@ -126,14 +126,14 @@ def test_a_formula_shares_its_parts_and_equals_numpy(kind):
     formula = Formula("x * sigmoid(beta * x)")
     gradient = formula.gradient(["x"], "g")["x"].put(beta=1.5)
     names = {"x": x[0].copy(), "g": x[1].copy()}
-    found = native(lambda code, v: maths.emit(code, gradient, dict(zip(names, v))), kind, 16, [*names.values()])
+    found = native(lambda code, v: emit.emit(code, gradient, dict(zip(names, v))), kind, 16, [*names.values()])
     np.testing.assert_allclose(found, gradient(**names), rtol=3e-6 if kind == "f32" else 1e-13, atol=1e-7)
 
 
 def test_conditions_and_numbers_turn_into_each_other():
     x = np.array([-2, -1, 0, 1, 2, np.nan, 0.5, 3] * 2, dtype=np.float32)
     for text in ["x > 1", "(x > 0) * 2 + 1", "where(x, 1, 2)", "not x", "x and x < 2", "3", "1e300 * x"]:
-        found = native(lambda code, v, t=text: maths.emit(code, t, {"x": v[0]}), "f32", 16, [x])
+        found = native(lambda code, v, t=text: emit.emit(code, t, {"x": v[0]}), "f32", 16, [x])
         wanted = Formula(text)(**({"x": x} if "x" in text else {}))
         assert np.array_equal(found, np.broadcast_to(wanted, x.shape).astype(np.float32), equal_nan=True), text
 
@@ -152,5 +152,5 @@ def test_functions_of_an_order(op, kind):
 
 
 def test_every_operation_is_there():
-    assert set(TABLE) == set(maths.EMIT)
-    assert maths.lacking("exp(x) + y", "x ** 2") == []
+    assert set(TABLE) == set(emit.EMIT)
+    assert emit.lacking("exp(x) + y", "x ** 2") == []

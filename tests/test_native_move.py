@@ -7,8 +7,8 @@ import pytest
 from natively import needsNative, run
 
 from puregraph.kernels import random
-from puregraph.native.move import fill, move
-from puregraph.native.philox import uniform
+from puregraph.native.math.philox import uniform
+from puregraph.native.ops.copy import fill, move
 
 pytestmark = needsNative
 KINDS = {"f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.float16, "i64": np.int64}

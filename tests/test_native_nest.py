@@ -5,7 +5,7 @@ import pytest
 from natively import needsNative, run
 
 from puregraph.formula import Formula
-from puregraph.native.nest import works
+from puregraph.native.ops.nestcode import works
 from puregraph.nest import Fold, Nest, Operand
 
 pytestmark = needsNative

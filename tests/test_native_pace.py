@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from puregraph.native import pace
-from puregraph.native.pace import ENOUGH, LONG, OFTEN, RUNS, SELDOM, WARM, Pace
+from puregraph.native.threads import tuner
+from puregraph.native.threads.tuner import ENOUGH, LONG, OFTEN, RUNS, SELDOM, WARM, ThreadTuner
 
 
 class Machine:
@@ -13,8 +13,8 @@ class Machine:
 
     def __init__(self, together, alone, monkeypatch):
         self.now, self.takes, self.runs = 0, {False: together, True: alone}, []
-        self.pace = Pace()
-        monkeypatch.setattr(pace, "perf_counter_ns", lambda: self.now)
+        self.pace = ThreadTuner()
+        monkeypatch.setattr(tuner, "perf_counter_ns", lambda: self.now)
 
     def go(self, isAlone):
         self.runs.append(isAlone)
@@ -80,7 +80,7 @@ def test_a_machine_may_change(monkeypatch):
 
 
 def test_several_threads_may_run_while_one_is_measured():
-    found, inside, leave = Pace(), threading.Event(), threading.Event()
+    found, inside, leave = ThreadTuner(), threading.Event(), threading.Event()
     runs = []
 
     def slowly(isAlone):

@@ -6,8 +6,8 @@ from natively import compiledFor, needsNative, run
 
 import puregraph as pg
 from puregraph.compile import Program
-from puregraph.kernels.pairs import pairDots, pairDotsGrad
-from puregraph.native import pairs
+from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
+from puregraph.native.ops import pairwisedot
 
 pytestmark = needsNative
 
@@ -30,7 +30,7 @@ def test_dots_are_those_of_numpy(samples, count, size, cpu):
         xs = vectors(samples, count, size, gap=3)
         y = np.full((samples, count * (count - 1) // 2 + 5), 7, np.float32)
         wanted = pairDots(*xs)
-        run(pairs.pairDots(xs, list(map(rowOf, xs)), size, samples, y, y.shape[1]), 2)
+        run(pairwisedot.pairDots(xs, list(map(rowOf, xs)), size, samples, y, y.shape[1]), 2)
         np.testing.assert_allclose(y[:, :-5], wanted, rtol=1e-5, atol=1e-5)
         assert (y[:, -5:] == 7).all()
 
@@ -42,7 +42,7 @@ def test_gradients_are_those_of_numpy(samples, count, size, cpu):
         xs = vectors(samples, count, size, gap=1)
         grad = np.random.default_rng(0).standard_normal((samples, count * (count - 1) // 2 + 2)).astype(np.float32)
         dx = np.full((samples, count, size), 7, np.float32)
-        run(pairs.pairDotsGrad(grad, grad.shape[1], xs, list(map(rowOf, xs)), size, samples, dx), 2)
+        run(pairwisedot.pairDotsGrad(grad, grad.shape[1], xs, list(map(rowOf, xs)), size, samples, dx), 2)
         np.testing.assert_allclose(dx, pairDotsGrad(grad[:, :-2].copy(), *xs), rtol=1e-5, atol=1e-5)
 
 

@@ -14,12 +14,13 @@ from kernels import BURN, HALVE, MIX, WITNESS, address, mixed, slots
 from processes import environment
 
 from puregraph.errors import PuregraphError
-from puregraph.native import count, machine, pool, walk
-from puregraph.native.crew import IDLE, PATIENCE
-from puregraph.native.memory import HUGE, Block
+from puregraph.native.llvm import jit
+from puregraph.native.threads import numthreads, pool, workerloop
+from puregraph.native.threads.pages import HUGE, AlignedBlock
+from puregraph.native.threads.workers import IDLE, PATIENCE
 
-if not machine.available():
-    pytest.skip(str(machine.missing()), allow_module_level=True)
+if not jit.available():
+    pytest.skip(str(jit.missing()), allow_module_level=True)
 
 
 LONG = 3_000_000  # turns of BURN: about half a millisecond
@@ -27,12 +28,12 @@ LONG = 3_000_000  # turns of BURN: about half a millisecond
 
 @pytest.fixture(autouse=True)
 def sameThreads():
-    before = list(count.WANTED)
+    before = list(numthreads.WANTED)
     yield
     pool.setThreads(
-        count.threads() if before else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+        numthreads.threads() if before else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
     )
-    count.WANTED[:] = before
+    numthreads.WANTED[:] = before
 
 
 class Mixing:
@@ -50,7 +51,7 @@ class Mixing:
                 (address(MIX), ctypes.addressof(args), tasks, pool.SINGLY if rng.random() < 0.1 else pool.TOGETHER)
             )
             keep.append(args)
-        self.table = pool.Table(rows, keep=keep)
+        self.table = pool.StepTable(rows, keep=keep)
 
     def check(self):
         """Run the table, whole or in two parts, on new numbers."""
@@ -132,7 +133,7 @@ def test_many_short_steps_one_after_the_other(threads):
         tasks = (7, 3, 5, 2, 6, 4)[step % 6]
         keep.append(slots(arrays[step % 2], arrays[(step + 1) % 2], 7, tasks))
         rows.append((address(MIX), ctypes.addressof(keep[-1]), tasks))
-    table, x = pool.Table(rows, keep=keep), arrays[0].copy()
+    table, x = pool.StepTable(rows, keep=keep), arrays[0].copy()
     for _ in range(200):
         table.run()
     for _ in range(200 * 200):
@@ -168,10 +169,10 @@ def stirred(monkeypatch):
     text = re.sub(
         r"(.* = atomicrmw .*|.* = cmpxchg .*|.* = load atomic .*|.*store atomic .*)\n",
         rf"{STIRRED}\1\n{STIRRED}",
-        walk.SHARED,
+        workerloop.SHARED,
     )
     assert text.count("@stir()") == 2 * 5
-    monkeypatch.setattr(walk, "SHARED", text + STIR)
+    monkeypatch.setattr(workerloop, "SHARED", text + STIR)
     monkeypatch.setattr(pool, "CREWS", [])
     yield
     pool.setThreads(1)
@@ -199,7 +200,7 @@ def test_workers_take_tasks_and_do_them_right():
     out, where, wrong = (np.zeros(tasks, np.int64) for _ in range(3))
     burn, witness = slots(LONG // 10, out), slots(30_000, where, wrong)
     rows = [(address(BURN), ctypes.addressof(burn), tasks), (address(WITNESS), ctypes.addressof(witness), tasks)]
-    table = pool.Table(rows * 2, scratch=240_000)
+    table = pool.StepTable(rows * 2, scratch=240_000)
     seen = set()
     deadline = time.monotonic() + 60
     while len(seen) < 3 and time.monotonic() < deadline:
@@ -229,7 +230,7 @@ def test_scratch_memory_is_each_threads_own_aligned_and_large_enough():
     def use(words):
         where, wrong = np.zeros(tasks, np.int64), np.ones(tasks, np.int64)
         args = slots(words, where, wrong)
-        table = pool.Table([(address(WITNESS), ctypes.addressof(args), tasks)] * 3, scratch=8 * words)
+        table = pool.StepTable([(address(WITNESS), ctypes.addressof(args), tasks)] * 3, scratch=8 * words)
         for _ in range(30):
             table.run()
             assert not wrong.any()
@@ -243,20 +244,20 @@ def test_scratch_memory_is_each_threads_own_aligned_and_large_enough():
 
 def test_scratch_memory_may_grow_between_two_tasks_of_a_thread():
     """A thread that finishes a task may take its next one from a later run, whose steps need more scratch memory."""
-    board = Block(8 * walk.WORDS)
-    words = (ctypes.c_int64 * walk.WORDS).from_address(board.address)
+    board = AlignedBlock(8 * workerloop.WORDS)
+    words = (ctypes.c_int64 * workerloop.WORDS).from_address(board.address)
     seen = []
 
     @ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
     def task(_, number, scratch):
         seen.append((number, scratch))
         if number == 0:
-            words[walk.SCRATCH] = 2048
-            words[walk.STATE] = 4 * walk.ONEOPEN + walk.ONEFREE + 1
+            words[workerloop.SCRATCH] = 2048
+            words[workerloop.STATE] = 4 * workerloop.ONEOPEN + workerloop.ONEFREE + 1
 
-    words[walk.FUNCTION] = ctypes.cast(task, ctypes.c_void_p).value
-    words[walk.SCRATCH], words[walk.LIMIT] = 1024, 1
-    words[walk.STATE] = 3 * walk.ONEOPEN + walk.ONEFREE
+    words[workerloop.FUNCTION] = ctypes.cast(task, ctypes.c_void_p).value
+    words[workerloop.SCRATCH], words[workerloop.LIMIT] = 1024, 1
+    words[workerloop.STATE] = 3 * workerloop.ONEOPEN + workerloop.ONEFREE
     pool.crew().work(board.address, 0)
     assert seen == [(0, 1024), (1, 2048)]
 
@@ -265,7 +266,7 @@ def test_steps_of_one_task_and_single_steps_stay_in_order_of_their_tasks():
     pool.setThreads(2)
     x = np.arange(9, dtype=np.uint64)
     args = slots(x, x, 9, 9)  # in place: the result depends on the order of the tasks
-    table = pool.Table([(address(MIX), ctypes.addressof(args), 9, pool.SINGLY)])
+    table = pool.StepTable([(address(MIX), ctypes.addressof(args), 9, pool.SINGLY)])
     wanted = x.copy()
     for i in range(9):
         wanted[i] = np.uint64(3) * wanted[i] + wanted[(5 * i + 2) % 9] + np.uint64(i)
@@ -273,7 +274,7 @@ def test_steps_of_one_task_and_single_steps_stay_in_order_of_their_tasks():
     np.testing.assert_array_equal(x, wanted)
 
 
-@pytest.mark.skipif(machine.processor() == "other", reason="no way to flush denormals is known for this processor")
+@pytest.mark.skipif(jit.processor() == "other", reason="no way to flush denormals is known for this processor")
 @pytest.mark.parametrize("threads", [1, 3])
 def test_denormals_become_zero_in_every_thread_and_only_during_the_run(threads):
     pool.setThreads(threads)
@@ -282,12 +283,12 @@ def test_denormals_become_zero_in_every_thread_and_only_during_the_run(threads):
     y = np.ones_like(x)
     args = slots(x, y)
     rows = [(address(HALVE), ctypes.addressof(args), len(x))] * 3
-    flushed, kept = pool.Table(rows), pool.Table(rows, flush=False)
+    flushed, kept = pool.StepTable(rows), pool.StepTable(rows, flush=False)
 
     def alternate():
         mine = np.ones_like(x)
         own = slots(x, mine)
-        table = pool.Table([(address(HALVE), ctypes.addressof(own), len(x))], flush=False)
+        table = pool.StepTable([(address(HALVE), ctypes.addressof(own), len(x))], flush=False)
         for _ in range(200):
             table.run()
             np.testing.assert_array_equal(mine[1::2], x[1::2] / np.float32(2))
@@ -307,20 +308,20 @@ def test_denormals_become_zero_in_every_thread_and_only_during_the_run(threads):
 
 def test_a_table_checks_what_it_is_given():
     with pytest.raises(ValueError, match="step 1 of a table has 0 tasks: it needs at least 1"):
-        pool.Table([(address(MIX), 0, 1), (address(MIX), 0, 0)])
+        pool.StepTable([(address(MIX), 0, 1), (address(MIX), 0, 0)])
     with pytest.raises(ValueError, match="has 2097152 tasks"):
-        pool.Table([(address(MIX), 0, 2**21)])
+        pool.StepTable([(address(MIX), 0, 2**21)])
     table = Mixing(np.random.default_rng(0), steps=3).table
     assert len(table) == 3
     for begin, end in ((-1, 2), (0, 4), (2, 1)):
         with pytest.raises(IndexError, match=f"a table of 3 steps has none from {begin} to {end}"):
             table.run(begin, end)
     table.run(3)
-    pool.Table([]).run()
+    pool.StepTable([]).run()
 
 
 def test_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(count, "WANTED", [])
+    monkeypatch.setattr(numthreads, "WANTED", [])
     monkeypatch.setenv("PUREGRAPH_THREADS", "3")
     assert pool.threads() == 3
     monkeypatch.setenv("PUREGRAPH_THREADS", "")
@@ -340,7 +341,7 @@ def test_the_number_of_threads(monkeypatch):
 
 def test_memory_is_aligned_and_private():
     for size, unit in ((1, 4096), (5000, 4096), (HUGE, HUGE), (HUGE + 5000, HUGE)):
-        block = Block(size)
+        block = AlignedBlock(size)
         assert block.address % unit == 0
         assert size <= block.size < size + 4096
         content = (ctypes.c_char * block.size).from_address(block.address)
@@ -356,7 +357,7 @@ def test_the_walk_is_code_for_every_kind_of_processor(kind, entry):
     L.initialize_all_targets()
     L.initialize_all_asmprinters()
     triple = {"x86": "x86_64-linux-gnu", "arm": "aarch64-linux-gnu", "other": "riscv64-linux-gnu"}[kind]
-    code = walk.codeOf(entry, kind)
+    code = workerloop.codeOf(entry, kind)
     assert not re.search(r"\{\w+\}", code)
     try:
         target = L.Target.from_triple(triple).create_target_machine()
@@ -375,7 +376,7 @@ import ctypes, os, signal, sys, threading, time
 import numpy as np
 from kernels import BURN, MIX, WITNESS, address, mixed, slots
 from puregraph.native import pool
-from puregraph.native.memory import Block
+from puregraph.native.threads.pages import Block
 from test_native_pool import LONG, Mixing, mixings, turned
 """
 

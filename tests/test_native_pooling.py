@@ -5,9 +5,9 @@ import pytest
 from natively import first, last, needsNative, run
 
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
-from puregraph.native import pooling
-from puregraph.native.geometry import geometry
-from puregraph.native.work import Finish
+from puregraph.native.conv import pooling
+from puregraph.native.conv.geometry import geometry
+from puregraph.native.llvm.kernelcall import EpilogueSpec
 
 pytestmark = needsNative
 
@@ -52,11 +52,11 @@ def test_maximum_and_where_it_is(name, isSpecial):
     wanted, places = maxPool(x, size, stride, pad, dilation)
     y = np.full(last(wanted).shape, 99, "f")
     indices = np.full(y.shape, -9, np.int32)
-    run(pooling.maxForward(last(x), indices, Finish(y, g.c), g), 2)
+    run(pooling.maxForward(last(x), indices, EpilogueSpec(y, g.c), g), 2)
     np.testing.assert_array_equal(first(y), wanted)
     np.testing.assert_array_equal(first(indices), places)
     again = np.full(y.shape, 99, "f")
-    run(pooling.maxForward(last(x), None, Finish(again, g.c), g))
+    run(pooling.maxForward(last(x), None, EpilogueSpec(again, g.c), g))
     np.testing.assert_array_equal(again, y)
 
 
@@ -67,7 +67,7 @@ def test_a_window_of_padding_alone_gives_minus_infinity_and_minus_one():
     g = geometry(x.shape, (16, 1, 2, 2), 2, ((2, 2), (3, 3)), 1, 16)
     assert (places == -1).any()
     y, indices = np.zeros(last(wanted).shape, "f"), np.zeros(last(wanted).shape, np.int32)
-    run(pooling.maxForward(last(x), indices, Finish(y, 16), g))
+    run(pooling.maxForward(last(x), indices, EpilogueSpec(y, 16), g))
     np.testing.assert_array_equal(first(y), wanted)
     np.testing.assert_array_equal(first(indices), places)
 
@@ -79,7 +79,7 @@ def test_gradient_of_the_maximum(name):
     y, indices = maxPool(x, size, stride, pad, dilation)
     grad = np.random.default_rng(1).standard_normal(y.shape).astype("f")
     dx = np.full(last(x).shape, np.nan, "f")
-    run(pooling.maxGradient(last(grad), last(indices), Finish(dx, g.c), g), 3)
+    run(pooling.maxGradient(last(grad), last(indices), EpilogueSpec(dx, g.c), g), 3)
     np.testing.assert_allclose(first(dx), maxPoolGrad(grad, indices, x.shape), rtol=1e-5, atol=1e-6)
 
 
@@ -92,7 +92,7 @@ def test_mean(name, includePad):
     x, g, (size, stride, pad, _) = arrays(name)
     wanted = meanPool(x, size, stride, pad, includePad)
     y = np.full(last(wanted).shape, np.nan, "f")
-    run(pooling.meanForward(last(x), Finish(y, g.c), g, includePad))
+    run(pooling.meanForward(last(x), EpilogueSpec(y, g.c), g, includePad))
     np.testing.assert_allclose(first(y), wanted, rtol=1e-4, atol=1e-6)
 
 
@@ -104,7 +104,7 @@ def test_gradient_of_the_mean(name, includePad):
     grad = np.random.default_rng(1).standard_normal(y.shape).astype("f")
     wanted = meanPoolGrad(grad, x.shape, size, stride, pad, includePad)
     dx = np.full(last(x).shape, np.nan, "f")
-    run(pooling.meanGradient(last(grad), Finish(dx, g.c), g, includePad))
+    run(pooling.meanGradient(last(grad), EpilogueSpec(dx, g.c), g, includePad))
     np.testing.assert_allclose(first(dx), wanted, rtol=1e-4, atol=1e-6)
 
 
@@ -115,6 +115,6 @@ def test_pixels_may_lie_further_apart():
     g = geometry((2, 20, 6, 6), (20, 1, 2, 2), 2, 0, 1, 20)
     wanted, _ = maxPool(first(x), (2, 2), (2, 2), ((0, 0), (0, 0)), 1)
     y = np.full((2, 3, 3, 48), np.nan, "f")
-    run(pooling.maxForward(x, None, Finish(y, 48), g, 40))
+    run(pooling.maxForward(x, None, EpilogueSpec(y, 48), g, 40))
     np.testing.assert_array_equal(first(y[..., :20]), wanted)
     assert np.isnan(y[..., 20:]).all()

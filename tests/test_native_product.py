@@ -5,21 +5,21 @@ from itertools import product as cartesian
 import numpy as np
 import pytest
 
-from puregraph.native import machine
+from puregraph.native.llvm import jit
 
-if not machine.available():
-    pytest.skip(machine.missing(), allow_module_level=True)
+if not jit.available():
+    pytest.skip(jit.missing(), allow_module_level=True)
 
 from natively import aligned, compiledFor, run, strides
 
-from puregraph.native.pack import packed
-from puregraph.native.plan import DEPTH, KEPT, NEAR, STORE, Sizes, planFor
-from puregraph.native.product import Axis, product
-from puregraph.native.tile import registers, tiles
-from puregraph.native.vector import totals
-from puregraph.native.work import Finish
+from puregraph.native.gemm.blocking import DEPTH, KEPT, NEAR, STORE, GemmSizes, planFor
+from puregraph.native.gemm.gemm import BatchAxis, product
+from puregraph.native.gemm.gemv import totals
+from puregraph.native.gemm.microkernel import registers, tiles
+from puregraph.native.gemm.pack import packed
+from puregraph.native.llvm.kernelcall import EpilogueSpec
 
-LANES = machine.lanes(4)
+LANES = jit.lanes(4)
 CPUS = [(None, LANES), ("haswell", 8), ("x86-64", 4)] if LANES > 4 else [(None, 4)]
 SIZES = [
     (1, 1, 1),
@@ -67,7 +67,9 @@ def multiply(a, b, lanes=LANES, threads=2, walkers=1, **options):
     """a b through native code, into rows longer than needed, whose ends must stay as they are."""
     m, k, n = *a.shape, b.shape[1]
     y = np.full((m, n + 3), 7, "f4")
-    works = product(a, b, Finish(y, n + 3), m, n, k, strides(a), strides(b), lanes=lanes, threads=threads, **options)
+    works = product(
+        a, b, EpilogueSpec(y, n + 3), m, n, k, strides(a), strides(b), lanes=lanes, threads=threads, **options
+    )
     run(works, walkers)
     assert (y[:, n:] == 7).all()
     return y[:, :n]
@@ -110,7 +112,7 @@ def test_packed_once_for_several_products(rng, cpu, lanes, kind):
         run(works)
         for m in (5, 64, 150):
             a, y = matrix(rng, m, 600, "rows"), np.zeros((m, 70), "f4")
-            run(product(a, panels, Finish(y, 70), m, 70, 600, strides(a), lanes=lanes))
+            run(product(a, panels, EpilogueSpec(y, 70), m, 70, 600, strides(a), lanes=lanes))
             assert agrees(y, a, b)
 
 
@@ -125,8 +127,8 @@ def test_random_sizes(rng):
 def test_batches_with_any_strides(rng):
     a, b = rng.standard_normal((3, 4, 33, 20)).astype("f4"), rng.standard_normal((4, 50, 20)).astype("f4")
     y = np.zeros((4, 33, 3, 50), "f4")  # [second, row, first, column]
-    axes = [Axis(3, 4 * 33 * 20, 0), Axis(4, 33 * 20, 50 * 20)]
-    finish = Finish(y, 3 * 50, (50, 33 * 3 * 50))
+    axes = [BatchAxis(3, 4 * 33 * 20, 0), BatchAxis(4, 33 * 20, 50 * 20)]
+    finish = EpilogueSpec(y, 3 * 50, (50, 33 * 3 * 50))
     run(product(a, b, finish, 33, 50, 20, (20, 1), (1, 20), axes), 2)
     exact = np.einsum("fsrk,sck->srfc", a.astype("f8"), b.astype("f8"))
     assert np.abs(y - exact).max() < 1e-5
@@ -135,7 +137,7 @@ def test_batches_with_any_strides(rng):
 def test_one_batch_axis(rng):
     a, b = rng.standard_normal((5, 40, 17)).astype("f4"), rng.standard_normal((5, 17, 23)).astype("f4")
     y = np.zeros((5, 40, 23), "f4")
-    run(product(a, b, Finish(y, 23, (40 * 23,)), 40, 23, 17, (17, 1), (23, 1), [Axis(5, 40 * 17, 17 * 23)]))
+    run(product(a, b, EpilogueSpec(y, 23, (40 * 23,)), 40, 23, 17, (17, 1), (23, 1), [BatchAxis(5, 40 * 17, 17 * 23)]))
     assert np.abs(y - a.astype("f8") @ b).max() < 1e-5
 
 
@@ -148,7 +150,7 @@ def test_the_same_numbers_for_any_number_of_threads(rng, m, n, k):
 
 def test_no_products_of_nothing():
     none = np.zeros((0, 4), "f4")
-    assert product(none, none, Finish(none, 4), 0, 4, 3, (3, 1), (4, 1)) == []
+    assert product(none, none, EpilogueSpec(none, 4), 0, 4, 3, (3, 1), (4, 1)) == []
 
 
 @pytest.mark.parametrize("m, n, k", [(20, 30, 5000), (13, 16, 4100), (64, 10, 20000), (256, 300, 1100)])
@@ -167,7 +169,7 @@ def test_a_long_k_is_cut_into_parts(rng, m, n, k):
 
 
 def test_rows_are_dealt_out_in_the_order_in_which_they_were_made():
-    plan = planFor(Sizes(2048, 1536, 384, 1, 16, "rows", "packed"), 2)
+    plan = planFor(GemmSizes(2048, 1536, 384, 1, 16, "rows", "packed"), 2)
     assert plan.down * plan.strips * plan.tile.rows >= 2048 and plan.down >= 2
     block = -(-plan.down * plan.across // 2)  # what a thread begins with
     assert -(-block // plan.across) * plan.strips * plan.tile.rows <= 1024 + plan.tile.rows
@@ -176,7 +178,10 @@ def test_rows_are_dealt_out_in_the_order_in_which_they_were_made():
 def test_parts_of_batches(rng):
     a, b = rng.standard_normal((2, 3, 6, 5000)).astype("f4"), rng.standard_normal((3, 5000, 8)).astype("f4")
     y = np.zeros((2, 3, 6, 8), "f4")
-    axes, finish = [Axis(2, 3 * 6 * 5000, 0), Axis(3, 6 * 5000, 5000 * 8)], Finish(y, 8, (3 * 6 * 8, 6 * 8))
+    axes, finish = (
+        [BatchAxis(2, 3 * 6 * 5000, 0), BatchAxis(3, 6 * 5000, 5000 * 8)],
+        EpilogueSpec(y, 8, (3 * 6 * 8, 6 * 8)),
+    )
     works = product(a, b, finish, 6, 8, 5000, (5000, 1), (8, 1), axes, LANES, 2, room)
     assert len(works) == 2
     run(works, 2)
@@ -187,7 +192,7 @@ def room(count):
     return np.full(count, np.nan, "f4")
 
 
-class Relu(Finish):
+class Relu(EpilogueSpec):
     """y = max(sums + b, 0)"""
 
     key = "bias relu"
@@ -209,7 +214,7 @@ class Relu(Finish):
         super().put(code, row, column, code.select(y > 0.0, y, 0.0), mask)
 
 
-class Add(Finish):
+class Add(EpilogueSpec):
     """y += sums"""
 
     key = "add"
@@ -257,7 +262,7 @@ def test_plans_cover_all_and_keep_to_their_room(rng, lanes):
     for _ in range(300):
         m, n, k, batch = (int(2 ** rng.uniform(0, high)) for high in (13, 13, 12, 4))
         layouts = rng.choice(["rows", "columns", "any"]), rng.choice(["rows", "columns", "any", "packed"])
-        plan = planFor(Sizes(m, n, k, batch, lanes, *layouts), int(rng.integers(1, 17)))
+        plan = planFor(GemmSizes(m, n, k, batch, lanes, *layouts), int(rng.integers(1, 17)))
         tile, rows, columns = plan.tile, plan.strips * plan.tile.rows, plan.panels * plan.tile.width
         assert plan.down * rows >= m > (plan.down - 1) * rows
         assert plan.across * columns >= n > (plan.across - 1) * columns
@@ -268,21 +273,21 @@ def test_plans_cover_all_and_keep_to_their_room(rng, lanes):
 
 def test_what_the_strips_of_a_task_meet_again_stays_in_the_second_cache_also_where_it_was_packed():
     for m, n, k, threads in cartesian(range(20, 2049, 211), (128, 512, 1000, 4096), (128, 512, 1000, 4096), (1, 2, 8)):
-        plan = planFor(Sizes(m, n, k, 1, 16, "rows", "packed"), threads)
+        plan = planFor(GemmSizes(m, n, k, 1, 16, "rows", "packed"), threads)
         again = plan.depth * plan.panels * plan.tile.width
         again += plan.strips * plan.panels * plan.tile.size if k > DEPTH else 0
         assert again <= NEAR, (m, n, k, plan)
 
 
 def test_a_matrix_that_was_packed_is_read_once_by_a_few_rows():
-    assert planFor(Sizes(32, 4096, 4096, 1, 16, "rows", "packed"), 2).down == 1
+    assert planFor(GemmSizes(32, 4096, 4096, 1, 16, "rows", "packed"), 2).down == 1
 
 
 def test_plans_suit_their_sizes():
-    assert planFor(Sizes(512, 512, 512, 1, 16, "rows", "rows"), 2).tile.rows > 7
-    assert planFor(Sizes(3, 512, 512, 1, 16, "rows", "rows"), 2).tile.rows == 3
-    assert planFor(Sizes(64, 10, 512, 1, 16, "rows", "rows"), 2).tile.width == 16
-    busy = planFor(Sizes(512, 512, 512, 1, 16, "rows", "rows"), 16)
+    assert planFor(GemmSizes(512, 512, 512, 1, 16, "rows", "rows"), 2).tile.rows > 7
+    assert planFor(GemmSizes(3, 512, 512, 1, 16, "rows", "rows"), 2).tile.rows == 3
+    assert planFor(GemmSizes(64, 10, 512, 1, 16, "rows", "rows"), 2).tile.width == 16
+    busy = planFor(GemmSizes(512, 512, 512, 1, 16, "rows", "rows"), 16)
     assert busy.down * busy.across >= 16
 
 

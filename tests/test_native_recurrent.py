@@ -5,8 +5,8 @@ import pytest
 from natively import needsNative, run
 
 from puregraph.kernels import recurrent as reference
-from puregraph.native import recurrent
-from puregraph.native.recurrent import CELLS, Sizes, Track
+from puregraph.native.ops import recurrent
+from puregraph.native.ops.recurrent import CELLS, RecurrentSizes, SequenceOperand
 
 pytestmark = needsNative
 STEPS = {
@@ -19,7 +19,7 @@ SIZES = [(3, 5, 16), (32, 4, 64), (1, 1, 1), (7, 6, 37), (17, 3, 100)]
 
 
 def track(x):
-    return Track(x, (x.strides[0] // x.itemsize, x.strides[1] // x.itemsize))
+    return SequenceOperand(x, (x.strides[0] // x.itemsize, x.strides[1] // x.itemsize))
 
 
 def wide(rng, n, t, width):
@@ -58,7 +58,7 @@ def forward(
     tracks = [track(s) for s in states]
     if not keep:
         last = [np.full((n, units), np.nan, np.float32) for _ in states[1:]]
-        tracks[1:] = [Track(s, (units, 0)) for s in last]
+        tracks[1:] = [SequenceOperand(s, (units, 0)) for s in last]
     works = recurrent.run(
         kind,
         track(x) if inputs else track((x @ W).astype(np.float32)),
@@ -67,7 +67,7 @@ def forward(
         starts,
         tracks,
         None if kept is None else track(kept),
-        Sizes(*sizes, inputs),
+        RecurrentSizes(*sizes, inputs),
         groups,
         b,
         d,
@@ -112,7 +112,7 @@ def backward(kind, sizes, reverse=False, lengths=False, threads=1, groups=3, zer
         track(dp),
         track(dq) if kind == "gru" else None,
         mine,
-        Sizes(*sizes),
+        RecurrentSizes(*sizes),
         groups,
         None if on is None else track(on),
         reverse,
@@ -155,7 +155,11 @@ def test_gates_saturate_and_pass_on_what_is_no_number():
     sums = np.concatenate([x, x, x, x], axis=1)[:, None]
     h, c, kept = (np.empty((1, 1, size), np.float32) for size in (10, 10, 40))
     starts, outs = [(zero, 0), (zero, 0)], [track(h), track(c)]
-    run(recurrent.run("lstm", track(sums), None, packed("lstm", U, 10), starts, outs, track(kept), Sizes(1, 1, 10), 1))
+    run(
+        recurrent.run(
+            "lstm", track(sums), None, packed("lstm", U, 10), starts, outs, track(kept), RecurrentSizes(1, 1, 10), 1
+        )
+    )
     wide = np.clip(x[0].astype(np.float64), -500, 500)
     sigmoid, tanh = 1 / (1 + np.exp(-wide)), np.tanh(wide)
     np.testing.assert_allclose(kept[0, 0], np.concatenate([sigmoid, sigmoid, tanh, sigmoid]), rtol=1e-6, atol=1e-12)
@@ -188,7 +192,7 @@ def test_neither_threads_nor_groups_change_a_bit(kind):
 
 
 def test_a_wide_input_or_few_samples_are_summed_before():
-    assert recurrent.readsInputs("lstm", Sizes(32, 4, 256, 28)) and not recurrent.readsInputs(
-        "lstm", Sizes(4, 4, 256, 28)
+    assert recurrent.readsInputs("lstm", RecurrentSizes(32, 4, 256, 28)) and not recurrent.readsInputs(
+        "lstm", RecurrentSizes(4, 4, 256, 28)
     )
-    assert not recurrent.readsInputs("lstm", Sizes(32, 4, 256, 8192))
+    assert not recurrent.readsInputs("lstm", RecurrentSizes(32, 4, 256, 8192))

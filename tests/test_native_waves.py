@@ -6,9 +6,9 @@ from natively import needsNative, unverified
 
 import puregraph as pg
 from puregraph.compile import Program
-from puregraph.compile.waves import MOST, meet
-from puregraph.native import pool
-from puregraph.native.bundle import bundled
+from puregraph.compile.runtime.concurrent import MOST, meet
+from puregraph.native.threads import pool
+from puregraph.native.threads.batch import bundled
 
 pytestmark = needsNative
 

@@ -14,9 +14,9 @@ from test_gpu_programs import MODELS, close, images, trained
 from puregraph import device, initial
 from puregraph.check import Case, checkModule
 from puregraph.costs import CrossEntropy
-from puregraph.cuda import emulator
-from puregraph.cuda.emulator import KernelError
-from puregraph.cuda.launch import Launch, Table
+from puregraph.cuda.emulator import emulator
+from puregraph.cuda.emulator.emulator import KernelError
+from puregraph.cuda.runtime.launch import Launch, PointerTable
 from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.modules import BatchNorm, Linear
@@ -95,7 +95,7 @@ def test_training_in_less_than_float32_comes_near_the_cpu(monkeypatch, name, kin
     batches = images(rng, 6, *(shape or (None,)))
     with device.useDevice("cpu"):
         _, _, wanted = trained(make, batches, optimizer())
-    monkeypatch.setattr("puregraph.compile.gpu.ledger.FIRST", 2.0**10)  # so that no step is left out
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST", 2.0**10)  # so that no step is left out
     with device.useDevice("cuda"):
         program, far, got = trained(lambda: make().calcMode(kind), batches, optimizer())
     assert program.why == "" and program.built.captured().note == "1 graph of CUDA"
@@ -162,7 +162,7 @@ def test_no_gpu_is_asked_to_run_kernels_that_are_broken():
 def test_tables_hold_where_arrays_lie_there(monkeypatch):
     useCupy(monkeypatch)
     arrays = [np.full(3, float(i), np.float32) for i in range(4)]
-    slots = ("pointer", Table([[x] for x in arrays])), ("long", 7)
+    slots = ("pointer", PointerTable([[x] for x in arrays])), ("long", 7)
     ongpu.run([Launch("each", EACH, "each", slots, (1, 1, 1), (4, 1, 1))])
     assert [x.tolist() for x in arrays] == [[i + 7, i, i] for i in range(4)]
 

@@ -19,7 +19,7 @@ from benchmarks import gpu, workloads
 from benchmarks.contenders import puregraph as side
 from puregraph import store
 from puregraph.compile import program
-from puregraph.cuda import compiler
+from puregraph.cuda.runtime import compiler
 from puregraph.modules import Linear
 
 

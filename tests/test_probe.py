@@ -16,7 +16,7 @@ if str(ROOT / "scripts") not in sys.path:
 import probe
 
 from puregraph import store
-from puregraph.cuda import cudnn, product
+from puregraph.cuda.libraries import cudnn, librarygemm
 
 PROPERTIES = json.loads(probe.H200.read_text())
 BROKEN = {  # what is wrong, and what the line says of it
@@ -65,10 +65,10 @@ def test_every_check_passes_on_a_gpu_that_works_and_others_say_why_not(said):
 
 @needsEmulator
 def test_wrong_numbers_of_a_library_are_told(said, monkeypatch):
-    right = product.Product.emulate
+    right = librarygemm.Product.emulate
     calls = iter(range(9))
     monkeypatch.setattr(
-        product.Product, "emulate", lambda self, arrays: right(self, arrays) or off(arrays, next(calls))
+        librarygemm.Product, "emulate", lambda self, arrays: right(self, arrays) or off(arrays, next(calls))
     )
     lines, _ = said()
     assert "FAILED  a product by cuBLASLt, captured: RuntimeError: direct numbers are off by" in "\n".join(lines)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from puregraph.native.memory import Block
+from puregraph.native.threads.pages import AlignedBlock
 
 RUN = """
 import numpy as np
@@ -87,4 +87,4 @@ def test_where_memory_ends_a_memory_error_says_so_and_all_goes_on_afterwards(tmp
 @pytest.mark.parametrize("size", [1 << 50, 1 << 60])
 def test_memory_that_the_system_does_not_have_is_a_memory_error(size):
     with pytest.raises(MemoryError, match="there is no memory for"):
-        Block(size)
+        AlignedBlock(size)

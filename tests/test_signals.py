@@ -11,14 +11,14 @@ import pytest
 
 from puregraph import MSE, SGD, Adam, BatchNorm, Linear, Module, Relu, Sequential, initial
 from puregraph.compile import Program
-from puregraph.compile.joined import joined
+from puregraph.compile.trace.withcost import joined
 from puregraph.errors import PuregraphError
 from puregraph.kernel import useFast
-from puregraph.native import machine
+from puregraph.native.llvm import jit
 from puregraph.signals import Deferred, isAsynchronous
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no such signals")
-MANNERS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not machine.available(), reason="no llvmlite"))]
+MANNERS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not jit.available(), reason="no llvmlite"))]
 
 
 class PreemptedError(Exception):

@@ -6,7 +6,7 @@ from natively import needsNative
 
 import puregraph as pg
 from puregraph.compile.program import Program
-from puregraph.kernels import attention, classes, convolution, einsum, pooling, recurrent, scatter
+from puregraph.kernels import attention, convolution, einsum, labels, pooling, recurrent, scatter
 from puregraph.kernels.norm import norm
 from puregraph.module import Module
 
@@ -269,8 +269,8 @@ def test_lookups_in_tables_that_do_not_lie_row_by_row():
     assertSame(lambda x, i: scatter.gather(x.swapaxes(0, 1), i), x, index)
     grad = normal(3, 4, 2, 3)
     assertSame(lambda g, i: scatter.scatterAdd(g.transpose(2, 3, 0, 1), i, 6), grad, index)
-    weights, labels = normal(5), np.array([[4, 0, 7], [2, 2, 1]])
-    assertSame(lambda w, n: scatter.gather(w, classes.classIndex(n, 5, 7)), weights, labels)
+    weights, ids = normal(5), np.array([[4, 0, 7], [2, 2, 1]])
+    assertSame(lambda w, n: scatter.gather(w, labels.classIndex(n, 5, 7)), weights, ids)
 
 
 def test_which_moments_count():

@@ -7,7 +7,7 @@ from natively import needsNative
 import puregraph as pg
 from puregraph import models
 from puregraph.compile.program import Program
-from puregraph.compile.table import near, short, table
+from puregraph.compile.report.steptable import near, short, table
 from puregraph.optimizers import AdamW
 
 pytestmark = needsNative

@@ -27,7 +27,7 @@ from puregraph import (
     Validator,
 )
 from puregraph.compile import Program
-from puregraph.compile.memory import Room
+from puregraph.compile.runtime.buffers import Workspace
 from puregraph.errors import DataError
 from puregraph.train.modes import HOLDERS, inMode
 
@@ -106,7 +106,7 @@ def validators(calls):
 
 def programs(calls):
     """Programs of several shapes that share their memory, and of each shape one for two threads."""
-    net, room = network().evalMode(), Room()
+    net, room = network().evalMode(), Workspace()
     shapes = [images(n) for n in (64, 3, 17, 40)]
     made = [Program(net, [x.shape], room=room) for x in shapes]
     given = [shapes[i % 4] + i for i in range(COUNT)]

@@ -26,11 +26,16 @@ from puregraph import (
     initial,
     models,
 )
-from puregraph.compile import fuse, plan, reading, shaped, verify
-from puregraph.compile.native import Segment
+from puregraph.compile import verify
+from puregraph.compile.lower import nestcache
+from puregraph.compile.lower.nativesegment import Segment
+from puregraph.compile.memory import planner
+from puregraph.compile.passes import fusion
+from puregraph.compile.trace import graphtracer
 from puregraph.compile.verify import VerifyError
 from puregraph.formula import Formula
-from puregraph.native import machine, nest
+from puregraph.native.llvm import jit
+from puregraph.native.ops import nestcode
 from puregraph.nest import HEAVY
 from puregraph.terms import walk
 
@@ -40,9 +45,9 @@ X = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
 @pytest.fixture
 def verified(monkeypatch):
     monkeypatch.setenv("PUREGRAPH_VERIFY", "1")
-    shaped.template.cache_clear()
+    nestcache.template.cache_clear()
     yield
-    shaped.template.cache_clear()
+    nestcache.template.cache_clear()
 
 
 def net():
@@ -87,7 +92,7 @@ def test_training_steps_with_states_and_an_optimizer_are_verified(verified, rng)
 
 @needsNative
 def test_a_kernel_that_computes_something_else_is_named_with_its_element(verified, monkeypatch):
-    monkeypatch.setitem(fuse.UFUNCS, np.multiply, "+")
+    monkeypatch.setitem(fusion.UFUNCS, np.multiply, "+")
     x, y = Input(name="x").node(), Input(name="y").node()
     program = Graph([x, y], Mul(name="product").node(x, y)).compile([(2, 3), (2, 3)], train=False)
     a, b = np.full((2, 3), 2, np.float32), np.full((2, 3), 2, np.float32)
@@ -106,7 +111,7 @@ def test_what_native_code_does_not_write_is_told(verified, monkeypatch):
 
 
 def test_memory_that_is_given_away_too_early_is_told_with_who_overwrote_it(verified, monkeypatch):
-    right = plan.lastReads
+    right = planner.lastReads
 
     def tooEarly(schedule):
         first, last = {}, right(schedule)
@@ -115,7 +120,7 @@ def test_memory_that_is_given_away_too_early_is_told_with_who_overwrote_it(verif
                 first.setdefault(v.root.number, i)
         return {n: min(i, first.get(n, i)) for n, i in last.items()}
 
-    monkeypatch.setattr(plan, "lastReads", tooEarly)
+    monkeypatch.setattr(planner, "lastReads", tooEarly)
     program = net().compile([X.shape, (6, 3)], cost=MSE(), optimizer=SGD(0.1))
     with pytest.raises(VerifyError, match=r"step \d+ .*: reads value %\d+.* no longer .*overwritten by step \d+"):
         program.run(X, np.zeros((6, 3), np.float32))
@@ -142,7 +147,7 @@ def test_elements_beside_a_kink_that_rounding_decides_are_not_called_wrong(verif
 def compiledAnew(verified, monkeypatch, tmp_path):
     """Have kernels written here and now: those of others are not broken, and those that are reach nobody."""
     monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path))
-    monkeypatch.setattr(machine, "LOADED", {})
+    monkeypatch.setattr(jit, "LOADED", {})
 
 
 def neverStored(shape):
@@ -155,7 +160,7 @@ def neverStored(shape):
 @pytest.mark.parametrize("isWrong", [False, True])
 def test_scratch_that_no_phase_of_a_nest_has_stored_is_told(compiledAnew, monkeypatch, isWrong):
     if isWrong:
-        monkeypatch.setattr(nest, "saved", neverStored)
+        monkeypatch.setattr(nestcode, "saved", neverStored)
     x = Input(name="x").node()
     gate = Mul(name="gate").node(Sigmoid(name="s").node(x), LayerNorm(5, name="n").node(x))
     program = Graph(x, gate).compile([X.shape], train=False)
@@ -171,10 +176,12 @@ def test_a_weight_with_gaps_that_is_taken_row_by_row_is_told(verified, monkeypat
     packed = np.random.default_rng(0).standard_normal((24, 16)).astype(np.float32)
     one = Sequential(Linear(24, 8, name="q"), name="net")
     one["q"].W.data = packed[:, :8]
-    W, right = one["q"].W, reading.arrayOf
+    W, right = one["q"].W, graphtracer.arrayOf
     if isWrong:  # memory that is not the parameter's own, and not looked at while a step is compiled
         W.array = packed[:, :8]
-        monkeypatch.setattr(reading, "arrayOf", lambda stored, *name: W.array if stored is W else right(stored, *name))
+        monkeypatch.setattr(
+            graphtracer, "arrayOf", lambda stored, *name: W.array if stored is W else right(stored, *name)
+        )
     program = one.compile([(16, 24), (16, 8)], cost=MSE(), optimizer=SGD(0.1))
     with told(isWrong, r"step \d+ .*reads value .* no longer .*overwritten by step \d+ .*'q.W' \(SGD\)"):
         program.run(np.ones((16, 24), np.float32), np.zeros((16, 8), np.float32))
@@ -186,7 +193,7 @@ def test_a_result_that_is_written_over_what_a_reduction_of_length_one_still_read
     compiledAnew, monkeypatch, isWrong
 ):
     if isWrong:
-        monkeypatch.setattr(shaped, "ordered", lambda nest: nest)
+        monkeypatch.setattr(nestcache, "ordered", lambda nest: nest)
     x = Input(name="x").node()
     normed = LayerNorm(4, name="norm").node(Max(axis=1, name="max").node(Linear(4, 4, name="a").node(x)))
     one = Graph(x, Linear(4, 2, name="b").node(normed), name="net")

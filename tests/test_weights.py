@@ -13,7 +13,7 @@ from natively import needsNative
 import puregraph as pg
 from puregraph import device
 from puregraph.compile import Program
-from puregraph.compile.joined import joined
+from puregraph.compile.trace.withcost import joined
 from puregraph.errors import DtypeError, ShapeError
 from puregraph.lease import Owner
 from puregraph.optimizers import SGD, Adam, MomentumSGD

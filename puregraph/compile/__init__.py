@@ -8,10 +8,10 @@ built      the calls bound to the very arrays (`memory`, `bind`, `entry`), ready
 program    all of this together, made anew when what it was made from changes (`current`)
 """
 
-from puregraph.compile.compiled import Programs, compiled
-from puregraph.compile.joined import dtypesFor, joined
+from puregraph.compile.cache import Programs, compiled
 from puregraph.compile.program import Program
-from puregraph.compile.schedule import Schedule, schedule
+from puregraph.compile.trace.schedule import Schedule, schedule
+from puregraph.compile.trace.withcost import dtypesFor, joined
 from puregraph.compile.updater import Updater
 
 __all__ = ["Program", "Programs", "Schedule", "Updater", "compiled", "dtypesFor", "joined", "schedule"]

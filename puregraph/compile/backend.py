@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from puregraph import device
-from puregraph.compile import built, gpu, native
-from puregraph.compile.plan import ALIGNMENT
-from puregraph.compile.whole import NotArraysError
+from puregraph.compile import gpu
+from puregraph.compile.lower import nativesegment
+from puregraph.compile.memory.planner import ALIGNMENT
+from puregraph.compile.runtime import executable
+from puregraph.compile.trace.opaque import NotArraysError
 
 
 class Backend(NamedTuple):
@@ -24,7 +26,7 @@ class Backend(NamedTuple):
     """
 
     name: str
-    build: Callable[..., Any] = built.Built
+    build: Callable[..., Any] = executable.Executable
     lower: Callable[[Any], Any] | None = None
     layout: Any = None
     isWhole: Callable[[Any], bool] = lambda piece: True
@@ -34,8 +36,10 @@ class Backend(NamedTuple):
 
 
 NUMPY = Backend("numpy")
-NATIVE = Backend("native", built.Built, native.lowered, native.layoutFor, native.isWhole, gives=True)
-GPU = Backend("gpu", gpu.Built, gpu.lowered, gpu.layoutFor, gpu.isWhole, gpu.ALIGNMENT, True)
+NATIVE = Backend(
+    "native", executable.Executable, nativesegment.lowered, nativesegment.layoutFor, nativesegment.isWhole, gives=True
+)
+GPU = Backend("gpu", gpu.GpuExecutable, gpu.lowered, gpu.layoutFor, gpu.isWhole, gpu.ALIGNMENT, True)
 
 
 def backendFor(graph: Any, dtype: Any) -> Backend:
@@ -49,4 +53,4 @@ def backendFor(graph: Any, dtype: Any) -> Backend:
         raise NotArraysError("some parameters lie on a GPU, and some do not")
     if there.pop():
         return GPU
-    return NATIVE if native.isWanted(dtype) else NUMPY
+    return NATIVE if nativesegment.isWanted(dtype) else NUMPY

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from puregraph.compile.value import Call, Place
+from puregraph.compile.ir.value import Call, CallOrigin
 from puregraph.errors import FormulaError, GraphWarning, PuregraphError, plural
 from puregraph.signals import isAsynchronous
 from puregraph.steps import Step
@@ -58,5 +58,5 @@ def placesOf(variables: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if isinstance(x, Step):
             yield x.path, x.label
         place = x.place if isinstance(x, Call) else x
-        if isinstance(place, Place) and place.label:
+        if isinstance(place, CallOrigin) and place.label:
             yield place.path, place.label

@@ -12,23 +12,23 @@ import numpy as np
 
 from puregraph.algebra import seedLike
 from puregraph.compile.backend import GPU, NUMPY, backendFor
-from puregraph.compile.bind import DeviationError
-from puregraph.compile.compiling import compiling
-from puregraph.compile.current import Current
-from puregraph.compile.drawing import drawing
 from puregraph.compile.fallback import REPORT, isOwn, placesIn, warnOnce
-from puregraph.compile.garbage import tidied
-from puregraph.compile.joined import dtypesFor
-from puregraph.compile.memory import Room
-from puregraph.compile.plan import Plan
-from puregraph.compile.quiet import raises
-from puregraph.compile.recompute import planned
-from puregraph.compile.schedule import Schedule, isFinite, schedule
-from puregraph.compile.short import shortcut
-from puregraph.compile.table import table
-from puregraph.compile.targets import GRADS, GradientOf
+from puregraph.compile.ir.external import GRADS, GradientOf
+from puregraph.compile.memory.planner import MemoryPlan
+from puregraph.compile.passes.rematerialize import planned
+from puregraph.compile.report.graphviz import drawing
+from puregraph.compile.report.steptable import table
+from puregraph.compile.runtime.bind import DeviationError
+from puregraph.compile.runtime.buffers import Workspace
+from puregraph.compile.runtime.compilelock import compiling
+from puregraph.compile.runtime.errstate import raises
+from puregraph.compile.runtime.fastpath import shortcut
+from puregraph.compile.runtime.gc import tidied
+from puregraph.compile.runtime.validity import Validity
+from puregraph.compile.trace.opaque import NotCompiledError, RuleProfile, UntriedError
+from puregraph.compile.trace.schedule import Schedule, isFinite, schedule
+from puregraph.compile.trace.withcost import dtypesFor
 from puregraph.compile.verify import VerifyError
-from puregraph.compile.whole import NotCompiledError, Trial, UntriedError
 from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, addPlace, need, plural, show
 from puregraph.graph import Graph
 from puregraph.signals import Deferred, isAsynchronous
@@ -69,12 +69,12 @@ class Program:
         dtypes: Sequence[Any] | None = None,
         train: bool | None = None,
         poison: bool = False,
-        room: Room | None = None,
+        room: Workspace | None = None,
         budget: int | None = None,
         **options: Any,
     ):
         self.graph, self.shapes, self.train = graph, [tuple(s) for s in shapes], train
-        self.given, self.poison, self.room, self.budget = dtypes, poison, room or Room(), budget
+        self.given, self.poison, self.room, self.budget = dtypes, poison, room or Workspace(), budget
         self.options = options
         self.optimizer = options.get("optimizer")
         self.grad: Any = None
@@ -115,7 +115,7 @@ class Program:
                 self.why = f"{placesIn(error, self.graph)}{type(error).__name__}: {error}"
                 warnOnce(self.graph, f"{self!r} cannot be compiled, its graph runs instead: {self.why}; {REPORT}")
             anyMode = self.train is not None
-            self.current = Current(self.graph, self.steps, held, self.optimizer, anyMode, unread, reads)
+            self.current = Validity(self.graph, self.steps, held, self.optimizer, anyMode, unread, reads)
 
     def others(self, found: Schedule) -> tuple[list[Any], list[Any]]:
         """The parameters that want a gradient but get none in this step; and the slots of those that it updates."""
@@ -125,7 +125,7 @@ class Program:
         slots = getattr(self.optimizer, "slots", ())
         return [p for p in wanting if id(p) not in reached], [slot for slot in slots if id(slot.param) in reached]
 
-    def settle(self, plan: Plan) -> None:
+    def settle(self, plan: MemoryPlan) -> None:
         """Have a plan carried out in the room, where that is now."""
         self.built = self.backend.build(plan, self.room, self.poison)
         isPlain = self.backend.name != "gpu" and not (self.left or self.isLoose or self.options.get("added"))
@@ -166,7 +166,7 @@ class Program:
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state)
-        self.room = Room()
+        self.room = Workspace()
         self.build()
 
     # Running ----------------------------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ class Program:
         return self.plan.bytes
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> MemoryPlan:
         """The plan of this step.
 
         Raises    PuregraphError where there is none, with the reason
@@ -377,7 +377,7 @@ class Program:
 
     def tryout(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
         """The first run, by the graph itself, which shows what those rules give that could not be read."""
-        trial = Trial()
+        trial = RuleProfile()
         with trial.looking():
             found = self.runEagerly(inputs, numbers)
         self.options["trial"] = trial

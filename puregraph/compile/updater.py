@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.compile.program import Program, gatherGrads
-from puregraph.compile.schedule import Schedule, updating
+from puregraph.compile.trace.schedule import Schedule, updating
 from puregraph.graph import Graph
 from puregraph.signals import Deferred
 

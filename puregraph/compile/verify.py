@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from puregraph.aligned import addressOf
-from puregraph.compile.bind import Bound, bound
-from puregraph.compile.exit import Exit
-from puregraph.compile.memory import Memory, alignedBytes
-from puregraph.compile.plan import Plan
-from puregraph.compile.value import Call, Value, changed
+from puregraph.compile.ir.value import Call, Value, changed
+from puregraph.compile.memory.outputs import StepOutput
+from puregraph.compile.memory.planner import MemoryPlan
+from puregraph.compile.runtime.bind import Bound, bound
+from puregraph.compile.runtime.buffers import Buffers, alignedBytes
 from puregraph.errors import PuregraphError
 from puregraph.kernel import useFast
 
@@ -52,7 +52,7 @@ class Verifier:
     `inner`    by the number of a Value inside a fused step that stays in registers what numpy computes for it
     """
 
-    def __init__(self, plan: Plan, memory: Memory):
+    def __init__(self, plan: MemoryPlan, memory: Buffers):
         self.plan, self.memory = plan, memory
         self.shadows: dict[int, np.ndarray] = {}
         self.inner: dict[int, np.ndarray] = {}
@@ -88,7 +88,7 @@ class Verifier:
     def array(self, value: Value) -> Any:
         """Where a Value is stored in this run."""
         place = self.plan.places.get(value.root.number)
-        if isinstance(place, Exit):
+        if isinstance(place, StepOutput):
             start = place.start - addressOf(place.owner) + value.offset
             return np.ndarray(value.shape, value.dtype, place.owner, start, value.strides)
         return self.memory(value)

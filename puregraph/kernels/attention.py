@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from puregraph.cuda.launch import Launch, pieces, steps
-from puregraph.cuda.source import computed, defined, read, stored
+from puregraph.cuda.runtime.launch import Launch, pieces, steps
+from puregraph.cuda.runtime.preprocess import computed, defined, read, stored
 from puregraph.kernel import kernel
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.kernels.widen import widen
@@ -33,7 +33,7 @@ def attend(q, k, v, mask, causal, scale):
     Shapes    q (n, h, t, d), k (n, h / g, s, d), v (n, h / g, s, e), mask None or any that broadcasts to (n, h, t, s)
               -> y (n, h, t, e), lse (n, h, t, 1) in float32 or better
     """
-    lay = Layout(q, k, mask, causal, scale)
+    lay = HeadLayout(q, k, mask, causal, scale)
     values = widen(v)
     found, sums = [], []
     for i in lay.queries:
@@ -66,7 +66,7 @@ def attend(q, k, v, mask, causal, scale):
 def attend(outs, q, k, v, mask, causal, scale):
     """A block of threads takes a block of queries through all keys."""
     y, lse = outs
-    given = Given(q, k, v, mask, scale)
+    given = AttentionArguments(q, k, v, mask, scale)
     if not given.fit(y) or stored(lse.dtype) != given.wide:
         return NotImplemented
     if not y.size:
@@ -98,7 +98,7 @@ def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
 
     Shapes    as of `attend`, grad (n, h, t, e), lse and rest (n, h, t, 1) -> dq, dk, dv (, dmask) as q, k, v (, mask)
     """
-    lay = Layout(q, k, mask, causal, scale)
+    lay = HeadLayout(q, k, mask, causal, scale)
     keys, values, g, rest = widen(k), widen(v), widen(grad), widen(rest)
     dq, dk, dv, dmask = [], {}, {}, {}
     for i in lay.queries:
@@ -135,7 +135,7 @@ def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
 def attendGrad(outs, grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
     """Blocks of keys for dk and dv, blocks of queries for dq, blocks of the mask; none adds to what another makes."""
     dq, dk, dv, *_ = outs
-    given = Given(q, k, v, mask, scale)
+    given = AttentionArguments(q, k, v, mask, scale)
     if not given.fit(grad, dq, dk, dv) or not {lse.dtype.name, rest.dtype.name} <= set(EDGES):
         return NotImplemented
     (n, h, t, d), (shared, s, e) = q.shape, v.shape[1:]
@@ -180,7 +180,7 @@ EDGES = {"float16": 64, "bfloat16": 64, "float32": 64, "float64": 32}  # queries
 KEPT = 4  # slices of a result that a block has in registers, half as many in float64; others are left to other blocks
 
 
-class Given:
+class AttentionArguments:
     """What launches are told of queries, keys, values and a mask."""
 
     def __init__(self, q, k, v, mask, scale):
@@ -241,7 +241,7 @@ def blocks(length):
     return [slice(start, min(start + BLOCK, length)) for start in range(0, max(length, 1), BLOCK)]
 
 
-class Layout:
+class HeadLayout:
     """How queries meet keys: in blocks, the g heads that share keys folded into one block of g rows for each query."""
 
     def __init__(self, q, k, mask, causal, scale):

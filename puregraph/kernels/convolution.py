@@ -23,10 +23,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from puregraph.cuda import correlation, depthwise
+from puregraph.cuda.conv import depthwise, direct
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widened
-from puregraph.kernels.windows import Window, inner, padded, perAxis, window
+from puregraph.kernels.windowgeometry import Window, inner, padded, perAxis, window
 
 THIN = 64  # columns below which one row is not worth a matrix product of its own
 FULL = 256  # columns that fill a matrix product
@@ -35,7 +35,7 @@ LONG = 1024  # places above which a slim product, which is quicker turned, is wo
 ADDING = 4  # how much slower it is to add up overlaps than to copy them
 
 
-class Layout(NamedTuple):
+class WeightLayoutOnMap(NamedTuple):
     """How a weight lies on a batch of maps; the rows are the first axis of its window."""
 
     n: int
@@ -62,7 +62,7 @@ class Layout(NamedTuple):
 
 def layout(shape, size, stride, pad, dilation, groups):
     """The Layout of a call; a row axis of length one goes in front where rows cannot be used as they lie."""
-    lay = Layout(shape[0], shape[1], groups, window(shape[2:], size, stride, pad, dilation))
+    lay = WeightLayoutOnMap(shape[0], shape[1], groups, window(shape[2:], size, stride, pad, dilation))
     if len(shape) > 3 and lay.window.dilation[0] == 1 and lay.columns >= THIN:
         return lay
     front = (1,), (1,), (1,), ((0, 0),), (1,)
@@ -96,7 +96,7 @@ def convolve(x, W, stride, pad, dilation, groups):
 def convolve(y, x, W, stride, pad, dilation, groups):
     """Each block sums a tile of places and maps; where a filter has one map, each thread a few places."""
     win = window(x.shape[2:], W.shape[2:], stride, pad, dilation)
-    return depthwise.forward(y, x, W, win) if isDepthwise(W, groups) else correlation.forward(y, x, W, win, groups)
+    return depthwise.forward(y, x, W, win) if isDepthwise(W, groups) else direct.forward(y, x, W, win, groups)
 
 
 @kernel
@@ -130,7 +130,7 @@ def convolveData(grad, W, shape, stride, pad, dilation, groups):
 def convolveData(dx, grad, W, shape, stride, pad, dilation, groups):
     """The same, over all windows that reach over a place."""
     win = window(shape[2:], W.shape[2:], stride, pad, dilation)
-    return depthwise.data(dx, grad, W, win) if isDepthwise(W, groups) else correlation.data(dx, grad, W, win, groups)
+    return depthwise.data(dx, grad, W, win) if isDepthwise(W, groups) else direct.data(dx, grad, W, win, groups)
 
 
 @kernel
@@ -166,7 +166,7 @@ def convolveWeight(dW, grad, x, size, stride, pad, dilation, groups):
     """Each block sums a tile of filters and taps, over part of the places; parts are added in order."""
     win = window(x.shape[2:], size, stride, pad, dilation)
     isThin = isDepthwise(dW, groups)
-    return depthwise.weight(dW, grad, x, win) if isThin else correlation.weight(dW, grad, x, win, groups)
+    return depthwise.weight(dW, grad, x, win) if isThin else direct.weight(dW, grad, x, win, groups)
 
 
 def isDepthwise(W, groups):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from puregraph.cuda.axes import Axes
-from puregraph.cuda.launch import THREADS, Launch, steps
-from puregraph.cuda.launch import spread as blocks
-from puregraph.cuda.source import areFloats, defined, stored
+from puregraph.cuda.nests.axes import Axes
+from puregraph.cuda.runtime.launch import THREADS, Launch, steps
+from puregraph.cuda.runtime.launch import spread as blocks
+from puregraph.cuda.runtime.preprocess import areFloats, defined, stored
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widened
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from puregraph.cuda import nest
-from puregraph.cuda.launch import steps
+from puregraph.cuda.nests import launches
+from puregraph.cuda.runtime.launch import steps
 from puregraph.formula import Formula
 from puregraph.kernel import piece
 from puregraph.kernels.scatter import putClass
@@ -58,7 +58,9 @@ def launched(dx: Any, slope: str, whole: Mapping[str, Any], rows: Mapping[str, A
         loads[n] = operand(v, [first, 0, *others])
     loads["scale"] = operand(scale, [0] * len(dx.shape))
     stores = {"y": operand(dx, steps(dx))}
-    return nest.launches(Nest(dx.shape, loads, (("y", Formula(slope)),), stores, "f64" if "f64" in kinds else "f32"))
+    return launches.launches(
+        Nest(dx.shape, loads, (("y", Formula(slope)),), stores, "f64" if "f64" in kinds else "f32")
+    )
 
 
 def operand(x: Any, strides: Any) -> Operand:

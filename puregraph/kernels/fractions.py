@@ -4,7 +4,7 @@ import numpy as np
 
 from puregraph.errors import DataError
 from puregraph.kernel import kernel
-from puregraph.kernels.classes import positionOf
+from puregraph.kernels.labels import positionOf
 from puregraph.standin import standInOf
 
 

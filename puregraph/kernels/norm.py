@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from puregraph.cuda.axes import axesOf
-from puregraph.cuda.launch import THREADS, WAVE, Launch, Scratch, isDense, pieces, steps
-from puregraph.cuda.several import ROW, chunked
-from puregraph.cuda.source import computed, defined, stored
+from puregraph.cuda.nests.axes import axesOf
+from puregraph.cuda.nests.multitensor import ROW, chunked
+from puregraph.cuda.runtime.launch import THREADS, WAVE, Launch, Scratch, isDense, pieces, steps
+from puregraph.cuda.runtime.preprocess import computed, defined, stored
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widen
 

@@ -6,11 +6,11 @@ from math import prod
 
 import numpy as np
 
-from puregraph.cuda import pooling
+from puregraph.cuda.conv import pooling
 from puregraph.kernel import kernel
 from puregraph.kernels.scatter import addAt
 from puregraph.kernels.widen import widen, widened
-from puregraph.kernels.windows import inner, padded, window
+from puregraph.kernels.windowgeometry import inner, padded, window
 
 CHUNK = 1 << 17  # numbers worked on at a time, so that the copy made of each tap stays in the cache
 

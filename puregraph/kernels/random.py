@@ -17,8 +17,8 @@ from math import factorial, pi, prod
 
 import numpy as np
 
-from puregraph.cuda.launch import THREADS, Launch, isContiguous, pieces, spread
-from puregraph.cuda.source import defined, stored
+from puregraph.cuda.runtime.launch import THREADS, Launch, isContiguous, pieces, spread
+from puregraph.cuda.runtime.preprocess import defined, stored
 from puregraph.kernel import kernel
 
 CHUNK = 1 << 13  # numbers worked on at a time, so that the many short steps stay in the cache

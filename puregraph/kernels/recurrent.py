@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from puregraph.cuda.axes import axesOf
-from puregraph.cuda.contraction import Operand, Space, contraction
-from puregraph.cuda.copy import copied
-from puregraph.cuda.launch import THREADS, Launch, Scratch, pieces, spread, steps
-from puregraph.cuda.source import areFloats, defined, read, stored
-from puregraph.cuda.tail import Column, Tail
+from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
+from puregraph.cuda.conv.implicitgemm import ContractionOperand, Space, contraction
+from puregraph.cuda.nests.axes import axesOf
+from puregraph.cuda.nests.contiguous import copied
+from puregraph.cuda.runtime.launch import THREADS, Launch, Scratch, pieces, spread, steps
+from puregraph.cuda.runtime.preprocess import areFloats, defined, read, stored
 from puregraph.formula import Formula
 from puregraph.kernel import kernel, piece
 
@@ -108,7 +108,7 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
     changed, states = zip(*[inKind(s, y.dtype) for s, y in zip(states, outs)])
     cells, kept = (*outs[1 : len(states)], None)[0], (*outs[len(states) :], None)[0]
     types = typesOf(wide, Y=outs[0], U=U, Cells=cells, Kept=kept, D=d)
-    text = cell.text(types, "alongtime.h", HAS_D=int(d is not None), HAS_ON=int(on is not None))
+    text = cell.text(types, "rnnforward.h", HAS_D=int(d is not None), HAS_ON=int(on is not None))
     slots = (*grouped(outs[0], states[0]), ("pointer", p), ("pointer", turned))
     slots += grouped(cells, states[1]) if len(states) > 1 else ()
     for v in (kept, d, on):
@@ -129,13 +129,13 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
 def fromOutside(p, x, W, b):
     """The launches of p = x W + b, for all moments."""
     kind, (n, t, inputs), (row, moment, step) = x.dtype.name, x.shape, steps(x)
-    loads = {} if b is None else {"b": Column(b.dtype.name, b, (0, 0), steps(b))}
+    loads = {} if b is None else {"b": EpilogueOperandText(b.dtype.name, b, (0, 0), steps(b))}
     lines = [] if b is None else [("p", Formula("sums + b"))]
-    stores = {"sums" if b is None else "p": Column(p.dtype.name, p, steps(p)[:2], (1,))}
-    left = Operand(kind, x, (row, moment), (step,))
-    right = Operand(kind, W, steps(W)[1:], steps(W)[:1])
+    stores = {"sums" if b is None else "p": EpilogueOperandText(p.dtype.name, p, steps(p)[:2], (1,))}
+    left = ContractionOperand(kind, x, (row, moment), (step,))
+    right = ContractionOperand(kind, W, steps(W)[1:], steps(W)[:1])
     space = Space((n, t), W.shape[1:], (inputs,))
-    return contraction("recurrent", space, left, right, Tail("sums", loads, lines, stores))
+    return contraction("recurrent", space, left, right, EpilogueText("sums", loads, lines, stores))
 
 
 class Cell(NamedTuple):
@@ -264,7 +264,7 @@ def throughTime(outs, back, U, before, after, kept, gy, grads, on=None, reverse=
     for x in (*kept, on):
         slots += () if x is None else grouped(x)
     n, t, units = gy.shape
-    text = cell.text(typesOf(wide, **of), "backtime.h", HAS_ON=int(on is not None))
+    text = cell.text(typesOf(wide, **of), "rnnbackward.h", HAS_ON=int(on is not None))
     found = cell.launches(text, "backTime", slots, (n, t, units), t + 1, U, wide, reverse)
     return [*found, *(launch for y, end in zip(results, ends) if end is not y for launch in copied(y, end))]
 

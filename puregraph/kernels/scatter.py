@@ -6,10 +6,10 @@ from math import prod
 
 import numpy as np
 
-from puregraph.cuda.axes import Axes, axesOf
-from puregraph.cuda.copy import packed
-from puregraph.cuda.launch import THREADS, WAVE, Launch, Scratch, isContiguous, pieces, spread, steps, widest
-from puregraph.cuda.source import areFloats, computed, defined, read, stored
+from puregraph.cuda.nests.axes import Axes, axesOf
+from puregraph.cuda.nests.contiguous import packed
+from puregraph.cuda.runtime.launch import THREADS, WAVE, Launch, Scratch, isContiguous, pieces, spread, steps, widest
+from puregraph.cuda.runtime.preprocess import areFloats, computed, defined, read, stored
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widened
 

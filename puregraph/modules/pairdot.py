@@ -1,7 +1,7 @@
 """PairDot: how well each two of several vectors agree."""
 
 from puregraph.errors import need
-from puregraph.kernels.pairs import pairDots, pairDotsGrad
+from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
 from puregraph.module import Module
 from puregraph.shape import product
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.arguments import Flag, takes
-from puregraph.compile.gpu.outbox import Parcel
+from puregraph.compile.gpu.runtime.d2h import DeviceResults
 from puregraph.data.batches import batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
 from puregraph.errors import DataError
@@ -40,7 +40,7 @@ class Calculator:
         """
         source = batchesFrom(data, None, self.batchsize, paired=False)
         parts: list[list[np.ndarray]] = []
-        waiting: deque[Parcel] = deque()
+        waiting: deque[DeviceResults] = deque()
         self.task.renew()
         ready = ahead(self.task.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
         with inMode(False, self.task.net), ready as batches:
@@ -48,7 +48,7 @@ class Calculator:
                 for batch in batches:
                     outputs = self.task.run(batch)[1]
                     self.check(outputs, batch.size)
-                    waiting.append(Parcel(outputs))
+                    waiting.append(DeviceResults(outputs))
                     while len(waiting) > AHEAD or sum(each.nbytes for each in waiting) > BYTES:
                         parts.append(waiting.popleft().read(copy=True))
                 parts += [each.read(copy=True) for each in waiting]

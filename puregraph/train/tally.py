@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph import device
-from puregraph.compile.gpu.outbox import Parcel
+from puregraph.compile.gpu.runtime.d2h import DeviceResults
 from puregraph.data import Batch
 from puregraph.errors import DataError, PuregraphError
 from puregraph.train.metrics import Metric
@@ -23,7 +23,7 @@ BYTES = 1 << 26  # of results that are on their way, and of data that is kept to
 class Waiting(NamedTuple):
     """A batch whose results are on their way: the cost, then what each metric looks at."""
 
-    parcel: Parcel
+    parcel: DeviceResults
     batch: Batch | None
     place: str
     step: int
@@ -69,7 +69,7 @@ class Tally:
         if not device.isDeviceArray(cost):
             self.count(figures, batch, place, step, batch.size)
             return
-        self.waiting.append(Waiting(Parcel(figures), batch, place, step, batch.size))
+        self.waiting.append(Waiting(DeviceResults(figures), batch, place, step, batch.size))
         self.forgetData()
         if len(self.waiting) >= 2 * self.every:
             self.flush(self.every)

@@ -10,9 +10,9 @@ import numpy as np
 
 from puregraph import device
 from puregraph.compile import Program, Programs, Updater, dtypesFor, joined
-from puregraph.compile.doubts import lastBefore, warnOf
-from puregraph.compile.gpu.inbox import LITTLE, Pinner
-from puregraph.compile.update import isPlain
+from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
+from puregraph.compile.trace.costchecks import lastBefore, warnOf
+from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data import Batch
 from puregraph.errors import DataError, GraphError, GraphWarning
 from puregraph.graph import Graph

@@ -13,7 +13,7 @@ import numpy as np
 from puregraph.arguments import FileSource, Flag, Natural, optional, takes
 from puregraph.attributes import Settable
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
-from puregraph.compile.update import isPlain
+from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, batchesFrom, checkedSize, groups
 from puregraph.data.prefetch import ahead
 from puregraph.errors import DataError, PuregraphError, addPlace

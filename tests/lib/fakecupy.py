@@ -18,14 +18,16 @@ import numpy as np
 from strict import Strict, bare, putCupy
 
 from puregraph import device
-from puregraph.compile.gpu import built, capture, inbox, outbox
-from puregraph.cuda import attention, compiler, convolution, cudnn, emulator, product, runner
-from puregraph.cuda.emulator import Region
-from puregraph.cuda.launch import Launch
+from puregraph.compile.gpu.runtime import capture, d2h, gpuexecutable, h2d
+from puregraph.cuda.emulator import emulator
+from puregraph.cuda.emulator.emulator import Region
+from puregraph.cuda.libraries import attention, convolution, cudnn, librarygemm
+from puregraph.cuda.runtime import compiler, runner
+from puregraph.cuda.runtime.launch import Launch
 
 MAGIC = b"fake cubin\n"
 SHARED = re.compile(r"__shared__ char \w+\[(\d+)\]")
-KNOWN = capture.capturer, inbox.copier, outbox.sender
+KNOWN = capture.capturer, h2d.copier, d2h.sender
 PRODUCTS = {np.matmul, np.dot, np.einsum, np.tensordot, np.inner, np.vdot}
 CTYPES = {"i4": ctypes.c_int32, "i8": ctypes.c_int64, "f4": ctypes.c_float, "f8": ctypes.c_double}
 
@@ -538,12 +540,12 @@ def useGpu(monkeypatch, libraries=True, **faults):
     monkeypatch.setattr(device, "chooser", device.Chooser())
     device.useDevice("cuda")
     cupy.machine.reads = cupy.machine.writes = 0
-    for module, name in ((product, "isPossible"), (convolution, "isPlanned"), (attention, "isPlanned")):
+    for module, name in ((librarygemm, "isPossible"), (convolution, "isPlanned"), (attention, "isPlanned")):
         monkeypatch.setattr(module, name, lambda task: libraries)
     monkeypatch.setattr(cudnn, "current", lambda: None)
-    monkeypatch.setattr(product.Product, "workspace", 1 << 10)
-    monkeypatch.setattr(built.Built, "add", prepared(built.Built.add))
-    for call in (product.Product, cudnn.Call):
+    monkeypatch.setattr(librarygemm.Product, "workspace", 1 << 10)
+    monkeypatch.setattr(gpuexecutable.GpuExecutable, "add", prepared(gpuexecutable.GpuExecutable.add))
+    for call in (librarygemm.Product, cudnn.CudnnCall):
         monkeypatch.setattr(call, "prepare", lambda self, addresses: None)
         monkeypatch.setattr(call, "run", runLibrary)
     return cupy

@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 
-from puregraph.native import machine
+from puregraph.native.llvm import jit
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
@@ -175,4 +175,4 @@ done:
 
 def address(text):
     """Where the kernel of a text was loaded."""
-    return machine.load(text, lambda: (text, [], 0)).address
+    return jit.load(text, lambda: (text, [], 0)).address

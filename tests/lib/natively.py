@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from puregraph.compile import verify
-from puregraph.compile.native import keyOf
-from puregraph.native import machine
-from puregraph.native.code import Code
+from puregraph.compile.lower.nativesegment import keyOf
+from puregraph.native.llvm import jit
+from puregraph.native.llvm.irbuilder import IRBuilder
 
-needsNative = pytest.mark.skipif(not machine.available(), reason=str(machine.missing()))
+needsNative = pytest.mark.skipif(not jit.available(), reason=str(jit.missing()))
 unverified = pytest.mark.skipif(verify.isOn(), reason="PUREGRAPH_VERIFY has the steps run one by one")
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 LINE = 64
@@ -32,12 +32,12 @@ def compiledFor(cpu):
 
 def load(write, key=None):
     """The compiled function, with its slots and scratch bytes, of what `write` writes; equal keys write equal texts."""
-    code = Code()
+    code = IRBuilder()
     write(code)
     text = f"{code.scratchBytes} {code.slots} {code.text()}"
     known = TEXTS.setdefault((key or text, os.environ.get("PUREGRAPH_CPU")), text)
     assert known == text, f"two kernels have the key {key}"
-    return machine.load(text, lambda: (code.text(), code.slots, code.scratchBytes))
+    return jit.load(text, lambda: (code.text(), code.slots, code.scratchBytes))
 
 
 def aligned(size):

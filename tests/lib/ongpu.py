@@ -5,11 +5,12 @@ import sys
 
 import numpy as np
 
-from puregraph.compile.gpu.memory import block
-from puregraph.cuda import emulator, runner
-from puregraph.cuda.emulator import PAGE, Memory
-from puregraph.cuda.launch import Scratch, tables
-from puregraph.cuda.library import LibraryCall
+from puregraph.compile.gpu.runtime.devicearena import block
+from puregraph.cuda.emulator import emulator
+from puregraph.cuda.emulator.emulator import PAGE, GuardedMemory
+from puregraph.cuda.libraries.librarycall import LibraryCall
+from puregraph.cuda.runtime import runner
+from puregraph.cuda.runtime.launch import Scratch, tables
 
 EMULATED = emulator.run
 BROKEN = ("test_cuda_emulator", "test_cuda_broken")  # files whose kernels do what no GPU should be asked to do
@@ -27,7 +28,7 @@ def run(launches, arrayOf=None):
     if any(isinstance(each, LibraryCall) for each in launches):
         EMULATED(launches, arrayOf)
         return
-    memory = Memory(launches, arrayOf or (lambda what: what))
+    memory = GuardedMemory(launches, arrayOf or (lambda what: what))
     rooms = {id(region.memory): Room(region) for region in memory.regions.values()}
 
     def place(what):

@@ -11,9 +11,9 @@ from test_everymodule import EXAMPLES, examplesOf
 from puregraph import models, optimizers
 from puregraph.compile import program
 from puregraph.compile.backend import GPU
-from puregraph.compile.gpu.moving import startsOf
+from puregraph.compile.gpu.lower.copylaunch import startsOf
 from puregraph.costs import BCE, MSE, CrossEntropy
-from puregraph.cuda.launch import Launch, contiguous
+from puregraph.cuda.runtime.launch import Launch, contiguous
 from puregraph.function import Call
 from puregraph.graph import Graph
 from puregraph.input import Input

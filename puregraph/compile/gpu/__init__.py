@@ -15,21 +15,21 @@ built      all of this together, ready to run
 
 from typing import Any
 
-from puregraph.compile.gpu.built import Built
-from puregraph.compile.gpu.choices import Choices
-from puregraph.compile.gpu.filters import withFilters
-from puregraph.compile.gpu.heads import withHeads
-from puregraph.compile.gpu.lowering import launching
-from puregraph.compile.gpu.memory import ALIGNMENT
-from puregraph.compile.gpu.precision import precise
-from puregraph.compile.gpu.scaling import scaledUp
-from puregraph.compile.gpu.scores import withScores
-from puregraph.compile.layout import layoutFor
+from puregraph.compile.gpu.lower.gpulowering import launching
+from puregraph.compile.gpu.passes.attentionbackward import withHeads
+from puregraph.compile.gpu.passes.autocast import precise
+from puregraph.compile.gpu.passes.fusedxent import withScores
+from puregraph.compile.gpu.passes.lossscale import scaledUp
+from puregraph.compile.gpu.passes.predication import Predication
+from puregraph.compile.gpu.passes.weightlayout import withFilters
+from puregraph.compile.gpu.runtime.devicearena import ALIGNMENT
+from puregraph.compile.gpu.runtime.gpuexecutable import GpuExecutable
+from puregraph.compile.trace.channelslast import layoutFor
 
 
 def lowered(schedule: Any) -> Any:
     """The schedule with its calls as launches, as far as there are any for them."""
-    exact = Choices(precise(scaledUp(schedule))).run()
+    exact = Predication(precise(scaledUp(schedule))).run()
     return launching(withFilters(withScores(withHeads(exact))))
 
 
@@ -38,4 +38,4 @@ def isWhole(piece: Any) -> bool:
     return "cuda" in piece.twins
 
 
-__all__ = ["ALIGNMENT", "Built", "isWhole", "layoutFor", "lowered"]
+__all__ = ["ALIGNMENT", "GpuExecutable", "isWhole", "layoutFor", "lowered"]

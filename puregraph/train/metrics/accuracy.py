@@ -5,7 +5,7 @@ import numpy as np
 from puregraph import device
 from puregraph.arguments import Number, Whole, optional, takes
 from puregraph.errors import DataError, show
-from puregraph.kernels.classes import positionOf
+from puregraph.kernels.labels import positionOf
 from puregraph.train.metrics.metric import Metric, isOneHot, labelled
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from puregraph import device
 from puregraph.arguments import Natural, Text, optional, takes
 from puregraph.errors import DataError
-from puregraph.kernels.classes import labelFault
+from puregraph.kernels.labels import labelFault
 from puregraph.keywords import checkKeywords
 
 

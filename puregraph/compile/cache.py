@@ -1,0 +1,136 @@
+"""Compiled: `graph.compile(...)`, and the programs of a graph for many shapes."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from puregraph.arguments import Flag, ModuleLike, OptimizerLike, Types, optional, takes
+from puregraph.compile.program import Program
+from puregraph.compile.runtime.buffers import Workspace
+from puregraph.compile.trace.costchecks import warnOf
+from puregraph.compile.trace.withcost import joined
+from puregraph.errors import GraphError, GraphWarning
+from puregraph.graph import Graph
+from puregraph.module import shapesOf
+
+SOON = 4  # shapes that are compiled when they are first seen; of further ones, those that come again
+MOST = 32  # programs that are kept
+UNUSED = 16 * MOST  # batches after which a program that none of them used makes room for another
+KNOWN = 4096  # shapes of which it is known whether they came before
+
+
+class Programs:
+    """The programs of one graph by shapes and dtypes; all of them share one arena.
+
+    What comes once is not compiled, unless only a few shapes are known so far. Once as many are compiled as are kept,
+    others run eagerly, until one of those has not been used for long: shapes that come in turn would else be compiled
+    again and again, which takes longer than they do. A warning says so once. `check` looks at the shapes first.
+    """
+
+    def __init__(self, graph: Graph, check: Callable[[list[Any]], None] | None = None):
+        self.graph, self.check, self.room = graph, check, Workspace()
+        self.found: OrderedDict[Any, Program] = OrderedDict()
+        self.seen: Counter[Any] = Counter()
+        self.used: dict[Any, int] = {}  # by key the number of the last batch
+        self.count = 0
+        self.hasWarned = False
+
+    def __getstate__(self) -> dict:
+        return {"graph": self.graph, "check": self.check}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__init__(**state)
+
+    def get(self, arrays: Sequence[Any], **options: Any) -> Program | None:
+        """The program for such arrays; None if it is not worth while to compile one yet."""
+        shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
+        key = *shapes, *dtypes, *[(k, v if isinstance(v, (bool, str, tuple)) else id(v)) for k, v in options.items()]
+        with self.room.lock:
+            return self.getKnown(key, shapes, dtypes, options)
+
+    def getKnown(self, key: Any, shapes: list[Any], dtypes: list[Any], options: dict[str, Any]) -> Program | None:
+        """The program of a key, by one thread at a time."""
+        self.count += 1
+        program = self.found.get(key)
+        if program is None:
+            if len(self.seen) >= KNOWN:
+                self.seen.clear()
+            self.seen[key] += 1
+            if self.seen[key] == 1 and len(self.found) >= SOON:
+                return None
+            if self.check is not None:
+                self.check(shapes)
+            if len(self.found) >= MOST and not self.makeRoom():
+                return None
+            program = self.found[key] = Program(self.graph, shapes, dtypes, room=self.room, **options)
+        self.found.move_to_end(key)
+        self.used[key] = self.count
+        return program
+
+    def makeRoom(self) -> bool:
+        """Drop the program that was not used for longest, if that is long; warn the first time that it is not."""
+        oldest = next(iter(self.found))
+        if self.count - self.used[oldest] > UNUSED:
+            del self.found[oldest], self.used[oldest]
+            return True
+        if not self.hasWarned:
+            self.hasWarned = True
+            warnings.warn(
+                f"{self.graph.title()}: its inputs come in more than {MOST} shapes, for which programs are kept; "
+                "batches of others run eagerly, which is slower. Pad them to fewer shapes, or sort them by length",
+                GraphWarning,
+                stacklevel=4,
+            )
+        return False
+
+
+@takes(cost=optional(ModuleLike), optimizer=optional(OptimizerLike), train=optional(Flag), dtypes=optional(Types))
+def compiled(
+    graph: Graph,
+    *shapes: Any,
+    cost: Any = None,
+    optimizer: Any = None,
+    train: bool | None = None,
+    dtypes: Sequence[Any] | None = None,
+    **options: Any,
+) -> Program:
+    """A Program for inputs of these shapes: `program.run(*inputs)` gives what the graph would give, and faster.
+
+    `shapes`     the shapes of the inputs, or one list of them; with a cost, then those of its targets
+    `cost`       is joined to the graph: the outputs are then the cost and those of the graph, and every run also leaves
+                 the gradients of the cost in `Param.grad`
+    `optimizer`  updates the parameters at the end of each run: those of the part that it was set up on, or else all
+    `train`      the mode of all modules: True or False; None: True with a cost, else the modes that they are in. True
+                 without a cost takes the gradients of the outputs as further inputs (of one number: one), and leaves
+                 those of the inputs in `program.grad`
+    `dtypes`     those of the inputs; what is left out is int64 for labels and the like, else the graph's own
+
+    Raises    ShapeError if the shapes do not fit; GraphError for an optimizer without a cost;
+              PuregraphError for one that was set up on another network
+    """
+    given = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
+    found = [s for shape in given for s in shapesOf(shape)]
+    net, grads = graph, None
+    if cost is not None:
+        inputs = len(graph.inputs)
+        net = joined(graph, cost, inputs, len(found) - inputs)
+        warnOf(net, cost, found)
+        grads, train = "one", True if train is None else train
+        options.setdefault("updGrad", False)
+    elif optimizer is not None:
+        outputs = graph.dataShapeFrom(found)
+        if outputs != ():
+            raise GraphError(f"{graph.title()}: an optimizer wants one number to make small: give a cost")
+        grads, train = "one", True if train is None else train
+    elif train:
+        outputs = graph.dataShapeFrom(found)
+        grads = "one" if outputs == () else (True,) * (len(outputs) if isinstance(outputs, list) else 1)
+    if optimizer is not None:
+        getattr(optimizer, "setupFor", optimizer.setupOn)(graph)
+    return Program(net, found, dtypes, train, grads=grads, optimizer=optimizer, **options)
+
+
+Graph.compile = compiled

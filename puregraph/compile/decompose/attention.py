@@ -1,0 +1,34 @@
+"""Attention: the gradient of a mask, which has a number for every query and key, if all are written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.decompose.decomposition import simpler
+from puregraph.kernels.attention import attendGrad
+from puregraph.kernels.reduce import unbroadcast
+
+
+@simpler(attendGrad)
+def gradients(
+    grad: Any, q: Any, k: Any, v: Any, mask: Any, lse: Any, rest: Any, causal: bool, scale: float, ofMask: bool = False
+) -> Any:
+    """dmask = p (grad v' - rest), p = exp(scale q k' + mask - lse)"""
+    if not ofMask or q.size * v.size == 0:
+        return NotImplemented
+    dq, dk, dv = attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, False)
+    n, h, t, _ = q.shape
+    heads, s = k.shape[1], k.shape[2]
+
+    def meet(rows: Any, others: Any) -> Any:
+        """All products of rows with those of other heads, which several in a row share."""
+        rows = rows.reshape(n, heads, h // heads * t, rows.shape[3])
+        return (rows @ others.swapaxes(-1, -2)).reshape(n, h, t, s)
+
+    scores = meet(q, k)
+    p = np.exp(scores * scale + mask - lse)
+    if causal:
+        p = np.where(np.tri(t, s, dtype=bool), p, np.float32(0))
+    return dq, dk, dv, unbroadcast(p * (meet(grad, v) - rest), mask.shape)

@@ -1,0 +1,166 @@
+"""Products: sums of products along named axes, as sums, matrix products, and transposed views."""
+
+from __future__ import annotations
+
+from math import prod
+from string import ascii_letters
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.decompose.decomposition import areRecorded, simpler
+
+LETTERS = ascii_letters
+BATCH = 2  # batch axes that a native product has
+
+
+@simpler(np.matmul)
+def matmul(a: Any, b: Any) -> Any:
+    """A vector is a matrix of one row; one on the right is multiplied and summed. Many batch axes become one."""
+    if not areRecorded(a, b) or a.ndim * b.ndim == 0:
+        return NotImplemented
+    if a.ndim > 1 < b.ndim:
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        if prod(b.shape[:-2]) == 1 or sum(n > 1 for n in lead) <= BATCH or 0 in lead:
+            return NotImplemented
+        a, b = (np.broadcast_to(x, (*lead, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (a, b))
+        return np.matmul(a, b).reshape(*lead, a.shape[-2], b.shape[-1])
+    if b.ndim > 1:
+        return np.matmul(np.expand_dims(a, 0), b)[..., 0, :]
+    return (a * b).sum(axis=-1) if a.shape[-1] == b.shape[0] else NotImplemented
+
+
+@simpler(np.einsum)
+def einsum(equation: Any, *xs: Any, optimize: Any = False) -> Any:
+    """Two inputs at a time, in the order that takes least."""
+    if not isinstance(equation, str) or "." in equation or "->" not in equation or not areRecorded(*xs):
+        return NotImplemented
+    if any(x.size == 0 or x.dtype != xs[0].dtype for x in xs):
+        return NotImplemented
+    left, _, output = equation.replace(" ", "").partition("->")
+    terms = [diagonals(x, letters) for x, letters in zip(xs, left.split(","), strict=True)]
+    for pair in pathOf(equation, xs):
+        chosen = [terms.pop(i) for i in sorted(pair, reverse=True)][::-1]
+        rest = {*output, *"".join(letters for _, letters in terms)}
+        terms.append(together(*chosen, rest, output))
+    ((x, letters),) = terms
+    x, letters = without(x, letters, set(output))
+    return np.transpose(x, [letters.index(letter) for letter in output])
+
+
+def pathOf(equation: str, xs: Any) -> list[Any]:
+    """Which two inputs meet each time."""
+    if len(xs) < 3:
+        return [(0, 1)] * (len(xs) - 1)
+    _, *path = np.einsum_path(equation, *[np.broadcast_to(0.0, x.shape) for x in xs], optimize="greedy")[0]
+    return [pair for each in path for pair in pairs(each)]
+
+
+def pairs(group: Any) -> list[Any]:
+    """Two at a time in place of several that meet at once, which leave one behind the others."""
+    first, *rest = sorted(group, reverse=True)
+    return [(first, rest[0]), *[(i, LAST) for i in rest[1:]]] if rest else []
+
+
+LAST = -1  # the result of the pair before
+
+
+def diagonals(x: Any, letters: str) -> tuple[Any, str]:
+    """Each letter once."""
+    for letter in letters:
+        if letters.count(letter) > 1:
+            i, j = letters.index(letter), letters.rindex(letter)
+            x, letters = np.diagonal(x, 0, i, j), letters[:i] + letters[i + 1 : j] + letters[j + 1 :] + letter
+            return diagonals(x, letters)
+    return x, letters
+
+
+def without(x: Any, letters: str, kept: Any) -> tuple[Any, str]:
+    """Summed over the letters that nobody else has."""
+    lone = tuple([i for i, letter in enumerate(letters) if letter not in kept])
+    return (x.sum(axis=lone), "".join(filter(kept.__contains__, letters))) if lone else (x, letters)
+
+
+def together(one: Any, two: Any, rest: set[str], output: str) -> tuple[Any, str]:
+    """The product of two, summed over the letters that nobody else has."""
+    (a, own), (b, other) = without(*one, rest | {*two[1]}), without(*two, rest | {*one[1]})
+    if output and output[-1] in own and output[-1] not in other:
+        (a, own), (b, other) = (b, other), (a, own)
+    both = [x for x in own if x in other]
+    batch, summed = [x for x in both if x in rest], [x for x in both if x not in rest]
+    rows, columns = [x for x in own if x not in both], [x for x in other if x not in both]
+    letters = "".join([*batch, *rows, *columns])
+    if summed and rows and columns:
+        return product(turned(a, own, batch, rows, summed), turned(b, other, batch, summed, columns)), letters
+    spread = [*batch, *rows, *columns, *summed]
+    y = seen(a, own, spread) * seen(b, other, spread)
+    return (y.sum(axis=tuple(range(len(letters), y.ndim))) if summed else y), letters
+
+
+def turned(x: Any, letters: str, *groups: list[str]) -> tuple[Any, list[tuple[int, ...]]]:
+    """The axes in groups, and the sizes of each group."""
+    order = [letters.index(letter) for group in groups for letter in group]
+    sizes = [tuple([x.shape[letters.index(letter)] for letter in group]) for group in groups]
+    return np.transpose(x, order), sizes
+
+
+def product(left: Any, right: Any) -> Any:
+    """A matrix product of what has (batch, rows, summed) and (batch, summed, columns) axes."""
+    (a, (batch, rows, summed)), (b, (_, _, columns)) = left, right
+    a, b = a.reshape(*batch, prod(rows), prod(summed)), b.reshape(*batch, prod(summed), prod(columns))
+    return np.matmul(a, b).reshape(*batch, *rows, *columns)
+
+
+def seen(x: Any, letters: str, wanted: list[str]) -> Any:
+    """The axes in an order; those that x lacks have length one."""
+    x = np.transpose(x, [letters.index(letter) for letter in wanted if letter in letters])
+    sizes = iter(x.shape)
+    return x.reshape([next(sizes) if letter in letters else 1 for letter in wanted])
+
+
+# What is said by einsum -----------------------------------------------------------------------------------------------
+
+
+@simpler(np.tensordot)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """Sums over axes of both."""
+    if isinstance(axes, int):
+        axes = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    left, right = [list(each) if isinstance(each, (tuple, list)) else [each] for each in axes]
+    own, other = list(LETTERS[: a.ndim]), list(LETTERS[a.ndim : a.ndim + b.ndim])
+    for i, j in zip(left, right, strict=True):
+        other[j] = own[i]
+    output = [x for x in own if x not in other] + [x for x in other if x not in own]
+    return einsum(f"{''.join(own)},{''.join(other)}->{''.join(output)}", a, b)
+
+
+@simpler(np.dot)
+def dot(a: Any, b: Any) -> Any:
+    """The last axis of a meets the last but one of b."""
+    if not areRecorded(a, b) or a.ndim * b.ndim == 0:
+        return NotImplemented
+    return np.matmul(a, b) if b.ndim < 3 else tensordot(a, b, (-1, -2))
+
+
+@simpler(np.inner)
+def inner(a: Any, b: Any) -> Any:
+    """The last axis of a meets the last of b."""
+    return tensordot(a, b, (-1, -1)) if areRecorded(a, b) and a.ndim * b.ndim else NotImplemented
+
+
+@simpler(np.outer)
+def outer(a: Any, b: Any) -> Any:
+    """Each number of a times each of b."""
+    return a.reshape(-1, 1) * b.reshape(1, -1) if areRecorded(a, b) else NotImplemented
+
+
+@simpler(np.vdot)
+def vdot(a: Any, b: Any) -> Any:
+    """The sum of a b."""
+    return (a.reshape(-1) * b.reshape(-1)).sum() if areRecorded(a, b) else NotImplemented
+
+
+@simpler(np.trace)
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The sum of a diagonal."""
+    return np.diagonal(x, offset, axis1, axis2).sum(axis=-1) if x.dtype.kind == "f" else NotImplemented

@@ -1,0 +1,36 @@
+"""Lookup: weights of classes, and tables whose rows do not lie one after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.decompose.decomposition import areRecorded, simpler
+from puregraph.compile.lower.rules.gather import rowLike
+from puregraph.kernels.labels import classIndex
+from puregraph.kernels.scatter import gather, scatterAdd, takeClass
+
+
+def liesByRow(x: Any, lead: int) -> bool:
+    """Whether rows are without gaps and one after another; `lead` axes count them."""
+    return x.dtype != np.float32 or rowLike(x.current, lead) is not None
+
+
+@simpler(gather)
+def gathered(table: Any, index: Any) -> Any:
+    """Numbers of classes that are known to be some; else rows of a table that lies row by row."""
+    if not areRecorded(table, index) or 0 in table.shape:
+        return NotImplemented
+    made = index.current.call
+    if made is not None and made.function is classIndex and table.shape == (made.arguments[1],):
+        n, *spatial = index.shape
+        whole = np.broadcast_to(table.reshape(1, -1, *(1,) * len(spatial)), (n, table.shape[0], *spatial))
+        return takeClass(whole, index)
+    return NotImplemented if liesByRow(table, 1) else gather(table.copy(), index)
+
+
+@simpler(scatterAdd)
+def scattered(grad: Any, index: Any, rows: int) -> Any:
+    """The gradient lying row by row."""
+    return NotImplemented if liesByRow(grad, index.ndim) else scatterAdd(grad.copy(), index, rows)

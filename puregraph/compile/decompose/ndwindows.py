@@ -1,0 +1,149 @@
+"""Windows over more than three axes: the first axis by itself, and windows of the others on each of its places.
+
+A convolution is the sum, over the taps of the first axis, of convolutions of what these see; a mean over windows is a
+mean over the first axis of means over the others. In a maximum all windows are seen at once, as views that overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.decompose.decomposition import along, simpler
+from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
+from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
+from puregraph.kernels.scatter import addAt
+from puregraph.kernels.windowgeometry import Window, inner, window
+
+MOST = 3  # axes that native windows have
+EXACT = 1 << 24  # places below this are floats without loss
+
+
+def split(win: Window) -> tuple[Window, Any]:
+    """The windows of the first axis; size, stride, pad and dilation of the others."""
+    return Window(*[each[:1] for each in win]), [each[1:] for each in win[1:]]
+
+
+def placesOf(first: Window) -> list[Any]:
+    """Of maps that are padded along their first axis: what all windows have at each tap."""
+    return [along(2, *first.places(tap)[1:]) for tap in first.taps]
+
+
+def overFirst(x: Any, do: Callable[[Any], Any]) -> Any:
+    """What is done to maps, done for each place along their first axis: x (n, c, first, *rest)."""
+    n, c, first, *rest = x.shape
+    y = do(np.moveaxis(x, 2, 1).reshape(n * first, c, *rest))
+    return np.moveaxis(y.reshape(n, first, *y.shape[1:]), 1, 2)
+
+
+def alongFirst(x: Any, do: Callable[[Any], Any]) -> Any:
+    """What is done to maps of one axis, done along the first of several."""
+    n, c, first, *rest = x.shape
+    y = do(np.moveaxis(x, 2, -1).reshape(n, c * prod(rest), first))
+    return np.moveaxis(y.reshape(n, c, *rest, y.shape[2]), -1, 2)
+
+
+def padded(x: Any, first: Window) -> Any:
+    """Maps with zeros around along their first axis."""
+    (pad,) = first.pad
+    return np.pad(x, [(0, 0), (0, 0), pad, *[(0, 0)] * (x.ndim - 3)]) if any(pad) else x
+
+
+@simpler(convolve)
+def convolved(x: Any, W: Any, stride: Any, pad: Any, dilation: Any, groups: int) -> Any:
+    """The sum over taps of the first axis."""
+    if x.ndim - 2 <= MOST:
+        return NotImplemented
+    first, (_, *rest) = split(window(x.shape[2:], W.shape[2:], stride, pad, dilation))
+    x, found = padded(x, first), None
+    for t, place in enumerate(placesOf(first)):
+        y = overFirst(x[place], lambda part, t=t: convolve(part, W[:, :, t].copy(), *rest, groups))
+        found = y if found is None else found + y
+    return found
+
+
+@simpler(convolveData)
+def convolvedData(grad: Any, W: Any, shape: Any, stride: Any, pad: Any, dilation: Any, groups: int) -> Any:
+    """What each tap of the first axis sees gets its part."""
+    if len(shape) - 2 <= MOST:
+        return NotImplemented
+    first, (_, *rest) = split(window(shape[2:], W.shape[2:], stride, pad, dilation))
+    (n, count), n0 = (grad.shape[0], *first.count), shape[0]
+    dx = np.zeros_like(grad, shape=(n0, shape[1], *first.full, *shape[3:]))
+    for t, place in enumerate(placesOf(first)):
+        inside = (n * count, shape[1], *shape[3:])
+        part = overFirst(grad, lambda g, t=t, s=inside: convolveData(g, W[:, :, t].copy(), s, *rest, groups))
+        dx[place] = dx[place] + part
+    return dx[along(2, *inner(first.pad, first.full)[1:])]
+
+
+@simpler(convolveWeight)
+def convolvedWeight(grad: Any, x: Any, size: Any, stride: Any, pad: Any, dilation: Any, groups: int) -> Any:
+    """Each tap of the first axis by itself."""
+    if x.ndim - 2 <= MOST:
+        return NotImplemented
+    first, (sizes, *rest) = split(window(x.shape[2:], size, stride, pad, dilation))
+    x, taps = padded(x, first), []
+    g = np.moveaxis(grad, 2, 1).reshape(-1, grad.shape[1], *grad.shape[3:])
+    for place in placesOf(first):
+        part = np.moveaxis(x[place], 2, 1)
+        taps.append(convolveWeight(g, part.reshape(-1, *part.shape[2:]), sizes, *rest, groups))
+    return np.stack(taps, axis=2)
+
+
+@simpler(meanPool)
+def meanPooled(x: Any, size: Any, stride: Any, pad: Any, includePad: bool = True) -> Any:
+    """A mean of means."""
+    if x.ndim - 2 <= MOST:
+        return NotImplemented
+    first, (*rest, _) = split(window(x.shape[2:], size, stride, pad))
+    x = overFirst(x, lambda part: meanPool(part, *rest, includePad))
+    return alongFirst(x, lambda part: meanPool(part, *first[1:4], includePad))
+
+
+@simpler(meanPoolGrad)
+def meanPooledGrad(grad: Any, shape: Any, size: Any, stride: Any, pad: Any, includePad: bool = True) -> Any:
+    """The same the other way round."""
+    if len(shape) - 2 <= MOST:
+        return NotImplemented
+    n, c, length, *others = shape
+    first, (*rest, _) = split(window(shape[2:], size, stride, pad))
+    whole = (n, c * prod(grad.shape[3:]), length)
+    grad = alongFirst(grad, lambda part: meanPoolGrad(part, whole, *first[1:4], includePad))
+    return overFirst(grad, lambda part: meanPoolGrad(part, (n * length, c, *others), *rest, includePad))
+
+
+@simpler(maxPool)
+def maxPooled(x: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Any:
+    """The largest of each window, and the first place where it stands."""
+    win = window(x.shape[2:], size, stride, pad, dilation)
+    if len(win.size) <= MOST or x.size == 0 or prod(win.spatial) >= EXACT or x.dtype != np.float32:
+        return NotImplemented
+    places = np.arange(prod(win.spatial), dtype=np.float32).reshape(1, 1, *win.spatial)
+    around = [(0, 0), (0, 0), *win.pad]
+    views, taps = seen(np.pad(x, around, constant_values=-np.inf), win), tuple(range(-len(win.size), 0))
+    places = seen(np.pad(places, around, constant_values=EXACT), win)
+    y = views.max(axis=taps, keepdims=True)
+    isHere = (views == y) | ((views != views) & (y != y))
+    index = np.where(isHere, places, np.float32(EXACT)).min(axis=taps)
+    return y.squeeze(taps), np.where(index == EXACT, np.float32(-1), index).astype(np.int32)
+
+
+def seen(x: Any, win: Window) -> Any:
+    """The view (n, c, *count, *size) of padded maps."""
+    reach = [d * (k - 1) + 1 for k, d in zip(win.size, win.dilation)]
+    views = np.lib.stride_tricks.sliding_window_view(x, reach, axis=tuple(range(2, x.ndim)))
+    steps = [*win.stride, *win.dilation]
+    return views[along(2, *[slice(None, None, step) for step in steps])]
+
+
+@simpler(maxPoolGrad)
+def maxPooledGrad(grad: Any, indices: Any, shape: Any, *windows: Any) -> Any:
+    """Each gradient where the maximum stood."""
+    if len(shape) - 2 <= MOST or 0 in shape or 0 in grad.shape:
+        return NotImplemented
+    n, c, *spatial = shape
+    return addAt(grad.reshape(n * c, -1), indices.reshape(n * c, -1), prod(spatial)).reshape(shape)

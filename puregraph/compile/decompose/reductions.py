@@ -1,0 +1,88 @@
+"""Reductions: over no axes, over nothing, and those that are made of sums."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.decompose.decomposition import simpler
+
+SAME = (np.max, np.min, np.amax, np.amin, np.mean)
+
+
+@simpler(np.sum)
+def total(x: Any, axis: Any = None, **options: Any) -> Any:
+    """The sum over no axes is x itself, the sum of no numbers is 0."""
+    if x.dtype.kind != "f" or not options.keys() <= {"keepdims"}:
+        return NotImplemented
+    if axis == ():
+        return x.copy("K")
+    shape = left(x, axis, **options)
+    return np.zeros_like(x, shape=shape) if x.size == 0 < prod(shape) else NotImplemented
+
+
+def left(x: Any, axis: Any, keepdims: bool = False) -> tuple[int, ...]:
+    """The shape that is left without some axes."""
+    axes = {a % x.ndim for a in chosen(x, axis)}
+    return tuple([1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes])
+
+
+def chosen(x: Any, axis: Any) -> Any:
+    """The axes that are meant."""
+    return range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+
+
+def overNone(function: Any) -> Any:
+    """A reduction that over no axes is x itself."""
+
+    def reduced(x: Any, axis: Any = None, **options: Any) -> Any:
+        return x.copy("K") if axis == () and x.dtype.kind == "f" and options.keys() <= {"keepdims"} else NotImplemented
+
+    return reduced
+
+
+for each in SAME:
+    simpler(each)(overNone(each))
+
+
+@simpler(np.var)
+def variance(x: Any, axis: Any = None, ddof: float = 0, **options: Any) -> Any:
+    """sum (x - mean)^2 / (n - ddof)"""
+    if x.dtype.kind != "f" or not options.keys() <= {"keepdims"}:
+        return NotImplemented
+    rest = x - x.mean(axis=axis, keepdims=True)
+    count = prod([x.shape[a] for a in chosen(x, axis)])
+    return (rest * rest).sum(axis=axis, **options) / (count - ddof)
+
+
+@simpler(np.std)
+def deviation(x: Any, axis: Any = None, **options: Any) -> Any:
+    """The root of the variance."""
+    found = variance(x, axis, **options)
+    return found if found is NotImplemented else np.sqrt(found)
+
+
+@simpler(np.any)
+def some(x: Any, axis: Any = None, **options: Any) -> Any:
+    """Of numbers: whether one is not 0."""
+    return NotImplemented if x.dtype == bool else np.any(x != 0, axis=axis, **options)
+
+
+@simpler(np.all)
+def every(x: Any, axis: Any = None, **options: Any) -> Any:
+    """Of numbers: whether none is 0."""
+    return NotImplemented if x.dtype == bool else np.all(x != 0, axis=axis, **options)
+
+
+@simpler(np.count_nonzero)
+def count(x: Any, axis: Any = None, **options: Any) -> Any:
+    """How many are not 0."""
+    return (x if x.dtype == bool else x != 0).sum(axis=axis, **options)
+
+
+@simpler(np.ptp)
+def spread(x: Any, axis: Any = None, **options: Any) -> Any:
+    """max - min"""
+    return x.max(axis=axis, **options) - x.min(axis=axis, **options)

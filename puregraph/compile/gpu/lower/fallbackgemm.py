@@ -1,0 +1,113 @@
+"""Sums: products and convolutions by own kernels, where no library has a plan, with formulas on what they sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.compile.gpu.lower.nestlaunch import named, operand
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.lower.lowering import needed
+from puregraph.compile.passes.fusion import Group
+from puregraph.cuda.conv import direct
+from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
+from puregraph.cuda.conv.implicitgemm import ContractionOperand, Space, contraction
+from puregraph.kernels.convolution import convolve
+from puregraph.kernels.windowgeometry import window
+
+
+class GpuOutputTiling(NamedTuple):
+    """How sums lie: which axes of the result count rows, which columns, and which a batch."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    batch: tuple[int, ...] = ()
+
+    def column(self, kind: str, what: Any, strides: Sequence[int]) -> EpilogueOperandText:
+        """An operand that has these strides along the axes of the result."""
+        rows, columns, batch = (tuple([strides[a] for a in axes]) for axes in self)
+        return EpilogueOperandText(kind, what, rows, columns, batch)
+
+
+def frameOf(call: Call) -> GpuOutputTiling | None:
+    """How the sums of a call lie; None if it makes none that formulas can be applied to."""
+    if call.function is convolve:
+        rank = call.outs[0].ndim
+        return GpuOutputTiling((0, *range(2, rank)), (1,))
+    if call.function is not np.matmul or call.options or min(v.ndim for v in call.values()) < 2:
+        return None
+    (y,), b = call.outs, call.arguments[1]
+    rank = y.ndim
+    return (
+        GpuOutputTiling(tuple(range(rank - 1)), (rank - 1,))
+        if isOne(b)
+        else GpuOutputTiling((rank - 2,), (rank - 1,), (*range(rank - 2),))
+    )
+
+
+def isOne(b: Value) -> bool:
+    """Whether there is one matrix for all of a batch."""
+    return all(n == 1 for n in b.shape[:-2])
+
+
+def sumsOf(call: Call, group: Group | None = None, kept: Sequence[Value] = (), isKept: bool = True) -> Any:
+    """The launches of a product or convolution, and of a group that reads its sums; NotImplemented if there are none.
+
+    `kept` are the results of the group that somebody reads; `isKept` says whether the sums themselves are read as well.
+    """
+    frame = frameOf(call)
+    tail = None if frame is None else tailOf(call.outs[0], frame, group, kept, isKept)
+    if frame is None or tail is None:
+        return NotImplemented
+    return convolved(call, tail) if call.function is convolve else multiplied(call, frame, tail)
+
+
+def tailOf(
+    y: Value, frame: GpuOutputTiling, group: Group | None, kept: Sequence[Value], isKept: bool
+) -> EpilogueText | None:
+    """What becomes of sums; None if some operand cannot be seen so."""
+    axes = tuple([None if n == 1 else a for a, n in enumerate(y.shape)])
+    names = {} if group is None else {n: x for n, x in group.loads.items() if x[0] is not y}
+    sums = "sums" if group is None else next(n for n, (v, _) in group.loads.items() if v is y)
+    stores = {} if group is None else {group.names[v.number]: (v, group.axes[v.number]) for v in kept}
+    stores |= {sums: (y, axes)} if isKept else {}
+    found: list[dict[str, EpilogueOperandText]] = []
+    for each in (names, stores):
+        found.append({})
+        for name, (value, own) in each.items():
+            seen = operand(y.shape, value, own)
+            if seen is None or not seen.what.size:
+                return None
+            found[-1][name] = frame.column(seen.kind, value, seen.strides)
+    return EpilogueText(sums, found[0], () if group is None else needed(group, stores), found[1])
+
+
+def multiplied(call: Call, frame: GpuOutputTiling, tail: EpilogueText) -> Any:
+    """A matrix product."""
+    a, b = call.arguments
+    (y,) = call.outs
+    if 0 in (*a.shape, *b.shape) or any(s % v.dtype.itemsize for v in (a, b) for s in v.strides):
+        return NotImplemented
+    left, right = stepsOf(a, y.ndim), stepsOf(b, y.ndim)
+    batch = [tuple([steps[i] for i in frame.batch]) for steps in (left, right)]
+    rows, columns, batches = (tuple([y.shape[i] for i in axes]) for axes in frame)
+    one = ContractionOperand(named(a.dtype), a, tuple([left[i] for i in frame.rows]), left[-1:], batch[0])
+    two = ContractionOperand(named(b.dtype), b, right[-1:], right[-2:-1], batch[1])
+    m, n, k = y.shape[-2], y.shape[-1], a.shape[-1]
+    return contraction(f"product {m}x{k}x{n}", Space(rows, columns, (k,), batches), one, two, tail)
+
+
+def stepsOf(x: Value, rank: int) -> tuple[int, ...]:
+    """The strides in numbers along the axes of a result of more, 0 where an operand is repeated."""
+    own = [0 if n == 1 else s // x.dtype.itemsize for n, s in zip(x.shape, x.strides)]
+    return (*[0] * (rank - x.ndim), *own)
+
+
+def convolved(call: Call, tail: EpilogueText) -> Any:
+    """A convolution; where a filter has one map, other kernels are better, which take no formulas."""
+    x, W, stride, pad, dilation, groups = call.arguments
+    if groups > 1 and W.shape[1] == 1:
+        return NotImplemented
+    return direct.forward(call.outs[0], x, W, window(x.shape[2:], W.shape[2:], stride, pad, dilation), groups, tail)

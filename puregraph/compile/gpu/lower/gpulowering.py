@@ -1,0 +1,185 @@
+"""Lowering: the calls of a step as launches of kernels and calls of NVIDIA's libraries, where there are any for them.
+
+Pointwise formulas and folds are gathered in groups, which `cuda.nest` makes launches of. Products, convolutions and
+attention are a library's, where it has a plan for them, all other Kernels have launches of their own. What has none is
+left as it is: a call on CuPy's arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.compile.gpu.lower.copylaunch import moved
+from puregraph.compile.gpu.lower.kernelcalls import launchesOf
+from puregraph.compile.gpu.lower.librarycalls import endedBy, productOf
+from puregraph.compile.gpu.lower.nestlaunch import KINDS, GpuFuser, named, operand
+from puregraph.compile.gpu.passes.attentionbackward import AttendBack
+from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula, FusedUpdate
+from puregraph.compile.gpu.passes.fusedxent import FusedCrossEntropyGrad
+from puregraph.compile.gpu.passes.weightlayout import WeightTranspose
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.lower.lowering import WHOLE, Lowering, NativeCall, OutputTiling, isMetOnce, needed
+from puregraph.compile.lower.nestcache import lateIn
+from puregraph.compile.passes.fusion import Group, pointwise
+from puregraph.cuda.libraries.librarycall import LibraryCall
+from puregraph.cuda.nests import launches
+from puregraph.cuda.runtime.launch import Launch, Scratch, scratches
+from puregraph.kernel import Kernel
+from puregraph.kernels.convolution import convolve
+from puregraph.nest import Nest
+
+BYTE = np.dtype(np.uint8)
+
+
+class GpuTask(NamedTuple):
+    """One launch, or one call of a library.
+
+    `workspace`  memory that a library needs while it runs
+    `extra`      the memory that launches use beside their arrays: (Scratch, Value)
+    """
+
+    what: Launch | LibraryCall
+    workspace: Value | None = None
+    extra: tuple[tuple[Scratch, Value], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What a table shows."""
+        return self.what.name
+
+    @property
+    def by(self) -> str:
+        """The kernel or library."""
+        if isinstance(self.what, Launch):
+            return self.what.entry
+        return {"product": "cuBLASLt", "cudnn": "cuDNN"}[type(self.what).__module__.rpartition(".")[2]]
+
+
+def launching(schedule: Any) -> Any:
+    """The schedule with its calls as launches, as far as there are any for them."""
+
+    def new(size: int) -> Value:
+        schedule.count += 1
+        return Value(schedule.count, (size,), BYTE, (1,), name="scratch")
+
+    steps = GpuFuser(schedule.calls).run()
+    held = {id(target): v for target, v in schedule.held}
+    schedule.calls = GpuLowering(steps, schedule.kept(), held, new, None).run()
+    return schedule
+
+
+class GpuLowering(Lowering):
+    """One list of steps on its way to launches."""
+
+    def group(self, i: int, group: Group) -> list[Call]:
+        """A group as one step; as the calls it is made of where its numbers do not lie as launches take them."""
+        stored = [v for v in group.made.values() if self.isRead(v, (i,))]
+        if not stored:
+            return []
+        loads = {n: operand(group.space, v, axes) for n, (v, axes) in group.loads.items()}
+        stores = {group.names[v.number]: operand(group.space, v, group.axes[v.number]) for v in stored}
+        if any(o is None for o in (*loads.values(), *stores.values())):
+            return group.calls
+        whole = Nest(group.space, loads, tuple(needed(group, stores)), stores, group.kind, last=group.inner)
+        reads = [v for v, _ in group.loads.values()]
+        isLone = group.size > 1 and not group.folds  # beside results that all threads make
+        over = [i for i in lateIn(whole) if isMetOnce(group, reads[i]) and not (isLone and reads[i].size == 1)]
+        return [self.launched(launches.launches(whole), group.calls, reads, stored, over)]
+
+    def launched(
+        self,
+        found: Iterable[Any],
+        calls: list[Call],
+        reads: list[Value],
+        makes: list[Any],
+        over: Iterable[int] = (),
+        checks: Iterable[Any] = (),
+    ) -> Call:
+        """Launches as one step, which has what they need beside among its results."""
+        found = list(found)
+        extra = tuple([(each, self.new(max(each.nbytes, 1))) for each in scratches(found)])
+        tasks = []
+        for what in found:
+            size = what.workspace if isinstance(what, LibraryCall) else 0
+            tasks.append(GpuTask(what, self.new(size) if size else None, extra))
+        more = [*(v for _, v in extra), *(t.workspace for t in tasks if t.workspace is not None)]
+        name = "; ".join(dict.fromkeys(t.name for t in tasks))
+        native = NativeCall(name, tasks, calls, len(makes), tuple(over), tuple(checks))
+        return Call(native, tuple(reads), {}, [*makes, *more], "native", calls[-1].place, True)
+
+    # Products and kernels -------------------------------------------------------------------------------------------
+
+    def frameOf(self, call: Call) -> Any:
+        """Something that is not None, if formulas can be applied to what a call sums."""
+        return call if call.function is np.matmul or call.function is convolve else None
+
+    def ends(self, p: int, group: Group, kept: list[Value], frame: OutputTiling) -> bool:
+        """Whether a library does a group as it finishes a product or a convolution."""
+        call = self.steps[p]
+        isKept = self.isRead(call.outs[0], (p, self.places[id(group)]))
+        return endedBy(call, group, kept, isKept) is not None
+
+    def call(self, i: int, call: Call) -> list[Call]:
+        """A call as one step, or as it is."""
+        group = self.tails.get(i)
+        if group is not None:
+            (y,), j = call.outs, self.places[id(group)]
+            kept = [v for v in group.made.values() if self.isRead(v, (j,))]
+            isKept = self.isRead(y, (i, j))
+            done: Any = endedBy(call, group, kept, isKept)
+            others = [v for v, _ in group.loads.values() if v is not y]
+            makes = [*kept, y] if isKept else kept
+            return [self.launched(done, [call, *group.calls], [*call.values(), *others], makes)]
+        if type(call.function) is FusedUpdate:
+            over = [i for i, v in enumerate(call.arguments) if v.role in ("param", "state")]
+            return [self.launched(call.function.launches(), call.function.calls, call.values(), call.outs, over)]
+        if type(call.function) in (FusedFormula, WeightTranspose):
+            return [self.launched(call.function.launches(call), [call], call.values(), call.outs)]
+        if type(call.function) is AttendBack:
+            return [self.launched([call.function.launches(call)], [call], call.values(), call.outs)]
+        if type(call.function) is FusedCrossEntropyGrad:
+            over = [0] if call.arguments[0].strides == call.outs[0].strides else []
+            return [self.launched(call.function.launches(call), [call], call.values(), call.outs, over)]
+        found, checks = self.launches(call)
+        if found is None:
+            return [call]
+        return [self.launched(found, [call], call.values(), call.outs, (), checks)] if found else [self.nothing(call)]
+
+    def nothing(self, call: Call) -> Call:
+        """A call that takes no launch, as nothing is in it."""
+        return self.launched([], [call], call.values(), call.outs)
+
+    def launches(self, call: Call) -> tuple[list[Any] | None, list[Any]]:
+        """What carries a call out, and what has to be looked at before; None where there is nothing."""
+        checks: list[Any] = []
+        if call.kind == "product":
+            return productOf(call), checks
+        if call.kind in ("copy", "put", "fill"):
+            return moved(call), checks
+        if call.kind == "kernel" and isinstance(call.function, Kernel):
+            return launchesOf(call, checks)
+        if call.kind == "pointwise":
+            return wide(call), checks
+        return None, checks
+
+
+def wide(call: Call) -> list[Any] | None:
+    """A call on whole numbers by way of float64, which holds them exactly up to 2^53."""
+    values = [*call.values(), *call.outs]
+    if not all(named(v.dtype) in KINDS for v in values):
+        return None
+    if any(y.dtype.kind in "iu" and y.size > 1 for y in call.outs) and call.function not in WHOLE:
+        return None
+    found = pointwise(call)
+    if found is None:
+        return None
+    group = Group(found.space, 0)
+    GpuFuser([call]).join(group, found, call)
+    loads = {n: operand(group.space, v, axes) for n, (v, axes) in group.loads.items()}
+    stores = {group.names[y.number]: operand(group.space, y, group.axes[y.number]) for y in call.outs}
+    if None in loads.values() or None in stores.values():
+        return None
+    return launches.launches(Nest(group.space, loads, tuple(group.lines), stores, "f64"))

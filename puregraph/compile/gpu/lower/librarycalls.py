@@ -1,0 +1,140 @@
+"""Products: who carries them out, and convolutions, with what becomes of their sums: bias, residual, activation."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.gpu.lower.fallbackgemm import sumsOf
+from puregraph.compile.gpu.lower.nestlaunch import rounds
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.lower.lowering import needed
+from puregraph.compile.passes.fusion import Group
+from puregraph.cuda.libraries import convolution
+from puregraph.cuda.libraries.librarygemm import product
+from puregraph.formula import Formula
+from puregraph.kernels.convolution import convolve
+
+ACTIVATIONS = {
+    "": "t",
+    "relu": "relu(t)",
+    "gelu": "t * sigmoid(2 * sqrt(2 / pi) * (t + 0.044715 * t ** 3))",
+    "erf": "0.5 * t * erfc(-t / sqrt(2))",
+    "sigmoid": "sigmoid(t)",
+    "silu": "t * sigmoid(t)",
+    "tanh": "tanh(t)",
+}
+PRODUCTS = {"": None, "relu": "relu", "gelu": "gelu"}  # what cuBLASLt calls them
+MAPS = {"": "", "relu": "relu", "gelu": "geluTanh", "erf": "gelu", "sigmoid": "sigmoid", "silu": "silu", "tanh": "tanh"}
+
+
+def endedBy(call: Call, group: Group, kept: list[Value], isKept: bool) -> list[Any] | None:
+    """What carries out a product or convolution with a group that reads its sums: a library, where it has a plan for
+    just that, else own kernels, where no library has any; None where the group is better left alone."""
+    found = epilogue(call, group, kept, isKept)
+    if found is not None:
+        return [found]
+    if group.kind == "f64" and call.outs[0].dtype != np.float64 or libraryOf(call) is not NotImplemented:
+        return None
+    found = sumsOf(call, group, kept, isKept)
+    return None if found is NotImplemented else found
+
+
+def productOf(call: Call) -> list[Any] | None:
+    """A matrix product alone; None where it takes another form."""
+    found = libraryOf(call)
+    if found is NotImplemented:
+        found = sumsOf(call)
+        return None if found is NotImplemented else found
+    return [found]
+
+
+def libraryOf(call: Call) -> Any:
+    """A product or convolution as a call of a library."""
+    if call.function is convolve:
+        return convolution.convolve(call.outs[0], *call.arguments, tf32=rounds(call))
+    if call.function is not np.matmul or call.options:
+        return NotImplemented
+    return product(call.outs[0], *call.arguments, tf32=rounds(call))
+
+
+def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
+    """A product or convolution that makes what a group makes of its sums; None where a library knows no such task.
+
+    `kept` are the results of the group that somebody reads; `isKept` says whether the sums themselves are read as well.
+    """
+    (sums,) = call.outs
+    names = {n: (v, axes) for n, (v, axes) in group.loads.items() if v is not sums}
+    if isKept or len(kept) != 1 or len(names) > 2 or kept[0].dtype != sums.dtype:
+        return None
+    (y,) = kept
+    (s,) = [n for n, (v, _) in group.loads.items() if v is sums]
+    written = inlined(group, group.names[y.number])
+    column = sums.ndim - 1 if call.kind == "product" else 1
+    bias = [
+        n for n, (v, axes) in names.items() if [a for a in axes if a is not None] == [column] and v.dtype == y.dtype
+    ]
+    same = [n for n, (v, _) in names.items() if v.shape == sums.shape and v.dtype == y.dtype and v.strides == y.strides]
+    rest = same if call.kind != "product" else []
+    if len(bias) + len(rest) != len(names) or len(bias) > 1 or len(rest) > 1 or y.strides != sums.strides:
+        return None
+    activation = activationOf(written, s, tuple(bias + rest))
+    if activation is None:
+        return None
+    vector = flat(names[bias[0]][0]) if bias else None
+    if bias and vector is None:
+        return None
+    if call.kind == "product":
+        if activation not in PRODUCTS or call.options:
+            return None
+        found = product(y, *call.arguments, bias=vector, activation=PRODUCTS[activation], tf32=rounds(call))
+    elif call.function is convolve:
+        residual = names[rest[0]][0] if rest else None
+        found = convolution.convolve(y, *call.arguments, vector, MAPS[activation], residual, rounds(call))
+    else:
+        return None
+    return None if found is NotImplemented else found
+
+
+class Vector:
+    """A Value of one axis that has more than one number, seen without the others."""
+
+    def __init__(self, value: Value, size: int):
+        self.value, self.dtype, self.shape, self.size = value, value.dtype, (size,), size
+        self.strides = (value.dtype.itemsize,)
+
+
+def flat(value: Value) -> Any:
+    """A Value as a vector; None if its numbers do not lie side by side."""
+    axes = [(n, s) for n, s in zip(value.shape, value.strides) if n > 1]
+    if len(axes) > 1 or (axes and axes[0][1] != value.dtype.itemsize):
+        return None
+    return value if value.ndim == 1 else Vector(value, value.size)
+
+
+def inlined(group: Group, name: str) -> Formula:
+    """A line of a group as a formula of what the group reads."""
+    known: dict[str, Formula] = {}
+    for n, line in needed(group, [name]):
+        parts = {m: known[m] for m in line.names if m in known}
+        known[n] = line.put(**parts) if parts else line
+    return known[name]
+
+
+@cache
+def activationOf(written: Formula, sums: str, terms: tuple[str, ...]) -> str | None:
+    """Which activation a formula applies to the sum of sums and terms; None if it is none that is known."""
+    wholes = {" + ".join(order) for order in orders((sums, *terms))}
+    for name, text in ACTIVATIONS.items():
+        if any(Formula(text).put(t=whole) == written for whole in wholes):
+            return name
+    return None
+
+
+def orders(names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """All orders of some names."""
+    if len(names) < 2:
+        return [names]
+    return [(n, *rest) for i, n in enumerate(names) for rest in orders(names[:i] + names[i + 1 :])]

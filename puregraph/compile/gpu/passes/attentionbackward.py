@@ -1,0 +1,68 @@
+"""Heads: the gradient of attention by cuDNN, which makes of y itself what the kernel is given as `rest`.
+
+    rest = sum over e of grad y
+
+A gradient that comes through the log-sum-exp would be a part of `rest` as well: then the kernel stays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.gpu.lower.nestlaunch import rounds
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.passes.simplify import alive
+from puregraph.cuda.libraries import attention
+from puregraph.kernels.attention import attend, attendGrad
+from puregraph.standin import astype
+
+
+class AttendBack:
+    """The function of a call that reads y in place of `rest`; its last arguments are causal and scale."""
+
+    __name__ = "attendGrad"
+
+    def launches(self, call: Call) -> Any:
+        """The call of cuDNN; NotImplemented where that has no plan."""
+        return attention.attendGrad(call.outs, *call.arguments, tf32=rounds(call))
+
+
+def withHeads(schedule: Any) -> Any:
+    """The schedule with each gradient of attention for which cuDNN has a plan as a call that reads y."""
+    calls = [changed(call) if call.function is attendGrad else call for call in schedule.calls]
+    if any(type(call.function) is AttendBack for call in calls):
+        schedule.calls = calls
+        alive(schedule)
+    return schedule
+
+
+def changed(call: Call) -> Call:
+    """A gradient of attention, reading y if that is all that `rest` is made of."""
+    grad, q, k, v, mask, lse, rest, causal, scale, *more = call.arguments
+    made = lse.call
+    if mask is not None or any(more) or call.options or made is None or made.function is not attend:
+        return call
+    y = made.outs[0]
+    if made.outs[1] is not lse or not isRest(rest, grad, y):
+        return call
+    back = Call(AttendBack(), (grad, q, k, v, y, lse, causal, scale), {}, call.outs, "attend", call.place, True)
+    return call if back.function.launches(back) is NotImplemented else back
+
+
+def isRest(rest: Value, grad: Value, y: Value) -> bool:
+    """Whether a value is the sum over the last axis of the product of two."""
+    total = rest.call
+    if total is None or total.function is not np.sum or total.options.get("axis") != -1:
+        return False
+    product = total.arguments[0].call
+    if product is None or product.function is not np.multiply:
+        return False
+    return {narrow(v) for v in product.arguments} == {narrow(grad), narrow(y)}
+
+
+def narrow(value: Any) -> Any:
+    """What a value was before it was widened."""
+    made = getattr(value, "call", None)
+    return made.arguments[0] if made is not None and made.function is astype else value

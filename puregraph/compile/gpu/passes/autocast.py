@@ -1,0 +1,356 @@
+"""Precision: what modules make that may calculate in 16 bits is kept so, and multiplied so; all else stays float32.
+
+    y = half(x) half(W),    summed in float32
+
+Formulas and sums compute in float32 whatever they read and write, so for them only the memory of a value changes.
+Products, convolutions, pooling, attention and cells want all that they multiply in one kind: what is not gets a copy,
+made by a formula where it is first wanted, those of all weights together at the start. What knows no such numbers reads
+and makes float32 as before. What lies between in bfloat16, which reaches as far as float32, is kept so too.
+
+Parameters, their gradients, states, sums, costs and what users get are float32 always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.gpu.lower.copylaunch import moved
+from puregraph.compile.gpu.lower.kernelcalls import launchesOf, libraryOf
+from puregraph.compile.gpu.lower.librarycalls import productOf
+from puregraph.compile.gpu.lower.nestlaunch import reading
+from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
+from puregraph.compile.ir.strides import contiguous, isDense
+from puregraph.compile.ir.value import Call, CallOrigin, Value, changed
+from puregraph.compile.trace.updaterule import UpdateScalars
+from puregraph.cuda.runtime.preprocess import BFLOAT16
+from puregraph.formula import Formula
+from puregraph.kernels.attention import attend, attendGrad
+from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
+from puregraph.kernels.einsum import ontoDiagonal
+from puregraph.kernels.entropy import entropyGrad
+from puregraph.kernels.norm import norm
+from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
+from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
+from puregraph.kernels.recurrent import forward, throughTime
+from puregraph.kernels.scatter import addAt, gather, putClass, scatterAdd, takeClass
+from puregraph.standin import astype
+
+FLOAT = np.dtype(np.float32)
+HALVES: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
+FORMULAS = ("pointwise", "reduce", "fill")
+FREE = (
+    gather,
+    scatterAdd,
+    addAt,
+    takeClass,
+    putClass,
+    ontoDiagonal,
+    pairDots,
+    pairDotsGrad,
+    entropyGrad,
+)  # of any floats
+KERNELS: dict[Any, tuple[int, int]] = {  # how many arguments and results, from the first on, are of one kind
+    convolve: (2, 1),
+    convolveData: (2, 1),
+    convolveWeight: (2, 1),
+    attend: (3, 1),
+    attendGrad: (4, 3),
+    maxPool: (1, 1),
+    maxPoolGrad: (1, 1),
+    meanPool: (1, 1),
+    meanPoolGrad: (1, 1),
+}
+
+
+def precise(schedule: Any) -> Any:
+    """The schedule with what may be kept in 16 bits kept so."""
+    if any(call.place.precision in HALVES for call in schedule.calls):
+        Autocast(schedule).run()
+    return schedule
+
+
+class Autocast:
+    """Rewrites the calls of one schedule. A call that reads or makes other numbers than before makes new Values.
+
+    `kept`    what has the numbers of a Value now, by its number
+    `others`  copies of Values in other kinds, and `views` of those, by their numbers and the kind
+    `wanted`  the kinds of Values that are to be kept in 16 bits
+    `exact`   the numbers of those that stay float32 unless they are wanted otherwise
+    """
+
+    def __init__(self, schedule: Any):
+        self.schedule = schedule
+        self.calls: list[Call] = []
+        self.kept: dict[int, Value] = {}
+        self.others: dict[tuple[int, str], Value] = {}
+        self.views: dict[tuple[int, int], Value] = {}
+        self.weights: dict[str, list[tuple[Value, Value]]] = {}
+        stays = {v.root.number for _, v in schedule.stores}
+        self.ends = {v.root.number for v in (*schedule.outputs, *schedule.inputGrads) if v is not None}
+        self.wanted: dict[int, Any] = {}
+        self.exact = {v.number for v in (*schedule.gradients, *(v for _, v in schedule.paramGrads))} | stays | self.ends
+        for call in schedule.calls:
+            if call.kind == "reduce" or call.function is norm:
+                self.exact.update(v.root.number for v in call.values())
+            for y in call.outs:
+                kind = None if y is None else schedule.precisions.get(y.number)
+                if kind is not None and y.root.number not in stays and isFloat(y.root) and y.root.role == "made":
+                    self.wanted[y.root.number] = HALVES.get(kind)
+
+    def run(self) -> None:
+        schedule = self.schedule
+        for call in schedule.calls:
+            self.take(call)
+        schedule.outputs = [self.plain(v) for v in schedule.outputs]
+        schedule.inputGrads = [self.plain(v) for v in schedule.inputGrads]
+        schedule.paramGrads = [(p, self.now(v)) for p, v in schedule.paramGrads]
+        schedule.stores = [(target, self.now(v)) for target, v in schedule.stores]
+        schedule.calls = [*self.copied(), *self.calls]
+
+    def take(self, call: Call) -> None:
+        """One call more."""
+        if call.kind == "view":
+            if self.now(call.outs[0].root) is call.outs[0].root:
+                self.calls.append(call)
+        elif call.kind in FORMULAS or call.function in FREE:
+            self.formulas(call)
+        elif call.kind == "product":
+            self.product(call)
+        elif call.kind in ("copy", "put"):
+            self.move(call)
+        elif call.function in KERNELS:
+            self.kernel(call)
+        elif call.function in (forward, throughTime):
+            self.cells(call)
+        elif call.function is norm or type(call.function) in (UpdateScalars, FusedFormula):
+            self.add(call, self.made(call, self.now))
+        else:
+            self.whole(call)
+
+    # Values -----------------------------------------------------------------------------------------------------------
+
+    def new(self, like: Value, dtype: Any) -> Value:
+        """A Value that lies like another, in another kind."""
+        self.schedule.count += 1
+        role = "object" if like.role == "object" else "made"
+        return Value(self.schedule.count, like.shape, dtype, scaled(like, dtype), role, like.name)
+
+    def now(self, v: Value) -> Value:
+        """What has the numbers of a Value."""
+        root = self.kept.get(v.root.number, v.root)
+        return v if root is v.root else root if v.base is None else self.seen(v, root)
+
+    def plain(self, v: Value | None) -> Any:
+        """A Value in float32, if it is of floats."""
+        return None if v is None else self.to(v, FLOAT)
+
+    def to(self, v: Value, dtype: Any) -> Value:
+        """A Value in a kind, if it is of floats."""
+        x = self.now(v)
+        if not isFloat(v) or x.dtype == dtype:
+            return x
+        source = x.root if isDense(x.root.shape, x.root.strides, x.root.dtype.itemsize) else x
+        key = source.number, dtype.name
+        if key not in self.others:
+            self.others[key] = self.copy(source, dtype)
+        return self.others[key] if x is source else self.seen(x, self.others[key])
+
+    def copy(self, x: Value, dtype: Any) -> Value:
+        """A Value in another kind; those of weights are made at the start."""
+        y = self.new(x, dtype)
+        if x.role == "param":
+            self.weights.setdefault(dtype.name, []).append((x, y))
+        else:
+            self.cast(x, y, CallOrigin(x.name) if x.call is None else x.call.place)
+        return y
+
+    def cast(self, x: Value, y: Value, place: CallOrigin) -> None:
+        """A call that makes y of x."""
+        place = place._replace(phase="backward") if place.phase == "update" else place
+        y.call = Call(astype, (x, y.dtype), {}, [y], "pointwise", place)
+        self.calls.append(y.call)
+
+    def seen(self, v: Value, root: Value) -> Value:
+        """What a view of one Value is of another that has the same numbers."""
+        key = v.number, root.number
+        if key not in self.views:
+            made: Any = v.call
+            of, *rest = made.arguments
+            view = self.views[key] = self.new(v, root.dtype)
+            view.base, view.offset = root, v.offset // v.dtype.itemsize * root.dtype.itemsize
+            source = root if of.base is None else self.seen(of, root)
+            view.call = Call(made.function, (source, *rest), made.options, [view], "view", made.place)
+            self.calls.append(view.call)
+        return self.views[key]
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    def made(self, call: Call, now: Callable[[Value], Value], kinds: list[Any] | None = None) -> Call:
+        """A call on what Values are now, whose results are of these kinds (None: as they were)."""
+        arguments, options = changed(call.arguments, now), {k: changed(a, now) for k, a in call.options.items()}
+        kinds = kinds or [None] * len(call.outs)
+        before = {v.number for v in call.values()}
+        after = {v.number for v in Call(None, arguments, options, [], "", call.place).values()}
+        if before == after and all(k is None or k == y.dtype for k, y in zip(kinds, call.outs)):
+            return call
+        outs = [None if y is None else self.new(y, k or y.dtype) for y, k in zip(call.outs, kinds)]
+        found = Call(call.function, arguments, options, outs, call.kind, call.place, call.several)
+        for y in outs:
+            if y is not None:
+                y.call = found
+        return found
+
+    def add(self, call: Call, found: Call) -> None:
+        """Take a call in place of another."""
+        self.calls.append(found)
+        for y, new in zip(call.outs, found.outs):
+            if y is not None and new is not y:
+                self.kept[y.number] = new
+            if y is not None and y.number in self.ends:
+                self.to(y, FLOAT)  # where it is at hand
+
+    def kindOf(self, y: Value | None) -> Any:
+        """As what a result is to be kept; None: as it is."""
+        return None if y is None else self.wanted.get(y.number)
+
+    def whole(self, call: Call) -> None:
+        """A call that reads and makes float32; its results are then kept as they are to be."""
+        found = self.made(call, self.plain)
+        self.calls.append(found)
+        for y, new in zip(call.outs, found.outs):
+            if y is None:
+                continue
+            kind = self.kindOf(y)
+            if new is not y:
+                self.kept[y.number] = new
+            if kind is not None:
+                half = self.kept[y.number] = self.new(new, kind)
+                self.cast(new, half, call.place)
+                self.others[half.number, FLOAT.name] = new
+
+    def formulas(self, call: Call) -> None:
+        """Formulas and sums, which read and make any kind."""
+        bias = self.biasOf(call)
+
+        def now(v: Value) -> Value:
+            return self.now(v) if bias is None or v.root.role != "param" else self.to(v, bias)
+
+        found = self.made(call, now, [self.kindOf(y) or self.between(y, call) for y in call.outs])
+        isFree = call.function in FREE and launchesOf(found, [])[0] is not None
+        if found is call or isFree or reading(found) is not None:
+            self.add(call, found)
+        else:
+            self.whole(call)
+
+    def between(self, y: Value, call: Call) -> Any:
+        """The kind of what a module makes on the way, if it is as many numbers as something that is kept so."""
+        isOurs = call.place.precision == "bfloat16" and call.kind == "pointwise" and y.dtype == FLOAT
+        if not isOurs or y.number in self.exact:
+            return None
+        return BFLOAT16 if any(self.now(v).dtype == BFLOAT16 and v.size == y.size for v in call.values()) else None
+
+    def biasOf(self, call: Call) -> Any:
+        """The kind of sums that a parameter is added to: a library that does so wants it in the same."""
+        if call.function is np.add and call.place.phase == "forward" and call.place.precision in HALVES:
+            for v in call.values():
+                x = self.now(v)
+                if isHalf(x) and x.call is not None and x.call.function in (np.matmul, convolve):
+                    return x.dtype
+        return None
+
+    def product(self, call: Call) -> None:
+        """A matrix product: sums that are kept as they are may be float32 beside factors of 16 bits."""
+        half, y = HALVES.get(call.place.precision), call.outs[0]
+        if half is not None and all(map(isFloat, (*call.values(), y))):
+            kind = self.kindOf(y) or (half if call.place.phase == "forward" else FLOAT)
+            found = self.made(call, lambda v: self.to(v, half), [kind if kind == half else FLOAT])
+            if productOf(found) is not None:
+                self.add(call, found)
+                return
+        self.whole(call)
+
+    def move(self, call: Call) -> None:
+        """Numbers that only change their places: they stay of their kind; beside those of 16 bits others become so."""
+        values, y = call.values(), call.outs[0]
+        kinds, half = {self.now(v).dtype for v in values}, HALVES.get(call.place.precision)
+        kind = self.kindOf(y) or (half if half in kinds else kinds.pop() if len(kinds) == 1 else FLOAT)
+        if isFloat(y) and all(map(isFloat, values)):
+            found = self.made(call, lambda v: self.to(v, kind), [kind])
+            if found is call or moved(found) is not None:
+                self.add(call, found)
+                return
+        self.whole(call)
+
+    def kernel(self, call: Call) -> None:
+        """A Kernel that multiplies, or pools, numbers of one kind; the gradient of weights is float32 if it may be."""
+        half, (reads, makes) = HALVES.get(call.place.precision), KERNELS[call.function]
+        given = call.arguments[:reads]
+        if half is not None and all(type(v) is Value and isFloat(v) for v in (*given, *call.outs[:makes])):
+            numbers = {v.number for v in given}
+            isExact = call.function is convolveWeight and not self.isPlanned(call, half)
+            for kind in (FLOAT, half) if isExact else (half,):
+                kinds = [kind if i < makes else None for i in range(len(call.outs))]
+                found = self.made(call, lambda v: self.to(v, half) if v.number in numbers else self.now(v), kinds)
+                if launchesOf(found, [])[0] is not None:
+                    self.add(call, found)
+                    return
+        self.whole(call)
+
+    def cells(self, call: Call) -> None:
+        """Cells along time: what comes from outside and weights are of 16 bits, the rest as it is kept."""
+        half = HALVES.get(call.place.precision)
+        if half is not None and all(map(isFloat, [y for y in call.outs if y is not None])):
+            factors = (*call.arguments[1:3], call.arguments[4][0]) if call.function is forward else call.arguments[1:2]
+            numbers = {v.number for v in factors}
+            kinds = [self.kindOf(y) for y in call.outs]
+            found = self.made(call, lambda v: self.to(v, half) if v.number in numbers else self.now(v), kinds)
+            if launchesOf(found, [])[0] is not None:
+                self.add(call, found)
+                return
+        self.whole(call)
+
+    def isPlanned(self, call: Call, half: Any) -> bool:
+        """Whether a library carries out a call on numbers of 16 bits; it then makes such numbers."""
+        found = self.made(call, lambda v: self.to(v, half), [half] * len(call.outs))
+        return libraryOf(found, found.outs[0]) is not NotImplemented
+
+    def copied(self) -> list[Call]:
+        """What makes the copies of all weights that are read."""
+        found = []
+        read = {v.root.number for call in self.calls for v in call.values()}
+        for each in self.weights.values():
+            pairs = [(x, y) for x, y in each if y.number in read]
+            if not pairs:
+                continue
+            call = FusedFormula("half", Formula("x")).call(
+                [x for x, _ in pairs], [y for _, y in pairs], CallOrigin("weights")
+            )
+            if call.function.launches(call) is NotImplemented:
+                mark, self.calls = self.calls, []
+                for x, y in pairs:
+                    self.cast(x, y, CallOrigin(x.name))
+                found, self.calls = [*found, *self.calls], mark
+            else:
+                found.append(call)
+        return found
+
+
+def isFloat(v: Value) -> bool:
+    """Whether a Value is of the kind that may be kept otherwise; who computes in float16 anyway goes on to."""
+    return v.dtype == FLOAT
+
+
+def isHalf(v: Value) -> bool:
+    """Whether a Value is kept in 16 bits."""
+    return v.dtype in HALVES.values()
+
+
+def scaled(v: Value, dtype: Any) -> tuple[int, ...]:
+    """The strides of a Value of another kind that lies likewise; without gaps."""
+    size = v.dtype.itemsize
+    if v.base is None and not isDense(v.shape, v.strides, size):
+        return contiguous(v.shape, dtype.itemsize)
+    return tuple([s // size * dtype.itemsize for s in v.strides])

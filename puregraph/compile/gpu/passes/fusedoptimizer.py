@@ -1,0 +1,88 @@
+"""Updates: those of all parameters together, in as few launches as there are kinds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from puregraph.compile.ir.value import Call, CallOrigin, Value
+from puregraph.cuda.nests import optimizerstep
+from puregraph.evaluator import Evaluator
+from puregraph.formula import Formula, formulasOf
+
+
+class ParameterUpdate(NamedTuple):
+    """The update of one parameter: formulas of what its arrays become, by name, the arrays, and the numbers."""
+
+    formulas: dict[str, Formula]
+    arrays: dict[str, Value]
+    numbers: dict[str, Any]
+
+
+class FusedUpdate:
+    """The function of a call that updates many parameters; `stop` is a number that keeps it from doing so."""
+
+    __name__ = "update"
+
+    def __init__(self, members: Sequence[ParameterUpdate], calls: Sequence[Call], stop: Value | None):
+        self.members, self.calls, self.stop = list(members), list(calls), stop
+
+    def launches(self) -> Any:
+        """One for each kind of parameters; NotImplemented if some parameter takes another form."""
+        kinds: dict[Any, list[ParameterUpdate]] = {}
+        for member in self.members:
+            kinds.setdefault(tuple(member.formulas.items()), []).append(member)
+        found: list[Any] = []
+        for formulas, members in kinds.items():
+            arrays, numbers = [m.arrays for m in members], [m.numbers for m in members]
+            made = optimizerstep.launches(dict(formulas), arrays, numbers, skip=self.stop)
+            if made is NotImplemented:
+                return NotImplemented
+            found += made
+        return found
+
+
+class FusedFormula:
+    """The function of a call that makes of every array another by one formula of x, and of numbers, in few launches."""
+
+    def __init__(self, name: str, formula: Formula, numbers: Sequence[str] = ()):
+        self.__name__, self.formula, self.numbers = name, formula, tuple(numbers)
+
+    def call(self, xs: Sequence[Value], ys: Sequence[Value], place: CallOrigin, *numbers: Value) -> Call:
+        """The call that makes ys of xs."""
+        call = Call(self, (*xs, *numbers), {}, list(ys), "each", place, True)
+        for y in ys:
+            y.call = call
+        return call
+
+    def launches(self, call: Call) -> Any:
+        """One for each kind of arrays; NotImplemented if some has gaps."""
+        xs, numbers = call.arguments[: len(call.outs)], call.arguments[len(call.outs) :]
+        arrays = [{"x": x, "y": y} for x, y in zip(xs, call.outs)]
+        found = optimizerstep.launches({"y": self.formula}, arrays, [dict(zip(self.numbers, numbers))] * len(arrays))
+        return found if found is NotImplemented else [each._replace(name=self.__name__) for each in found]
+
+
+def memberOf(call: Call, targets: dict[int, Value]) -> ParameterUpdate | None:
+    """The update of a parameter; `targets` are what its results replace, by their numbers. None if it is no such."""
+    if not isinstance(call.function, Evaluator) or any(y.number not in targets for y in call.outs):
+        return None
+    shape = call.outs[0].shape
+    given = dict(zip(call.function.names, call.arguments))
+    arrays = {n: v for n, v in given.items() if type(v) is Value and v.role != "scalar" and v.shape == shape}
+    arrays |= {y.name: targets[y.number] for y in call.outs}
+    numbers = {n: v for n, v in given.items() if n not in arrays}
+    if any(type(v) is Value and v.shape != () for v in numbers.values()) or not optimizerstep.areAlike(
+        [*arrays.values()]
+    ):
+        return None
+    return ParameterUpdate(dict(zip([y.name for y in call.outs], formulasOf(call.function))), arrays, numbers)
+
+
+def together(calls: Sequence[Call], members: Sequence[ParameterUpdate], stop: Value | None, place: CallOrigin) -> Call:
+    """One call in place of many."""
+    function = FusedUpdate(members, calls, stop)
+    reads = [v for m in members for v in (*m.arrays.values(), *m.numbers.values()) if type(v) is Value]
+    reads = list({v.number: v for v in [*reads, *([] if stop is None else [stop])]}.values())
+    outs = [y for call in calls for y in call.outs]
+    return Call(function, tuple(reads), {}, outs, "update", place, True)

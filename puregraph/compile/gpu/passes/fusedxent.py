@@ -1,0 +1,93 @@
+"""Scores: the gradient of a cross-entropy from the scores themselves, as the GPU is to keep no probabilities.
+
+    dx = (exp(x - peak) w / total - onehot(k) w) scale
+
+Scores stay as they are stored, in 16 bits perhaps, and of each position two numbers: a pass that writes all
+probabilities in float32 falls away, and the pass back reads half.
+
+Where formulas make scores of 16 bits, the sums before are of numbers that were not rounded yet, and probabilities of
+rounded ones would not add up to one: they are kept then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.gpu.passes.attentionbackward import narrow
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.passes.simplify import alive
+from puregraph.kernels.entropy import entropyGrad, ofScores
+from puregraph.standin import astype
+
+
+class FusedCrossEntropyGrad:
+    """The function of a call that reads scores, peak and total in place of probabilities."""
+
+    __name__ = "entropyGrad"
+
+    def launches(self, call: Call) -> Any:
+        """Its launches; NotImplemented for numbers that none are made for."""
+        return ofScores(call.outs[0], *call.arguments)
+
+
+def withScores(schedule: Any) -> Any:
+    """The schedule with each gradient of a cross-entropy as a call that reads scores."""
+    calls = [changed(call) if call.function is entropyGrad else call for call in schedule.calls]
+    if any(type(call.function) is FusedCrossEntropyGrad for call in calls):
+        schedule.calls = rounding(calls, {v.root.number for v in schedule.kept()})
+        alive(schedule)
+    return schedule
+
+
+def rounding(calls: list[Call], kept: set[int]) -> list[Call]:
+    """The calls with each gradient made as it is read, where all that reads it is a call that rounds it."""
+    readers: dict[int, list[Call]] = {}
+    for call in calls:
+        for v in call.values():
+            readers.setdefault(v.root.number, []).append(call)
+    gone = set()
+    for call in calls:
+        if type(call.function) is FusedCrossEntropyGrad and call.outs[0].number not in kept:
+            after = readers.get(call.outs[0].number, [])
+            if len(after) == 1 and after[0].function is astype:
+                gone.add(id(after[0]))
+                call.outs = after[0].outs
+                call.outs[0].call = call
+    return [call for call in calls if id(call) not in gone]
+
+
+def changed(call: Call) -> Call:
+    """A gradient that reads scores, if its probabilities are a softmax of them."""
+    p, *rest = call.arguments
+    e, total = parts(bare(p), np.divide)
+    z = parts(e, np.exp)[0]
+    x, peak = parts(z, np.subtract)
+    if x is None or total.shape != peak.shape or x.shape != p.shape:
+        return call
+    x = narrow(x) if narrow(x).dtype.itemsize < x.dtype.itemsize else x
+    if isRounded(x):
+        return call
+    back = Call(FusedCrossEntropyGrad(), (x, peak, total, *rest), {}, call.outs, "scores", call.place)
+    return call if back.function.launches(back) is NotImplemented else back
+
+
+def bare(value: Value) -> Value:
+    """What a value was before it was rounded and widened."""
+    while narrow(value) is not value:
+        value = narrow(value)
+    return value
+
+
+def isRounded(x: Value) -> bool:
+    """Whether what reads a value where it is made sees more of it than what reads it later."""
+    made = x.root.call
+    return x.dtype.itemsize < 4 and made is not None and made.kind in ("pointwise", "reduce")
+
+
+def parts(value: Any, function: Any) -> tuple[Any, ...]:
+    """The Values that a function made a value of; two times None if it did not."""
+    made = getattr(value, "call", None)
+    isIt = made is not None and made.function is function and all(type(v) is Value for v in made.arguments)
+    return made.arguments if isIt and not made.options else (None, None)

@@ -1,0 +1,129 @@
+"""Scaling: gradients that are to be kept in float16 are made larger from the cost on, so that small ones do not vanish.
+
+    d cost = scale,    grad = (d cost / d param) / scale
+
+The scale of an optimizer lies on the GPU. An update whose gradients are not finite is left out, and halves it; 2,000
+updates one after the other double it (`choices`). A step that only adds gradients up reads the scale, and the update
+behind it changes it. Where there is no optimizer it is a number that always stays.
+
+Source    Micikevicius et al. 2018, Mixed Precision Training, arXiv:1710.03740, section 3.2
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
+from puregraph.compile.gpu.runtime.updatestatus import ledgerOf
+from puregraph.compile.ir.value import Call, CallOrigin, Value, changed
+from puregraph.compile.trace.updaterule import UpdateScalars
+from puregraph.formula import Formula, numpyFrom
+
+FLOAT = np.dtype(np.float32)
+STEADY = 1024.0  # the scale without an optimizer
+PLACE = CallOrigin("scale", "", (), "backward")
+
+
+def scaledUp(schedule: Any) -> Any:
+    """The schedule with the gradient of its cost as large as the scale, and all others as they are without."""
+    if schedule.seed is not None:
+        LossScaling(schedule).run()
+    elif schedule.scales:
+        LossScaling(schedule).scale()
+    return schedule
+
+
+class LossScaling:
+    """Rewrites the calls of one schedule."""
+
+    def __init__(self, schedule: Any):
+        self.schedule = schedule
+        prelude = next((c.function for c in schedule.calls if type(c.function) is UpdateScalars), None)
+        self.optimizer, self.updates = prelude.optimizer if prelude else schedule.owner, prelude is not None
+        self.instead: dict[int, Value] = {}
+
+    def run(self) -> None:
+        schedule, seed = self.schedule, self.schedule.seed
+        scale = self.scale() if seed.dtype == FLOAT else self.constant(1.0, seed.dtype)
+        self.instead[seed.number] = scale
+        grads = list({v.number: v for v in (*schedule.gradients, *schedule.inputGrads) if v is not None}.values())
+        roots = {v.root.number for v in grads}
+        made = [i for i, call in enumerate(schedule.calls) for y in call.outs if y is not None and y.number in roots]
+        end = max(made, default=-1) + 1
+        calls = [self.now(call) for call in schedule.calls[:end]]
+        if seed.dtype == FLOAT:
+            calls += self.unscaled(grads, scale)
+        schedule.calls = calls + [self.now(call) for call in schedule.calls[end:]]
+        schedule.inputGrads = [None if v is None else self.value(v) for v in schedule.inputGrads]
+        schedule.paramGrads = [(p, self.value(v)) for p, v in schedule.paramGrads]
+        schedule.stores = [(target, self.value(v)) for target, v in schedule.stores]
+
+    # Values -----------------------------------------------------------------------------------------------------------
+
+    def new(self, like: Value | None, **named: Any) -> Value:
+        """A Value more, a number or like another one."""
+        self.schedule.count += 1
+        if like is None:
+            return Value(self.schedule.count, (), FLOAT, (), **named)
+        return Value(self.schedule.count, like.shape, like.dtype, like.strides, name=like.name)
+
+    def value(self, v: Value) -> Value:
+        return self.instead.get(v.number, v)
+
+    def now(self, call: Call) -> Call:
+        """A call on what there is in place of Values."""
+        if not any(v.number in self.instead for v in call.values()):
+            return call
+        arguments = changed(call.arguments, self.value)
+        options = {k: changed(a, self.value) for k, a in call.options.items()}
+        outs = [self.viewed(y, arguments[0]) for y in call.outs] if call.kind == "view" else call.outs
+        found = Call(call.function, arguments, options, outs, call.kind, call.place, call.several)
+        for y in outs if call.kind == "view" else ():
+            y.call = found
+        return found
+
+    def viewed(self, y: Value, of: Value) -> Value:
+        """What a view is of something else that lies alike."""
+        new = self.instead[y.number] = self.new(y)
+        new.base, new.offset = of.root, y.offset
+        return new
+
+    def constant(self, number: float, dtype: Any = FLOAT) -> Value:
+        """A number that never changes."""
+        self.schedule.count += 1
+        return Value(self.schedule.count, (), dtype, (), "constant", source=np.array(number, dtype))
+
+    def scale(self) -> Value:
+        """The scale: a field of the optimizer's ledger."""
+        if self.optimizer is None:
+            return self.constant(STEADY)
+        ledger = ledgerOf(self.optimizer)
+        ledger.scales, field = True, ledger.fields["scale"]
+        found = self.new(None, role="state", name="scale", source=field)
+        self.schedule.held = [*self.schedule.held, (field, found)]
+        self.schedule.scale = found if self.updates else None
+        return found
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    def unscaled(self, grads: list[Value], scale: Value) -> list[Call]:
+        """What divides gradients by the scale: all that lie without gaps together."""
+        by = self.new(None, name="unscale")
+        found = [self.formula("1 / scale", {"scale": scale}, by)]
+        ys = [self.new(v) for v in grads]
+        call = FusedFormula("unscale", Formula("x * by"), ["by"]).call(grads, ys, PLACE, by)
+        if grads and call.function.launches(call) is not NotImplemented:
+            found.append(call)
+        else:
+            found += [self.formula("x * by", {"x": v, "by": by}, y) for v, y in zip(grads, ys)]
+        self.instead |= {v.number: y for v, y in zip(grads, ys)}
+        return found
+
+    def formula(self, text: str, given: dict[str, Value], y: Value) -> Call:
+        """A call of a formula."""
+        y.call = Call(
+            numpyFrom([Formula(text)], tuple(given)), tuple(given.values()), {}, [y], "pointwise", PLACE, True
+        )
+        return y.call

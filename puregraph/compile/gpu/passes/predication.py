@@ -1,0 +1,328 @@
+"""Choices: what would end a step on the CPU becomes, on a GPU, a choice between new values and old ones.
+
+    go = the cost is finite, and so are the gradients;  param = where(go, update, param);  state = where(go, new, state)
+
+So nothing is asked in the middle of a step. What is done on the host before a step, the numbers of an update, and what
+is counted after it, stand beside the calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.gpu.passes.fusedoptimizer import ParameterUpdate, memberOf, together
+from puregraph.compile.gpu.runtime.updatestatus import (
+    COST,
+    DEPTH,
+    GRADIENT,
+    LEAST,
+    MOST,
+    PATIENCE,
+    UpdateStatus,
+    ledgerOf,
+)
+from puregraph.compile.ir.value import Call, CallOrigin, Value
+from puregraph.compile.trace.schedule import isFinite
+from puregraph.compile.trace.updaterule import CountStep, OpaqueOptimizer, UpdateScalars
+from puregraph.formula import Formula, formulasOf, numpyFrom
+from puregraph.kernels.norm import norm as normOf
+
+FLOAT, DOUBLE, BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(bool)
+NORM = 1e-6  # is added to a norm before it divides
+GOES = Formula("halt == 0 or clear != 0")
+HALTS = Formula("where(clear != 0, 0, halt)")
+RUNS = Formula(f"where(goes, where(good + 1 < {PATIENCE}, good + 1, 0), where(fails, 0, good))")
+LARGER = f"where(goes and good + 1 >= {PATIENCE}, minimum(2 * scale, {MOST}), scale)"
+SCALES = Formula(f"where(fails, maximum(scale / 2, {LEAST}), {LARGER})")
+
+
+class HostUpdate:
+    """What the host does before and after a step: it writes the numbers of the update, and counts.
+
+    `numbers`  the Values that it writes besides those of `prelude`, by name
+    `fewer`    those of the update, had there been 1, 2, 3, ... updates fewer: (group, name, how many fewer)
+    """
+
+    def __init__(
+        self, prelude: UpdateScalars | None = None, finish: CountStep | None = None, ledger: UpdateStatus | None = None
+    ):
+        self.prelude, self.finish, self.ledger = prelude, finish, ledger
+        self.numbers: dict[str, Value] = {}
+        self.fewer: dict[tuple[int, str, int], Value] = {}
+        self.arrays: dict[str, Any] = {}
+        self.rows: list[list[tuple[int, str, Any]]] = []
+
+    def bind(self, arrayOf: Any) -> None:
+        """Note the arrays that the numbers are written to."""
+        self.arrays = {name: arrayOf(value) for name, value in self.numbers.items()}
+        self.rows = [
+            [(g, name, arrayOf(v)) for (g, name, n), v in self.fewer.items() if n == fewer] for fewer in range(1, DEPTH)
+        ]
+        if self.prelude is not None:
+            self.prelude.bind(arrayOf)
+
+    def own(self) -> set[Value]:
+        """All Values that it writes."""
+        prelude = self.prelude.numbers.values() if self.prelude is not None else ()
+        return {*self.numbers.values(), *self.fewer.values(), *prelude}
+
+    def before(self) -> None:
+        """Write all numbers; if updates may be left out, also those that hold if some of the last ones were."""
+        if self.ledger is not None:
+            self.ledger.begin()
+            self.arrays["clear"][...] = self.ledger.clear
+        if self.fewer:
+            self.arrays["told"][...] = self.ledger.missed  # type: ignore[union-attr]
+            for fewer in range(1, len(self.ledger.open) + 1):  # type: ignore[union-attr]
+                numbers = self.prelude.numbersAfter(fewer)  # type: ignore[union-attr]
+                for group, name, array in self.rows[fewer - 1]:
+                    array[...] = numbers[group][name]
+        if self.prelude is not None:
+            if "clipNorm" in self.arrays:
+                self.arrays["clipNorm"][...] = self.prelude.optimizer.clipNorm
+            self.prelude.refresh()
+
+    def after(self) -> None:
+        """Count the step."""
+        if self.finish is not None:
+            self.finish()
+        if self.ledger is not None:
+            self.ledger.end(self.finish.slots if self.finish is not None else [])
+
+
+class Predication:
+    """Rewrites the calls of one schedule, which becomes another one."""
+
+    def __init__(self, schedule: Any):
+        self.schedule = schedule
+        self.calls: list[Call] = []
+        self.held = {id(target): value for target, value in schedule.held}
+        self.stores, self.more = list(schedule.stores), list[Any]()
+        self.scalars = list(schedule.scalars)
+        self.instead: dict[int, Value] = {}
+        self.members: list[tuple[Call, ParameterUpdate]] = []
+        self.outside = {v.root.number for v in (*schedule.outputs, *schedule.inputGrads) if v is not None}
+        self.go: Value | None = None
+        self.stop: Value | None = None
+        self.halt: Value | None = None
+        self.around = HostUpdate()
+
+    def run(self) -> Any:
+        schedule = self.schedule
+        hosts = [call.function for call in schedule.calls if call.kind == "host"]
+        if any(type(f) is OpaqueOptimizer for f in hosts):
+            schedule.around = self.around
+            return schedule
+        prelude = next((f for f in hosts if type(f) is UpdateScalars), None)
+        finish = next((f for f in hosts if type(f) is CountStep), None)
+        isGuarded = isFinite in hosts or schedule.owner is not None
+        optimizer = schedule.owner if prelude is None else prelude.optimizer
+        looks = optimizer is not None and (isGuarded or optimizer.looks or schedule.scale is not None)
+        ledger = ledgerOf(optimizer) if looks else None
+        self.around = HostUpdate(prelude, finish, ledger)
+        for call in schedule.calls:
+            self.take(call)
+        self.updateAll()
+        schedule.calls, schedule.stores, schedule.scalars = self.calls, self.stores, self.scalars
+        schedule.held, schedule.around = [*schedule.held, *self.more], self.around
+        return schedule
+
+    def take(self, call: Call) -> None:
+        """One call more."""
+        if call.kind == "store":
+            self.store(call.options["target"], call.arguments[0], call.place)
+        elif call.kind != "host" and call.place.phase == "update":
+            self.update(call)
+        elif call.kind != "host":
+            self.calls.append(call)
+        elif call.function is isFinite:
+            self.guard(call.arguments[0], call.place)
+        elif type(call.function) is UpdateScalars:
+            self.judge(call.function, call.arguments[0] or self.normFor(call), call.place)
+
+    # Values -----------------------------------------------------------------------------------------------------------
+
+    def new(self, dtype: Any, shape: tuple[int, ...] = (), strides: Any = (), **named: Any) -> Value:
+        """A Value more."""
+        self.schedule.count += 1
+        return Value(self.schedule.count, shape, dtype, strides, **named)
+
+    def number(self, name: str) -> Value:
+        """A number that the host writes before each step."""
+        if name not in self.around.numbers:
+            value = self.around.numbers[name] = self.new(FLOAT, role="scalar", name=name, source=name)
+            self.scalars.append(value)
+        return self.around.numbers[name]
+
+    def field(self, name: str) -> Value:
+        """A field of the ledger, as it is before the step."""
+        target = self.around.ledger.fields[name]  # type: ignore[union-attr]
+        if id(target) not in self.held:
+            value = self.held[id(target)] = self.new(FLOAT, role="state", name=name, source=target)
+            self.more.append((target, value))
+        return self.held[id(target)]
+
+    def keep(self, name: str, value: Value) -> None:
+        """What a field is to be after the step."""
+        target = self.around.ledger.fields[name]  # type: ignore[union-attr]
+        self.stores = [(t, v) for t, v in self.stores if t is not target] + [(target, value)]
+
+    def compute(self, place: CallOrigin, results: list[tuple[Formula, Value]], **given: Value) -> None:
+        """A call of formulas of the Values that are given by name."""
+        names = tuple([n for n in given if any(n in f.names for f, _ in results)])
+        function = numpyFrom([f for f, _ in results], names)
+        outs = [y for _, y in results]
+        self.calls.append(Call(function, tuple([given[n] for n in names]), {}, outs, "pointwise", place, True))
+
+    # Choices ----------------------------------------------------------------------------------------------------------
+
+    def guard(self, cost: Value, place: CallOrigin) -> None:
+        """Whether to go on with a cost; where there is a ledger, and updates have not stopped."""
+        self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
+        if self.around.ledger is None:
+            self.compute(place, [*self.going(Formula("isfinite(cost)"))], cost=cost)
+            return
+        given = {"halt": self.field("halt"), "clear": self.number("clear"), "cost": cost}
+        self.halt = self.new(FLOAT, name="halt")
+        go = Formula("isfinite(cost) and goes").put(goes=GOES)
+        halts = Formula(f"where(isfinite(cost) or not goes, halts, {COST})").put(goes=GOES, halts=HALTS)
+        self.compute(place, [*self.going(go), (halts, self.halt)], **given)
+        self.keep("halt", self.halt)
+
+    def going(self, goes: Formula) -> list[tuple[Formula, Value]]:
+        """Whether to go on, and the contrary as a number."""
+        return [(goes, self.go), (Formula("where(goes, 0, 1)").put(goes=goes), self.stop)]  # type: ignore[list-item]
+
+    def normFor(self, call: Call) -> Value | None:
+        """The norm of gradients that nobody has asked for, where their scale depends on it."""
+        if self.schedule.scale is None:
+            return None
+        size = self.new(DOUBLE, name="norm")
+        self.calls.append(Call(normOf, call.arguments[1:], {}, [size], "kernel", call.place))
+        return size
+
+    def judge(self, prelude: UpdateScalars, norm: Value | None, place: CallOrigin) -> None:
+        """Whether to update, and by what gradients are multiplied."""
+        ledger, optimizer = self.around.ledger, prelude.optimizer
+        if ledger is None:
+            return
+        ledger.skips = optimizer.onNonFinite == "skip"
+        given = {"missed": self.field("missed"), "halt": self.halt or self.field("halt"), "norm": norm}
+        before = Formula("go")
+        if self.go is None:
+            before, given["clear"] = GOES, self.number("clear")
+        else:
+            given["go"] = self.go
+        missed = self.new(FLOAT, name="missed")
+        goes = before if norm is None else Formula("before and isfinite(norm)").put(before=before)
+        results = [(Formula("missed + where(goes, 0, 1)").put(goes=goes), missed)]
+        held = Formula("halt") if self.go is not None else HALTS
+        if norm is not None or self.go is None:
+            halt = self.new(FLOAT, name="halt")
+            self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
+            halts = Formula(f"where(before and not isfinite(norm){self.unlessScaled(given)}, {GRADIENT}, held)")
+            after = held if norm is None or ledger.skips else halts.put(before=before, held=held)
+            results += [*self.going(goes), (after, halt)]
+            self.keep("halt", halt)
+        if norm is not None:
+            kept = self.new(FLOAT, name="norm")
+            results.append((Formula("norm"), kept))
+            self.keep("norm", kept)
+            self.shrink(prelude, results, given)
+            if ledger.skips or self.schedule.scale is not None:
+                self.choose(prelude, place)
+            if self.schedule.scale is not None:
+                self.rescale(results, goes, before)
+        self.keep("missed", missed)
+        self.compute(place, results, **{name: v for name, v in given.items() if v is not None})
+
+    def unlessScaled(self, given: dict[str, Any]) -> str:
+        """Gradients that are too large for float16 are no fault, as long as they can be scaled less."""
+        if self.schedule.scale is None:
+            return ""
+        given |= {"scale": self.schedule.scale, "good": self.field("good")}
+        return f" and scale <= {LEAST}"
+
+    def rescale(self, results: list[tuple[Formula, Value]], goes: Formula, before: Formula) -> None:
+        """What the scale is from now on."""
+        fails = Formula("before and not isfinite(norm)").put(before=before)
+        for name, formula in (("scale", SCALES), ("good", RUNS)):
+            value = self.new(FLOAT, name=name)
+            results.append((formula.put(goes=goes, fails=fails), value))
+            self.keep(name, value)
+
+    def shrink(self, prelude: UpdateScalars, results: list[tuple[Formula, Value]], given: dict[str, Any]) -> None:
+        """What gradients are multiplied by, in place of the numbers of that name."""
+        for (_, name, dtype), scalar in prelude.numbers.items():
+            if name == "shrink":
+                given["clipNorm"] = self.number("clipNorm")
+                self.instead[scalar.number] = made = self.new(dtype, name=name)
+                results.append((Formula(f"minimum(1, clipNorm / (norm + {NORM}))"), made))
+
+    def choose(self, prelude: UpdateScalars, place: CallOrigin) -> None:
+        """Which numbers hold: those for as many updates as were made, of which the host has not been told yet."""
+        given = {"missed": self.field("missed"), "told": self.number("told")}
+        for (group, name, dtype), scalar in prelude.numbers.items():
+            if name == "rate" or name in prelude.counting:
+                rows = {"n0": scalar}
+                for fewer in range(1, DEPTH):
+                    value = self.new(dtype, role="scalar", name=f"{name}-{fewer}", source=f"{name}-{fewer}")
+                    self.around.fewer[group, name, fewer] = rows[f"n{fewer}"] = value
+                    self.scalars.append(value)
+                which = Formula(f"n{DEPTH - 1}")
+                for fewer in range(DEPTH - 2, -1, -1):
+                    which = Formula(f"where(missed - told < {fewer + 0.5}, n{fewer}, rest)").put(rest=which)
+                self.instead[scalar.number] = made = self.new(dtype, name=name)
+                self.compute(place, [(which, made)], **given, **rows)
+
+    def update(self, call: Call) -> None:
+        """A call of the update: it waits for the others, if there are launches for all of them."""
+        arguments = tuple([self.instead.get(a.number, a) if type(a) is Value else a for a in call.arguments])
+        call = Call(call.function, arguments, call.options, call.outs, call.kind, call.place, call.several)
+        targets = {v.number: self.held.get(id(target)) for target, v in self.schedule.stores}
+        old = {n: v for n, v in targets.items() if v is not None}
+        isAlone = call.kind != "pointwise" or any(v.number in self.outside for v in call.values())
+        member = None if isAlone else memberOf(call, old)
+        if member is None:
+            self.calls.append(self.choosing(call, [old.get(y.number) for y in call.outs]))
+        else:
+            self.members.append((call, member))
+
+    def updateAll(self) -> None:
+        """The updates of all parameters at once, if that can be."""
+        if not self.members:
+            return
+        calls, members = zip(*self.members)
+        whole = together(calls, members, self.stop, calls[0].place)
+        if len(calls) > 1 and whole.function.launches() is not NotImplemented:
+            self.calls.append(whole)
+        else:
+            old = [[m.arrays[y.name] for y in call.outs] for call, m in self.members]
+            self.calls += [self.choosing(call, each) for call, each in zip(calls, old)]
+
+    def choosing(self, call: Call, old: list[Any]) -> Call:
+        """A call that leaves things as they are unless it may go."""
+        if self.go is None or call.kind != "pointwise" or None in old:
+            return call
+        arguments: tuple[Any, ...] = call.arguments
+        names = [*call.function.names, "go"]
+        arguments = (*arguments, self.go)
+        found = []
+        for y, formula in zip(old, formulasOf(call.function)):
+            place = next((i for i, a in enumerate(arguments) if a is y), len(names))
+            if place == len(names):
+                names, arguments = [*names, f"old{place}"], (*arguments, y)
+            found.append(Formula("where(go, new, old)").put(new=formula, old=names[place]))
+        function = numpyFrom(found, tuple(names))
+        return Call(function, arguments, {}, call.outs, "pointwise", call.place, True)
+
+    def store(self, target: Any, value: Value, place: CallOrigin) -> None:
+        """A state, which is made where it lies; unless the step may go, it stays as it is."""
+        old = self.held.get(id(target))
+        if self.go is not None and old is not None:
+            new = self.new(value.dtype, value.shape, old.strides, name=value.name)
+            self.compute(place, [(Formula("where(go, new, old)"), new)], go=self.go, new=value, old=old)
+            value = new
+        self.stores.append((target, value))

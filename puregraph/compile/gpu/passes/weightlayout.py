@@ -1,0 +1,144 @@
+"""Filters: a library is given the weights of convolutions channels last, as the maps lie, and gives gradients so.
+
+cuDNN's quick kernels for numbers of 16 bits and tf32 want that; what lies otherwise it turns itself, in memory of its
+own, each time it is read: forward, for the gradient of the maps, and once more for that of the weights. Here all
+weights are turned once, at the start of a step, by the launch that rounds them to 16 bits; and all gradients in one
+launch, before the first of them is read. Users see neither: parameters and their gradients lie as ever.
+
+In float32 cuDNN's kernels want weights as they are.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from puregraph.compile.gpu.lower.kernelcalls import libraryOf
+from puregraph.compile.gpu.lower.nestlaunch import rounds
+from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
+from puregraph.compile.ir.strides import isContiguous
+from puregraph.compile.ir.value import Call, CallOrigin, Value
+from puregraph.compile.trace.channelslast import channelsLast
+from puregraph.cuda.conv import filterlayout
+from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
+
+READERS = (convolve, convolveData)
+PLACE = CallOrigin("weights")
+
+
+class WeightTranspose:
+    """The function of a call that puts filters into another order."""
+
+    __name__ = "turned"
+
+    def launches(self, call: Call) -> Any:
+        """One for all filters of the same dtypes."""
+        return filterlayout.turned(call.arguments, call.outs)
+
+
+def withFilters(schedule: Any) -> Any:
+    """The schedule with filters channels last wherever a library then has a plan."""
+    return WeightLayout(schedule).run()
+
+
+class WeightLayout:
+    """Rewrites the calls of one schedule.
+
+    `filters`  by the number of what holds weights: where they come from, and themselves channels last
+    `waiting`  gradients as they are made, and as they are read, that nobody has read so far
+    """
+
+    def __init__(self, schedule: Any):
+        self.schedule = schedule
+        self.calls: list[Call] = []
+        self.filters: dict[int, tuple[Value, Value]] = {}
+        self.waiting: dict[int, tuple[Value, Value]] = {}
+
+    def run(self) -> Any:
+        """All calls."""
+        for call in self.schedule.calls:
+            self.take(call)
+        self.flush()
+        first = [self.turned(*zip(*self.filters.values()), PLACE)] if self.filters else []
+        read = {v.root.number for call in self.calls for v in call.values()}
+        read |= {v.root.number for v in self.schedule.kept()}
+        rest = [fewer(c, read) if type(c.function) is FusedFormula and c.place == PLACE else c for c in self.calls]
+        self.schedule.calls = first + [call for call in rest if call is not None]
+        return self.schedule
+
+    def take(self, call: Call) -> None:
+        """One call more."""
+        if self.waiting and any(v.root.number in self.waiting for v in call.values()):
+            self.flush()
+        if call.function in READERS and self.isOurs(call, call.arguments[1]):
+            call = self.reading(call)
+        elif call.function is convolveWeight and self.isOurs(call, call.outs[0]):
+            call = self.making(call)
+        self.calls.append(call)
+
+    def isOurs(self, call: Call, W: Value) -> bool:
+        """Whether filters are read, or made, in the order of users, and a library would rather have another."""
+        isOther = prod(W.shape[2:]) > 1 and W.shape[1] > 1 and isContiguous(W.shape, W.strides, W.dtype.itemsize)
+        return isOther and W.base is None and (W.dtype.itemsize == 2 or rounds(call))
+
+    def reading(self, call: Call) -> Call:
+        """A call that reads filters channels last; the same call where no library has a plan for that."""
+        x, W, *rest = call.arguments
+        source = sourceOf(W)
+        if source.role != "param":
+            return call
+        known = self.filters.get(W.number)
+        found = Call(call.function, (x, known[1] if known else self.last(W), *rest), call.options, call.outs,
+                     call.kind, call.place, call.several)  # fmt: skip
+        if libraryOf(found, found.outs[0]) is NotImplemented:
+            return call
+        self.filters[W.number] = source, found.arguments[1]
+        for y in call.outs:
+            y.call = found
+        return found
+
+    def making(self, call: Call) -> Call:
+        """A call that makes the gradient of filters channels last; the same call where no library has a plan."""
+        (dW,) = call.outs
+        last = self.last(dW)
+        found = Call(call.function, call.arguments, call.options, [last], call.kind, call.place, call.several)
+        if libraryOf(found, last) is NotImplemented:
+            return call
+        last.call = found
+        self.waiting[dW.number] = last, dW
+        return found
+
+    def last(self, W: Value) -> Value:
+        """A Value like another, channels last."""
+        self.schedule.count += 1
+        strides = tuple([s * W.dtype.itemsize for s in channelsLast(W.shape)])
+        return Value(self.schedule.count, W.shape, W.dtype, strides, name=W.name)
+
+    def flush(self) -> None:
+        """Turn the gradients that wait."""
+        if self.waiting:
+            self.calls.append(self.turned(*zip(*self.waiting.values()), CallOrigin("gradients", phase="backward")))
+            self.waiting = {}
+
+    def turned(self, xs: tuple[Value, ...], ys: tuple[Value, ...], place: CallOrigin) -> Call:
+        """The call that makes ys of xs."""
+        call = Call(WeightTranspose(), tuple(xs), {}, list(ys), "each", place, True)
+        for y in ys:
+            y.call = call
+        return call
+
+
+def sourceOf(W: Value) -> Value:
+    """What filters are rounded from, if they are a copy of a parameter."""
+    made = W.call
+    if made is None or type(made.function) is not FusedFormula or made.place != PLACE:
+        return W
+    return made.arguments[[y.number for y in made.outs].index(W.number)]
+
+
+def fewer(call: Call, read: set[int]) -> Call | None:
+    """A call that makes of many arrays others, without those that nobody reads."""
+    pairs = [(x, y) for x, y in zip(call.arguments, call.outs) if y.number in read]
+    if len(pairs) in (0, len(call.outs)):
+        return call if pairs else None
+    return call.function.call([x for x, _ in pairs], [y for _, y in pairs], call.place)

@@ -1,0 +1,95 @@
+"""Outbox: what runs give, on its way to the host, which reads it some runs later and need not wait for the GPU.
+
+Results are copied to memory of the host that is pinned, behind the run that makes them: little ones on its own stream,
+before the next run writes over them; large ones from a copy on the GPU, on a stream of their own, beside the next run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.compile.gpu.runtime.devicearena import emptied
+from puregraph.compile.gpu.runtime.h2d import LITTLE
+from puregraph.compile.ir.strides import isDense
+
+MOST = 1 << 28  # bytes of one array that are pinned; a larger one is waited for
+UNIT = 64  # bytes between arrays
+
+
+@cache
+def sender() -> Any:
+    """The stream of large transfers."""
+    return sys.modules["cupy"].cuda.Stream(non_blocking=True)
+
+
+class DeviceResults:
+    """Arrays, of which those that lie on a GPU are on their way to the host; anything else stays as it is.
+
+    `nbytes`  how much memory of the host they take
+    """
+
+    def __init__(self, arrays: Iterable[Any]):
+        self.arrays, self.nbytes = list(arrays), 0
+        self.event: Any = None
+        self.sources: list[Any] = []  # what is read until the event comes
+        there = {id(x): x for x in self.arrays if device.isDeviceArray(x)}
+        if there:
+            found = self.sent(there)
+            self.arrays = [found.get(id(x), x) for x in self.arrays]
+
+    def sent(self, there: dict[int, Any]) -> dict[int, Any]:
+        """What those arrays become on the host, once they are made."""
+        cuda = sys.modules["cupy"].cuda
+        found = {i: device.toHost(x) for i, x in there.items() if x.nbytes > MOST}
+        sources = {i: dense(x) for i, x in there.items() if i not in found}
+        stream = carrier = cuda.get_current_stream()
+        if sum(x.nbytes for x in sources.values()) > LITTLE:
+            sources, carrier = {i: copied(x, stream) for i, x in sources.items()}, sender()
+            made = cuda.Event(disable_timing=True)
+            made.record(stream)
+            carrier.wait_event(made)
+        starts = {}
+        for i, x in sources.items():
+            starts[i], self.nbytes = self.nbytes, self.nbytes + max(-(-x.nbytes // UNIT), 1) * UNIT
+        if sources:
+            pinned = cuda.alloc_pinned_memory(self.nbytes)  # CuPy's pool has it again when nobody sees it any more
+            room = np.frombuffer(pinned, np.uint8, self.nbytes)
+        for i, x in sources.items():
+            if x.nbytes:
+                kind = cuda.runtime.memcpyDeviceToHost
+                cuda.runtime.memcpyAsync(pinned.ptr + starts[i], x.data.ptr, x.nbytes, kind, carrier.ptr)
+            found[i] = np.ndarray(x.shape, x.dtype, room, starts[i], x.strides)
+        self.event, self.sources = cuda.Event(disable_timing=True), list(sources.values())
+        self.event.record(carrier)
+        return found
+
+    def read(self, copy: bool = False) -> list[Any]:
+        """All of them on the host, once they are there; with `copy`, not in memory that is pinned."""
+        if self.event is not None:
+            self.event.synchronize()
+            self.event, self.sources = None, []
+        return [np.array(x) for x in self.arrays] if copy and self.nbytes else self.arrays
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # of a process that ends, or a GPU that has failed
+            self.read()  # nobody else may have memory that is still written to
+
+
+def dense(x: Any) -> Any:
+    """An array whose numbers fill its memory."""
+    return x if isDense(x.shape, x.strides, x.dtype.itemsize) else sys.modules["cupy"].ascontiguousarray(x)
+
+
+def copied(x: Any, stream: Any) -> Any:
+    """A copy that the next run does not write to."""
+    made, runtime = emptied(x.shape, x.dtype, x.strides), sys.modules["cupy"].cuda.runtime
+    if x.nbytes:
+        runtime.memcpyAsync(made.data.ptr, x.data.ptr, x.nbytes, runtime.memcpyDeviceToDevice, stream.ptr)
+    return made

@@ -1,0 +1,96 @@
+"""Memory on a GPU: one arena outside CuPy's pool, beside it what comes from the host, and all else where it lies."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.gpu.runtime.h2d import DeviceInputs
+from puregraph.compile.ir.value import Value
+from puregraph.compile.memory.planner import Buffer, MemoryPlan
+from puregraph.compile.runtime.buffers import Buffers as HostMemory
+
+ALIGNMENT = 512  # bytes, as CuPy's own pool has it
+
+
+def block(size: int) -> Any:
+    """So many bytes that CuPy's pool knows nothing of: a graph that was captured may write to them at any time."""
+    cupy = sys.modules["cupy"]
+    memory = cupy.cuda.Memory(max(size, 1))
+    return cupy.ndarray((size,), np.uint8, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def emptied(shape: Any, dtype: Any, strides: Any) -> Any:
+    """An array of CuPy's pool whose numbers lie as these strides say, without gaps."""
+    cupy = sys.modules["cupy"]
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    return cupy.ndarray(shape, dtype, cupy.cuda.alloc(size), strides)
+
+
+class DeviceWorkspace:
+    """Memory that several programs use in turn, as large as the largest of them needs."""
+
+    def __init__(self) -> None:
+        self.array: Any = None
+
+    def reserve(self, size: int) -> Any:
+        """At least so many bytes; if that is more than before, all programs have to move there."""
+        if self.array is None or size > self.array.size:
+            self.array = block(size)
+        return self.array
+
+
+class DeviceBuffers(HostMemory):
+    """Gives the array of every Value of a plan, and its address."""
+
+    def __init__(self, plan: MemoryPlan, room: DeviceWorkspace, inbox: DeviceInputs):
+        super().__init__(plan, room)
+        self.inbox = inbox
+        self.pointers: dict[int, Any] = {}
+
+    def make(self, value: Value) -> Any:
+        """The array of a Value."""
+        place = self.plan.places.get(value.root.number)
+        if value.base is None and place is not None and not isinstance(place, Buffer):
+            return place.array
+        start = self.pointer(value.root) + value.offset
+        return sys.modules["cupy"].ndarray(value.shape, value.dtype, start, value.strides)
+
+    def address(self, value: Value) -> int:
+        """Where the first number of a Value lies."""
+        return self.pointer(value.root).ptr + value.offset
+
+    def pointer(self, root: Value) -> Any:
+        """Where the memory of a Value begins."""
+        found = self.pointers.get(root.number)
+        if found is None:
+            found = self.pointers[root.number] = self.pointerOf(root)
+        return found
+
+    def pointerOf(self, root: Value) -> Any:
+        if root.number in self.known:
+            return self.known[root.number].data
+        if root.role == "constant":
+            return onDevice(root)
+        if root.role in ("input", "scalar"):
+            return self.inbox.pointer(root)
+        place = self.plan.places[root.number]
+        return self.arena.data + place.offset if isinstance(place, Buffer) else place.array.data
+
+    def region(self, buffer: Buffer) -> tuple[int, int]:
+        """The address of a buffer, and its bytes."""
+        return self.arena.data.ptr + buffer.offset, buffer.size
+
+
+def onDevice(constant: Value) -> Any:
+    """The memory of a constant, as it lies on the host, copied to the GPU; where its first number is."""
+    array = constant.source
+    if not array.size:
+        return block(1).data
+    first, end = np.lib.array_utils.byte_bounds(array)
+    there = sys.modules["cupy"].asarray(np.frombuffer(ctypes.string_at(first, end - first), np.uint8))
+    return there.data + (array.__array_interface__["data"][0] - first)

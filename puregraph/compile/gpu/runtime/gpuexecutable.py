@@ -1,0 +1,228 @@
+"""Built: a schedule with its memory on a GPU, as graphs that were captured, and what Python does between them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.compile.gpu.lower.copylaunch import stored
+from puregraph.compile.gpu.lower.gpulowering import GpuTask
+from puregraph.compile.gpu.runtime import autotune
+from puregraph.compile.gpu.runtime.capture import Section
+from puregraph.compile.gpu.runtime.devicearena import DeviceBuffers, DeviceWorkspace, block, emptied
+from puregraph.compile.gpu.runtime.h2d import DeviceInputs
+from puregraph.compile.ir.strides import isDense
+from puregraph.compile.ir.value import Call, CallOrigin, Value
+from puregraph.compile.lower.lowering import Offset
+from puregraph.compile.memory.planner import MemoryPlan
+from puregraph.compile.report.steptable import CapturedGraphs
+from puregraph.compile.runtime.bind import Bound, Running, bound
+from puregraph.compile.trace.abstract import dummy
+from puregraph.cuda.libraries.librarycall import LibraryCall
+from puregraph.cuda.runtime import runner
+from puregraph.cuda.runtime.diagnose import lacking
+from puregraph.cuda.runtime.launch import PointerTable
+from puregraph.errors import addPlace
+from puregraph.kernels.fractions import fractions
+
+POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
+
+
+def lookAt(value: Value) -> Call:
+    """What refuses an input that does not hold fractions."""
+    return Call(fractions, (value,), {}, [], "kernel", CallOrigin(value.name, "numbers from 0 to 1"))
+
+
+class GpuExecutable:
+    """The calls of a schedule on the arrays of a plan.
+
+    `parts`    Sections, calls of CuPy, and what Python does, in order
+    `numbers`  (name, array of the host) of what is set from outside
+    `failed`   the call that raised
+    """
+
+    isQuiet, frozen = True, None
+
+    def __init__(self, plan: MemoryPlan, room: Any, poison: bool = False):
+        self.schedule, self.plan = plan.schedule, plan
+        self.around = self.schedule.around
+        room.device = room.device or DeviceWorkspace()
+        natives = [call.function for call in self.schedule.calls if call.kind == "native"]
+        self.checks = {c: native.calls[0] for native in natives for c in native.checks}
+        self.checks |= {c: lookAt(c.value) for c in self.schedule.checks}
+        self.inbox = DeviceInputs(self.schedule.scalars, self.schedule.inputs, list(self.checks), block)
+        self.memory = DeviceBuffers(plan, room.device, self.inbox)
+        self.around.bind(self.inbox.number)
+        own = self.around.own()
+        self.numbers = [(v.source, self.inbox.number(v)) for v in self.schedule.scalars if v not in own]
+        self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
+        self.objects: dict[int, Any] = {}
+        self.starts: dict[int, int] = {}  # by the number of a result where it lies; 0 if it has gaps
+        self.extra: dict[int, Value] = {}  # by the id of a Scratch
+        self.tables: dict[int, Any] = {}  # by the id of a table its copy on the GPU
+        self.failed: Call | None = None
+        self.parts: list[tuple[Call | None, Callable[[], Any]]] = []
+        self.sections: dict[int, Section] = {}  # by the number of a call
+        self.add(poison)
+        if poison:
+            self.memory.arena[...] = POISON
+
+    # Building ---------------------------------------------------------------------------------------------------------
+
+    def add(self, poison: bool) -> None:
+        """All calls."""
+        ends: dict[int, list[Any]] = {}
+        for buffer in self.plan.buffers if poison else ():
+            ends.setdefault(buffer.death, []).append(buffer)
+        for i, call in enumerate(self.schedule.calls):
+            if call.kind == "native":
+                self.launch(call.function.works)
+                self.sections[i] = self.section()
+            elif call.kind == "host":
+                given = [None if v is None else self.memory(v) for v in call.arguments]
+                self.parts.append((call, partial(call.function, *given)))
+            elif call.kind != "view":
+                self.parts += [(call, step) for step in self.boundTo(i, call)]
+            for buffer in ends.get(i, ()):
+                self.section().starts.append(partial(poisoned, *self.memory.region(buffer)))
+        for target, value in self.plan.copies:
+            self.launch([GpuTask(each) for each in stored(value, target.array)])
+
+    def launch(self, tasks: Sequence[Any]) -> None:
+        """Some launches more."""
+        section = self.section()
+        for task in tasks:
+            workspace = 0 if task.workspace is None else self.memory.address(task.workspace)
+            self.extra.update((id(scratch), value) for scratch, value in task.extra)
+            start: Callable[[], None] = partial(runner.start, [task.what], self.place, workspace)
+            if isinstance(task.what, LibraryCall) and autotune.isWanted():
+                start = autotune.Tuned(task.what, self.place, workspace)
+            section.starts.append(start)
+        section.count += 1
+
+    def section(self) -> Section:
+        """The Section at the end."""
+        if not self.parts or type(self.parts[-1][1]) is not Section:
+            self.parts.append((None, Section()))
+        return self.parts[-1][1]  # type: ignore[return-value]
+
+    def place(self, what: Any) -> int:
+        """Where what a slot holds lies."""
+        if isinstance(what, Offset):
+            return self.memory.address(what.value) + what.bytes
+        value = self.extra.get(id(what)) or getattr(what, "value", what)
+        if type(value) is Value:
+            return self.memory.address(value)
+        if isinstance(value, PointerTable):
+            if id(value) not in self.tables:
+                self.tables[id(value)] = sys.modules["cupy"].asarray(value.filled(self.place))
+            value = self.tables[id(value)]
+        return runner.addressOf(value)
+
+    def boundTo(self, i: int, call: Call) -> list[Callable[[], Any]]:
+        """A call as calls of CuPy."""
+        if call.kind == "rule":
+            outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
+            given = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
+            return [done(Bound(call, Running(call, outs, self.objects), given, {}))]
+        return list(map(done, bound(call, self.memory, self.plan.taken.get(i))))
+
+    def restore(self) -> None:
+        """What a call that failed has changed stays."""
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    def takes(self, inputs: Sequence[Any]) -> bool:
+        """Whether inputs are what they are to be, on the host or on the GPU."""
+        if len(inputs) != len(self.wanted):
+            return False
+        for x, (shape, dtype) in zip(inputs, self.wanted):
+            if not (type(x) is np.ndarray or device.isDeviceArray(x)) or x.shape != shape or x.dtype != dtype:
+                return False
+        return True
+
+    def run(self, inputs: Sequence[Any]) -> bool:
+        """Start everything; the results lie in the memory once it is done.
+
+        Raises    what a kernel says of whole numbers from the host that are out of bounds; whatever a call raises, with
+                  that call in `failed`; what Python does between calls raises as it is
+        """
+        block = self.inbox.fill(inputs)
+        if block is None:
+            self.refuse(inputs)
+            return False
+        self.failed = None
+        self.around.before()
+        self.inbox.put(block, inputs)
+        for target in self.schedule.written:
+            target.bumpVersion()
+        for call, part in self.parts:
+            self.failed = None if call is None or call.kind == "host" else call
+            if part() is False and call is not None and call.kind == "host":
+                return True
+        self.failed = None
+        self.around.after()
+        if self.objects:
+            self.objects.clear()
+        return True
+
+    def refuse(self, inputs: Sequence[Any]) -> None:
+        """Have the numpy reference of a kernel say what is wrong with its indices."""
+        given = {v.number: x for v, x in zip(self.schedule.inputs, inputs) if not device.isDeviceArray(x)}
+        for bounds, call in self.checks.items():
+            value = bounds.value
+            if value.root.number in given:
+                x = np.ascontiguousarray(given[value.root.number])
+                seen = np.ndarray(value.shape, value.dtype, x, value.offset, value.strides)
+                arguments = [seen if a is value else dummy(a) if type(a) is Value else a for a in call.arguments]
+                try:
+                    call.function.reference(*arguments, **call.options)
+                except Exception as error:
+                    addPlace(error, f"at '{call.place.path}' ({call.place.label})")
+                    raise
+
+    def captured(self) -> CapturedGraphs:
+        """What was captured, and why some of it was not."""
+        sections = [part for _, part in self.parts if type(part) is Section]
+        found = [s for s in sections if s.graph is not None]
+        numbers = {i: str(found.index(s) + 1) for i, s in self.sections.items() if s in found}
+        notes = [f"{len(found)} graph{'s' * (len(found) != 1)} of CUDA"]
+        notes += ["the first run will show what can be captured"] if not any(s.hasRun for s in sections) else []
+        notes += [f"not captured: {s.why}" for s in sections if s.why]
+        notes += lacking()
+        return CapturedGraphs(numbers, "; ".join(notes))
+
+    def taken(self, value: Value, copy: bool) -> Any:
+        """A result as a user gets it: on the GPU, once it is done; a lone number is an array as well."""
+        if not copy:
+            return self.memory(value)
+        start = self.starts.get(value.number)
+        if start is None:
+            isWhole = isDense(value.shape, value.strides, value.dtype.itemsize)
+            start = self.starts[value.number] = self.memory.address(value) if isWhole else 0
+        if start == 0:
+            return self.memory(value).copy()
+        made, cuda = emptied(value.shape, value.dtype, value.strides), sys.modules["cupy"].cuda
+        kind, stream = cuda.runtime.memcpyDeviceToDevice, cuda.get_current_stream().ptr
+        cuda.runtime.memcpyAsync(made.data.ptr, start, value.nbytes, kind, stream)
+        return made
+
+
+def done(step: Bound) -> Callable[[], Any]:
+    """A call of CuPy, to be made; what it gives is left."""
+
+    def make() -> None:
+        step.function(*step.arguments, **step.options)
+
+    return make
+
+
+def poisoned(address: int, size: int) -> None:
+    """Have memory hold nothing that is right."""
+    cuda = sys.modules["cupy"].cuda
+    cuda.runtime.memsetAsync(address, POISON, size, cuda.get_current_stream().ptr)

@@ -1,0 +1,245 @@
+"""Inbox: what a run is given, numbers and inputs, side by side in memory that stays where it is.
+
+What lies on the host goes to memory there that is pinned, and from it by one transfer to the GPU. A large one runs
+beside the step before, on a stream of its own, and is put in its place at the start of its own step. There are several
+such blocks, so that nobody waits, unless the host is as many steps ahead. What a thread that makes batches ahead has
+put into pinned memory itself (`Pinner`) goes from there.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from puregraph import device
+from puregraph.compile.ir.value import Value
+from puregraph.compile.lower.bounds import Bounds
+from puregraph.compile.runtime.guards import InputGuard
+from puregraph.native.llvm import jit
+
+LITTLE = 1 << 17  # bytes that are not worth a stream of their own
+SMALL, MANY = 1 << 20, 8  # up to so many bytes there are more blocks
+NUMBER = 8  # bytes between numbers
+PAGE = 512  # bytes between inputs
+There = tuple[bool, ...]  # for each input, whether it is on the GPU already, or goes there by itself
+
+
+@cache
+def copier() -> Any:
+    """The stream of transfers."""
+    return sys.modules["cupy"].cuda.Stream(non_blocking=True)
+
+
+PINNED: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()  # arrays that Pinners have made, by address
+
+
+class Pinner:
+    """Makes arrays of the host in memory that a GPU reads by itself: in any thread, for the device of the one that has
+    made it. CuPy's pool has the memory again when nobody sees such an array any more."""
+
+    def __init__(self) -> None:
+        self.cuda = sys.modules["cupy"].cuda
+        self.device = self.cuda.Device()
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """An array with nothing in it yet."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        with self.device:
+            room = np.frombuffer(self.cuda.alloc_pinned_memory(size), np.uint8, size)
+        made = PINNED[addressOf(room)] = np.ndarray(shape, dtype, room)
+        return made
+
+
+def isPinned(x: Any) -> bool:
+    """Whether a Pinner has made an array."""
+    return type(x) is np.ndarray and PINNED.get(addressOf(x)) is x
+
+
+def addressOf(x: np.ndarray) -> int:
+    """Where an array of the host lies."""
+    return x.__array_interface__["data"][0]
+
+
+class PinnedBlock:
+    """Pinned memory of the host, and memory of the GPU that it goes to if it is large.
+
+    `views`  the memory of each input
+    `given`  inputs that are pinned themselves, and are read in its place
+    `sent`   comes when it may be written to again, `used` when that of the GPU may be
+    """
+
+    def __init__(self, size: int, isLarge: bool):
+        cuda = sys.modules["cupy"].cuda
+        self.pinned = cuda.alloc_pinned_memory(size)
+        self.bytes = np.frombuffer(self.pinned, np.uint8, size)
+        self.views: list[Any] = []
+        self.given: list[Any] = []
+        self.memory = cuda.Memory(size) if isLarge else None
+        self.sent, self.used = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)
+        self.isNew = True
+        self.looks: dict[There, Callable[[], bool]] = {}
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # of a process that ends, or a GPU that has failed
+            if not self.isNew:
+                self.sent.synchronize()  # nobody else may have memory that is still read
+
+
+class DeviceInputs:
+    """Where numbers and inputs lie.
+
+    `host`    has the numbers as they will be at the next run
+    `bounds`  what inputs that come from the host have to be
+    """
+
+    def __init__(self, numbers: Sequence[Value], inputs: Sequence[Value], bounds: Sequence[Bounds], make: Any):
+        self.offsets: dict[int, int] = {}
+        end = 0
+        for value in numbers:
+            self.offsets[value.number], end = end, end + -(-value.nbytes // NUMBER) * NUMBER
+        self.host = np.zeros(end, np.uint8)
+        self.inputs, self.bounds = list(inputs), list(dict.fromkeys(bounds))
+        for value in inputs:
+            start = -(-end // PAGE) * PAGE
+            self.offsets[value.number], end = start, start + value.nbytes
+        self.size = max(end, 1)
+        self.isLarge = end > LITTLE
+        self.memory = make(self.size)
+        self.start = self.memory.data.ptr
+        self.blocks: list[PinnedBlock] = []
+        self.turn = 0
+        self.last = b""
+        self.there: There = ()
+        self.known: dict[Any, list[tuple[int, int]]] = {}
+
+    def pointer(self, value: Value) -> Any:
+        """Where a number or an input lies on the GPU."""
+        return self.memory.data + self.offsets[value.number]
+
+    def number(self, value: Value) -> Any:
+        """A number on the host: what is written there is what the next run reads."""
+        return self.seen(self.host, value)
+
+    def seen(self, bytes: Any, value: Value) -> Any:
+        """The part of a block that a Value has."""
+        start = self.offsets[value.number]
+        return bytes[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
+
+    # A run ------------------------------------------------------------------------------------------------------------
+
+    def fill(self, given: Sequence[Any]) -> PinnedBlock | None:
+        """The block whose turn it is, once it may be written to, with the inputs that come from the host; None if they
+        are not what they have to be."""
+        there = self.there = tuple([device.isDeviceArray(x) or (self.isLarge and isPinned(x)) for x in given])
+        if len(self.blocks) < (MANY if self.size <= SMALL else 2):
+            self.add()
+            self.turn = len(self.blocks) - 1
+        block = self.blocks[self.turn]
+        if not block.isNew:
+            block.sent.synchronize()
+        block.given = [None] * len(there)
+        for i, (view, x, isThere) in enumerate(zip(block.views, given, there)):
+            if not isThere:
+                view[...] = x
+            elif type(x) is np.ndarray:
+                block.given[i] = x
+        if self.bounds:
+            if there not in block.looks:
+                block.looks[there] = self.look(block, there)
+            if not block.looks[there]():
+                return None
+        return block
+
+    def put(self, block: PinnedBlock, given: Sequence[Any]) -> None:
+        """Have the step that is started next read these inputs, and the numbers as they are."""
+        spans = self.spans(self.there)
+        stream = sys.modules["cupy"].cuda.get_current_stream()
+        parts = [(start, size, block.pinned.ptr + start) for start, size in spans]
+        for value, x in zip(self.inputs, block.given):
+            if x is not None:
+                parts.append((self.offsets[value.number], value.nbytes, addressOf(x)))
+        if parts:
+            block.bytes[: self.host.size] = self.host
+            self.send(block, parts, stream)
+            self.turn = (self.turn + 1) % len(self.blocks)
+        for value, x, isThere, pinned in zip(self.inputs, given, self.there, block.given):
+            if isThere and pinned is None:
+                self.take(value, x, stream)
+
+    def send(self, block: PinnedBlock, parts: Sequence[tuple[int, int, int]], stream: Any) -> None:
+        """Bring parts of a block, and what lies beside it, to their places: (start, size, address on the host)."""
+        runtime = sys.modules["cupy"].cuda.runtime
+        to, isNew, block.isNew = self.start, block.isNew, False
+        if block.memory is None:
+            for start, size, source in parts:
+                runtime.memcpyAsync(to + start, source, size, runtime.memcpyHostToDevice, stream.ptr)
+            block.sent.record(stream)
+            return
+        own = copier()
+        if not isNew:
+            own.wait_event(block.used)
+        for start, size, source in parts:
+            between = block.memory.ptr + start
+            runtime.memcpyAsync(between, source, size, runtime.memcpyHostToDevice, own.ptr)
+        block.sent.record(own)
+        stream.wait_event(block.sent)
+        for start, size, _ in parts:
+            between = block.memory.ptr + start
+            runtime.memcpyAsync(to + start, between, size, runtime.memcpyDeviceToDevice, stream.ptr)
+        block.used.record(stream)
+
+    def take(self, value: Value, x: Any, stream: Any) -> None:
+        """Copy an input that is on the GPU already."""
+        runtime = sys.modules["cupy"].cuda.runtime
+        x = sys.modules["cupy"].ascontiguousarray(x)
+        kind = runtime.memcpyDeviceToDevice
+        runtime.memcpyAsync(self.start + self.offsets[value.number], x.data.ptr, value.nbytes, kind, stream.ptr)
+
+    # Blocks -----------------------------------------------------------------------------------------------------------
+
+    def add(self) -> None:
+        """One block more."""
+        block = PinnedBlock(self.size, self.isLarge)
+        block.views = [self.seen(block.bytes, value) for value in self.inputs]
+        self.blocks.append(block)
+
+    def look(self, block: PinnedBlock, there: There) -> Callable[[], bool]:
+        """What tells whether the inputs of a block that come from the host are what they have to be."""
+        views = {v.number: view for v, view, isThere in zip(self.inputs, block.views, there) if not isThere}
+        bounds = [b for b in self.bounds if b.value.root.number in views and b.value.size]
+
+        def arrayOf(value: Value) -> Any:
+            return np.ndarray(value.shape, value.dtype, views[value.root.number], value.offset, value.strides)
+
+        if jit.available():
+            guard = InputGuard(bounds, arrayOf)  # type: ignore[arg-type]  it only asks where a Value lies
+            return lambda: not guard()
+        return lambda: all(b.holds(arrayOf(b.value)) for b in bounds)
+
+    def spans(self, there: There) -> list[tuple[int, int]]:
+        """The parts of a block that come from the host: numbers that have changed, inputs that are not on the GPU."""
+        numbers = self.host.tobytes()
+        key = numbers != self.last, there
+        self.last = numbers
+        if key not in self.known:
+            self.known[key] = self.parts(*key)
+        return self.known[key]
+
+    def parts(self, haveChanged: bool, there: There) -> list[tuple[int, int]]:
+        """Their starts and sizes, neighbours joined."""
+        found = [(0, self.host.size)] if haveChanged else []
+        for value, isThere in zip(self.inputs, there):
+            if isThere or not value.nbytes:
+                continue
+            start = self.offsets[value.number]
+            if found and start - sum(found[-1]) < PAGE:
+                start, found[-1:] = found[-1][0], []
+            found.append((start, self.offsets[value.number] + value.nbytes - start))
+        return found

@@ -1,0 +1,1 @@
+"""The intermediate form: Values and Calls, strides, arrays from outside, and a schedule as text."""

@@ -1,0 +1,42 @@
+"""Listing: a schedule as text, one line a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.ir.value import Value, text
+from puregraph.formula import formulasOf
+
+
+def listing(schedule: Any) -> str:
+    """Every call with the node that it belongs to, and the shape of what it makes."""
+    lines = [repr(schedule)]
+    lines += [f"  input {v!r}" for v in schedule.inputs]
+    place = None
+    for call in schedule.calls:
+        if call.place is not place:
+            place = call.place
+            lines.append(f"{place.path}  ({place.label}, {place.phase})")
+        made = ", ".join("None" if y is None else shown(y) for y in call.outs)
+        lines.append(f"  {call.kind:9} {call!r}   {made}{formula(call)}")
+    for what, values in (("output", schedule.outputs), ("input gradient", schedule.inputGrads)):
+        lines += [f"  {what} {text(v)}" for v in values if v is not None]
+    lines += [f"  gradient {text(v)}   {v.name}" for _, v in schedule.paramGrads]
+    lines += [f"  store {text(v)}" for _, v in schedule.stores]
+    return "\n".join(lines)
+
+
+def shown(y: Value) -> str:
+    """Dtype and shape of a result, and where it lies if that is no memory of its own."""
+    if y.role == "object":
+        return "object"
+    return f"{y.dtype}{list(y.shape)}" + (f" in %{y.base.number}" if y.base is not None else "")
+
+
+def formula(call: Any) -> str:
+    """The formulas that a call computes."""
+    if call.kind == "rule":
+        return f"   whole: {call.function.reason}"
+    if not hasattr(call.function, "terms"):
+        return ""
+    return "   " + "; ".join(map(str, formulasOf(call.function)))

@@ -1,0 +1,247 @@
+"""Value and Call: what a compiled step is written in, one assignment a Value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+LEAVES = ("input", "param", "state", "scalar", "constant", "object")  # roles of what no call makes
+
+
+class Value:
+    """One array of a step. It is made once and never changes; writing in place makes another Value.
+
+    `number`   its place in the order in which values were made
+    `role`     "input", "param", "state", "scalar" (a number that each run reads), "constant", "made" by a call, or
+               "object": whatever a rule hands on that is no array, and is kept as it is
+    `strides`  in bytes, as numpy would lay it out
+    `base`     the Value in whose memory it lies, if it is a view, and `offset` how many bytes from its start
+    `source`   of a parameter or state what holds it, of a constant its array, of a scalar its name
+    """
+
+    __slots__ = ("base", "call", "dtype", "name", "number", "offset", "role", "shape", "size", "source", "strides")
+
+    def __init__(
+        self,
+        number: int,
+        shape: tuple[int, ...],
+        dtype: Any,
+        strides: tuple[int, ...],
+        role: str = "made",
+        name: str = "",
+        source: Any = None,
+    ):
+        self.number, self.role, self.name, self.source = number, role, name, source
+        self.shape, self.dtype, self.strides = shape, dtype, strides
+        self.size = math.prod(shape)
+        self.base: Value | None = None
+        self.offset = 0
+        self.call: Call | None = None
+
+    @property
+    def root(self) -> Value:
+        """The Value that has the memory: itself, or what it is a view of."""
+        return self.base or self
+
+    @property
+    def isView(self) -> bool:
+        return self.base is not None
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        if self.role == "object":
+            return f"<%{self.number} object{name}>"
+        of = f" in %{self.base.number}" if self.base else ""
+        return f"<%{self.number} {self.role}{name} {self.dtype}{list(self.shape)}{of}>"
+
+
+class CallOrigin(NamedTuple):
+    """Where a call comes from: the node's path and module, the shapes it was given, the part of the step, and how the
+    module may calculate."""
+
+    path: str
+    label: str = ""
+    given: tuple = ()
+    phase: str = "forward"
+    precision: str = "float32"
+
+
+class Call:
+    """One call: `outs = function(*arguments, **options)`; arguments may hold Values, also inside tuples and lists.
+
+    `kind` says how it may be treated:
+
+    "pointwise"  element by element with broadcasting: a ufunc, `astype`, `np.where`, or an Evaluator (a Formula)
+    "reduce"     `np.sum`, `np.mean`, `np.max` and the like
+    "product"    `np.matmul`, `np.dot` and the like
+    "view"       the result lies in the memory of the first argument; nothing is done
+    "copy"       the elements of the first argument in a new order (`copy`, `reshape`), or `np.concatenate`, `np.stack`
+    "fill"       a constant everywhere: `fill(number)`
+    "put"        `put(x, key, y)`: x with x[key] = y; a number in place of x is everywhere
+    "kernel"     a Kernel
+    "other"      any other function of numpy
+    "native"     native code, which takes the place of one call or several
+    "rule"       a whole rule that could not be read; it may have effects, and is always run
+    "store"      `store(x)`: x is put into the memory of the option `target`
+    "host"       something that Python does between two parts of a step; the step ends there if it gives False
+
+    A call gives one value, or `several` as a tuple or list; None among `outs` stands for one that is None.
+    """
+
+    __slots__ = ("arguments", "function", "kind", "options", "outs", "place", "several")
+
+    def __init__(
+        self,
+        function: Any,
+        arguments: tuple,
+        options: dict[str, Any],
+        outs: list[Any],
+        kind: str,
+        place: CallOrigin,
+        several: bool = False,
+    ):
+        self.function, self.arguments, self.options = function, arguments, options
+        self.outs, self.kind, self.place, self.several = outs, kind, place, several
+
+    @property
+    def name(self) -> str:
+        """What is called, in a few letters."""
+        return nameOf(self.function)
+
+    def values(self) -> list[Value]:
+        """The Values among the arguments, in order; one that is given twice comes twice."""
+        found: list[Value] = []
+        for a in self.arguments:
+            if type(a) is Value:
+                found.append(a)
+            elif type(a) in (tuple, list):
+                found.extend(valuesIn(a))
+        for a in self.options.values():
+            if type(a) is Value or type(a) in (tuple, list):
+                found.extend(valuesIn((a,)))
+        return found
+
+    def __repr__(self) -> str:
+        return written(self)
+
+
+def valuesIn(nested: Any) -> Iterator[Value]:
+    """The Values inside tuples and lists."""
+    for a in nested:
+        if type(a) is Value:
+            yield a
+        elif type(a) in (tuple, list):
+            yield from valuesIn(a)
+        elif type(a) is slice:
+            yield from valuesIn((a.start, a.stop, a.step))
+
+
+def changed(nested: Any, change: Any) -> Any:
+    """The same nesting with `change(value)` in place of each Value."""
+    kind = type(nested)
+    if kind is Value:
+        return change(nested)
+    if kind is tuple or kind is list:
+        return kind([change(a) if type(a) is Value else changed(a, change) for a in nested])
+    if kind is slice:
+        return slice(*[changed(a, change) for a in (nested.start, nested.stop, nested.step)])
+    return nested
+
+
+def frozen(a: Any, numbers: dict[int, int] | None = None) -> Any:
+    """What an argument or a function is, as something that can be compared: equal only for what has the same effect."""
+    kind = type(a)
+    if kind is Value:
+        return a.number if numbers is None else numbers.get(a.number, a.number)
+    if kind is tuple or kind is list:
+        return kind is list, tuple([frozen(each, numbers) for each in a])
+    if kind is dict:
+        return tuple([(k, frozen(a[k], numbers)) for k in sorted(a)]) if a else ()
+    if kind is int or kind is str or kind is bool or a is None:
+        return kind, a
+    if kind is float:
+        return kind, a.hex()
+    if kind is slice:
+        return kind, frozen(a.start, numbers), frozen(a.stop, numbers), frozen(a.step, numbers)
+    if isinstance(a, np.generic):
+        return a.dtype.str, a.tobytes()
+    owner = getattr(a, "__self__", None)
+    if isinstance(owner, np.ufunc):
+        return owner, a.__name__
+    return a if isinstance(a, (np.dtype, type, np.ufunc)) else ("id", id(a))
+
+
+# Functions that stand in calls and have no name in numpy -------------------------------------------------------------
+
+
+def fill(number: Any) -> Any:
+    """A constant everywhere; the shape is that of the result."""
+    raise NotImplementedError("fill is carried out in the memory of its result")
+
+
+def copy(x: Any) -> Any:
+    """The same elements, perhaps repeated, in memory of their own and the order of the result."""
+    return np.array(x)
+
+
+def put(x: Any, key: Any, y: Any) -> Any:
+    """x with x[key] = y, in memory of its own."""
+    x = np.array(x)
+    x[key] = y
+    return x
+
+
+def store(x: Any) -> Any:
+    """The values of x, put where a parameter, a state or a gradient lies."""
+    raise NotImplementedError("store is carried out in the memory of its result")
+
+
+# Writing -------------------------------------------------------------------------------------------------------------
+
+
+def nameOf(function: Any) -> str:
+    """What is called, in a few letters."""
+    terms = getattr(function, "terms", None)
+    if terms is not None:
+        return "formula"
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, np.ufunc):
+        return f"{owner.__name__}.{function.__name__}"
+    if owner is not None and hasattr(owner, "brief"):
+        return f"{function.__name__} of {owner.brief()}"
+    return getattr(function, "__name__", None) or type(function).__name__
+
+
+def written(call: Call) -> str:
+    """A call as one line: `%7 = add(%3, %5)`."""
+    left = ", ".join("None" if y is None else f"%{y.number}" for y in call.outs)
+    given = [text(a) for a in call.arguments] + [f"{k}={text(v)}" for k, v in call.options.items()]
+    return f"{left or '-'} = {call.name}({', '.join(given)})"
+
+
+def text(a: Any) -> str:
+    """An argument as a listing shows it."""
+    if type(a) is Value:
+        return f"%{a.number}"
+    if type(a) in (tuple, list):
+        inner = ", ".join(map(text, a))
+        return f"[{inner}]" if type(a) is list else f"({inner})"
+    if type(a) is slice:
+        ends = ["" if e is None else text(e) for e in (a.start, a.stop)]
+        return ":".join(ends if a.step is None else [*ends, text(a.step)])
+    if a is Ellipsis:
+        return "..."
+    if isinstance(a, type):
+        return a.__name__
+    return str(a) if isinstance(a, (np.dtype, str)) else repr(a)

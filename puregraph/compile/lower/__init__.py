@@ -1,0 +1,1 @@
+"""From the calls of a schedule to native kernels."""

@@ -1,0 +1,64 @@
+"""Bounds: what numbers that come in have to be: whole ones, so that a step can use them as indices, and fractions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.compile.ir.value import Value
+from puregraph.native.ops import inputchecks
+from puregraph.native.ops.copy import merged
+
+
+class Bounds(NamedTuple):
+    """What whole numbers of an input have to be: from `low` to below `limit`, or `ignored`.
+
+    Those of floats are the whole numbers that have the same bits.
+    """
+
+    value: Value
+    low: int
+    limit: int
+    ignored: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """As what native code reads the numbers."""
+        return f"i{8 * self.value.dtype.itemsize}"
+
+    def holds(self, numbers: Any) -> bool:
+        """Whether all numbers of an array are so."""
+        numbers = numbers.view(f"i{numbers.dtype.itemsize}")
+        if self.ignored is not None:
+            numbers = numbers[numbers != self.ignored]
+        return not numbers.size or bool(numbers.min() >= self.low and numbers.max() < self.limit)
+
+    @property
+    def record(self) -> list[int]:
+        """As `native.guard` reads it, but for the address."""
+        axes = axesOf(self.value)
+        lies = [n for axis in [(1, 0)] * (inputchecks.AXES - len(axes)) + axes for n in axis]
+        return [0, self.low, self.limit, self.ignored or 0, int(self.ignored is not None), *lies]
+
+
+def fractionBounds(value: Value) -> Bounds:
+    """From 0 to 1: the bits of floats that are not negative are in the order of the floats; -0 is 0."""
+    kind = np.dtype(f"i{value.dtype.itemsize}")
+    one, zero = np.array([1.0, -0.0], value.dtype).view(kind).tolist()
+    return Bounds(value, 0, one + 1, zero)
+
+
+def axesOf(value: Value) -> list[tuple[int, int]]:
+    """The axes of a Value as few as they can be, with their strides in bytes."""
+    return [(a.size, a.source) for a in merged(value.shape, value.strides, value.strides)]
+
+
+def canBeBounded(value: Value) -> bool:
+    """Whether whole numbers can be looked at: they are an input, or a view of one."""
+    return value.dtype == np.int64 and value.root.role == "input" and len(axesOf(value)) <= inputchecks.AXES
+
+
+def canBeLookedAt(value: Value) -> bool:
+    """Whether the fractions of an input can be."""
+    return value.dtype in (np.float32, np.float64) and 0 not in value.shape

@@ -1,0 +1,525 @@
+"""Lower: steps of a program as native code, where there is any for them; what is left is carried out by numpy."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.compile.ir.value import Call, Value, store
+from puregraph.compile.lower.bounds import Bounds
+from puregraph.compile.lower.nestcache import canonical, readBy, shaped
+from puregraph.compile.lower.packedweights import PackedWeights
+from puregraph.compile.passes.fusion import BARRIERS, FLOAT, LONE, Fuser, Group, pointwise
+from puregraph.kernels.scatter import putClass, takeClass
+from puregraph.native.gemm.gemm import BatchAxis, product, vectorsFor, worthPacking
+from puregraph.native.gemm.pack import Packed, pack, packedSize
+from puregraph.native.llvm import jit
+from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.native.ops.epilogue import Epilogue, EpilogueOperand
+from puregraph.nest import Nest, Operand, isAxis
+from puregraph.standin import astype
+
+MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
+LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
+LOWERINGS: dict[Any, Callable[..., list[KernelCall] | None]] = {}
+
+
+class NativeCall(NamedTuple):
+    """The function of a step that native code carries out; the slots of its works hold Values, `At`s and numbers.
+
+    `calls`      what it carries out
+    `results`    how many of the values that it makes are results; those after them are memory for the time between
+    `checks`     the Bounds of inputs, which have to be looked at before a run
+    `over`       the places of arguments of which each number is read only where that of a result is made, so that the
+                 result may be written over them, if it lies as they do
+    """
+
+    name: str
+    works: list[KernelCall]
+    calls: list[Call]
+    results: int
+    over: tuple[int, ...] = ()
+    checks: tuple[Bounds, ...] = ()
+
+
+class LoweringWorkspace:
+    """What a step needs beside its results: memory, noted in `extra`, and looks at inputs, noted in `checks`.
+
+    `isRead` says whether anybody reads a result; what nobody does need not be made, and is noted in `left`.
+    """
+
+    def __init__(
+        self,
+        new: Callable[[int], Value],
+        frozen: PackedWeights | None,
+        isRead: Callable[[Value], bool] = lambda v: True,
+    ):
+        self.new, self.frozen, self.isRead = new, frozen, isRead
+        self.left: set[int] = set()
+        self.extra: list[Value] = []
+        self.checks: list[Bounds] = []
+
+    def check(self, bounds: Bounds) -> None:
+        """Have an input, or a view of one, looked at before a run; if it is out of bounds, the graph itself runs."""
+        self.checks.append(bounds)
+
+    def leaves(self, value: Value) -> bool:
+        """Whether a result is left out, as nobody reads it."""
+        if not self.isRead(value):
+            self.left.add(value.number)
+        return value.number in self.left
+
+    def __call__(self, count: int) -> Value:
+        self.extra.append(self.new(count))
+        return self.extra[-1]
+
+    def keeps(self, weight: Any) -> bool:
+        """Whether what a weight is packed to is kept for later runs."""
+        return self.frozen is not None and weight.root.role == "param"
+
+    def packed(
+        self, weight: Any, count: int, write: Callable[[Any], list[KernelCall]]
+    ) -> tuple[Value, list[KernelCall]]:
+        """Room for a weight in another order, and the work that each run has with it: `write(to)`, or none."""
+        if self.frozen is not None and self.keeps(weight):
+            return self.frozen.keep(weight, self.new(0).number, count, write), []
+        to = self(count)
+        return to, write(to)
+
+
+class Offset(NamedTuple):
+    """A place inside a Value: so many bytes from its start."""
+
+    value: Value
+    bytes: int
+
+
+class OutputTiling(NamedTuple):
+    """How the results of a product or convolution lie: which axes of its result count rows of sums, which the columns,
+    and which a batch."""
+
+    rows: tuple[int, ...]
+    column: int
+    batch: tuple[int, ...] = ()
+
+
+def lower(
+    calls: Iterable[Call],
+    outside: Iterable[Value],
+    held: Iterable[tuple[Any, Value]],
+    new: Callable[[int], Value],
+    frozen: PackedWeights | None = None,
+) -> list[Call]:
+    """The calls with all that is possible done by native code, in an order that gives the same.
+
+    `outside` are the Values that are read when all is done, `held` the Values that targets of stores have before;
+    `new(count)` makes a Value of so many floats for what a step needs beside its results; `frozen` keeps what can be
+    made of parameters once for all runs.
+    """
+    return Lowering(Fuser(hoisted(list(calls))).run(), outside, {id(t): v for t, v in held}, new, frozen).run()
+
+
+def hoisted(calls: list[Call]) -> list[Call]:
+    """With the numbers of an update read at the start or before the backward pass: where nothing can fail in between.
+
+    Updates may then follow the gradients, of which most never meet memory. Where those are much of the memory, large
+    ones do at once; elsewhere all else stays nearer if they come in the end.
+    """
+    start = next((i for i, call in enumerate(calls) if call.place.phase == "backward"), len(calls))
+    start = start if any(map(canFail, calls[:start])) else 0
+    for i, call in enumerate(calls):
+        if i > start and call.kind == "host" and call.place.phase == "update" and call.arguments:
+            if call.arguments[0] is None and not any(map(canFail, calls[start:i])):
+                early = Call(call.function, (None,), {}, [], "host", call.place)
+                calls = [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
+                large = bytesOfUpdates(calls)
+                return soon(calls, start) if large and 2 * large > bytesKept(calls, start) else calls
+            break
+    return calls
+
+
+def isLarge(call: Call) -> bool:
+    """Whether a call updates a large parameter."""
+    return call.place.phase == "update" and call.kind == "pointwise" and call.outs[0].nbytes >= LARGE
+
+
+def bytesOfUpdates(calls: list[Call]) -> int:
+    """The gradients of all large parameters."""
+    return sum(call.outs[0].nbytes for call in calls if isLarge(call))
+
+
+def bytesKept(calls: list[Call], start: int) -> int:
+    """What the forward pass makes and later calls read."""
+    made = {y.number for call in calls[:start] for y in call.outs if y is not None and y.base is None}
+    return sum(
+        {v.root.number: v.root.nbytes for c in calls[start:] for v in c.values() if v.root.number in made}.values()
+    )
+
+
+def soon(calls: list[Call], start: int) -> list[Call]:
+    """With the updates of large parameters after the last call that makes or reads what they take."""
+    latest: dict[int, int] = {}
+    places = []
+    for i, call in enumerate(calls):
+        own = [v.root for v in (*call.values(), *call.outs) if v is not None and v.role != "scalar"]
+        places.append(max([latest.get(v.number, start) for v in own]) if isLarge(call) else i)
+        latest.update((v.number, places[-1]) for v in own)
+    order = sorted(range(len(calls)), key=lambda i: (places[i], i))
+    return [calls[i] for i in order]
+
+
+def canFail(call: Call) -> bool:
+    """Whether a call may raise when it runs."""
+    isKnown = call.function in LOWERINGS or call.function in (takeClass, putClass)
+    return call.kind in ("rule", "host", "other") or (call.kind == "kernel" and not isKnown)
+
+
+def lowers(kind: Any) -> Callable[[Any], Any]:
+    """Register what makes native work of a kernel's call: `(call, room)` gives works, or None."""
+
+    def keep(function: Any) -> Any:
+        LOWERINGS[kind] = function
+        return function
+
+    return keep
+
+
+class Lowering:
+    """One list of steps on its way to native code."""
+
+    def __init__(
+        self,
+        steps: list[Any],
+        outside: Iterable[Value],
+        held: dict[int, Value],
+        new: Callable[[int], Value],
+        frozen: PackedWeights | None,
+    ):
+        self.steps, self.held, self.new, self.frozen = steps, held, new, frozen
+        self.places = {id(step): i for i, step in enumerate(steps)}
+        self.barriers = [i for i, s in enumerate(steps) if not isinstance(s, Group) and s.kind in BARRIERS]
+        self.readers: dict[int, list[int]] = {}
+        self.makers: dict[int, int] = {}
+        for i, step in enumerate(steps):
+            for v in values(step):
+                if isinstance(step, Group) or step.kind != "view":  # a view reads nothing itself
+                    self.readers.setdefault(v.root.number, []).append(i)
+            for v in made(step):
+                self.makers[v.number] = i
+        for v in outside:
+            self.readers.setdefault(v.root.number, []).append(len(steps))
+        self.tails: dict[int, Group] = {}
+
+    def run(self) -> list[Call]:
+        for i, step in enumerate(self.steps):
+            if isinstance(step, Group):
+                self.attach(i, step)
+        merged = {id(group) for group in self.tails.values()}
+        found: list[Call] = []
+        for i, step in enumerate(self.steps):
+            if isinstance(step, Group):
+                if id(step) not in merged:
+                    found += self.group(i, step)
+            else:
+                found += self.call(i, step)
+        return found
+
+    def isRead(self, value: Value, besides: Iterable[int]) -> bool:
+        """Whether other steps than these read a value."""
+        return not set(besides).issuperset(self.readers.get(value.number, ()))
+
+    # Groups ---------------------------------------------------------------------------------------------------------
+
+    def group(self, i: int, group: Group) -> list[Call]:
+        """A group as one step; as the calls it is made of where its numbers do not lie as native code takes them."""
+        stored = [v for v in group.made.values() if self.isRead(v, (i,))]
+        if not stored:
+            return []
+        loads = {n: operand(group, v, axes) for n, (v, axes) in group.loads.items()}
+        stores = {group.names[v.number]: operand(group, v, group.axes[v.number]) for v in stored}
+        if any(o is None for o in (*loads.values(), *stores.values())):
+            return group.calls
+        room = LoweringWorkspace(self.new, self.frozen)
+        nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
+        done, late = shaped(nest, room)
+        reads = [v for v, _ in group.loads.values()]
+        over = [place for place in late if isMetOnce(group, reads[place])]
+        return [self.step(done, group.calls, reads, stored, room, over)]
+
+    def step(
+        self,
+        done: list[KernelCall],
+        calls: list[Call],
+        reads: list[Value],
+        makes: list[Value],
+        room: LoweringWorkspace,
+        over: Iterable[int] = (),
+    ) -> Call:
+        name = "; ".join(dict.fromkeys(w.name for w in done))
+        native = NativeCall(name, done, calls, len(makes), tuple(over), tuple(room.checks))
+        return Call(native, tuple(reads), {}, [*makes, *room.extra], "native", calls[-1].place, True)
+
+    # Products and kernels -------------------------------------------------------------------------------------------
+
+    def attach(self, i: int, group: Group) -> None:
+        """Have a group done by the product or convolution whose sums it reads, if that is possible: a place in the tile
+        that is at hand is no index along an axis."""
+        if group.folds or any(isAxis(n) for _, line in group.lines for n in line.names):
+            return
+        sources = [(self.makers[v.number], v, axes) for v, axes in group.loads.values() if v.number in self.makers]
+        for p, value, axes in sorted(sources, key=lambda s: -s[0]):
+            step = self.steps[p]
+            if bisect(self.barriers, p) != bisect(self.barriers, i):
+                return
+            frame = None if isinstance(step, Group) or p in self.tails else self.frameOf(step)
+            if frame is None or value.shape != group.space or axes != identity(group, value):
+                continue
+            others = [v for v, own in group.loads.values() if v is not value or own != axes]
+            if any(self.makers.get(v.root.number, -1) >= p for v in others):
+                continue
+            kept = [v for v in group.made.values() if self.isRead(v, (i,))]
+            if all(group.axes[v.number] == identity(group, value) for v in kept) and self.ends(p, group, kept, frame):
+                self.tails[p] = group
+                return
+
+    def frameOf(self, call: Call) -> Any:
+        """How the sums of a call lie, if it makes sums that formulas can be applied to."""
+        return frameOf(call)
+
+    def ends(self, p: int, group: Group, kept: list[Value], frame: OutputTiling) -> bool:
+        """Whether the step of this number can do a group as its sums are finished."""
+        everything = [*group.loads.values(), *((v, group.axes[v.number]) for v in kept)]
+        return all(column(group, v, a, frame) is not None for v, a in everything)
+
+    def finish(self, i: int, call: Call) -> tuple[Any, list[Value], list[Value]] | None:
+        """What becomes of the sums of a call, what that reads besides, and what it makes."""
+        (y,), frame = call.outs, frameOf(call)
+        if frame is None:
+            return None
+        group = self.tails.get(i)
+        own = place(y, frame)
+        if group is None:
+            if own is None or own.column != 1:
+                return None
+            return EpilogueSpec(y, own.row, own.batch), [], [y]
+        j = self.places[id(group)]
+        kept = [v for v in group.made.values() if self.isRead(v, (j,))]
+        loads = {n: column(group, v, a, frame) for n, (v, a) in group.loads.items() if v is not y}
+        stores = {group.names[v.number]: column(group, v, group.axes[v.number], frame) for v in kept}
+        (sums,) = [n for n, (v, _) in group.loads.items() if v is y]
+        if self.isRead(y, (i, j)):
+            stores[sums] = own
+            kept = [*kept, y]
+        if any(s is None for s in stores.values()):
+            return None
+        nest = canonical(Nest(group.space, {**loads, sums: None}, tuple(needed(group, stores)), stores))
+        (sums,) = [n for n, o in nest.loads.items() if o is None]
+        tail = Epilogue(sums, {n: o for n, o in nest.loads.items() if o is not None}, nest.lines, nest.stores)
+        return tail, [v for v, _ in group.loads.values() if v is not y], kept
+
+    def call(self, i: int, call: Call) -> list[Call]:
+        """A call as one native step, or as it is."""
+        group, room = self.tails.get(i), LoweringWorkspace(self.new, self.frozen, lambda v: self.isRead(v, (i,)))
+        done, whole = None, wholeOf(LOWERINGS.get(call.function))
+        if frameOf(call) is not None:
+            ending = self.finish(i, call)
+            if ending is not None:
+                framed = productOf if call.kind == "product" else LOWERINGS[call.function]
+                done = framed(call, ending[0], room)
+                if done is not None:
+                    calls = [call, *(group.calls if group else ())]
+                    own = call.values()
+                    over = [
+                        len(own) + j
+                        for j, v in enumerate(ending[1])
+                        if all(v.root is not x.root for x in own) and isMetOnce(group, v)
+                    ]
+                    return [self.step(done, calls, [*own, *ending[1]], ending[2], room, over)]
+        if call.kind in MOVED and whole is not None:
+            done = whole(call, room)
+        elif isWide(call):
+            done = wide(call, room)
+        elif call.kind == "store" and store in LOWERINGS:
+            target = self.held.get(id(call.options["target"]))
+            done = None if target is None else LOWERINGS[store](call.arguments[0], target)
+        if done is not None:
+            makes = [y for y in call.outs if y is None or y.number not in room.left]
+            call = self.step(done, [call], call.values(), makes, room)
+        return [call] if group is None else [call, *self.group(self.places[id(group)], group)]
+
+
+def wholeOf(lowering: Any) -> Any:
+    """What makes native work of a call, whatever becomes of its results; None if there is only what needs a frame."""
+    return getattr(lowering, "whole", None if hasattr(lowering, "frame") else lowering)
+
+
+WHOLE = {np.add, np.subtract, np.negative, np.absolute, np.maximum, np.minimum, np.where, astype}
+
+
+def isWide(call: Call) -> bool:
+    """Whether a call computes with numbers of other kinds than groups do, such as the next count of batches."""
+    if call.kind != "pointwise":
+        return False
+    values = [*call.values(), *(y for y in call.outs if y is not None)]
+    kinds = {v.dtype for v in values}
+    whole = any(y.dtype.kind == "i" and y.size > 1 for y in values[-len(call.outs) :])
+    return kinds <= LONE.keys() and kinds != {FLOAT} and not (whole and call.function not in WHOLE)
+
+
+def wide(call: Call, room: LoweringWorkspace) -> list[KernelCall] | None:
+    """A call by way of float64, which holds whole numbers exactly up to 2^53."""
+    found = pointwise(call)
+    if found is None or 0 in found.space:
+        return None
+    group = Group(found.space, 0)
+    Fuser([call]).join(group, found, call)
+    loads = {n: operand(group, v, axes) for n, (v, axes) in group.loads.items()}
+    stores = {group.names[y.number]: operand(group, y, group.axes[y.number]) for y in call.outs}
+    if None in loads.values() or None in stores.values():
+        return None
+    return shaped(Nest(group.space, loads, tuple(group.lines), stores, "f64"), room)[0]
+
+
+def values(step: Any) -> list[Value]:
+    """What a step reads."""
+    return [v for v, _ in step.loads.values()] if isinstance(step, Group) else step.values()
+
+
+def made(step: Any) -> list[Value]:
+    """What a step makes and somebody reads."""
+    return list(step.made.values()) if isinstance(step, Group) else [y for y in step.outs if y is not None]
+
+
+def isMetOnce(group: Group, value: Value) -> bool:
+    """Whether each number of a value is read only where that of a result of the same shape is made."""
+    read = [axes for v, axes in group.loads.values() if v is value]
+    made = [group.axes[y.number] for y in group.made.values() if y.shape == value.shape]
+    long = [i for i, n in enumerate(value.shape) if n > 1]
+    return len({tuple([axes[i] for i in long]) for axes in (*read, *made)}) == 1
+
+
+def identity(group: Group, value: Value) -> tuple[int | None, ...]:
+    """The axes of a value that runs along the axes of its group in their order; None: of length one."""
+    return tuple([None if n == 1 else a for a, n in enumerate(value.shape)])
+
+
+def needed(group: Group, names: Iterable[str]) -> list[tuple[str, Any]]:
+    """The lines of a group that some names need."""
+    wanted, found = set(names), []
+    for name, line in reversed(group.lines):
+        if name in wanted:
+            wanted.update(readBy(line))
+            found.append((name, line))
+    return found[::-1]
+
+
+def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand | None:
+    """A Value as an operand of a nest; None if its numbers lie between numbers."""
+    size, steps = value.dtype.itemsize, [0] * len(group.space)
+    for a, s in zip(axes, value.strides):
+        if a is not None:
+            if s % size:
+                return None
+            steps[a] += s // size
+    return Operand(LONE[value.dtype], value, tuple(steps))
+
+
+def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: OutputTiling) -> EpilogueOperand | None:
+    """A Value as an operand of a tail; None if it cannot be seen so."""
+    found = operand(group, value, axes)
+    return None if found is None else seen(found.kind, value, found.strides, group.space, frame)
+
+
+def place(value: Value, frame: OutputTiling) -> EpilogueOperand | None:
+    """Where a product puts its own result."""
+    size = value.dtype.itemsize
+    return seen(LONE[value.dtype], value, tuple(s // size for s in value.strides), value.shape, frame)
+
+
+def seen(
+    kind: str, what: Any, strides: tuple[int, ...], space: tuple[int, ...], frame: OutputTiling
+) -> EpilogueOperand | None:
+    """Strides along axes as one along rows, one along columns, and those of a batch."""
+    row = collapsed([(space[a], strides[a]) for a in frame.rows])
+    col = strides[frame.column] if space[frame.column] > 1 else int(any(strides))
+    if row is None or col not in (0, 1):
+        return None
+    return EpilogueOperand(kind, what, row, col, tuple(strides[a] for a in frame.batch))
+
+
+def collapsed(axes: list[tuple[int, int]]) -> int | None:
+    """The stride of several axes seen as one; None if they cannot be."""
+    axes = [(n, s) for n, s in axes if n > 1]
+    for (_, outer), (n, inner) in zip(axes, axes[1:]):
+        if outer != n * inner:
+            return None
+    return axes[-1][1] if axes else 0
+
+
+# Products -----------------------------------------------------------------------------------------------------------
+
+
+def frameOf(call: Call) -> OutputTiling | None:
+    """How the sums of a call lie, if it makes sums that formulas can be applied to."""
+    if call.kind == "product":
+        return productFrame(call)
+    framed = getattr(LOWERINGS.get(call.function), "frame", None) if call.kind == "kernel" else None
+    return None if framed is None else framed(call)
+
+
+def productFrame(call: Call) -> OutputTiling | None:
+    """Rows are all axes but the last where b is one matrix and the rows of a follow each other; else a batch."""
+    if call.function is not np.matmul or call.options:
+        return None
+    a, b = call.arguments
+    (y,) = call.outs
+    if not a.dtype == b.dtype == y.dtype == np.float32 or a.ndim < 2 or b.ndim < 2 or 0 in (*a.shape, *b.shape):
+        return None
+    if any(s % 4 for v in (a, b, y) for s in v.strides):
+        return None
+    lead = y.ndim - 2
+    if math.prod(b.shape[:-2]) == 1:
+        rows = [(n, s) for n, s in zip(a.shape[:-1], a.strides[:-1])]
+        own = [(n, s) for n, s in zip(y.shape[:-1], y.strides[:-1])]
+        if collapsed(rows) is not None and collapsed(own) is not None:
+            return OutputTiling(tuple(range(y.ndim - 1)), y.ndim - 1)
+    batch = tuple(a for a in range(lead) if y.shape[a] > 1)
+    return OutputTiling((lead,), lead + 1, batch) if len(batch) <= 2 else None
+
+
+def productOf(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+    """A matrix product as native work."""
+    a, b = call.arguments
+    (y,) = call.outs
+    frame = productFrame(call)
+    if frame is None:
+        return None
+    m = math.prod(y.shape[i] for i in frame.rows)
+    n, k = y.shape[-1], a.shape[-1]
+    rows = (
+        [(size, s // 4) for size, s in zip(a.shape[:-1], a.strides[:-1])]
+        if len(frame.rows) > 1
+        else [(a.shape[-2], a.strides[-2] // 4)]
+    )
+    aRow = collapsed(rows)
+    batch = []
+    for axis in frame.batch:
+        steps = []
+        for v in (a, b):
+            own = axis - (y.ndim - v.ndim)
+            steps.append(v.strides[own] // 4 if own >= 0 and v.shape[own] > 1 else 0)
+        batch.append(BatchAxis(y.shape[axis], *steps))
+    lanes = jit.lanes(4)
+    aStrides, bStrides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
+    before: list[KernelCall] = []
+    if room.frozen is not None and b.root.role == "param" and not batch and worthPacking(m, n, k, lanes):
+        vectors = vectorsFor(m, n, k, aStrides, lanes)
+        packed, before = room.packed(
+            b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors)
+        )
+        b = Packed(packed, k, n, vectors, lanes)
+    return [*before, *product(a, b, finish, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes, room=room)]

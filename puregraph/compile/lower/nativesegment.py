@@ -1,0 +1,147 @@
+"""Native: steps of native code on the very arrays, as tables that the pool of threads walks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from puregraph.aligned import addressOf
+from puregraph.compile.ir.value import Value
+from puregraph.compile.lower import rules  # noqa: F401  they register themselves
+from puregraph.compile.lower.lowering import LOWERINGS, NativeCall, Offset, lower
+from puregraph.compile.lower.packedweights import PackedWeights
+from puregraph.compile.memory.outputs import StepOutput
+from puregraph.compile.passes.hoist import early
+from puregraph.compile.passes.reorder import lettingGo
+from puregraph.compile.runtime.buffers import Buffers
+from puregraph.compile.trace.channelslast import layoutFor
+from puregraph.kernel import Kernel
+from puregraph.native.llvm import jit
+from puregraph.native.llvm.irbuilder import IRBuilder
+from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.native.threads import pool
+from puregraph.native.threads.batch import bundled
+from puregraph.param import Param
+
+FLOAT = np.dtype(np.float32)
+
+
+def isWanted(dtype: Any) -> bool:
+    """Whether a step that computes in this dtype becomes native code."""
+    return Kernel.fastAllowed and np.dtype(dtype) == FLOAT and jit.available()
+
+
+def isWhole(piece: Any) -> bool:
+    """Whether there is native code for a function of numpy's functions."""
+    return piece in LOWERINGS
+
+
+def lowered(schedule: Any) -> Any:
+    """The schedule with its calls as native steps, as far as there is native code for them."""
+
+    def new(size: int) -> Value:
+        schedule.count += 1
+        return Value(schedule.count, (size,), FLOAT, (FLOAT.itemsize,), name="scratch")
+
+    changes = schedule.paramGrads or any(isinstance(target, Param) for target, _ in schedule.stores)
+    schedule.frozen = None if changes else PackedWeights()
+    if not changes:
+        schedule.calls = early(schedule.calls)
+    schedule.calls = lower(schedule.calls, schedule.kept(), schedule.held, new, schedule.frozen)
+    schedule.calls = lettingGo(schedule)
+    return schedule
+
+
+class Segment:
+    """Native steps that follow one another, on the arrays of a program: called, it runs them.
+
+    `steps`    the works of each step: several where they are done at the same time
+    `slots`    the arguments of all works, one after the other
+    `kernels`  (address of the code, address of its slots, tasks) of each work, which take `scratch` bytes of memory
+    `patches`  (slots, index, Value, bytes) of every argument that is an address in an input, or in an Exit
+    """
+
+    def __init__(self, steps: list[list[KernelCall]], memory: Buffers):
+        self.steps, self.memory = [kept for step in steps if (kept := [w for w in step if w.tasks])], memory
+        works = [w for step in self.steps for w in step]
+        moving: list[tuple[int, Value, int]] = []
+        keys = [keyOf(w) for w in works]
+        makers = {key: maker(w) for key, w in zip(keys, works)}
+        libraries = dict(zip(makers, jit.compileAll(makers.items(), DIGEST)))
+        begins, slots = [], [0]
+        for work, key in zip(works, keys):
+            begins.append(len(slots))
+            for name in libraries[key].names:
+                slots.append(self.slot(len(slots), work.slots[name], moving))
+        self.slots = np.array(slots, np.int64)
+        self.patches = [(self.slots, *each) for each in moving]
+        start, size = addressOf(self.slots), self.slots.itemsize
+        self.kernels = [(libraries[k].address, start + size * i, w.tasks) for w, k, i in zip(works, keys, begins)]
+        rows = iter(self.kernels)
+        self.scratch = max((library.scratch for library in libraries.values()), default=0)
+        records, self.words = [], list[Any]()
+        for step in self.steps:
+            record, words = bundled([next(rows) for _ in step])
+            records.append(record)
+            self.words.append(words)
+        self.table = pool.StepTable(records, self.scratch, keep=(self.slots, self.words))
+
+    @property
+    def works(self) -> list[KernelCall]:
+        """One for each step."""
+        return [step[0] if len(step) == 1 else together(step) for step in self.steps]
+
+    def slot(self, i: int, what: Any, moving: list[tuple[int, Value, int]]) -> int:
+        """A number, or an address; one that each run may change is noted."""
+        if isinstance(what, (int, np.integer)):
+            return int(what)
+        if isinstance(what, np.ndarray):
+            return addressOf(what)
+        value, start = what if isinstance(what, Offset) else (what, 0)
+        if value.root.role == "input" or isinstance(self.memory.plan.places.get(value.root.number), StepOutput):
+            moving.append((i, value, start))
+        return self.memory.address(value) + start
+
+    def __call__(self) -> None:
+        self.table()
+
+
+def together(step: list[KernelCall]) -> KernelCall:
+    """Several works as one."""
+    return step[0]._replace(name=f"{len(step)} x {step[0].name}", tasks=sum(w.tasks for w in step))
+
+
+def keyOf(work: KernelCall) -> str:
+    """What the code of a work depends on: who writes it, and what that says."""
+    write, given = getattr(work.write, "func", work.write), getattr(work.write, "args", ())
+    return f"{write.__module__}.{write.__qualname__} {given} {work.key}"
+
+
+def maker(work: KernelCall) -> Callable[[], tuple[str, Any, int]]:
+    """What writes the code of a work."""
+
+    def make() -> tuple[str, Any, int]:
+        code = IRBuilder()
+        work.write(code)
+        return code.text(), code.slots, code.scratchBytes
+
+    return make
+
+
+def digestOf(core: Path) -> str:
+    """Tells one version of the code that writes native code from another, by its sources."""
+    found = hashlib.blake2b(digest_size=16)
+    names = ("nest.py", "formula.py", "table.py", "terms.py")
+    for path in sorted([*core.glob("native/**/*.py"), *core.glob("special/*.py"), *map(core.joinpath, names)]):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+DIGEST = digestOf(Path(jit.__file__).parents[2])  # at import: later on the files may be those of another version
+
+
+__all__ = ["NativeCall", "Segment", "isWanted", "layoutFor", "lowered"]

@@ -1,0 +1,57 @@
+"""Frozen: weights in the order in which native code uses them, kept as long as the weights stay what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.ir.value import Value
+from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.native.threads.pages import AlignedBlock
+
+VERSION, LEASES = attrgetter("version"), attrgetter("leases")
+
+
+class PackedWeights:
+    """Packed weights of a program that changes no parameter.
+
+    They are packed anew when the version of a parameter is another than it was, see `Stored`, at each run while
+    somebody has the array of one and may write to it, and once more when he has it no longer.
+    """
+
+    def __init__(self) -> None:
+        self.works: list[KernelCall] = []
+        self.values: dict[Any, Value] = {}
+        self.weights: dict[int, Any] = {}
+        self.versions: list[int] = []
+        self.isStale = True
+
+    def keep(self, weight: Value, number: int, count: int, write: Callable[[Value], list[KernelCall]]) -> Value:
+        """The Value with the packed weight; `write(to)` says how it is packed."""
+        made = Value(number, (count,), np.dtype(np.float32), (4,), "constant", "packed", source=floats(count))
+        key = weight.number, *((w.key, *[v for v in w.slots.values() if isinstance(v, int)]) for w in write(made))
+        if key not in self.values:
+            self.values[key] = made
+            self.weights[weight.root.number] = weight.root.source
+            self.works += write(made)
+        return self.values[key]
+
+    def refresh(self, pack: Callable[[], None]) -> None:
+        """Have `pack` called, which puts all weights into their order, unless they are in it."""
+        weights = self.weights.values()
+        versions, areLeased = list(map(VERSION, weights)), any(map(LEASES, weights))
+        if self.isStale or versions != self.versions:
+            self.isStale = True  # until it is done; what changes meanwhile has a version that is seen the next time
+            pack()
+            self.versions, self.isStale = versions, areLeased
+
+
+def floats(count: int) -> Any:
+    """Memory for numbers, on large pages where there are many."""
+    block = AlignedBlock(4 * count)
+    whole = np.frombuffer(block.map, np.uint8)
+    start = block.address - whole.__array_interface__["data"][0]
+    return whole[start : start + 4 * count].view(np.float32)

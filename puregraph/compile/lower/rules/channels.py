@@ -1,0 +1,44 @@
+"""Maps: samples of pixels with channels, as kernels take them: channels last, pixels at one distance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.lower.lowering import OutputTiling
+from puregraph.compile.lower.rules.elementlayout import copies, isSingle, strided
+from puregraph.compile.trace.channelslast import channelsLast
+from puregraph.native.llvm.kernelcall import KernelCall
+
+
+def pixelOf(value: Value) -> int | None:
+    """How many numbers lie between neighbouring pixels of maps laid out channels last; None if they are not."""
+    size = value.dtype.itemsize
+    n, c, *spatial = value.shape
+    strides = [s // size for s in value.strides]
+    if c > 1 and strides[1] != 1:
+        return None
+    axes = [(m, s) for m, s in zip((n, *spatial), (strides[0], *strides[2:])) if m > 1]
+    pixel = axes[-1][1] if axes else c
+    for (_, outer), (m, inner) in zip(axes, axes[1:]):
+        if outer != m * inner:
+            return None
+    return pixel if pixel >= c else None
+
+
+def laidLast(value: Value, room: Any) -> tuple[Any, int, list[KernelCall]]:
+    """The maps channels last: where they are, the distance of their pixels, and the work that takes."""
+    pixel = pixelOf(value)
+    if pixel is not None:
+        return value, pixel, []
+    to = room(value.size)
+    return to, value.shape[1], copies(value, to, value.shape, strided(value), channelsLast(value.shape))
+
+
+def ofMaps(call: Call) -> OutputTiling | None:
+    """Sums that are maps: a row for each pixel, a column for each map."""
+    (y,) = call.outs
+    arrays = [a for a in call.arguments if type(a) is Value]
+    if y.ndim not in (3, 4, 5) or not isSingle(y, *arrays) or pixelOf(y) is None:
+        return None
+    return OutputTiling((0, *range(2, y.ndim)), 1)

@@ -1,0 +1,64 @@
+"""Numbers: how the numbers of a value lie, and the work of laying them otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.ir.strides import contiguous
+from puregraph.compile.ir.value import Value
+from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.native.ops.copy import move
+
+SINGLE = np.dtype(np.float32)
+KINDS = {1: "i8", 4: "f32", 8: "f64"}  # by bytes: as what numbers are moved
+
+
+def isSingle(*values: Any) -> bool:
+    """Whether all are values of float32 that hold at least one number."""
+    return all(type(v) is Value and v.dtype == SINGLE and 0 not in v.shape for v in values)
+
+
+def isPlain(value: Value) -> bool:
+    """Whether the numbers lie row by row without gaps."""
+    step = value.dtype.itemsize
+    for n, s in zip(reversed(value.shape), reversed(value.strides)):
+        if n > 1 and s != step:
+            return False
+        step *= n
+    return True
+
+
+def isMoved(*values: Value) -> bool:
+    """Whether numbers can be moved by native code: all of one kind, none lies between numbers."""
+    kinds = {v.dtype for v in values}
+    size = values[0].dtype.itemsize
+    known = size in (4, 8) and values[0].dtype.kind in "fiu" or values[0].dtype.kind == "b"
+    return len(kinds) == 1 and known and all(0 not in v.shape and not any(s % size for s in v.strides) for v in values)
+
+
+def strided(value: Value) -> tuple[int, ...]:
+    """Strides in numbers, 0 along axes of length one."""
+    return tuple([s // value.dtype.itemsize if n > 1 else 0 for n, s in zip(value.shape, value.strides)])
+
+
+def spread(value: Value, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a value that is repeated to fill a shape."""
+    return (0,) * (len(shape) - value.ndim) + strided(value)
+
+
+def copies(
+    x: Any, y: Any, shape: tuple[int, ...], xStrides: tuple[int, ...], yStrides: tuple[int, ...], size: int = 4
+) -> list[KernelCall]:
+    """The numbers of x, of so many bytes each, in the order of y."""
+    return move(KINDS[size], x, shape, xStrides, y, yStrides)
+
+
+def plainly(value: Value, room: Any) -> tuple[Any, list[KernelCall]]:
+    """The numbers row by row: where they are, and the work that takes."""
+    if isPlain(value):
+        return value, []
+    to = room(value.size)
+    own = tuple(s // 4 for s in contiguous(value.shape, 4))
+    return to, copies(value, to, value.shape, strided(value), own)

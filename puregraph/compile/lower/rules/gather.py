@@ -1,0 +1,143 @@
+"""Lookups: rows taken from a table and added to one, labels; and numbers that come from nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.ir.strides import contiguous
+from puregraph.compile.ir.value import Call, Value, fill
+from puregraph.compile.lower.bounds import Bounds, canBeBounded
+from puregraph.compile.lower.lowering import OutputTiling, collapsed, lowers
+from puregraph.compile.lower.rules.elementlayout import copies, isPlain, isSingle, strided
+from puregraph.formula import Formula
+from puregraph.kernels.labels import classIndex
+from puregraph.kernels.random import uniform
+from puregraph.kernels.scatter import gather, scatterAdd
+from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.native.math import philox
+from puregraph.native.ops import gather as native
+from puregraph.native.ops.copy import fill as filled
+from puregraph.native.ops.nestcode import works
+from puregraph.native.ops.scatterfused import gathered
+from puregraph.nest import Nest, Operand
+
+FAULT = np.zeros(1, np.int64)  # where kernels note an index that is out of range; indices are checked before they run
+
+
+def isIndex(value: Any) -> bool:
+    """Whether indices can be checked before a step begins: they are an input, or a view of one."""
+    return type(value) is Value and 0 not in value.shape and canBeBounded(value)
+
+
+def indicesOf(value: Value, room: Any) -> tuple[Any, int, list[KernelCall]]:
+    """The indices row by row: where they are, how far apart, and the work that takes."""
+    step = collapsed([(n, s // 8) for n, s in zip(value.shape, value.strides)])
+    if step is not None:
+        return value, step, []
+    to = room(2 * value.size)
+    own = tuple(s // 8 for s in contiguous(value.shape, 8))
+    return to, 1, copies(value, to, value.shape, strided(value), own, 8)
+
+
+def rowLike(value: Value, lead: int) -> int | None:
+    """The distance of rows that lie without gaps each, `lead` axes counting them; None if they do not."""
+    step = value.dtype.itemsize
+    for n, s in zip(reversed(value.shape[lead:]), reversed(value.strides[lead:])):
+        if n > 1 and s != step:
+            return None
+        step *= n
+    axes = [(n, s // 4) for n, s in zip(value.shape[:lead], value.strides[:lead])]
+    stride = collapsed(axes)
+    return None if stride is None else stride or step // 4
+
+
+@lowers(gather)
+def lowerGather(call: Call, room: Any) -> list[KernelCall] | None:
+    """y = table[index]."""
+    table, index = call.arguments
+    (y,) = call.outs
+    if not isSingle(table, y) or not isIndex(index) or not isPlain(y):
+        return None
+    stride, width = rowLike(table, 1), math.prod(table.shape[1:])
+    if stride is None:
+        return None
+    room.check(Bounds(index, -1, table.shape[0]))
+    where, step, before = indicesOf(index, room)
+    return [*before, *native.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT, step)]
+
+
+@lowers(scatterAdd)
+def lowerScatterAdd(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+    """table[index] += grad, on zeros; what follows is done row by row."""
+    if type(finish) is EpilogueSpec:
+        return lowerScatter(call, room)
+    grad, index, rows = call.arguments
+    (table,) = call.outs
+    room.check(Bounds(index, -1, rows))
+    where, step, before = indicesOf(index, room)
+    stride = rowLike(grad, index.ndim)
+    return [*before, *gathered(grad, stride, where, step, index.size, finish, rows, table.shape[1], FAULT)]
+
+
+def lowerScatter(call: Call, room: Any) -> list[KernelCall] | None:
+    """The table itself."""
+    grad, index, rows = call.arguments
+    (table,) = call.outs
+    if not isSingle(grad, table) or not isIndex(index) or not isPlain(table):
+        return None
+    stride = rowLike(grad, index.ndim)
+    if stride is None:
+        return None
+    room.check(Bounds(index, -1, rows))
+    where, step, before = indicesOf(index, room)
+    width = math.prod(table.shape[1:])
+    return [*before, *native.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride, step)]
+
+
+def ofRows(call: Call) -> OutputTiling | None:
+    """Sums that are the rows of a table."""
+    grad, index, _ = call.arguments
+    (table,) = call.outs
+    if table.ndim != 2 or not isSingle(grad, table) or not isIndex(index) or not isPlain(table):
+        return None
+    return None if rowLike(grad, index.ndim) is None else OutputTiling((0,), 1)
+
+
+lowerScatterAdd.frame, lowerScatterAdd.whole = ofRows, lowerScatter
+
+
+@lowers(classIndex)
+def lowerClassIndex(call: Call, room: Any) -> list[KernelCall] | None:
+    """The labels, with -1 for those that are ignored; by way of float64, which holds them exactly."""
+    labels, classes, *rest = call.arguments
+    ignored = rest[0] if rest else call.options.get("ignored")
+    (index,) = call.outs
+    if not isIndex(labels) or not isPlain(labels) or not isPlain(index) or index.dtype != np.int64:
+        return None
+    room.check(Bounds(labels, 0, classes, None if ignored is None else int(ignored)))
+    line = Formula("x0") if ignored is None else Formula(f"where(x0 == {int(ignored)}, -1, x0)")
+    loads, stores = {"x0": Operand("i64", labels, (1,))}, {"y0": Operand("i64", index, (1,))}
+    return works(Nest((labels.size,), loads, (("y0", line),), stores, "f64"), room)
+
+
+@lowers(uniform)
+def lowerUniform(call: Call, room: Any) -> list[KernelCall] | None:
+    """Uniform numbers of Philox, by a key and a counter that are read as the step runs."""
+    _, key, counter, *_ = call.arguments
+    (y,) = call.outs
+    if type(key) is not Value or type(counter) is not Value or not isSingle(y) or not isPlain(y):
+        return None
+    return philox.uniform(y, y.size, key, counter)
+
+
+@lowers(fill)
+def lowerFill(call: Call, room: Any) -> list[KernelCall] | None:
+    """One number everywhere."""
+    (number,), (y,) = call.arguments, call.outs
+    kind = {"bool": "i8", "int64": "i64", "int32": "i32", "float32": "f32"}.get(y.dtype.name)
+    if kind is None or not isPlain(y) or not isinstance(number, (bool, int, float, np.generic)):
+        return None
+    return filled(kind, y, y.size, float(number))

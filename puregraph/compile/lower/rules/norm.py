@@ -1,0 +1,36 @@
+"""Norm: the size of all gradients together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.ir.value import Call
+from puregraph.compile.lower.lowering import Offset, lowers
+from puregraph.compile.lower.rules.elementlayout import isSingle, strided
+from puregraph.formula import Formula
+from puregraph.kernels.norm import norm
+from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.native.ops.nestcode import works
+from puregraph.nest import Fold, Nest, Operand
+
+SQUARES = ("y0", Formula("square(x0)"))
+ROOT = ("y1", Formula("sqrt(y0)"))
+WIDE = 2  # floats in a number of float64
+
+
+@lowers(norm)
+def lowerNorm(call: Call, room: Any) -> list[KernelCall] | None:
+    """y = sqrt(sum x^2): a sum for each array, then the sum of these, all in float64."""
+    xs, (y,) = call.arguments, call.outs
+    if not isSingle(*xs) or any(s % 4 for x in xs for s in x.strides):
+        return None
+    parts, found = room(WIDE * len(xs)), []
+    for i, x in enumerate(xs):
+        sums = ("y1", Fold("sum", "y0", frozenset(range(max(1, x.ndim)))))
+        shape, steps = (x.shape, strided(x)) if x.ndim else ((1,), (0,))
+        to = Operand("f64", Offset(parts, 8 * i), (0,) * len(shape))
+        nest = Nest(shape, {"x0": Operand("f32", x, steps)}, (SQUARES, sums), {"y1": to}, "f64")
+        found += works(nest, lambda count: room(WIDE * count))
+    whole = (("y0", Fold("sum", "x0", frozenset([0]))), ROOT)
+    nest = Nest((len(xs),), {"x0": Operand("f64", parts, (1,))}, whole, {"y1": Operand("f64", y, (0,))}, "f64")
+    return [*found, *works(nest, lambda count: room(WIDE * count))]

@@ -1,0 +1,49 @@
+"""Pairs: products of each two of several vectors, and their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.ir.value import Call
+from puregraph.compile.lower.lowering import lowers
+from puregraph.compile.lower.rules.elementlayout import isPlain, isSingle, plainly, strided
+from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
+from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.native.ops import pairwisedot
+
+MOST = 128  # vectors: each has two arguments, and some instructions of its own
+
+
+@lowers(pairDots)
+def lowerPairDots(call: Call, room: Any) -> list[KernelCall] | None:
+    """All products below the diagonal."""
+    (y,), xs = call.outs, call.arguments
+    if len(xs) > MOST or not isSingle(*xs, y) or not isPlain(y):
+        return None
+    given, rows, before = sampled(xs, room)
+    samples, size = xs[0].shape
+    return [*before, *pairwisedot.pairDots(given, rows, size, samples, y, y.shape[1])]
+
+
+@lowers(pairDotsGrad)
+def lowerPairDotsGrad(call: Call, room: Any) -> list[KernelCall] | None:
+    """The gradients of all vectors side by side."""
+    (dx,), (grad, *xs) = call.outs, call.arguments
+    if len(xs) > MOST or not isSingle(grad, *xs, dx) or not isPlain(dx):
+        return None
+    given, rows, before = sampled([grad, *xs], room)
+    samples, size = xs[0].shape
+    return [*before, *pairwisedot.pairDotsGrad(given[0], rows[0], given[1:], rows[1:], size, samples, dx)]
+
+
+def sampled(values: Any, room: Any) -> tuple[list[Any], list[int], list[KernelCall]]:
+    """Matrices whose rows lie without gaps each: where they are, the distances of their rows, the work that takes."""
+    given, rows, before = list[Any](), list[int](), list[KernelCall]()
+    for value in values:
+        (row, column), where = strided(value), value
+        if value.shape[1] > 1 and column != 1:
+            where, work = plainly(value, room)
+            row, before = value.shape[1], before + work
+        given.append(where)
+        rows.append(row)
+    return given, rows, before

@@ -1,0 +1,96 @@
+"""Pooling: largest numbers and means of windows, and their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.lower.lowering import OutputTiling, lowers
+from puregraph.compile.lower.rules.channels import laidLast, ofMaps, pixelOf
+from puregraph.compile.lower.rules.elementlayout import isPlain, isSingle, plainly
+from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
+from puregraph.kernels.scatter import addAt
+from puregraph.native.conv import pooling
+from puregraph.native.conv.geometry import geometry
+from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.native.ops import gather
+
+
+def windowsOn(shape: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Any:
+    """How windows lie on maps, each map by itself."""
+    c = shape[1]
+    size = tuple(size) if isinstance(size, (tuple, list)) else (size,) * (len(shape) - 2)
+    return geometry(shape, (c, 1, *size), stride, pad, dilation, c)
+
+
+def windowsOf(indices: Value) -> Any:
+    """The windows that indices were found with."""
+    made = indices.call
+    if made is None or made.function is not maxPool or pixelOf(indices) != indices.shape[1]:
+        return None
+    x, size, stride, pad, *rest = made.arguments
+    return windowsOn(x.shape, size, stride, pad, rest[0] if rest else made.options.get("dilation", 1))
+
+
+def ofPeaks(call: Call) -> OutputTiling | None:
+    """As for other maps, where it is known with which windows the peaks were found."""
+    grad, indices, *_ = call.arguments
+    (y,) = call.outs
+    isKnown = isSingle(grad, y) and y.ndim in (3, 4, 5) and pixelOf(y) is not None and windowsOf(indices) is not None
+    return OutputTiling((0, *range(2, y.ndim)), 1) if isKnown else None
+
+
+@lowers(maxPool)
+def lowerMaxPool(call: Call, room: Any) -> list[KernelCall] | None:
+    """y = max of each window, and where in its window it stands."""
+    x, size, stride, pad, *rest = call.arguments
+    y, indices = call.outs
+    if not isSingle(x, y) or x.ndim not in (3, 4, 5) or pixelOf(y) is None or pixelOf(indices) != x.shape[1]:
+        return None
+    where, pixel, before = laidLast(x, room)
+    g = windowsOn(x.shape, size, stride, pad, rest[0] if rest else call.options.get("dilation", 1))
+    return [*before, *pooling.maxForward(where, indices, EpilogueSpec(y, pixelOf(y) or 0), g, pixel)]
+
+
+@lowers(maxPoolGrad)
+def lowerMaxPoolGrad(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+    """Each gradient goes to the peak of its window."""
+    grad, indices, *_ = call.arguments
+    g = windowsOf(indices)
+    where, pixel, before = laidLast(grad, room)
+    return [*before, *pooling.maxGradient(where, indices, finish, g, pixel)]
+
+
+@lowers(meanPool)
+def lowerMeanPool(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+    """y = mean of each window."""
+    x, size, stride, pad, *rest = call.arguments
+    includePad = rest[0] if rest else call.options.get("includePad", True)
+    where, pixel, before = laidLast(x, room)
+    return [*before, *pooling.meanForward(where, finish, windowsOn(x.shape, size, stride, pad), includePad, pixel)]
+
+
+@lowers(meanPoolGrad)
+def lowerMeanPoolGrad(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+    """Each gradient is shared out evenly over its window."""
+    grad, shape, size, stride, pad, *rest = call.arguments
+    includePad = rest[0] if rest else call.options.get("includePad", True)
+    where, pixel, before = laidLast(grad, room)
+    return [*before, *pooling.meanGradient(where, finish, windowsOn(shape, size, stride, pad), includePad, pixel)]
+
+
+@lowers(addAt)
+def lowerAddAt(call: Call, room: Any) -> list[KernelCall] | None:
+    """Numbers added where indices say, row by row."""
+    values, index, size = call.arguments
+    (y,) = call.outs
+    if not isSingle(values, y) or index.dtype != np.int32 or not isPlain(index) or not isPlain(y):
+        return None
+    where, before = plainly(values, room)
+    return [*before, *gather.addAt(where, index, y, *values.shape, size)]
+
+
+lowerMaxPoolGrad.frame = ofPeaks
+lowerMeanPool.frame = lowerMeanPoolGrad.frame = ofMaps

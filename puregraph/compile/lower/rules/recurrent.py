@@ -1,0 +1,181 @@
+"""Recurrent cells: all moments of a sequence, forward and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.lower.bounds import Bounds
+from puregraph.compile.lower.lowering import Offset, lowers
+from puregraph.compile.lower.rules.elementlayout import copies, isPlain, isSingle, spread, strided
+from puregraph.compile.lower.rules.gather import isIndex
+from puregraph.formula import Formula
+from puregraph.kernels.recurrent import (
+    alive,
+    forward,
+    gruBack,
+    gruStep,
+    lstmBack,
+    lstmStep,
+    reluBack,
+    reluStep,
+    tanhBack,
+    tanhStep,
+    throughTime,
+)
+from puregraph.native.gemm.gemm import BatchAxis, product
+from puregraph.native.llvm import jit
+from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.native.ops import recurrent
+from puregraph.native.ops.nestcode import works
+from puregraph.native.ops.recurrent import SequenceOperand
+from puregraph.native.threads import pool
+from puregraph.nest import Nest, Operand
+
+STEPS = {tanhStep: "tanh", reluStep: "relu", lstmStep: "lstm", gruStep: "gru"}
+BACKS = {tanhBack: "tanh", reluBack: "relu", lstmBack: "lstm", gruBack: "gru"}
+
+
+def trackOf(value: Value) -> SequenceOperand | None:
+    """Numbers of every sample and moment, those of one moment side by side."""
+    n, t, last = strided(value)
+    return SequenceOperand(value, (n, t)) if last == 1 or value.shape[2] == 1 else None
+
+
+def rowsOf(value: Value) -> tuple[Any, int] | None:
+    """Numbers of every sample, side by side, and how far the next sample's are."""
+    n, last = strided(value)
+    return (value, n) if last == 1 or value.shape[1] == 1 else None
+
+
+def momentsOf(on: Any) -> Any:
+    """Which moments count, as native code takes it."""
+    return None if on is None else SequenceOperand(on, tuple(strided(on)))
+
+
+@lowers(alive)
+def lowerAlive(call: Call, room: Any) -> list[KernelCall] | None:
+    """Whether a moment comes before the end."""
+    lengths, count = call.arguments
+    (y,) = call.outs
+    if not isIndex(lengths):
+        return None
+    room.check(Bounds(lengths, 0, count + 1))
+    loads, stores = Operand("i64", lengths, (*strided(lengths), 0)), Operand("bool", y, strided(y))
+    return works(Nest(y.shape, {"x0": loads}, (("y0", Formula("axis1 < x0")),), {"y0": stores}), room)
+
+
+def packed(kind: str, weight: Value, room: Any) -> tuple[Any, list[KernelCall]]:
+    """Weights in the order in which moments read them, and the work that takes."""
+    (rows, _), units = weight.shape, weight.shape[1] // recurrent.CELLS[kind].gates
+    stride, size = rowsOf(weight)[1], recurrent.packedSize(kind, units, rows)
+    return room.packed(weight, size, lambda to: recurrent.pack(kind, weight, stride, to, rows, units))
+
+
+def summed(x: Value, W: Value, room: Any) -> tuple[SequenceOperand, list[KernelCall]]:
+    """x W for all moments, and the work that takes."""
+    (n, t, inputs), width = x.shape, W.shape[1]
+    sums, steps, lanes = room(n * t * width), strided(x), jit.lanes(4)
+    finish, around = EpilogueSpec(sums, width, (t * width,)), (rowsOf(W)[1], 1)
+    done = product(x, W, finish, t, width, inputs, steps[1:], around, [BatchAxis(n, steps[0], 0)], lanes, room=room)
+    return SequenceOperand(sums, (t * width, width)), done
+
+
+def lasting(state: Value, room: Any) -> SequenceOperand | None:
+    """Where a state goes: to one place for all moments if only the next one reads it."""
+    if not room.leaves(state):
+        return trackOf(state)
+    n, _, units = state.shape
+    return SequenceOperand(room(n * units), (units, 0))
+
+
+def isZero(value: Value) -> bool:
+    """Whether all numbers are known to be 0."""
+    call = value.root.call
+    return call is not None and call.kind == "fill" and call.arguments[0] == 0
+
+
+@lowers(forward)
+def lowerForward(call: Call, room: Any) -> list[KernelCall] | None:
+    """The states of a cell at every moment, with what its gradient reads, as far as somebody reads them."""
+    step, x, W, b, weights, states, *rest = call.arguments
+    on, reverse = [*rest, None, False][:2] if len(rest) < 2 else rest
+    U, d = [*weights, None][:2]
+    if step not in STEPS or not isSingle(x, W, U, *states, *[v for v in (b, d) if v is not None], *call.outs):
+        return None
+    first = [rowsOf(s) for s in states]
+    if None in (*map(trackOf, (x, *call.outs)), *first, *map(rowsOf, (W, U))):
+        return None
+    if not all(v is None or isPlain(v) for v in (b, d)):
+        return None
+    kind, (h, *others) = STEPS[step], call.outs[: len(states)]
+    kept = [y for y in call.outs[len(states) :] if not room.leaves(y)]
+    sizes = recurrent.RecurrentSizes(*x.shape[:2], states[0].shape[1], x.shape[2])
+    around, packU = packed(kind, U, room)
+    if recurrent.readsInputs(kind, sizes):
+        given = trackOf(x)
+        into, before = packed(kind, W, room)
+    else:
+        given, before = summed(x, W, room)
+        into, sizes = None, sizes._replace(inputs=0)
+    works = recurrent.run(
+        kind,
+        given,
+        into,
+        around,
+        first,
+        [trackOf(h), *(lasting(state, room) for state in others)],
+        trackOf(kept[0]) if kept else None,
+        sizes,
+        pool.threads(),
+        b,
+        d,
+        momentsOf(on),
+        bool(reverse),
+        isZero(states[0]),
+    )
+    return [*before, *packU, *works]
+
+
+@lowers(throughTime)
+def lowerThroughTime(call: Call, room: Any) -> list[KernelCall] | None:
+    """The gradients of a cell, moment by moment from the last one to the first."""
+    back, U, before, after, kept, gy, grads, *rest = call.arguments
+    on, reverse = [*rest, None, False][:2] if len(rest) < 2 else rest
+    if back not in BACKS:
+        return None
+    kind, count = BACKS[back], len(after)
+    made, ends = list(call.outs[:-count]), list(call.outs[-count:])
+    tracks = [trackOf(v) for v in (*after, *kept, gy, *made)]
+    begins, around = [trackOf(b) for b in before], rowsOf(U)
+    if not isSingle(U, gy, *before, *after, *kept, *grads, *call.outs) or None in tracks + begins or around is None:
+        return None
+    if not all(map(isPlain, ends)):
+        return None
+    n, t, units = after[0].shape
+    at = t - 1 if reverse else 0
+    first = [(Offset(b, at * b.strides[1]), strided(b)[0]) for b in before]
+    starts = [w for g, e in zip(grads, ends) for w in copies(g, e, e.shape, spread(g, e.shape), strided(e))]
+    packed = room(recurrent.packedSize(kind, units))
+    inner = tracks[: count + len(kept)]
+    if kind == "gru":  # of the states it only reads those before, which after a gap are not those of the last moment
+        shift = -before[0].strides[1] if reverse else before[0].strides[1]
+        inner[0] = begins[0]._replace(what=Offset(before[0], shift))
+    works = recurrent.back(
+        kind,
+        U,
+        around[1],
+        packed,
+        first,
+        inner[:count],
+        inner[count] if kept else None,
+        tracks[count + len(kept)],
+        tracks[count + len(kept) + 1],
+        tracks[-1] if len(made) > 1 else None,
+        ends,
+        recurrent.RecurrentSizes(n, t, units),
+        pool.threads(),
+        momentsOf(on),
+        bool(reverse),
+    )
+    return [*starts, *works]

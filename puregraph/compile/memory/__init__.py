@@ -1,0 +1,1 @@
+"""Memory planning: one arena, which buffer is where, and which call may write over what it reads."""

@@ -1,0 +1,33 @@
+"""In place: which arguments' memory a call may write its result to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from puregraph.compile.ir.strides import isDense, sameStrides
+from puregraph.compile.ir.value import Call, Value, put
+from puregraph.evaluator import Evaluator
+
+
+def overwritable(call: Call, y: Value) -> Sequence[int]:
+    """The places of arguments over which a call may write a result, if that lies as they do."""
+    if call.kind == "pointwise":
+        if isinstance(call.function, (np.ufunc, Evaluator)):
+            return range(len(call.arguments))
+        return (2,) if call.function is np.where else ()  # where the choice is not made, all stays as it is
+    if call.kind == "native":
+        native = call.function  # what it only needs for a time may be written before all arguments are read
+        return native.over if any(y is result for result in call.outs[: native.results]) else ()
+    return (0,) if call.function is put and type(call.arguments[0]) is Value else ()
+
+
+def isSame(call: Call, place: int, y: Value) -> bool:
+    """Whether an argument lies as a result does, has all of its memory, and no other argument has a part of it."""
+    x = call.arguments[place]
+    if x.root.nbytes != x.nbytes or x.dtype != y.dtype or x.shape != y.shape:
+        return False
+    if x.strides != y.strides and not sameStrides(x.shape, x.strides, y.strides):
+        return False
+    return isDense(x.shape, x.strides, x.dtype.itemsize) and all(v is x or v.root is not x for v in call.values())

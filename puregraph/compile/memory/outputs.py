@@ -1,0 +1,70 @@
+"""Exit: how a large result gets to its user, without a copy: it is made in memory of its own, which the user gets."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from puregraph.aligned import LINE, addressOf
+from puregraph.compile.ir.value import Value
+
+SPARE = 2  # pieces of memory that are kept for later runs: a user mostly has the last result during the next run
+
+
+class StepOutput:
+    """Where a result is made: in memory that nobody has, found anew before each run.
+
+    `value`    the result
+    `patches`  (slots, index, Value, bytes) of every argument of native code that is an address in it
+    """
+
+    __slots__ = ("bytes", "owner", "patches", "spare", "value")
+
+    def __init__(self, value: Value):
+        self.value, self.bytes = value, value.root.nbytes + LINE
+        self.patches: list[tuple[Any, int, Value, int]] = []
+        self.spare: list[Any] = []
+        self.owner: Any = None
+        self.renew()
+
+    @property
+    def array(self) -> Any:
+        """The result; whoever has it, or a view of it, has the memory."""
+        v = self.value
+        return np.ndarray(v.shape, v.dtype, self.owner, self.start - addressOf(self.owner) + v.offset, v.strides)
+
+    @property
+    def start(self) -> int:
+        """Where the memory of the result begins: at a line of the cache."""
+        return -(-addressOf(self.owner) // LINE) * LINE
+
+    def renew(self) -> None:
+        """Go to memory that nobody has."""
+        self.owner = None
+        place = next((i for i in reversed(range(len(self.spare))) if isFree(self.spare, i)), None)
+        self.owner = np.empty(self.bytes, np.uint8) if place is None else self.spare.pop(place)
+        self.spare = [*self.spare[1 - SPARE :], self.owner]
+        start = self.start
+        for slots, i, v, bytes in self.patches:
+            slots[i] = start + v.offset + bytes
+
+
+def isFree(objects: list[Any], i: int) -> bool:
+    """Whether nobody else has one of some objects; never, where Python does not count that."""
+    return isCounted() and references(objects, i) == ALONE
+
+
+def references(objects: list[Any], i: int) -> int:
+    """How many there are to one of some objects."""
+    return sys.getrefcount(objects[i])
+
+
+def isCounted() -> bool:
+    """Whether this Python counts references, all of them."""
+    isLocked: Any = getattr(sys, "_is_gil_enabled", lambda: True)
+    return hasattr(sys, "getrefcount") and bool(isLocked())
+
+
+ALONE = references([object()], 0) if isCounted() else 0  # as many, where nobody else has it

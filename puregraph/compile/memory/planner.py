@@ -1,0 +1,155 @@
+"""Plan: where every value of a step lies, in one arena or outside of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.ir.external import ReshapedTarget
+from puregraph.compile.ir.strides import isContiguous, isDense, sameStrides
+from puregraph.compile.ir.value import Value
+from puregraph.compile.memory.aliasing import isSame, overwritable
+from puregraph.compile.memory.arena import arranged
+from puregraph.compile.memory.outputs import StepOutput
+
+ALIGNMENT = 64  # bytes
+LARGE = 1 << 16  # bytes of a result that is not copied
+
+
+class Buffer:
+    """A piece of the arena, and the calls from which to which it is in use; values may follow one another in it."""
+
+    __slots__ = ("birth", "death", "offset", "size", "values")
+
+    def __init__(self, value: Value, birth: int, death: int, alignment: int = ALIGNMENT):
+        self.size = -(-max(value.nbytes, 1) // alignment) * alignment
+        self.birth, self.death, self.offset = birth, death, -1
+        self.values = [value]
+
+
+class MemoryPlan:
+    """Where the values lie that calls make, each at a multiple of so many bytes.
+
+    `buffers`   the pieces of the arena
+    `places`    by a Value's number the Buffer that it is in, or the target outside that it is made in
+    `taken`     by the number of a call the argument whose memory it writes its result to
+    `copies`    (target, Value) of what has to be copied to a target after the last call
+    `exits`     by the number of a large result the Exit that it is made in, if that is possible and wanted
+    `bytes`     the size of the arena
+    """
+
+    def __init__(self, schedule: Any, alignment: int = ALIGNMENT, gives: bool = False):
+        self.schedule, self.alignment = schedule, alignment
+        self.buffers: list[Buffer] = []
+        self.places: dict[int, Any] = {}
+        self.taken: dict[int, int] = {}
+        self.copies: list[tuple[Any, Value]] = []
+        self.last = lastReads(schedule)
+        self.settle()
+        self.share()
+        self.exits: dict[int, StepOutput] = {}
+        if gives:
+            self.give()
+        self.bytes = arranged(self.buffers)
+
+    def settle(self) -> None:
+        """Have a value that is stored made in the memory of its target, where nobody reads the old value later."""
+        birth = {y.number: i for i, call in enumerate(self.schedule.calls) for y in call.outs if y is not None}
+        old = {id(target): value for target, value in self.schedule.held}
+        for target, value in self.schedule.stores:
+            before = old.get(id(target))
+            if isWhole(value, target):
+                target, value = ReshapedTarget(target, value.root.shape), value.root
+            free = value.number not in self.places and value.base is None and fits(target, value)
+            if free and self.follows(before, value, birth[value.number]):
+                self.places[value.number] = target
+            else:
+                self.copies.append((target, value))
+
+    def follows(self, old: Value | None, new: Value, birth: int) -> bool:
+        """Whether a new value may be written over an old one by the call that makes it."""
+        if old is None or self.last.get(old.number, -1) < birth:
+            return True
+        call = self.schedule.calls[birth]
+        if self.last[old.number] > birth:
+            return False
+        return any(call.arguments[i] is old and isSame(call, i, new) for i in overwritable(call, new))
+
+    def share(self) -> None:
+        """Give every value that a call makes memory: that of an argument that ends there, or its own."""
+        for i, call in enumerate(self.schedule.calls):
+            for y in call.outs:
+                if y is None or y.base is not None or y.role == "object" or y.number in self.places:
+                    continue
+                place = self.heir(i, call, y)
+                death = self.last.get(y.number, i)
+                if place is None:
+                    buffer = Buffer(y, i, death, self.alignment)
+                    self.buffers.append(buffer)
+                else:
+                    buffer = self.places[call.arguments[place].root.number]
+                    buffer.death = death
+                    buffer.values.append(y)
+                    self.taken[i] = place
+                self.places[y.number] = buffer
+
+    def give(self) -> None:
+        """Have large results made in memory of their own, where native code alone has to do with it."""
+        results = [v for v in (*self.schedule.outputs, *self.schedule.inputGrads) if v is not None]
+        kept = [v.root.number for v in self.schedule.kept()]
+        others = {
+            v.root.number
+            for call in self.schedule.calls
+            if call.kind not in ("native", "view")
+            for v in (*call.values(), *call.outs)
+            if v is not None
+        }
+        for v in results:
+            buffer = self.places.get(v.root.number)
+            isAll = v.nbytes == v.root.nbytes and isDense(v.shape, v.strides, v.dtype.itemsize)
+            if type(buffer) is not Buffer or buffer.size < LARGE or not isAll:
+                continue
+            numbers = {x.number for x in buffer.values}
+            if kept.count(v.root.number) == 1 and not numbers & others:
+                self.exits[v.number] = found = StepOutput(v)
+                self.buffers.remove(buffer)
+                self.places.update(dict.fromkeys(numbers, found))
+
+    def heir(self, i: int, call: Any, y: Value) -> int | None:
+        """The argument whose memory a result may have, if no other result of the call has it."""
+        for place in overwritable(call, y):
+            x = call.arguments[place]
+            if type(x) is Value and self.last.get(x.root.number) == i:
+                buffer = self.places.get(x.root.number)
+                isFree = type(buffer) is Buffer and buffer.death == i and buffer.values[-1] is x.root
+                if isFree and isSame(call, place, y):
+                    return place
+        return None
+
+
+def isWhole(value: Value, target: Any) -> bool:
+    """Whether a view, and what it is a view of, and its target have the same elements, row by row in memory."""
+    root, array = value.root, target.array
+    if root is value or root.role != "made" or value.offset or root.size != value.size:
+        return False
+    rows = [(root.shape, root.strides), (value.shape, value.strides), (array.shape, array.strides)]
+    same = root.dtype == value.dtype == array.dtype and array.shape == value.shape
+    return same and all(isContiguous(shape, lay, value.dtype.itemsize) for shape, lay in rows)
+
+
+def lastReads(schedule: Any) -> dict[int, int]:
+    """By the number of a value with memory the last call that reads it, or a view of it."""
+    end = len(schedule.calls)
+    last: dict[int, int] = {}
+    for i, call in enumerate(schedule.calls):
+        if call.kind != "view":
+            for v in call.values():
+                last[v.root.number] = i
+    last.update((v.root.number, end) for v in schedule.kept())
+    return last
+
+
+def fits(target: Any, value: Value) -> bool:
+    """Whether a value can be made in the memory of a target."""
+    array = target.array
+    same = array.shape == value.shape and array.dtype == value.dtype
+    return same and sameStrides(array.shape, array.strides, value.strides)

@@ -1,0 +1,1 @@
+"""Passes over a schedule: each is a function from calls to calls."""

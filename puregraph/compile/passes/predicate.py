@@ -1,0 +1,99 @@
+"""Masks: of numbers that backward only asks a question, such as `0 <= x and x <= 6`, the answers are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.ir.value import Call, Value
+from puregraph.evaluator import Evaluator
+from puregraph.formula import formulaOf, numpyFrom
+from puregraph.table import LOGICAL
+from puregraph.terms import REMEMBERED, Term, leaf, rebuild, term, walk
+
+LARGE = 1 << 14  # bytes from which numbers are worth it
+ASKED = "x"
+
+
+def masked(schedule: Any) -> None:
+    """Have formulas of the backward pass read answers, which the forward pass notes, in place of numbers."""
+    readers: dict[int, list[Call]] = {}
+    for call in schedule.calls:
+        if call.kind != "view" and call.place.phase != "forward":
+            for v in call.values():
+                readers.setdefault(v.root.number, []).append(call)
+    kept = {v.root.number for v in schedule.kept()}
+    calls: list[Call] = []
+    for call in schedule.calls:
+        calls.append(call)
+        if call.place.phase != "forward" or call.kind != "pointwise":
+            continue
+        for y in call.outs:
+            later = readers.get(y.number, ())
+            if not later or y.base is not None or y.nbytes < LARGE or y.dtype.kind != "f" or y.number in kept:
+                continue
+            question = same(asked(reader, y) for reader in later)
+            if question is not None:
+                calls.append(answering(schedule, call, y, question))
+                for reader in later:
+                    exchange(reader, y, calls[-1].outs[0], question)
+    schedule.calls = calls
+
+
+def same(questions: Iterable[Term | None]) -> Term | None:
+    """The one question that there is; None if there are more, or what is asked is no question."""
+    found = set(questions)
+    return found.pop() if len(found) == 1 else None
+
+
+def asked(call: Call, value: Value) -> Term | None:
+    """What a call asks of a value, as a term of `x`; None if it reads more of it than the answer."""
+    if not isinstance(call.function, Evaluator):
+        return None
+    places = [i for i, a in enumerate(call.arguments) if a is value]
+    if len(places) != 1 or any(v.root is value and v is not value for v in call.values()):
+        return None
+    return questionOf(call.function, places[0])
+
+
+@lru_cache(maxsize=REMEMBERED)
+def questionOf(evaluator: Evaluator, place: int) -> Term | None:
+    """The one condition in which an argument occurs, with nothing but numbers beside it, as a term of `x`."""
+    name = leaf(evaluator.names[place])
+    inside = {t for t in walk(*evaluator.terms) if t.op in LOGICAL and leavesOf(t) == {name}}
+    outermost = inside - {a for t in inside for a in walk(*t.args)}
+    if len(outermost) != 1:
+        return None
+    (question,) = outermost
+    answered = [rebuild(t, {question: leaf(0)}, term) for t in evaluator.terms]
+    return None if name in walk(*answered) else rebuild(question, {name: leaf(ASKED)}, term)
+
+
+def leavesOf(root: Term) -> set[Term]:
+    """The names in a term."""
+    return {t for t in walk(root) if t.op == "name"}
+
+
+def answering(schedule: Any, call: Call, value: Value, question: Term) -> Call:
+    """The call that notes the answers, laid out as the numbers are."""
+    schedule.count += 1
+    strides = tuple([s // value.dtype.itemsize for s in value.strides])
+    answer = Value(schedule.count, value.shape, np.dtype(np.bool_), strides, name=f"{value.name}.answer")
+    answer.call = Call(
+        numpyFrom((formulaOf(question),), (ASKED,)), (value,), {}, [answer], "pointwise", call.place, True
+    )
+    return answer.call
+
+
+def exchange(call: Call, value: Value, answer: Value, question: Term) -> None:
+    """Have a call read the answers."""
+    evaluator = call.function
+    (place,) = [i for i, a in enumerate(call.arguments) if a is value]
+    name = leaf(evaluator.names[place])
+    own = rebuild(question, {leaf(ASKED): name}, term)
+    terms = [formulaOf(rebuild(t, {own: name}, term)) for t in evaluator.terms]
+    call.function = numpyFrom(terms, evaluator.names)
+    call.arguments = tuple([answer if a is value else a for a in call.arguments])

@@ -1,0 +1,39 @@
+"""Signs: where only `x > 0` is asked of the x of a relu, its result tells as well, and x need not be kept."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from puregraph.compile.ir.value import Value
+from puregraph.evaluator import Evaluator
+from puregraph.formula import Formula
+from puregraph.terms import REMEMBERED, leaf, term, walk
+
+RELU = Formula("relu(x)").term
+
+
+def fromResults(schedule: Any) -> None:
+    """Have formulas that ask for the sign of x read relu(x), which is above 0 where x is."""
+    results: dict[int, Value] = {}
+    for call in schedule.calls:
+        if not isinstance(call.function, Evaluator):
+            continue
+        if results:
+            call.arguments = tuple(
+                [
+                    results[a.number] if type(a) is Value and a.number in results and asksSign(call.function, i) else a
+                    for i, a in enumerate(call.arguments)
+                ]
+            )
+        if call.function.terms == (RELU,) and call.outs[0].dtype == call.arguments[0].dtype:
+            results[call.arguments[0].number] = call.outs[0]
+
+
+@lru_cache(maxsize=REMEMBERED)
+def asksSign(evaluator: Evaluator, place: int) -> bool:
+    """Whether an argument is only compared with 0."""
+    name = leaf(evaluator.names[place])
+    sign = term(">", name, leaf(0))
+    order = walk(*evaluator.terms)
+    return sign in order and all(t is sign or name not in t.args for t in order) and name not in evaluator.terms

@@ -1,0 +1,226 @@
+"""Recompute: values that cost little are made again in backward instead of being kept, until a plan fits its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+from puregraph.compile.ir.value import Call, Value, changed
+from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
+from puregraph.compile.passes.predicate import masked
+from puregraph.errors import PuregraphError
+
+AGAIN = ("view", "pointwise", "copy", "fill")  # kinds of calls that cost little
+PATIENT = 8  # rounds that may gain nothing
+DEEP = 12  # calls at most that are made again for one value
+
+
+def planned(
+    schedule: Any,
+    budget: int | None = None,
+    lower: Callable[[Any], Any] | None = None,
+    alignment: int = ALIGNMENT,
+    gives: bool = False,
+) -> MemoryPlan:
+    """The plan of a schedule, with calls made again as far as the budget, in bytes, asks for it.
+
+    `lower` makes native code, or launches, of a schedule's calls; `gives` says whether results get memory of their own.
+
+    Raises    PuregraphError if the budget cannot be kept; it says how far one gets
+    """
+    if lower is not None:
+        masked(schedule)
+    plan = MemoryPlan(lowered(schedule, lower), alignment, gives)
+    least, rounds = plan.bytes, 0
+    while budget is not None and plan.bytes > budget:
+        rounds += 1
+        if rounds > PATIENT or not relieve(schedule, MemoryPlan(schedule), plan.bytes - budget):
+            raise PuregraphError(
+                f"{schedule.graph.title()}: wanted a step within {budget:,} bytes, got down to {least:,} by making "
+                "again what costs little; give a larger budget, or smaller batches with accumulate"
+            )
+        plan = MemoryPlan(lowered(schedule, lower), alignment, gives)
+        if plan.bytes < least:
+            least, rounds = plan.bytes, 0
+    return plan
+
+
+def lowered(schedule: Any, lower: Callable[[Any], Any] | None) -> Any:
+    """A schedule with its calls lowered, while the one that is given stays as it is."""
+    return schedule if lower is None else lower(copy(schedule))
+
+
+def relieve(schedule: Any, plan: MemoryPlan, wanted: int) -> bool:
+    """Have some of the values that wait while memory is shortest made again; whether there were any."""
+    reading = PeakReaders(schedule, peakOf(plan))
+    found = sorted(reading.waiting(), key=lambda v: (-v.nbytes, v.number))
+    gained, chosen = 0, {}
+    for value in found:
+        if gained >= wanted:
+            break
+        first = reading.firstAfter(value)
+        clones = Clones(schedule, reading, first, value)
+        if clones.work():
+            reading.pinned.update(clones.sources)
+            reading.dropped.add(value.number)
+            chosen[value.number] = clones
+            gained += value.nbytes
+    if chosen:
+        insert(schedule, chosen.values(), reading.peak)
+    return bool(chosen)
+
+
+def peakOf(plan: MemoryPlan) -> int:
+    """The call at which most bytes are in use."""
+    change = [0] * (len(plan.schedule.calls) + 2)
+    for b in plan.buffers:
+        change[b.birth] += b.size
+        change[min(b.death, len(change) - 2) + 1] -= b.size
+    most = inUse = peak = 0
+    for i, more in enumerate(change):
+        inUse += more
+        if inUse > most:
+            most, peak = inUse, i
+    return peak
+
+
+class PeakReaders:
+    """Who reads what, around the call at which memory is shortest.
+
+    `readers`  by the number of a value with memory the calls that read it, or a view of it
+    `pinned`   values that must stay, because others are made again from them; `dropped`: those that do not stay
+    """
+
+    def __init__(self, schedule: Any, peak: int):
+        self.schedule, self.peak = schedule, peak
+        self.readers: dict[int, list[int]] = {}
+        self.pinned: set[int] = set()
+        self.dropped: set[int] = set()
+        for i, call in enumerate(schedule.calls):
+            for v in call.values() if call.kind != "view" else ():
+                self.readers.setdefault(v.root.number, []).append(i)
+        self.kept = {v.root.number for v in schedule.kept()}
+
+    def waiting(self) -> list[Value]:
+        """The values that are made before the peak and read after it, not at it, and cost little."""
+        found = []
+        for call in self.schedule.calls[: self.peak]:
+            for y in call.outs:
+                if y is None or y.base is not None or call.kind not in AGAIN or y.number in self.kept:
+                    continue
+                readers = self.readers.get(y.number, [])
+                if readers and readers[-1] > self.peak and self.peak not in readers:
+                    found.append(y)
+        return found
+
+    def firstAfter(self, value: Value) -> int:
+        """The first call after the peak that reads a value."""
+        return next(i for i in self.readers[value.number] if i > self.peak)
+
+    def stays(self, value: Value, until: int) -> bool:
+        """Whether a value, or what it is a view of, is there anyway at some later call."""
+        root = value.root
+        if root.role != "made":
+            return True
+        if root.number in self.dropped:
+            return False
+        return root.number in self.kept or self.readers.get(root.number, [-1])[-1] >= until
+
+
+class Clones:
+    """The calls that make one value again before a call that reads it, from what is there anyway."""
+
+    def __init__(self, schedule: Any, reading: PeakReaders, place: int, value: Value):
+        self.schedule, self.reading, self.place, self.value = schedule, reading, place, value
+        self.calls: list[Call] = []
+        self.made: dict[int, Value] = {}
+        self.sources: set[int] = set()
+
+    def work(self) -> bool:
+        """Whether it can be done."""
+        if self.value.number in self.reading.pinned:
+            return False
+        self.reading.dropped.add(self.value.number)
+        found = self.again(self.value) is not None
+        self.reading.dropped.discard(self.value.number)
+        return found
+
+    def again(self, value: Value) -> Value | None:
+        """The same value as it is made again; None if that would take too much."""
+        if value.number in self.made:
+            return self.made[value.number]
+        if self.reading.stays(value, self.place):
+            self.sources.add(value.root.number)
+            return value
+        call = value.call
+        if call is None or call.kind not in AGAIN or len(self.calls) >= DEEP:
+            return None
+        parts = {v.number: self.again(v) for v in call.values()}
+        if any(v is None for v in parts.values()):
+            return None
+        return self.clone(call, parts)[value.number]
+
+    def clone(self, call: Call, parts: dict[int, Any]) -> dict[int, Value]:
+        """Note a call once more, on other values."""
+
+        def now(v: Value) -> Value:
+            return parts[v.number]
+
+        arguments, options = changed(call.arguments, now), {k: changed(v, now) for k, v in call.options.items()}
+        outs = [None if y is None else self.like(y) for y in call.outs]
+        place = call.place._replace(phase="backward")
+        again = Call(call.function, arguments, options, outs, call.kind, place, call.several)
+        for y, new in zip(call.outs, outs):
+            if new is not None:
+                new.call = again
+                self.made[y.number] = new
+                if y.base is not None:
+                    new.base = self.made[y.base.number] if y.base.number in self.made else y.base
+        self.calls.append(again)
+        return self.made
+
+    def like(self, y: Value) -> Value:
+        """A new Value like another."""
+        self.schedule.count += 1
+        new = Value(self.schedule.count, y.shape, y.dtype, y.strides, name=y.name)
+        new.offset = y.offset
+        return new
+
+
+def insert(schedule: Any, chosen: Any, peak: int) -> None:
+    """Put clones before the calls that read them first, and have all later calls read them."""
+    before: dict[int, list[Call]] = {}
+    instead: dict[int, Value] = {}
+    for clones in chosen:
+        before.setdefault(clones.place, []).extend(clones.calls)
+        instead[clones.value.number] = clones.made[clones.value.number]
+    calls: list[Call] = []
+    views: dict[int, Value] = {}
+
+    def now(v: Value) -> Value:
+        if v.base is None:
+            return instead.get(v.number, v)
+        return viewed(v) if v.base.number in instead else v
+
+    def viewed(v: Value) -> Value:
+        """A view of what is made again."""
+        if v.number not in views:
+            call = v.call
+            schedule.count += 1
+            new = Value(schedule.count, v.shape, v.dtype, v.strides, name=v.name)
+            new.base, new.offset = instead[v.base.number], v.offset
+            new.call = Call(call.function, changed(call.arguments, now), call.options, [new], "view", call.place)
+            views[v.number] = new
+            calls.append(new.call)
+        return views[v.number]
+
+    for i, call in enumerate(schedule.calls):
+        calls += before.get(i, ())
+        if i > peak and call.kind == "view" and call.outs[0].base is not None and call.outs[0].base.number in instead:
+            continue  # made when it is read
+        if i > peak:
+            call.arguments = changed(call.arguments, now)
+            call.options = {k: changed(v, now) for k, v in call.options.items()}
+        calls.append(call)
+    schedule.calls = calls

@@ -1,0 +1,45 @@
+"""Let go: of two neighbouring steps that need not wait for each other, the one that ends the life of much comes first.
+
+The gradient of a layer's input is often as large as that input, which only the gradient of its weight still reads: the
+weight's first, and both are never in memory at the same time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.ir.value import Call, Value
+
+LARGE = 1 << 24  # bytes that have to be saved: what is less may be in a cache still, and its reader should come next
+
+
+def lettingGo(schedule: Any) -> list[Call]:
+    """The calls of a schedule in that order."""
+    calls = list(schedule.calls)
+    last = {v.root.number: call for call in calls for v in call.values()}
+    kept = {v.root.number for v in schedule.kept()}
+    old = {id(target): value.number for target, value in schedule.held}
+    before = {new.root.number: old.get(id(target)) for target, new in schedule.stores}
+    for i in range(len(calls) - 2, -1, -1):
+        first, second = calls[i : i + 2]
+        if first.kind != "native" or second.kind != "native" or bytesOf(first) < LARGE:
+            continue
+        reads, made = rootsOf(first.values()), rootsOf(first.outs)
+        replaced = {before.get(n) for n in rootsOf(second.outs)}
+        if made.keys() & rootsOf(second.values()).keys() or reads.keys() & replaced:
+            continue
+        read = rootsOf(second.values()).items()
+        ended = [v for n, v in read if v.role == "made" and last[n] is second and n not in kept and n not in reads]
+        if sum(v.nbytes for v in ended) - bytesOf(second) >= LARGE:
+            calls[i : i + 2] = second, first
+    return calls
+
+
+def rootsOf(values: Any) -> dict[int, Value]:
+    """What has the memory of some Values, by number."""
+    return {v.root.number: v.root for v in values if v is not None}
+
+
+def bytesOf(call: Call) -> int:
+    """What a call makes and what it needs beside."""
+    return sum(y.nbytes for y in call.outs if y is not None and y.base is None)

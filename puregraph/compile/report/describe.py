@@ -1,0 +1,245 @@
+"""Told: what a step does, as formulas of the names of values."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.compile.ir.value import Call, Value, put, text
+from puregraph.compile.passes.fusion import formulas
+from puregraph.compile.trace.updaterule import CountStep, OpaqueOptimizer, UpdateScalars
+from puregraph.evaluator import Evaluator
+from puregraph.formula import Formula, formulaOf
+from puregraph.terms import Term, leaf, rebuild, term, walk
+
+BRIEF = 12  # letters of what may be written twice
+LONG = 80  # letters of a formula that is written below the table
+MANY = 8  # arguments that are all named
+TURNED = (np.transpose, np.swapaxes, np.moveaxis)
+NAMED = {np.flip: "flip", np.diagonal: "diagonal"}  # views whose name says something
+ALONE = re.compile(r"(^|\(|, )\(([^()]+ @ [^()]+)\)(?=,|\)|$)")  # a product that needs no parentheses
+PREPARING = ("packing", "pack", "move")  # works that another one needs
+
+
+class StepText(NamedTuple):
+    """What a call of a step says: the values that it makes and somebody reads, and a text."""
+
+    path: str
+    values: list[Value]
+    text: str
+
+
+class Describer:
+    """Tells the steps of one schedule; values without a name are called t1, t2, ... in the order in which they come.
+
+    `rules` are formulas that are written once, below: those of updates, which most parameters share, and long ones.
+    """
+
+    def __init__(self, schedule: Any):
+        self.held = {id(target): value for target, value in schedule.held}
+        self.marks: dict[int, str] = {}
+        self.rules: dict[str, str] = {}
+        self.known: dict[int, Term] = {}
+        self.path = ""
+
+    def lines(self, call: Call) -> list[StepText]:
+        """The lines of a step: a result each, and what several of them read."""
+        calls = call.function.calls if call.kind == "native" else [call]
+        stored = {y.number for y in call.outs if y is not None}
+        uses = Counter(v.root.number for c in calls for v in c.values())
+        self.known, found = {}, []
+        for c in calls:
+            self.path = c.place.path
+            if c.place.phase == "update" and isinstance(c.function, Evaluator):
+                found.append(self.update(c))
+                continue
+            for ys, t in self.results(c):
+                y = ys[0] if ys else None
+                isLine = y is None or any(each.number in stored for each in ys) or uses[y.number] > 1 and not isBrief(t)
+                if not isLine:
+                    self.known[y.number] = t
+                    continue
+                left = ", ".join(map(self.nameOf, ys))
+                found.append(StepText(self.path, ys, f"{left} = {written(t)}" if left else written(t)))
+                self.known.update((each.number, leaf(self.nameOf(each))) for each in ys)
+        return found
+
+    # Calls ----------------------------------------------------------------------------------------------------------
+
+    def results(self, call: Call) -> list[tuple[list[Value], Term]]:
+        """What a call makes, as terms; several values of one term come together."""
+        made = [y for y in call.outs if y is not None and y.role != "object"]
+        found = formulas(call) if call.kind == "pointwise" else None
+        if found:
+            read, lines = found
+            given = {leaf(n): self.term(v) for n, v in read.items()}
+            told = [rebuild(f.term, given, term) if isShort(f.term) else self.noted(read, f) for f in lines]
+            return [([y], t) for y, t in zip(call.outs, told)]
+        return [(made, self.whole(call))]
+
+    def noted(self, read: dict[str, Value], formula: Formula) -> Term:
+        """A long formula by a name, under which it stands below the table."""
+        letters = dict(zip(dict.fromkeys(read.values()), "xyzuvw"))
+        plain = {leaf(n): leaf(letters[v]) for n, v in read.items()}
+        name = self.ruled(f"({', '.join(letters.values())}) = {written(rebuild(formula.term, plain, term))}", "f")
+        return leaf(f"{name}({', '.join(map(self.text, letters))})")
+
+    def whole(self, call: Call) -> Term:
+        """A call that is no formula."""
+        function, given = call.function, call.arguments
+        if call.kind == "product" and function is np.matmul:
+            return leaf(f"({' @ '.join(self.factor(v) for v in given)})")
+        if call.kind == "fill":
+            return leaf(f"{given[0]:.6g}")
+        if call.kind == "host":
+            return leaf(hosted(call))
+        if call.kind == "store":
+            held = self.held.get(id(call.options["target"]))
+            return leaf(f"{'gradient' if held is None else self.nameOf(held)} = {self.text(given[0])}")
+        if function is put:
+            before = self.text(given[0]) if type(given[0]) is Value else f"{given[0]:.6g}"
+            return leaf(f"put({before}, [{keyText(given[1])}], {self.text(given[2])})")
+        values = [self.text(v) for v in call.values()]
+        if len(values) > MANY:
+            values = [*values[: MANY // 2], "...", values[-1]]
+        if call.kind == "reduce":
+            axis = call.options.get("axis", given[1] if len(given) > 1 else None)
+            axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
+            values += [] if axis is None else [text(axis)]
+        return leaf(f"{call.name.removesuffix('.reduce')}({', '.join(values)})")
+
+    def ruled(self, text: str, label: str) -> str:
+        """The name of a formula that stands below the table."""
+        if text not in self.rules:
+            count = sum(name.rstrip("0123456789") == label for name in self.rules.values())
+            self.rules[text] = f"{label}{count + 1}" if count else label
+        return self.rules[text]
+
+    def notes(self) -> list[str]:
+        """What stands below the table."""
+        return [name + text for text, name in self.rules.items()]
+
+    def update(self, call: Call) -> StepText:
+        """What an optimizer does with a parameter: the rule stands below the table."""
+        names = [y.name for y in call.outs]
+        grad = next((v for n, v in zip(call.function.names, call.arguments) if n == "grad"), None)
+        lines, done = [], {}
+        for name, t in zip(names, call.function.terms):
+            lines.append(f"{name} = {written(rebuild(t, done, term))}")
+            if leaf(name) not in walk(t) or name != "param":
+                done[t] = leaf(name)
+        rule = self.ruled(f": {'; '.join(lines)}", call.place.label)
+        given = "" if grad is None else self.text(grad)
+        return StepText(self.path, list(call.outs), f"{', '.join(names)} = {rule}({given})")
+
+    # Values ---------------------------------------------------------------------------------------------------------
+
+    def term(self, v: Value) -> Term:
+        """A value as a part of a formula."""
+        if v.number in self.known:
+            return self.known[v.number]
+        made = v.call
+        if v.base is not None and not v.name and made is not None and type(made.arguments[0]) is Value:
+            inner = self.term(made.arguments[0])
+            if made.function in TURNED:
+                found = bound(inner)
+                isBack = v.ndim == 2 and found.endswith(".T")
+                return leaf(found.removesuffix(".T") if isBack else f"{found}.T")
+            if made.function is operator.getitem:
+                key = keyText(made.arguments[1])
+                return leaf(f"{bound(inner)}[{key}]") if key else inner
+            return leaf(f"{NAMED[made.function]}({written(inner)})") if made.function in NAMED else inner
+        if v.role == "constant":
+            return leaf(float(v.source.item())) if v.size == 1 and v.dtype.kind in "fiub" else leaf("constant")
+        return leaf(self.nameOf(v))
+
+    def text(self, v: Value) -> str:
+        """A value as an argument."""
+        return written(self.term(v))
+
+    def factor(self, v: Value) -> str:
+        """A value as a factor of a product."""
+        return bound(self.term(v))
+
+    def nameOf(self, v: Value) -> str:
+        """The name of a value, without what it has in common with the path of the step.
+
+        x.dx is the gradient of what a node x reads, x.dy that of what it makes.
+        """
+        if not v.name:
+            return self.marks.setdefault(v.number, f"t{len(self.marks) + 1}")
+        kind, _, name = v.name.rpartition(":")
+        parts, own = name.split("."), self.path.rpartition(":")[2].split(".")
+        if own[0] in parts:
+            parts = parts[parts.index(own[0]) :]
+        isNear = parts[0] == own[0]
+        while len(parts) > 1 and own and parts[0] == own[0]:
+            parts, own = parts[1:], own[1:]
+        if kind == "grad" and v.call is not None and v.call.place.path == v.name:
+            parts = [*parts, "dx"]
+        elif kind in ("sum", "d"):
+            parts = [*parts, "dy"]
+        return ".".join(parts if isNear else parts[-2:])
+
+
+def isBrief(t: Term) -> bool:
+    """Whether a term is short enough to be written wherever it is read."""
+    return len(written(t)) <= BRIEF
+
+
+def isShort(t: Term) -> bool:
+    """Whether a formula is short enough to be written in its place."""
+    return len(written(t)) <= LONG
+
+
+def written(t: Term) -> str:
+    """A term as text, its numbers to six digits."""
+    numbers = {each: leaf(rounded(each.value)) for each in walk(t) if each.op == "number"}
+    return ALONE.sub(r"\1\2", str(formulaOf(rebuild(t, numbers, term))))
+
+
+def rounded(number: Any) -> Any:
+    """A number as one reads it."""
+    near = float(f"{number:.6g}")
+    return int(near) if near.is_integer() and abs(near) < 1e6 else near
+
+
+def bound(t: Term) -> str:
+    """A term as text that binds strongly."""
+    found = written(t)
+    return f"({found})" if t.args or " " in found and not found.endswith(")") or " @ " in found else found
+
+
+def keyText(key: Any) -> str:
+    """An index as one writes it, without a tail that takes all."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    while parts and (parts[-1] is Ellipsis or parts[-1] == slice(None)):
+        parts.pop()
+    if all(k is None or k is Ellipsis or k == slice(None) for k in parts):
+        return ""
+    return ", ".join(":" if k == slice(None) else text(k) for k in parts)
+
+
+def hosted(call: Call) -> str:
+    """What Python does between two parts of a step."""
+    function = call.function
+    if isinstance(function, UpdateScalars):
+        return f"{', '.join(dict.fromkeys(name for _, name, _ in function.numbers))} of this update"
+    if isinstance(function, CountStep):
+        return "the update is counted"
+    if isinstance(function, OpaqueOptimizer):
+        return f"{type(function.optimizer).__name__}.update()"
+    return call.name
+
+
+def by(call: Call) -> str:
+    """What carries a step out: the first native code that does more than prepare, with a + where there is more."""
+    if call.kind != "native":
+        return "Python" if call.kind in ("host", "rule") else "numpy"
+    names = dict.fromkeys(w.by for w in call.function.works)
+    first, *rest = [n for n in names if n not in PREPARING] or list(names) or ["nothing"]
+    return f"{first}+" if rest else first

@@ -1,0 +1,47 @@
+"""Drawing: the calls of a plan as Graphviz draws them."""
+
+from __future__ import annotations
+
+from textwrap import shorten
+from typing import Any
+
+from puregraph.compile.ir.value import Value
+from puregraph.compile.report.describe import Describer
+
+WIDE = 80  # letters at most in a box
+SHAPES = {"input": "ellipse", "param": "cylinder", "state": "cylinder", "constant": "plaintext", "scalar": "plaintext"}
+
+
+def drawing(plan: Any) -> str:
+    """Every call as a box, every input, parameter and state as what holds it, and the values that go between them."""
+    schedule = plan.schedule
+    lines = ["digraph Program {", "  rankdir=TB;", "  node [shape=box, style=rounded];"]
+    source: dict[int, str] = {}
+    teller = Describer(schedule)
+    for i, call in enumerate(schedule.calls):
+        if call.kind == "view":
+            continue
+        told = "; ".join(line.text for line in teller.lines(call))
+        lines.append(f"  c{i} [label={quoted(shorten(f'{call.place.path}: {told}', WIDE, placeholder=' ...'))}];")
+        for v in dict.fromkeys(v.root for v in call.values()):
+            lines += entered(v, source)
+            lines.append(f"  {source[v.number]} -> c{i} [label={quoted(f'{v.dtype}{list(v.shape)}')}];")
+        source.update((y.number, f"c{i}") for y in call.outs if y is not None)
+    for place, y in enumerate(schedule.outputs):
+        if y is not None:
+            lines += entered(y.root, source)
+            lines += [f"  o{place} [label=output, shape=ellipse];", f"  {source[y.root.number]} -> o{place};"]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def entered(v: Value, source: dict[int, str]) -> list[str]:
+    """The line of a Value that no call makes, when it is first met."""
+    if v.number in source:
+        return []
+    source[v.number] = f"v{v.number}"
+    return [f"  v{v.number} [label={quoted(v.name or v.role)}, shape={SHAPES.get(v.role, 'box')}];"]
+
+
+def quoted(text: str) -> str:
+    """A text in the language of Graphviz."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

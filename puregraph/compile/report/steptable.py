@@ -1,0 +1,134 @@
+"""Table: the steps of a plan in columns."""
+
+from __future__ import annotations
+
+import textwrap
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from puregraph.compile.ir.external import GradientOf
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.memory.outputs import StepOutput
+from puregraph.compile.report.describe import Describer, StepText, by
+from puregraph.compile.report.flops import flopsOf, layoutOf
+from puregraph.compile.trace.abstract import isLast
+
+HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops", "graph")
+RIGHT = ("", "bytes", "offset", "flops")
+LEAST = 26  # letters that a step is given at least
+NODE = 26  # and a node at most
+MOST = 3  # lines that a step may take
+LAST = {4: "nhwc", 5: "ndhwc"}  # maps whose channels lie side by side
+UNITS = ("", "k", "M", "G", "T", "P")
+
+
+class StepRow(NamedTuple):
+    """One line of a table, by the columns of HEAD."""
+
+    number: str = ""
+    node: str = ""
+    step: str = ""
+    by: str = ""
+    makes: str = ""
+    bytes: str = ""
+    offset: str = ""
+    flops: str = ""
+    graph: str = ""
+
+
+class CapturedGraphs(NamedTuple):
+    """What of a program on a GPU was captured: by the number of a call its graph of CUDA, and a sentence about all."""
+
+    numbers: dict[int, str]
+    note: str
+
+
+def table(plan: Any, width: int = 120, graphs: CapturedGraphs | None = None) -> str:
+    """The results of every step, in lines of so many letters if they can be that short; then what all take."""
+    rows, teller, node = [], Describer(plan.schedule), ""
+    calls = [(i, call) for i, call in enumerate(plan.schedule.calls) if call.kind != "view"]
+    for number, (i, call) in enumerate(calls, 1):
+        found, node = rowsOf(call, teller.lines(call), plan, i, node)
+        flops = flopsOf(call)
+        graph = "" if graphs is None else graphs.numbers.get(i, "-")
+        found[0] = found[0]._replace(number=str(number), by=by(call), flops=short(flops) if flops else "", graph=graph)
+        rows += found
+    wide = [max(map(len, column)) for column in zip(HEAD, *rows)]
+    wide = wide[:-1] if graphs is None else wide
+    wide[2] = max(LEAST, min(wide[2], width - sum(wide) + wide[2] - 2 * (len(wide) - 1)))
+    lines = [written(row, wide) for row in [StepRow(*HEAD), *(each for row in rows for each in wrapped(row, wide[2]))]]
+    rule = "-" * max(map(len, lines))
+    notes = [line for note in teller.notes() for line in textwrap.wrap(note, width, subsequent_indent="    ")]
+    whole = f"{plan.bytes:,} bytes of memory in {len(plan.buffers)} pieces"
+    total = f"{len(calls)} steps, {whole}, {sum(flopsOf(call) for _, call in calls):,} operations"
+    notes += [] if graphs is None else textwrap.wrap(graphs.note, width, subsequent_indent="    ")
+    return "\n".join([lines[0], rule, *lines[1:], rule, *notes, total])
+
+
+def written(row: StepRow, wide: list[int]) -> str:
+    """A row in the widths of its columns."""
+    cells = [c.rjust(n) if name in RIGHT else c.ljust(n) for c, n, name in zip(row, wide, HEAD)]
+    return "  ".join(cells).rstrip()
+
+
+def wrapped(row: StepRow, width: int) -> list[StepRow]:
+    """A row as several, if its step is long."""
+    first, *rest = textwrap.wrap(row.step, width, subsequent_indent="  ", max_lines=MOST, placeholder=" ...") or [""]
+    return [row._replace(step=first), *[StepRow(step=each) for each in rest]]
+
+
+def rowsOf(call: Call, lines: list[StepText], plan: Any, i: int, node: str) -> tuple[list[StepRow], str]:
+    """The rows of a step, and the node that the last of them is about: for each line one, and one more for each
+    result that is not like the one before it."""
+    held = {y.number for y in call.outs if y is not None}
+    rows: list[StepRow] = []
+    for line in lines:
+        made = [y for y in line.values if y.number in held]
+        found = [
+            StepRow(makes=makes, bytes=f"{sum(y.nbytes for y in ys):,}", offset=place)
+            for (makes, place), ys in (
+                (key, list(group)) for key, group in groupby(made, lambda y: cellsOf(y, plan, i))
+            )
+        ] or [StepRow()]
+        rows += [found[0]._replace(node="" if line.path == node else near(line.path), step=line.text), *found[1:]]
+        node = line.path
+    scratch = [y for y in call.outs if y is not None and y.name == "scratch"]
+    if scratch:
+        size, (_, place) = sum(y.nbytes for y in scratch), cellsOf(scratch[0], plan, i)
+        rows.append(StepRow(step="scratch", bytes=f"{size:,}", offset=place))
+    return rows, node
+
+
+def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
+    """What a result is, and where it lies: its offset in the arena, with a star where it takes the place of what the
+    step reads, or the name of what holds it."""
+    kind = "" if y.dtype.name == "float32" else f"{y.dtype} "
+    place = plan.places.get(y.number)
+    order = layoutOf(y)
+    layout = f" {LAST[y.ndim]}" if y.ndim in LAST and isLast(y) else order and f" as {order}"
+    makes = f"{kind}{','.join(map(str, y.shape)) or 'number'}{layout}"
+    if hasattr(place, "offset"):
+        return makes, f"{place.offset:,}{'*' * (i in plan.taken)}"
+    if isinstance(place, StepOutput):
+        return makes, "result"
+    return makes, "" if place is None else "gradient" if type(
+        getattr(place, "target", place)
+    ) is GradientOf else "in place"
+
+
+def near(path: str) -> str:
+    """A path in the space of its column: its end."""
+    kind, colon, name = path.rpartition(":")
+    room, parts = NODE - len(kind + colon), name.split(".")
+    while len(parts) > 1 and len(name) > room:
+        parts = parts[1:]
+        name = f"..{'.'.join(parts)}"
+    return f"{kind}{colon}{name}"
+
+
+def short(number: int) -> str:
+    """A number in three digits."""
+    found, unit = float(number), 0
+    while found >= 999.5 and unit + 1 < len(UNITS):
+        found, unit = found / 1000, unit + 1
+    return f"{found:.3g}{UNITS[unit]}"

@@ -1,0 +1,146 @@
+"""Bind: calls on Values become calls of numpy on the very arrays, writing their results where those belong."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.ir.value import Call, Value, changed, copy, fill, put
+from puregraph.evaluator import Evaluator, isLarge
+from puregraph.standin import astype
+
+WITH_OUT = {np.sum, np.mean, np.max, np.min, np.prod, np.var, np.std, np.any, np.all, np.amax, np.amin}
+WITH_OUT |= {np.concatenate, np.stack}
+MEANS = {np.mean, np.var, np.std}
+
+
+class DeviationError(Exception):
+    """A rule that was kept whole gave something else than what it gave when it was tried."""
+
+
+class Bound:
+    """One call of numpy: `function(*arguments, **options)`; arguments are a list, so that they can be exchanged."""
+
+    __slots__ = ("arguments", "call", "function", "options")
+
+    def __init__(self, call: Call, function: Any, arguments: list, options: dict[str, Any]):
+        self.call, self.function, self.arguments, self.options = call, function, arguments, options
+
+
+def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[Bound]:
+    """A call as calls of numpy; `array` gives the array of a Value, `taken` is the argument that is written over."""
+    outs = [None if y is None or y.role == "object" else array(y) for y in call.outs]
+    given = [listed(a, array) for a in call.arguments]
+    options = {k: changed(a, array) for k, a in call.options.items() if k != "target"}
+    function = call.function
+
+    def one(function: Any, arguments: list, options: dict[str, Any] | None = None) -> list[Bound]:
+        return [Bound(call, function, arguments, options or {})]
+
+    if call.kind == "store":
+        return one(np.copyto, [call.options["target"].array, given[0]])
+    if isinstance(function, Evaluator):
+        return one(*evaluated(function, given, outs))
+    if isinstance(function, np.ufunc):
+        return one(function, given, {**options, "out": tuple(outs)})
+    (out,) = outs if len(outs) == 1 else (None,)
+    if function is np.where:
+        first = [] if taken == 2 else one(np.copyto, [out, given[2]], {"casting": "unsafe"})
+        return chosen(one, first, out, given)
+    if function is fill:
+        return one(out.fill, given)
+    if function is astype:
+        return one(np.copyto, [out, given[0]], {"casting": "unsafe"})
+    if function is copy:
+        return one(np.copyto, [out, given[0]])
+    if function is put:
+        first = [] if taken == 0 else one(np.copyto, [out, given[0]])
+        return [*first, *one(operator.setitem, [out, changed(call.arguments[1], array), given[2]])]
+    if function is np.reshape:
+        return one(np.copyto, [out.reshape(call.arguments[0].shape), given[0]])
+    half = function in MEANS and out.dtype == np.float16  # which would be rounded before it is divided
+    if not half and (function in WITH_OUT or isinstance(getattr(function, "__self__", None), np.ufunc)):
+        return one(function, given, {**options, "out": out})
+    return one(Copying(function, outs, call.several), [changed(a, array) for a in call.arguments], options)
+
+
+def listed(a: Any, array: Callable[[Value], Any]) -> Any:
+    """An argument with arrays for Values."""
+    return array(a) if type(a) is Value else changed(a, array)
+
+
+def chosen(one: Any, first: list[Bound], out: Any, given: list) -> list[Bound]:
+    """np.where(c, a, b): b, and over it a where c holds."""
+    condition = given[0]
+    if condition.dtype != np.bool_:
+        return one(Copying(np.where, [out], False), given)
+    return [*first, *one(np.copyto, [out, given[1]], {"where": condition, "casting": "unsafe"})]
+
+
+def evaluated(evaluator: Evaluator, given: list, outs: list) -> tuple[Any, list]:
+    """An Evaluator without the questions that it asks each time; in pieces where arrays are large."""
+    plan = evaluator.plan(tuple([getattr(a, "dtype", None) for a in given]))
+    if len(evaluator.steps) > 2 and isLarge(given):
+        return Pieces(evaluator, plan), [given, outs]
+    return evaluator.evaluate, [plan, given, outs]
+
+
+class Pieces:
+    """An Evaluator that works on large arrays in pieces, if that can be done."""
+
+    __slots__ = ("evaluator", "plan")
+
+    def __init__(self, evaluator: Evaluator, plan: Any):
+        self.evaluator, self.plan = evaluator, plan
+
+    def __call__(self, given: list, outs: list) -> None:
+        if self.evaluator.blockwise(self.plan, given, outs) is None:
+            self.evaluator.evaluate(self.plan, given, outs)
+
+
+class Copying:
+    """A function that makes its result itself; it is copied to where it belongs."""
+
+    __slots__ = ("function", "outs", "several")
+
+    def __init__(self, function: Any, outs: list, several: bool):
+        self.function, self.outs, self.several = function, outs, several
+
+    def __call__(self, *arguments: Any, **options: Any) -> None:
+        found = self.function(*arguments, **options)
+        for out, y in zip(self.outs, found if self.several else (found,), strict=True):
+            out[...] = y
+
+
+class Running:
+    """A rule that was kept whole: what is no array goes from one such rule to the next in `objects`.
+
+    Raises    DeviationError if it gives other results than when it was tried
+    """
+
+    __slots__ = ("call", "objects", "outs", "whole")
+
+    def __init__(self, call: Call, outs: list, objects: dict[int, Any]):
+        self.call, self.outs, self.objects, self.whole = call, outs, objects, call.function
+
+    def __call__(self, *arguments: Any) -> None:
+        given = [
+            self.objects[v.number] if type(v) is Value and v.role == "object" else a
+            for v, a in zip(self.call.arguments, arguments)
+        ]
+        found = self.whole(*given)
+        if len(found) != len(self.outs):
+            raise DeviationError(f"{len(found)} results in place of {len(self.outs)}")
+        for y, out, result in zip(self.call.outs, self.outs, found):
+            if y is None:
+                if result is not None:
+                    raise DeviationError("a result in place of None")
+            elif y.role == "object":
+                self.objects[y.number] = result
+            else:
+                if getattr(result, "shape", None) != y.shape or result.dtype != y.dtype:
+                    raise DeviationError(f"another result than {y.dtype}{list(y.shape)}")
+                out[...] = result

@@ -1,0 +1,126 @@
+"""Memory: the arrays of a step's Values, in the arena, in targets, or where they lie already."""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_left
+from typing import Any
+
+import numpy as np
+
+from puregraph.aligned import addressOf
+from puregraph.compile.ir.value import Value, changed
+from puregraph.compile.memory.outputs import StepOutput
+from puregraph.compile.memory.planner import Buffer, MemoryPlan
+from puregraph.errors import PuregraphError
+from puregraph.mutex import Mutex
+from puregraph.native.threads.pages import AlignedBlock
+
+
+class Workspace(Mutex):
+    """Memory that several programs use in turn, as large as the largest of them needs; `device` has that of a GPU.
+
+    Who runs holds its lock until results have left it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.array = alignedBytes(0)
+        self.device: Any = None
+
+    def reserve(self, size: int) -> Any:
+        """At least so many bytes; if that is more than before, all programs have to move there."""
+        if size > self.array.size:
+            self.array = alignedBytes(size)
+        return self.array
+
+    def abandon(self) -> None:
+        """Go to other memory: a step that was under way has left this, and what was packed before it, half done."""
+        super().abandon()
+        self.array = alignedBytes(self.array.size)
+
+    def refusal(self) -> PuregraphError:
+        """What to say to a signal's handler, or a rule, that runs a program in the middle of its own run."""
+        return PuregraphError(
+            "this program, or another one of its graph, is running in this very thread: a signal's handler, or a "
+            "rule, that runs in the middle of a run cannot run it again; have the handler note what it wants, and do "
+            "that between two runs"
+        )
+
+
+class Buffers:
+    """Gives the array of every Value of a plan.
+
+    `arena`  all of the memory, in bytes
+    `known`  the arrays so far by the number of their Value; a scalar and an input have one of their own
+    """
+
+    def __init__(self, plan: MemoryPlan, room: Any):
+        self.plan, self.room = plan, room
+        self.arena = room.reserve(plan.bytes)
+        self.known: dict[int, Any] = {v.number: target.array for target, v in plan.schedule.held}
+        self.starts: dict[int, int] = {}
+        targets = [t.array for t, _ in (*plan.schedule.held, *plan.schedule.stores)]
+        own = {addressOf(a): addressOf(a) + a.nbytes for a in (self.arena, *targets) if isinstance(a, np.ndarray)}
+        self.begins = sorted(own)
+        self.ends = [own[begin] for begin in self.begins]
+
+    def isOwn(self, begin: int, end: int) -> bool:
+        """Whether bytes lie in memory that a run may write to: the arena, parameters, states, gradients."""
+        i = bisect_left(self.begins, end)
+        return i > 0 and self.ends[i - 1] > begin
+
+    @property
+    def isCurrent(self) -> bool:
+        """Whether the room is still where it was."""
+        return self.arena is self.room.array
+
+    def __call__(self, value: Value) -> Any:
+        found = self.known.get(value.number)
+        if found is None and value.number in self.plan.exits:
+            return self.plan.exits[value.number].array
+        if found is None:
+            found = self.known[value.number] = self.make(value)
+        return found
+
+    def make(self, value: Value) -> Any:
+        """The array of a Value: a view is made by the very call that stands in the schedule."""
+        if value.base is not None and value.call is not None:
+            call = value.call
+            given = [changed(a, self) for a in call.arguments]
+            return call.function(*given, **{k: changed(a, self) for k, a in call.options.items()})
+        if value.role == "constant":
+            return value.source
+        if value.role == "scalar":
+            return np.zeros(value.shape, value.dtype)
+        if value.role == "input":  # in memory that is not there until somebody writes to it
+            return alignedBytes(value.nbytes).view(value.dtype).reshape(value.shape)
+        place = self.plan.places[value.number]
+        if isinstance(place, Buffer):
+            return np.ndarray(value.shape, value.dtype, self.arena, place.offset, value.strides)
+        return place.array
+
+    def address(self, value: Value) -> int:
+        """Where the first number of a Value lies."""
+        root = value.root
+        start = self.starts.get(root.number)
+        if start is None:
+            self.starts[root.number] = start = self.startOf(root)
+        return start + value.offset
+
+    def startOf(self, root: Value) -> int:
+        """Where the memory of a Value begins."""
+        place = self.plan.places.get(root.number)
+        if isinstance(place, Buffer):
+            return addressOf(self.arena) + place.offset
+        return place.start if isinstance(place, StepOutput) else addressOf(self(root))
+
+    def region(self, buffer: Buffer) -> Any:
+        """The bytes of a buffer."""
+        return self.arena[buffer.offset : buffer.offset + buffer.size]
+
+
+def alignedBytes(size: int) -> Any:
+    """So many zeros that begin where a page does, or a large page where there are that many."""
+    block = AlignedBlock(size)
+    return np.frombuffer(block.map, np.uint8, size, block.address - ctypes.addressof(block.start))

@@ -1,0 +1,72 @@
+"""Waves: native steps of one kind that follow one another and do not depend on each other are done as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.runtime.buffers import Buffers
+
+MOST = 64  # steps that are done as one
+ENOUGH = 1 << 16  # bytes that steps of a single task write together, if all threads are to wait for one another for it
+
+Range = tuple[int, int]
+
+
+def waves(calls: list[Call], memory: Buffers) -> list[list[Any]]:
+    """The works of native calls in their order, those that may be done at the same time in one list."""
+    found: list[list[Any]] = []
+    wave: list[Call] = []
+    reads, writes = list[Range](), list[Range]()  # of all calls of the wave, once there is a second one like the first
+    for call in calls:
+        isNext = bool(wave) and len(wave) < MOST and isAlike(call, wave[0])
+        if isNext and len(wave) == 1:
+            reads, writes = rangesOf(wave[0].values(), memory), rangesOf(wave[0].outs, memory)
+        if isNext:
+            own = rangesOf(call.values(), memory), rangesOf(call.outs, memory)
+            isNext = not (meet(own[1], writes) or meet(own[0], writes) or meet(own[1], reads))
+            reads, writes = reads + own[0], writes + own[1]
+        if not isNext:
+            found += listed(wave)
+            wave = []
+        wave.append(call)
+    return found + listed(wave)
+
+
+def listed(wave: list[Call]) -> list[list[Any]]:
+    """The works of calls of one kind, together if that is worth while."""
+    if len(wave) == 1:
+        return [[w] for w in wave[0].function.works if w.tasks]
+    works = [w for call in wave for w in call.function.works if w.tasks]
+    written = sum(y.nbytes for call in wave for y in call.outs if y is not None)
+    isWide = len(wave) > 1 and (written >= ENOUGH or all(w.tasks > 1 for w in works))
+    return [works] if isWide and works else [[w] for w in works]
+
+
+def isAlike(a: Call, b: Call) -> bool:
+    """Whether each of two calls is one work, and both have the same code."""
+    if not len(a.function.works) == len(b.function.works) == 1:
+        return False
+    (x,), (y,) = a.function.works, b.function.works
+    return x.key == y.key and codeOf(x) == codeOf(y)
+
+
+def codeOf(work: Any) -> Any:
+    """Who writes the code of a work."""
+    return getattr(work.write, "func", work.write), getattr(work.write, "args", ())
+
+
+def rangesOf(values: Any, memory: Buffers) -> list[Range]:
+    """Where the memory of some Values begins and ends; that of inputs is left out, for nobody writes there."""
+    roots = {v.root for v in values if v is not None and v.root.role != "input"}
+    return [(start, start + extent(v)) for v in roots for start in [memory.address(v)]]
+
+
+def extent(value: Value) -> int:
+    """The bytes from the first to the last number."""
+    return sum((n - 1) * abs(s) for n, s in zip(value.shape, value.strides) if n) + value.dtype.itemsize
+
+
+def meet(a: list[Range], b: list[Range]) -> bool:
+    """Whether any two of these overlap."""
+    return any(x[0] < y[1] and y[0] < x[1] for x in a for y in b)

@@ -1,0 +1,272 @@
+"""Built: a schedule with its memory, as flat lists of numpy calls that are ready to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from puregraph.changes import VERSIONS
+from puregraph.compile import verify
+from puregraph.compile.ir.value import Call, CallOrigin, Value, store
+from puregraph.compile.lower.lowering import LOWERINGS
+from puregraph.compile.lower.nativesegment import Segment
+from puregraph.compile.memory.planner import Buffer, MemoryPlan
+from puregraph.compile.runtime.bind import Bound, Running, bound
+from puregraph.compile.runtime.buffers import Buffers, Workspace
+from puregraph.compile.runtime.concurrent import waves
+from puregraph.compile.runtime.guards import InputGuard
+from puregraph.compile.runtime.inputs import entriesOf
+from puregraph.compile.trace.updaterule import CountStep, UpdateScalars
+from puregraph.native.llvm import jit
+from puregraph.param import State
+from puregraph.signals import Deferred
+
+POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
+
+
+class ExecutablePart:
+    """Calls that follow one another, and what Python does after them: if it gives False, the step ends there."""
+
+    __slots__ = ("host", "steps")
+
+    def __init__(self) -> None:
+        self.steps: list[Bound] = []
+        self.host: Callable[[], bool] | None = None
+
+
+class Executable:
+    """The calls of a schedule on the arrays of a plan.
+
+    `parts`    the calls, in parts between which Python does something
+    `entries`  how each input gets to where it is read
+    `exits`    where large results are made
+    `numbers`  (name, array) of what is set from outside
+    `frozen`   weights that are kept in an order of their own, if there are any, and `packing`, which puts them into it
+    `isQuiet`  whether no call is numpy's, which would warn
+    `begin`    the part from which on signals wait, for weights and the count of updates are to agree
+    `undo`     (array, room for a copy) of states that are put back if a call fails: the graph then does it all again
+    """
+
+    def __init__(self, plan: MemoryPlan, room: Workspace, poison: bool = False):
+        poison = poison or verify.isOn()
+        self.schedule, self.plan, self.poison = plan.schedule, plan, poison
+        self.memory = Buffers(self.plan, room)
+        self.verifier = verify.Verifier(plan, self.memory) if verify.isOn() else None
+        self.objects: dict[int, Any] = {}
+        self.parts = [ExecutablePart()]
+        ends = self.ending() if poison else {}
+        self.segments: list[Segment] = []
+        calls, copies = endedBy(self.plan.copies, list(self.schedule.calls))
+        waiting: list[Any] = []
+        for i, call in enumerate(calls):
+            if call.kind == "native":
+                waiting.append(call)
+            isOne = self.verifier is not None or i in ends or call is calls[-1]
+            if waiting and (call.kind not in ("native", "view") or isOne):
+                self.segments.append(Segment(waves(waiting, self.memory), self.memory))
+                self.parts[-1].steps += self.verified(i, waiting[0], [Bound(waiting[0], self.segments[-1], [], {})])
+                waiting = []
+            if call.kind == "host":
+                self.addHost(call)
+            elif call.kind not in ("native", "view"):
+                self.parts[-1].steps += self.verified(i, call, self.boundTo(i, call))
+            self.parts[-1].steps += [Bound(call, self.memory.region(b).fill, [POISON], {}) for b in ends.get(i, ())]
+        for target, value in copies:
+            end = Call(store, (value,), {"target": target}, [], "store", CallOrigin("store", "", (), "update"))
+            self.parts[-1].steps += bound(end, self.memory, None)
+        if self.verifier is not None:
+            self.parts[0].steps.insert(0, Bound(None, self.verifier.start, [], {}))
+            self.parts[-1].steps.append(Bound(None, self.verifier.finish, [], {}))
+        self.failed: Any = None
+        self.isQuiet = all(map(isNative, self.parts))
+        self.entries = entriesOf(self.schedule, self.memory, [s for part in self.parts for s in part.steps])
+        self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
+        self.watch()
+        self.exits = list(plan.exits.values())
+        for maker in (self.guard, *self.segments):
+            for patch in maker.patches:
+                self.movedBy(patch[2].root).patches.append(patch)
+        for entry in self.entries:
+            entry.settle()
+        self.begin = self.beginUpdate()
+        self.undo = self.statesBefore(self.parts[: self.begin])
+        own = {v for call in calls if type(call.function) is UpdateScalars for v in call.function.numbers.values()}
+        self.written = list(map(vars, self.schedule.written))  # set past what looks for misspelt names
+        self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars if v not in own]
+        if poison:
+            self.memory.arena.fill(POISON)
+
+    def watch(self) -> None:
+        """Have looked at, before each run, what native code relies on."""
+        checks = [c for call in self.schedule.calls if call.kind == "native" for c in call.function.checks]
+        fractions = self.schedule.checks
+        self.fractions = [] if jit.available() else fractions  # what Python looks at
+        checks += [] if self.fractions else fractions
+        frozen = self.schedule.frozen
+        self.guard = InputGuard(checks, self.memory)
+        self.frozen = frozen if frozen is not None and frozen.works else None
+        self.packing = None if self.frozen is None else Segment([[w] for w in self.frozen.works], self.memory)
+
+    def verified(self, i: int, call: Call, steps: list[Bound]) -> list[Bound]:
+        """The calls of a step, checked as they run if that is wanted."""
+        if self.verifier is None:
+            return steps
+        for step in steps:
+            if type(step.function) is Segment:
+                step.function = partial(verify.singly, step.function)
+        return self.verifier.around(i, call, steps)
+
+    def movedBy(self, root: Value) -> Any:
+        """Who says where a Value lies that each run may find elsewhere."""
+        return next((e for e in self.entries if e.value is root), None) or self.plan.places[root.number]
+
+    def boundTo(self, i: int, call: Any) -> list[Bound]:
+        """A call as calls of numpy."""
+        if call.kind == "rule":
+            outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
+            given = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
+            return [Bound(call, Running(call, outs, self.objects), given, {})]
+        return bound(call, self.memory, self.plan.taken.get(i))
+
+    def addHost(self, call: Any) -> None:
+        """End a part with what Python does there."""
+        given = [None if v is None else self.memory(v) for v in call.arguments]
+        if isinstance(call.function, UpdateScalars):
+            call.function.bind(self.memory)
+        host = partial(call.function, *given)
+        self.parts[-1].host = host if self.verifier is None else partial(self.verifier.hosted, host)
+        self.parts.append(ExecutablePart())
+
+    def ending(self) -> dict[int, list[Buffer]]:
+        """By the number of a call the buffers that nobody reads after it."""
+        found: dict[int, list[Buffer]] = {}
+        for buffer in self.plan.buffers:
+            found.setdefault(buffer.death, []).append(buffer)
+        return found
+
+    def takes(self, inputs: Sequence[Any]) -> bool:
+        """Whether inputs are what they are to be."""
+        if len(inputs) != len(self.wanted):
+            return False
+        for x, (shape, dtype) in zip(inputs, self.wanted):
+            if type(x) is not np.ndarray or x.shape != shape or x.dtype != dtype:
+                return False
+        return True
+
+    def run(self, inputs: Sequence[Any]) -> bool:
+        """Do everything; the results lie in the memory. False, with nothing done, if an input is not fit for it.
+
+        Raises    whatever a call raises, with that call in `failed`; what Python does between calls raises as it is
+        """
+        for entry, x in zip(self.entries, inputs):
+            entry.put(x)
+        for each in self.exits:
+            each.renew()
+            if self.poison:
+                each.owner.fill(POISON)
+        if self.guard() or (self.fractions and not self.holdsFractions()):
+            return False
+        if self.frozen is not None:
+            self.frozen.refresh(self.packing)
+        self.failed = None
+        for array, kept in self.undo:
+            kept[...] = array
+        try:
+            if self.go(self.parts, 0, self.begin) and self.begin < len(self.parts):
+                with Deferred():
+                    self.go(self.parts, self.begin, len(self.parts))
+        finally:
+            version = next(VERSIONS)
+            for own in self.written:
+                own["version"] = version
+        if self.objects:
+            self.objects.clear()
+        return True
+
+    def go(self, parts: list[ExecutablePart], begin: int, end: int) -> bool:
+        """Do some of the parts; False if the step is to end."""
+        step: Any = None
+        for i in range(begin, end):
+            part = parts[i]
+            try:
+                for step in part.steps:
+                    step.function(*step.arguments, **step.options)
+            except Exception:
+                if type(step.function) is not Segment:  # native code does not raise, so that was something else
+                    self.failed = step.call
+                raise
+            if part.host is not None and not part.host():
+                return False
+        return True
+
+    def restore(self) -> None:
+        """Have states as they were before the run that failed."""
+        for array, kept in self.undo:
+            array[...] = kept
+
+    def beginUpdate(self) -> int:
+        """The number of the part from which on signals wait: behind all, where native code updates and counts at once.
+
+        A handler that raises in the middle would leave some parameters updated, or all of them, and none counted.
+        """
+        hosts = [None if part.host is None else part.host.func for part in self.parts]
+        begin = next((i + 1 for i, host in enumerate(hosts) if type(host) is UpdateScalars), len(self.parts))
+        steps = [step.function for part in self.parts[begin:] for step in part.steps]
+        if (
+            len(steps) == 1
+            and type(steps[0]) is Segment
+            and type(hosts[begin]) is CountStep
+            and self.parts[begin].steps
+        ):
+            steps[0].table.after = hosts[begin]
+            self.parts[begin].host = None
+            return len(self.parts)
+        return begin
+
+    def statesBefore(self, parts: list[ExecutablePart]) -> list[tuple[Any, Any]]:
+        """The states that change ahead of the update, and room for copies, where there is a call that may fail."""
+        if all(type(step.function) is Segment for part in parts for step in part.steps):
+            return []
+        arrays = [target.data for target, _ in self.schedule.stores if isinstance(target, State)]
+        return [(array, np.empty_like(array)) for array in arrays]
+
+    def holdsFractions(self) -> bool:
+        """Whether the inputs that native code does not look at are from 0 to 1."""
+        return all(each.holds(self.memory(each.value)) for each in self.fractions)
+
+    def captured(self) -> None:
+        """What was captured; there is no GPU."""
+        return None
+
+    def taken(self, value: Value, copy: bool) -> Any:
+        """A result as a user gets it; a lone number is a number of numpy."""
+        array = self.memory(value)
+        if array.ndim == 0:
+            return array[()]
+        isHeld = value.root.role in ("param", "state")  # nobody but its owner is to have that memory
+        return array.copy(order="K") if (copy or isHeld) and value.number not in self.plan.exits else array
+
+
+def isNative(part: ExecutablePart) -> bool:
+    """Whether nothing in a part is numpy's."""
+    host = None if part.host is None else part.host.func
+    isPlain = host is None or type(host) is CountStep or (type(host) is UpdateScalars and not host.optimizer.looks)
+    return isPlain and all(type(step.function) is Segment for step in part.steps)
+
+
+def endedBy(copies: list[Any], calls: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The calls with what has to be copied at the end done by the last native one, if that is the end; and the rest."""
+    last = next((i for i in reversed(range(len(calls))) if calls[i].kind == "native"), None)
+    if last is None or not all(c.kind == "view" or type(c.function) is CountStep for c in calls[last + 1 :]):
+        return calls, copies
+    end, works, rest = calls[last], list[Any](), list[Any]()
+    for target, value in copies:
+        found = LOWERINGS[store](value, target.array)
+        works += found or []
+        rest += [] if found else [(target, value)]
+    function = end.function._replace(works=[*end.function.works, *works])
+    calls[last] = Call(function, end.arguments, end.options, end.outs, end.kind, end.place, end.several)
+    return calls, rest

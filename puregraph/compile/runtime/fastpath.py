@@ -1,0 +1,60 @@
+"""Short: the run of a step with nothing to decide, which is native code alone: inputs in, one result out.
+
+Python takes longer than a small network does, above all when weights have just gone through every cache. So here stands
+on one page what `Built.run` and its likes do for the usual case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.lower.nativesegment import Segment
+
+Run = Callable[[Sequence[Any], bool], Any]
+
+
+def shortcut(built: Any) -> Run | None:
+    """`run(inputs, copy)` gives the output, or None, with nothing done, for inputs that need a closer look.
+
+    None where a step has anything else: calls of numpy, numbers, gradients, states, an update, indices to check.
+    """
+    schedule, memory = built.schedule, built.memory
+    steps = [step for part in built.parts for step in part.steps]
+    if len(built.parts) != 1 or not all(type(step.function) is Segment for step in steps):
+        return None
+    if built.numbers or built.objects or built.guard.look is not None or schedule.written:
+        return None
+    if schedule.inputGrads or len(schedule.outputs) != 1 or schedule.outputs[0] is None:
+        return None
+    tables = [step.function.table for step in steps]
+    entries = [(entry.put, *wanted) for entry, wanted in zip(built.entries, built.wanted)]
+    output, room, arena, count = memory(schedule.outputs[0]), memory.room, memory.arena, len(entries)
+    if output.ndim == 0 or schedule.outputs[0].root.role in ("input", "param", "state"):
+        return None
+    frozen, packing = built.frozen, built.packing
+    exit = built.exits[0] if built.exits else None
+    if exit is not None:
+        output = None  # whoever has it has its memory
+
+    def run(inputs: Sequence[Any], copy: bool) -> Any:
+        if len(inputs) != count or arena is not room.array:
+            return None
+        for x, (_, shape, dtype) in zip(inputs, entries):
+            if type(x) is not np.ndarray or x.shape != shape or x.dtype != dtype:
+                return None
+        for x, (put, _, _) in zip(inputs, entries):
+            put(x)
+        if exit is not None:
+            exit.renew()
+        if frozen is not None:
+            frozen.refresh(packing)
+        for table in tables:
+            table()
+        if exit is not None:
+            return exit.array
+        return output.copy("K") if copy else output
+
+    return run

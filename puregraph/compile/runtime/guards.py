@@ -1,0 +1,42 @@
+"""Guard: what is looked at, in native code, before a step begins."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+
+import numpy as np
+
+from puregraph.aligned import addressOf
+from puregraph.compile.lower.bounds import Bounds
+from puregraph.compile.lower.nativesegment import Segment
+from puregraph.compile.runtime.buffers import Buffers
+from puregraph.native.ops import inputchecks
+
+
+class InputGuard:
+    """Called, it says whether whole numbers of inputs are out of bounds; `patches` are those of `Segment`."""
+
+    def __init__(self, bounds: Iterable[Bounds], memory: Buffers):
+        self.flag = np.zeros(1, np.int64)
+        self.found = ctypes.c_int64.from_buffer(self.flag)
+        bounds = sorted(dict.fromkeys(bounds), key=lambda b: b.kind)
+        self.records = np.array([b.record for b in bounds], np.int64).reshape(len(bounds), inputchecks.WORDS)
+        self.patches = []
+        for record, each in zip(self.records, bounds):
+            record[0] = addressOf(memory(each.value))
+            self.patches.append((record, 0, each.value, 0))
+        works, kinds = [], [b.kind for b in bounds]
+        for kind in dict.fromkeys(kinds):
+            first, count = kinds.index(kind), kinds.count(kind)
+            works += inputchecks.bounded(self.records[first : first + count], count, self.flag, kind)
+        self.look = Segment([[w] for w in works], memory).table if works else None
+
+    def __call__(self) -> bool:
+        if self.look is None:
+            return False
+        self.look()
+        found = self.found.value
+        if found:
+            self.found.value = 0
+        return bool(found)

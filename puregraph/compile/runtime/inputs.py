@@ -1,0 +1,91 @@
+"""Entry: how an input gets to where it is read, without a copy if that can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.aligned import addressOf
+from puregraph.compile.ir.value import Value
+from puregraph.compile.runtime.bind import Bound
+from puregraph.compile.runtime.buffers import Buffers
+
+LITTLE, MORE = 1 << 14, 1 << 11  # bytes that are copied sooner than exchanged, and for each place where they are read
+
+
+class StepInput:
+    """An input of a step.
+
+    `views`   the Values in its memory, in the order in which they are made
+    `places`  (list, index, Value) of every argument of a call that is the input or one of them
+    `patches` (slots, index, Value, bytes) of every argument of native code that is the address of one of them
+    `fixed`   whether it also stands where nothing can be exchanged; the input is then copied to one place
+    """
+
+    def __init__(self, value: Value, memory: Buffers):
+        self.value, self.memory = value, memory
+        self.array = memory(value)
+        self.views: list[Value] = []
+        self.places: list[tuple[list, int, Value]] = []
+        self.patches: list[tuple[Any, int, Value, int]] = []
+        self.fixed = False
+
+    def settle(self) -> None:
+        """Choose whether the input is copied, once it is known where it is read."""
+        places = len(self.patches) + len(self.places) + len(self.views)
+        self.fixed = self.fixed or self.value.nbytes <= LITTLE + MORE * places
+
+    def put(self, x: Any) -> None:
+        """Have the calls read this array."""
+        if self.fixed:
+            self.array[...] = x
+            return
+        known, flags, start = self.memory.known, x.flags, addressOf(x)
+        isFit = flags.c_contiguous and flags.aligned and not self.memory.isOwn(start, start + x.nbytes)
+        if not isFit:  # what a run writes to, while it reads its inputs, must not be among them
+            x = x.copy()
+            start = addressOf(x)
+        known[self.value.number] = x
+        for slots, i, v, bytes in self.patches:
+            slots[i] = start + v.offset + bytes
+        for v in self.views:
+            known[v.number] = self.memory.make(v)
+        for arguments, i, v in self.places:
+            arguments[i] = known[v.number]
+
+
+def entriesOf(schedule: Any, memory: Buffers, steps: list[Bound]) -> list[StepInput]:
+    """An Entry for each input, with all the places where it is read."""
+    entries = {v.number: StepInput(v, memory) for v in schedule.inputs}
+    for call in schedule.calls:
+        for y in call.outs if call.kind == "view" else ():
+            if y.base.number in entries:
+                entries[y.base.number].views.append(y)
+    found = {}
+    for entry in entries.values():
+        for v in (entry.value, *entry.views):
+            found[id(memory(v))] = entry, v
+    for step in steps:
+        note(step.arguments, found)
+        fix([*step.options.values()], found)
+    return [entries[v.number] for v in schedule.inputs]
+
+
+def note(arguments: list, found: dict[int, Any]) -> None:
+    """Note the places in a list, and in lists inside of it."""
+    for i, a in enumerate(arguments):
+        if id(a) in found:
+            entry, value = found[id(a)]
+            entry.places.append((arguments, i, value))
+        elif type(a) is list:
+            note(a, found)
+        elif type(a) is tuple:
+            fix(a, found)
+
+
+def fix(parts: Any, found: dict[int, Any]) -> None:
+    """Note that what stands here cannot be exchanged."""
+    for a in parts:
+        if id(a) in found:
+            found[id(a)][0].fixed = True
+        elif type(a) in (tuple, list):
+            fix(a, found)

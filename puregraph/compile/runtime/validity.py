@@ -1,0 +1,159 @@
+"""Current: whether what a program was made from is still as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+from puregraph.changes import CHANGES, isNoting
+from puregraph.param import Stored
+from puregraph.rules import rulesFor
+
+IGNORED = ("alone", "data", "grad", "train", "precision")  # what a run changes, and modes
+FLAGS = attrgetter("trainable", "rate", "decay")
+ARRAY, KEPT, STEP, MODE, PRECISION = map(attrgetter, ("array", "arrays", "step", "train", "precision"))
+
+
+class Validity:
+    """A likeness of a graph and of an optimizer: their modules, what those hold, modes, and options.
+
+    It is looked at before every run. As long as nothing was set anywhere (`changes`) only what does not tell is looked
+    at: what an optimizer keeps, and how far it is. Else whole lists of identities are compared, and only where one
+    differs, the things themselves. `held` are the targets of a schedule, `unread` the ids of modules whose rules run as
+    they are; with `anyMode` modes may change. `reads` is what rules read beside their arguments.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        steps: Any,
+        held: list[Any],
+        optimizer: Any = None,
+        anyMode: bool = False,
+        unread: Container[int] = (),
+        reads: Sequence[Any] = (),
+    ):
+        self.mark: Any = None
+        self.graph, self.steps, self.optimizer, self.anyMode = graph, steps, optimizer, anyMode
+        self.reads = list(reads)
+        self.modules = list({id(s.module): s.module for s in steps.items}.values())
+        self.read = [m for m in self.modules if id(m) not in unread]
+        self.stored = [target for target, _ in held if isinstance(target, Stored)]
+        self.params = [target for target in self.stored if hasattr(target, "trainable")]
+        self.slots = list(getattr(optimizer, "slots", ()))
+        self.updated = [slot for slot in self.slots if slot.param.trainable]  # others stay behind, step by step
+        self.names = list(map(vars, self.read))
+        self.attributes, self.modes, self.precisions = self.attributesNow(), self.modesNow(), self.precisionsNow()
+        self.ids, self.arrays, self.flags = self.idsNow(), self.arraysNow(), self.flagsNow()
+        self.options, self.steps0 = self.optionsNow(), self.stepsNow()
+        self.rules = self.rulesNow()
+        self.kept = self.keptNow()
+        self.alive = [t.array for t in self.stored], [dict(slot.arrays) for slot in self.slots]  # so ids stay theirs
+        self.tells = all(map(isNoting, (*self.modules, *graphsIn(graph), *filter(None, [optimizer]))))
+        self.isEven = not any(self.steps0)
+
+    def __bool__(self) -> bool:
+        """Whether nothing has changed since."""
+        if self.reads and not all(read.isSame for read in self.reads):
+            return False
+        mark = CHANGES.mark  # before anything is looked at: what changes meanwhile is seen the next time
+        if mark is self.mark and (not self.updated or self.isWhereItWas()):
+            return True
+        self.mark = mark if self.tells else None
+        if self.isUnchanged():
+            return True
+        self.mark = None
+        return False
+
+    def isWhereItWas(self) -> bool:
+        """Whether an optimizer has the slots, arrays and steps that it had, of which nothing tells."""
+        steps = list(map(STEP, self.updated))
+        isEven = steps.count(steps[0]) == len(steps) if self.isEven else self.stepsNow() == self.steps0
+        return isEven and self.optimizer.slots == self.slots and self.keptNow() == self.kept
+
+    def isUnchanged(self) -> bool:
+        """Whether all is as it was."""
+        return (
+            self.graph.steps(len(self.steps.inputs)) is self.steps
+            and (self.idsNow() == self.ids or self.isSame())
+            and self.modesNow() == self.modes
+            and self.precisionsNow() == self.precisions
+            and self.arraysNow() == self.arrays
+            and self.flagsNow() == self.flags
+            and self.rulesNow() == self.rules
+            and (self.optimizer is None or self.optionsNow() == self.options and self.stepsNow() == self.steps0)
+            and self.keptNow() == self.kept
+        )
+
+    def idsNow(self) -> list[int]:
+        """The identities of all that modules hold."""
+        return list(map(id, chain.from_iterable(map(dict.values, self.names))))
+
+    def arraysNow(self) -> list[int]:
+        """The identities of all parameters and states."""
+        return list(map(id, map(ARRAY, self.stored)))
+
+    def keptNow(self) -> list[int]:
+        """The identities of all arrays that the optimizer keeps."""
+        return list(map(id, chain.from_iterable(map(dict.values, map(KEPT, self.slots)))))
+
+    def flagsNow(self) -> list[Any]:
+        """Which parameters are trained, and how."""
+        return list(map(FLAGS, self.params))
+
+    def rulesNow(self) -> Any:
+        """What decides the gradient rules of all nodes."""
+        return rulesFor([step.node for step in self.steps.items])
+
+    def modesNow(self) -> list[bool]:
+        """The mode of every module."""
+        return [] if self.anyMode else list(map(MODE, self.modules))
+
+    def precisionsNow(self) -> list[str]:
+        """How every module may calculate."""
+        return list(map(PRECISION, self.modules))
+
+    def attributesNow(self) -> list[dict[str, Any]]:
+        """What modules hold, without the values of their last run."""
+        return [{k: v for k, v in each.items() if k not in IGNORED} for each in self.names]
+
+    def isSame(self) -> bool:
+        """Whether all that modules hold is equal to what it was, even if some of it was set again."""
+        now = self.attributesNow()
+        if not all(map(sameValues, now, self.attributes)):
+            return False
+        self.attributes, self.ids = now, self.idsNow()
+        return True
+
+    def optionsNow(self) -> Any:
+        """What of an optimizer decides the calls of its update."""
+        optimizer, slots = self.optimizer, list(map(id, getattr(self.optimizer, "slots", ())))
+        if not hasattr(optimizer, "constants"):
+            return slots
+        limits = (optimizer.clipNorm is None, optimizer.clipValue is None, optimizer.onNonFinite is None)
+        return slots, limits, bool(optimizer.decay), optimizer.constants()
+
+    def stepsNow(self) -> list[int]:
+        """How much further each parameter that is updated is than the first."""
+        steps = list(map(STEP, self.updated))
+        return [n - steps[0] for n in steps]
+
+
+def graphsIn(graph: Any) -> Iterator[Any]:
+    """A graph and all those inside of it."""
+    yield graph
+    for node in graph.nodes:
+        if hasattr(node.module, "nodes"):
+            yield from graphsIn(node.module)
+
+
+def sameValues(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Whether two modules' attributes are the same or equal."""
+    return a.keys() == b.keys() and all(sameValue(a[k], b[k]) for k in a)
+
+
+def sameValue(a: Any, b: Any) -> bool:
+    """Whether two attributes are the same, or equal numbers, texts, or tuples of such."""
+    return a is b or (type(a) is type(b) and isinstance(a, (int, float, str, tuple)) and a == b)

@@ -1,0 +1,293 @@
+"""Readers: what functions make of values of which only shape, dtype and layout are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.ir import strides
+from puregraph.compile.ir.value import Value, changed, valuesIn
+from puregraph.compile.trace.channelslast import ALIKE, channelsLast
+from puregraph.compile.trace.recorder import Recorder, UnreadableError
+from puregraph.evaluator import BLOCK, Evaluator
+from puregraph.formula import formulaOf, formulasOf, numpyFrom
+from puregraph.kernel import Kernel
+from puregraph.terms import ONE, leaf, rebuild, term
+
+Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]
+BOOL = np.dtype(bool)
+READERS: dict[Any, Reader] = {}
+
+
+def reads(*functions: Any) -> Callable[[Reader], Reader]:
+    """Register a reader for functions."""
+
+    def keep(reader: Reader) -> Reader:
+        READERS.update(dict.fromkeys(functions, reader))
+        return reader
+
+    return keep
+
+
+def readerOf(function: Any) -> Reader | None:
+    """What reads a call of this function; None if what it gives may depend on numbers, or is not known."""
+    if isinstance(function, np.ufunc):
+        return readProduct if function is np.matmul else readUfunc if function.signature is None else None
+    if isinstance(function, Evaluator):
+        return readFormula
+    if isinstance(function, Kernel):
+        return readKernel
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, np.ufunc):
+        return READERS[np.sum] if function.__name__ == "reduce" else None
+    return READERS.get(function)
+
+
+# Arguments ------------------------------------------------------------------------------------------------------------
+
+
+def operand(recorder: Recorder, a: Any) -> Any:
+    """An operand: a Value, or a plain number; a list of numbers becomes a constant."""
+    if type(a) is Value or isinstance(a, (bool, int, float, complex, np.generic)):
+        return a
+    if type(a) in (list, tuple) and not any(valuesIn(a)):
+        return recorder.constant(np.asarray(a))
+    raise UnreadableError(f"an operand is {type(a).__name__}")
+
+
+def isConstant(given: Any) -> bool:
+    """Whether no value enters that a run could change."""
+    return all(x.role == "constant" for x in valuesIn(given))
+
+
+def folded(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Any:
+    """The result of a call that only constants enter."""
+    with np.errstate(all="ignore"):
+        given, values = changed((list(given), list(options.values())), lambda v: v.source)
+        result = function(*given, **dict(zip(options, values)))
+    if type(result) in (tuple, list):
+        return [recorder.constant(y) for y in result]
+    return recorder.constant(result)
+
+
+def broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that shapes broadcast to."""
+    first = shapes[0]
+    for s in shapes:
+        if s != first:
+            return np.broadcast_shapes(*shapes)
+    return first
+
+
+def layoutOf(recorder: Recorder, shape: tuple[int, ...], operands: list[Value], itemsize: int) -> Any:
+    """The layout of what a ufunc makes of operands; for native code channels last where one of them lies so."""
+    rank = len(shape)
+    if rank < 2:
+        return None
+    if recorder.layout is not None and any(x.shape == shape and isLast(x) for x in operands):
+        return tuple([s * itemsize for s in channelsLast(shape)])
+    return strides.iterated(shape, [strides.aligned(x.shape, x.strides, rank) for x in operands], itemsize)
+
+
+def isLast(x: Value) -> bool:
+    """Whether maps lie channels last, and not row by row as well."""
+    size = x.dtype.itemsize
+    if x.ndim < 3 or x.strides[1] != size or x.shape[1] == 1:
+        return False
+    last = tuple([s * size for s in channelsLast(x.shape)])
+    return strides.sameStrides(x.shape, x.strides, last) and not strides.isContiguous(x.shape, x.strides, size)
+
+
+def hidden(x: Value) -> Any:
+    """An array of the shape and strides of a Value that must not be read from: it has no such memory."""
+    dtype = x.dtype if isinstance(x.dtype, np.dtype) else f"V{x.dtype.itemsize}"  # bfloat16
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), x.shape, x.strides)
+
+
+def dummy(x: Value) -> Any:
+    """An array of the shape and dtype of a Value, all ones, that takes no memory."""
+    return np.broadcast_to(np.ones((), x.dtype), x.shape)
+
+
+# Element by element ---------------------------------------------------------------------------------------------------
+
+
+def readUfunc(recorder: Recorder, ufunc: Any, given: list, options: dict[str, Any]) -> Any:
+    """A ufunc: shapes broadcast, dtypes as numpy promotes them."""
+    given = [operand(recorder, a) for a in given]
+    if options and not options.keys() <= {"dtype"}:
+        raise UnreadableError(f"{ufunc.__name__} is given {', '.join(options)}")
+    values = [a for a in given if type(a) is Value]
+    shape = broadcast([x.shape for x in values])
+    dtypes = dtypesOf(ufunc, tuple([kindOf(a) for a in given]), options.get("dtype"))
+    if isConstant(values) and shape == ():
+        return folded(recorder, ufunc, given, options)
+    outs = [recorder.value(shape, d, layoutOf(recorder, shape, values, d.itemsize)) for d in dtypes]
+    recorder.add(ufunc, tuple(given), options, outs, "pointwise", ufunc.nout > 1)
+    return outs if ufunc.nout > 1 else outs[0]
+
+
+def kindOf(a: Any) -> Any:
+    """What of an operand decides dtypes: its dtype, or the type of a plain number."""
+    return a.dtype if type(a) is Value or isinstance(a, np.generic) else type(a)
+
+
+@lru_cache(maxsize=4096)
+def dtypesOf(ufunc: Any, kinds: tuple, dtype: Any) -> list[Any]:
+    """The dtypes of a ufunc's results."""
+    with np.errstate(all="ignore"):
+        found = ufunc(*[np.ones((), k) if isinstance(k, np.dtype) else k(1) for k in kinds], dtype=dtype)
+    return [y.dtype for y in (found if type(found) is tuple else (found,))]
+
+
+def readFormula(recorder: Recorder, evaluator: Evaluator, given: list, options: dict[str, Any]) -> list[Value]:
+    """The results of an Evaluator: each has the shape that the values broadcast to that it reads."""
+    given = [operand(recorder, a) for a in given]
+    plan = evaluator.plan(floatsOf(given))
+    handed = [handedOn(register, plan, given) for register in evaluator.results]
+    if any(handed):  # an argument itself is no result of a call; a formula for the others is
+        rest = [f for f, x in zip(formulasOf(evaluator), handed) if x is None]
+        others = iter(readFormula(recorder, numpyFrom(rest, evaluator.names), given, options) if rest else [])
+        return [next(others) if x is None else x for x in handed]
+    if not any(evaluator.reads):  # numbers
+        some = [np.ones((), a.dtype) if type(a) is Value else a for a in given]
+        return [recorder.constant(np.asarray(y)) for y in evaluator(*some)]
+    outs = []
+    layouts = laidOut(recorder, evaluator, plan, given)
+    evaluator, given, plan = needed(evaluator, given)
+    for reads, logical, layout in zip(evaluator.reads, evaluator.logical, layouts):
+        values = [given[i] for i in sorted(reads) if type(given[i]) is Value]
+        dtype = BOOL if logical else plan.back or plan.work
+        outs.append(recorder.value(broadcast([x.shape for x in values]) if values else (), dtype, layout))
+    recorder.add(evaluator, tuple(given), {}, outs, "pointwise", True)
+    return outs
+
+
+def needed(evaluator: Evaluator, given: list) -> tuple[Evaluator, list, Any]:
+    """An Evaluator of those arguments alone that it reads, if the dtypes of its results are the same; and its plan."""
+    plan = evaluator.plan(floatsOf(given))
+    used = sorted(set().union(*evaluator.reads))
+    if 0 < len(used) < len(given):
+        few = [given[i] for i in used]
+        idle = {leaf(n): ONE for i, n in enumerate(evaluator.names) if i not in used}  # x of x ** 0 may be any number
+        lean = numpyFrom(
+            [formulaOf(rebuild(t, idle, term)) for t in evaluator.terms], [evaluator.names[i] for i in used]
+        )
+        other = lean.plan(floatsOf(few))
+        if (other.work, other.back) == (plan.work, plan.back):
+            return lean, few, other
+    return evaluator, given, plan
+
+
+def floatsOf(given: list) -> tuple:
+    """The dtypes that decide what an Evaluator computes in."""
+    return tuple([a.dtype if type(a) is Value or isinstance(a, np.generic) else None for a in given])
+
+
+def handedOn(register: int, plan: Any, given: list) -> Value | None:
+    """The argument that a result is, if it is one."""
+    value = given[register] if register < len(given) else None
+    same = type(value) is Value and value.dtype == (plan.back or plan.work) and register not in plan.casts
+    return value if same else None
+
+
+def laidOut(recorder: Recorder, evaluator: Evaluator, plan: Any, given: list) -> list[Any]:
+    """The layout of each result of an Evaluator; None for row-major."""
+    values = [a for a in given if type(a) is Value and a.shape]
+    if all(strides.falling(strides.aligned(x.shape, x.strides, x.ndim)) for x in values):
+        return [None] * len(evaluator.results)
+    exact = (plan.back or plan.work).itemsize
+    if recorder.layout is not None:
+        found = []
+        for reads, logical in zip(evaluator.reads, evaluator.logical):
+            xs = [given[i] for i in sorted(reads) if type(given[i]) is Value]
+            own = broadcast([x.shape for x in xs]) if xs else ()
+            found.append(layoutOf(recorder, own, xs, 1 if logical else exact))
+        return found
+    shape = broadcast([x.shape for x in values])
+    whole = [i for i, a in enumerate(given) if type(a) is Value and a.shape == shape]
+    if len(evaluator.steps) > 2 and any(x.size >= 2 * BLOCK for x in values) and isBlockwise(evaluator, given, shape):
+        first = given[whole[0]]
+        sizes = [1 if logical else exact for logical in evaluator.logical]
+        return [strides.like(shape, first.strides, size) for size in sizes]
+    known: dict[int, Any] = {}
+    for i, a in enumerate(given):
+        known[i] = (a.shape, a.strides) if type(a) is Value else ((), ())
+    for i in plan.casts:
+        own, lay = known[i]
+        known[i] = own, strides.like(own, lay, plan.work.itemsize)
+    size = plan.work.itemsize
+    for _, arguments, target in evaluator.steps:
+        operands = arguments(range(evaluator.size))
+        pairs = [known.get(i, ((), ())) for i in operands]
+        own = broadcast([s for s, _ in pairs])
+        known[target] = own, strides.iterated(own, [strides.aligned(s, t, len(own)) for s, t in pairs], size)
+    found = []
+    for register, logical in zip(evaluator.results, evaluator.logical):
+        own, lay = known.get(register, ((), ()))
+        size = 1 if logical else exact
+        found.append(strides.like(own, lay, size) if own else None)
+    return found
+
+
+def isBlockwise(evaluator: Evaluator, given: list, shape: tuple[int, ...]) -> bool:
+    """Whether an Evaluator works on such arrays in pieces; their results then lie like the first argument."""
+    values = [a for a in given if type(a) is Value and a.shape]
+    whole = {i for i, a in enumerate(given) if type(a) is Value and a.shape == shape}
+    if not all(whole & reads for reads in evaluator.reads):
+        return False
+    flat = all(x.shape == shape and strides.isContiguous(shape, x.strides, x.dtype.itemsize) for x in values)
+    size = int(np.prod(shape, dtype=np.int64))
+    rows = size if flat else shape[0]
+    return max(1, BLOCK * rows // size) < rows
+
+
+# Kernels and products -------------------------------------------------------------------------------------------------
+
+
+def readKernel(recorder: Recorder, kernel: Kernel, given: list, options: dict[str, Any]) -> Any:
+    """A Kernel: as its outline says, or else as it does with ones."""
+    if kernel.outline is not None:
+        found = kernel.outline(*given, **options)
+    else:
+        stands = changed((list(given), list(options.values())), dummy)
+        found = kernel.reference(*stands[0], **dict(zip(options, stands[1])))
+        found = [(y.shape, y.dtype) for y in found] if type(found) is tuple else (found.shape, found.dtype)
+    several = type(found) is list
+    outs = []
+    for shape, dtype in found if several else [found]:
+        lay = recorder.layout(kernel, tuple(shape), np.dtype(dtype)) if recorder.layout else None
+        if kernel in ALIKE:
+            lay = strides.like(given[0].shape, given[0].strides, dtype.itemsize)
+        outs.append(recorder.value(tuple(shape), np.dtype(dtype), lay))
+    recorder.add(kernel, tuple(given), options, outs, "kernel", several)
+    return outs if several else outs[0]
+
+
+def readProduct(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+    """np.matmul: the last two axes are those of matrices, the ones before broadcast."""
+    if options:
+        raise UnreadableError(f"matmul is given {', '.join(options)}")
+    a, b = (operand(recorder, x) for x in given)
+    if type(a) is not Value or type(b) is not Value:
+        raise UnreadableError("matmul of a number")
+    left = a.shape if a.ndim > 1 else (1, *a.shape)
+    right = b.shape if b.ndim > 1 else (*b.shape, 1)
+    if left[-1] != right[-2]:
+        raise ValueError(f"matmul: wanted as many columns as rows, got {a.shape} @ {b.shape}")
+    lead = broadcast([left[:-2], right[:-2]])
+    rows, columns = left[-2:-1] if a.ndim > 1 else (), right[-1:] if b.ndim > 1 else ()
+    shape, dtype = (*lead, *rows, *columns), np.result_type(a.dtype, b.dtype)
+    layout = None
+    if len(lead) > 1:
+        core = (0,) * (len(shape) - len(lead))
+        operands = [
+            (*strides.aligned(each[:-2], x.strides[:-2], len(lead)), *core)
+            for each, x in ((left, a), (right, b))
+            if x.ndim > 2
+        ]
+        layout = strides.iterated(shape, operands, dtype.itemsize)
+    return recorder.made(np.matmul, (a, b), {}, "product", shape, dtype, layout)

@@ -1,0 +1,211 @@
+"""Reading: the rules of a graph become calls, each read once; one that cannot be read is kept whole."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from puregraph.aligned import addressOf
+from puregraph.compile.ir.value import Call, CallOrigin, Value, frozen
+from puregraph.compile.trace.memo import MemoEntry, MemoKeys
+from puregraph.compile.trace.numpyrules import readerOf
+from puregraph.compile.trace.opaque import NotCompiledError, OpaqueRule, RuleProfile, outputsOf
+from puregraph.compile.trace.purity import Read, readsOf
+from puregraph.compile.trace.recorder import RecordedArray, Recorder, UnreadableError
+from puregraph.function import Call as FunctionCall
+from puregraph.param import Param, State, Stored
+from puregraph.signals import isAsynchronous
+from puregraph.steps import Step
+
+Found = tuple[list[Any], list[tuple[int, Value]]]
+
+
+class GraphTracer:
+    """Reads one rule after the other.
+
+    `unread`  the ids of modules with a rule that is kept whole
+    `trial`   what rules gave that cannot be read, if they have run
+    `stored`  every Param and State so far by its id, with the Value that it had first; `now` those that it has by now
+    """
+
+    def __init__(self, trial: RuleProfile | None = None):
+        self.recorder, self.trial = Recorder(readerOf), trial
+        self.unread: set[int] = set()
+        self.reads: list[Read] = []  # what rules read beside their arguments
+        self.stored: dict[int, tuple[Any, Value]] = {}
+        self.now: dict[int, Value] = {}
+        self.states: dict[int, int] = {}  # the number of a State's value -> the State's id
+        self.keys = MemoKeys()
+        self.known: dict[Any, MemoEntry] = {}  # what was read so far
+
+    def held(self, stored: Any, name: str) -> Value:
+        """The Value now of a Param, a State, or another target."""
+        key = id(stored)
+        if key not in self.now:
+            array, isState = arrayOf(stored, name), isinstance(stored, State)
+            role = "param" if isinstance(stored, Param) else "state"
+            value = self.recorder.value(array.shape, array.dtype, array.strides, role, name, stored)
+            self.stored[key] = stored, value
+            self.become(key, value, isState)
+        return self.now[key]
+
+    def become(self, key: int, value: Value, isState: bool = True) -> None:
+        """Note what a Param or State is from now on."""
+        self.now[key] = value
+        if isState:
+            self.states[value.number] = key
+
+    def targets(self) -> list[tuple[Any, Value]]:
+        """Every Param, State and other target, with the Value that it had first.
+
+        Raises    NotCompiledError if two of them share memory: what one becomes would be what the other was
+        """
+        found = list(self.stored.values())
+        spans = sorted([(*spanOf(stored.array), value.name) for stored, value in found])
+        for (_, end, one), (begin, _, other) in pairwise(spans):
+            if begin < end:
+                raise NotCompiledError(
+                    f"wanted memory of their own for '{one}' and '{other}', which share some; copy one"
+                )
+        return found
+
+    @property
+    def changes(self) -> list[tuple[Any, Value]]:
+        """Every State that rules have changed, with what it is to become."""
+        return [(stored, self.now[key]) for key, (stored, first) in self.stored.items() if self.now[key] is not first]
+
+    # One rule ---------------------------------------------------------------------------------------------------------
+
+    def rule(self, step: Step, values: list[Any], phase: str) -> list[Any]:
+        """The Values of what a rule gives for those of its arguments; None stands for None."""
+        given = tuple([None if v is None else v.shape for v in values])
+        precision = getattr(step.module, "of", step.module).precision
+        self.recorder.place = CallOrigin(step.path, step.label, given, phase, precision)
+        calls = self.recorder.calls
+        mark = len(calls)
+        try:
+            found, changes = self.readOnce(step, values) if isTrusted(step) else self.readTwice(step, values)
+        except Exception as error:  # whatever it is, the rule itself will say it when it runs
+            if isAsynchronous(error):
+                raise
+            del calls[mark:]
+            self.unread.add(id(getattr(step.module, "of", step.module)))
+            found, changes = self.whole(step, values, str(error))
+        for i, value in changes:
+            self.become(self.states[values[i].number], value)
+        return found
+
+    def readOnce(self, step: Step, values: list[Any]) -> Found:
+        """Run a rule on handles, or note again what an equal one did."""
+        key = self.keys(step.module, values)
+        noted = self.known.get(key)
+        if noted is not None:
+            return noted.again(self.recorder, values)
+        mark = len(self.recorder.calls)
+        found, changes = self.read(step, values)
+        self.known[key] = MemoEntry(self.recorder.calls[mark:], values, found, changes)
+        return found, changes
+
+    def read(self, step: Step, values: list[Any]) -> Found:
+        """Run a rule on handles: its results, and what States become."""
+        if isinstance(step.module, FunctionCall):
+            raise UnreadableError("a Function may do more than compute")
+        handles = [self.recorder.handle(v) for v in values]
+        result = step.call(*handles)
+        found = [self.taken(y) for y in (result if type(result) is tuple else (result,))]
+        if len(found) != len(step.outs):
+            raise UnreadableError("another number of results than the class names")
+        changes = []
+        for i, (value, handle) in enumerate(zip(values, handles)):
+            if value is not None and handle.current is not value:
+                if value.number not in self.states:
+                    raise UnreadableError("a rule writes to an argument")
+                changes.append((i, handle.value))
+        return found, changes
+
+    def readTwice(self, step: Step, values: list[Any]) -> Found:
+        """Run a rule on handles, and see whether it does the same a second time, and nothing besides."""
+        calls, module = self.recorder.calls, getattr(step.module, "of", step.module)
+        rules = [module.updateData, getattr(step.module, "rule", None) or module.updateData]
+        reads = readsOf(rules, module)
+        if id(module) in self.unread or reads is None:
+            raise UnreadableError("a rule may depend on more than its arguments")
+        mark, before = len(calls), dict(vars(module))
+        self.read(step, values)
+        once = signature(calls[mark:])
+        del calls[mark:]
+        found = self.read(step, values)
+        now = vars(module)
+        if signature(calls[mark:]) != once or now.keys() != before.keys() or any(now[k] is not before[k] for k in now):
+            raise UnreadableError("a rule does not do the same each time")
+        if not all(read.isSame for read in reads):
+            raise UnreadableError("a rule changes what it reads")
+        self.reads += reads
+        return found
+
+    def taken(self, y: Any) -> Any:
+        """The Value of a result."""
+        if y is None:
+            return None
+        if type(y) is RecordedArray:
+            return y.current
+        if isinstance(y, (np.ndarray, np.generic)):
+            return self.recorder.constant(y)
+        raise UnreadableError(f"a result is {type(y).__name__}")
+
+    def whole(self, step: Step, values: list[Any], reason: str) -> Found:
+        """Note a rule as one call."""
+        outs = outputsOf(self.recorder, step, self.trial)
+        count, changes = len(outs), []
+        states = [i for i, v in enumerate(values) if v is not None and v.number in self.states]
+        for i in states:
+            new = self.recorder.value(values[i].shape, values[i].dtype, values[i].strides)
+            outs.append(new)
+            changes.append((i, new))
+        self.recorder.add(OpaqueRule(step.call, tuple(states), reason), tuple(values), {}, outs, "rule", True)
+        return outs[:count], changes
+
+
+def arrayOf(stored: Any, name: str) -> Any:
+    """The memory of a Param, a State or another target, which is as compiled code takes it to be.
+
+    Raises    NotCompiledError if it is not
+    """
+    array = stored.materialize() if isinstance(stored, Stored) else stored.array
+    if isinstance(array, np.ndarray) and not (array.flags.carray and array.dtype.isnative):
+        raise NotCompiledError(
+            f"wanted memory for '{name}' that is writeable, aligned, and row by row without gaps; give it a copy"
+        )
+    return array
+
+
+def spanOf(array: Any) -> tuple[int, int]:
+    """Where the numbers of an array begin and end; nowhere in particular on a GPU, or without any."""
+    isHere = isinstance(array, np.ndarray) and array.size
+    return (addressOf(array), addressOf(array) + array.nbytes) if isHere else (0, 0)
+
+
+def isTrusted(step: Step) -> bool:
+    """Whether a rule is this library's own, and so known to be pure."""
+    return all((owner.__module__ or "").startswith("puregraph.") for owner in rulesOf(step))
+
+
+def rulesOf(step: Step) -> list[Any]:
+    """The functions and classes that a rule consists of."""
+    module = step.module
+    rule = getattr(module, "rule", None)
+    return [type(getattr(module, "of", module)), getattr(rule, "func", rule) or type(module)]
+
+
+def signature(calls: list[Call]) -> list[Any]:
+    """What calls do, whatever the numbers of the values that they make."""
+    numbers: dict[int, int] = {}
+    for call in calls:
+        for y in call.outs:
+            numbers[y.number] = -len(numbers) - 1
+    return [
+        (call.kind, frozen(call.function), frozen(call.arguments, numbers), frozen(call.options, numbers))
+        for call in calls
+    ]

@@ -1,0 +1,86 @@
+"""Repeat: a rule that was read is not read again for an equal module on equal arguments; its calls are noted again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from types import MethodType
+from typing import Any
+
+from puregraph.compile.ir.value import Call, Value, changed, frozen
+from puregraph.compile.trace.recorder import Recorder
+from puregraph.formula import Formula
+from puregraph.module import Module
+from puregraph.param import Stored
+
+PASSING = ("name", "recipe", "alone", "train", "precision")  # attributes that no rule reads, and the mode
+Key = tuple[Any, ...]
+
+
+class MemoKeys:
+    """Tells rules of this library, which read nothing but their module and their arguments, from one another."""
+
+    def __init__(self) -> None:
+        self.modules: dict[int, Key] = {}
+
+    def __call__(self, module: Module, values: Sequence[Value | None]) -> Key:
+        """All that the calls of a module's rule depend on."""
+        return self.of(module), tuple([None if v is None else self.about(v, values) for v in values])
+
+    def about(self, value: Value, values: Sequence[Value | None]) -> Key:
+        """What a rule may know of an argument, and whether it was given before; a constant is known by itself."""
+        own = value.number if value.role == "constant" else values.index(value)
+        return value.role, own, value.shape, value.dtype, value.strides
+
+    def of(self, module: Module) -> Key:
+        """The class of a module, its mode, and what it holds."""
+        found = self.modules.get(id(module))
+        if found is None:
+            own = [(name, self.held(a)) for name, a in vars(module).items() if name not in PASSING]
+            found = self.modules[id(module)] = type(module), module.train, tuple(own)
+        return found
+
+    def held(self, a: Any) -> Any:
+        """An attribute of a module; what may change is known by itself."""
+        if isinstance(a, Stored):
+            return type(a), a.shape, a.dtype
+        if isinstance(a, Module):
+            return self.of(a)
+        if isinstance(a, MethodType):
+            return a.__func__, self.held(a.__self__)
+        if isinstance(a, partial):
+            return self.held(a.func), tuple(map(self.held, a.args)), frozen(a.keywords)
+        return a if isinstance(a, Formula) else frozen(a)
+
+
+class MemoEntry:
+    """The calls of a rule on some arguments, its results, and what it made of those arguments that are States."""
+
+    def __init__(
+        self, calls: list[Call], values: Sequence[Value | None], found: list[Any], changes: list[tuple[int, Value]]
+    ):
+        self.calls, self.values, self.found, self.changes = calls, values, found, changes
+
+    def again(self, recorder: Recorder, values: Sequence[Value | None]) -> tuple[list[Any], list[tuple[int, Value]]]:
+        """The same for other arguments."""
+        made = {old.number: new for old, new in zip(self.values, values) if old is not None}
+
+        def now(v: Value) -> Any:
+            return made.get(v.number, v)
+
+        for call in self.calls:
+            arguments = changed(call.arguments, now)
+            options = {k: changed(a, now) for k, a in call.options.items()} if call.options else {}
+            outs = [None if y is None else recorder.value(y.shape, y.dtype, y.strides) for y in call.outs]
+            again = recorder.add(call.function, arguments, options, outs, call.kind, call.several)
+            if call.kind == "view":
+                lay(call, again)
+            made.update((y.number, new) for y, new in zip(call.outs, outs) if y is not None)
+        return [None if y is None else now(y) for y in self.found], [(i, now(y)) for i, y in self.changes]
+
+
+def lay(call: Call, again: Call) -> None:
+    """Have views lie in the first argument of their call as others do in that of theirs."""
+    before, now = call.arguments[0], again.arguments[0]
+    for old, new in zip(call.outs, again.outs):
+        new.base, new.offset = now.root, now.offset + old.offset - before.offset

@@ -1,0 +1,353 @@
+"""The functions of numpy that a recording can hold: those whose results' shapes depend on shapes alone."""
+
+from __future__ import annotations
+
+import operator
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.ir import strides
+from puregraph.compile.ir.value import Value, copy, fill, valuesIn
+from puregraph.compile.trace.abstract import (
+    broadcast,
+    dummy,
+    folded,
+    hidden,
+    isConstant,
+    layoutOf,
+    operand,
+    readerOf,
+    reads,
+)
+from puregraph.compile.trace.recorder import Fresh, Plain, Recorder, UnreadableError, isMask
+from puregraph.standin import astype
+
+__all__ = ["readerOf"]
+SMALL = 1 << 14  # bytes of a constant that is worked out while recording
+
+
+def need(x: Any) -> Value:
+    """The first argument as a Value."""
+    if type(x) is not Value:
+        raise UnreadableError(f"{type(x).__name__} in place of an array")
+    return x
+
+
+# Views ----------------------------------------------------------------------------------------------------------------
+
+
+VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.squeeze, np.expand_dims, np.flip, np.broadcast_to, np.diagonal)
+
+
+@reads(*VIEWS, np.lib.stride_tricks.sliding_window_view)
+def readView(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+    """A view: numpy says its strides, on an array that has the right ones and no memory."""
+    x = need(given[0])
+    if isConstant([x, given[1:]]):
+        return folded(recorder, function, given, options)
+    stand = hidden(x)
+    found = function(stand, *given[1:], **options)
+    offset = found.__array_interface__["data"][0] - stand.__array_interface__["data"][0]
+    return recorder.view(function, tuple(given), options, x, found, offset if found.size else 0)
+
+
+@reads(operator.getitem)
+def readItem(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+    """x[key]: a view, or with whole numbers from arrays among the key, a copy."""
+    x, key = need(given[0]), given[1]
+    parts = key if type(key) is tuple else (key,)
+    if isMask(key):
+        raise UnreadableError("an index picks by truth")
+    if any(type(k) in (Value, list) for k in parts):
+        return readPicked(recorder, function, given, options)
+    if any(type(k) is slice and any(valuesIn((k,))) for k in parts):
+        raise UnreadableError("a slice has ends that are not known ahead of time")
+    if isConstant([x]):
+        return folded(recorder, function, given, options)
+    key = parts if Ellipsis in parts else (*parts, Ellipsis)  # a number alone would be read
+    return readView(recorder, function, [x, key], {})
+
+
+def readPicked(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+    """x[index]: numpy says the shape."""
+    x, key = given
+    parts = key if type(key) is tuple else (key,)
+    if isConstant(given):
+        return folded(recorder, function, given, options)
+    stands = tuple([np.zeros(k.shape, k.dtype) if type(k) is Value else k for k in parts])
+    lay = strides.like(x.shape, x.strides, 1)
+    like = np.ndarray(x.shape, np.bool_, np.empty(max(1, x.size), np.bool_), 0, lay)[stands]
+    layout = strides.like(like.shape, like.strides, x.dtype.itemsize)
+    return recorder.made(function, (x, key), {}, "other", like.shape, x.dtype, layout)
+
+
+@reads(np.reshape)
+def readReshape(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+    """A view where the elements lie well for it, else a copy."""
+    x, shape = need(given[0]), given[1] if len(given) > 1 else options.pop("shape")
+    if options.get("order", "C") != "C" or len(given) > 2:
+        raise UnreadableError("reshape in another order")
+    shape = strides.wholeShape(x.size, shape)
+    if prod(shape) != x.size:
+        raise ValueError(f"cannot reshape {x.shape} into {shape}")
+    if isConstant([x]):
+        return folded(recorder, np.reshape, [x, shape], {})
+    if shape == x.shape:
+        return recorder.view(np.reshape, (x, shape), {}, x, x, 0)
+    lay = strides.reshaped(x.shape, x.strides, shape, x.dtype.itemsize)
+    if lay is None:
+        return recorder.made(np.reshape, (x, shape), {}, "copy", shape, x.dtype)
+    return recorder.view(np.reshape, (x, shape), {}, x, _Like(shape, lay), 0)
+
+
+class _Like:
+    """A shape and its strides."""
+
+    __slots__ = ("shape", "strides")
+
+    def __init__(self, shape: tuple[int, ...], lay: tuple[int, ...]):
+        self.shape, self.strides = shape, lay
+
+
+@reads(np.ravel)
+def readRavel(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+    """The elements in one axis."""
+    if options or len(given) > 1:
+        raise UnreadableError("ravel in another order")
+    return readReshape(recorder, np.reshape, [given[0], (-1,)], {})
+
+
+# Copies ---------------------------------------------------------------------------------------------------------------
+
+
+@reads(astype)
+def readCast(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Any:
+    """x.astype(dtype): x itself where copy=False says so and it has that dtype."""
+    x, dtype, *rest = given
+    again = rest[0] if rest else options.get("copy", True)
+    x, dtype = need(x), np.dtype(dtype)
+    if isConstant([x]) and x.size * dtype.itemsize <= SMALL:
+        return folded(recorder, astype, [x, dtype], {})
+    if x.dtype == dtype and not again:
+        return x
+    layout = strides.like(x.shape, x.strides, dtype.itemsize)
+    if x.dtype == dtype and strides.sameStrides(x.shape, x.strides, layout):
+        return Fresh(x)
+    return recorder.made(astype, (x, dtype), {}, "pointwise", x.shape, dtype, layout)
+
+
+@reads(np.copy)
+def readCopy(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Any:
+    """A copy, which need not be made if it lies as the original does."""
+    x = need(given[0])
+    order = options.get("order", "K")
+    if order not in ("K", "C") or len(given) > 1 or not options.keys() <= {"order"}:
+        raise UnreadableError("a copy in another order")
+    if isConstant([x]) and x.nbytes <= SMALL:
+        return folded(recorder, np.copy, [x], {"order": order})
+    size = x.dtype.itemsize
+    layout = strides.contiguous(x.shape, size) if order == "C" else strides.like(x.shape, x.strides, size)
+    if strides.sameStrides(x.shape, x.strides, layout):
+        return Fresh(x)
+    return recorder.made(copy, (x,), {}, "copy", x.shape, x.dtype, layout)
+
+
+@reads(np.zeros_like, np.ones_like, np.empty_like, np.full_like)
+def readFill(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+    """An array of one number everywhere, in the shape of another or one that is given."""
+    given = list(given)
+    x = need(given.pop(0))
+    number = {np.ones_like: 1}.get(function, 0)
+    if function is np.full_like:
+        number = operand(recorder, given.pop(0) if given else options["fill_value"])
+    dtype = np.dtype(given.pop(0) if given else options.get("dtype") or x.dtype)
+    shape = options.get("shape")
+    shape = x.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+    if given or not options.keys() <= {"dtype", "shape", "fill_value"} or type(number) is Value:
+        raise UnreadableError(f"{function.__name__} with more than shape and dtype")
+    if prod(shape) == 1:
+        return recorder.constant(np.full(shape, number, dtype))
+    layout = strides.like(shape, x.strides, dtype.itemsize) if len(shape) == x.ndim else None
+    return recorder.made(fill, (dtype.type(number).item(),), {}, "fill", shape, dtype, layout)
+
+
+@reads(np.concatenate)
+def readJoined(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+    """Parts side by side."""
+    axis = given[1] if len(given) > 1 else options.get("axis", 0)
+    parts = [need(operand(recorder, x)) for x in given[0]]
+    if axis is None or not options.keys() <= {"axis"} or len(given) > 2:
+        raise UnreadableError("concatenate of flattened parts, or in another dtype")
+    first = parts[0]
+    axis = range(first.ndim)[axis]
+    if any(x.shape[:axis] != first.shape[:axis] or x.shape[axis + 1 :] != first.shape[axis + 1 :] for x in parts):
+        raise ValueError(f"concatenate along axis {axis} of {[x.shape for x in parts]}")
+    shape = tuple([sum(x.shape[axis] for x in parts) if i == axis else n for i, n in enumerate(first.shape)])
+    return joined(recorder, np.concatenate, parts, axis, shape, [(x.shape, x.strides) for x in parts])
+
+
+@reads(np.stack)
+def readStack(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+    """Parts one after the other along a new axis."""
+    axis = given[1] if len(given) > 1 else options.get("axis", 0)
+    parts = [need(operand(recorder, x)) for x in given[0]]
+    first = parts[0]
+    if not options.keys() <= {"axis"} or len(given) > 2 or any(x.shape != first.shape for x in parts):
+        raise UnreadableError("stack in another dtype")
+    axis = range(first.ndim + 1)[axis]
+    shape = (*first.shape[:axis], len(parts), *first.shape[axis:])
+    lays = [((*x.shape[:axis], 1, *x.shape[axis:]), (*x.strides[:axis], 0, *x.strides[axis:])) for x in parts]
+    return joined(recorder, np.stack, parts, axis, shape, lays)
+
+
+def joined(recorder: Recorder, function: Any, parts: list[Value], axis: int, shape: Any, lays: list) -> Value:
+    """Note parts that are put together; numpy orders the axes of the result by those of the parts."""
+    dtype = np.result_type(*[x.dtype for x in parts])
+    if all(strides.isDescending(s, t) for s, t in lays):
+        layout = None
+    else:
+        order = strides.joinedAxes([s for s, _ in lays], [t for _, t in lays])
+        layout = strides.dense(shape, order, dtype.itemsize)
+    return recorder.made(function, (parts,), {"axis": axis}, "copy", shape, dtype, layout)
+
+
+# Choices and reductions -----------------------------------------------------------------------------------------------
+
+
+@reads(np.where)
+def readWhere(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+    """A choice between two, element by element."""
+    if len(given) != 3 or options:
+        raise UnreadableError("where without a choice gives as many places as there are")
+    c, a, b = (operand(recorder, x) for x in given)
+    values = [x for x in (c, a, b) if type(x) is Value]
+    shape = broadcast([x.shape for x in values])
+    dtype = np.result_type(*[x.dtype if type(x) is Value else x for x in (a, b)])
+    if isConstant(values) and prod(shape) * dtype.itemsize <= SMALL:
+        return folded(recorder, np.where, [c, a, b], {})
+    layout = layoutOf(recorder, shape, values, dtype.itemsize)
+    return recorder.made(np.where, (c, a, b), {}, "pointwise", shape, dtype, layout)
+
+
+REDUCTIONS = (
+    np.sum,
+    np.mean,
+    np.max,
+    np.min,
+    np.prod,
+    np.var,
+    np.std,
+    np.any,
+    np.all,
+    np.amax,
+    np.amin,
+    np.count_nonzero,
+)
+
+
+@reads(*REDUCTIONS)
+def readReduction(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+    """A sum or the like: numpy says the dtype, on an array of one element."""
+    x, *rest = given
+    x = need(x)
+    given = dict(zip(("axis", "dtype"), rest), **options)
+    if len(rest) > 2 or not given.keys() <= {"axis", "dtype", "keepdims", "ddof"} or any(valuesIn((*given.values(),))):
+        raise UnreadableError(f"{function.__name__} with more than axis, dtype, keepdims")
+    given = {k: v for k, v in given.items() if v is not None or k == "axis"}
+    axis = given.get("axis", 0 if hasattr(function, "__self__") else None)  # np.add.reduce takes the first axis
+    axes = reducedAxes(axis, x.ndim)
+    keeps = bool(given.get("keepdims", False))
+    dtype = reducedDtype(function, x.dtype, given.get("dtype"))
+    if isConstant([x]) and x.nbytes <= SMALL:
+        return folded(recorder, function, [x], given)
+    shape = tuple([1 if i in axes else n for i, n in enumerate(x.shape) if keeps or i not in axes])
+    order = strides.sortedAxes([strides.aligned(x.shape, x.strides, x.ndim)], x.ndim)
+    left = [i for i in range(x.ndim) if keeps or i not in axes]
+    layout = strides.dense(shape, [left.index(i) for i in order if i in left], dtype.itemsize)
+    return recorder.made(function, (x,), {**given, "axis": axis}, "reduce", shape, dtype, layout)
+
+
+@lru_cache(maxsize=4096)
+def reducedDtype(function: Any, dtype: Any, wanted: Any) -> Any:
+    """The dtype of a reduction."""
+    options = {} if wanted is None else {"dtype": wanted}
+    return np.asarray(function(np.ones(2, dtype), **options)).dtype
+
+
+def reducedAxes(axis: Any, rank: int) -> set[int]:
+    """The axes that are summed over, counted from the front."""
+    if axis is None:
+        return set(range(rank))
+    return {range(rank)[a] for a in (axis if isinstance(axis, tuple) else (axis,))}
+
+
+# Whatever else depends on shapes alone --------------------------------------------------------------------------------
+
+
+@reads(np.shape, np.ndim, np.size, np.result_type)
+def readShape(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Plain:
+    """What is known ahead of time is no value of the step."""
+    return Plain(function(*[dummy(x) if type(x) is Value else x for x in given], **options))
+
+
+OTHERS = (
+    *(np.argmax, np.argmin, np.argsort, np.sort, np.cumsum, np.cumprod, np.diff, np.clip, np.round, np.around),
+    *(np.take, np.take_along_axis, np.repeat, np.tile, np.pad, np.roll, np.rot90, np.tril, np.triu, np.trace),
+    *(np.dot, np.inner, np.outer, np.vdot, np.tensordot, np.einsum, np.kron, np.cross, np.convolve, np.interp),
+    *(np.hstack, np.vstack, np.dstack, np.isclose, np.nan_to_num, np.median, np.average, np.ptp),
+    *(np.nansum, np.nanmean, np.nanmax, np.nanmin),
+)
+PRODUCTS = {np.dot, np.inner, np.vdot, np.tensordot, np.outer}
+AS_THEY_ARE = {np.clip, np.tril, np.triu, np.nan_to_num, np.sort, np.round}
+COUNTED = {np.repeat, np.tile, np.roll, np.pad}
+
+
+@reads(*OTHERS)
+def readOther(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
+    """What numpy makes of ones."""
+    if function in COUNTED and any(valuesIn([given[1:], list(options.values())])):
+        raise UnreadableError(f"{function.__name__} by numbers that are not known ahead of time")
+    if isConstant([given, list(options.values())]) and all(x.nbytes <= SMALL for x in valuesIn([given])):
+        return folded(recorder, function, given, options)
+    layout = None
+    if function is np.einsum:
+        shape, dtype, layout = contracted(given, options)
+    else:
+        stands = [standsFor(a) for a in given]
+        like = np.asarray(function(*stands, **{k: standsFor(v) for k, v in options.items()}))
+        shape, dtype = like.shape, like.dtype
+        if function in AS_THEY_ARE and type(given[0]) is Value and given[0].shape == shape:
+            layout = strides.like(shape, given[0].strides, dtype.itemsize)
+    kind = "product" if function in PRODUCTS else "pointwise" if function is np.clip else "other"
+    return recorder.made(function, tuple(given), options, kind, shape, dtype, layout)
+
+
+def standsFor(a: Any) -> Any:
+    """Ones, or zeros for whole numbers, which may be indices, in place of Values."""
+    if type(a) is Value:
+        return np.broadcast_to(np.zeros((), a.dtype) if a.dtype.kind in "iu" else np.ones((), a.dtype), a.shape)
+    return type(a)([standsFor(each) for each in a]) if type(a) in (tuple, list) else a
+
+
+def contracted(given: list, options: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Shape, dtype and layout of an einsum, told by one in which every axis is at most two long."""
+    equation, *xs = given
+    if not isinstance(equation, str) or "..." in equation or not options.keys() <= {"optimize"}:
+        raise UnreadableError("an einsum that is not written as letters")
+    left, _, right = equation.replace(" ", "").partition("->")
+    sizes = {letter: n for letters, x in zip(left.split(","), xs) for letter, n in zip(letters, x.shape)}
+    stands = []
+    for x in xs:
+        short = tuple([min(n, 2) for n in x.shape])
+        order = sorted(range(x.ndim), key=lambda i, x=x: -abs(x.strides[i]))
+        lay = strides.dense(short, order, x.dtype.itemsize)
+        stands.append(np.ndarray(short, x.dtype, np.ones(max(1, prod(short)), x.dtype), 0, lay))
+    like = np.asarray(np.einsum(equation, *stands, **options))
+    shape = tuple([sizes[letter] for letter in right]) if "->" in equation else None
+    if shape is None or len(shape) != like.ndim:
+        raise UnreadableError("an einsum without an arrow")
+    order = sorted(range(like.ndim), key=lambda i: -abs(like.strides[i]))
+    return shape, like.dtype, strides.dense(shape, order, like.dtype.itemsize)

@@ -1,0 +1,107 @@
+"""Whole: a rule that could not be read, as one call; what it gives is learned when the graph itself runs once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from puregraph.compile.ir.strides import like
+from puregraph.compile.ir.value import Value
+from puregraph.compile.trace.recorder import Recorder
+from puregraph.errors import PuregraphError
+from puregraph.steps import Step
+from puregraph.watch import WATCH
+
+
+class NotCompiledError(PuregraphError):
+    """A program cannot serve, and why: its graph runs instead, and a warning says so once."""
+
+
+class NotArraysError(NotCompiledError):
+    """What flows through a graph is no array: there is nothing to compile."""
+
+
+class UntriedError(NotCompiledError):
+    """A rule could not be read, and has not run yet: what it gives is not known."""
+
+
+class ResultSpec(NamedTuple):
+    """What of a result is known ahead of time."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    strides: tuple[int, ...]
+
+
+class OpaqueRule:
+    """A rule as a function: its states, copied, come back after its results, as it leaves them.
+
+    `reason` says why it was not read.
+    """
+
+    __slots__ = ("reason", "rule", "states")
+
+    def __init__(self, rule: Any, states: tuple[int, ...], reason: str = ""):
+        self.rule, self.states, self.reason = rule, states, reason
+
+    @property
+    def __name__(self) -> str:
+        owner = getattr(self.rule, "__self__", None)
+        return owner.brief() if hasattr(owner, "brief") else getattr(self.rule, "__name__", "rule")
+
+    def __call__(self, *arguments: Any) -> tuple:
+        given = list(arguments)
+        for i in self.states:
+            given[i] = given[i].copy()
+        result = self.rule(*given)
+        return (*(result if type(result) is tuple else (result,)), *(given[i] for i in self.states))
+
+
+class RuleProfile:
+    """What the rules of a graph gave when it ran, by the path of their node."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, list[Any]] = {}
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Note what rules give while the graph runs inside."""
+        before, WATCH.look = WATCH.look, self.look
+        try:
+            yield
+        finally:
+            WATCH.look = before
+
+    def look(self, path: str, module: Any, arguments: Any, results: Any, isGradient: bool = False) -> None:
+        """One rule has run."""
+        self.results[path] = [self.noted(y) for y in results]
+
+    def noted(self, y: Any) -> Any:
+        """A result, without its numbers; what is no array as its type."""
+        if y is None:
+            return None
+        return ResultSpec(tuple(y.shape), y.dtype, y.strides) if hasattr(y, "strides") else type(y)
+
+
+def outputsOf(recorder: Recorder, step: Step, trial: RuleProfile | None) -> list[Any]:
+    """Values for what a rule gives; hidden results may be anything.
+
+    Raises    UntriedError if it has not run yet; NotArraysError if it does not give arrays
+    """
+    if trial is None:
+        raise UntriedError(f"at '{step.path}' ({step.label}): what it gives is known once it has run")
+    found = trial.results.get(step.path)
+    if found is None or len(found) != len(step.outs):
+        raise NotArraysError(f"at '{step.path}' ({step.label}): it did not run")
+    outs: list[Any] = []
+    for y in found[: len(step.visible)]:
+        if y is not None and type(y) is not ResultSpec:
+            raise NotArraysError(f"at '{step.path}' ({step.label}): {y.__name__} is no array")
+        outs.append(None if y is None else madeLike(recorder, y))
+    return [*outs, *[recorder.thing() for _ in found[len(step.visible) :]]]
+
+
+def madeLike(recorder: Recorder, y: ResultSpec) -> Value:
+    """A Value that lies as a result did."""
+    return recorder.value(y.shape, y.dtype, like(y.shape, y.strides, y.dtype.itemsize))

@@ -1,0 +1,362 @@
+"""Record: reads a rule by running it once on stand-ins that hold no data, and notes every call it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.ir.strides import contiguous, isDense
+from puregraph.compile.ir.strides import like as likeStrides
+from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, put
+from puregraph.kernel import Piece
+from puregraph.standin import StandIn, method
+
+
+class UnreadableError(TypeError):
+    """A rule does what cannot be noted ahead of time, such as to ask for a number; it is then kept whole."""
+
+
+class RecordedMemory:
+    """What handles on one memory share: how often it was written to."""
+
+    __slots__ = ("writes",)
+
+    def __init__(self) -> None:
+        self.writes = 0
+
+
+class Recorder:
+    """The calls so far, in order, and the values that they are about.
+
+    `readers` says for every function what it makes of its arguments: `reader(recorder, function, arguments, options)`
+    gives the Values of the results, see `calls`.
+    """
+
+    def __init__(self, readerOf: Callable[[Any], Any]):
+        self.calls: list[Call] = []
+        self.count = 0
+        self.place = CallOrigin("")
+        self.readerOf = readerOf
+        self.constants: dict[Any, Value] = {}
+        self.layout: Any = None  # where kernels put what they make, see `layout.layoutFor`
+        self.simpler: dict[Any, Any] = {}  # what says functions by others, see `simpler`
+        self.isWhole: Any = None  # whether a Piece is one call
+        self.held: list[Any] = []  # arrays that are known by their id
+
+    # Values -----------------------------------------------------------------------------------------------------------
+
+    def value(
+        self,
+        shape: tuple[int, ...],
+        dtype: Any,
+        strides: Any = None,
+        role: str = "made",
+        name: str = "",
+        source: Any = None,
+    ) -> Value:
+        """A new Value; row-major unless strides are given."""
+        self.count += 1
+        strides = contiguous(shape, dtype.itemsize) if strides is None else strides
+        return Value(self.count, shape, dtype, strides, role, name, source)
+
+    def constant(self, array: Any) -> Value:
+        """The Value of an array that is there already; a small one is known by its contents."""
+        array = np.asarray(array)
+        small = array.nbytes <= 64
+        key = (array.shape, array.dtype.str, array.tobytes()) if small else id(array)
+        found = self.constants.get(key)
+        if found is None:
+            self.held.append(array)
+            found = self.value(array.shape, array.dtype, array.strides, "constant", source=array)
+            self.constants[key] = found
+        return found
+
+    def thing(self) -> Value:
+        """The Value of something that need not be an array."""
+        self.count += 1
+        return Value(self.count, (), np.dtype(object), (), "object")
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        function: Any,
+        arguments: tuple,
+        options: dict[str, Any],
+        outs: list[Any],
+        kind: str,
+        several: bool = False,
+    ) -> Call:
+        """Note a call that makes new Values."""
+        call = Call(function, arguments, options, outs, kind, self.place, several)
+        for y in outs:
+            if y is not None:
+                y.call = call
+        self.calls.append(call)
+        return call
+
+    def made(
+        self, function: Any, arguments: tuple, options: dict, kind: str, shape: Any, dtype: Any, strides: Any = None
+    ) -> Value:
+        """Note a call of one result, which has memory of its own."""
+        y = self.value(shape, dtype, strides)
+        self.add(function, arguments, options, [y], kind)
+        return y
+
+    def view(
+        self, function: Any, arguments: tuple, options: dict[str, Any], of: Value, like: Any, offset: int
+    ) -> Value:
+        """Note a call whose result lies in the memory of a Value; `like` has its shape and strides."""
+        y = self.value(like.shape, of.dtype, like.strides)
+        y.base, y.offset = of.root, of.offset + offset
+        self.add(function, arguments, options, [y], "view")
+        return y
+
+    # Handles ----------------------------------------------------------------------------------------------------------
+
+    def handle(self, value: Value | None) -> Any:
+        """What a rule is given for a Value."""
+        if value is None:
+            return None
+        if value.role == "object":
+            raise UnreadableError("a value is no array")
+        return RecordedArray(self, value, RecordedMemory())
+
+    def call(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
+        """What a call on handles gives: handles."""
+        out = options.pop("out", None) if options else None
+        if out is None and function in self.simpler:
+            found = self.simpler[function](*arguments, **options)
+            if found is not NotImplemented:
+                return found
+        if self.isWhole is not None and type(function) is Piece and not self.isWhole(function):
+            return function.reference(*arguments, **options)
+        given = [plain(self, a) if isinstance(a, LOOKED) else a for a in arguments]
+        if options:
+            options = {name: plain(self, a) if isinstance(a, LOOKED) else a for name, a in options.items()}
+        reader = self.readerOf(function)
+        if reader is None:
+            raise UnreadableError(f"{function} is not known to depend on shapes alone")
+        if type(out) is tuple and len(out) == 1:
+            (out,) = out
+        if out is not None:
+            return self.into(reader, function, given, options, out)
+        found = reader(self, function, given, options)
+        if type(found) is Value:
+            return self.wrapped(found, arguments)
+        if type(found) is list:
+            return tuple([self.wrapped(y, arguments) for y in found])
+        return RecordedArray(self, found.value, RecordedMemory()) if type(found) is Fresh else found.value
+
+    def wrapped(self, value: Value, arguments: tuple) -> RecordedArray:
+        """A handle on a result; a view shares the writes to the memory that it lies in."""
+        root = value.root
+        for a in arguments:
+            if type(a) is RecordedArray and a.value.root is root:
+                return RecordedArray(self, value, a.memory)
+        return RecordedArray(self, value, RecordedMemory())
+
+    def into(self, reader: Any, function: Any, given: list, options: dict[str, Any], out: Any) -> Any:
+        """A call with `out=`: its results become the values of these handles."""
+        targets = out if type(out) is tuple else (out,)
+        if not all(type(t) is RecordedArray for t in targets):
+            raise UnreadableError("a result is written to an array that is there already")
+        if len(targets) > 1:
+            raise UnreadableError("several results are written in place")
+        (target,) = targets
+        old = target.current
+        found = reader(self, function, given, options)
+        if type(found) is Fresh:
+            found = found.value
+        if type(found) is not Value:
+            raise UnreadableError(f"the result of {function} is written in place")
+        target.become(self.fitted(found, old))
+        return target
+
+    def fitted(self, new: Value, old: Value) -> Value:
+        """A new Value in the shape, dtype and layout of what it replaces, as the last call makes it right away."""
+        strides = denseLike(old)
+        call = new.call
+        fresh = call is not None and bool(self.calls) and call is self.calls[-1] and not new.isView
+        if new.shape == old.shape and new.dtype == old.dtype and new.strides == strides and fresh:
+            return new
+        if (
+            fresh
+            and call.kind in ("pointwise", "reduce", "product")
+            and (new.shape == old.shape or call.kind == "pointwise")
+        ):
+            y = self.value(old.shape, old.dtype, strides)
+            call.outs, y.call = [y], call
+            return y
+        return self.made(copy, (new,), {}, "copy", old.shape, old.dtype, strides)
+
+
+class Plain:
+    """What a call gives that is no value of the step: a shape, a dtype."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+class Fresh(Plain):
+    """A copy of a Value, which need not be made, as nothing ever changes a Value."""
+
+    __slots__ = ()
+
+
+class RecordedArray(StandIn):
+    """A handle on a value: what a rule takes for an array while it is read.
+
+    `x += y`, `np.add(x, y, out=x)` and `x[key] = y` note a call whose result is this handle's value from then on. A
+    handle on the same memory (a view, or what this is a view of) must not be used after that; it raises, as does
+    whatever asks for numbers: `if x > 0`, `float(x)`, `np.asarray(x)`.
+    """
+
+    __slots__ = ("known", "memory", "recorder", "value")
+    takesPieces = True
+
+    def __init__(self, recorder: Recorder, value: Value, memory: RecordedMemory):
+        self.recorder, self.value, self.memory, self.known = recorder, value, memory, memory.writes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.value.dtype
+
+    @property
+    def nbytes(self) -> int:
+        return self.value.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        return self.value.dtype.itemsize
+
+    @property
+    def size(self) -> int:
+        return self.value.size
+
+    @property
+    def current(self) -> Value:
+        """The value, which must still be what lies there."""
+        if self.known != self.memory.writes:
+            raise UnreadableError("a view is used after its memory was written to through another one")
+        return self.value
+
+    def become(self, value: Value) -> None:
+        """Have another value from now on, in the same memory."""
+        _ = self.current
+        self.memory.writes += 1
+        self.value, self.known = value, self.memory.writes
+
+    def handle(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
+        return self.recorder.call(function, arguments, options)
+
+    def __array_ufunc__(self, ufunc: Any, how: str, *inputs: Any, **options: Any) -> Any:
+        return self.recorder.call(ufunc if how == "__call__" else getattr(ufunc, how), inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, arguments: tuple, options: dict[str, Any]) -> Any:
+        return self.recorder.call(function, arguments, dict(options))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        recorder = self.recorder
+        old = self.current
+        given = [plain(recorder, a) for a in (key, value)]
+        if isMask(given[0]):
+            raise UnreadableError("items are assigned where a mask says")
+        made = old.call
+        isFilled = bool(recorder.simpler) and made is not None and made.kind == "fill" and old.base is None
+        before = made.arguments[0] if isFilled else old
+        self.become(recorder.made(put, (before, *given), {}, "put", old.shape, old.dtype, denseLike(old)))
+
+    def __iter__(self) -> Iterator[Any]:
+        for i in range(len(self)):
+            yield self[i]
+
+    def copy(self, order: str = "C") -> Any:
+        return self.recorder.call(np.copy, (self,), {"order": order})
+
+    def flatten(self, order: str = "C") -> Any:
+        return self.recorder.call(np.copy, (self.reshape(-1),), {"order": order})
+
+    def __iadd__(self, other: Any) -> Any:
+        return np.add(self, other, out=self)
+
+    def __isub__(self, other: Any) -> Any:
+        return np.subtract(self, other, out=self)
+
+    def __imul__(self, other: Any) -> Any:
+        return np.multiply(self, other, out=self)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return np.true_divide(self, other, out=self)
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        return np.floor_divide(self, other, out=self)
+
+    def __imod__(self, other: Any) -> Any:
+        return np.remainder(self, other, out=self)
+
+    def __ipow__(self, other: Any) -> Any:
+        return np.power(self, other, out=self)
+
+    def __iand__(self, other: Any) -> Any:
+        return np.bitwise_and(self, other, out=self)
+
+    def __ior__(self, other: Any) -> Any:
+        return np.bitwise_or(self, other, out=self)
+
+    __or__ = method(np.bitwise_or)
+    __eq__ = method(np.equal)
+    __ne__ = method(np.not_equal)
+    __hash__ = object.__hash__
+    __pos__ = method(np.positive)
+    round = method(np.round)
+
+    def refuse(self, *arguments: Any, **options: Any) -> Any:
+        raise UnreadableError("the rule asks for the numbers of a value")
+
+    __array__ = __bool__ = __float__ = __int__ = __index__ = __complex__ = __contains__ = item = tolist = refuse
+
+    def __repr__(self) -> str:
+        return f"<Recorded {self.value!r}>"
+
+
+def denseLike(value: Value) -> tuple[int, ...]:
+    """The layout of what replaces a Value: its own, without gaps."""
+    if isDense(value.shape, value.strides, value.dtype.itemsize):
+        return value.strides
+    return likeStrides(value.shape, value.strides, value.dtype.itemsize)
+
+
+def isMask(key: Any) -> bool:
+    """Whether an index picks by truth, so that the number of what it picks is not known ahead of time."""
+    parts = key if type(key) is tuple else (key,)
+    return any(isinstance(k, bool) or getattr(k, "dtype", None) == np.bool_ for k in parts)
+
+
+LOOKED = (RecordedArray, np.ndarray, tuple, list, slice)
+
+
+def plain(recorder: Recorder, a: Any) -> Any:
+    """An argument with Values for the handles and arrays in it."""
+    if type(a) is RecordedArray:
+        if a.recorder is not recorder:
+            raise UnreadableError("a value of another recording is used")
+        return a.current
+    if isinstance(a, np.ndarray):
+        return recorder.constant(a)
+    kind = type(a)
+    if kind is tuple or kind is list:
+        return kind([plain(recorder, each) if isinstance(each, LOOKED) else each for each in a])
+    if kind is slice:
+        return slice(*[plain(recorder, each) for each in (a.start, a.stop, a.step)])
+    if isinstance(a, StandIn):
+        raise UnreadableError(f"a {kind.__name__} meets a value that is being recorded")
+    return a

@@ -1,0 +1,308 @@
+"""Schedule: forward, cost, backward and update of a graph as one list of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from puregraph.backward import Accumulate, Gradient
+from puregraph.compile.decompose import SIMPLER
+from puregraph.compile.ir.external import GradientOf
+from puregraph.compile.ir.printer import listing
+from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, store
+from puregraph.compile.lower.bounds import Bounds, canBeLookedAt, fractionBounds
+from puregraph.compile.passes.simplify import simplified
+from puregraph.compile.trace.abstract import readUfunc
+from puregraph.compile.trace.graphtracer import GraphTracer
+from puregraph.compile.trace.opaque import NotArraysError, RuleProfile
+from puregraph.compile.trace.updaterule import addUpdate, isPlain
+from puregraph.compile.trace.withcost import readAs
+from puregraph.device import toHost
+from puregraph.errors import GraphError, show
+from puregraph.graph import Graph
+from puregraph.param import State
+from puregraph.steps import Steps
+
+
+class Schedule:
+    """One step as a list of calls.
+
+    `calls`       in the order in which they run
+    `inputs`      the Values of the graph's inputs, then those of the gradients of outputs that are given from outside
+    `outputs`     those of its outputs; `inputGrads` of the gradients of its inputs, None where there is none
+    `paramGrads`  (Param, Value) of every gradient of a parameter, summed over its uses
+    `stores`      (target, Value): what a Param, a State, or one of `targets`, is to hold after the step
+    `written`     every Param and State that the step writes to
+    `held`        (target, Value): what each of those, and every Param and State that is read, holds before it
+    `checks`      the Bounds of inputs that rules refuse otherwise
+    `scalars`     the Values of numbers that are set before, or in the middle of, every run
+    `precisions`  by the number of a Value as what a GPU may keep it: what modules make that may calculate so, and the
+                  gradients of that
+    `scales`      whether gradients are kept in float16, so that they have to be larger than they are
+    `seed`        the gradient of a cost, if it is the number by which they are; `gradients` are then those of
+                  parameters, before anybody reads them; `scale` is that number, if the step changes it
+    `unread`      the ids of modules whose rules could not be read
+    `owner`       the optimizer that is told of a cost that is not finite, and then makes no update
+    `count`       the highest number of a Value
+    """
+
+    def __init__(self, graph: Graph, steps: Steps):
+        self.graph, self.steps = graph, steps
+        self.calls: list[Call] = []
+        self.inputs: list[Value] = []
+        self.outputs: list[Any] = []
+        self.inputGrads: list[Any] = []
+        self.paramGrads: list[tuple[Any, Value]] = []
+        self.stores: list[tuple[Any, Value]] = []
+        self.written: list[Any] = []
+        self.held: list[tuple[Any, Value]] = []
+        self.checks: list[Bounds] = []
+        self.scalars: list[Value] = []
+        self.precisions: dict[int, str] = {}
+        self.scales = False
+        self.seed: Value | None = None
+        self.scale: Value | None = None
+        self.gradients: list[Value] = []
+        self.frozen: Any = None  # weights that native code keeps in an order of its own
+        self.owner: Any = None
+        self.unread: set[int] = set()
+        self.reads: list[Any] = []
+        self.count = 0
+
+    def kept(self) -> list[Value]:
+        """The Values that are read after the last call."""
+        found = [*self.outputs, *self.inputGrads, *(v for _, v in self.stores)]
+        return [v for v in found if v is not None]
+
+    def __str__(self) -> str:
+        return listing(self)
+
+    def __repr__(self) -> str:
+        return f"<Schedule of {self.graph.title()}: {len(self.calls)} calls>"
+
+
+def schedule(
+    graph: Graph,
+    shapes: Sequence[Any],
+    dtypes: Sequence[Any] | None = None,
+    grads: Sequence[bool] | str | None = None,
+    updGrad: bool = True,
+    optimizer: Any = None,
+    keepGrads: bool = True,
+    scaled: bool = False,
+    added: bool = False,
+    guarded: bool = False,
+    owner: Any = None,
+    wanted: Sequence[bool] | None = None,
+    trial: RuleProfile | None = None,
+    simplify: bool = True,
+    layout: Any = None,
+    isWhole: Any = None,
+    scales: bool = False,
+) -> Schedule:
+    """The calls of a graph's passes for inputs of these shapes, in the modes that its modules are in.
+
+    `grads`      None: forward only; "one": backward from the first output, which is one number; or for each output
+                 whether its gradient is given as a further input
+    `updGrad`    whether the inputs get gradients
+    `optimizer`  updates the parameters at the end
+    `keepGrads`  whether the gradients of parameters are left in `Param.grad`
+    `scaled`     whether they are multiplied by the scalar "scale"; `added`: whether what `Param.grad` has is added
+    `guarded`    whether nothing more is done if the first output, a cost, is not finite; `owner`: the optimizer that is
+                 then to make no update either, in a step of its own
+    `wanted`     for each output whether it is read after the step; all are, if this is left out
+    `layout`     says how the results of kernels lie, see `layout.layoutFor`; None: as numpy lays them out
+    `isWhole`    says whether a Piece, a function of numpy's functions, is one call; all are, if this is left out
+
+    `scales`     whether the gradient of the first output is left open, see `Schedule.seed`
+
+    `trial`      what rules gave that cannot be read, when the graph itself ran
+
+    Raises    ShapeError if the shapes do not fit; UntriedError if there is such a rule and no trial; NotArraysError if
+              what flows is no array
+    """
+    shapes = [tuple(s) for s in shapes]
+    graph.dataShapeFrom(shapes)
+    found = Schedule(graph, graph.steps(len(shapes)))
+    found.owner, found.scales = owner, scales
+    reading = GraphTracer(trial)
+    if layout is not None:
+        reading.recorder.layout, reading.recorder.simpler, reading.recorder.isWhole = layout, SIMPLER, isWhole
+    values = forward(found, reading, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
+    if grads is not None:
+        if guarded:
+            reading.recorder.place = CallOrigin("cost", "", (), "forward")
+            reading.recorder.add(isFinite, (found.outputs[0],), {}, [], "host")
+        if scales and grads == "one":
+            found.seed = reading.recorder.value((), found.outputs[0].dtype, role="scalar", name="scale")
+        backward(found, reading, values, grads, updGrad)
+        accumulate(found, reading, scaled, added)
+    storeStates(found, reading)
+    if optimizer is not None:
+        addUpdate(found, reading, optimizer)
+    if keepGrads and (optimizer is None or isPlain(optimizer)):
+        found.stores += [(GradientOf(p, v.dtype), v) for p, v in found.paramGrads]
+    if wanted is not None:
+        found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
+    found.held = reading.targets()
+    found.unread, found.reads = reading.unread, reading.reads
+    ownMemory(found, reading)
+    found.calls, found.count = reading.recorder.calls, reading.recorder.count
+    return simplified(found) if simplify else found
+
+
+def updating(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
+    """The calls of an optimizer's update alone, with the gradients that lie in `Param.grad`."""
+    found = Schedule(graph, graph.steps())
+    found.scales = scales
+    found.owner = optimizer
+    reading = GraphTracer()
+    for slot in optimizer.ready():
+        target = GradientOf(slot.param, slot.param.grad.dtype)
+        found.paramGrads.append((slot.param, reading.held(target, f"d:{slot.path}")))
+    addUpdate(found, reading, optimizer)
+    found.held = reading.targets()
+    found.calls, found.count = reading.recorder.calls, reading.recorder.count
+    return simplified(found)
+
+
+def isFinite(cost: Any) -> bool:
+    """Whether a cost is a number that one can go on with."""
+    return bool(np.isfinite(toHost(cost)))
+
+
+def accumulate(found: Schedule, reading: GraphTracer, scaled: bool, added: bool) -> None:
+    """Scale the gradients of parameters, and add those that there are."""
+    recorder, scales = reading.recorder, {}
+    for place, (param, new) in enumerate(found.paramGrads):
+        recorder.place = CallOrigin(f"sum:{new.name}", "", (), "backward")
+        if scaled:
+            if new.dtype not in scales:
+                scales[new.dtype] = recorder.value((), new.dtype, role="scalar", name="scale", source="scale")
+            new = readUfunc(recorder, np.multiply, [new, scales[new.dtype]], {})
+        if added:
+            old = reading.held(GradientOf(param, new.dtype), new.name)
+            new = readUfunc(recorder, np.add, [new, old], {})
+        found.paramGrads[place] = param, new
+    found.scalars += scales.values()
+
+
+def storeStates(found: Schedule, reading: GraphTracer) -> None:
+    """Put what rules made of States where those lie, once nothing can fail any more."""
+    reading.recorder.place = CallOrigin("states", "", (), "backward")
+    changes = [(stored, v) for stored, v in reading.changes if isinstance(stored, State)]
+    kept = [(stored, copied(reading, v) if v.root.role == "state" else v) for stored, v in changes]
+    for stored, value in kept:
+        reading.recorder.add(store, (value,), {"target": stored}, [], "store")
+        found.written.append(stored)
+
+
+def copied(reading: GraphTracer, value: Value) -> Value:
+    """A Value in memory of its own."""
+    return reading.recorder.made(copy, (value,), {}, "copy", value.shape, value.dtype)
+
+
+def ownMemory(found: Schedule, reading: GraphTracer) -> None:
+    """Have everything that is stored be made by a call: what lies in a target, or is a constant, is copied."""
+    for place, (target, value) in enumerate(found.stores):
+        if value.root.role != "made":
+            reading.recorder.place = CallOrigin("store", "", (), "update")
+            found.stores[place] = target, copied(reading, value)
+
+
+def forward(found: Schedule, reading: GraphTracer, shapes: list[Any], dtypes: list[Any]) -> list[Any]:
+    """The forward rules; the Value of every number."""
+    steps, recorder = found.steps, reading.recorder
+    values: list[Any] = [None] * steps.count
+    fractions = readAs(steps, "fractions")
+    for number, shape, dtype in zip(steps.inputs, shapes, dtypes, strict=True):
+        values[number] = recorder.value(shape, dtype, role="input", name=steps.names[number])
+        found.inputs.append(values[number])
+        if number in fractions and canBeLookedAt(values[number]):
+            found.checks.append(fractionBounds(values[number]))
+    stored = {n: p for n, module, name in steps.params if (p := getattr(module, name)) is not None}
+    run(found, reading, steps, values, stored, "forward")
+    found.outputs = [values[n] for n in steps.outputs]
+    if any(v is None or v.role == "object" for v in found.outputs):
+        raise NotArraysError(f"{found.graph.title()}: an output is no array")
+    return values
+
+
+def run(
+    found: Schedule, reading: GraphTracer, steps: Steps, values: list[Any], stored: dict[int, Any], phase: str
+) -> None:
+    """All rules of a list of steps."""
+    for step in steps.items:
+        for n in step.args:
+            if n in stored:
+                values[n] = reading.held(stored[n], steps.names[n])
+        results = reading.rule(step, [values[n] for n in step.args], phase)
+        for number, y in zip(step.outs, results, strict=True):
+            values[number] = y
+            if y is not None and not y.name and y.role != "constant":
+                y.name = steps.names[number]
+        notePrecision(found.precisions, step, [values[n] for n in step.args], results)
+
+
+def notePrecision(known: dict[int, str], step: Any, given: list[Any], results: list[Any]) -> None:
+    """Note as what a GPU may keep what a rule gave: what a module makes, as the module says, and a gradient as that
+    which it is the gradient of."""
+    module = step.module
+    if isinstance(module, Gradient):
+        of = module.complete(tuple(given))[module.grads :]
+        kinds = [None if of[i] is None else known.get(of[i].number) for i in module.wanted]
+    elif isinstance(module, Accumulate):
+        each = {None if g is None else known.get(g.number) for g in given}
+        kinds = [each.pop() if len(each) == 1 else None]
+    else:
+        kinds = [module.precision] * len(step.visible)
+    for y, kind in zip(results, kinds):
+        if kind is not None and kind != "float32" and y is not None and y.shape:
+            known[y.number] = kind
+
+
+def backward(found: Schedule, reading: GraphTracer, values: list[Any], grads: Any, updGrad: bool) -> None:
+    """The gradient rules in the order of the backward graph, with its sums."""
+    graph, steps, recorder = found.graph, found.steps, reading.recorder
+    back = graph.backwardGraph(updGrad, True, steps)
+    inner = back.steps()
+    seeds = seedsFor(found, reading, grads)
+    stored = {n: p for n, module, name in steps.params if (p := getattr(module, name)) is not None}
+    for n, p in stored.items():
+        values[n] = reading.held(p, steps.names[n])
+    backs: list[Any] = [None] * inner.count
+    for number, value in zip(inner.inputs, [*seeds, *[values[n] for n in back.numbers]], strict=True):
+        backs[number] = value
+    run(found, reading, inner, backs, {}, "backward")
+    results = iter([backs[n] for n in inner.outputs])
+    inputs = [None if edge is None else next(results) for edge in back.inputGrads]
+    found.inputGrads = [g if values[n].dtype.kind == "f" else None for g, n in zip(inputs, steps.inputs, strict=True)]
+    totals: dict[int, tuple[Any, Any]] = {}
+    for param, edge in back.paramGrads:
+        new = None if edge is None else next(results)
+        if new is not None:
+            old = totals.get(id(param))
+            if old is not None:
+                recorder.place = CallOrigin(f"sum:{new.name}", "Accumulate", (), "backward")
+                new = readUfunc(recorder, np.add, [old[1], new], {})
+            totals[id(param)] = param, new
+    found.paramGrads = list(totals.values())
+    found.gradients = [v for _, v in found.paramGrads]
+
+
+def seedsFor(found: Schedule, reading: GraphTracer, grads: Any) -> list[Any]:
+    """The gradient of each output."""
+    if isinstance(grads, str):
+        first = found.outputs[0]
+        if first.shape != ():
+            raise GraphError(f"{found.graph.title()}: backward wanted an output of one number, got {show(first.shape)}")
+        one = found.seed or reading.recorder.constant(np.ones((), first.dtype))
+        return [one, *[None] * (len(found.outputs) - 1)]
+    seeds: list[Any] = []
+    for place, (given, y) in enumerate(zip(grads, found.outputs, strict=True)):
+        name = found.steps.names[found.steps.outputs[place]]
+        seeds.append(reading.recorder.value(y.shape, y.dtype, role="input", name=f"d:{name}") if given else None)
+    found.inputs += [s for s in seeds if s is not None]
+    return seeds

@@ -1,0 +1,201 @@
+"""Update: an optimizer's rule as calls on parameters, states and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.ir.external import GRADS, GradientOf, StateOf
+from puregraph.compile.ir.value import CallOrigin, Value, store
+from puregraph.compile.trace.graphtracer import GraphTracer
+from puregraph.errors import PuregraphError
+from puregraph.formula import numpyFrom
+from puregraph.kernels.norm import norm
+
+OWN = ("update", "advance", "shrinkFor", "numbers", "formulas")  # what is carried out here in place of the optimizer
+
+
+def isPlain(optimizer: Any) -> bool:
+    """Whether an optimizer updates as its formulas say, and in no way of its own."""
+    found = [getattr(type(optimizer), name, None) for name in OWN]
+    return all(getattr(f, "__qualname__", "").startswith("Optimizer.") for f in found)
+
+
+class UpdateScalars:
+    """What Python does before an update: the factor that clips, and the numbers that the formulas read.
+
+    `slots` are those that are updated; slots of one `group` have the same numbers. Called with the norm of all
+    gradients, or nothing, and the gradients; False if the update is to be left out.
+    """
+
+    def __init__(self, optimizer: Any, slots: list[Any]):
+        self.optimizer, self.slots = optimizer, slots
+        self.pattern = patternOf(slots)
+        self.numbers: dict[tuple[int, str, Any], Value] = {}
+        self.arrays: list[tuple[Any, list[tuple[str, Any]]]] = []
+        self.before: Any = None
+
+    def groups(self) -> list[Any]:
+        """A slot of every group."""
+        return [self.slots[self.pattern.index(g)] for g in range(max(self.pattern) + 1)]
+
+    def bind(self, arrayOf: Any) -> None:
+        """Note the arrays that the numbers are written to."""
+        found: dict[int, list[tuple[str, Any]]] = {}
+        for (group, name, _), value in self.numbers.items():
+            found.setdefault(group, []).append((name, arrayOf(value)))
+        slots = self.groups()
+        self.arrays = [(slots[group], arrays) for group, arrays in found.items()]
+        self.before = None
+        self.counts = any(name in self.counting for arrays in found.values() for name, _ in arrays)
+
+    @property
+    def counting(self) -> set[str]:
+        """The names of the numbers that differ from update to update, besides the rate."""
+        return {"step", *type(self.optimizer).scalars}
+
+    def numbersAfter(self, fewer: int) -> dict[int, dict[str, float]]:
+        """For each group the numbers of the next update, had there been so many updates fewer."""
+        optimizer, fewer = self.optimizer, min(fewer, self.optimizer.step)
+        rate = optimizer.rateAt(optimizer.step - fewer)
+        return {g: optimizer.numbers(s, rate, fewer=min(fewer, s.step)) for g, s in enumerate(self.groups())}
+
+    def __call__(self, found: Any, *grads: Any) -> bool:
+        optimizer = self.optimizer
+        shrink = 1.0
+        if optimizer.looks:
+            shrink = optimizer.shrinkFor(self.slots, grads, float(found))
+            if shrink is None:
+                return False
+        self.refresh(shrink)
+        return True
+
+    def refresh(self, shrink: float = 1.0) -> None:
+        """Write the numbers, if any is another than the last time."""
+        optimizer = self.optimizer
+        now = optimizer.rate, shrink, optimizer.decay, optimizer.clipValue
+        if now != self.before or self.counts:
+            with np.errstate(all="ignore"):
+                self.write(now[0], shrink)
+            self.before = now
+
+    def write(self, rate: float, shrink: float) -> None:
+        """Put the numbers where formulas read them."""
+        for slot, arrays in self.arrays:
+            numbers = self.optimizer.numbers(slot, rate, shrink)
+            for name, array in arrays:
+                array[...] = numbers[name]
+
+
+class CountStep:
+    """What Python does after an update: it counts."""
+
+    def __init__(self, optimizer: Any, slots: list[Any]):
+        self.optimizer, self.slots = optimizer, slots
+        self.rest: Iterator[Any] | None = None
+        self.isDone = False
+
+    def __call__(self) -> bool:
+        self.begin()
+        self.go()
+        return True
+
+    def begin(self) -> None:
+        """Nothing has been counted of the update that follows."""
+        self.rest, self.isDone = None, False
+
+    def go(self) -> None:
+        """Count, or go on counting: whatever a signal's handler raises in between, the next call does the rest.
+
+        Handlers run behind calls and at the end of a turn of a loop, and so never between two of these assignments.
+        """
+        if self.rest is None:
+            self.rest = iter(self.slots)
+        own = vars(self.optimizer)
+        if not self.isDone:
+            for slot in self.rest:
+                slot.step += 1
+            own["step"] += 1
+            self.isDone = True
+
+
+def patternOf(slots: list[Any]) -> list[int]:
+    """For every slot the number of its group: those that have the same numbers in every formula."""
+    known: dict[Any, int] = {}
+    return [known.setdefault((s.step, s.param.rate, s.param.decay), len(known)) for s in slots]
+
+
+class OpaqueOptimizer:
+    """An optimizer that updates in a way of its own: it runs as it is, on the gradients left in `Param.grad`."""
+
+    def __init__(self, optimizer: Any, params: list[Any]):
+        self.optimizer, self.params = optimizer, params
+
+    def __call__(self) -> bool:
+        for param in self.params:
+            param.grad = GRADS[param]
+        self.optimizer.update()
+        return True
+
+
+def addForeign(found: Any, reading: GraphTracer, optimizer: Any) -> None:
+    """Leave the gradients where an optimizer looks for them, and have it update."""
+    reading.recorder.place = CallOrigin("update", type(optimizer).__name__, (), "update")
+    for param, grad in found.paramGrads:
+        reading.recorder.add(store, (grad,), {"target": GradientOf(param, grad.dtype)}, [], "store")
+    reading.recorder.add(OpaqueOptimizer(optimizer, [p for p, _ in found.paramGrads]), (), {}, [], "host")
+
+
+def addUpdate(found: Any, reading: GraphTracer, optimizer: Any) -> None:
+    """Add the calls of an update with the schedule's gradients."""
+    if not isPlain(optimizer):
+        addForeign(found, reading, optimizer)
+        return
+    gradOf = {id(p): v for p, v in found.paramGrads}
+    slots = [s for s in optimizer.slots if s.param.trainable and id(s.param) in gradOf]
+    if not slots:
+        raise PuregraphError(
+            f"{type(optimizer).__name__}: none of {len(optimizer.slots)} parameters has a gradient; "
+            "setupOn(net) comes first, and something must be trainable"
+        )
+    recorder = reading.recorder
+    recorder.place = CallOrigin("update", type(optimizer).__name__, (), "update")
+    grads = [gradOf[id(s.param)] for s in slots]
+    prelude = UpdateScalars(optimizer, slots)
+    size = recorder.made(norm, tuple(grads), {}, "kernel", (), np.dtype(np.float64)) if optimizer.looks else None
+    recorder.add(prelude, (size, *grads), {}, [], "host")
+    for slot, group, grad in zip(slots, prelude.pattern, grads):
+        recorder.place = CallOrigin(slot.path, type(optimizer).__name__, (), "update")
+        advance(found, reading, prelude, slot, group, grad)
+    recorder.place = CallOrigin("update", type(optimizer).__name__, (), "update")
+    recorder.add(CountStep(optimizer, slots), (), {}, [], "host")
+
+
+def advance(found: Any, reading: GraphTracer, prelude: UpdateScalars, slot: Any, group: int, grad: Value) -> None:
+    """Add the call that updates one parameter and its state."""
+    recorder, optimizer, param = reading.recorder, prelude.optimizer, slot.param
+    optimizer.prepare(slot)
+    formulas = optimizer.formulas(bool(optimizer.decay and param.decay))
+    targets = {"param": param, **{name: StateOf(slot, name) for name in slot.arrays}}
+    arrays = {"grad": grad}
+    for name, target in targets.items():
+        arrays[name] = reading.held(target, f"{slot.path}" if name == "param" else f"{name}/{slot.path}")
+    names = tuple(dict.fromkeys(name for f in formulas.values() for name in f.names))
+    work = np.result_type(np.float32, *[arrays[name].dtype for name in names if name in arrays])
+    given = tuple([arrays.get(name) or number(found, reading, prelude, group, name, work) for name in names])
+    outs = [recorder.value(arrays[n].shape, arrays[n].dtype, arrays[n].strides, name=n) for n in formulas]
+    recorder.add(numpyFrom(tuple(formulas.values()), names), given, {}, outs, "pointwise", True)
+    found.stores += [(targets[name], y) for name, y in zip(formulas, outs)]
+    found.written.append(param)
+
+
+def number(found: Any, reading: GraphTracer, prelude: UpdateScalars, group: int, name: str, dtype: Any) -> Value:
+    """The Value of a number that the prelude writes."""
+    key = group, name, dtype
+    if key not in prelude.numbers:
+        value = reading.recorder.value((), dtype, role="scalar", name=name, source=name)
+        prelude.numbers[key] = value
+        found.scalars.append(value)
+    return prelude.numbers[key]

@@ -1,0 +1,237 @@
+"""Depthwise: convolutions of each map with filters of its own, and their two gradients, without products of matrices.
+
+    forward    y[n, o, a]  = sum over t of W[o, t] x[n, o // m, h]
+    data       dx[n, c, h] = sum over t and the m filters o of c of W[o, t] grad[n, o, a]
+    weight     dW[o, t]    = sum over n, a of grad[n, o, a] x[n, o // m, h]
+
+where h = a stride + t dilation - before.
+
+A thread sums a few places, of one map or of as many as 16 bytes hold where maps lie side by side. The sums of a weight
+are made in parts, which a second kernel adds in order.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from puregraph.cuda.conv.slidingwindow import FAR, MOVES, at, gridOf, launch, packOf, types, windows
+from puregraph.cuda.conv.tonhwc import Laid, turn
+from puregraph.cuda.nests.kernelargs import KernelArgs
+from puregraph.cuda.runtime.launch import THREADS, WARP, Launch, Scratch, pieces, steps
+from puregraph.cuda.runtime.preprocess import areFloats
+
+RUN = 4  # places along the last axis, that a thread sums where maps lie side by side
+BLOCKS = 132 * 8  # that a large GPU works on at a time
+LEAST = 64  # places that are worth a thread
+
+
+def forward(y: Any, x: Any, W: Any, window: Any) -> list[Launch] | Any:
+    """y = x * W."""
+    return sums("convolve", y, x, W, window, isBack=False)
+
+
+def data(dx: Any, grad: Any, W: Any, window: Any) -> list[Launch] | Any:
+    """dx of y = x * W."""
+    return sums("convolveData", dx, grad, W, window, isBack=True)
+
+
+def sums(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> list[Launch] | Any:
+    """Sums over taps, and over the filters of a map on the way back: y is what is made, x what is read."""
+    several = W.shape[0] // (y if isBack else x).shape[1]
+    grid, rank, given = gridOf(y, *[x] * (several == 1), run=RUN), len(y.shape) - 2, KernelArgs()
+    if grid is None or not areFloats(x, y, W):
+        return NotImplemented
+    if not y.size:
+        return []
+    if several > 1:
+        grid = grid._replace(pack=1)
+    first, filters = sideBySide(W) if grid.pack > 1 else ([], Laid(W.dtype.name, W, W.shape, steps(W)))
+    for key, array, isWritten in (("y", y, True), ("x", x, False)):
+        given.pointer(key, array.dtype.name, array, isWritten)
+    given.pointer("w", filters.dtype, filters.what)
+    windows(given, window)
+    o, _, *taps = filters.strides
+    end = rank - 1
+    heads = []
+    for i in range(end):
+        heads.append(f"for (int t{i} = 0; t{i} < g.size{i}; t{i}++) {{")
+        heads.append(read(i, f"place{i}", isBack, given, window))
+        heads.append(f"if ((unsigned)s{i} >= (unsigned)g.{'count' if isBack else 'length'}{i}) continue;")
+    other = "channel * g.several + f" if isBack else "channel / g.several"
+    given.number("several", several)
+    body = SUMS.format(
+        filters="g.several" if isBack else "1",
+        filter=other if isBack else "channel",
+        map=other,
+        heads="\n".join(heads),
+        end=end,
+        read=read(end, f"(place{end} + r)", isBack, given, window),
+        limit=f"g.{'count' if isBack else 'length'}{end}",
+        room=f"g.{'length' if isBack else 'count'}{end}",
+        w=given.offset("w_", ["o", *[f"t{i}" for i in range(rank)]], (o, *taps)),
+        x=at(given, "x", x, [f"s{i}" for i in range(rank)], channel="map"),
+        y=at(given, "y", y, [*[f"place{i}" for i in range(end)], f"(place{end} + r)"]),
+        tails="}" * end,
+    )
+    return [*first, launch(f"{name}Depthwise", grid, given, types(x, y, W), body)]
+
+
+def read(i: int, place: str, isBack: bool, given: KernelArgs, window: Any) -> str:
+    """C of s, what tap t reads for a place; -1 where it reads nothing."""
+    if not isBack:
+        return f"const int s{i} = {place} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};"
+    by = given.divisor(f"stride{i}", window.stride[i])
+    return f"""const int u{i} = {place} + g.before{i} - t{i} * g.dilation{i};
+const int q{i} = quotient(max(u{i}, 0), {by}), s{i} = q{i} * g.stride{i} == u{i} ? q{i} : -1;
+"""
+
+
+def sideBySide(W: Any) -> tuple[list[Launch], Laid]:
+    """A weight copied such that the filters of a tap lie side by side."""
+    o, _, *taps = steps(W)
+    made, y = turn(Laid(W.dtype.name, W, (1, W.shape[0], *W.shape[2:]), (0, o, *taps)), 1, W.shape[0])
+    return [made], Laid(y.dtype.name, y, W.shape, (1, 0, *steps(y)[1:-1]))
+
+
+def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
+    """dW of y = x * W."""
+    several, rank = dW.shape[0] // x.shape[1], len(x.shape) - 2
+    count, filters, taps = prod((x.shape[0], *window.count)), dW.shape[0], prod(window.size)
+    if not areFloats(dW, grad, x) or count > FAR or dW.size > FAR:
+        return NotImplemented
+    if not dW.size:
+        return []
+    pack = packOf(grad, x) if several == 1 else 1
+    isLast = abs(steps(grad)[1]) < abs(steps(grad)[-1])
+    lanes = WARP if isLast else 1
+    across = pieces(filters, lanes * pack)
+    parts = max(1, min(BLOCKS // (across * taps), count // (THREADS // lanes * LEAST)))
+    part = pieces(count, parts)
+    parts = pieces(count, part)
+    kind = types(dW, grad, x)
+    kept = Scratch((parts, taps, filters), "float64" if kind["Wide"] == "double" else "float32")
+    given, ending = KernelArgs(), KernelArgs()
+    given.pointer("kept", kept.dtype.name, kept, True)
+    for name, array in (("grad", grad), ("x", x)):
+        given.pointer(name, array.dtype.name, array)
+    windows(given, window)
+    for name, value in {"count": count, "part": part, "across": across, "filters": filters, "taps": taps}.items():
+        given.number(name, value)
+    given.number("several", several)
+    tapText, _ = given.indices("t", "tap", window.size, "tap")
+    placeText, names = given.indices("p", "i", (x.shape[0], *window.count), "place")
+    sample, *places = names
+    reads = [
+        f"const int s{i} = {place} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};\n"
+        f"if ((unsigned)s{i} >= (unsigned)g.length{i}) continue;"
+        for i, place in enumerate(places)
+    ]
+    for name, value in {"parts": parts, "filters": filters, "taps": taps}.items():
+        ending.number(name, value)
+    ending.pointer("dW", dW.dtype.name, dW, True)
+    ending.pointer("kept", kept.dtype.name, kept)
+    n, _, *strides = steps(dW)
+    endText, tapNames = ending.indices("t", "tap", window.size, "tap")
+    source = WEIGHT.format(
+        types="".join(f"typedef {value} {key};\n" for key, value in kind.items()),
+        moves=MOVES, pack=pack, lanes=lanes,
+        tapText=tapText, placeText=placeText, reads="\n".join(reads),
+        grad=at(given, "grad", grad, places, channel="filter", sample=sample),
+        x=at(given, "x", x, [f"s{i}" for i in range(rank)], channel="filter / g.several", sample=sample),
+        endText=endText, dW=ending.offset("dW_", ["filter", *tapNames], (n, *strides)),
+        struct=given.struct, arguments=given.arguments, made=given.made,
+        endStruct=ending.struct.replace("Given", "Ending"), endArguments=ending.arguments,
+        endMade=ending.made.replace("Given", "Ending"),
+    )  # fmt: skip
+    blocks = across * taps * parts
+    return [
+        Launch("convolveWeightDepthwise", source, "sumPlaces", tuple(given.slots), (blocks, 1, 1), (THREADS, 1, 1)),
+        Launch(
+            "convolveWeightDepthwise, parts",
+            source,
+            "sumParts",
+            tuple(ending.slots),
+            (pieces(filters * taps, THREADS), 1, 1),
+            (THREADS, 1, 1),
+        ),
+    ]
+
+
+SUMS = """
+const bool isWhole = isEven(g.x), areWhole = isEven(g.w);
+Wide sums[RUN][PACK] = {{}};
+for (int f = 0; f < {filters}; f++) {{
+  const int o = {filter}, map = {map};
+  {heads}
+  for (int t{end} = 0; t{end} < g.size{end}; t{end}++) {{
+    Wide w[PACK];
+    take(g.w, {w}, areWhole, w);
+#pragma unroll
+    for (int r = 0; r < RUN; r++) {{
+      {read}
+      if ((unsigned)s{end} >= (unsigned){limit}) continue;
+      Wide own[PACK];
+      take(g.x, {x}, isWhole, own);
+#pragma unroll
+      for (int j = 0; j < PACK; j++) sums[r][j] += w[j] * own[j];
+    }}
+  }}
+  {tails}
+}}
+#pragma unroll
+for (int r = 0; r < RUN; r++) {{
+  if (place{end} + r >= {room}) break;
+  put(g.y, {y}, sums[r]);
+}}
+"""
+
+WEIGHT = """
+{types}
+constexpr int PACK = {pack}, LANES = {lanes};
+{moves}
+{struct}
+{endStruct}
+extern "C" __global__ void sumPlaces({arguments}) {{
+  {made}
+  __shared__ Wide all[256 * PACK];
+  const int tap = blockIdx.x / g.across % g.taps, turn = blockIdx.x / g.across / g.taps;
+  const int lane = threadIdx.x % LANES, row = threadIdx.x / LANES;
+  const int filter = (blockIdx.x % g.across * LANES + lane) * PACK;
+  const bool isWhole = isEven(g.grad), areWhole = isEven(g.x);
+  {tapText}
+  Wide sums[PACK] = {{}};
+  const int end = min(g.count, (turn + 1) * g.part);
+  for (int i = turn * g.part + row; i < end && filter < g.filters; i += 256 / LANES) {{
+    {placeText}
+    {reads}
+    Wide one[PACK], two[PACK];
+    take(g.grad, {grad}, isWhole, one);
+    take(g.x, {x}, areWhole, two);
+#pragma unroll
+    for (int j = 0; j < PACK; j++) sums[j] += one[j] * two[j];
+  }}
+#pragma unroll
+  for (int j = 0; j < PACK; j++) all[j * 256 + threadIdx.x] = sums[j];
+  for (int half = 128; half >= LANES; half /= 2) {{
+    __syncthreads();
+    if (threadIdx.x < half)
+#pragma unroll
+      for (int j = 0; j < PACK; j++) all[j * 256 + threadIdx.x] += all[j * 256 + threadIdx.x + half];
+  }}
+  if (row == 0 && filter < g.filters)
+#pragma unroll
+    for (int j = 0; j < PACK; j++)
+      g.kept[((int64)turn * g.taps + tap) * g.filters + filter + j] = all[j * 256 + lane];
+}}
+extern "C" __global__ void sumParts({endArguments}) {{
+  {endMade}
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= g.taps * g.filters) return;
+  const int tap = i / g.filters, filter = i - tap * g.filters;
+  {endText}
+  Wide sum = 0;
+  for (int part = 0; part < g.parts; part++) sum += g.kept[(int64)part * g.taps * g.filters + i];
+  store(g.dW, {dW}, sum);
+}}
+"""

@@ -1,0 +1,177 @@
+"""Tail: formulas that are applied to sums while these are at hand: bias, activation, residual.
+
+    Tail("s", {"b": Column("float32", b, (0,), (1,))}, [("y", Formula("max(s + b, 0)"))],
+         {"y": Column("bfloat16", y, (n,), (1,))})
+
+The sums have rows and columns, each along one axis or several, and may be a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.cuda.nests import formulatext
+from puregraph.cuda.nests.kernelargs import KernelArgs
+from puregraph.cuda.runtime.launch import WIDEST
+from puregraph.formula import Formula
+
+KINDS = {f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}
+KINDS |= {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
+MANY = 8  # numbers that a thread has at a time, at most
+SIZES = {"bool": 1, "bfloat16": 2}
+
+
+class EpilogueOperandText(NamedTuple):
+    """Numbers as rows and columns of sums see them: their kind, where they are, how many lie between neighbours along
+    each axis of the rows, the columns and the batch, and from which of them on."""
+
+    kind: str
+    what: Any
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    batch: tuple[int, ...] = ()
+    start: int = 0
+
+    @property
+    def dtype(self) -> str:
+        return KINDS.get(self.kind, self.kind)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Those of all axes."""
+        return (*self.rows, *self.columns, *self.batch)
+
+
+class EpilogueText(NamedTuple):
+    """Lines of formulas over the sums, which are named `sums`; of all their results those in `stores` are kept."""
+
+    sums: str
+    loads: Mapping[str, EpilogueOperandText]
+    lines: Sequence[tuple[str, Formula]]
+    stores: Mapping[str, EpilogueOperandText]
+
+    def moved(self, change: Callable[[EpilogueOperandText], EpilogueOperandText]) -> EpilogueText:
+        """The tail with each of its operands changed."""
+        loads = {k: change(o) for k, o in self.loads.items()}
+        return self._replace(loads=loads, stores={k: change(o) for k, o in self.stores.items()})
+
+    @property
+    def columns(self) -> list[EpilogueOperandText]:
+        """All that is read or written."""
+        return [*self.loads.values(), *self.stores.values()]
+
+
+def stored(
+    y: Any, rows: tuple[int, ...], columns: tuple[int, ...], batch: tuple[int, ...] = (), start: int = 0
+) -> EpilogueText:
+    """Sums that are kept as they are."""
+    return EpilogueText("sums", {}, (), {"sums": EpilogueOperandText(y.dtype.name, y, rows, columns, batch, start)})
+
+
+def sizeOf(dtype: str) -> int:
+    """The bytes of a number."""
+    return SIZES.get(dtype) or np.dtype(dtype).itemsize
+
+
+def most(dtype: str, size: int, steps: Sequence[int]) -> int:
+    """How many numbers move at once, side by side along an axis of so many: up to 16 bytes, at places that all the
+    steps between them leave even."""
+    n = max(1, WIDEST // sizeOf(dtype))
+    while n > 1 and any(x % n for x in (size, *steps)):
+        n //= 2
+    return n
+
+
+class EpilogueLoop(NamedTuple):
+    """How a tail goes through its sums: along rows or columns, so many at a time.
+
+    Two sums that follow each other along the last axis of the rows, or of the columns, are neighbours; a pack of them
+    never goes beyond that axis.
+    """
+
+    tail: EpilogueText
+    alongRows: bool
+    pack: int
+
+    def step(self, o: EpilogueOperandText) -> int:
+        """Between neighbours."""
+        axes = o.rows if self.alongRows else o.columns
+        return axes[-1] if axes else 0
+
+    def isPacked(self, o: EpilogueOperandText, size: int) -> bool:
+        """Whether an operand's numbers move in packs."""
+        axes = (*o.rows[:-1], *o.columns) if self.alongRows else (*o.rows, *o.columns[:-1])
+        return self.step(o) == 1 and most(o.dtype, size, (*axes, *o.batch, o.start)) >= self.pack > 1
+
+
+def finishOf(tail: EpilogueText, rows: Sequence[int], columns: Sequence[int]) -> EpilogueLoop:
+    """Along what lies side by side where results are stored; in packs that suit all of these."""
+    first = next(iter(tail.stores.values()))
+    alongRows = bool(rows) and first.rows[-1] == 1 and (not columns or first.columns[-1] != 1)
+    size = (rows if alongRows else columns)[-1:]
+    pack = MANY
+    for o in tail.columns:
+        axes = (*o.rows[:-1], *o.columns) if alongRows else (*o.rows, *o.columns[:-1])
+        beside = (o.rows if alongRows else o.columns)[-1:]
+        if beside == (1,):
+            isStored = any(o is x for x in tail.stores.values())
+            pack = min(pack, most(o.dtype, size[0], (*axes, *o.batch, o.start) if isStored else ()))
+    isAny = any((o.rows if alongRows else o.columns)[-1:] == (1,) for o in tail.stores.values())
+    return EpilogueLoop(tail, alongRows, pack if isAny else 1)
+
+
+def write(finish: EpilogueLoop, given: KernelArgs, space: Any, isWhole: bool = False) -> str:
+    """C of `finish`, which takes the sums from row m, column n of the batch's product z on."""
+    tail, pack = finish.tail, finish.pack
+    head: list[str] = []
+    indices: list[str] = []
+    for number, sizes, title in (("m", space.rows, "row"), ("n", space.columns, "column"), ("z", space.batch, "batch")):
+        text, names = given.indices(title[0], number, sizes, title)
+        head.append(text)
+        indices += names
+    moves: dict[str, list[str]] = {"load": [], "store": []}
+    operands = [("load", f"l_{k}", o) for k, o in tail.loads.items()]
+    for do, name, o in operands + [("store", f"s_{k}", o) for k, o in tail.stores.items()]:
+        given.pointer(name, o.dtype, o.what, do == "store")
+        offset = given.offset(f"{name}_", indices, o.strides)
+        offset += f" + {given.number(f'{name}Start', o.start, 'long')}" if o.start or isWhole else ""
+        head += [f"Wide {name}[{pack}];", f"const int64 at_{name} = {offset};"]
+        moves[do].append(move(finish, given, do, name, o, space))
+    body = [f"const Wide v_{tail.sums} = sums[j];", *[f"const Wide v_{k} = l_{k}[j];" for k in tail.loads]]
+    body += [*lines(tail, "Wide"), *[f"s_{k}[j] = v_{k};" for k in tail.stores]]
+    heading = "__device__ static inline void finish(const Given& g, int z, int m, int n, const Wide* sums) {"
+    return "\n".join([heading, *head, *moves["load"], loop(pack, "\n".join(body)), *moves["store"], "}"])
+
+
+def move(finish: EpilogueLoop, given: KernelArgs, do: str, name: str, o: EpilogueOperandText, space: Any) -> str:
+    """C that loads or stores the numbers of a pack: at once where they lie side by side, at an address that suits."""
+    pack, step = finish.pack, finish.step(o)
+    apart = str(step) if step in (0, 1) else given.number(f"{name}Step", step, "long")
+    one = f"{do}Apart<{pack}>(g.{name}, at_{name}, {apart}, {name});"
+    size = (space.rows if finish.alongRows else space.columns)[-1:]
+    if not size or not finish.isPacked(o, size[0]):
+        return one
+    even = f"isAligned(g.{name}, {min(WIDEST, pack * sizeOf(o.dtype))})"
+    return f"if ({even})\n{do}Many<{pack}>(g.{name}, at_{name}, {name});\nelse\n{one}"
+
+
+def loop(count: int, body: str) -> str:
+    """C that does something for each number of a pack."""
+    return f"#pragma unroll\nfor (int j = 0; j < {count}; j++) {{\n{body}\n}}"
+
+
+def lines(tail: EpilogueText, wide: str) -> list[str]:
+    """C that makes the value `v_name` of each line from those above it."""
+    found = []
+    for name, formula in tail.lines:
+        own = formula.put(**{n: f"v_{n}" for n in formula.names}) if formula.names else formula
+        found.append(formulatext.statement(own, f"v_{name}", wide))
+    return found
+
+
+def preamble(tail: EpilogueText, wide: str) -> str:
+    """The functions that the lines call."""
+    return formulatext.preamble([formula for _, formula in tail.lines], wide)

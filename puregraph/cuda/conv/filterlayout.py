@@ -1,0 +1,57 @@
+"""Filters: weights of convolutions turned from the order that users see to channels last, and gradients back.
+
+    y[k, t, c] = x[k, c, t]    and    y[k, c, t] = x[k, t, c],    t being the place in the window
+
+All filters of the same dtypes are one launch: a table says where each one lies, a block takes a chunk of one of them.
+What is read one after the other lies a window apart, but all numbers of a chunk are near each other, and stay at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from puregraph.cuda.nests.multitensor import ROW, chunked
+from puregraph.cuda.runtime.launch import THREADS, Launch, isContiguous
+from puregraph.cuda.runtime.preprocess import defined, stored
+
+CHUNK = 4096  # numbers of a block
+FAR = 2**31  # numbers that an index reaches
+FLOATS = ("float16", "bfloat16", "float32")
+
+
+def turned(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
+    """The launches that put the numbers of each x (k, c, *window) into y of the same shape: one of the two lies row by
+    row, the other channels last. NotImplemented for filters of other numbers."""
+    groups: dict[Any, list[tuple[Any, Any, int, int]]] = {}
+    for x, y in zip(xs, ys):
+        if x.dtype.name not in FLOATS or y.dtype.name not in FLOATS or x.size >= FAR:
+            return NotImplemented
+        sizes = x.shape[1], prod(x.shape[2:])
+        if x.size:
+            outer, inner = sizes if isContiguous(y) else sizes[::-1]
+            groups.setdefault((stored(x.dtype), stored(y.dtype)), []).append((x, y, outer, inner))
+    return [launch(read, made, members) for (read, made), members in groups.items()]
+
+
+def launch(read: str, made: str, members: Sequence[tuple[Any, Any, int, int]]) -> Launch:
+    """The launch for filters of the same dtypes."""
+    table, blocks = chunked([x.size for x, *_ in members], members, CHUNK)
+    text = defined({"X": read, "Y": made, "CHUNK": CHUNK, "THREADS": THREADS}) + ROW + TURN
+    return Launch("filters", text, "turn", (("pointer", table), ("int", len(members))), (blocks, 1, 1), (THREADS, 1, 1))
+
+
+TURN = """
+extern "C" __global__ void __launch_bounds__(THREADS) turn(const int64* __restrict__ table, int rows) {
+  const int64* const row = rowOf(table, rows, 6);
+  const X* const x = reinterpret_cast<const X*>(row[2]);
+  Y* const y = reinterpret_cast<Y*>(row[3]);
+  const unsigned outer = (unsigned)row[4], inner = (unsigned)row[5];
+  const unsigned from = (unsigned)(blockIdx.x - row[0]) * CHUNK, to = (unsigned)min((int64)from + CHUNK, row[1]);
+  for (unsigned i = from + threadIdx.x; i < to; i += THREADS) {
+    const unsigned before = i / inner, b = i - before * inner, k = before / outer, a = before - k * outer;
+    store(y, i, load(x, (int64)(k * inner + b) * outer + a));
+  }
+}
+"""

@@ -1,0 +1,172 @@
+"""Pooling: maxima and means of windows, and their gradients, which each place gathers from the windows over it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.cuda.conv.slidingwindow import at, gridOf, launch, overTaps, overWindows, types, windows
+from puregraph.cuda.nests.kernelargs import KernelArgs
+from puregraph.cuda.runtime.launch import Launch
+from puregraph.cuda.runtime.preprocess import areFloats
+
+
+def maxPool(y: Any, indices: Any, x: Any, window: Any) -> list[Launch] | Any:
+    """y = max of each window, and where on its map it was found: the first there, nan before all numbers."""
+    grid, rank, given = gridOf(y, indices, x), len(x.shape) - 2, KernelArgs()
+    if grid is None or not areFloats(x, y):
+        return NotImplemented
+    if not y.size:
+        return []
+    arrays(given, y=y, indices=indices, x=x)
+    windows(given, window)
+    take = TAKE.format(x=at(given, "x", x, sources(rank)), flat=flat(sources(rank)))
+    body = PEAK.format(
+        taps=overTaps(rank, take),
+        y=at(given, "y", y, places(rank)),
+        indices=at(given, "indices", indices, places(rank)),
+    )
+    return [launch("maxPool", grid, given, types(x, y), body)]
+
+
+def maxPoolGrad(dx: Any, grad: Any, indices: Any, window: Any) -> list[Launch] | Any:
+    """dx from the windows that found their maximum at each place; all are asked where it is not known how they lie."""
+    grid, rank, given = gridOf(dx, grad, indices), len(dx.shape) - 2, KernelArgs()
+    if grid is None or not areFloats(dx, grad):
+        return NotImplemented
+    if not dx.size:
+        return []
+    arrays(given, dx=dx, grad=grad, indices=indices)
+    find = FIND.format(
+        grad=at(given, "grad", grad, sources(rank)), indices=at(given, "indices", indices, sources(rank))
+    )
+    if window is not None:
+        windows(given, window)
+        search = overWindows(rank, find, given, window)
+    else:
+        for i, (length, count) in enumerate(zip(dx.shape[2:], grad.shape[2:])):
+            given.number(f"length{i}", length)
+            given.number(f"count{i}", count)
+        heads = [f"for (int s{i} = 0; s{i} < g.count{i}; s{i}++) {{" for i in range(rank)]
+        search = "\n".join([*heads, find, "}" * rank])
+    body = PEAKGRAD.format(flat=flat(places(rank)), search=search, dx=at(given, "dx", dx, places(rank)))
+    return [launch("maxPoolGrad", grid, given, types(dx, grad), body)]
+
+
+def meanPool(y: Any, x: Any, window: Any, includePad: bool) -> list[Launch] | Any:
+    """y = mean of each window."""
+    grid, rank, given = gridOf(y, x), len(x.shape) - 2, KernelArgs()
+    if grid is None or not areFloats(x, y):
+        return NotImplemented
+    if not y.size:
+        return []
+    arrays(given, y=y, x=x)
+    windows(given, window)
+    add = ADD.format(x="x", at=at(given, "x", x, sources(rank)), share="")
+    share = shareOf(rank, includePad, "place")
+    body = MEAN.format(
+        x="x", sums=overTaps(rank, add), share=f" / ({share})", y="y", at=at(given, "y", y, places(rank))
+    )
+    return [launch("meanPool", grid, given, types(x, y), body)]
+
+
+def meanPoolGrad(dx: Any, grad: Any, window: Any, includePad: bool) -> list[Launch] | Any:
+    """dx: to each place its share of each window over it."""
+    grid, rank, given = gridOf(dx, grad), len(dx.shape) - 2, KernelArgs()
+    if grid is None or not areFloats(dx, grad):
+        return NotImplemented
+    if not dx.size:
+        return []
+    arrays(given, dx=dx, grad=grad)
+    windows(given, window)
+    share = shareOf(rank, includePad, "s")
+    add = ADD.format(x="grad", at=at(given, "grad", grad, sources(rank)), share=f" / ({share})")
+    sums = overWindows(rank, add, given, window)
+    body = MEAN.format(x="grad", sums=sums, share="", y="dx", at=at(given, "dx", dx, places(rank)))
+    return [launch("meanPoolGrad", grid, given, types(dx, grad), body)]
+
+
+def arrays(given: KernelArgs, **named: Any) -> None:
+    """Arrays among the arguments: what is made, and "indices" beside "y", are written."""
+    for i, (name, x) in enumerate(named.items()):
+        given.pointer(name, x.dtype.name, x, i == 0 or (name == "indices" and "y" in named))
+
+
+def places(rank: int) -> list[str]:
+    """The place of what a thread makes."""
+    return [f"place{i}" for i in range(rank)]
+
+
+def sources(rank: int) -> list[str]:
+    """The place of what it reads."""
+    return [f"s{i}" for i in range(rank)]
+
+
+def flat(places: list[str]) -> str:
+    """C of a place on its map, as one number."""
+    text = places[0]
+    for i, place in enumerate(places[1:], start=1):
+        text = f"({text}) * g.length{i} + {place}"
+    return text
+
+
+def shareOf(rank: int, includePad: bool, place: str) -> str:
+    """C of what the sum of a window is divided by: its size, or how much of it lies on the map (at least one)."""
+    if includePad:
+        return " * ".join(f"(Wide)g.size{i}" for i in range(rank))
+    first = [f"{place}{i} * g.stride{i} - g.before{i}" for i in range(rank)]
+    on = [f"min({f} + g.size{i}, g.length{i}) - max({f}, 0)" for i, f in enumerate(first)]
+    return " * ".join(f"(Wide)max({each}, 1)" for each in on)
+
+
+TAKE = """
+Wide own[PACK];
+take(g.x, {x}, isWhole, own);
+#pragma unroll
+for (int j = 0; j < PACK; j++)
+  if (where[j] < 0 || own[j] > best[j] || (own[j] != own[j] && best[j] == best[j])) best[j] = own[j], where[j] = {flat};
+"""
+
+PEAK = """
+const bool isWhole = isEven(g.x);
+Wide best[PACK];
+int where[PACK];
+#pragma unroll
+for (int j = 0; j < PACK; j++) best[j] = -INFINITY, where[j] = -1;
+{taps}
+put(g.y, {y}, best);
+put(g.indices, {indices}, where);
+"""
+
+FIND = """
+Wide own[PACK];
+int where[PACK];
+take(g.indices, {indices}, areWhole, where);
+take(g.grad, {grad}, isWhole, own);
+#pragma unroll
+for (int j = 0; j < PACK; j++)
+  if (where[j] == flat) sums[j] += own[j];
+"""
+
+PEAKGRAD = """
+const bool isWhole = isEven(g.grad), areWhole = isEven(g.indices);
+const int flat = {flat};
+Wide sums[PACK] = {{}};
+{search}
+put(g.dx, {dx}, sums);
+"""
+
+ADD = """
+Wide own[PACK];
+take(g.{x}, {at}, isWhole, own);
+#pragma unroll
+for (int j = 0; j < PACK; j++) sums[j] += own[j]{share};
+"""
+
+MEAN = """
+const bool isWhole = isEven(g.{x});
+Wide sums[PACK] = {{}};
+{sums}
+#pragma unroll
+for (int j = 0; j < PACK; j++) sums[j] = sums[j]{share};
+put(g.{y}, {at}, sums);
+"""

@@ -1,0 +1,166 @@
+"""Sliding: what kernels have in common whose threads each make a few numbers of maps, out of windows over others.
+
+A thread has one map, or as many as 16 bytes hold where maps lie side by side; threads that stand side by side have what
+lies side by side. Windows read what is at place * stride + tap * dilation - before; back from there, a place is read by
+the windows `place`, for the taps where that comes out even.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from puregraph.cuda.nests.kernelargs import KernelArgs
+from puregraph.cuda.runtime.launch import THREADS, WIDEST, Launch, pieces, steps
+
+FAR = 2**31 - 1  # the largest int
+
+
+class ThreadGrid(NamedTuple):
+    """How threads go through an array (n, c, *spatial): `pack` maps each, and `run` places along the last axis."""
+
+    shape: tuple[int, ...]
+    isLast: bool
+    pack: int
+    run: int = 1
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """How many threads there are along samples, places and maps, in the order in which they stand."""
+        n, c, *places = self.shape
+        places[-1] = pieces(places[-1], self.run)
+        maps = c // self.pack
+        return (n, *places, maps) if self.isLast else (n, maps, *places)
+
+    @property
+    def threads(self) -> int:
+        return prod(self.axes)
+
+    def indices(self, given: KernelArgs) -> str:
+        """C of sample, channel and place0, ... of the thread `number`."""
+        text, names = given.indices("i", "number", self.axes, "axis")
+        sample, *rest = names
+        channel, places = (rest[-1], rest[:-1]) if self.isLast else (rest[0], rest[1:])
+        found = [f"const int sample = {sample}, channel = {channel} * {self.pack};"]
+        for i, place in enumerate(places):
+            run = f" * {self.run}" if i == len(places) - 1 else ""
+            found.append(f"const int place{i} = {place}{run};")
+        return "\n".join([text, *found])
+
+
+def gridOf(made: Any, *others: Any, run: int = 1) -> ThreadGrid | None:
+    """The Grid of what is made, of maps that lie beside each other in all arrays; None where there are too many."""
+    maps, last = (abs(steps(made)[axis]) for axis in (1, -1))
+    isLast = maps < last or made.shape[-1] == 1
+    pack = packOf(made, *others) if isLast else 1
+    grid = ThreadGrid(tuple(made.shape), isLast, pack, run if isLast else 1)
+    return grid if grid.threads <= FAR else None
+
+
+def packOf(made: Any, *others: Any) -> int:
+    """How many maps of all arrays lie side by side, wherever one starts; as many as 16 bytes hold of the first."""
+    sizes = [made.shape[1]]
+    for x in (made, *others):
+        n, c, *places = steps(x)
+        if c != 1:
+            return 1
+        sizes += [n, *places]
+    pack = max(1, WIDEST // made.dtype.itemsize)
+    while pack > 1 and any(size % pack for size in sizes):
+        pack //= 2
+    return pack
+
+
+def at(
+    given: KernelArgs, name: str, x: Any, places: Sequence[str], channel: str = "channel", sample: str = "sample"
+) -> str:
+    """C of where a number of an array is."""
+    return given.offset(f"{name}_", [sample, channel, *places], steps(x))
+
+
+def windows(given: KernelArgs, window: Any) -> None:
+    """The sizes of windows among the arguments: length0, size0, stride0, before0, dilation0, count0, ..."""
+    for i, (length, size, stride, (before, _), dilation) in enumerate(zip(*window)):
+        sizes = {"length": length, "size": size, "stride": stride, "before": before, "dilation": dilation}
+        for name, value in (sizes | {"count": window.count[i]}).items():
+            given.number(f"{name}{i}", value)
+
+
+def overTaps(rank: int, body: str) -> str:
+    """C that does something for each tap t0, ... of a window that lies on the map, at the places s0, ..."""
+    heads = []
+    for i in range(rank):
+        heads.append(f"for (int t{i} = 0; t{i} < g.size{i}; t{i}++) {{")
+        heads.append(f"const int s{i} = place{i} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};")
+        heads.append(f"if ((unsigned)s{i} >= (unsigned)g.length{i}) continue;")
+    return "\n".join([*heads, body, "}" * rank])
+
+
+def overWindows(rank: int, body: str, given: KernelArgs, window: Any) -> str:
+    """C that does something for each window s0, ... that reaches over a place, in order."""
+    heads = []
+    for i in range(rank):
+        by = given.divisor(f"stride{i}", window.stride[i])
+        heads.append(
+            f"""const int u{i} = place{i} + g.before{i}, v{i} = u{i} - (g.size{i} - 1) * g.dilation{i};
+const int low{i} = v{i} > 0 ? quotient(v{i} + g.stride{i} - 1, {by}) : 0;
+const int high{i} = u{i} < 0 ? -1 : min(g.count{i} - 1, quotient(u{i}, {by}));"""
+        )
+    heads += [f"for (int s{i} = low{i}; s{i} <= high{i}; s{i}++) {{" for i in range(rank)]
+    return "\n".join([*heads, body, "}" * rank])
+
+
+def launch(name: str, grid: ThreadGrid, given: KernelArgs, constants: dict[str, str], body: str) -> Launch:
+    """A kernel whose threads each do what the body says."""
+    given.number("threads", grid.threads)
+    indices = grid.indices(given)
+    types = "".join(f"typedef {value} {key};\n" for key, value in constants.items())
+    text = KERNEL.format(
+        types=types, struct=given.struct, pack=grid.pack, run=grid.run, name=name,
+        arguments=given.arguments, made=given.made, indices=indices, body=body,
+    )  # fmt: skip
+    return Launch(name, text, name, tuple(given.slots), (pieces(grid.threads, THREADS), 1, 1), (THREADS, 1, 1))
+
+
+def types(*xs: Any) -> dict[str, str]:
+    """Wide, what one computes with where arrays hold such numbers."""
+    return {"Wide": "double" if any(x.dtype.name == "float64" for x in xs) else "float"}
+
+
+MOVES = """
+template <class T>
+__device__ static inline bool isEven(const T* x) {  // whether packs of it move at once
+  return PACK == 1 || isAligned(x, sizeof(T) * PACK < 16 ? sizeof(T) * PACK : 16);
+}
+template <class T, class S>
+__device__ static inline void take(const T* x, int64 i, bool even, S* to) {
+  if (even)
+    loadMany<PACK>(x, i, to);
+  else
+    loadApart<PACK>(x, i, 1, to);
+}
+template <class T, class S>
+__device__ static inline void put(T* y, int64 i, const S* from) {
+  if (isEven(y))
+    storeMany<PACK>(y, i, from);
+  else
+    storeApart<PACK>(y, i, 1, from);
+}
+"""
+
+KERNEL = (
+    """{types}{struct}
+constexpr int PACK = {pack}, RUN = {run};
+"""
+    + MOVES.replace("{", "{{").replace("}", "}}")
+    + """
+extern "C" __global__ void {name}({arguments}) {{
+  {made}
+  const int number = blockIdx.x * blockDim.x + threadIdx.x;
+  if (number >= g.threads) return;
+  {indices}
+  {body}
+}}
+"""
+)

@@ -1,0 +1,1 @@
+"""The emulator: kernels for a GPU, run and watched on the CPU."""

@@ -1,0 +1,424 @@
+"""Emulator: kernels for a GPU, run on the CPU, and watched while they run.
+
+The text that NVRTC would compile is compiled by g++. The threads of a block run one after the other, each up to where
+it waits for others. What a GPU would do in silence is told here: an access outside an array, or between the elements of
+a strided one; one whose address does not suit its size; two threads at the same bytes, one of them writing, with no
+barrier between them; a barrier or shuffle that not all threads reach. Memory that nobody wrote is nan.
+
+It computes what a GPU would, but for the last bits of functions such as exp, and for products and sums, which a GPU
+rounds together.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph import store
+from puregraph.cuda.libraries.librarycall import LibraryCall
+from puregraph.cuda.runtime.launch import Launch, PointerTable, Scratch, memories, tables
+from puregraph.cuda.runtime.preprocess import digest, read
+from puregraph.errors import DeviceError
+
+RUNNING = threading.Lock()  # the runtime has one thread at a time
+SHARED = 227 << 10
+PAGE = 512  # bytes that memory on a GPU starts at a multiple of
+ENTRY = re.compile(r'extern "C"\s+__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(')
+FLAGS = """-std=gnu++17 -O1 -w -fPIC -shared -fno-strict-aliasing -ffp-contract=off -fno-exceptions -fno-rtti
+-fvisibility=hidden""".split()
+WATCHED = """-fsanitize=kernel-address,bounds,integer-divide-by-zero --param asan-globals=0 --param asan-stack=0
+--param asan-instrumentation-with-call-threshold=0""".split()
+LETTERS = {"bool": "b1", "float16": "h2", "bfloat16": "e2"}
+MACRO = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
+PROGRAMS: dict[str, EmulatedText] = {}
+LIBRARIES: dict[str, ctypes.CDLL] = {}
+NUMBERS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "int": (ctypes.c_int32, ("i4", "u4")),
+    "long": (ctypes.c_int64, ("i8", "u8")),
+    "float": (ctypes.c_float, ("f4",)),
+    "double": (ctypes.c_double, ("f8",)),
+}
+
+
+class KernelError(RuntimeError):
+    """What a kernel did that a GPU does not allow, or does in silence."""
+
+
+class EmulatedText(NamedTuple):
+    """A compiled text: its kernels by name, and what each wants for arguments."""
+
+    kernels: dict[str, Any]
+    wants: dict[str, list[tuple[str, str]]]
+    places: Any
+
+
+def available() -> bool:
+    """Whether kernels can be emulated here."""
+    return missing() is None
+
+
+@cache
+def missing() -> str | None:
+    """Why kernels cannot be emulated here; None where they can."""
+    if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
+        return "kernels are emulated on Linux only, on x86-64 and aarch64"
+    try:
+        runtime()
+    except (DeviceError, OSError) as error:
+        return f"kernels cannot be emulated: {error}"
+    return None
+
+
+@cache
+def compiler() -> tuple[str, str]:
+    """The path of g++, and its version.
+
+    Raises    DeviceError where there is none
+    """
+    path = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("g++")
+    if path is None:
+        raise DeviceError("there is no g++ to compile them with; install it, or run them on a GPU")
+    return path, subprocess.run([path, "-v"], capture_output=True, text=True).stderr
+
+
+def named(text: str, flags: list[str]) -> str:
+    """What the library of a text is called in the cache."""
+    return digest(text, flags, compiler()[1])
+
+
+def build(text: str, flags: list[str]) -> bytes:
+    """A shared library made of C++.
+
+    Raises    DeviceError with what g++ says if it refuses
+    """
+    path, name = compiler()[0], named(text, flags)
+    found = store.read(name)
+    if found is not None:
+        return found[1]
+    with tempfile.TemporaryDirectory(prefix="puregraph-") as folder:
+        target = os.path.join(folder, "kernel.so")
+        command = [path, *FLAGS, *flags, "-x", "c++", "-", "-o", target, "-lm"]
+        made = subprocess.run(command, input=text, capture_output=True, text=True)
+        if made.returncode:
+            raise DeviceError(f"g++ refuses the text of a kernel: {made.stderr[:2000]}")
+        with open(target, "rb") as file:
+            data = file.read()
+    store.write(name, {"key": "emulated"}, data)
+    return data
+
+
+def loaded(data: bytes, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
+    """A library that is held in memory, loaded."""
+    with tempfile.NamedTemporaryFile(suffix=".so", delete=False) as file:
+        file.write(data)
+    try:
+        return ctypes.CDLL(file.name, mode)
+    finally:
+        with suppress(OSError):
+            os.unlink(file.name)
+
+
+@cache
+def runtime() -> ctypes.CDLL:
+    """What runs and watches kernels."""
+    library = loaded(build(read("emulator.cpp"), ["-O2", "-fvisibility=default"]), ctypes.RTLD_GLOBAL)
+    library.emulator_launch.restype = ctypes.c_char_p
+    library.emulator_region.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint64,
+        ctypes.c_uint64,
+        ctypes.c_void_p,
+        ctypes.c_int,
+    ]
+    return library
+
+
+def program(source: str) -> EmulatedText:
+    """A text, compiled and loaded for the life of the process."""
+    if source not in PROGRAMS:
+        prepare([source])
+    return PROGRAMS[source]
+
+
+def prepare(sources: Iterable[str]) -> None:
+    """Compile texts and load them for the life of the process; those that are new are one run of g++."""
+    runtime()
+    names = {
+        source: digest("note", named(beginning() + textOf(0, source), WATCHED))
+        for source in sources
+        if source not in PROGRAMS
+    }
+    new = []
+    for source, name in names.items():
+        found = store.read(name, library=str, number=int)
+        whole = None if found is None else library(found[0]["library"])
+        if found is None or whole is None:
+            new.append(source)
+        else:
+            PROGRAMS[source] = programIn(whole, found[0]["number"], source)
+    if new:
+        text = "".join([beginning(), *map(textOf, count(), new)])
+        whole = LIBRARIES[named(text, WATCHED)] = loaded(build(text, WATCHED))
+        for number, source in enumerate(new):
+            store.write(names[source], {"key": "emulated", "library": named(text, WATCHED), "number": number}, b"")
+            PROGRAMS[source] = programIn(whole, number, source)
+
+
+def library(name: str) -> ctypes.CDLL | None:
+    """A library that is in the cache, loaded; None if it is there no more."""
+    if name not in LIBRARIES:
+        found = store.read(name)
+        if found is None:
+            return None
+        LIBRARIES[name] = loaded(found[1])
+    return LIBRARIES[name]
+
+
+@cache
+def beginning() -> str:
+    """What stands before all texts."""
+    return f'{read("emulator.h")}\n#line 1 "common.h"\n{read("common.h")}\n'
+
+
+@cache
+def common() -> frozenset[str]:
+    """The macros that every text may use."""
+    return frozenset(MACRO.findall(beginning()))
+
+
+def textOf(number: int, source: str) -> str:
+    """A text among others: in a namespace and with a section of its own, and none of its macros left behind it."""
+    names = ENTRY.findall(source)
+    body = source.replace('extern "C"', "")
+    ends = "".join(f"KERNEL({number}, {name})\n" for name in names)
+    own = [name for name in dict.fromkeys(MACRO.findall(source)) if name not in common()]
+    undone = "".join(f"#undef {name}\n" for name in own)
+    return (
+        f'#undef SECTION\n#define SECTION "emulator_shared{number}"\nnamespace text{number} {{\n'
+        f'#line 1 "kernel"\n{body}\n}}\n{undone}{ends}PLACES({number})\n'
+    )
+
+
+def programIn(library: ctypes.CDLL, number: int, source: str) -> EmulatedText:
+    """The text of a number."""
+    places = (ctypes.c_void_p * 6)()
+    library[f"places{number}"](places)
+    wants = {}
+    for name in ENTRY.findall(source):
+        room = ctypes.create_string_buffer(1024)
+        library[f"describe{number}_{name}"](room)
+        letters = room.value.decode()
+        wants[name] = [(letters[i], letters[i + 1 : i + 3]) for i in range(0, len(letters), 3)]
+    return EmulatedText({name: library[f"run{number}_{name}"] for name in wants}, wants, places)
+
+
+def run(launches: Iterable[Launch | LibraryCall], arrayOf: Callable[[Any], np.ndarray] | None = None) -> None:
+    """Run launches one after the other; `arrayOf` gives the numpy array for what a slot holds, where it holds none.
+
+    Raises    KernelError with what a kernel did wrong, and where
+    """
+    launches = list(launches)
+    prepare(launch.source for launch in launches if isinstance(launch, Launch))
+    memory = GuardedMemory(launches, arrayOf or (lambda what: what))
+    for launch in launches:
+        if isinstance(launch, LibraryCall):
+            launch.emulate([memory.at(what) for _, what in launch.slots])
+            memory.written |= {id(what) for _, what in launch.slots}
+        else:
+            start(launch, memory)
+    memory.giveBack()
+
+
+def start(launch: Launch, memory: GuardedMemory) -> None:
+    """Run one launch on arrays that lie in guarded memory."""
+    code = program(launch.source)
+    if launch.entry not in code.kernels:
+        found = ", ".join(code.kernels) or "none"
+        raise KernelError(f"{launch.name}: the text has no kernel {launch.entry!r}, only {found}")
+    values = list(numbers(launch, code.wants[launch.entry], memory))
+    try:
+        call(code, launch.entry, launch.grid, launch.block, launch.shared, values, memory.regionsOf(launch))
+    except KernelError as error:
+        raise KernelError(f"{launch.name}: {error}") from None
+
+
+def call(
+    code: EmulatedText,
+    entry: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    shared: int,
+    values: list[Any],
+    regions: Iterable[Region],
+) -> None:
+    """Run a kernel on numbers and addresses as C has them; `regions` are the memory that it may touch.
+
+    Raises    KernelError with what it did wrong, and where
+    """
+    limits = (block, (1024, 1024, 64)), (grid, (2**31 - 1, 65535, 65535))
+    isThere = all(1 <= n <= most for sizes, mosts in limits for n, most in zip(sizes, mosts))
+    if not isThere or block[0] * block[1] * block[2] > 1024:
+        raise KernelError(f"a GPU has no grid {grid} of blocks {block}")
+    if shared > SHARED:
+        raise KernelError(f"a block of a large GPU has {SHARED} bytes of shared memory, not {shared}")
+    library = runtime()
+    with RUNNING:
+        for region in regions:
+            isOurs = None if region.isOurs is None else region.isOurs.ctypes.data
+            memory = region.memory
+            library.emulator_region(memory.ctypes.data, memory.nbytes, region.unit, isOurs, region.number)
+        fault = library.emulator_launch(
+            ctypes.cast(code.kernels[entry], ctypes.c_void_p),
+            (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values]),
+            code.places,
+            (ctypes.c_uint * 3)(*grid),
+            (ctypes.c_uint * 3)(*block),
+            ctypes.c_uint64(shared),
+        )
+    if fault is not None:
+        raise KernelError(f"{entry}, {fault.decode()}")
+
+
+def numbers(launch: Launch, wants: list[tuple[str, str]], memory: GuardedMemory) -> Iterable[Any]:
+    """The arguments of a kernel as C has them, each checked against what the kernel says it takes."""
+    if len(wants) != len(launch.slots):
+        raise KernelError(f"{launch.name}: {launch.entry} takes {len(wants)} arguments, got {len(launch.slots)}")
+    for i, ((role, letters), (kind, what)) in enumerate(zip(wants, launch.slots)):
+        title = f"{launch.name}: argument {i} of {launch.entry}"
+        if kind == "pointer":
+            array = memory.at(what)
+            given = LETTERS.get(array.dtype.name, f"{array.dtype.kind}{array.dtype.itemsize}")
+            if role == "n" or letters not in (given, "u1"):
+                raise KernelError(f"{title} is {role}{letters}, got {given} numbers")
+            if role == "w":
+                memory.written.add(id(what))
+            if isinstance(what, PointerTable):
+                memory.written |= {id(each) for each in what.whats if memory.originals[id(each)].flags.writeable}
+            yield ctypes.c_void_p(array.ctypes.data)
+        else:
+            ctype, fits = NUMBERS[kind]
+            if role != "n" or letters not in fits:
+                raise KernelError(f"{title} is {role}{letters}, got a number of {kind}")
+            if kind == "int" and not -(2**31) <= what < 2**32 or kind == "long" and not -(2**63) <= what < 2**64:
+                raise KernelError(f"{title}, {what}, does not fit in {kind}")
+            yield ctype(what)
+
+
+class GuardedMemory:
+    """Copies of arrays, each array alone between bytes that nobody may touch, at addresses as even as on a GPU."""
+
+    def __init__(self, launches: list[Launch | LibraryCall], arrayOf: Callable[[Any], np.ndarray]):
+        whats = {id(what): what for what in memories(launches)}
+        self.originals = {
+            key: poisoned(what) if isinstance(what, (Scratch, PointerTable)) else arrayOf(what)
+            for key, what in whats.items()
+        }
+        self.whats = whats  # so that no id is given again
+        self.copies: dict[int, np.ndarray] = {}
+        self.regions: dict[int, Region] = {}
+        self.written: set[int] = set()
+        for keys in together(self.originals):
+            self.copy(keys)
+        for table in tables(launches):
+            self.at(table)[...] = table.filled(lambda what: self.at(what).ctypes.data)
+
+    def copy(self, keys: list[int]) -> None:
+        """Arrays that share bytes, copied so that they share them again."""
+        arrays = [self.originals[key] for key in keys]
+        low, high = (pick(ends) for pick, ends in zip((min, max), zip(*map(bounds, arrays))))
+        root = rootOf(arrays[0])
+        start = low - root.ctypes.data if root.ctypes.data <= low else 0
+        room = np.full(high - low + 2 * PAGE, 0xFF, np.uint8)
+        skip = -room.ctypes.data % PAGE + start % PAGE
+        memory = room[skip : skip + high - low]
+        isOurs = np.zeros(high - low, bool)
+        unit = int(np.gcd.reduce([n for x in arrays for n in (x.itemsize, x.ctypes.data - low)]))
+        for key, x in zip(keys, arrays):
+            offset = x.ctypes.data - low
+            self.copies[key] = np.ndarray(x.shape, x.dtype, memory, offset, x.strides)
+            self.copies[key][...] = x
+            np.ndarray((*x.shape, x.itemsize), bool, isOurs, offset, (*x.strides, 1))[...] = True
+            self.regions[key] = Region(memory, unit, None if isOurs.all() else np.ascontiguousarray(isOurs[::unit]))
+
+    def at(self, what: Any) -> np.ndarray:
+        """The copy of an array."""
+        return self.copies[id(what)]
+
+    def regionsOf(self, launch: Launch) -> Iterator[Region]:
+        """What a launch may touch, each region with the number of the first argument that lies in it."""
+        seen = set()
+        for number, what in numbered(launch):
+            region = self.regions[id(what)]
+            if region.memory.size and id(region.memory) not in seen:
+                seen.add(id(region.memory))
+                yield region._replace(number=number)
+
+    def giveBack(self) -> None:
+        """Copy back what kernels may have written."""
+        for key in self.written:
+            if self.originals[key].flags.writeable:
+                self.originals[key][...] = self.copies[key]
+
+
+class Region(NamedTuple):
+    """Memory of some arrays: its bytes, how many of them belong together, and which are an array's; None: all."""
+
+    memory: np.ndarray
+    unit: int = 1
+    isOurs: np.ndarray | None = None
+    number: int = 0
+
+
+def numbered(launch: Launch) -> Iterable[tuple[int, Any]]:
+    """The memory of a launch, each with the number of the argument that leads to it."""
+    for number, (kind, what) in enumerate(launch.slots):
+        if kind == "pointer":
+            yield number, what
+            for each in what.whats if isinstance(what, PointerTable) else ():
+                yield number, each
+
+
+def poisoned(memory: Scratch | PointerTable) -> np.ndarray:
+    """Memory that holds nan, or -1."""
+    return np.full(memory.size * memory.dtype.itemsize, 0xFF, np.uint8).view(memory.dtype).reshape(memory.shape)
+
+
+def rootOf(x: np.ndarray) -> np.ndarray:
+    """The array that has the memory of a view."""
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return x
+
+
+def bounds(x: np.ndarray) -> tuple[int, int]:
+    """The addresses of the first byte of an array, and of that behind its last."""
+    if not x.size:
+        return x.ctypes.data, x.ctypes.data
+    return np.lib.array_utils.byte_bounds(x)
+
+
+def together(arrays: dict[int, np.ndarray]) -> list[list[int]]:
+    """The arrays' keys, those that share bytes in one list."""
+    found: list[list[int]] = []
+    end = -1
+    for key in sorted(arrays, key=lambda key: bounds(arrays[key])):
+        low, high = bounds(arrays[key])
+        if found and low < end and high > low:
+            found[-1].append(key)
+        else:
+            found.append([key])
+        end = max(end, high)
+    return found

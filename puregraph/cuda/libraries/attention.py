@@ -1,0 +1,216 @@
+"""Attention by cuDNN, which like the kernels of the CPU keeps of all scores one number a row, their log-sum-exp.
+
+    y = p v,  p = drop(softmax(scale q k')),  lse = ln sum exp(scale q k')
+
+Forward and backward drop the same entries of p for the same seed and offset, which are read from memory; what is left
+is divided by the part that is left.
+
+Source    Dao 2023, FlashAttention-2, arXiv:2307.08691; dropout: Srivastava et al. 2014, JMLR 15
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.cuda.libraries.cudnn import CudnnCall, GraphDraft, Tensor, dense, isPlain, isPlanned, tensor
+from puregraph.cuda.libraries.librarycall import pointers
+from puregraph.cuda.libraries.tensorview import flat, load, pick, save
+
+NUMBER = Tensor((1, 1, 1, 1), (1, 1, 1, 1))
+WIDTH = 8  # what divides the numbers of a key, and of a value
+
+
+class AttentionTask(NamedTuple):
+    """Attention: "attend" gives y and lse, "attendGrad" the gradients of q, k and v, which lie as these do.
+
+    `causal` hides key j from query i < j. The heads of k divide those of q. `repeats` asks for the same sums each time.
+    """
+
+    what: str
+    kind: str
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    y: Tensor
+    lse: Tensor
+    scale: float
+    causal: bool = False
+    dropout: float = 0.0
+    grads: tuple[Tensor, ...] = ()  # of y, q, k and v
+    repeats: bool = True
+
+    def __str__(self) -> str:
+        own = {"q": self.q, "k": self.k, "v": self.v, "y": self.y}
+        words = [self.kind, self.what, *(f"{name} {each}" for name, each in own.items())]
+        words += [f"lse {self.lse}"] if self.lse.strides != byRows(self.lse.shape) else []
+        words += [f"d{name} {each}" for name, each in zip("yqkv", self.grads) if own[name] != each]
+        words += [f"scale {self.scale!r}"] + ["causal"] * self.causal
+        words += [f"dropout {self.dropout!r}"] if self.dropout else []
+        return " ".join(words + ["anyhow"] * (not self.repeats))
+
+    @property
+    def random(self) -> tuple[tuple[Tensor, str], ...]:
+        """The seed and the offset that are read if something is dropped."""
+        return ((NUMBER, "int64"), (NUMBER, "int64")) if self.dropout else ()
+
+    def describe(self, draft: GraphDraft) -> None:
+        """Write the task into a graph of cuDNN."""
+        g, how = draft.graph, dict[str, Any](attn_scale=self.scale)
+        if self.causal:
+            how["use_causal_mask"] = True
+        grad = [draft.read(self.grads[0])] if self.grads else []
+        q, k, v = [draft.read(each) for each in (self.q, self.k, self.v)]
+        kept = [draft.read(self.y), draft.read(self.lse, "float32")] if self.grads else []
+        if self.dropout:
+            how["dropout"] = (self.dropout, *(draft.read(*each) for each in self.random))
+        if not self.grads:
+            y, lse = g.sdpa(q=q, k=k, v=v, generate_stats=True, **how)
+            draft.write(y, self.y)
+            draft.write(lse, self.lse, "float32")
+            return
+        how["use_deterministic_algorithm"] = self.repeats
+        found = g.sdpa_backward(q=q, k=k, v=v, o=kept[0], stats=kept[1], dO=grad[0], **how)
+        for each, lay in zip(found, self.grads[1:]):
+            draft.write(each, lay)
+
+    def emulate(self, arrays: Sequence[np.ndarray]) -> None:
+        """Carry it out on memory, by nothing but what the task says; what it drops is not what cuDNN would drop."""
+        own = "float32" if self.kind == "tf32" else self.kind
+        reads = [(each, own) for each in (*self.grads[:1], self.q, self.k, self.v)]
+        reads += [(self.y, own), (self.lse, "float32")] if self.grads else []
+        writes = [(each, own) for each in self.grads[1:]] or [(self.y, own), (self.lse, "float32")]
+        lays = [*reads, *self.random, *writes]
+        places = [pick(flat(x, kind), *lay) for x, (lay, kind) in zip(arrays, lays)]
+        numbers = [load(each, kind) for each, (_, kind) in zip(places[: -len(writes)], lays)]
+        results = self.backward(*numbers) if self.grads else self.forward(*numbers)
+        for place, result, (_, kind) in zip(places[-len(writes) :], results, writes):
+            save(place, result, kind)
+
+    def forward(self, q: Any, k: Any, v: Any, *random: Any) -> tuple[Any, Any]:
+        """y and lse."""
+        k, v = self.shared(k), self.shared(v)
+        scores = self.scores(q, k)
+        top = scores.max(axis=-1, keepdims=True)
+        lse = top + np.log(np.exp(scores - top).sum(axis=-1, keepdims=True))
+        return (np.exp(scores - lse) * self.left(scores, *random)) @ v, lse
+
+    def backward(self, grad: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, *random: Any) -> tuple[Any, ...]:
+        """ds = p (grad v' - sum grad y), dq = scale ds k, dk = scale ds' q, dv = p' grad"""
+        wholeK, wholeV = self.shared(k), self.shared(v)
+        p = np.exp(self.scores(q, wholeK) - lse)
+        left = self.left(p, *random)
+        ds = p * (grad @ wholeV.swapaxes(-1, -2) * left - (grad * y).sum(axis=-1, keepdims=True)) * self.scale
+        dk, dv = ds.swapaxes(-1, -2) @ q, (p * left).swapaxes(-1, -2) @ grad
+        return ds @ wholeK, summed(dk, k.shape), summed(dv, v.shape)
+
+    def shared(self, x: Any) -> Any:
+        """Keys or values, once for each head of q."""
+        return np.repeat(x, self.q.shape[1] // x.shape[1], axis=1)
+
+    def scores(self, q: Any, k: Any) -> Any:
+        """scale q k', -inf where hidden."""
+        scores = q @ k.swapaxes(-1, -2) * np.float32(self.scale)
+        return np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf) if self.causal else scores
+
+    def left(self, p: Any, *random: Any) -> Any:
+        """What p is multiplied with: 0 where it is dropped, else 1 / (1 - dropout)."""
+        if not self.dropout:
+            return np.float32(1)
+        key = [int(each.ravel()[0]) for each in random]
+        stays = np.random.Generator(np.random.Philox(key=key)).random(p.shape) >= self.dropout
+        return stays.astype(p.dtype) / np.float32(1 - self.dropout)
+
+
+def attend(
+    outs: Sequence[Any],
+    q: Any,
+    k: Any,
+    v: Any,
+    causal: bool,
+    scale: float,
+    dropout: float = 0.0,
+    random: Sequence[Any] = (),
+    tf32: bool = False,
+) -> Any:
+    """outs = y and lse; NotImplemented where cuDNN has no plan for it.
+
+    Slots are q, k, v, then, if something is dropped, the seed and the offset, int64 of one number each; then y and lse.
+
+    Shapes    q (n, h, t, d), k (n, h / g, s, d), v (n, h / g, s, e) -> y (n, h, t, e), lse (n, h, t, 1) in float32
+    """
+    y, lse = outs
+    if not areHeads(q, k, v, y) or not isRow(lse) or bool(dropout) != (len(random) == 2):
+        return NotImplemented
+    task = taskOf("attend", q, k, v, y, lse, causal, scale, dropout, tf32)
+    return CudnnCall(task, pointers(q, k, v, *random, y, lse)) if isPlanned(task) else NotImplemented
+
+
+def attendGrad(
+    outs: Sequence[Any],
+    grad: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    y: Any,
+    lse: Any,
+    causal: bool,
+    scale: float,
+    dropout: float = 0.0,
+    random: Sequence[Any] = (),
+    tf32: bool = False,
+    repeats: bool = True,
+) -> Any:
+    """outs = the gradients of q, k and v; NotImplemented where cuDNN has no plan for it.
+
+    Slots are grad, q, k, v, y, lse, then, if something was dropped, the seed and the offset; then the gradients.
+    """
+    if not areHeads(q, k, v, y, grad, *outs) or not isRow(lse) or bool(dropout) != (len(random) == 2):
+        return NotImplemented
+    task = taskOf("attendGrad", q, k, v, y, lse, causal, scale, dropout, tf32)
+    task = task._replace(grads=tuple(map(heads, (grad, *outs))), repeats=repeats)
+    return CudnnCall(task, pointers(grad, q, k, v, y, lse, *random, *outs)) if isPlanned(task) else NotImplemented
+
+
+def taskOf(what: str, q: Any, k: Any, v: Any, y: Any, lse: Any, *rest: Any) -> AttentionTask:
+    """The task of a call, without gradients."""
+    causal, scale, dropout, tf32 = rest
+    kind = "tf32" if tf32 and q.dtype.name == "float32" else q.dtype.name
+    q, k, v, y = map(heads, (q, k, v, y))
+    return AttentionTask(what, kind, q, k, v, y, tensor(lse, byRows), float(scale), bool(causal), float(dropout))
+
+
+def byRows(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of an array whose axes lie in their own order."""
+    return dense(shape, range(len(shape)))
+
+
+def heads(x: Any) -> Tensor:
+    """Heads as cuDNN is told; where nothing else is known, those of a query lie side by side."""
+    return tensor(x, lambda shape: dense(shape, (0, 2, 1, 3)))
+
+
+def areHeads(*arrays: Any) -> bool:
+    """Whether arrays are heads of numbers of one kind, that lie side by side for each query, key or value."""
+    first = arrays[0]
+    return all(
+        isPlain(x)
+        and len(x.shape) == 4
+        and x.dtype.name == first.dtype.name
+        and x.shape[3] % WIDTH == 0
+        and x.strides[3] == x.dtype.itemsize
+        for x in arrays
+    )
+
+
+def isRow(lse: Any) -> bool:
+    """Whether a log-sum-exp is of the kind that cuDNN makes."""
+    return isPlain(lse) and lse.dtype.name == "float32" and len(lse.shape) == 4 and lse.shape[3] == 1
+
+
+def summed(whole: Any, shape: tuple[int, ...]) -> Any:
+    """The gradients of heads that are shared, from those of each that shares one."""
+    n, heads, s, d = shape
+    return whole.reshape(n, heads, -1, s, d).sum(axis=2)

@@ -1,0 +1,286 @@
+"""cuBLASLt through ctypes: what a matrix product is told in its own terms, and how it is put on a stream.
+
+Everything here is column-major, as the library has it; `product` says what that means for arrays. Descriptors and
+layouts need no device; `choose`, which asks for the algorithm, and `run` do.
+
+Source    NVIDIA, cuBLAS 13.1 documentation, "Using the cuBLASLt API"; its header cublasLt.h
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from puregraph import device
+from puregraph.cuda.libraries import paths
+from puregraph.errors import DeviceError
+
+WORKSPACE = 32 << 20  # bytes, which is what NVIDIA asks for from Hopper on
+ALIGNED = 256  # bytes; no algorithm asks for more
+CANDIDATES = 8
+HINT = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
+
+TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # cudaDataType
+COMPUTES = {"float32": (68, "float32"), "tf32": (77, "float32"), "float64": (70, "float64")}  # and the type of alpha
+
+RELU, BIAS, GELU, KEPT = 2, 4, 32, 128  # cublasLtEpilogue_t, whose values are sums of these
+BACKRELU, BACKGELU, TOTAL = 8 | KEPT, 64 | KEPT, 16
+TOTALA, TOTALB = 256, 512
+PLAIN = 1
+
+TURNA, TURNB, EPILOGUE, VECTOR, KEPTAT, KEPTLD, KEPTSTRIDE = 3, 4, 7, 8, 11, 12, 13  # cublasLtMatmulDescAttributes_t
+COUNT, STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
+MOST, ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t: workspace; alignments of A, B, C and D
+
+CHOSEN: dict[Any, Any] = {}
+CHOOSING = threading.Lock()
+
+
+class MatrixLayout(NamedTuple):
+    """A batch of matrices in memory: number (i, j) of the b-th lies at i + j ld + b stride."""
+
+    kind: str
+    rows: int
+    columns: int
+    ld: int
+    copies: int = 1
+    stride: int = 0
+
+
+class TaskAddresses(NamedTuple):
+    """The addresses of what a task is about: A, B, D, its vector, and what is kept; 0 for what there is not."""
+
+    a: int
+    b: int
+    d: int
+    vector: int = 0
+    kept: int = 0
+
+    @property
+    def aligned(self) -> TaskAddresses:
+        """The highest power of two, up to 256, that divides each: all of an address that an algorithm depends on."""
+        return TaskAddresses(*[min(at & -at, ALIGNED) or ALIGNED for at in self])
+
+
+class GemmTask(NamedTuple):
+    """D = tail(alpha op(A) op(B) + beta D), where op is the transpose if A, or B, is turned.
+
+    The tail is a sum of the constants above: a vector, one number a row of D, is added, or gets sums; a further matrix
+    keeps for backward what an activation was given, numbers for Gelu, bits for Relu.
+    """
+
+    compute: str
+    a: MatrixLayout
+    b: MatrixLayout
+    d: MatrixLayout
+    turnA: bool
+    turnB: bool
+    epilogue: int = PLAIN
+    keptLd: int = 0
+    keptStride: int = 0
+    alpha: float = 1.0
+    beta: float = 0.0
+
+
+class Algorithm(ctypes.Structure):
+    """cublasLtMatmulAlgo_t"""
+
+    _fields_ = [("data", ctypes.c_uint64 * 8)]
+
+
+class Heuristic(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t"""
+
+    _fields_ = [
+        ("algorithm", Algorithm),
+        ("workspace", ctypes.c_size_t),
+        ("state", ctypes.c_int),
+        ("waves", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    ]
+
+
+class CublasLt:
+    """libcublasLt with the types of the functions that are used here."""
+
+    def __init__(self) -> None:
+        c = self.c = paths.load("cublasLt", hint=HINT)
+        where, size, whole = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+        c.cublasLtGetVersion.restype = size
+        c.cublasLtGetStatusString.argtypes, c.cublasLtGetStatusString.restype = [whole], ctypes.c_char_p
+        self.type("cublasLtCreate", where)
+        self.type("cublasLtMatmulDescCreate", where, whole, whole)
+        self.type("cublasLtMatrixLayoutCreate", where, whole, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64)
+        self.type("cublasLtMatmulPreferenceCreate", where)
+        for kind in ("MatmulDesc", "MatrixLayout", "MatmulPreference"):
+            self.type(f"cublasLt{kind}Destroy", where)
+            self.type(f"cublasLt{kind}SetAttribute", where, whole, where, size)
+        for kind in ("MatmulDesc", "MatrixLayout"):
+            self.type(f"cublasLt{kind}GetAttribute", where, whole, where, size, where)
+        self.type("cublasLtMatmulAlgoGetHeuristic", *[where] * 7, whole, where, where)
+        self.type("cublasLtMatmul", *[where] * 14, size, where)
+
+    def type(self, name: str, *arguments: Any) -> None:
+        """Say what a function that gives a status takes."""
+        getattr(self.c, name).argtypes = list(arguments)
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function.
+
+        Raises    DeviceError with the library's words if it does not succeed
+        """
+        status = getattr(self.c, f"cublasLt{name}")(*arguments)
+        if status:
+            words = self.c.cublasLtGetStatusString(status).decode()
+            raise DeviceError(f"cublasLt{name} refused, in cuBLASLt {self.version}: {words}")
+
+    @property
+    def version(self) -> int:
+        """Its version: 130100 is 13.1."""
+        return self.c.cublasLtGetVersion()
+
+
+@cache
+def library() -> CublasLt:
+    """The library, loaded at first use.
+
+    Raises    DeviceError where it is not installed
+    """
+    return CublasLt()
+
+
+@cache
+def missing() -> str | None:
+    """Why there is no cuBLASLt here; None where there is."""
+    try:
+        library()
+    except DeviceError as error:
+        return str(error)
+    return None
+
+
+@cache
+def handle() -> ctypes.c_void_p:
+    """The library's own state on the device in use; it lives as long as the process.
+
+    Raises    DeviceError where there is no device
+    """
+    found = ctypes.c_void_p()
+    library().call("Create", ctypes.byref(found))
+    return found
+
+
+class CublasObject:
+    """One of the library's objects, with attributes; freed when nobody has it any more."""
+
+    def __init__(self, kind: str, *arguments: Any) -> None:
+        self.kind, self.at, self.library = kind, ctypes.c_void_p(), library()
+        self.library.call(f"{kind}Create", ctypes.byref(self.at), *arguments)
+
+    def set(self, attribute: int, value: Any) -> None:
+        """Set an attribute to a number of ctypes."""
+        self.library.call(f"{self.kind}SetAttribute", self.at, attribute, ctypes.byref(value), ctypes.sizeof(value))
+
+    def get(self, attribute: int, kind: Any) -> Any:
+        """What an attribute of a type of ctypes is."""
+        value, written = kind(), ctypes.c_size_t()
+        size = ctypes.sizeof(value)
+        where = ctypes.byref(value), size, ctypes.byref(written)
+        self.library.call(f"{self.kind}GetAttribute", self.at, attribute, *where)
+        return value.value
+
+    def __del__(self) -> None:
+        if getattr(self, "at", None):
+            getattr(self.library.c, f"cublasLt{self.kind}Destroy")(self.at)
+
+
+class Matmul:
+    """The descriptors of a task, and the algorithm that was chosen for it."""
+
+    def __init__(self, task: GemmTask) -> None:
+        self.task = task
+        compute, scale = COMPUTES[task.compute]
+        self.description = CublasObject("MatmulDesc", compute, TYPES[scale])
+        self.layouts = [layoutOf(matrix) for matrix in (task.a, task.b, task.d)]
+        number = ctypes.c_double if scale == "float64" else ctypes.c_float
+        self.alpha, self.beta = number(task.alpha), number(task.beta)
+        self.algorithm: Any = None
+        for attribute, value in (
+            (TURNA, ctypes.c_int32(task.turnA)),
+            (TURNB, ctypes.c_int32(task.turnB)),
+            (EPILOGUE, ctypes.c_uint32(task.epilogue)),
+        ):
+            self.description.set(attribute, value)
+        if task.epilogue & KEPT:
+            self.description.set(KEPTLD, ctypes.c_int64(task.keptLd))
+            self.description.set(KEPTSTRIDE, ctypes.c_int64(task.keptStride))
+
+    def point(self, at: TaskAddresses) -> None:
+        """Say where the vector and what is kept lie."""
+        if self.task.epilogue & (BIAS | TOTAL | TOTALA | TOTALB):
+            self.description.set(VECTOR, ctypes.c_void_p(at.vector))
+        if self.task.epilogue & KEPT:
+            self.description.set(KEPTAT, ctypes.c_void_p(at.kept))
+
+    def choose(self, at: TaskAddresses) -> bool:
+        """Ask for the algorithm, once for each task and alignment; whether there is any."""
+        key = self.task, at.aligned
+        with CHOOSING:
+            if key not in CHOSEN:
+                CHOSEN[key] = self.candidates(at.aligned)[:1]
+            self.algorithm = CHOSEN[key][0] if CHOSEN[key] else None
+        return self.algorithm is not None
+
+    def candidates(self, at: TaskAddresses) -> list[Heuristic]:
+        """What the library proposes for memory that is aligned so, best first."""
+        preference = CublasObject("MatmulPreference")
+        preference.set(MOST, ctypes.c_uint64(WORKSPACE))
+        for attribute, bytes in zip(ALIGNMENTS, (at.a, at.b, at.d, at.d)):
+            preference.set(attribute, ctypes.c_uint32(bytes))
+        self.point(at)
+        found, count = (Heuristic * CANDIDATES)(), ctypes.c_int()
+        a, b, d = [layout.at for layout in self.layouts]
+        what = handle(), self.description.at, a, b, d, d, preference.at, CANDIDATES, found, ctypes.byref(count)
+        status = library().c.cublasLtMatmulAlgoGetHeuristic(*what)
+        return [one for one in found[: count.value] if one.state == 0] if status == 0 else []
+
+    def tune(self, at: TaskAddresses, time: Callable[[], float]) -> None:
+        """Take, from now on, the proposal that is fastest by `time`, which carries the product out and measures it."""
+        times: list[tuple[float, int, Heuristic]] = []
+        for one in self.candidates(at.aligned):
+            self.algorithm = one
+            times.append((time(), len(times), one))
+        with CHOOSING:
+            CHOSEN[self.task, at.aligned] = [min(times)[2]] if times else []
+        self.choose(at)
+
+    def run(self, at: TaskAddresses, workspace: int, stream: int) -> None:
+        """Put the product on a stream."""
+        self.point(at)
+        a, b, d = [layout.at for layout in self.layouts]
+        library().call(
+            "Matmul",
+            *(handle(), self.description.at, ctypes.byref(self.alpha), at.a, a, at.b, b),
+            *(ctypes.byref(self.beta), at.d, d, at.d, d, ctypes.byref(self.algorithm.algorithm)),
+            *(workspace, WORKSPACE if workspace else 0, stream),
+        )
+
+
+def isPossible(task: GemmTask) -> bool:
+    """Whether the library has an algorithm for a task, if all is well aligned; it is believed to where no GPU is in
+    use that could be asked."""
+    if device.name() != "cuda":
+        return True
+    return missing() is None and Matmul(task).choose(TaskAddresses(ALIGNED, ALIGNED, ALIGNED, ALIGNED, ALIGNED))
+
+
+def layoutOf(matrix: MatrixLayout) -> CublasObject:
+    """A matrix as the library describes it."""
+    layout = CublasObject("MatrixLayout", TYPES[matrix.kind], matrix.rows, matrix.columns, matrix.ld)
+    if matrix.copies > 1:
+        layout.set(COUNT, ctypes.c_int32(matrix.copies))
+        layout.set(STRIDE, ctypes.c_int64(matrix.stride))
+    return layout

@@ -1,0 +1,412 @@
+"""Product: a matrix product of arrays as the column-major task that cuBLASLt takes, with what is done to its sums.
+
+A matrix whose rows lie one after the other is, read column-major, its transpose. Hence a result of rows, D = A B, is
+computed as D' = B' A', with the second operand first. An operand whose columns lie one after the other is turned by
+the library itself, and for a result of columns the roles change. So no view is copied that has numbers side by side
+along one of its two axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import product as pairings
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.cuda.libraries import cublaslt
+from puregraph.cuda.libraries.cublaslt import (
+    BACKGELU,
+    BACKRELU,
+    BIAS,
+    GELU,
+    KEPT,
+    PLAIN,
+    RELU,
+    TOTAL,
+    TOTALA,
+    TOTALB,
+    GemmTask,
+    Matmul,
+    MatrixLayout,
+    TaskAddresses,
+    isPossible,
+)
+from puregraph.cuda.libraries.librarycall import LibraryCall, Time, pointers
+from puregraph.cuda.libraries.tensorview import flat, load, pick, save
+from puregraph.errors import DeviceError
+
+FORWARD = {None: 0, "relu": RELU, "gelu": GELU}
+BACK = {"relu": BACKRELU, "gelu": BACKGELU}
+STEP = {"relu": 128, "gelu": 8}  # what divides a row of what is kept: bits, or numbers
+CALLS = 64  # of the library at most, for a batch that is no evenly spaced row of matrices
+HALVES = ("float16", "bfloat16")
+FLOATS = (*HALVES, "float32", "float64")
+ROOT = 0.7978845608028654  # sqrt(2 / pi)
+
+
+class View(NamedTuple):
+    """How the matrices of a batch lie: the steps, in numbers, along each axis of the batch, from row to row, and from
+    column to column."""
+
+    batch: tuple[int, ...]
+    rows: int
+    columns: int
+
+
+class Product(LibraryCall):
+    """A matrix product, or several that differ in where they start.
+
+    `places`  which slot is "a", "b" or "d" of the task, its "vector", and what is "kept"
+    `starts`  for each call how many bytes behind the slot's address these begin
+    """
+
+    workspace = cublaslt.WORKSPACE
+
+    def __init__(self, task: GemmTask, slots: Any, places: dict[str, int], starts: list[dict[str, int]]) -> None:
+        self.task, self.slots, self.places, self.starts = task, slots, places, starts
+        self.matmuls: list[Matmul] = []
+        self.aligned: list[TaskAddresses] = []  # what they were prepared for
+        d, count = task.d, task.d.copies * len(starts)
+        inner = task.a.rows if task.turnA else task.a.columns
+        self.name = f"product {f'{count} x ' * (count > 1)}{d.columns}x{inner}x{d.rows} {task.a.kind}"
+
+    def at(self, addresses: Sequence[int], start: dict[str, int]) -> TaskAddresses:
+        """The addresses of one call."""
+        return TaskAddresses(**{part: addresses[place] + start.get(part, 0) for part, place in self.places.items()})
+
+    def prepare(self, addresses: Sequence[int]) -> None:
+        matmuls, places = [], [self.at(addresses, start) for start in self.starts]
+        for at in places:
+            matmul = Matmul(self.task)
+            if not matmul.choose(at):
+                raise DeviceError(f"cuBLASLt has no algorithm for {self.name}, tail {self.task.epilogue}, so aligned")
+            matmuls.append(matmul)
+        self.matmuls, self.aligned = matmuls, [at.aligned for at in places]
+
+    def run(self, addresses: Sequence[int], workspace: int, stream: int) -> None:
+        places = [self.at(addresses, start) for start in self.starts]
+        if self.aligned != [at.aligned for at in places]:
+            self.prepare(addresses)
+        for matmul, at in zip(self.matmuls, places):
+            matmul.run(at, workspace, stream)
+
+    def tune(self, addresses: Sequence[int], workspace: int, room: int, stream: int, time: Time) -> None:
+        self.prepare(addresses)
+        for matmul, start in zip(self.matmuls, self.starts):
+            run = partial(matmul.run, self.at(addresses, start), workspace, stream)
+            matmul.tune(self.at(addresses, start), partial(time, run))
+
+    def emulate(self, arrays: Sequence[np.ndarray]) -> None:
+        task = self.task
+        kinds = {"a": task.a.kind, "b": task.b.kind, "d": task.d.kind, "vector": task.d.kind, "kept": keptKind(task)}
+        for start in self.starts:
+            found = {}
+            for part, place in self.places.items():
+                numbers = flat(arrays[place], kinds[part])
+                found[part] = numbers[start.get(part, 0) // numbers.itemsize :]
+            carryOut(task, found)
+
+
+def product(
+    out: Any,
+    a: Any,
+    b: Any,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    bias: Any = None,
+    activation: str | None = None,
+    kept: Any = None,
+    back: str | None = None,
+    total: Any = None,
+    of: str = "out",
+    tf32: bool = False,
+) -> Any:
+    """out = tail(alpha a b + beta out), as np.matmul has it; NotImplemented where no task of the library says that.
+
+    `bias`        (n,), added to each row
+    `activation`  "relu" or "gelu" (its tanh form) of that; `kept`, as `keptFor` has it, gets what its gradient needs
+    `back`        the result times the derivative of that activation, which `kept` tells
+    `total`       (n,) gets the sum over the rows of the result, with `back` alone; with of="b" the sum over k of b,
+                  with of="a", (m,), that of a
+    `tf32`        whether float32 may be multiplied with ten bits of its fraction
+
+    Slots are a, b, then of bias and kept what is read, then out, and of total and kept what is written.
+
+    Shapes    a (..., m, k), b (..., k, n), out (..., m, n); an axis of length one, or none, serves a whole batch
+    """
+    vector = total if bias is None else bias
+    isTurned = min(len(a.shape), len(b.shape), len(out.shape)) > 1 and liesTurned(out)
+    tail = tailOf(activation, kept, back, bias, total, of, isTurned)
+    if tail is None or not fits(out, a, b) or not suits(tail, out, vector, kept, of, back or activation):
+        return NotImplemented
+    arrays = {"a": a, "b": b, "d": out} if isTurned else {"a": b, "b": a, "d": out}
+    bits = {"kept": 8 if "relu" in (activation, back) else 1}
+    if kept is not None:
+        arrays["kept"] = kept
+    if any(step < 0 or step % x.dtype.itemsize for x in arrays.values() for step in x.strides):
+        return NotImplemented
+    views = {role: viewOf(x, out.shape[:-2], isTurned, bits.get(role, 1)) for role, x in arrays.items()}
+    m, n = reversed(out.shape[-2:]) if isTurned else out.shape[-2:]
+    lay = GemmAxes(m, n, a.shape[-1], list(out.shape[:-2]), views)
+    task = lay.task(a.dtype.name, out.dtype.name, tail, STEP.get(activation or back or "", 1))
+    if task is None or (total is not None and lay.copies > 1):
+        return NotImplemented
+    compute = "tf32" if tf32 and a.dtype.name == "float32" else task.compute
+    task = task._replace(compute=compute, alpha=alpha, beta=beta)
+    if not isPossible(task):
+        return NotImplemented
+    whats = [*(a, b, bias), *[kept] * (back is not None), *(out, total), *[kept] * (back is None)]
+    slots = pointers(*whats)
+    arrays |= {} if vector is None else {"vector": vector}
+    places = {role: next(i for i, slot in enumerate(slots) if slot[1] is x) for role, x in arrays.items()}
+    starts = [
+        {role: step * arrays[role].dtype.itemsize // bits.get(role, 1) for role, step in start.items()}
+        for start in lay.starts
+    ]
+    return Product(task, slots, places, starts)
+
+
+class GemmAxes:
+    """The axes of a product: of its batch, as few as it takes, and of its matrices.
+
+    `starts`  where the matrices of each call begin, in numbers, once `task` has told
+    """
+
+    def __init__(self, m: int, n: int, k: int, batch: list[int], views: dict[str, View]) -> None:
+        self.m, self.n, self.k, self.batch, self.views = m, n, k, batch, views
+        self.starts: list[dict[str, int]] = [{}]
+
+    @property
+    def copies(self) -> int:
+        """How many matrices there are."""
+        return prod(self.batch)
+
+    def keep(self, axes: Sequence[int]) -> None:
+        """Forget all axes of the batch but these."""
+        self.batch = [self.batch[i] for i in axes]
+        for role, view in self.views.items():
+            self.views[role] = view._replace(batch=tuple([view.batch[i] for i in axes]))
+
+    def fold(self, shared: str, along: str) -> None:
+        """Take axes of the batch that share one operand for rows, or for columns, where these go on as they began."""
+        for i in reversed(range(len(self.batch))):
+            if self.views[shared].batch[i]:
+                continue
+            length = self.m if along == "rows" else self.n
+            grown = {role: view for role, view in self.views.items() if role != shared}
+            if length == 1:
+                steps: list[dict[str, Any]] = [{along: view.batch[i]} for view in grown.values()]
+                grown = {role: view._replace(**step) for (role, view), step in zip(grown.items(), steps)}
+            if all(view.batch[i] == length * getattr(view, along) for view in grown.values()):
+                self.views |= grown
+                if along == "rows":
+                    self.m *= self.batch[i]
+                else:
+                    self.n *= self.batch[i]
+                self.keep([j for j in range(len(self.batch)) if j != i])
+
+    def merge(self) -> None:
+        """Take two neighbouring axes of the batch for one, where one goes on as the other began."""
+        self.keep([i for i, length in enumerate(self.batch) if length > 1])
+        for i in reversed(range(len(self.batch) - 1)):
+            length = self.batch[i + 1]
+            if all(view.batch[i] == length * view.batch[i + 1] for view in self.views.values()):
+                self.batch[i + 1] *= self.batch[i]
+                self.keep([j for j in range(len(self.batch)) if j != i])
+
+    def task(self, kind: str, made: str, tail: int, step: int) -> GemmTask | None:
+        """What one call does, the longest axis of the batch being its own.
+
+        None if the matrices have no leading dimension, what is kept has none that `step` divides, or it takes too
+        many calls.
+        """
+        if tail != TOTALB:
+            self.fold("a", "rows")
+        if tail == PLAIN:
+            self.fold("b", "columns")
+        self.merge()
+        longest = max(range(len(self.batch)), key=self.batch.__getitem__, default=None)
+        others = [i for i in range(len(self.batch)) if i != longest]
+        if prod(self.batch[i] for i in others) > CALLS:
+            return None
+        self.starts = [self.start(others, place) for place in pairings(*(range(self.batch[i]) for i in others))]
+        shapes = {"a": (self.k, self.n), "b": (self.m, self.k), "d": (self.m, self.n), "kept": (self.m, self.n)}
+        found = {}
+        for role, view in self.views.items():
+            matrix = matrixOf(view, *shapes[role], kind if role in "ab" else made)
+            if matrix is None:
+                return None
+            copies, stride = (1, 0) if longest is None else (self.batch[longest], view.batch[longest])
+            found[role] = matrix[0]._replace(copies=copies, stride=stride), matrix[1]
+        (a, turnA), (b, turnB), (d, turnD) = found["a"], found["b"], found["d"]
+        kept, turnKept = found.get("kept", (d._replace(ld=0, stride=0), False))
+        if turnD or turnKept or kept.ld % step or kept.stride % step or (d.copies > 1 and not d.stride):
+            return None
+        compute = "float64" if kind == "float64" else "float32"
+        return GemmTask(compute, a, b, d, turnA, turnB, tail, kept.ld, kept.stride)
+
+    def start(self, axes: Sequence[int], place: Sequence[int]) -> dict[str, int]:
+        """Where the matrices at a place along some axes of the batch begin, in numbers."""
+        return {role: sum(at * view.batch[i] for at, i in zip(place, axes)) for role, view in self.views.items()}
+
+
+def matrixOf(view: View, rows: int, columns: int, kind: str) -> tuple[MatrixLayout, bool] | None:
+    """Matrices of rows, or, turned, of columns, as the library has them; None if no numbers lie side by side."""
+    for isTurned, length, count, inner, ld in (
+        (False, columns, rows, view.columns, view.rows),
+        (True, rows, columns, view.rows, view.columns),
+    ):
+        if (inner == 1 or length == 1) and (ld >= length or count == 1):
+            return MatrixLayout(kind, length, count, ld if count > 1 else max(ld, length)), isTurned
+    return None
+
+
+def liesTurned(out: Any) -> bool:
+    """Whether the columns of a result lie one after the other, and not its rows."""
+    (m, n), (rows, columns) = out.shape[-2:], out.strides[-2:]
+    return n > 1 and columns != out.dtype.itemsize and (m == 1 or rows == out.dtype.itemsize)
+
+
+def viewOf(x: Any, batch: tuple[int, ...], isTurned: bool, bits: int) -> View:
+    """How an array lies for a batch, in numbers; where `bits` is 8, in bits, which bytes hold."""
+    size = x.dtype.itemsize
+    steps = [0 if length == 1 else step // size * bits for length, step in zip(x.shape, x.strides)]
+    lead = (0,) * (len(batch) + 2 - len(steps)) + tuple(steps[:-2])
+    last = [step // size * bits for step in x.strides[-2:]] if bits == 1 else [x.strides[-2] // size * bits, 1]
+    return View(lead, *(reversed(last) if isTurned else last))
+
+
+def tailOf(activation: Any, kept: Any, back: Any, bias: Any, total: Any, of: str, isTurned: bool) -> int | None:
+    """The library's number for what is done to sums; None where it has none."""
+    if total is not None and of != "out":
+        isPlain = activation is back is bias is kept is None
+        return (TOTALA if (of == "b") != isTurned else TOTALB) if isPlain else None
+    if back is not None:
+        isBack = back in BACK and kept is not None and activation is bias is None and not isTurned
+        return BACK[back] | TOTAL * (total is not None) if isBack else None
+    if activation not in FORWARD or total is not None or (kept is not None and activation is None):
+        return None
+    tail = FORWARD[activation] | BIAS * (bias is not None) | KEPT * (kept is not None)
+    return None if tail and isTurned else tail or PLAIN
+
+
+def fits(out: Any, a: Any, b: Any) -> bool:
+    """Whether three arrays have the shapes and numbers of a product that the library knows."""
+    if min(len(a.shape), len(b.shape), len(out.shape)) < 2 or not out.size * a.size:
+        return False
+    kind, made = a.dtype.name, out.dtype.name
+    areKnown = kind == b.dtype.name and kind in FLOATS and (made == kind or (kind in HALVES and made == "float32"))
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    shape = (*batch, a.shape[-2], b.shape[-1])
+    return areKnown and a.shape[-1] == b.shape[-2] and out.shape == shape
+
+
+def suits(tail: int, out: Any, vector: Any, kept: Any, of: str, activation: str | None) -> bool:
+    """Whether what goes with a product has the shapes and numbers that its tail asks for."""
+    if tail != PLAIN and out.dtype.name == "float64":
+        return False
+    if vector is not None:
+        isPacked = len(vector.shape) == 1 and (vector.size == 1 or vector.strides[0] == vector.dtype.itemsize)
+        length = out.shape[-2 if of == "a" else -1]
+        if not isPacked or vector.size != length or vector.dtype.name != out.dtype.name:
+            return False
+    if kept is not None:
+        shape, kind = keptFor(out.shape, activation, out.dtype)
+        return kept.shape == shape and kept.dtype == kind and kept.strides[-1] == kept.dtype.itemsize
+    return True
+
+
+def keptFor(shape: tuple[int, ...], activation: str | None, dtype: Any) -> tuple[tuple[int, ...], Any]:
+    """The shape and dtype of what an activation keeps of results of a shape: a bit a number for "relu", else numbers.
+
+    Rows are longer than those of the result where the library asks for that.
+    """
+    step = STEP[activation or "gelu"]
+    row = -(-shape[-1] // step) * step
+    return ((*shape[:-1], row // 8), np.dtype(np.uint8)) if activation == "relu" else ((*shape[:-1], row), dtype)
+
+
+# The task in numpy --------------------------------------------------------------------------------------------------
+
+
+def keptKind(task: GemmTask) -> str:
+    """What is kept: numbers like those of D, or bits."""
+    return task.d.kind if task.epilogue & (GELU | 64) else "bits"
+
+
+def carryOut(task: GemmTask, parts: dict[str, np.ndarray]) -> None:
+    """Do a task on memory, by nothing but what the task says."""
+    for n in range(task.d.copies):
+        A = load(matrixAt(parts["a"], task.a, n), "tf32" if task.compute == "tf32" else task.a.kind)
+        B = load(matrixAt(parts["b"], task.b, n), "tf32" if task.compute == "tf32" else task.b.kind)
+        A, B = A.T if task.turnA else A, B.T if task.turnB else B
+        to = matrixAt(parts["d"], task.d, n)
+        D = A @ B * A.dtype.type(task.alpha)
+        if task.beta:
+            D += load(to, task.d.kind) * D.dtype.type(task.beta)
+        save(to, finish(task, D, A, B, parts, n), task.d.kind)
+
+
+def matrixAt(numbers: np.ndarray, matrix: MatrixLayout, n: int) -> np.ndarray:
+    """The n-th matrix of a batch: rows and columns."""
+    return pick(numbers, (matrix.rows, matrix.columns), (1, matrix.ld), n * matrix.stride)
+
+
+def finish(task: GemmTask, D: Any, A: Any, B: Any, parts: dict[str, np.ndarray], n: int) -> Any:
+    """The sums after the tail; what that writes beside them is written."""
+    tail, kind = task.epilogue, task.d.kind
+    rows, columns = D.shape
+    if tail & BIAS:
+        D = D + load(pick(parts["vector"], (rows,), (1,)), kind)[:, None]
+    if tail & KEPT:
+        D = withKept(task, D, pick(parts["kept"], *keptShape(task), n * keptStep(task)))
+    if tail & RELU and tail != PLAIN:
+        D = np.maximum(D, 0)
+    if tail & GELU:
+        D = gelu(D)
+    for bit, sums in ((TOTAL, lambda: D.sum(axis=1)), (TOTALA, lambda: A.sum(axis=1)), (TOTALB, lambda: B.sum(axis=0))):
+        if tail & bit:
+            found = sums()
+            save(pick(parts["vector"], found.shape, (1,)), found, kind)
+    return D
+
+
+def keptShape(task: GemmTask) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The shape and the steps of what is kept of one matrix: columns of numbers, or of bytes of eight bits."""
+    rows, columns = task.d.rows, task.d.columns
+    if keptKind(task) == "bits":
+        return (-(-rows // 8), columns), (1, task.keptLd // 8)
+    return (rows, columns), (1, task.keptLd)
+
+
+def keptStep(task: GemmTask) -> int:
+    """From one matrix to the next, in what is kept."""
+    return task.keptStride // (8 if keptKind(task) == "bits" else 1)
+
+
+def withKept(task: GemmTask, D: Any, kept: np.ndarray) -> Any:
+    """Keep what an activation is given; or, backward, D times its derivative."""
+    rows = len(D)
+    if task.epilogue & 64:
+        return D * geluSlope(load(kept, task.d.kind))
+    if task.epilogue & 8:
+        return D * np.unpackbits(kept, axis=0, count=rows, bitorder="little")
+    if task.epilogue & GELU:
+        save(kept, D, task.d.kind)
+    else:
+        kept[...] = np.packbits(D > 0, axis=0, bitorder="little")
+    return D
+
+
+def gelu(x: Any) -> Any:
+    """x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))"""
+    return x * 0.5 * (1 + np.tanh(ROOT * (x + 0.044715 * x**3)))
+
+
+def geluSlope(x: Any) -> Any:
+    """The derivative of `gelu`."""
+    bend = np.tanh(ROOT * (x + 0.044715 * x**3))
+    return 0.5 * (1 + bend) + 0.5 * x * (1 - bend**2) * ROOT * (1 + 3 * 0.044715 * x**2)

@@ -1,0 +1,74 @@
+"""Convolutions whose window is a single place: matrix products of places by maps, which cuBLASLt does as they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from puregraph.cuda.libraries.librarygemm import product
+
+ACTIVATIONS = {"": None, "relu": "relu", "geluTanh": "gelu"}  # that a product may have behind it
+
+
+class Alias:
+    """An array seen with other axes."""
+
+    __slots__ = ("array", "dtype", "shape", "size", "strides")
+
+    def __init__(self, array: Any, shape: Sequence[int], strides: Sequence[int]) -> None:
+        self.array, self.dtype, self.size = array, array.dtype, array.size
+        self.shape, self.strides = tuple(shape), tuple(strides)
+
+
+def convolve(out: Any, x: Any, W: Any, bias: Any, activation: str, tf32: bool) -> Any:
+    """out[n, o, a] = activation(sum over c of W[o, c] x[n, c, a] + bias[o])"""
+    if activation not in ACTIVATIONS:
+        return NotImplemented
+    how = {"bias": bias, "activation": ACTIVATIONS[activation], "tf32": tf32}
+    return revealed(product(mapsLast(out), mapsLast(x), matrix(W, isTurned=True), **how))
+
+
+def convolveData(out: Any, grad: Any, W: Any, tf32: bool) -> Any:
+    """out[n, c, a] = sum over o of W[o, c] grad[n, o, a]"""
+    return revealed(product(mapsLast(out), mapsLast(grad), matrix(W), tf32=tf32))
+
+
+def convolveWeight(out: Any, grad: Any, x: Any, tf32: bool) -> Any:
+    """out[o, c] = sum over n, a of grad[n, o, a] x[n, c, a]; NotImplemented where places do not follow one another."""
+    left, right = inRow(grad), inRow(x)
+    if left is None or right is None:
+        return NotImplemented
+    turned = Alias(left.array, left.shape[::-1], left.strides[::-1])
+    return revealed(product(matrix(out), turned, right, tf32=tf32))
+
+
+def mapsLast(x: Any) -> Alias:
+    """Maps (n, c, *spatial) as (n, *spatial, c)."""
+    n, c, *spatial = range(len(x.shape))
+    order = (n, *spatial, c)
+    return Alias(x, [x.shape[i] for i in order], [x.strides[i] for i in order])
+
+
+def inRow(x: Any) -> Alias | None:
+    """Maps (n, c, *spatial) as (places, c); None if these do not follow one another evenly."""
+    last = mapsLast(x)
+    count, step = 1, 0
+    for length, stride in zip(last.shape[-2::-1], last.strides[-2::-1]):
+        if length > 1 and count > 1 and stride != count * step:
+            return None
+        step = stride if count == 1 else step
+        count *= length
+    return Alias(x, (count, last.shape[-1]), (step, last.strides[-1]))
+
+
+def matrix(W: Any, isTurned: bool = False) -> Alias:
+    """A weight (o, c, 1, ...) as (o, c), or as (c, o)."""
+    turn = -1 if isTurned else 1
+    return Alias(W, W.shape[:2][::turn], W.strides[:2][::turn])
+
+
+def revealed(call: Any) -> Any:
+    """A product with the arrays themselves in its slots."""
+    if call is not NotImplemented:
+        call.slots = tuple([(kind, what.array if isinstance(what, Alias) else what) for kind, what in call.slots])
+    return call

@@ -1,0 +1,1 @@
+"""Loop nests as CUDA kernels: elementwise, reductions along rows and columns, transposes, many arrays at once."""

@@ -1,0 +1,129 @@
+"""Columns: nests that fold other axes than that along which memory is contiguous.
+
+The threads of a block stand along x, for neighbouring columns, and along y, for rows that they take in turn; at the end
+of each phase those of a column join their folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+
+from puregraph.cuda.nests.nestwriter import HOWS, KINDS, STARTS, NestWriter, manyOf
+from puregraph.cuda.runtime.launch import WARP, Launch
+from puregraph.nest import Nest, Shape, isAxis
+
+BLOCK = 256
+FEW = 132  # blocks, that leave room on a large GPU for more threads in each
+
+
+def columnLaunch(nest: Nest, axes: frozenset[int]) -> Launch:
+    """The launch of a nest that folds some axes, the last one not among them."""
+    return ColumnWriter(nest, axes).write()
+
+
+def across(nest: Nest) -> tuple[int, int, int]:
+    """How many numbers a thread has of the columns, how many threads stand along them, and how many blocks."""
+    columns = nest.space[-1]
+    many = manyOf(nest, [columns])
+    x = min(WARP, 1 << (columns // many - 1).bit_length())
+    return many, x, -(-columns // (many * x))
+
+
+class ColumnWriter(NestWriter):
+    """Writes the code of columns."""
+
+    def __init__(self, nest: Nest, axes: frozenset[int]):
+        many, self.x, self.blocks = across(nest)
+        super().__init__(Shape(nest, axes), many)
+        self.length = prod(nest.space[a] for a in axes)
+        isFew = self.blocks * prod(nest.space[:-1]) // self.length < FEW
+        self.y = max(1, min((2 * BLOCK if isFew else BLOCK) // self.x, 1 << (self.length - 1).bit_length()))
+
+    def write(self) -> Launch:
+        shape, nest = self.shape, self.nest
+        others = shape.outer[:-1]
+        blocks = self.number("blocks", self.blocks)
+        columns = self.number("columns", nest.space[-1])
+        self.line(f"DYNAMIC({self.T}, room);")
+        self.line(f"const {self.I} other = blockIdx.x / {blocks}, block = blockIdx.x - other * {blocks};")
+        self.outer = self.unravel("other", others) if others else {}
+        self.outer[shape.inner] = "i"
+        with self.block(f"for (int part = 0; part < {self.many} / v; part++)"):
+            self.line(f"const {self.I} at = ((block * ({self.many} / v) + part) * {self.x} + threadIdx.x) * v;")
+            self.line(f"const bool isOn = at < {columns};")
+            self.line(f"const {self.I} i = isOn ? at : 0;")
+            self.line(f"const {self.I} length = {self.rows()};")
+            self.column()
+        shared = self.x * self.y * self.many * KINDS[nest.kind][1]
+        grid = self.blocks * prod(nest.space[a] for a in others)
+        return self.launch("columns", grid, (self.x, self.y, 1), shared)
+
+    def column(self) -> None:
+        """Some columns, in phases."""
+        shape = self.shape
+        for p in range(shape.count):
+            folds, _, stores = shape.at(p)
+            if folds or stores:
+                self.phase(folds, stores)
+        single = [n for n in self.nest.stores if not shape.spread[n]]
+        if single:  # what they read may be what they are written over: so one thread alone reads it
+            with self.block("if (isOn && threadIdx.y == 0)"):
+                self.fixed(single, self.outer)
+                for n in single:
+                    self.line(f"{self.T} b_{n}[v];")
+                    with self.lanes():
+                        self.line(f"b_{n}[u] = {self.known[n]};")
+                    self.put(n, self.outer, f"b_{n}")
+
+    def phase(self, folds: list[str], stores: list[str]) -> None:
+        """One phase: results are written, folds go on and are joined."""
+        shape, T = self.shape, self.T
+        self.fixed([*(shape.folds[n].of for n in folds), *stores], self.outer)
+        for n in folds:
+            self.line(f"{T} f_{n}[v];")
+            with self.lanes():
+                self.line(f"f_{n}[u] = {STARTS[shape.folds[n].how]};")
+        with self.block("if (isOn)"), self.block(f"for ({self.I} j = threadIdx.y; j < length; j += {self.y})", 4):
+            rows = self.unravel("j", shape.loops)
+            self.each({**self.outer, **rows}, stores, {n: f"f_{n}[u]" for n in folds})
+        for n in folds:
+            self.line(f"foldColumns<{HOWS[shape.folds[n].how]}, v>(f_{n}, room);")
+            self.known[n] = f"f_{n}[u]"
+
+    def fixed(self, names: Iterable[str], indices: Mapping[int, str]) -> None:
+        """Make known, for each column, what does not vary along the rows."""
+        T = self.T
+        for name in self.order(self.shape.dependencies(names)):
+            if name in self.known or (isAxis(name) and int(name[4:]) not in indices):
+                continue
+            if isAxis(name):
+                a = int(name[4:])
+                self.known[name] = f"(({T})({indices[a]}{' + u' if a == self.shape.inner else ''}))"
+            elif name in self.nest.loads:
+                place, step = self.place(f"l_{name}", indices), self.stride(f"l_{name}", self.shape.inner)
+                if step == "0":
+                    self.line(f"const {T} {name} = load(l_{name}, {place});")
+                    self.known[name] = name
+                    continue
+                self.line(f"{T} c_{name}[v];")
+                apart = "" if step == "1" else f", {step}"
+                self.line(f"{'loadApart' if apart else 'loadMany'}<v>(l_{name}, {place}{apart}, c_{name});")
+                self.known[name] = f"c_{name}[u]"
+            else:
+                self.line(f"{T} c_{name}[v];")
+                with self.lanes():
+                    for n in self.used([name], (), ()):
+                        self.line(f"const {T} {n} = {self.known[n]};")
+                    self.line(self.formula(name))
+                    self.line(f"c_{name}[u] = {name};")
+                self.known[name] = f"c_{name}[u]"
+
+    def rows(self) -> str:
+        """How many rows are folded."""
+        loops, nest = self.shape.loops, self.nest
+        rest = prod(nest.space[a] for a in loops[1:])
+        first = self.number(f"n{loops[0]}", nest.space[loops[0]])
+        if nest.ragged:
+            first = f"min({first}, {self.number('whole', nest.ragged[1])} - {self.outer[0]} * {first})"
+        return first if rest == 1 else f"{first} * {self.number('rest', rest)}"

@@ -1,0 +1,45 @@
+"""Copy: arrays without gaps in place of strided ones, for kernels that want such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from puregraph.cuda.nests.launches import launches
+from puregraph.cuda.runtime.launch import Launch, Scratch, isContiguous, steps
+from puregraph.cuda.runtime.preprocess import named
+from puregraph.formula import Formula
+from puregraph.nest import Nest, Operand
+
+KINDS = {"bool": "bool", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
+KINDS |= {f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+def kindOf(dtype: Any) -> str:
+    """What a nest calls numbers of a dtype."""
+    return KINDS[named(dtype)]
+
+
+def operandOf(x: Any) -> Operand:
+    """An array as an operand of a nest over its own shape."""
+    return Operand(kindOf(x.dtype), x, tuple(s if n > 1 else 0 for n, s in zip(x.shape, steps(x))))
+
+
+def copied(y: Any, x: Any) -> list[Launch]:
+    """The launches of y = x, for arrays of one shape that lie in memory as they like, of one dtype or of floats."""
+    kinds = {kindOf(x.dtype), kindOf(y.dtype)}
+    computed = "f64" if "f64" in kinds else "f32" if kinds & {"f16", "bf16"} else kindOf(x.dtype)
+    return launches(Nest(tuple(x.shape), {"x": operandOf(x)}, (("y", Formula("x")),), {"y": operandOf(y)}, computed))
+
+
+def packed(arrays: Iterable[Any]) -> tuple[list[Launch], list[Any]]:
+    """The arrays, those with gaps as copies without; and the launches that make these. None stays None."""
+    made: list[Launch] = []
+    found: list[Any] = []
+    for x in arrays:
+        if x is None or isContiguous(x):
+            found.append(x)
+        else:
+            found.append(Scratch(x.shape, x.dtype))
+            made += copied(found[-1], x)
+    return made, found

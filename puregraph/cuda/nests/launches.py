@@ -1,0 +1,167 @@
+"""Nests as launches: pointwise formulas and folds over one space of indices.
+
+What is folded decides: nothing (`points`, or `tiles` where arrays lie in different orders), the axis along which memory
+is contiguous (`rows`), or others (`columns`). A fold over many numbers with few results is done in parts by many
+blocks, which a second launch folds, always in the same order. What one launch cannot do is divided: one launch folds,
+the next reads what came out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from puregraph.cuda.nests.colreduce import across, columnLaunch
+from puregraph.cuda.nests.elementwise import pointLaunch
+from puregraph.cuda.nests.nestwriter import canonical
+from puregraph.cuda.nests.rowreduce import fits, planOf, rowLaunch
+from puregraph.cuda.nests.transposecopy import otherAxis, tileLaunch
+from puregraph.cuda.runtime.launch import Launch, Scratch
+from puregraph.formula import Formula
+from puregraph.nest import (
+    STARTS,
+    Fold,
+    Line,
+    Nest,
+    Operand,
+    besides,
+    collapsed,
+    compact,
+    foldSets,
+    needed,
+    ordered,
+    parted,
+    title,
+)
+
+FULL = 528  # blocks that keep a large GPU busy
+PART = 4096  # numbers of a row that make a block worth it
+LEAST = 128  # rows, likewise
+
+
+def launches(nest: Nest) -> list[Launch]:
+    """The launches that compute a nest; parts of folds lie in Scratches."""
+    name = title(nest)
+    return [launch._replace(name=name) for launch in described(nest)]
+
+
+def described(nest: Nest) -> list[Launch]:
+    """The launches, with names of their own."""
+    if not prod(nest.space):
+        nest = emptied(nest)
+        if not nest.stores:
+            return []
+    nest = canonical(collapsed(ordered(nest)))
+    sets = foldSets(nest)
+    if not sets:
+        axis = otherAxis(nest)
+        return [pointLaunch(nest) if axis is None else tileLaunch(nest, axis)]
+    if len(sets) > 1:
+        return mixed(nest, sets)
+    return rows(nest, sets[0]) if len(nest.space) - 1 in sets[0] else columns(nest, sets[0])
+
+
+def scratch(nest: Nest) -> Callable[[int], Scratch]:
+    """What makes memory for so many numbers of a nest's kind."""
+    dtype = np.float64 if nest.kind == "f64" else np.float32
+    return lambda count: Scratch((count,), dtype)
+
+
+def emptied(nest: Nest) -> Nest:
+    """A nest over no numbers as one without folds: these are what they start with, and all else has no elements."""
+    gone = {n for n, o in nest.loads.items() if not o.what.size}
+    for n, x in nest.lines:
+        if isinstance(x, Formula) and gone & set(x.names):
+            gone.add(n)
+    stores = {n: o for n, o in nest.stores.items() if n not in gone and o.what.size}
+    lines: tuple[Line, ...] = tuple((n, Formula(STARTS[x.how]) if isinstance(x, Fold) else x) for n, x in nest.lines)
+    one = nest._replace(space=tuple(n or 1 for n in nest.space), lines=lines, stores=stores)
+    loads, lines = needed(one, stores)
+    return one._replace(loads=loads, lines=lines)
+
+
+def rows(nest: Nest, axes: frozenset[int]) -> list[Launch]:
+    """A nest that folds the last axis, with others perhaps."""
+    long = prod(nest.space[a] for a in axes)
+    count = prod(nest.space) // long
+    if planOf(nest, axes).held or count >= FULL // 2 or long <= 4 * PART:
+        return [rowLaunch(nest, axes)]
+    size = roundUp(-(-long // min(FULL // count, long // PART)), PART // 4)
+    return inParts(nest, axes, size, rowLaunch)
+
+
+def columns(nest: Nest, axes: frozenset[int]) -> list[Launch]:
+    """A nest that folds other axes than the last."""
+    blocks = across(nest)[2] * prod(n for a, n in enumerate(nest.space[:-1]) if a not in axes)
+    long = prod(nest.space[a] for a in axes)
+    pieces = min(FULL // (2 * blocks), long // LEAST)
+    if pieces < 2 or long <= 2 * FULL:
+        return [columnLaunch(nest, axes)]
+    return inParts(nest, axes, -(-long // pieces), columnLaunch)
+
+
+def inParts(
+    nest: Nest, axes: frozenset[int], size: int, launch: Callable[[Nest, frozenset[int]], Launch]
+) -> list[Launch]:
+    """A nest whose folds are done in parts of a size."""
+    try:
+        one, two = parted(nest, axes, size, scratch(nest))
+    except ValueError:
+        return divided(nest)
+    return [launch(canonical(one), foldSets(one)[0]), *described(two)]
+
+
+def mixed(nest: Nest, sets: list[frozenset[int]]) -> list[Launch]:
+    """A nest that folds several sets of axes: rows, and beside them columns, in one pass if that is possible."""
+    inner = len(nest.space) - 1
+    axes = next((each for each in sets if inner in each), None)
+    if axes is None or len(sets) > 2:
+        return divided(nest)
+    block = -(-prod(n for a, n in enumerate(nest.space) if a not in axes) // FULL)
+    try:
+        one, two = besides(nest, axes, block, scratch(nest))
+    except ValueError:
+        return divided(nest)
+    plan = planOf(one, axes)
+    if not fits(one, axes):
+        return divided(nest)
+    if block < plan.groups:
+        one, two = besides(nest, axes, plan.groups, scratch(nest))
+    return [rowLaunch(canonical(one), axes), *described(two)]
+
+
+def divided(nest: Nest) -> list[Launch]:
+    """A nest as two: one for the folds over one set of axes that need no other folds, and one that reads them."""
+    late: set[str] = set()
+    folds: dict[str, Fold] = {}
+    for n, x in nest.lines:
+        isLate = bool(late & ({x.of} if isinstance(x, Fold) else set(x.names)))
+        if isinstance(x, Fold):
+            if not isLate and (not folds or x.axes == next(iter(folds.values())).axes):
+                folds[n] = x
+            isLate = True
+        if isLate:
+            late.add(n)
+    stores = {n: o for n, o in nest.stores.items() if n not in late}
+    results = {n: result(nest, n, x.axes) for n, x in folds.items()}
+    loads, lines = needed(nest, [*folds, *stores])
+    one = nest._replace(loads=loads, lines=lines, stores={**stores, **results})
+    rest = {n: o for n, o in nest.stores.items() if n in late and results.get(n) is not o}
+    loads, lines = needed(nest._replace(loads={**nest.loads, **results}), rest, folds)
+    two = nest._replace(loads=loads, lines=lines, stores=rest)
+    return [*described(one), *(described(two) if rest else [])]
+
+
+def result(nest: Nest, name: str, axes: frozenset[int]) -> Operand:
+    """Where a fold's results lie: where they are wanted, if that is as exact, or in memory of their own."""
+    own = nest.stores.get(name)
+    if own is not None and own.kind == nest.kind and not any(own.strides[a] for a in axes):
+        return own
+    return compact(nest, 1, [a for a in range(len(nest.space)) if a not in axes], scratch(nest))[0]
+
+
+def roundUp(n: int, to: int) -> int:
+    """The next multiple."""
+    return -(-n // to) * to

@@ -1,0 +1,294 @@
+"""Writer: the text of a kernel for a nest, and what it is called with.
+
+A kernel that moves several numbers at a time is a template of how many, so that it can move one by one where addresses
+do not suit it. Loads and results are kept in arrays of v numbers; between them stand formulas on one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from math import gcd, prod
+from typing import Any
+
+from puregraph.cuda.nests.formulatext import preamble, statement
+from puregraph.cuda.runtime.compiler import ROUNDED
+from puregraph.cuda.runtime.launch import THREADS, WIDEST, Launch, divisor
+from puregraph.formula import Formula
+from puregraph.nest import Fold, Nest, Shape, isAxis, title
+
+KINDS = {
+    "bool": ("bool", 1),
+    "i8": ("signed char", 1),
+    "u8": ("unsigned char", 1),
+    "i16": ("short", 2),
+    "u16": ("unsigned short", 2),
+    "i32": ("int", 4),
+    "u32": ("unsigned", 4),
+    "i64": ("long long", 8),
+    "u64": ("unsigned long long", 8),
+    "f16": ("Half", 2),
+    "bf16": ("Bfloat", 2),
+    "f32": ("float", 4),
+    "f64": ("double", 8),
+}
+HOWS = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
+STARTS = {"sum": "0", "prod": "1", "max": "-INFINITY", "min": "INFINITY"}
+MANY = 8  # numbers that a thread moves at a time, at most
+NEAR = 1 << 30  # places that an int can count
+
+
+def canonical(nest: Nest) -> Nest:
+    """The nest with names by their order, so that equal work has one text."""
+    names = {n: f"x{i}" for i, n in enumerate(nest.loads)}
+    names |= {n: f"y{i}" for i, (n, _) in enumerate(nest.lines)}
+
+    def line(x: Formula | Fold) -> Formula | Fold:
+        if isinstance(x, Fold):
+            return x._replace(of=names[x.of])
+        return x.put(**{n: names[n] for n in x.names if n in names})
+
+    return nest._replace(
+        loads={names[n]: o for n, o in nest.loads.items()},
+        lines=tuple((names[n], line(x)) for n, x in nest.lines),
+        stores={names[n]: o for n, o in nest.stores.items()},
+    )
+
+
+def isNear(nest: Nest) -> bool:
+    """Whether an int counts the places of the space, and those of each operand."""
+    spans = [prod(nest.space)]
+    for o in (*nest.loads.values(), *nest.stores.values()):
+        spans.append(sum(abs(s) * (n - 1) for s, n in zip(o.strides, nest.space)))
+    return max(spans) < NEAR
+
+
+def manyOf(nest: Nest, even: Iterable[int] = ()) -> int:
+    """How many numbers along the last axis are moved at a time: all strides, and these lengths, are multiples."""
+    operands = [*nest.loads.values(), *nest.stores.values()]
+    together = [o for o in operands if o.strides[-1] == 1]
+    if not together:
+        return 1
+    size = min(KINDS[o.kind][1] for o in together)
+    most = min(MANY, WIDEST // size)
+    return gcd(most, *even, *(s for o in together for s, n in zip(o.strides[:-1], nest.space) if n > 1))
+
+
+class NestWriter:
+    """Writes the text of a kernel line by line, and notes its arguments as they are wanted."""
+
+    def __init__(self, shape: Shape, many: int):
+        self.shape, self.nest, self.many = shape, shape.nest, many
+        self.T = KINDS[self.nest.kind][0]
+        self.I = "int" if isNear(self.nest) else "int64"
+        self.text: list[str] = []
+        self.depth = 1
+        self.slots: dict[str, tuple[str, str, Any]] = {}  # by name: type, type in C, what
+        self.known: dict[str, str] = {}  # what does not vary along the loops, as an expression
+        for key, o in shape.operands.items():
+            const = "const " if key.startswith("l_") else ""
+            self.slots[key] = "pointer", f"{const}{KINDS[o.kind][0]}*", o.what
+
+    # Text -----------------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.text.append("  " * self.depth + text)
+
+    @contextmanager
+    def block(self, head: str, unroll: int = 0) -> Iterator[None]:
+        """A statement with a body."""
+        if unroll:
+            self.line(f"#pragma unroll {unroll}")
+        self.line(f"{head} {{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line("}")
+
+    def lanes(self, v: str = "v") -> Any:
+        """A loop over the numbers that are moved at a time."""
+        if v == "1":
+            return self.block("for (int u = 0; u < 1; u++)")
+        self.line("#pragma unroll")
+        return self.block(f"for (int u = 0; u < {v}; u++)")
+
+    def number(self, name: str, value: int) -> str:
+        """An argument that counts."""
+        self.slots[name] = ("int" if self.I == "int" else "long"), self.I, value
+        return name
+
+    def launch(self, kind: str, grid: int, block: tuple[int, int, int], shared: int = 0) -> Launch:
+        """The kernel as it stands."""
+        params = ", ".join(f"{ctype} {name}" for name, (_, ctype, _) in self.slots.items())
+        given = ", ".join(self.slots)
+        formulas = [x for _, x in self.nest.lines if isinstance(x, Formula)]
+        threads = block[0] * block[1] * block[2]
+        body = "\n".join(self.text)
+        bounds = f"__launch_bounds__({threads}, 1) " if threads > THREADS else ""  # any number of registers suits fewer
+        start = f'extern "C" __global__ void {bounds}{kind}({params})'
+        source = f"{ROUNDED}{preamble(formulas, self.T)}\n"  # a line that two phases compute is one number
+        if self.many == 1:
+            source += f"{start} {{\n  constexpr int v = 1;\n{body}\n}}\n"
+        else:
+            aligned, run = " && ".join(self.aligned()), f"__device__ static inline void run({params})"
+            calls = f"  if ({aligned})\n    run<{self.many}>({given});\n  else\n    run<1>({given});"
+            source += f"template <int v>\n{run} {{\n{body}\n}}\n{start} {{\n{calls}\n}}\n"
+        slots = tuple((role, what) for role, _, what in self.slots.values())
+        return Launch(title(self.nest), source, kind, slots, (grid, 1, 1), block, shared)
+
+    def aligned(self) -> Iterator[str]:
+        """What must be true of the addresses, for numbers to be moved several at a time."""
+        for key, o in self.shape.operands.items():
+            if o.strides[-1] == 1:
+                yield f"isAligned({key}, {min(WIDEST, self.many * KINDS[o.kind][1])})"
+
+    # Places ---------------------------------------------------------------------------------------------------------
+
+    def stride(self, key: str, axis: int) -> str:
+        """The stride of an operand along an axis, as an expression."""
+        s = self.shape.operands[key].strides[axis]
+        if s == 0 or (s == 1 and axis == self.shape.inner):
+            return str(s)
+        return self.number(f"{key}_{axis}", s)
+
+    def place(self, key: str, indices: Mapping[int, str]) -> str:
+        """How far a place is from the operand's start."""
+        parts = [(i, self.stride(key, a)) for a, i in indices.items()]
+        terms = [i if s == "1" else f"{i} * {s}" for i, s in parts if s != "0" and i != "0"]
+        return " + ".join(terms) or "0"
+
+    def unravel(self, flat: str, axes: list[int]) -> dict[int, str]:
+        """The indices along some axes that a flat one stands for."""
+        found, rest = {}, flat
+        for a in reversed(axes[1:]):
+            extent = self.number(f"n{a}", self.nest.space[a])
+            if self.I == "int":
+                factor, shift = divisor(self.nest.space[a])
+                self.slots[f"f{a}"] = "int", "unsigned", factor
+                self.number(f"h{a}", shift)
+                self.line(f"const int q{a} = quotient({rest}, {extent}, f{a}, h{a});")
+            else:
+                self.line(f"const int64 q{a} = {rest} / {extent};")
+            self.line(f"const {self.I} i{a} = {rest} - q{a} * {extent};")
+            found[a], rest = f"i{a}", f"q{a}"
+        return {**({axes[0]: rest} if axes else {}), **found}
+
+    # Numbers --------------------------------------------------------------------------------------------------------
+
+    def order(self, names: Iterable[str], kept: Iterable[str] = ()) -> list[str]:
+        """What varies of all that some names are made of, each after its parts; what is kept has none."""
+        wanted, kept = dict.fromkeys(names), set(kept)
+        found: dict[str, None] = {}
+        for name in reversed([*self.nest.loads, *self.shape.lines]):
+            if name in wanted and name not in self.known:
+                found[name] = None
+                if name in self.shape.lines and name not in kept:
+                    x = self.shape.lines[name]
+                    wanted |= dict.fromkeys([x.of] if isinstance(x, Fold) else x.names)
+        axes = [n for n in wanted if isAxis(n) and n not in self.known]
+        return [*axes, *reversed(found)]
+
+    def fixed(self, names: Iterable[str], indices: Mapping[int, str]) -> None:
+        """Make known what does not vary along the loops, of all that some names are made of."""
+        for name in self.order(self.shape.dependencies(names)):
+            if name in self.known or (isAxis(name) and int(name[4:]) not in indices):
+                continue
+            self.known[name] = name
+            if name in self.nest.loads:
+                self.line(f"const {self.T} {name} = load(l_{name}, {self.place(f'l_{name}', indices)});")
+            elif isAxis(name):
+                self.line(f"const {self.T} {name} = {indices[int(name[4:])]};")
+            else:
+                self.line(self.formula(name))
+
+    def formula(self, name: str) -> str:
+        """The statement for a line."""
+        x = self.shape.lines[name]
+        if isinstance(x, Fold):
+            raise ValueError(f"{name} is wanted before it is complete")
+        return statement(x, name, self.T)
+
+    def each(
+        self,
+        indices: Mapping[int, str],
+        stores: Iterable[str],
+        folds: Mapping[str, str],
+        v: str = "v",
+        kept: Mapping[str, str] = {},
+        keep: Mapping[str, str] = {},
+    ) -> None:
+        """Load v numbers of each operand, compute, and write results; folds go on, in the variables that are named.
+
+        `kept` are names that were computed before, as expressions; `keep` those to be kept, and where: of a load as
+        it is stored, in a Pack.
+        """
+        stores, T = list(stores), self.T
+        of = {n: self.shape.lines[n].of for n in folds}  # type: ignore[union-attr]
+        order = self.order([*of.values(), *stores, *keep], kept)
+        loads = [n for n in order if n in self.nest.loads and n not in kept]
+        values = {}
+        for n in loads:
+            step = self.stride(f"l_{n}", self.shape.inner)
+            place = self.place(f"l_{n}", indices)
+            if step == "0" and n not in keep:
+                self.line(f"const {T} a_{n} = load(l_{n}, {place});")
+                values[n] = f"a_{n}"
+                continue
+            apart = "" if step == "1" else f", {step}"
+            if n in keep:
+                self.line(f"{'fetchApart' if apart else 'fetchMany'}<{v}>(l_{n}, {place}{apart}, {keep[n]});")
+                values[n] = self.widened(n, keep[n])
+                continue
+            self.line(f"{T} a_{n}[{v}];")
+            self.line(f"{'loadApart' if apart else 'loadMany'}<{v}>(l_{n}, {place}{apart}, a_{n});")
+            values[n] = f"a_{n}[u]"
+        for n in stores:
+            self.line(f"{T} b_{n}[{v}];")
+        with self.lanes(v):
+            for n in self.used(order, kept, [*of.values(), *stores]):
+                self.line(f"const {T} {n} = {self.known[n]};")
+            for n in order:
+                if n in kept:
+                    self.line(f"const {T} {n} = {kept[n]};")
+                elif n in values:
+                    self.line(f"const {T} {n} = {values[n]};")
+                elif isAxis(n):
+                    a = int(n[4:])
+                    self.line(f"const {T} {n} = {indices[a]}{' + u' if a == self.shape.inner else ''};")
+                else:
+                    self.line(self.formula(n))
+            for n, place in keep.items():
+                if n not in values:
+                    self.line(f"{place} = {n};")
+            for n in stores:
+                self.line(f"b_{n}[u] = {n};")
+            for n, sum in folds.items():
+                how = HOWS[self.shape.lines[n].how]  # type: ignore[union-attr]
+                self.line(f"{sum} = {how}::join({sum}, {of[n]});")
+        for n in stores:
+            self.put(n, indices, f"b_{n}", v)
+
+    def widened(self, name: str, pack: str) -> str:
+        """One number of a load that is kept as it is stored."""
+        return f"({self.T})Number<{KINDS[self.nest.loads[name].kind][0]}>::widen({pack}.at[u])"
+
+    def used(self, order: Iterable[str], kept: Iterable[str], names: Iterable[str]) -> list[str]:
+        """What is known under another name, and is used by lines or wanted itself."""
+        formulas = [self.shape.lines[n] for n in order if n in self.shape.lines and n not in kept]
+        found = dict.fromkeys([*names, *(n for x in formulas for n in x.names)])  # type: ignore[union-attr]
+        return [n for n in found if self.known.get(n, n) != n]
+
+    def put(self, name: str, indices: Mapping[int, str], values: str, v: str = "v", place: str | None = None) -> None:
+        """Write v numbers along the last axis; where an operand repeats along an axis, the first along it does."""
+        key = f"s_{name}"
+        strides = self.shape.operands[key].strides
+        repeated = [i for a, i in indices.items() if strides[a] == 0 and self.nest.space[a] > 1]
+        step = self.stride(key, self.shape.inner) if self.shape.inner in indices else "0"
+        to = self.place(key, indices) if place is None else place
+        if step == "0":
+            text = f"store({key}, {to}, {values}[0]);"
+        elif step == "1":
+            text = f"storeMany<{v}>({key}, {to}, {values});"
+        else:
+            text = f"storeApart<{v}>({key}, {to}, {step}, {values});"
+        self.line(f"if ({' && '.join(f'{i} == 0' for i in repeated)}) {text}" if repeated else text)

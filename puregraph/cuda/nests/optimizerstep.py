@@ -1,0 +1,207 @@
+"""Update: an optimizer's step over all its parameters in few launches, from the formulas of its rule.
+
+Parameters whose arrays have the same dtypes are one launch: a table in memory says where each one's arrays lie, a block
+takes a chunk of one of them. All numbers that change from step to step are read from memory, so that a captured launch
+serves every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from puregraph.cuda.nests.multitensor import ROW, chunked
+from puregraph.cuda.runtime.launch import THREADS, Launch, isDense
+from puregraph.cuda.runtime.preprocess import computed, stored
+from puregraph.formula import Formula, cudaFrom, preambleFrom
+
+PACKS = 8  # that a thread takes one after the other
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+Arrays = Mapping[str, Any]
+
+
+def launches(
+    formulas: Mapping[str, Formula],
+    arrays: Sequence[Arrays],
+    numbers: Sequence[Arrays],
+    copies: Sequence[Arrays] | None = None,
+    skip: Any = None,
+) -> Any:
+    """What makes of each parameter's arrays what the formulas say, all at once and in place.
+
+    `formulas`  by the name of the array that each assigns to: the parameter, its states
+    `arrays`    for each parameter the arrays that formulas name or assign to, all of one shape
+    `numbers`   for each parameter the other names: arrays of one number on the GPU, or numbers that never change
+    `copies`    for each parameter arrays, in dtypes of their own, that also get what the array of that name gets:
+                weights in bfloat16 beside those in float32 that are updated
+    `skip`      an array of one number; if it is not 0 nothing changes, as after a gradient that is not finite
+
+    NotImplemented if the arrays of a parameter have gaps, lie in different orders, or hold no floats.
+    """
+    copies = [mangled(each) for each in copies or [{} for _ in arrays]]
+    formulas, arrays, numbers = inVariables(formulas), list(map(mangled, arrays)), list(map(mangled, numbers))
+    groups: dict[Any, list[tuple[Arrays, Arrays, Arrays]]] = {}
+    for own, read, copied in zip(arrays, numbers, copies):
+        every = [*own.values(), *copied.values()]
+        if not any(x.size for x in every):  # the strides of nothing are anything
+            continue
+        if not areAlike(every):
+            return NotImplemented
+        groups.setdefault(signature(own, read, copied), []).append((own, read, copied))
+    return [launch(formulas, members, skip) for members in groups.values()]
+
+
+def mangled(named: Mapping[str, Any]) -> dict[str, Any]:
+    """The same under names that are no words of C++, nor of the texts below."""
+    return {f"v0{name}_": each for name, each in named.items()}
+
+
+def inVariables(formulas: Mapping[str, Formula]) -> dict[str, Formula]:
+    """Formulas by those names, and of variables that have them."""
+    return mangled({to: formula.put(**{n: f"v0{n}_" for n in formula.names}) for to, formula in formulas.items()})
+
+
+def areAlike(arrays: Sequence[Any]) -> bool:
+    """Whether arrays of floats have one shape, no gaps, and the same order of axes."""
+    first = order(arrays[0])
+    return all(x.dtype.name in FLOATS and isDense(x) and x.size == arrays[0].size and order(x) == first for x in arrays)
+
+
+def order(x: Any) -> list[tuple[int, int]]:
+    """The axes of an array that matter: their sizes, and strides in numbers."""
+    return [(n, stride // x.dtype.itemsize) for n, stride in zip(x.shape, x.strides) if n > 1]
+
+
+def signature(*given: Arrays) -> Any:
+    """What the text of a launch depends on: dtypes, and numbers that are no arrays."""
+    return tuple([tuple([(name, getattr(x, "dtype", x)) for name, x in each.items()]) for each in given])
+
+
+def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arrays, Arrays]], skip: Any) -> Launch:
+    """The launch for parameters that one text serves."""
+    arrays, numbers, copies = members[0]
+    fixed = {name: x for name, x in numbers.items() if not hasattr(x, "dtype")}
+    formulas = {name: putIn(formula, fixed) for name, formula in formulas.items()}
+    reads = {name for formula in formulas.values() for name in formula.names}
+    own = [name for name in arrays if name in reads or name in formulas]
+    given = [name for name in numbers if name in reads and name not in fixed]
+    places = {name: arrays[name] for name in own} | {f"{name}Copy": copies[name] for name in copies}
+
+    pack = 16 // max(x.dtype.itemsize for x in places.values())
+    real = "double" if any(computed(x.dtype) == "double" for x in places.values()) else "float"
+    chunk = THREADS * pack * PACKS
+    kinds = {name: stored(x.dtype) for name, x in places.items()}
+    read = {name: stored(numbers[name].dtype) for name in given}
+    old, new = ({name: kind for name, kind in kinds.items() if (name in reads) == isOld} for isOld in (True, False))
+    changed = [name for name in places if name in formulas or name not in own]
+    number = f"const {real} {{0}}Number = load(reinterpret_cast<const {{1}}*>(row[{{2}}]), 0);"
+    names = {
+        "threads": THREADS,
+        "pack": pack,
+        "chunk": chunk,
+        "columns": 2 + len(places) + len(given),
+        "skip": "" if skip is None else f", const {stored(skip.dtype)}* skip",
+        "leave": "" if skip is None else "if (load(skip, 0) != 0) return;",
+        "pointers": each("{1}* const {0}Place = reinterpret_cast<{1}*>(row[{2}]);", kinds, 2),
+        "numbers": each(number, read, 2 + len(places)),
+        "isWide": " && ".join(f"isAligned({name}Place, sizeof({kind}) * pack)" for name, kind in kinds.items()),
+        "loads": each("Pack<{1}, pack> {0}Pack = loadPack<pack>({0}Place, i);", old)
+        + each("Pack<{1}, pack> {0}Pack;", new),
+        "stores": each("storePack({0}Place, i, {0}Pack);", changed),
+        "packed": ", ".join([*(f"{name}Pack.at[j]" for name in places), *(f"{name}Number" for name in given)]),
+        "single": ", ".join([*(f"{name}Place[i]" for name in places), *(f"{name}Number" for name in given)]),
+    }
+    text = ROW + rule(formulas, kinds, own, given, changed, real) + TEXT.format(**names)
+    whats = [
+        [*(x[name] for name in own), *(y[name] for name in copies), *(n[name] for name in given)] for x, n, y in members
+    ]
+    table, blocks = chunked([x[own[0]].size for x, *_ in members], whats, chunk)
+    slots = (("pointer", table), ("int", len(members)), *(() if skip is None else (("pointer", skip),)))
+    return Launch("update", text, "update", slots, (blocks, 1, 1), (THREADS, 1, 1))
+
+
+def putIn(formula: Formula, fixed: Mapping[str, float]) -> Formula:
+    """The formula with the numbers that never change."""
+    return formula.put(**{name: x for name, x in fixed.items() if name in formula.names})
+
+
+def each(pattern: str, names: Iterable[str], start: int = 0) -> str:
+    """A statement for each of some names."""
+    kinds = names if isinstance(names, Mapping) else {}
+    return " ".join(pattern.format(name, kinds.get(name), i) for i, name in enumerate(names, start))
+
+
+def rule(
+    formulas: Mapping[str, Formula],
+    kinds: Mapping[str, str | None],
+    own: Sequence[str],
+    given: Sequence[str],
+    changed: Sequence[str],
+    real: str,
+) -> str:
+    """The formulas as a function of one stored number of each array."""
+    parameters = [f"{kind}& {name}Stored" for name, kind in kinds.items()] + [f"{real} {name}" for name in given]
+    reads = {name for formula in formulas.values() for name in formula.names}
+    loads = each(f"{real} {{0}} = Number<{{1}}>::widen({{0}}Stored);", {n: kinds[n] for n in own if n in reads})
+    loads += each(f"{real} {{0}};", [name for name in own if name not in reads])
+    values = {name: name if name in own else name.removesuffix("Copy") for name in changed}
+    stores = "\n".join(f"{name}Stored = Number<{kinds[name]}>::narrow({value});" for name, value in values.items())
+    body = cudaFrom(list(formulas.values()), list(formulas), real)
+    before = preambleFrom(list(formulas.values()), real)
+    return f"{before}\n__device__ static inline void rule({', '.join(parameters)}) {{\n{loads}\n{body}\n{stores}\n}}\n"
+
+
+TEXT = """
+extern "C" __global__ void __launch_bounds__({threads})
+    update(const int64* __restrict__ table, int rows{skip}) {{
+  {leave}
+  const int pack = {pack};
+  const int64 chunk = {chunk};
+  const int64* const row = rowOf(table, rows, {columns});
+  const int64 from = (blockIdx.x - row[0]) * chunk, to = min(from + chunk, row[1]);
+  {pointers}
+  {numbers}
+  const int64 even = {isWide} ? from + (to - from) / pack * pack : from;
+  for (int64 i = from + threadIdx.x * pack; i < even; i += {threads} * pack) {{
+    {loads}
+#pragma unroll
+    for (int j = 0; j < pack; j++) rule({packed});
+    {stores}
+  }}
+#pragma unroll 1
+  for (int64 i = even + threadIdx.x; i < to; i += {threads}) rule({single});
+}}
+"""
+
+
+def reckoned(formulas: Mapping[str, Formula], numbers: Arrays, skip: Any = None) -> Launch:
+    """What makes of arrays of one number each what the formulas say, all at once, in float64: the count of steps, and
+    what an update reads that depends on it.
+
+    `numbers` has every name in the formulas; with `skip`, an array of one number, nothing changes if that is not 0.
+    """
+    formulas, numbers = inVariables(formulas), mangled(numbers)
+    reads = dict.fromkeys(name for formula in formulas.values() for name in formula.names)
+    names = list(dict.fromkeys([*reads, *formulas]))
+    parameters = [f"{stored(numbers[name].dtype)}* {name}Place" for name in names]
+    parameters += [] if skip is None else [f"const {stored(skip.dtype)}* skip"]
+    text = RECKON.format(
+        before=preambleFrom(list(formulas.values()), "double"),
+        parameters=", ".join(parameters),
+        leave="" if skip is None else "if (load(skip, 0) != 0) return;",
+        loads=" ".join(f"double {name} = load({name}Place, 0);" for name in names),
+        body=cudaFrom(list(formulas.values()), list(formulas), "double"),
+        stores=" ".join(f"store({name}Place, 0, {name});" for name in formulas),
+    )
+    whats = [numbers[name] for name in names] + ([] if skip is None else [skip])
+    return Launch("update", text, "reckon", tuple([("pointer", what) for what in whats]), (1, 1, 1), (1, 1, 1))
+
+
+RECKON = """{before}
+extern "C" __global__ void reckon({parameters}) {{
+  {leave}
+  {loads}
+  {body}
+  {stores}
+}}
+"""

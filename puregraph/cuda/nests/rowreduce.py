@@ -1,0 +1,289 @@
+"""Rows: nests that fold the axis along which memory is contiguous.
+
+Some lanes of a warp, or a block, do a row together. What they read of it stays in their registers while it is done in
+phases, one after each fold, so that a softmax reads a row once; a row that is too long for that is read in each phase.
+A block may do many rows, one after the other, and keep folds over them beside, which it stores at its end.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from puregraph.cuda.nests.nestwriter import HOWS, KINDS, STARTS, NestWriter, manyOf
+from puregraph.cuda.runtime.launch import WARP, Launch
+from puregraph.nest import Nest, Shape, saved
+
+BLOCK = 128  # threads that do rows, where a row takes no more than a warp
+LONG = 512  # threads for a row that does not fit in registers
+BUSY = 132 * 1024  # threads that keep a large GPU busy
+SHARED = 48 << 10  # bytes of shared memory that need no asking
+
+
+class RowSplit(NamedTuple):
+    """How rows are done: by so many threads each, of which a block has so many, each having so many numbers of a row.
+
+    `held` is 0 where nothing is kept; `kept` are the names of what is.
+    """
+
+    lanes: int
+    threads: int
+    held: int
+    kept: tuple[str, ...]
+    many: int
+
+    @property
+    def groups(self) -> int:
+        """How many rows a block does at a time."""
+        return self.threads // self.lanes
+
+
+def planOf(nest: Nest, axes: frozenset[int]) -> RowSplit:
+    """How the rows of a nest are done; a nest that keeps folds beside must be `fits`."""
+    shape = Shape(nest, axes)
+    length = prod(nest.space[a] for a in axes)
+    rows = prod(nest.space[a] for a in shape.outer)
+    ragged = [nest.ragged[1]] if nest.ragged and len(axes) == 1 else []
+    many = manyOf(nest, [length, nest.space[-1], *ragged])
+    costly = saved(shape)
+    for begun in (costly, {}) if costly else ({},):  # what is costly is computed again if that is what it takes
+        kept = heldBack(shape, begun)
+        weight = max(2, burden(shape, kept, begun))
+        for lanes in (1 << i for i in range(11)):
+            held = -(-length // (lanes * many)) * many
+            isWide = lanes >= WARP and (shape.beside or rows * lanes >= BUSY or lanes >= 256)
+            if held * weight <= most(lanes, bool(shape.beside)) and (held <= many or isWide):
+                return RowSplit(lanes, lanes * groupsOf(nest, shape, lanes, length), held, tuple(kept), many)
+    return RowSplit(LONG, LONG, 0, (), manyOf(nest, [] if len(axes) == 1 else [nest.space[-1]]))
+
+
+def most(lanes: int, hasBeside: bool) -> int:
+    """How many bytes of rows a thread may keep in registers, where so many threads do a row."""
+    if lanes > 256:
+        return 160 if lanes == 512 else 64
+    return (384 if lanes <= WARP else 256) if hasBeside else 128
+
+
+def groupsOf(nest: Nest, shape: Shape, lanes: int, length: int) -> int:
+    """How many rows a block does at a time, by so many threads each; their folds beside must fit in shared memory."""
+    if lanes > WARP:
+        return 1
+    groups, warp = BLOCK // lanes, WARP // lanes
+    if not shape.beside:
+        return groups
+    return max(1, min(2 * groups, SHARED // (length * KINDS[nest.kind][1])) // warp) * warp
+
+
+def heldBack(shape: Shape, costly: dict[str, int]) -> list[str]:
+    """What is kept of a row: loads of its own that several phases read, and what is costly to compute again."""
+    nest = shape.nest
+    readers: dict[str, set[int]] = {}
+    for p in range(shape.count):
+        for n in readIn(shape, shape.wanted(p), [n for n, first in costly.items() if first < p]):
+            if any(nest.loads[n].strides[a] for a in shape.outer) or not shape.outer:
+                readers.setdefault(n, set()).add(p)
+    return [*(n for n, phases in readers.items() if len(phases) > 1), *costly]
+
+
+def burden(shape: Shape, kept: list[str], costly: dict[str, int]) -> int:
+    """The bytes that are kept of each place of a row, between those two phases where they are the most."""
+    size = KINDS[shape.nest.kind][1]
+    uses: dict[str, list[int]] = {n: [costly[n]] if n in costly else [] for n in kept}
+    for p in range(shape.count):
+        known, wanted = [n for n, first in costly.items() if first < p], shape.wanted(p)
+        for n in (*readIn(shape, wanted, known), *namedIn(shape, wanted, known)):
+            if n in uses:
+                uses[n].append(p)
+
+    def bytesAt(p: int) -> int:
+        return sum(
+            size if n in shape.lines else KINDS[shape.nest.loads[n].kind][1]
+            for n, phases in uses.items()
+            if min(phases) <= p < max(phases)
+        )
+
+    return max(map(bytesAt, range(shape.count))) + size * len(shape.beside)
+
+
+def namedIn(shape: Shape, names: list[str], known: list[str]) -> list[str]:
+    """Those of the known lines that some names are made of."""
+    stack, found = list(names), dict[str, None]()
+    while stack:
+        name = stack.pop()
+        if name in known:
+            found[name] = None
+        elif name in shape.lines and shape.varies[name]:
+            stack += shape.lines[name].names  # type: ignore[union-attr]
+    return list(found)
+
+
+def readIn(shape: Shape, names: list[str], kept: list[str]) -> list[str]:
+    """The loads that vary along the loops, of what some names are made of."""
+    stack, seen = list(names), set(kept)
+    found = []
+    while stack:
+        name = stack.pop()
+        if name in seen or not shape.varies.get(name, False):
+            continue
+        seen.add(name)
+        if name in shape.nest.loads:
+            found.append(name)
+        else:
+            stack += shape.lines[name].names  # type: ignore[union-attr]
+    return found
+
+
+def fits(nest: Nest, axes: frozenset[int]) -> bool:
+    """Whether a thread can keep what it has of a row, and of the folds beside it."""
+    shape, plan = Shape(nest, axes), planOf(nest, axes)
+    room = prod(nest.space[a] for a in axes) * KINDS[nest.kind][1]
+    return plan.held > 0 and (not shape.beside or plan.lanes > WARP or plan.groups * room <= SHARED)
+
+
+def rowLaunch(nest: Nest, axes: frozenset[int]) -> Launch:
+    """The launch of a nest that folds some axes, the last one among them."""
+    plan, shape = planOf(nest, axes), Shape(nest, axes)
+    return RowWriter(shape, plan).write()
+
+
+class RowWriter(NestWriter):
+    """Writes the code of rows."""
+
+    def __init__(self, shape: Shape, plan: RowSplit):
+        super().__init__(shape, plan.many)
+        self.plan = plan
+        self.groups = plan.groups
+        self.rows = prod(self.nest.space[a] for a in shape.outer)
+        self.guarded = self.groups > 1 or bool(shape.beside)
+
+    def write(self) -> Launch:
+        shape, plan, T = self.shape, self.plan, self.T
+        self.line(f"const int lane = {self.lane()}, group = threadIdx.x / {plan.lanes};")
+        for n in plan.kept:
+            kind = f"Pack<{KINDS[self.nest.loads[n].kind][0]}, v>" if n in self.nest.loads else T
+            self.line(f"{kind} k_{n}[{plan.held}{' / v' if n in self.nest.loads else ''}];")
+        if not shape.beside:
+            self.line(f"const {self.I} at = ({self.I})blockIdx.x * {self.groups} + group;")
+            self.row()
+            return self.launch("rows", -(-self.rows // self.groups), (plan.threads, 1, 1))
+        each = self.number("each", self.nest.beside)
+        for n, x in shape.beside.items():
+            self.line(f"{T} d_{n}[{plan.held}];")
+            self.line(f"for (int k = 0; k < {plan.held}; k++) d_{n}[k] = {STARTS[x.how]};")
+        with self.block(f"for ({self.I} r = group; r - group < {each}; r += {self.groups})"):
+            rows, own = self.number("rows", self.rows), f"({self.I})blockIdx.x * {each} + r"
+            self.line(f"const {self.I} at = r < {each} ? {own} : {rows};")
+            self.row()
+        self.ending()
+        shared = self.groups * prod(self.nest.space[a] for a in shape.loops) * KINDS[self.nest.kind][1]
+        blocks = -(-self.rows // self.nest.beside)
+        return self.launch("rows", blocks, (plan.threads, 1, 1), shared if self.groups > 1 else 0)
+
+    def lane(self) -> str:
+        """The number of a thread in its row."""
+        return "threadIdx.x" if self.groups == 1 else f"threadIdx.x % {self.plan.lanes}"
+
+    def row(self) -> None:
+        """One row, in phases."""
+        shape = self.shape
+        row = "at"
+        if self.guarded:
+            rows = self.number("rows", self.rows)
+            self.line(f"const bool isOn = at < {rows};")
+            self.line(f"const {self.I} row = isOn ? at : {rows} - 1;")
+            row = "row"
+        self.outer = self.unravel(row, shape.outer)
+        self.known.clear()
+        self.done: set[str] = set()
+        self.line(f"const {self.I} length = {self.length()};")
+        for p in range(shape.count):
+            folds, beside, stores = shape.at(p)
+            if folds or beside or stores:
+                self.phase(p, folds, beside, stores)
+        single = [n for n in self.nest.stores if not shape.spread[n] and n not in shape.beside]
+        if single:  # what they read may be what they are written over: so one thread alone reads it
+            with self.block(f"if (lane == 0{self.guard()})"):
+                self.fixed(single, self.outer)
+                for n in single:
+                    self.line(f"store(s_{n}, {self.place(f's_{n}', self.outer)}, {self.known[n]});")
+
+    def guard(self) -> str:
+        return " && isOn" if self.guarded else ""
+
+    def length(self) -> str:
+        """How many numbers a row has."""
+        loops, nest = self.shape.loops, self.nest
+        rest = prod(nest.space[a] for a in loops[1:])
+        first = self.number(f"n{loops[0]}", nest.space[loops[0]])
+        if nest.ragged:
+            whole = self.number("whole", nest.ragged[1])
+            piece = self.outer[0]
+            first = f"min({first}, {whole} - {piece} * {first})"
+        return first if rest == 1 else f"{first} * {self.number('rest', rest)}"
+
+    def phase(self, p: int, folds: list[str], beside: list[str], stores: list[str]) -> None:
+        """One phase: results are written, folds go on and are joined."""
+        shape, plan, T = self.shape, self.plan, self.T
+        of = [shape.lines[n].of for n in (*folds, *beside)]  # type: ignore[union-attr]
+        self.fixed([*of, *stores], self.outer)
+        for n in folds:
+            self.line(f"{T} {n} = {STARTS[shape.folds[n].how]};")
+        sums = {n: n for n in folds} | {n: f"d_{n}[k * v + u]" for n in beside}
+        if plan.held:
+            read = set(self.order([*of, *stores]))
+            own = {n: f"k_{n}[k]" if n in self.nest.loads else f"k_{n}[k * v + u]" for n in plan.kept}
+            kept = {n: self.widened(n, x) if n in self.nest.loads else x for n, x in own.items() if n in self.done}
+            keep = {n: x for n, x in own.items() if n in read and n not in self.done}
+            self.line("#pragma unroll")
+            with self.block(f"for (int k = 0; k < {plan.held} / v; k++)"):
+                self.line(f"const {self.I} j = (k * {plan.lanes} + lane) * v;")
+                with self.block(f"if (j < length{self.guard()})"):
+                    self.each(self.indices(), stores, sums, "v", kept, keep)
+            self.done |= set(keep)
+        else:
+            with self.block(f"for ({self.I} j = lane * v; j + v <= length; j += {plan.lanes} * v)", 4):
+                self.each(self.indices(), stores, sums)
+            if plan.many > 1 and len(shape.loops) == 1:
+                with self.block(f"for ({self.I} j = length / v * v + lane; j < length; j += {plan.lanes})"):
+                    self.each(self.indices(), stores, sums, "1")
+        for n in folds:
+            how, start = HOWS[shape.folds[n].how], STARTS[shape.folds[n].how]
+            if plan.lanes > WARP:
+                self.line(f"{n} = foldBlock<{how}>({n}, ({T}){start});")
+            elif plan.lanes > 1:
+                self.line(f"{n} = foldLanes<{how}, {plan.lanes}>({n});")
+            self.known[n] = n
+
+    def indices(self) -> dict[int, str]:
+        return {**self.outer, **self.unravel("j", self.shape.loops)}
+
+    def ending(self) -> None:
+        """The folds kept beside, of all groups of the block, are joined and written."""
+        plan, T = self.plan, self.T
+        size = prod(self.nest.space[a] for a in self.shape.loops)
+        length = self.number("size", size)
+        if self.groups > 1:
+            self.line(f"DYNAMIC({T}, room);")
+        for n, x in self.shape.beside.items():
+            with self.block(f"for (int k = 0; k < {plan.held} / v; k++)"):
+                self.line(f"const {self.I} j = (k * {plan.lanes} + lane) * v;")
+                with self.block(f"if (j < {length})"):
+                    if self.groups == 1:
+                        self.part(n, f"d_{n} + k * v")
+                    else:
+                        with self.lanes():
+                            self.line(f"room[group * {length} + j + u] = d_{n}[k * v + u];")
+            if self.groups > 1:
+                self.line("__syncthreads();")
+                with self.block(f"for ({self.I} j = threadIdx.x * v; j < {length}; j += blockDim.x * v)"):
+                    self.line(f"{T} b[v];")
+                    with self.lanes():
+                        self.line("b[u] = room[j + u];")
+                        join = f"b[u] = {HOWS[x.how]}::join(b[u], room[g * {length} + j + u]);"
+                        self.line(f"for (int g = 1; g < {self.groups}; g++) {join}")
+                    self.part(n, "b")
+                self.line("__syncthreads();")
+
+    def part(self, name: str, values: str) -> None:
+        """Write v numbers of a fold kept beside, to this block's part."""
+        self.put(name, self.unravel("j", self.shape.loops), values, "v", "(int64)blockIdx.x * size + j")

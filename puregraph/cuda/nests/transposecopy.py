@@ -1,0 +1,105 @@
+"""Tiles: nests without folds in which memory is contiguous along one axis for some arrays, and another for the rest.
+
+A block takes a square of both axes. What lies the other way goes through shared memory, so that neighbouring threads
+always read and write neighbouring numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+from puregraph.cuda.nests.nestwriter import NestWriter
+from puregraph.cuda.runtime.launch import Launch
+from puregraph.nest import Nest, Shape
+
+SIDE = 32  # of a tile
+ROWS = 8  # of it that a block has threads for
+ENOUGH = 8  # numbers along each of both axes that make it worth it
+ROOM = 5  # arrays that lie the other way, at most: each has a tile in shared memory
+
+
+def otherAxis(nest: Nest) -> int | None:
+    """The axis beside the last along which memory is contiguous, for some of the arrays that have both."""
+    inner = len(nest.space) - 1
+    operands = [*nest.loads.values(), *nest.stores.values()]
+    for a in range(inner):
+        turned = [o for o in operands if isTurned(o.strides, a)]
+        if turned and len(turned) <= ROOM and min(nest.space[a], nest.space[inner]) >= ENOUGH:
+            return a
+    return None
+
+
+def isTurned(strides: tuple[int, ...], axis: int) -> bool:
+    """Whether an array is contiguous along an axis, and not along the last, where it has more than one number."""
+    return strides[axis] == 1 and strides[-1] not in (0, 1)
+
+
+def tileLaunch(nest: Nest, axis: int) -> Launch:
+    """The launch of a nest without folds, by tiles along an axis and the last."""
+    shape = Shape(nest, frozenset(range(len(nest.space))))
+    return TransposeWriter(shape, axis).write()
+
+
+class TransposeWriter(NestWriter):
+    """Writes the code of tiles."""
+
+    def __init__(self, shape: Shape, axis: int):
+        super().__init__(shape, 1)
+        self.axis = axis
+        self.here: dict[int, str] = {}
+        self.loads = [n for n, o in shape.nest.loads.items() if isTurned(o.strides, axis)]
+        self.stores = [n for n, o in shape.nest.stores.items() if isTurned(o.strides, axis)]
+
+    def write(self) -> Launch:
+        nest, inner, axis = self.nest, self.shape.inner, self.axis
+        others = [a for a in range(inner) if a != axis]
+        across, down = (-(-nest.space[a] // SIDE) for a in (inner, axis))
+        for n in (*self.loads, *self.stores):
+            self.line(f"__shared__ {self.T} t_{n}[{SIDE}][{SIDE + 1}];")
+        self.fixed(nest.stores, {})
+        tiles = self.number("tiles", across * down)
+        self.line(f"const {self.I} other = blockIdx.x / {tiles}, tile = blockIdx.x - other * {tiles};")
+        self.line(f"const {self.I} row = tile / {self.number('across', across)};")
+        self.line(f"const {self.I} top = row * {SIDE}, left = (tile - row * across) * {SIDE};")
+        self.outer = self.unravel("other", others)
+        if self.loads:
+            with self.turned():
+                for n in self.loads:
+                    self.line(f"t_{n}[y][threadIdx.x] = load(l_{n}, {self.place(f'l_{n}', self.here)});")
+            self.line("__syncthreads();")
+        self.here = {**self.outer, axis: "p", inner: "q"}
+        with self.block(f"for (int y = threadIdx.y; y < {SIDE}; y += {ROWS})"):
+            self.line(f"const {self.I} p = top + y, q = left + threadIdx.x;")
+            with self.inside():
+                kept = {n: f"t_{n}[threadIdx.x][y]" for n in self.loads}
+                self.each(self.here, list(nest.stores), {}, "1", kept)
+        if self.stores:
+            self.line("__syncthreads();")
+            with self.turned():
+                for n in self.stores:
+                    self.line(f"store(s_{n}, {self.place(f's_{n}', self.here)}, t_{n}[y][threadIdx.x]);")
+        return self.launch("tiles", across * down * prod(nest.space[a] for a in others), (SIDE, ROWS, 1))
+
+    @contextmanager
+    def turned(self) -> Iterator[None]:
+        """The places of a tile, neighbouring threads along the other axis."""
+        self.here = {**self.outer, self.axis: "p", self.shape.inner: "q"}
+        with self.block(f"for (int y = threadIdx.y; y < {SIDE}; y += {ROWS})"):
+            self.line(f"const {self.I} p = top + threadIdx.x, q = left + y;")
+            with self.inside():
+                yield
+
+    def inside(self) -> Any:
+        """Where the space has such a place."""
+        space = self.nest.space
+        ends = self.number(f"n{self.axis}", space[self.axis]), self.number("columns", space[-1])
+        return self.block(f"if (p < {ends[0]} && q < {ends[1]})")
+
+    def put(self, name: str, indices: Mapping[int, str], values: str, v: str = "v", place: str | None = None) -> None:
+        if name in self.stores:
+            self.line(f"t_{name}[threadIdx.x][y] = {values}[0];")
+        else:
+            super().put(name, indices, values, v, place)

@@ -1,0 +1,166 @@
+"""Launch: one start of a kernel on a GPU, described before there are addresses.
+
+A kernel's twin gives a list of them. It asks arguments for shape, dtype, strides and size only, so that the same twin
+serves arrays on a GPU, values of a compiled step, and numpy arrays in the emulator. All that shapes the code (dtypes,
+ranks, sizes of blocks) is in the text; what merely counts is an argument, so that few texts serve many shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import gcd, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.cuda.runtime.preprocess import dtypeOf
+
+WARP = 32
+THREADS = 256  # of a block, where nothing asks for another number
+WIDEST = 16  # bytes that a thread moves at once
+WAVE = 132 * 8  # blocks of 256 threads that a large GPU runs at a time
+
+
+class Launch(NamedTuple):
+    """One start of a kernel.
+
+    `name`    what a table shows
+    `source`  CUDA C, to follow `common.h`
+    `entry`   the kernel's name there: `extern "C" __global__ void entry(...)`
+    `slots`   its arguments in order, as (type, what): a "pointer" to an array, or whatever stands for one, a Scratch
+              or a Table; or a number as "int" (32 bits), "long" (64 bits), "float" or "double"
+    `grid`    how many blocks there are, along x, y and z
+    `block`   how many threads a block has
+    `shared`  bytes of shared memory that the text takes by DYNAMIC
+    """
+
+    name: str
+    source: str
+    entry: str
+    slots: tuple[tuple[str, Any], ...]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int = 0
+
+
+class Scratch:
+    """Memory for the launches of one list alone; the same Scratch in several slots is the same memory."""
+
+    __slots__ = ("dtype", "shape", "strides")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any):
+        self.shape, self.dtype = tuple(shape), dtypeOf(dtype)
+        self.strides = contiguous(self.shape, self.dtype.itemsize)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"<scratch {self.dtype}{list(self.shape)}>"
+
+
+class PointerTable:
+    """Memory that holds where arrays lie, and whole numbers: int64, row after row.
+
+    It is how one launch works on any number of arrays. Its entries are numbers, and arrays or whatever stands for one.
+    """
+
+    __slots__ = ("columns", "dtype", "entries", "shape", "strides")
+
+    def __init__(self, rows: Sequence[Sequence[Any]]):
+        self.entries = tuple([entry for row in rows for entry in row])
+        self.columns = len(rows[0])
+        self.dtype, self.shape, self.strides = np.dtype(np.int64), (len(self.entries),), (8,)
+
+    @property
+    def size(self) -> int:
+        return len(self.entries)
+
+    @property
+    def whats(self) -> tuple[Any, ...]:
+        """What has an address."""
+        return tuple([entry for entry in self.entries if not isinstance(entry, int)])
+
+    def filled(self, addressOf: Callable[[Any], int]) -> np.ndarray:
+        """What it holds, when it is known where everything lies."""
+        return np.array([e if isinstance(e, int) else addressOf(e) for e in self.entries], np.uint64).view(np.int64)
+
+    def __repr__(self) -> str:
+        return f"<table of {self.size // self.columns} rows>"
+
+
+def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """The strides in bytes of an array without gaps, its last axis together."""
+    strides, step = [], itemsize
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(strides[::-1])
+
+
+def isContiguous(x: Any) -> bool:
+    """Whether the numbers of an array lie without gaps, in the order of its axes."""
+    wanted = contiguous(x.shape, x.dtype.itemsize)
+    return x.size == 0 or all(n == 1 or s == w for n, s, w in zip(x.shape, x.strides, wanted))
+
+
+def steps(x: Any) -> tuple[int, ...]:
+    """The strides of an array in numbers, not bytes."""
+    return tuple(stride // x.dtype.itemsize for stride in x.strides)
+
+
+def pieces(count: int, size: int) -> int:
+    """How many pieces of a size hold so many; at least one, for a grid is never empty."""
+    return max(1, -(-count // size))
+
+
+def spread(count: int, threads: int = THREADS) -> tuple[int, int, int]:
+    """The grid of a kernel whose threads go through so many things by strides of the grid: no more blocks than fill a
+    large GPU twice."""
+    return min(pieces(count, threads), 2 * WAVE), 1, 1
+
+
+def widest(*sizes: int) -> int:
+    """The most bytes, of 16 and its halves, that each of these sizes is a multiple of."""
+    return gcd(WIDEST, *sizes)
+
+
+def divisor(by: int) -> tuple[int, int]:
+    """The factor and the shift by which `quotient` of common.h divides.
+
+    Source    Granlund and Montgomery 1994, Division by Invariant Integers using Multiplication
+    """
+    log = max(by - 1, 1).bit_length() if by > 1 else 1
+    return -(-(1 << (31 + log)) // by) % (1 << 32), log - 1
+
+
+def isDense(x: Any) -> bool:
+    """Whether the numbers of an array lie without gaps, in whatever order of its axes."""
+    order = sorted(range(len(x.shape)), key=lambda a: (-x.strides[a], -x.shape[a]))
+    wanted = contiguous(tuple([x.shape[a] for a in order]), x.dtype.itemsize)
+    return x.size == 0 or all(x.shape[a] == 1 or x.strides[a] == w for a, w in zip(order, wanted))
+
+
+def memories(launches: Iterable[Any]) -> Iterator[Any]:
+    """What launches have pointers to, and tables of theirs too."""
+    for launch in launches:
+        for kind, what in launch.slots:
+            if kind == "pointer":
+                yield what
+                if isinstance(what, PointerTable):
+                    yield from what.whats
+
+
+def scratches(launches: Iterable[Any]) -> list[Scratch]:
+    """The memory that launches use beside their arrays, each once."""
+    return list({id(what): what for what in memories(launches) if isinstance(what, Scratch)}.values())
+
+
+def tables(launches: Iterable[Any]) -> list[PointerTable]:
+    """The tables that launches read, each once."""
+    return list({id(what): what for what in memories(launches) if isinstance(what, PointerTable)}.values())

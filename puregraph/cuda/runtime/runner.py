@@ -1,0 +1,116 @@
+"""Runner: launches on CuPy's arrays, on its current stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from puregraph.cuda.libraries.librarycall import LibraryCall
+from puregraph.cuda.runtime import compiler
+from puregraph.cuda.runtime.launch import Launch, PointerTable, Scratch, scratches, tables
+from puregraph.errors import DeviceError
+
+NUMBERS = {"int": np.int32, "long": np.int64, "float": np.float32, "double": np.float64}
+ROOM = 48 << 10  # bytes of shared memory that a kernel may have without asking
+ASKED: dict[tuple[str, str], int] = {}  # for how many of them a kernel has been allowed to ask at each launch
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> Any:
+    """A CuPy array with nothing in it yet."""
+    import cupy  # optional: there is a device array among the arguments, so it is here
+
+    return cupy.empty(shape, dtype)
+
+
+def uploaded(array: np.ndarray) -> Any:
+    """A copy on the GPU."""
+    import cupy  # optional, as above
+
+    return cupy.asarray(array)
+
+
+def run(launches: Iterable[Launch | LibraryCall]) -> None:
+    """Start launches one after the other; the memory that they need beside is CuPy's, and goes back to it."""
+    launches = list(launches)
+    extra = {id(each): empty(each.shape, each.dtype) for each in scratches(launches)}
+    most = max((each.workspace for each in launches if isinstance(each, LibraryCall)), default=0)
+    workspace = empty((most,), np.uint8) if most else None
+
+    def place(what: Any) -> int:
+        return addressOf(extra[id(what)] if isinstance(what, (Scratch, PointerTable)) else what)
+
+    for table in tables(launches):
+        extra[id(table)] = uploaded(table.filled(place))
+    start(launches, place, 0 if workspace is None else addressOf(workspace))
+
+
+def start(launches: Iterable[Launch | LibraryCall], place: Callable[[Any], int], workspace: int = 0) -> None:
+    """Start launches on the current stream, with nothing allocated: `place` says where what a slot holds lies."""
+    for launch in launches:
+        if isinstance(launch, LibraryCall):
+            launch.run([place(what) for _, what in launch.slots], workspace, stream())
+            continue
+        values = [
+            place(what) if kind == "pointer" else NUMBERS[kind](wrapped(kind, what)) for kind, what in launch.slots
+        ]
+        kernel = function(launch.source, launch.entry, launch.shared)
+        kernel(launch.grid, launch.block, values, shared_mem=launch.shared)
+
+
+def stream() -> int:
+    """The current stream, as libraries name it."""
+    import cupy  # optional, as above
+
+    return cupy.cuda.get_current_stream().ptr
+
+
+def wrapped(kind: str, number: Any) -> Any:
+    """An unsigned number of 32 or 64 bits as the signed one of the same bits."""
+    bits = {"int": 32, "long": 64}.get(kind)
+    return number - (1 << bits) if bits and number >= 1 << (bits - 1) else number
+
+
+def addressOf(array: Any) -> int:
+    """Where a CuPy array lies.
+
+    Raises    DeviceError for an array that lies elsewhere
+    """
+    memory: Any = getattr(array, "data", None)
+    if not hasattr(memory, "ptr"):
+        raise DeviceError(f"wanted arrays on the GPU, got {type(array).__name__}; move it with puregraph.toDevice")
+    return memory.ptr
+
+
+@cache
+def architecture() -> str:
+    """What kernels are compiled for: the GPU in use."""
+    import cupy  # optional, as above
+
+    return f"sm_{cupy.cuda.Device().compute_capability}"
+
+
+@cache
+def function(source: str, entry: str, shared: int) -> Any:
+    """A kernel, loaded on the GPU for the life of the process, which may have so many bytes of shared memory."""
+    import cupy  # optional, as above
+
+    found, driver = module(source).get_function(entry), cupy.cuda.driver
+    own = compiler.cubin(source, architecture()).resources[entry].shared
+    most = max(shared, ASKED.get((source, entry), 0))  # a smaller launch takes nothing from a larger one
+    if own + most > ROOM:
+        ASKED[source, entry] = most
+        driver.funcSetAttribute(found.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
+    return found
+
+
+@cache
+def module(source: str) -> Any:
+    """The kernels of a text, loaded."""
+    import cupy  # optional, as above
+
+    loaded = cupy.cuda.function.Module()
+    loaded.load(compiler.cubin(source, architecture()).data)
+    return loaded

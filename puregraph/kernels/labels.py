@@ -1,0 +1,99 @@
+"""Classes: labels, checked once, before anything is indexed with them."""
+
+import numpy as np
+
+from puregraph.cuda.nests.axes import axesOf
+from puregraph.cuda.runtime.launch import THREADS, Launch, spread, steps
+from puregraph.cuda.runtime.preprocess import defined, stored
+from puregraph.errors import DataError
+from puregraph.kernel import kernel
+
+
+@kernel
+def classIndex(labels, classes, ignored=None):
+    """The labels as int64, with -1 for those that are ignored.
+
+    Shapes    labels (any) -> index of that shape
+    Raises    DataError for a label that is no class, or labels that are no whole numbers
+    """
+    if labels.dtype.kind not in "iub":
+        raise DataError(f"wanted labels as whole numbers, got {labels.dtype}; convert them with .astype('int64')")
+    fault = labelFault(labels, classes, ignored)
+    if fault:
+        raise DataError(fault)
+    index = labels.astype(np.int64)
+    return index if ignored is None else np.where(index == ignored, -1, index)
+
+
+def labelFault(labels, classes, ignored=None, option="ignoreIndex"):
+    """What is wrong with labels, and the position of the first that is; nothing if each is a class or is ignored.
+
+    `option` is the argument by which the caller leaves a label out.
+    """
+    wrong = (labels < 0) | (labels >= classes)
+    if ignored is not None:
+        wrong &= labels != ignored
+    if not wrong.any():
+        return ""
+    first = tuple(np.argwhere(wrong)[0].tolist())
+    label, other = int(labels[first]), "" if ignored is None else f" (or {ignored}, ignored)"
+    wanted = f"wanted labels from 0 to {classes - 1}{other} for {classes} classes, got label {label}{positionOf(first)}"
+    return f"{wanted}; {labelHint(np.unique(labels).tolist(), label, classes, option)}"
+
+
+def positionOf(index):
+    """Where a number of a batch stands: its sample, and its position in that."""
+    if not index:
+        return ""
+    place = f" at position {index[1] if len(index) == 2 else index[1:]}" if index[1:] else ""
+    return f" for sample {index[0]}{place}"
+
+
+def labelHint(found, label, classes, option):
+    """What to try, from all labels that were found and the first that is wrong."""
+    if found == [-1, 1]:
+        return "classes are counted from 0: give (labels + 1) // 2 in place of -1 and 1"
+    if found[0] >= 1 and found[-1] == classes:
+        return "classes are counted from 0: give labels - 1"
+    if label < 0 or label >= 255:
+        return f"if it says that there is no class, leave such positions out with {option}={label}"
+    return f"the network gives {classes} classes: make its output wider, or look at the labels"
+
+
+@classIndex.shape
+def classIndex(labels, classes, ignored=None):
+    """As the labels, in int64."""
+    return labels.shape, np.dtype(np.int64)
+
+
+@classIndex.cuda
+def classIndex(index, labels, classes, ignored=None):
+    """A thread a label. One that is no class becomes -2, from which costs are nan: nobody waits to raise."""
+    if labels.dtype.kind not in "iub":
+        return NotImplemented
+    if not index.size:
+        return []
+    places = axesOf(index.shape, {"to": steps(index), "fromLabels": steps(labels)})
+    names = {"I": stored(labels.dtype), "IS_IGNORED": "false" if ignored is None else "label == ignored"}
+    text = defined(names) + places.defined("AXES") + INDEX
+    sizes = (("long", index.size), ("long", classes), ("long", 0 if ignored is None else int(ignored)))
+    slots = (("pointer", index), ("pointer", labels), *sizes, *places.slots)
+    return [Launch("classIndex", text, "classIndex", slots, spread(index.size), (THREADS, 1, 1))]
+
+
+INDEX = """
+extern "C" __global__ void classIndex(int64* __restrict__ index, const I* __restrict__ labels, int64 count,
+                                      int64 classes, int64 ignored, AXES_PARAMETERS) {
+  for (AXES_COUNTER i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    AXES_OFFSETS
+    const int64 label = labels[fromLabels];
+    index[to] = IS_IGNORED ? -1 : label < 0 || label >= classes ? -2 : label;
+  }
+}
+"""
+
+
+@classIndex.device
+def classIndex(labels, classes, ignored=None):
+    """The same calls on CuPy arrays; the check waits for the GPU once."""
+    return classIndex.reference(labels, classes, ignored)

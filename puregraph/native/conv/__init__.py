@@ -1,0 +1,1 @@
+"""Convolutions and pooling in native code, channels last: direct, depthwise, Winograd, and their gradients."""

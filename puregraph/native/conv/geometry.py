@@ -1,0 +1,162 @@
+"""Geometry: how the windows of a convolution lie on its maps, always with three axes (missing ones have length one)."""
+
+from __future__ import annotations
+
+from math import gcd, prod
+from typing import Any, NamedTuple
+
+
+class ConvolutionAxis(NamedTuple):
+    """One axis of a window that slides over a map."""
+
+    length: int
+    size: int = 1
+    stride: int = 1
+    before: int = 0
+    after: int = 0
+    dilation: int = 1
+
+    @property
+    def count(self) -> int:
+        """How many windows there are."""
+        reach = self.dilation * (self.size - 1) + 1
+        return max(0, (self.length + self.before + self.after - reach) // self.stride + 1)
+
+
+class Geometry(NamedTuple):
+    """A convolution: samples, maps in and out (of all groups), and its three axes.
+
+    Unless it `isPlain`, that is, has to sum term by term, it may be interpolated (`interpolation`) where that is
+    faster; more often so where its weight `isFixed`, that is, packed once for many uses.
+    """
+
+    n: int
+    c: int
+    o: int
+    groups: int
+    axes: tuple[ConvolutionAxis, ConvolutionAxis, ConvolutionAxis]
+    isPlain: bool = False
+    isFixed: bool = False
+
+    @property
+    def taps(self) -> int:
+        return prod(axis.size for axis in self.axes)
+
+    @property
+    def pixels(self) -> int:
+        """Of one input map."""
+        return prod(axis.length for axis in self.axes)
+
+    @property
+    def places(self) -> int:
+        """Of one output map."""
+        return prod(axis.count for axis in self.axes)
+
+    @property
+    def isDepthwise(self) -> bool:
+        """Whether each map has filters of its own."""
+        return self.groups == self.c == self.o and self.groups > 1
+
+    @property
+    def text(self) -> str:
+        """As tables show it."""
+        size = "x".join(str(a.size) for a in self.axes if a.length > 1 or a.size > 1) or "1"
+        where = "x".join(str(a.length) for a in self.axes if a.length > 1) or "1"
+        return f"{size} {self.c}->{self.o} @{where}"
+
+
+def geometry(
+    shape: Any,
+    weight: Any,
+    stride: Any = 1,
+    pad: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    isPlain: bool = False,
+    isFixed: bool = False,
+) -> Geometry:
+    """Of x (n, c, *spatial) and W (o, c / groups, *size); the rest one number for all axes or one entry for each."""
+    rank = len(shape) - 2
+    pads = [pair(p) for p in each(pad, rank)]
+    axes = [
+        ConvolutionAxis(int(length), int(size), int(s), before, after, int(d))
+        for length, size, s, (before, after), d in zip(
+            shape[2:], weight[2:], each(stride, rank), pads, each(dilation, rank)
+        )
+    ]
+    if len(axes) > 3:
+        raise ValueError(f"wanted at most three axes of space, got {len(axes)}")
+    front = [ConvolutionAxis(1)] * (3 - len(axes))
+    lines: Any = (*front, *axes)
+    return Geometry(int(shape[0]), int(shape[1]), int(weight[0]), int(groups), lines, isPlain, isFixed)
+
+
+def each(value: Any, rank: int) -> tuple[Any, ...]:
+    """A number for each axis, where one may stand for all."""
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
+
+
+def pair(pad: Any) -> tuple[int, int]:
+    """Padding before and after, where one number may stand for both."""
+    before, after = pad if isinstance(pad, (tuple, list)) else (pad, pad)
+    return int(before), int(after)
+
+
+class AxisMap(NamedTuple):
+    """One axis of a correlation: which inputs each output sums, and where the output lies.
+
+    Output a is the sum over i of tap `taps[i]` of the weight times input a stride + first + i step, where there is
+    such an input; it lies at start + a skip on an axis of `full` outputs.
+    """
+
+    length: int
+    count: int
+    stride: int
+    first: int
+    step: int
+    taps: tuple[int, ...]
+    start: int = 0
+    skip: int = 1
+    full: int = 0
+
+    def isInside(self, a: int, i: int) -> bool:
+        return 0 <= a * self.stride + self.first + i * self.step < self.length
+
+
+def forwardLine(axis: ConvolutionAxis) -> AxisMap:
+    """The axis of a convolution."""
+    return AxisMap(
+        axis.length,
+        axis.count,
+        axis.stride,
+        -axis.before,
+        axis.dilation,
+        tuple(range(axis.size)),
+        full=axis.count,
+    )
+
+
+def dataLines(axis: ConvolutionAxis) -> list[AxisMap]:
+    """The axis of its adjoint: one Line for every distance from an input to the first window, modulo the stride.
+
+    Input h receives tap t from window a where h = a stride + t dilation - before. Inputs that differ by the stride
+    receive the same taps, so that each phase is a correlation of stride one with some of the taps.
+    """
+    lines = []
+    for phase in range(min(axis.stride, axis.length)):
+        far = phase + axis.before
+        taps = [t for t in reversed(range(axis.size)) if (far - t * axis.dilation) % axis.stride == 0]
+        lines.append(
+            AxisMap(
+                length=axis.count,
+                count=-(-(axis.length - phase) // axis.stride),
+                stride=1,
+                first=(far - taps[0] * axis.dilation) // axis.stride if taps else 0,
+                step=axis.dilation // gcd(axis.dilation, axis.stride),
+                taps=tuple(taps),
+                start=phase,
+                skip=axis.stride,
+                full=axis.length,
+            )
+        )
+    return lines

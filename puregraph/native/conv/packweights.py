@@ -1,0 +1,50 @@
+"""Packing: the weights of a convolution in the order in which its kernels use them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+from puregraph.native.conv.direct import DirectConvolution, flat
+from puregraph.native.conv.filtertaps import FilterTaps, overFilters
+from puregraph.native.llvm.irbuilder import IRBuilder, IRValue
+from puregraph.native.llvm.kernelcall import KernelCall
+
+
+def pack(
+    name: str, of: DirectConvolution, W: Any, packed: Any, size: tuple[int, ...], isTurned: bool, skip: int = 0
+) -> KernelCall:
+    """W (o, c / groups, *size) to panels at `skip` in `packed`; turned, the outputs are what the weight calls inputs.
+
+    Panels lie group by group, (panel, block of inputs, taps, inputs of a block, outputs of a panel); outputs that a
+    panel has beyond the last are any numbers.
+    """
+    of = flat(of)
+    t = of.tile
+    blocks = of.depth // t.block
+    positions = [(a * size[1] + b) * size[2] + c for a, b, c in product(*(line.taps for line in of.lines))]
+    filters = FilterTaps(of.maps if isTurned else of.depth, prod(size), isTurned)
+
+    def write(code: IRBuilder) -> None:
+        w, to = code.pointer("W", "f32"), code.pointer("packed", "f32")
+        start = code.integer("skip")
+        panel, block = code.task // blocks, code.task % blocks
+        group, o = panel // of.panels, (panel % of.panels) * t.width
+        to = to.at(start + code.task * (len(positions) * t.block * t.width))
+        w = w.at(group * (of.maps * of.depth * filters.taps) + o * filters.lane + block * (t.block * filters.deep))
+        begin = 0
+        for width in t.vectors:
+            left = of.maps - o - begin if of.maps % t.width else None
+
+            def put(i: IRValue, vectors: Sequence[IRValue], begin: int = begin) -> None:
+                for number, position in enumerate(positions):
+                    to.store((i + number * t.block) * t.width + begin, vectors[position])
+
+            span = code.whole(0), code.whole(t.block)
+            overFilters(code, filters, w.at(begin * filters.lane), width, left, span, t.block, put)
+            begin += width
+
+    key = f"pack {of} {t} {size} {isTurned}"
+    return KernelCall(name, key, write, {"W": W, "packed": packed, "skip": skip}, of.groups * of.panels * blocks)

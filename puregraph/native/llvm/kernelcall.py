@@ -1,0 +1,61 @@
+"""Work: one step of native code, before it has addresses: which kernel, on what, in how many tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from puregraph.native.llvm.irbuilder import IRBuilder
+
+
+class KernelCall(NamedTuple):
+    """A call of a native kernel.
+
+    `name`   what a table shows: "product 64x512x784"
+    `key`    all that the code depends on and its source does not say: block sizes, options, the key of its finish
+    `write`  writes the code: its slots are those of `slots`, by name
+    `slots`  what each slot holds: an array (or what stands for one until addresses are known), or a whole number
+    `tasks`  how many tasks there are; any thread may run any of them, and no two write to the same place
+    """
+
+    name: str
+    key: str
+    write: Callable[[IRBuilder], None]
+    slots: dict[str, Any]
+    tasks: int
+
+    @property
+    def by(self) -> str:
+        """The file that writes the code."""
+        return getattr(self.write, "func", self.write).__module__.rpartition(".")[2]
+
+
+class EpilogueSpec:
+    """What becomes of the numbers of a product or convolution once their sums are complete: here they are stored.
+
+    A kernel calls `open` before its loops, `enter` for the product of a batch that it works on (its indices along the
+    batch axes), and for each row (a pixel, a sample) and run of columns `put` with the sums.
+    A subclass adds bias, activation or a residual on the way, and may store more than one result.
+    """
+
+    key = "store"
+
+    def __init__(self, to: Any, stride: int, batch: Sequence[int] = ()):
+        self.to, self.stride, self.batch = to, stride, tuple(batch)
+
+    @property
+    def slots(self) -> dict[str, Any]:
+        return {"y": self.to, "yStride": self.stride} | {f"yBatch{i}": step for i, step in enumerate(self.batch)}
+
+    def open(self, code: IRBuilder) -> None:
+        self.y, self.rowStride = code.pointer("y", "f32"), code.integer("yStride")
+        self.steps = [code.integer(f"yBatch{i}") for i in range(len(self.batch))]
+
+    def enter(self, code: IRBuilder, indices: Sequence[Any]) -> None:
+        """Go to one product of a batch."""
+        for index, step in zip(indices, self.steps):
+            self.y = self.y.at(index * step)
+
+    def put(self, code: IRBuilder, row: Any, column: Any, sums: Any, mask: Any = None) -> None:
+        """Take the sums of `sums.lanes` columns in a row, of which the mask says which there are."""
+        self.y.store(row * self.rowStride + column, sums, mask)

@@ -1,0 +1,1 @@
+"""Elementary and special functions on registers, written as LLVM IR."""

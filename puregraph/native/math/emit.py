@@ -1,0 +1,270 @@
+"""Maths: every operation of the formula language as native code, and whole formulas.
+
+    y = emit(code, Formula("x * sigmoid(beta * x)"), {"x": x, "beta": beta})
+
+A value may have any number of lanes, and is f32 or f64. Results follow numpy's also at inf, nan and -0; where a result
+would be denormal it may be 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Union
+
+import numpy as np
+
+from puregraph.formula import Formula
+from puregraph.native.llvm.irbuilder import IRBuilder, IRType, IRValue
+from puregraph.native.math import erf, explog, gammafunctions, trig
+from puregraph.native.math.explog import Emission
+from puregraph.table import LOGICAL, TABLE
+from puregraph.terms import TRUTHS, Term, leaf, lower, read, rebuild, term, walk
+
+Part = Union[Formula, Term, str]  # noqa: UP007 -- Python 3.10 evaluates it
+FLOATS = {"f32": np.float32, "f64": np.float64}
+
+
+def isKnown(x: IRValue) -> bool:
+    """Whether a value is a constant other than nan."""
+    return x.name[0] != "%" and "0x7FF8" not in x.name and "0xFFF8" not in x.name
+
+
+def larger(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
+    """The larger of two; nan if one is nan."""
+    x, y = code.alike(x, y)
+    if isKnown(y):
+        return code.select(y > x, y, x)
+    most = code.select(x > y, x, y)
+    return most if isKnown(x) else code.select(x == x, most, x)
+
+
+def smaller(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
+    """The smaller of two; nan if one is nan."""
+    x, y = code.alike(x, y)
+    if isKnown(y):
+        return code.select(y < x, y, x)
+    least = code.select(x < y, x, y)
+    return least if isKnown(x) else code.select(x == x, least, x)
+
+
+def sign(code: IRBuilder, x: IRValue) -> IRValue:
+    """-1, 0 or 1; nan for nan."""
+    one = code.call("copysign", code.constant(1.0, x.type), x)
+    return code.select((x > 0.0) | (x < 0.0), one, code.select(x == 0.0, 0.0, x))
+
+
+def fmod(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
+    """The rest of x / y with the sign of x."""
+    return x % y
+
+
+def modulo(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
+    """What is left of x by y, with the sign of y."""
+    x, y = code.alike(x, y)
+    rest = x % y
+    rest = code.select((rest != 0.0) & ((rest < 0.0) ^ (y < 0.0)), rest + y, rest)
+    return code.select(rest == 0.0, code.call("copysign", code.constant(0.0, x.type), y), rest)
+
+
+def where(code: IRBuilder, condition: IRValue, x: IRValue, y: IRValue) -> IRValue:
+    """x where the condition holds, elsewhere y."""
+    lanes = max(condition.lanes, x.lanes, y.lanes)
+    of = IRType(x.kind, lanes)
+    condition = condition if condition.lanes == 1 else code.splat(condition, lanes)
+    return code.select(condition, code.cast(x, of), code.cast(y, of))
+
+
+def isFinite(code: IRBuilder, x: IRValue) -> IRValue:
+    """Whether |x| < ∞, which no nan is."""
+    return code.call("fabs", x) < math.inf
+
+
+def called(intrinsic: str) -> Emission:
+    """An operation that is one intrinsic of LLVM."""
+    return lambda code, *values: code.call(intrinsic, *values)
+
+
+def defined(text: str) -> Emission:
+    """A function that the table defines by others."""
+    return lambda code, *values: emit(code, text, dict(zip("abc", values)))
+
+
+EMIT: dict[str, Emission] = {
+    "+": lambda code, a, b: a + b,
+    "-": lambda code, a, b: a - b,
+    "*": lambda code, a, b: a * b,
+    "/": lambda code, a, b: a / b,
+    "%": modulo,
+    "fmod": fmod,
+    "neg": lambda code, a: -a,
+    "<": lambda code, a, b: a < b,
+    "<=": lambda code, a, b: a <= b,
+    ">": lambda code, a, b: a > b,
+    ">=": lambda code, a, b: a >= b,
+    "==": lambda code, a, b: a == b,
+    "!=": lambda code, a, b: a != b,
+    "and": lambda code, a, b: a & b,
+    "or": lambda code, a, b: a | b,
+    "not": lambda code, a: ~a,
+    "where": where,
+    "pow": explog.power,
+    "maximum": larger,
+    "minimum": smaller,
+    "abs": called("fabs"),
+    "sign": sign,
+    "floor": called("floor"),
+    "ceil": called("ceil"),
+    "round": called("rint"),
+    "trunc": called("trunc"),
+    "isnan": lambda code, a: a != a,
+    "isfinite": isFinite,
+    "isinf": lambda code, a: code.call("fabs", a) == math.inf,
+    "copysign": called("copysign"),
+    "sqrt": called("sqrt"),
+    "cbrt": explog.cbrt,
+    "hypot": explog.hypot,
+    "exp": explog.exp,
+    "exp2": explog.exp2,
+    "expm1": explog.expm1,
+    "log": explog.log,
+    "log1p": explog.log1p,
+    "log2": explog.log2,
+    "log10": explog.log10,
+    "sin": trig.sin,
+    "cos": trig.cos,
+    "tan": trig.tan,
+    "sinh": explog.sinh,
+    "cosh": explog.cosh,
+    "tanh": explog.tanh,
+    "arcsin": trig.arcsin,
+    "arccos": trig.arccos,
+    "arctan": trig.arctan,
+    "arcsinh": explog.arcsinh,
+    "arccosh": explog.arccosh,
+    "arctanh": explog.arctanh,
+    "atan2": trig.atan2,
+    "erf": erf.erf,
+    "erfc": erf.erfc,
+    "erfcx": erf.erfcx,
+    "erfinv": erf.erfinv,
+    "ndtri": erf.ndtri,
+    "lgamma": gammafunctions.lgamma,
+    "digamma": gammafunctions.digamma,
+    "polygamma": gammafunctions.polygamma,
+    "ive": gammafunctions.ive,
+}
+
+FACTORS: dict[str, Callable[..., tuple[IRValue, IRValue]]] = {  # of what is a product
+    "*": lambda code, a, b: (a, b),
+    "exp": explog.expFactors,
+}
+QUICK: dict[str, Emission] = {"exp below": explog.expBelow}  # what `quick` puts in place of others
+
+
+def lowered(part: Part) -> Term:
+    """A formula, or the text of one, in operations that have an emission, if there are such for all of it."""
+    term = part.term if isinstance(part, Formula) else read(part) if isinstance(part, str) else part
+    return rebuild(term, {}, lower)
+
+
+def lacking(*parts: Part) -> list[str]:
+    """The operations of formulas that native code has no emission for; most often none."""
+    order = walk(*[lowered(part) for part in parts])
+    return sorted({t.op for t in order if t.args and t.op not in EMIT})
+
+
+def emit(code: IRBuilder, part: Part, values: Mapping[str, IRValue]) -> IRValue:
+    """The value of a formula of named values; a comparison gives i1."""
+    return emitAll(code, [part], values)[0]
+
+
+def emitAll(code: IRBuilder, parts: Sequence[Part], values: Mapping[str, IRValue]) -> list[IRValue]:
+    """The values of several formulas; what they share is computed once.
+
+    All values are converted to f64 if one is that, else to f32. A formula gives the same bits wherever it stands: what
+    is rounded once, as x y + z is, follows from the formula and not from what LLVM finds beside it. So a number that is
+    computed again is the number that was computed before, and may be compared with it.
+    """
+    kind = "f64" if any(v.kind == "f64" for v in values.values()) else "f32"
+    roots = [lowered(part) for part in parts]
+    if kind == "f32":
+        roots = [rebuild(root, {}, quick) for root in roots]
+    order = walk(*roots)
+    products = fusedIn(order, roots)
+    factors: dict[Term, tuple[IRValue, IRValue]] = {}
+    done: dict[Term, IRValue] = {leaf(name): value for name, value in values.items()}
+    flags, code.flags = code.flags, ""
+    for t in order:
+        if t.op == "number":
+            with np.errstate(over="ignore"):
+                done[t] = code.constant(float(FLOATS[kind](t.value)), IRType(kind))
+        elif t.args:
+            truths = TRUTHS.get(t.op, (False,) * len(t.args))
+            known = [a for a in t.args if a not in factors]
+            given = [asTruth(done[a]) if truth else asNumber(code, done[a], kind) for a, truth in zip(known, truths)]
+            if t in products:
+                factors[t] = FACTORS[t.op](code, *given)
+            elif len(known) < len(t.args):
+                done[t] = fused(code, t, factors, given[0])
+            else:
+                done[t] = (EMIT[t.op] if t.op in EMIT else QUICK[t.op])(code, *given)
+    code.flags = flags
+    return [done[root] if root.op in LOGICAL else asNumber(code, done[root], kind) for root in roots]
+
+
+def factorsOf(code: IRBuilder, part: Part, values: Mapping[str, IRValue]) -> list[IRValue] | None:
+    """The two numbers that a formula multiplies at its end; None if it does something else there."""
+    root = lowered(part)
+    return emitAll(code, root.args, values) if root.op == "*" else None
+
+
+def fusedIn(order: Sequence[Term], roots: Sequence[Term]) -> set[Term]:
+    """The products that nothing but one sum or difference reads: they are not rounded before that is."""
+    readers = Counter(a for t in order for a in t.args)
+    readers.update(roots)
+    found: set[Term] = set()
+    for t in order:
+        if t.op in ("+", "-"):
+            found.update([a for a in t.args if a.op in FACTORS and readers[a] == 1][:1])
+    return found
+
+
+def fused(code: IRBuilder, t: Term, factors: Mapping[Term, tuple[IRValue, IRValue]], other: IRValue) -> IRValue:
+    """A sum or difference of a product and another number, rounded once where the CPU can."""
+    isFirst = t.args[0] in factors
+    x, y = factors[t.args[0 if isFirst else 1]]
+    if t.op == "-":
+        x, other = (x, -other) if isFirst else (-x, other)
+    return code.call("fmuladd", x, y, other)
+
+
+def quick(op: str, *args: Term) -> Term:
+    """The term with what is quicker and as good in single precision: products for quotients, exponentials of what is
+    not positive."""
+    if op == "/" and args[1].op == "number" and 2.0**-100 < abs(args[1].value) < 2.0**100:
+        return term("*", args[0], leaf(1 / args[1].value))
+    if op == "exp" and args[0].op == "neg" and isSquare(args[0].args[0]):
+        return term("exp below", *args)
+    if op == "exp" and args[0].op == "*" and args[0].args[0].op == "number" and isSquare(args[0].args[1]):
+        return term("exp below" if args[0].args[0].value < 0 else op, *args)
+    return term(op, *args)
+
+
+def isSquare(t: Term) -> bool:
+    """Whether a term is the product of something with itself."""
+    return t.op == "*" and t.args[0] is t.args[1]
+
+
+def asTruth(x: IRValue) -> IRValue:
+    """Numbers as truth values: whether they differ from 0."""
+    return x if x.kind == "i1" else x != 0
+
+
+def asNumber(code: IRBuilder, x: IRValue, kind: str) -> IRValue:
+    """Values as another kind of number."""
+    return code.convert(x, kind)
+
+
+EMIT |= {op: defined(row.numpy) for op, row in TABLE.items() if isinstance(row.numpy, str)}

@@ -1,0 +1,44 @@
+"""Gates: the sigmoid and tanh of recurrent cells as ratios, so that several of them share one division.
+
+Arguments are taken as at most BOUND away from 0, which changes no digit of the results; then three denominators have a
+product that is still a number.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from puregraph.native.llvm.irbuilder import IRBuilder, IRValue
+from puregraph.native.math.explog import REALS, clamped, small
+
+BOUND = 28.0  # exp(3 BOUND) < 2^128
+
+
+class Ratio(NamedTuple):
+    """over / under, with under at least 1."""
+
+    over: IRValue
+    under: IRValue
+
+
+def sigmoid(code: IRBuilder, x: IRValue) -> Ratio:
+    """1 / (1 + exp(-x))."""
+    return Ratio(code.constant(1.0, x.type), grown(code, -x)[0] + 1.0)
+
+
+def tanh(code: IRBuilder, x: IRValue) -> Ratio:
+    """-t / (2 + t), t = exp(-2x) - 1."""
+    _, t = grown(code, x * -2.0)
+    return Ratio(-t, t + 2.0)
+
+
+def grown(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
+    """exp x and exp x - 1: 2^n e^r with n = round(x / log 2), r = x - n log 2."""
+    real = REALS[x.kind]
+    x = clamped(code, x, -BOUND, BOUND)
+    shift = real.magic + real.bias  # so that the low bits are those of the power of two
+    t = code.fma(x, 1 / math.log(2), shift)
+    r = code.fma(t - shift, -math.log(2), x)
+    power, rest = code.bits(code.bits(t, real.whole) << real.digits, x.kind), small(code, r)
+    return code.fma(rest, power, power), code.fma(rest, power, power - 1.0)

@@ -1,0 +1,1 @@
+"""Other operations in native code: loop nests, copies, gathers, attention, recurrent cells."""

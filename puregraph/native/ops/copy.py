@@ -1,0 +1,207 @@
+"""Move: numbers from one order in memory to another, and a number everywhere.
+
+    move("f32", x, (n, c, h, w), (c h w, h w, w, 1), y, (h w c, 1, w c, c))
+
+Axes that lie alike in both are taken as one. If the numbers that lie side by side are the same ones, rows are copied;
+if not, squares are transposed in registers. A stride of 0 repeats what is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from puregraph.native.llvm import jit
+from puregraph.native.llvm.irbuilder import SIZES, IRBuilder, IRPointer, IRType, IRValue
+from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.native.llvm.registertranspose import turned
+
+CHUNK = 1 << 14  # numbers that a task moves, or more
+AHEAD = 4  # squares that are asked for before they are read
+
+
+class CopyAxis(NamedTuple):
+    """How many there are, and their strides in what is read and what is written."""
+
+    size: int
+    source: int
+    target: int
+
+
+def lanesOf(kind: str) -> int:
+    """Lanes of the squares that are transposed, and of rows."""
+    return max(4, min(16, jit.lanes(SIZES[kind])))
+
+
+def merged(shape: Sequence[int], source: Sequence[int], target: Sequence[int]) -> list[CopyAxis]:
+    """The axes as few as they can be, those far apart in what is written first."""
+    axes = sorted((CopyAxis(*each) for each in zip(shape, source, target) if each[0] != 1), key=lambda a: -a.target)
+    found: list[CopyAxis] = []
+    for axis in axes:
+        if found and found[-1].source == axis.size * axis.source and found[-1].target == axis.size * axis.target:
+            found[-1] = CopyAxis(found[-1].size * axis.size, axis.source, axis.target)
+        else:
+            found.append(axis)
+    return found
+
+
+def move(
+    kind: str, x: Any, shape: Sequence[int], source: Sequence[int], y: Any, target: Sequence[int], name: str = "move"
+) -> list[KernelCall]:
+    """y at `target` strides = x at `source` strides, of a kind by which only the size of a number is told."""
+    axes = merged(shape, source, target)
+    if 0 in shape:
+        return []
+    title = f"{name} {'x'.join(map(str, shape))}"
+    if not axes or axes[-1].target != 1:
+        axes.append(CopyAxis(1, 1, 1))
+    side = next((i for i, axis in enumerate(axes[:-1]) if axis.source == 1), None)
+    row = axes[-1]
+    if row.source == 1 or row.source == 0 or side is None:
+        return rows(title, kind, x, y, axes)
+    return squares(title, kind, x, y, [a for i, a in enumerate(axes[:-1]) if i != side], axes[side], row)
+
+
+def slotsOf(x: Any, y: Any, outer: Sequence[CopyAxis]) -> dict[str, Any]:
+    """The arguments of a kernel: where x and y are, and the size and strides of each outer axis."""
+    slots = {"x": x, "y": y}
+    for i, axis in enumerate(outer):
+        slots |= {f"size{i}": axis.size, f"source{i}": axis.source, f"target{i}": axis.target}
+    return slots
+
+
+def rows(title: str, kind: str, x: Any, y: Any, axes: list[CopyAxis]) -> list[KernelCall]:
+    """Row by row: `line` of the last axis but one are done in turn."""
+    *outer, line, row = axes if len(axes) > 1 else [CopyAxis(1, 0, 0), *axes]
+    width = min(row.size, max(CHUNK, 1))
+    step = max(1, min(line.size, CHUNK // width))
+    across, down = -(-row.size // width), -(-line.size // step)
+    count = 1
+    for axis in outer:
+        count *= axis.size
+    slots = slotsOf(x, y, outer) | {"lineSize": line.size, "lineSource": line.source, "lineTarget": line.target}
+    slots |= {"size": row.size, "source": row.source, "width": width, "step": step, "across": across, "down": down}
+    manner = {0: "same", 1: "row"}.get(row.source, "apart")
+    write = partial(writeRows, kind=kind, outer=len(outer), manner=manner)
+    return [KernelCall(title, f"{kind} {len(outer)} {manner} {jit.lanes(4)}", write, slots, count * across * down)]
+
+
+def places(code: IRBuilder, index: IRValue, outer: int) -> tuple[IRValue, IRValue]:
+    """How far an index of all outer axes reaches in what is read and written."""
+    far, to = code.whole(0), code.whole(0)
+    axes = [[code.integer(f"{what}{i}") for what in ("size", "source", "target")] for i in range(outer)]
+    for size, source, target in reversed(axes):
+        far, to = far + index % size * source, to + index % size * target
+        index = index // size
+    return far, to
+
+
+def writeRows(code: IRBuilder, kind: str, outer: int, manner: str) -> None:
+    """Lines of y one after another, from numbers of x that lie side by side, are all the same, or lie apart."""
+    lanes = lanesOf(kind)
+    x, y = code.pointer("x", kind), code.pointer("y", kind)
+    lines, lineSource, lineTarget = (code.integer("line" + what) for what in ("Size", "Source", "Target"))
+    size, source, width = code.integer("size"), code.integer("source"), code.integer("width")
+    step, across, down = code.integer("step"), code.integer("across"), code.integer("down")
+    far, to = places(code, code.task // (across * down), outer)
+    first, start = code.task // across % down * step, code.task % across * width
+    own = code.least(width, size - start)
+    whole = own - own % lanes
+    with code.loop(first, code.least(first + step, lines), unroll=1) as j:
+        taken = x.at(far + j * lineSource + start * source)
+        given = y.at(to + j * lineTarget + start)
+        if manner == "row":
+            with code.loop(0, whole, lanes) as c:
+                given.store(c, taken.load(c, lanes))
+            with code.loop(whole, own, unroll=1) as c:
+                given.store(c, taken.load(c))
+        elif manner == "same":
+            value = taken.load()
+            with code.loop(0, whole, lanes) as c:
+                given.store(c, code.splat(value, lanes))
+            with code.loop(whole, own, unroll=1) as c:
+                given.store(c, value)
+        else:
+            with code.loop(0, own, unroll=4) as c:
+                given.store(c, taken.load(c * source))
+
+
+def squares(
+    title: str, kind: str, x: Any, y: Any, outer: list[CopyAxis], side: CopyAxis, row: CopyAxis
+) -> list[KernelCall]:
+    """Squares of `side`, along which is read, by `row`, along which is written; a task has some of the side."""
+    lanes = lanesOf(kind)
+    step = max(1, CHUNK // (lanes * row.size)) * lanes
+    down = -(-side.size // step)
+    count = 1
+    for axis in outer:
+        count *= axis.size
+    slots = slotsOf(x, y, outer) | {"sideSize": side.size, "sideTarget": side.target, "step": step, "down": down}
+    slots |= {"size": row.size, "source": row.source}
+    write = partial(writeSquares, kind=kind, outer=len(outer))
+    return [KernelCall(title, f"{kind} {len(outer)} squares {jit.lanes(4)}", write, slots, count * down)]
+
+
+def writeSquares(code: IRBuilder, kind: str, outer: int) -> None:
+    """y = xT in squares of as many numbers as a vector has, turned in registers."""
+    lanes = lanesOf(kind)
+    x, y = code.pointer("x", kind), code.pointer("y", kind)
+    sides, sideTarget = code.integer("sideSize"), code.integer("sideTarget")
+    size, source, step, down = (code.integer(name) for name in ("size", "source", "step", "down"))
+    far, to = places(code, code.task // down, outer)
+    first = code.task % down * step
+    end = code.least(first + step, sides)
+    with code.loop(first, end, lanes, unroll=1) as i, code.loop(0, size, lanes, unroll=1) as j:
+        taken, given = x.at(far + i + j * source), y.at(to + i * sideTarget + j)
+        isWhole = (i + lanes <= end) & (j + lanes <= size)
+        with code.when(isWhole):
+            for r in range(lanes):
+                taken.prefetch(source * r + AHEAD * lanes)
+            whole = turned(code, [taken.load(source * r, lanes) for r in range(lanes)])
+            for r, column in enumerate(whole):
+                given.store(sideTarget * r, column)
+        with code.when(~isWhole):
+            square(code, taken, given, source, sideTarget, code.least(lanes, end - i), code.least(lanes, size - j))
+
+
+def square(
+    code: IRBuilder,
+    taken: IRPointer,
+    given: IRPointer,
+    source: IRValue,
+    target: IRValue,
+    height: IRValue,
+    width: IRValue,
+) -> None:
+    """A square that is not whole, number by number."""
+    with code.loop(0, height, unroll=1) as i, code.loop(0, width, unroll=1) as j:
+        given.store(i * target + j, taken.load(i + j * source))
+
+
+def fill(kind: str, y: Any, count: int, value: float) -> list[KernelCall]:
+    """y[i] = value for i < count."""
+    slots = {"y": y, "count": count}
+    return [
+        KernelCall(
+            f"fill {count}",
+            f"{kind} {value!r} {jit.lanes(4)}",
+            partial(writeFill, kind, value),
+            slots,
+            -(-count // CHUNK),
+        )
+    ]
+
+
+def writeFill(kind: str, value: float, code: IRBuilder) -> None:
+    """A stretch of y with one number everywhere."""
+    lanes = lanesOf(kind)
+    y, count = code.pointer("y", kind), code.integer("count")
+    start = code.task * CHUNK
+    end = code.least(start + CHUNK, count)
+    whole = start + (end - start) // lanes * lanes
+    vector: Callable[[int], IRValue] = lambda n: code.constant(value, IRType(kind, n))  # noqa: E731
+    with code.loop(start, whole, lanes) as i:
+        y.store(i, vector(lanes))
+    with code.loop(whole, end, unroll=1) as i:
+        y.store(i, vector(1))

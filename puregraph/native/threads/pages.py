@@ -1,0 +1,40 @@
+"""Memory from the system, aligned for vectors, and for large pages where it is large."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from contextlib import suppress
+
+HUGE = 2 << 20
+
+
+class AlignedBlock:
+    """Zeros at an address that is a multiple of a page, or of 2 MB where there are that many; freed with the object.
+
+    Whole 2 MB of them lie in large pages; what is left does not take one.
+    """
+
+    def __init__(self, size: int) -> None:
+        unit = HUGE if size >= HUGE else mmap.PAGESIZE
+        self.size = max(-(-size // mmap.PAGESIZE), 1) * mmap.PAGESIZE
+        self.map = private(self.size + (HUGE if unit == HUGE else 0))
+        self.start = ctypes.c_char.from_buffer(self.map)  # as long as this lives, the map cannot be closed
+        address = ctypes.addressof(self.start)
+        self.address = -(-address // unit) * unit
+        if unit == HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # a system built without
+                self.map.madvise(mmap.MADV_NOHUGEPAGE)
+                self.map.madvise(mmap.MADV_HUGEPAGE, self.address - address, self.size // HUGE * HUGE)
+
+
+def private(size: int) -> mmap.mmap:
+    """Memory that a forked process has a copy of.
+
+    Raises    MemoryError if there is not that much
+    """
+    flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    try:
+        return mmap.mmap(-1, size, **flags)  # Windows knows no fork
+    except OSError as error:
+        raise MemoryError(f"there is no memory for {size:,} bytes: {error}") from error

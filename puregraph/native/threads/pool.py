@@ -1,0 +1,205 @@
+"""The one pool of threads of this process, and the tables of steps that it runs."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from puregraph.mutex import Mutex
+from puregraph.native.threads import workerloop
+from puregraph.native.threads.numthreads import threads, want
+from puregraph.native.threads.pages import AlignedBlock
+from puregraph.native.threads.tuner import ThreadTuner
+from puregraph.native.threads.workerloop import SINGLY, TOGETHER
+from puregraph.native.threads.workers import Workers
+
+STEP = 8 * workerloop.RECORDWORDS
+FOREVER = 1 << 62
+LOCK = Mutex()
+OWN = threading.local()
+CREWS: list[Workers] = []
+
+__all__ = ["SINGLY", "TOGETHER", "StepTable", "setSpin", "setThreads", "threads"]
+
+
+class StepTable:
+    """Steps of native code, run in their order by all threads of the pool.
+
+    steps      (address of a function, address of its arguments, number of tasks[, TOGETHER or SINGLY]) each; the
+               function is called with the address of the arguments, the number of a task and the address of scratch
+               memory. Any thread may run any task of a step, but all of one thread if it says SINGLY; a step begins
+               when all tasks of the one before it have ended
+    scratch    the bytes of scratch memory that the step that needs most of it needs
+    flush      whether denormal numbers become zero
+    wake       whether a run is long enough to wake sleeping threads for it
+    keep       whatever has to live as long as the table: arrays, arguments
+
+    `after` counts runs: `begin` comes ahead of each, and `go` behind it, again if a signal's handler raised meanwhile.
+
+    `after` gives what is gone through in C behind every run: no signal's handler comes between the two
+
+    Raises    ValueError for a step without a task, or with 2**21 or more
+    """
+
+    def __init__(
+        self, steps: Iterable[Sequence[int]], scratch: int = 0, flush: bool = True, wake: bool = True, keep: Any = None
+    ) -> None:
+        rows = [(*step, TOGETHER)[: workerloop.RECORDWORDS] for step in steps]
+        for index, (_, _, tasks, _) in enumerate(rows):
+            if not 0 < tasks <= workerloop.FIELD:
+                raise ValueError(f"step {index} of a table has {tasks} tasks: it needs at least 1, less than 2**21")
+        self.count = len(rows)
+        self.memory = AlignedBlock(STEP * self.count)
+        records = (ctypes.c_int64 * (workerloop.RECORDWORDS * self.count)).from_address(self.memory.address)
+        records[:] = [word for row in rows for word in row]
+        self.wide = [0]  # at i: how many of the first i steps are for more than one thread
+        for _, _, tasks, how in rows:
+            self.wide.append(self.wide[-1] + (tasks > 1 and how == TOGETHER))
+        self.scratch = scratch
+        self.flush = flush
+        self.wake = wake
+        self.keep = keep
+        self.after: Any = None
+        self.join(crew())
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __call__(self) -> None:
+        """Run all steps, by one thread if that has been found to be faster; come back when they are done."""
+        pace = self.pace
+        if pace.left:
+            pace.left -= 1
+            self.go(pace.isAlone)
+        else:
+            pace.run(self.go)
+
+    def go(self, isAlone: bool) -> None:
+        """Run all steps, by one thread or by all."""
+        team = CREWS[0] if CREWS else crew()
+        if team is not self.crew:
+            self.join(team)
+        if not isAlone and team.asleep and self.wakes:
+            team.wake()
+        order = self.single if isAlone else self.order
+        if self.after is None:
+            if not team.run(order):
+                self.alone(0, self.count)
+            return
+        self.runCounted(team, order)
+
+    def runCounted(self, team: Workers, order: Any) -> None:
+        """The same, and count: both, or neither, whatever a signal's handler raises as soon as Python runs again."""
+        after, ran = self.after, list[Any]()
+        after.begin()
+        try:
+            ran += map(team.run, (order,))  # C alone: what has been run is known to have been
+            if ran[0] == 0:
+                ran.clear()
+                ran += map(team.alone, *zip(self.wordsAlone(0, self.count)))
+            after.go()
+        except BaseException:
+            if ran and ran[0] != 0:
+                after.go()
+            raise
+
+    def join(self, team: Workers) -> None:
+        """Write down what that crew, a new one after a fork, has to be told for a run of all steps."""
+        team.reserve(self.scratch)
+        self.pace = ThreadTuner()  # another thread may have been in a trial when the process forked
+        self.words = [self.wordsFor(team, 0, self.count, isAlone) for isAlone in (False, True)]
+        self.order, self.single = [ctypes.c_void_p(ctypes.addressof(words)) for words in self.words]
+        self.wakes = bool(self.wake and self.wide[-1])
+        if team.count == 1 or not self.wide[-1]:
+            self.pace.left = FOREVER
+        self.crew = team
+
+    def wordsFor(self, team: Workers, begin: int, end: int, isAlone: bool = False) -> Any:
+        """What a crew is told for a run of some steps."""
+        first, wide = self.memory.address, 0 if isAlone else self.wide[end] - self.wide[begin]
+        words = team.board, first + STEP * begin, first + STEP * end, int(self.flush), wide
+        return (ctypes.c_int64 * workerloop.ORDERWORDS)(*words)
+
+    def run(self, begin: int = 0, end: int | None = None) -> None:
+        """Run the steps from `begin` to before `end`; come back when all are done."""
+        if end is None:
+            end = self.count
+        if not 0 <= begin <= end <= self.count:
+            raise IndexError(f"a table of {self.count} steps has none from {begin} to {end}")
+        team = CREWS[0] if CREWS else crew()
+        if team is not self.crew:
+            self.join(team)
+        if self.wake and team.asleep and self.wide[end] > self.wide[begin]:
+            team.wake()
+        words = self.wordsFor(team, begin, end)
+        if not team.run(ctypes.addressof(words)):
+            self.alone(begin, end)
+
+    def alone(self, begin: int, end: int) -> None:
+        """Run steps beside the run of another thread."""
+        CREWS[0].alone(*self.wordsAlone(begin, end))
+
+    def wordsAlone(self, begin: int, end: int) -> tuple[int, int, int, bool]:
+        """What a crew is told for a run of some steps by one thread."""
+        first = self.memory.address
+        return first + STEP * begin, first + STEP * end, self.spare(), self.flush
+
+    def spare(self) -> int:
+        """Scratch memory of the calling thread, for a run beside that of another thread."""
+        if getattr(OWN, "block", None) is None or OWN.block.size < self.scratch:
+            OWN.block = AlignedBlock(self.scratch)
+        return OWN.block.address
+
+
+def crew() -> Workers:
+    """The crew of this process, made when it is first needed."""
+    with LOCK.lock:
+        if not CREWS:
+            CREWS.append(Workers(threads()))
+        return CREWS[0]
+
+
+def setThreads(count: int) -> None:
+    """Let so many threads run tasks, the calling one among them. Results do not depend on it."""
+    want(count)
+    if CREWS:
+        CREWS[0].setCount(count)
+
+
+def setSpin(idle: float, patience: float) -> None:
+    """For how many microseconds workers look for work after a run, and for how many a waiting thread keeps its CPU."""
+    crew().setSpin(idle, patience)
+
+
+def rest() -> None:
+    """Before a fork: end the workers, who would be missing in the child."""
+    for team in CREWS:
+        team.stop()
+
+
+def resume() -> None:
+    """After a fork, in the parent."""
+    for team in CREWS:
+        team.setCount(team.count)
+
+
+def renew() -> None:
+    """After a fork, in the child: another thread of the parent may have been in the middle of a run."""
+    CREWS.clear()
+    OWN.__dict__.clear()
+
+
+def leave() -> None:
+    """Before the interpreter ends: what is run after this is run by one thread."""
+    for team in CREWS:
+        team.stop(timeout=1)
+        team.count = 1
+
+
+atexit.register(leave)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=rest, after_in_parent=resume, after_in_child=renew)

@@ -1,0 +1,72 @@
+"""Pace: whether steps are done sooner by all threads or by one, found out by doing them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from time import perf_counter_ns
+from typing import Any
+
+WARM = 8  # runs before anything is measured
+RUNS = 5  # of each kind in a trial; the first of the other kind finds its data in the wrong cache
+ENOUGH = 3  # runs after which a trial ends early, if all of them took much longer
+OFTEN, SELDOM = 16, 2048  # runs between trials: twice as many each time that nothing has changed
+LONG = 12_000_000  # nanoseconds; what takes longer has enough to do for all
+HOPELESS, BETTER = 1.5, 0.95
+
+
+class ThreadTuner:
+    """Counts runs, and measures some of them now and then: `isAlone` says which way was faster.
+
+    All threads are not always faster than one, however much there is to do: where two cores have no cache in common,
+    what one has written comes to the other very slowly, and small steps that write much are best done by one thread.
+    Which cores threads run on is not for us to know, and changes.
+
+    `left`  how many runs there are before the next that has to be measured
+    """
+
+    def __init__(self) -> None:
+        self.isAlone = False
+        self.left = WARM
+        self.gap = OFTEN
+        self.spent = 0
+        self.trial: Generator[None, None, None] | None = None
+        self.lock = threading.Lock()
+
+    def run(self, go: Callable[[bool], Any]) -> None:
+        """`go(isAlone)`, measured unless another thread is just being; `left` stays 0 until a trial is over."""
+        if not self.lock.acquire(blocking=False):
+            go(self.isAlone)
+            return
+        try:
+            if self.trial is None:
+                self.trial = self.trying()
+                next(self.trial)
+            start = perf_counter_ns()
+            go(self.isAlone)
+            self.spent = perf_counter_ns() - start
+            if next(self.trial, self) is self:
+                self.trial = None
+        finally:
+            self.lock.release()
+
+    def trying(self) -> Generator[None, None, None]:
+        """A trial; it waits for each run."""
+        before = self.isAlone
+        best = yield from self.shortest(LONG)
+        if best < LONG:
+            self.isAlone = not before
+            other = yield from self.shortest(HOPELESS * best)
+            self.isAlone = not before if other < BETTER * best else before
+        self.gap = OFTEN if self.isAlone is not before else min(2 * self.gap, SELDOM)
+        self.left = self.gap
+
+    def shortest(self, limit: float) -> Generator[None, None, float]:
+        """The time of the shortest of some runs, or the limit if none takes less."""
+        best = limit
+        for i in range(1, RUNS + 1):
+            yield
+            best = min(best, self.spent)
+            if best == limit and i == ENOUGH:
+                break
+        return best
