@@ -52,6 +52,15 @@ def empty(shape: tuple[int, ...], dtype: Any, strides: Any = None) -> Any:
     return np.ndarray(shape, dtype, room, -room.ctypes.data % LINE, strides)
 
 
+def readOnly(array: Any) -> Any:
+    """An array of numpy through which nobody can write; anything else as it is."""
+    if type(array) is not np.ndarray:
+        return array
+    found = array.view()
+    found.flags.writeable = False
+    return found
+
+
 def addressOf(array: Any) -> int:
     """Where the first number of an array lies."""
     return int(array.__array_interface__["data"][0])

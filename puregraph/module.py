@@ -306,8 +306,8 @@ class Module(Noting):
         self.alone = None
         node = Node(self)
         node.updateData(list(data) if len(data) != 1 else data[0])
-        self.alone = LastCall(node.values, node.data)
-        return node.data
+        self.alone = LastCall(node.values, node.made)
+        return node.made
 
     @takes(updParamGrads=Flag, updGrad=Flag, scale=Number, momentum=Number)
     def backward(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from puregraph.algebra import accumulate, isValue, shapeOf
+from puregraph.aligned import readOnly
 from puregraph.arguments import ModuleLike
 from puregraph.changes import CHANGES
 from puregraph.errors import DataError, DtypeError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
@@ -76,10 +77,10 @@ class Node:
         "__weakref__",
         "bwds",
         "component",
-        "data",
         "fwds",
         "grad",
         "inshapes",
+        "made",
         "module",
         "noticed",
         "original",
@@ -107,7 +108,7 @@ class Node:
         self.bwds: list[Link] = []
         self.component: Any = None
         self.noticed = False  # whether a graph uses this node, or has said that it leaves it out
-        self.data: Any = None
+        self.made: Any = None  # what `data` gives, as others may not have it: gradient rules read it later
         self.grad: Any = None
         self.values: Applied | None = None
         self.inshapes: list[Any] = []
@@ -240,7 +241,7 @@ class Node:
         def visit(node: Node) -> None:
             if node is self:
                 node.updateData(data)
-            elif all(link.node.data is not None for link in node.bwds):
+            elif all(link.node.made is not None for link in node.bwds):
                 node.updateData(None)
 
         Node.traverseForward(self, visit)
@@ -270,7 +271,7 @@ class Node:
             raise
         visible = outputs[: len(self.module.outputNames)]
         self.values = Applied(arguments, outputs, self.module.train, self.saved(arguments, visible))
-        self.data = visible[0] if len(visible) == 1 else list(visible)
+        self.made = visible[0] if len(visible) == 1 else list(visible)
 
     def checkGiven(self, given: list[Any]) -> None:
         """Refuse inputs that are missing or no values; of what computes with numbers alone, arrays of anything else."""
@@ -304,7 +305,15 @@ class Node:
 
     def output(self, slot: int) -> Any:
         """One output of the last forward pass."""
-        return self.data[slot] if isinstance(self.data, list) else self.data
+        return self.made[slot] if isinstance(self.made, list) else self.made
+
+    @property
+    def data(self) -> Any:
+        """What the last forward pass made of the inputs: an array, or a list of them.
+
+        It can be read, but not written to: gradient rules read it too, and would see another value without a word.
+        """
+        return list(map(readOnly, self.made)) if isinstance(self.made, list) else readOnly(self.made)
 
     def dataShapeFrom(self, inshapes: dict, shapes: dict, onmodule: Callable | None = None) -> None:
         """Infer this node's output shape from `shapes` (of nodes so far) or `inshapes` (of input nodes); needs no data.
@@ -427,7 +436,7 @@ class Node:
 
     def reset(self) -> None:
         """Forget the values of the last pass."""
-        self.data = self.grad = self.values = None
+        self.made = self.grad = self.values = None
 
     def clearTraverse(self) -> None:
         """Nothing to do: a traversal keeps its state to itself, so none is ever left on a node."""

@@ -181,7 +181,7 @@ class Steps:
                     look(step.path, step.module, [values[i] for i in step.args], result)
                 if keeps:
                     visible = len(step.visible)
-                    step.node.data = result[0] if visible == 1 else list(result[:visible])
+                    step.node.made = result[0] if visible == 1 else list(result[:visible])
                 else:
                     for number, asked in step.frees:
                         values[number] = outline(values[number]) if asked else None
@@ -193,7 +193,7 @@ class Steps:
             addPlace(error, f"at '{step.path}' ({step.label}): given {show(given)}")
             raise
         for node, numbers in self.shown if keeps else ():
-            node.data = values[numbers[0]] if len(numbers) == 1 else [values[n] for n in numbers]
+            node.made = values[numbers[0]] if len(numbers) == 1 else [values[n] for n in numbers]
         return values
 
 

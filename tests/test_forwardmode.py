@@ -461,12 +461,12 @@ def test_a_derivative_leaves_no_trace(rng):
     net.backward()
     kept = {n: s.data.copy() for n, s in net.states.items()}
     grads = {n: p.grad for n, p in net.params.items()}
-    last, shown = net.last, [(n.data, n.grad) for n in net.nodes]
+    last, shown = net.last, [(n.made, n.grad) for n in net.nodes]
     v = [rng.standard_normal(inputs[0].shape), None]
     jvp(net, inputs, v)
     hvp(net, inputs, v, {"fc.W": np.ones((12, 3))})
     vjp(net, inputs, params=True)
-    assert net.last is last and all(n.data is d and n.grad is g for n, (d, g) in zip(net.nodes, shown))
+    assert net.last is last and all(n.made is d and n.grad is g for n, (d, g) in zip(net.nodes, shown))
     assert all(np.array_equal(s.data, kept[n]) for n, s in net.states.items())
     assert all(p.grad is grads[n] for n, p in net.params.items())
 

@@ -664,3 +664,19 @@ def test_a_list_of_modules_keeps_the_rules_of_its_nodes(registry):
         assert gradOf(each, None, x).tolist() == [200, 200, 200]
     del edited["b"]
     assert gradOf(edited, None, x).tolist() == [2, 2, 2]
+
+
+def test_what_a_node_has_made_can_be_read_but_not_written_to():
+    net = Sequential(Linear(3, 4, name="a"), Tanh(name="t"), Split(1, (2, 2), name="s"), name="net")
+    x = np.random.default_rng(0).standard_normal((2, 3)).astype("f4")
+    ys = net(x)
+    inner = net.getNodeByName("t").data
+    with pytest.raises(ValueError, match="read-only"):
+        inner[0, 0] = 5
+    with pytest.raises(ValueError, match="read-only"):
+        net.getNodeByName("s").data[1][...] = 0
+    net.backward([np.ones_like(y) for y in ys])
+    np.testing.assert_array_equal(inner, np.concatenate(ys, axis=1))
+    assert ys[0].flags.writeable, "a result is its user's"
+    y = Tanh()(x)
+    y[0] = 0
