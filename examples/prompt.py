@@ -25,7 +25,7 @@ DATES = ["2024-03-03", "1918-11-11", "1969-07-20"]
 MONTHS = "January February March April May June July August September October November December".split()
 
 
-# The stand-ins for language models ------------------------------------------------------------------------------------
+# The tracers for language models ------------------------------------------------------------------------------------
 
 
 def model(messages):

@@ -113,12 +113,12 @@ from puregraph.optimizers import (
     Step,
     WarmUp,
 )
-from puregraph.overview import summary
 from puregraph.parallel import Parallel
 from puregraph.param import Param, State
 from puregraph.pointwise import Pointwise
 from puregraph.rules import registerRule
 from puregraph.sequential import Sequential
+from puregraph.summary import summary
 from puregraph.train import (
     MAE,
     Accuracy,

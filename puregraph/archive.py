@@ -22,8 +22,8 @@ import numpy as np
 
 from puregraph.budget import Budget
 from puregraph.errors import CheckpointError, brief
-from puregraph.hdf import BASE, RANK, Array, Layout, faultsOf
-from puregraph.plain import dumps, loads
+from puregraph.hdf import BASE, RANK, Array, HdfLayout, faultsOf
+from puregraph.jsoncodec import dumps, loads
 
 VERSION = 1
 TITLE = b"puregraph checkpoint "
@@ -72,7 +72,7 @@ def write(file: BinaryIO, arrays: list[tuple[Array, Callable[[], Any]]], about: 
     faults = faultsOf([*named, manifestArray(0)])
     if faults:
         raise CheckpointError("; ".join(faults[:10]))
-    layout = Layout([*named, manifestArray(0)])
+    layout = HdfLayout([*named, manifestArray(0)])
     rows = []
     for (array, fetch), offset in zip(arrays, layout.offsets, strict=False):
         values = np.asarray(fetch(), littleEndian(array.dtype), order="C")
@@ -85,7 +85,7 @@ def write(file: BinaryIO, arrays: list[tuple[Array, Callable[[], Any]]], about: 
         file.write(data)
         rows.append([array.name, list(array.shape), array.dtype, zlib.crc32(data)])
     manifest = dumps({**about, "arrays": rows})
-    layout = Layout([*named, manifestArray(len(manifest))])
+    layout = HdfLayout([*named, manifestArray(len(manifest))])
     file.seek(layout.offsets[-1])
     file.write(manifest)
     file.seek(0)
@@ -158,7 +158,7 @@ class Archive:
             raise CheckpointError("its manifest lists no arrays")
         return manifest, manifest.pop("arrays")
 
-    def layoutOf(self, rows: list[Any], header: Header) -> Layout:
+    def layoutOf(self, rows: list[Any], header: Header) -> HdfLayout:
         """The layout that the manifest's rows make, which must be that of this file."""
         for row in rows:
             if not isRow(row):
@@ -173,7 +173,7 @@ class Archive:
                     f"'{array.name}' cannot have the shape {array.shape}: {array.nbytes} bytes of {array.dtype} "
                     f"in a file of {self.length}"
                 )
-        layout = Layout(arrays)
+        layout = HdfLayout(arrays)
         if layout.end != self.length or layout.offsets[-1] != header.offset:
             raise CheckpointError(f"its arrays need {layout.end} bytes, but it has {self.length}")
         return layout

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import compress, repeat
 from typing import Any
 
-from puregraph.algebra import combine, shapeOf
+from puregraph.accumulate import combine, shapeOf
 from puregraph.cachedproperty import CachedProperty
 from puregraph.errors import AutoDiffException, PuregraphError, need, show
 from puregraph.graph import Graph, few
@@ -15,11 +15,11 @@ from puregraph.input import Input
 from puregraph.module import Module, checkGrads, isFloat
 from puregraph.node import Edge, Node, asGrads
 from puregraph.param import Param
-from puregraph.rules import NOWHERE, Place, gradientRule
-from puregraph.steps import ABSENT, Step, Steps, inputNames
+from puregraph.rules import NOWHERE, RuleContext, gradientRule
+from puregraph.steps import ABSENT, GraphStep, Steps, inputNames
 
 
-class Value(Input):
+class ForwardValue(Input):
     """y = x: a value of the forward pass, or a parameter, as an input of the backward graph.
 
     Shapes    x any -> y the same
@@ -38,7 +38,7 @@ class Gradient(Module):
     """
 
     def __init__(
-        self, of: Module, needs: tuple[bool, ...], rule: str | None, present: list[bool], place: Place = NOWHERE
+        self, of: Module, needs: tuple[bool, ...], rule: str | None, present: list[bool], place: RuleContext = NOWHERE
     ):
         super().__init__()
         self.of, self.needed = of, needs
@@ -159,7 +159,7 @@ class BackwardGraph(Graph):
         self.numbers = [n for n, node in self.values.items() if node in used]
         self.link([*self.seeds, *(self.values[n] for n in self.numbers)], outputs)
 
-    def plan(self, targets: list[int], wanted: Iterable[int]) -> list[tuple[int, Step, Gradient]]:
+    def plan(self, targets: list[int], wanted: Iterable[int]) -> list[tuple[int, GraphStep, Gradient]]:
         """The steps from some values back to wanted ones, the last first, each with its rule; no node is made yet."""
         flat = self.forwardSteps
         self.targets, self.reached = targets, set(targets)
@@ -170,7 +170,7 @@ class BackwardGraph(Graph):
             needs, given = wants[step], [n in self.reached for n in step.visible]
             if any(needs) and any(given):
                 present = [*given, *(n != ABSENT for n in (*step.args, *step.outs))]
-                place = Place(step.node, self.forwardGraph, self, tuple(given))
+                place = RuleContext(step.node, self.forwardGraph, self, tuple(given))
                 try:
                     module = Gradient(step.module, needs, step.node.rule, present, place)
                 except AutoDiffException as error:
@@ -179,10 +179,10 @@ class BackwardGraph(Graph):
                 self.reached.update(step.args[i] for i in module.wanted)
         return found
 
-    def follow(self, plan: list[tuple[int, Step, Gradient]]) -> None:
+    def follow(self, plan: list[tuple[int, GraphStep, Gradient]]) -> None:
         """Make the nodes of a plan, from the gradients of its targets on."""
         self.values: dict[int, Node] = {}
-        self.gradientNodes: dict[Step, Node] = {}
+        self.gradientNodes: dict[GraphStep, Node] = {}
         self.contributions: dict[int, list[tuple[tuple[int, int], Edge]]] = defaultdict(list)
         self.seeds = [self.seed(place) for place in range(len(self.targets))]
         for index, step, module in plan:
@@ -190,7 +190,7 @@ class BackwardGraph(Graph):
             for slot, argument in enumerate(module.wanted):
                 self.contributions[step.args[argument]].append(((index, argument), (node, slot)))
 
-    def requirements(self, wanted: Iterable[int]) -> dict[Step, tuple[bool, ...]]:
+    def requirements(self, wanted: Iterable[int]) -> dict[GraphStep, tuple[bool, ...]]:
         """For each step, which of its arguments need a gradient: those through which a wanted value is reached."""
         requires = dict.fromkeys(wanted, True)
         needs = {}
@@ -231,7 +231,7 @@ class BackwardGraph(Graph):
             self.contributions[number] = found
         return found[0][1] if found else None
 
-    def gradientNode(self, step: Step, module: Gradient) -> Node:
+    def gradientNode(self, step: GraphStep, module: Gradient) -> Node:
         """The node that runs the gradient rule of a step."""
         grads = [self.total(n) for n in step.visible]
         sources = [*grads, *self.taken(step, module, grads)]
@@ -239,7 +239,7 @@ class BackwardGraph(Graph):
         self.gradientNodes[step] = node
         return node
 
-    def taken(self, step: Step, module: Gradient, grads: list[Edge | None]) -> list[Edge | None]:
+    def taken(self, step: GraphStep, module: Gradient, grads: list[Edge | None]) -> list[Edge | None]:
         """The edges of the arguments and outputs of a step, which its gradient rule takes."""
         return [self.value(n) for n in (*step.args, *step.outs)]
 
@@ -248,7 +248,7 @@ class BackwardGraph(Graph):
         if number == ABSENT:
             return None
         if number not in self.values:
-            self.values[number] = self.grow(Value(), None, self.forwardSteps.names[number])
+            self.values[number] = self.grow(ForwardValue(), None, self.forwardSteps.names[number])
         return self.values[number], 0
 
     def unfold(self, sizes: list[int]) -> Steps:
@@ -316,7 +316,7 @@ class BackwardGraph(Graph):
         inputs, _ = self.gradients(checkGrads(given, outputs, self.title()), last.values)
         return inputs[0] if len(inputs) == 1 else inputs
 
-    def sources(self, step: Step, steps: Steps) -> list[str]:
+    def sources(self, step: GraphStep, steps: Steps) -> list[str]:
         """The values that a step reads, without those of which it only takes the shape."""
         return [steps.names[n] for n in readsOf(step)]
 
@@ -331,7 +331,7 @@ class BackwardGraph(Graph):
         raise TypeError(f"{self.title()} is made from its forward graph: copy or pickle that, and make it again")
 
 
-def needsOf(step: Step, requires: dict[int, bool]) -> tuple[bool, ...]:
+def needsOf(step: GraphStep, requires: dict[int, bool]) -> tuple[bool, ...]:
     """Which arguments of a step get a gradient: those that some wanted gradient depends on."""
     names, skipped = step.module.arguments, step.module.indices
     return tuple(
@@ -360,7 +360,7 @@ def argumentNames(module: Any, count: int) -> list[str]:
     return [f"{name}{i}" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
-def readsOf(step: Step) -> list[int]:
+def readsOf(step: GraphStep) -> list[int]:
     """The values whose data a step of a backward graph reads; of others its rule takes the shape at most."""
     module = step.module
     flags = getattr(module, "readsData", repeat(True))

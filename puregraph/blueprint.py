@@ -21,16 +21,16 @@ from puregraph import costs, initial, modules, optimizers
 from puregraph.autodiff.tape.activationrecompute import Checkpoint
 from puregraph.budget import LEVELS, Budget
 from puregraph.errors import CheckpointError, GraphWarning, PuregraphError, quote, show
-from puregraph.function import Call, Function
+from puregraph.function import Function, FunctionCall
 from puregraph.graph import DERIVED, Graph, nearest
 from puregraph.hdf import DTYPES
 from puregraph.input import Input
+from puregraph.jsoncodec import decode, encode
 from puregraph.module import Module
 from puregraph.node import Node, checkName
-from puregraph.optimizers import Recorded
+from puregraph.optimizers import InitRecorder
 from puregraph.parallel import Parallel
 from puregraph.param import Param, State, Stored
-from puregraph.plain import decode, encode
 from puregraph.pointwise import Pointwise
 from puregraph.rules import candidates
 from puregraph.sequential import ModuleList, Sequential
@@ -43,14 +43,15 @@ STARTS = {c.__name__: c for c in (initial.Constant, initial.Normal, initial.Unif
 
 # Classes by name ----------------------------------------------------------------------------------------------------
 
-NAMED = (Module, Function, Recorded)  # Recorded: optimizers and schedules
+NAMED = (Module, Function, InitRecorder)  # InitRecorder: optimizers and schedules
 OWN: dict[str, type] = {}
 
 
 @cache
 def builtin() -> dict[str, type]:
     """The classes that puregraph exports: modules by their name, others as `costs.NAME` and `optimizers.NAME`."""
-    found: dict[str, type] = {c.__name__: c for c in (Call, Checkpoint, Graph, Input, Parallel, Pointwise, Sequential)}
+    found: dict[str, type] = {c.__name__: c for c in (Checkpoint, Graph, Input, Parallel, Pointwise, Sequential)}
+    found["Call"] = FunctionCall
     for prefix, package in (("", modules), ("costs.", costs), ("optimizers.", optimizers)):
         for name, value in vars(package).items():
             if isinstance(value, type) and issubclass(value, NAMED) and name[0] != "_":
@@ -123,7 +124,7 @@ def toBlueprint(graph: Graph) -> dict[str, Any]:
         raise CheckpointError(f"a blueprint is of a Graph, got {type(graph).__name__}; put it into a Sequential")
     if len(graph.steps().items) > STEPS // 2:
         raise CheckpointError(f"{graph.title()} unfolds into more than {STEPS // 2} nodes, too many for a blueprint")
-    writer = Writer()
+    writer = BlueprintWriter()
     writer.write(graph)
     arrays = {p: setting(a) for p, a in {**graph.params, **graph.states}.items()}
     absent = [f"{s.path}.{n}" for s in graph.steps().items for n in missing(s.module)]
@@ -150,7 +151,7 @@ def setting(stored: Stored) -> dict[str, Any]:
     return found | {name: encode(v, name) for name, v in values.items() if v != usual[name]}
 
 
-class Writer:
+class BlueprintWriter:
     """The rows of the modules, and the index of each; an explicit stack, so that any depth can be written."""
 
     def __init__(self) -> None:
@@ -184,7 +185,7 @@ class Writer:
         elif isinstance(module, Graph):
             row |= self.nodes(module)
         else:
-            args, kwargs = module.recipe
+            args, kwargs = module.initArgs
             row["args"] = [self.value(v, f"{place}: argument {i + 1}") for i, v in enumerate(args)]
             row["kwargs"] = {n: self.value(v, f"{place}: argument '{n}'") for n, v in kwargs.items()}
         own = ownAttributes(module)
@@ -242,7 +243,7 @@ def parts(module: Module) -> Iterator[tuple[str, Module]]:
     elif isinstance(module, Graph):
         yield from ((module.paths.get(node, node.name), node.module) for node in allNodes(module))
     else:
-        args, kwargs = module.recipe
+        args, kwargs = module.initArgs
         yield from modulesIn([*args, *kwargs.values()])
     yield from modulesIn(list(ownAttributes(module).values()))
 
@@ -263,7 +264,7 @@ def modulesIn(value: Any) -> Iterator[tuple[str, Module]]:
 def usual() -> frozenset[str]:
     """The attributes that every graph has."""
     node = Input().node()
-    return frozenset({*DERIVED, *vars(Graph(node, node)), *vars(Sequential(Input())), "train", "precision", "recipe"})
+    return frozenset({*DERIVED, *vars(Graph(node, node)), *vars(Sequential(Input())), "train", "precision", "initArgs"})
 
 
 def ownAttributes(module: Module) -> dict[str, Any]:
@@ -287,7 +288,7 @@ def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Gr
         if not isinstance(blueprint, dict) or blueprint.get("version") != VERSION:
             version = blueprint.get("version") if isinstance(blueprint, dict) else type(blueprint).__name__
             raise CheckpointError(f"wanted a blueprint of version {VERSION}, got {version!r:.80}")
-        reader = Reader(blueprint["modules"], budget)
+        reader = BlueprintReader(blueprint["modules"], budget)
         graph = reader.built[-1] if reader.built else None
         if not isinstance(graph, Graph):
             raise CheckpointError(f"the last module must be a Graph, got {type(graph).__name__}")
@@ -348,7 +349,7 @@ def checkSize(blueprint: dict[str, Any], budget: Budget) -> None:
         known.append(sizeOf(row, known, budget))
 
 
-class Reader:
+class BlueprintReader:
     """Builds one module after the other; each may use those before it, so nothing is ever a part of itself."""
 
     def __init__(self, rows: list[dict[str, Any]], budget: Budget | None = None):

@@ -517,7 +517,7 @@ def checkModule(module: Module, shapes: list[Any], seed: int = 0) -> None:
 def checkGraph(graph: Graph, shapes: list[Any], seed: int = 0) -> list[tuple[str, str]]:
     """Check every node of a graph at the shapes it has there: (path, what is wrong), empty if all is well."""
     problems = []
-    for row in graph.survey(list(shapes)):
+    for row in graph.inferShapes(list(shapes)):
         if row.fault is not None:
             problems.append((row.step.path, str(row.fault)))
         elif row.shapes is not None:

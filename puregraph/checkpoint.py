@@ -27,23 +27,23 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from puregraph import device
-from puregraph.aligned import aligned, fitting
+from puregraph.align import aligned, fitting
 from puregraph.archive import Archive, write
 from puregraph.arguments import FileSource, Flag, OptimizerLike, Text, optional, takes
-from puregraph.atomic import whole
+from puregraph.atomicwrite import whole
 from puregraph.blueprint import checkSize, classNamed, fromBlueprint, nameOf, toBlueprint
 from puregraph.budget import Budget
-from puregraph.changes import CHANGES, VERSIONS
 from puregraph.errors import CheckpointError, brief, printable, quote, show
 from puregraph.graph import Graph, nearest
 from puregraph.hdf import Array
-from puregraph.optimizers import Recorded
+from puregraph.jsoncodec import decode, dumps, encode
+from puregraph.optimizers import InitRecorder
 from puregraph.param import Param, Stored
-from puregraph.plain import decode, dumps, encode
 from puregraph.puzzlelib import PuzzleFile
+from puregraph.versioning import ARRAYVERSIONS, COUNTER
 
 
-class Checkpoint(NamedTuple):
+class LoadedCheckpoint(NamedTuple):
     """What a file holds: the graph, rebuilt; the optimizer, going on where it was, or None; and `extra`."""
 
     graph: Graph
@@ -62,7 +62,7 @@ class Mismatch(NamedTuple):
         return f"{quote(self.name)}: the graph has {self.wanted}, the file {self.given}"
 
 
-class Report(NamedTuple):
+class LoadReport(NamedTuple):
     """What became of each array: loaded; missing in the file; only in the file; or of another shape, dtype or kind."""
 
     loaded: list[str]
@@ -86,7 +86,7 @@ class Report(NamedTuple):
 class Loaded(NamedTuple):
     """What `loadInto` found: the report, and what was saved as `extra`."""
 
-    report: Report
+    report: LoadReport
     extra: Any
 
 
@@ -158,14 +158,14 @@ def arrayOf(name: str, values: Any) -> Fetched:
     return Array(name, tuple(values.shape), values.dtype.name), lambda: device.toHost(values)
 
 
-def describe(made: Recorded, place: str) -> dict[str, Any]:
+def describe(made: InitRecorder, place: str) -> dict[str, Any]:
     """An optimizer or schedule as JSON: its class and its constructor's arguments."""
     place = f"{place} ({type(made).__name__})"
 
     def special(value: Any) -> Any:
-        return {"recorded": describe(value, place)} if isinstance(value, Recorded) else None
+        return {"recorded": describe(value, place)} if isinstance(value, InitRecorder) else None
 
-    args, kwargs = made.recipe
+    args, kwargs = made.initArgs
     return {
         "class": nameOf(type(made), place),
         "args": [encode(v, f"{place}: argument {i + 1}", special) for i, v in enumerate(args)],
@@ -178,7 +178,7 @@ def remake(row: Any) -> Any:
     good = isinstance(row, dict) and isinstance(row.get("args"), list) and isinstance(row.get("kwargs"), dict)
     require(good, "an optimizer or schedule", row)
     cls = classNamed(row.get("class"))
-    if not issubclass(cls, Recorded):
+    if not issubclass(cls, InitRecorder):
         raise CheckpointError(f"{row['class']!r:.80} is no optimizer or schedule")
 
     def special(value: dict[str, Any]) -> Any:
@@ -325,7 +325,7 @@ def openFile(source: Any) -> BinaryIO:
 
 
 @takes(path=FileSource, format=Text)
-def load(path: Any, format: str = "puregraph") -> Checkpoint:
+def load(path: Any, format: str = "puregraph") -> LoadedCheckpoint:
     """Everything that a file holds, made anew: the graph from its blueprint, the optimizer set up on it, and `extra`.
 
     The graph is in evalMode: a Trainer trains it as it is, a loop of one's own calls `graph.trainMode()` first.
@@ -339,7 +339,7 @@ def load(path: Any, format: str = "puregraph") -> Checkpoint:
     with opened(path, format) as source:
         graph = source.graph().evalMode()
         optimizer = None if source.optimizer is None else remake(source.optimizer).setupOn(graph)
-        return Checkpoint(graph, optimizer, bring(source, graph, optimizer, True).extra)
+        return LoadedCheckpoint(graph, optimizer, bring(source, graph, optimizer, True).extra)
 
 
 @takes(path=FileSource, format=Text)
@@ -415,7 +415,7 @@ def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
 
 def putting(stored: Stored, value: Any) -> list[Callable[[], Any]]:
     """What gives an array its values, in place where it exists, because others may hold it; and another version."""
-    renew = partial(vars(stored).__setitem__, "version", next(VERSIONS))
+    renew = partial(vars(stored).__setitem__, "version", next(ARRAYVERSIONS))
     if stored.array is not None:
         return [partial(stored.array.__setitem__, ..., value), renew]
     return [partial(vars(stored).__setitem__, "array", aligned(fitting(value, stored.dtype))), renew]
@@ -426,16 +426,16 @@ def assign(steps: list[Callable[[], Any]]) -> None:
 
     Each step is such code itself, so that Python, which looks for signals between its own instructions, has no turn.
     """
-    deque(map(methodcaller("__call__"), [*steps, partial(setattr, CHANGES, "mark", object())]), maxlen=0)
+    deque(map(methodcaller("__call__"), [*steps, partial(setattr, COUNTER, "version", object())]), maxlen=0)
 
 
-def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[Report, dict[str, str]]:
+def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadReport, dict[str, str]]:
     """What fits where: a report, and the name in the file for each array of the graph.
 
     Both may share arrays between names; one that is shared in the file may be two in the graph, and the other way round
     if the two are equal.
     """
-    report, chosen = Report([], [], [], []), {}
+    report, chosen = LoadReport([], [], [], []), {}
     graphTies = graph.ties if targets else {}
     aliases: dict[str, list[str]] = {}
     for path, owner in graphTies.items():
@@ -513,7 +513,7 @@ def loadReport(
     optimizer: Any = None,
     root: str | None = None,
     format: str = "puregraph",
-) -> Report:
+) -> LoadReport:
     """Load a file into this graph, all or nothing, and say what became of each array; see `loadInto`."""
     return loadInto(path, self, optimizer, strict, root, format).report
 

@@ -28,10 +28,10 @@ from puregraph.cuda.runtime.diagnose import parts
 from puregraph.errors import GraphError, PuregraphError, quote, show
 from puregraph.footprint import Footprint
 from puregraph.graph import Graph, nearest
+from puregraph.jsoncodec import decode
 from puregraph.module import Module
-from puregraph.overview import bytesText, cut, render
-from puregraph.plain import decode
 from puregraph.shape import asShape, bind, symbols
+from puregraph.summary import bytesText, cut, render
 
 MODEL = "FILE.py, FILE.py:NAME or package.module:NAME: a Graph, or a function or class without arguments that makes one"
 SHAPE = "one for each input: 32,1,28,28, or N,1,28,28 for a batch of any size"
@@ -114,10 +114,10 @@ def runCheck(options: argparse.Namespace) -> int:
     sizes = [bind(shape, dict.fromkeys(symbols(shape), 2)) for shape in shapes]
     known: dict[Any, str] = {}
     rows = []
-    for step, inshapes, outshapes, fault in graph.survey(sizes):
+    for step, inshapes, outshapes, fault in graph.inferShapes(sizes):
         problem = str(fault._replace(path="", module="")) if fault else ""
         if outshapes is not None:
-            key = (type(step.module), repr(step.module.recipe), show(inshapes))
+            key = (type(step.module), repr(step.module.initArgs), show(inshapes))
             if key not in known:
                 known[key] = problemOf(step.module, inshapes)
             problem = known[key]

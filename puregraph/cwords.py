@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from puregraph import special
-from puregraph.table import TABLE
+from puregraph.optable import TABLE
 
 CPP = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class compl

@@ -31,7 +31,7 @@ class Choice(NamedTuple):
     reason: str
 
 
-class Chooser:
+class DeviceChooser:
     """The one piece of state: the device in use, and what the search for a GPU found, once."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Chooser:
         return Choice("cpu", np, f"cpu, because {reason}")
 
 
-chooser = Chooser()
+chooser = DeviceChooser()
 
 
 def probe() -> tuple[ModuleType | None, str]:

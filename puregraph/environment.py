@@ -14,7 +14,7 @@ ON, OFF = ("1", "on", "yes", "true"), ("0", "off", "no", "false")
 MOSTTHREADS = 512
 
 
-class Variable(NamedTuple):
+class EnvironmentVariable(NamedTuple):
     """What a variable may be, in words, and what reads it from its text: None where it may not be that."""
 
     wanted: str
@@ -31,10 +31,10 @@ def count(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and 1 <= int(text) <= MOSTTHREADS else None
 
 
-SWITCH = Variable("1 or 0, on or off, yes or no", switch)
-ANY = Variable("a text", str)
+SWITCH = EnvironmentVariable("1 or 0, on or off, yes or no", switch)
+ANY = EnvironmentVariable("a text", str)
 VARIABLES = {
-    "THREADS": Variable(f"a whole number from 1 to {MOSTTHREADS}", count),
+    "THREADS": EnvironmentVariable(f"a whole number from 1 to {MOSTTHREADS}", count),
     "NATIVE": SWITCH,
     "CUDNN": SWITCH,
     "TUNE": SWITCH,

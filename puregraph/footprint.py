@@ -9,15 +9,15 @@ import numpy as np
 from puregraph.backward import inputNames, readsOf
 from puregraph.dim import Size, termsOf
 from puregraph.errors import AutoDiffException, Fault, GraphError
-from puregraph.graph import Graph, Row, sourceNames
-from puregraph.lives import Lives
+from puregraph.graph import Graph, StepShapes, sourceNames
+from puregraph.liveness import Liveness
 from puregraph.shape import product, symbols
-from puregraph.steps import Step
+from puregraph.steps import GraphStep
 
 INDEX = 8  # bytes of a whole number, an int64
 
 
-class Line(NamedTuple):
+class FootprintLine(NamedTuple):
     """One node: where its inputs come from, the shapes of its outputs and of its inputs' gradients, and its cost."""
 
     path: str
@@ -52,8 +52,8 @@ class Footprint:
         if not isinstance(graph, Graph):
             raise GraphError(f"wanted a Graph, got {graph!r:.60}; put modules into a Sequential")
         self.graph = graph
-        self.rows = graph.survey(*shapes)
-        self.inshapes, self.outshapes = graph.surveyed or [], graph.outshapes
+        self.rows = graph.inferShapes(*shapes)
+        self.inshapes, self.outshapes = graph.inferredShapes or [], graph.outshapes
         self.steps = graph.steps(len(self.inshapes))
         self.dtype = np.dtype(graph.dtype or np.float32)
         self.shapes, self.sizes = self.measure()
@@ -66,7 +66,7 @@ class Footprint:
         self.flops: Size = sum(line.flops for line in self.lines)
         self.symbols = tuple(dict.fromkeys(s for shape in self.inshapes for s in symbols(shape)))
         self.batch = self.batchFrom()
-        self.lives = None if self.faults else self.livesFrom()
+        self.liveness = None if self.faults else self.livenessFrom()
 
     # A training step --------------------------------------------------------------------------------------------------
 
@@ -75,31 +75,31 @@ class Footprint:
 
     def kept(self, **sizes: int) -> int | None:
         """Bytes that stay from forward until backward, because a gradient rule reads them; without parameters."""
-        return self.lives and self.lives.kept(sizes)
+        return self.liveness and self.liveness.kept(sizes)
 
     def peak(self, **sizes: int) -> int | None:
         """The most bytes at one moment, if every value is freed after its last use.
 
         Parameters, states, values and gradients count; what rules use inside and an optimizer's state do not.
         """
-        return self.lives and self.paramBytes + self.stateBytes + self.lives.peak(sizes)
+        return self.liveness and self.paramBytes + self.stateBytes + self.liveness.peak(sizes)
 
     def eager(self, **sizes: int) -> int | None:
         """Bytes after a step that frees nothing, as `Graph` does: every node's `data` and `grad` can be looked at."""
-        return self.lives and self.paramBytes + self.stateBytes + self.lives.heldBytes(sizes)
+        return self.liveness and self.paramBytes + self.stateBytes + self.liveness.heldBytes(sizes)
 
-    def livesFrom(self) -> Lives | None:
+    def livenessFrom(self) -> Liveness | None:
         """Walk through a training step. Values of the backward graph are numbered below 0."""
         try:
             back = self.graph.backwardGraph(updGrad=not self.graph.params, steps=self.steps)
         except AutoDiffException:
             return None
-        lives = Lives()
-        self.liveForward(lives)
-        self.liveBackward(lives, back)
+        lives = Liveness()
+        self.livenessForward(lives)
+        self.livenessBackward(lives, back)
         return lives
 
-    def liveForward(self, lives: Lives) -> None:
+    def livenessForward(self, lives: Liveness) -> None:
         """Each value is made at its step, and used by the steps that take it and by the cost."""
         for number in self.steps.inputs:
             lives.make(number, self.sizes[number])
@@ -112,17 +112,17 @@ class Footprint:
         lives.use(self.steps.outputs)
         lives.hold(self.sizes)
 
-    def liveBackward(self, lives: Lives, back: Any) -> None:
+    def livenessBackward(self, lives: Liveness, back: Any) -> None:
         """The cost makes the first gradients, each step those of its inputs; those of parameters stay to the end."""
         steps, outside = back.steps(), [*self.steps.outputs, *back.numbers]
         for i, (inner, number) in enumerate(zip(steps.inputs, outside, strict=True)):
             lives.make(-inner, self.sizes[number], None if i < len(back.seeds) else number)
-        for step, _, shapes, _ in back.survey([self.shapes[n] for n in outside]):
+        for step, _, shapes, _ in back.inferShapes([self.shapes[n] for n in outside]):
             lives.time += 1
             lives.use(-n for n in readsOf(step))
             for number, shape in zip(step.outs, shapes or [], strict=True):
                 nbytes = product(shape) * self.dtype.itemsize
-                isSame = handsOn(step) and nbytes == lives.sizeOf(-step.args[0])
+                isSame = gradAliases(step) and nbytes == lives.sizeOf(-step.args[0])
                 lives.make(-number, nbytes, -step.args[0] if isSame else None)
             lives.hold(-n for n in shownOf(step))
         lives.time += 1
@@ -153,7 +153,7 @@ class Footprint:
         sizes = {n: product(shape) * np.dtype(dtypes.get(n) or self.dtype).itemsize for n, shape in shapes.items()}
         return shapes, sizes
 
-    def lineFrom(self, row: Row, counted: set[int]) -> Line:
+    def lineFrom(self, row: StepShapes, counted: set[int]) -> FootprintLine:
         """The line of a node; a parameter counts where it is first used."""
         step, inshapes, shapes, fault = row
         module = step.module
@@ -161,7 +161,7 @@ class Footprint:
         counted.update(map(id, own))
         known = shapes is not None
         names = inputNames(module, step.inputs)
-        return Line(
+        return FootprintLine(
             step.path,
             module,
             sourceNames(step, self.steps),
@@ -180,13 +180,13 @@ class Footprint:
         return self.symbols[0] if len(self.symbols) == 1 and linear else None
 
 
-def handsOn(step: Step) -> bool:
+def gradAliases(step: GraphStep) -> bool:
     """Whether a step of a backward graph gives the very gradient that it takes, where it has the input's shape."""
     of = getattr(step.module, "of", None)
-    return of is not None and (of.views or of.handsOn)
+    return of is not None and (of.views or of.gradAliases)
 
 
-def shownOf(step: Step) -> list[int]:
+def shownOf(step: GraphStep) -> list[int]:
     """The gradients that a backward pass leaves on a forward node: those of its inputs."""
     module = step.module
     if not hasattr(module, "of"):

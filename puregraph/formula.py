@@ -22,9 +22,9 @@ from puregraph import special
 from puregraph.cachedproperty import CachedProperty
 from puregraph.cwords import asVariable
 from puregraph.errors import FormulaError
-from puregraph.evaluator import Evaluator
-from puregraph.table import CONSTANTS, LOGICAL, TABLE
-from puregraph.terms import REMEMBERED, ZERO, Term, leaf, loose, lower, neat, read, rebuild, shorten, walk
+from puregraph.expr import REMEMBERED, ZERO, Term, leaf, loose, lower, neat, read, rebuild, shorten, walk
+from puregraph.interpreter import Interpreter
+from puregraph.optable import CONSTANTS, LOGICAL, TABLE
 
 Part = Union[str, float, "Formula"]
 
@@ -141,17 +141,17 @@ class Formula:
         return Formula, (self._text,)
 
 
-def numpyFrom(formulas: Sequence[Formula], names: Iterable[str]) -> Evaluator:
+def numpyFrom(formulas: Sequence[Formula], names: Iterable[str]) -> Interpreter:
     """One function of arrays for several formulas, sharing what they have in common; `out` is a sequence."""
     return _evaluator(tuple([f.term for f in formulas]), tuple(names))
 
 
-def formulasOf(evaluator: Evaluator) -> list[Formula]:
+def formulasOf(evaluator: Interpreter) -> list[Formula]:
     """The formulas that a function of arrays computes."""
     return [formulaOf(term) for term in evaluator.terms]
 
 
-_evaluator = lru_cache(maxsize=REMEMBERED)(Evaluator)
+_evaluator = lru_cache(maxsize=REMEMBERED)(Interpreter)
 
 
 @lru_cache(maxsize=REMEMBERED)

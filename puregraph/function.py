@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.algebra import shapeOf, zeroLike
+from puregraph.accumulate import shapeOf, zeroLike
 from puregraph.errors import AutoDiffException, PuregraphError, plural
 from puregraph.module import Inputs, Module
 from puregraph.node import Node
@@ -143,7 +143,7 @@ class Function:
         nodes: list[Any] = []
         form = (*(holes(p, nodes) for p in parents), *(Keyword(k, holes(p, nodes)) for k, p in keywords.items()))
         isPlain = all(part is HOLE for part in form)
-        return Call(cls, None if isPlain else form, name=name).node(*nodes)
+        return FunctionCall(cls, None if isPlain else form, name=name).node(*nodes)
 
 
 class Hole:
@@ -232,7 +232,7 @@ def within(value: Any, change: Callable[[Any], Any]) -> Any:
     return type(value)([change(v) for v in value]) if type(value) in (list, tuple) else value
 
 
-class Call(Module):
+class FunctionCall(Module):
     """y = f(x, ...): a Function as a Module. Its context is a hidden output, so one Function may stand at many nodes.
 
     `form` shows where among the Function's inputs the node's stand, if there is more than those.

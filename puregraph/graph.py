@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from puregraph.algebra import isArray, isValue, shapeOf
+from puregraph.accumulate import isArray, isValue, shapeOf
 from puregraph.arguments import Flag, Number, takes
-from puregraph.changes import CHANGES, isNoting
 from puregraph.device import isDeviceArray
 from puregraph.errors import (
     DataError,
@@ -31,16 +30,17 @@ from puregraph.node import Node, checkMode, isMarked, isModified, modified, pare
 from puregraph.param import Param, State
 from puregraph.rules import rulesFor
 from puregraph.signals import isAsynchronous
-from puregraph.standin import standInOf
-from puregraph.steps import ABSENT, Step, Steps
+from puregraph.steps import ABSENT, GraphStep, Steps
+from puregraph.tracer import tracerOf
+from puregraph.versioning import COUNTER, isVersioned
 
 MODE = attrgetter("module.train")
 
 
-class Row(NamedTuple):
+class StepShapes(NamedTuple):
     """What is known of one step ahead of time; `shapes` is None where a fault here or above leaves it unknown."""
 
-    step: Step
+    step: GraphStep
     inshapes: list[Any]
     shapes: list[Any] | None
     fault: Fault | None
@@ -59,7 +59,7 @@ class Graph(Module):
     """
 
     hidden = ("values",)
-    unnoted = Module.unnoted | {"last", "surveyed", "outshapes"}
+    unversioned = Module.unversioned | {"last", "inferredShapes", "outshapes"}
     last: Any = None  # the Pass that `backward` belongs to
     data: Any = None
     grad: Any = None
@@ -107,12 +107,12 @@ class Graph(Module):
         self.warnLeftOut()
         self.version += 1
         self.cache: dict[int, tuple[tuple, Steps]] = {}
-        self.unfolded: dict[int | None, tuple[object, Steps]] = {}  # by count, with the mark of `CHANGES`
+        self.unfolded: dict[int | None, tuple[object, Steps]] = {}  # by count, with the mark of `COUNTER`
         modules = [self, *(node.module for node in self.inputs)]
-        self.tells: bool = all(map(isNoting, modules)) and all(inner.tells for inner in graphsIn(self))
+        self.tells: bool = all(map(isVersioned, modules)) and all(inner.tells for inner in graphsIn(self))
         self.checked: dict[Any, Any] = {}
         self.backwards: dict[Any, Any] = {}
-        self.surveyed: list[Any] | None = None
+        self.inferredShapes: list[Any] | None = None
         self.forget()
 
     def order(self) -> list[Node]:
@@ -147,7 +147,7 @@ class Graph(Module):
 
         Graphs inside are unfolded before it, the innermost first, so that no call is nested deeply; unless they were.
         """
-        mark = CHANGES.mark  # before anything is looked at: what changes meanwhile is seen the next time
+        mark = COUNTER.version  # before anything is looked at: what changes meanwhile is seen the next time
         known = self.unfolded.get(count)
         if known is not None and known[0] is mark:
             return known[1]
@@ -322,18 +322,18 @@ class Graph(Module):
         """
         given = shapesOf(shapes[0]) if len(shapes) == 1 else [s for shape in shapes for s in shapesOf(shape)]
         if not shapes:
-            if self.surveyed is None:
+            if self.inferredShapes is None:
                 raise GraphError(
                     f"{self.title()}: gradShapeFrom needs the inputs' shapes: give them, or call dataShapeFrom first"
                 )
-            given = self.surveyed
+            given = self.inferredShapes
         wanted = self.dataShapeFrom(list(given))
         fits = isinstance(gradShape, (tuple, list)) and gradShape == wanted
         need(fits, f"a gradient of shape {show(wanted)}", gradShape)
         return given[0] if len(given) == 1 else given
 
     def flopsFrom(self, *shapes: Any) -> Any:
-        return sum(row.step.module.flopsFrom(*row.inshapes) for row in self.survey(*shapes))
+        return sum(row.step.module.flopsFrom(*row.inshapes) for row in self.inferShapes(*shapes))
 
     # Shapes -----------------------------------------------------------------------------------------------------------
 
@@ -354,11 +354,11 @@ class Graph(Module):
                 onmodule(row.step.module, row.inshapes[0] if len(row.inshapes) == 1 else row.inshapes)
         return outs[0] if len(outs) == 1 else outs
 
-    def survey(self, *shapes: Any) -> list[Row]:
+    def inferShapes(self, *shapes: Any) -> list[StepShapes]:
         """What every step takes and gives, with faults noted instead of raised."""
         return self.infer(*shapes)[0]
 
-    def infer(self, *shapes: Any) -> tuple[list[Row], list[Any]]:
+    def infer(self, *shapes: Any) -> tuple[list[StepShapes], list[Any]]:
         """The same, and the shapes of the outputs."""
         given = [
             s
@@ -379,7 +379,7 @@ class Graph(Module):
                 try:
                     result = step.module.dataShapeFrom(*inshapes)
                 except ShapeError as error:
-                    fault = self.placeFault(error.faults[0], step, steps)
+                    fault = self.locate(error.faults[0], step, steps)
                 except Exception as error:
                     if isAsynchronous(error):
                         raise
@@ -390,17 +390,17 @@ class Graph(Module):
                     checkRule(result, step)
             if result is None:
                 unknown.update(step.outs)
-                rows.append(Row(step, inshapes, None, fault))
+                rows.append(StepShapes(step, inshapes, None, fault))
                 continue
             outs = result if isinstance(result, list) else [result]
             for number, shape in zip(step.visible, outs, strict=True):
                 known[number] = shape
-            rows.append(Row(step, inshapes, outs, None))
+            rows.append(StepShapes(step, inshapes, outs, None))
         outshapes = [known[n] for n in steps.outputs]
-        self.surveyed, self.outshapes = given, outshapes
+        self.inferredShapes, self.outshapes = given, outshapes
         return rows, outshapes
 
-    def placeFault(self, fault: Fault, step: Step, steps: Steps) -> Fault:
+    def locate(self, fault: Fault, step: GraphStep, steps: Steps) -> Fault:
         entered = set(steps.inputs)
         sources = dict.fromkeys(
             "the graph's input" if n in entered and steps.producer[n] == step.path else f"'{steps.producer[n]}'"
@@ -424,9 +424,9 @@ class Graph(Module):
         given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
         if keywords or any(map(holdsNode, given)):
             return self.node(*data, **keywords)
-        standIn = standInOf(given)
-        if standIn is not None:
-            return standIn.handle(self, tuple(given), {})
+        tracer = tracerOf(given)
+        if tracer is not None:
+            return tracer.handle(self, tuple(given), {})
         own = vars(self)  # what is set in every pass is set past what looks for misspelt names
         own["last"] = None
         steps = self.steps(len(given))
@@ -448,7 +448,7 @@ class Graph(Module):
         own["data"] = found
         return found  # another thread may have set `data` again
 
-    def checkData(self, data: list[Any], steps: Steps) -> list[Row]:
+    def checkData(self, data: list[Any], steps: Steps) -> list[StepShapes]:
         """Check shapes and dtypes, once for every new combination of them: the rows then, nothing for a known one."""
         try:
             key = tuple([(x.shape, x.dtype) for x in data])
@@ -461,7 +461,7 @@ class Graph(Module):
             key = tuple([(shapeOf(x), getattr(x, "dtype", type(x))) for x in data])
         if key in self.checked:
             return []
-        rows = self.survey([shapeOf(x) for x in data])
+        rows = self.inferShapes([shapeOf(x) for x in data])
         faults = [row.fault for row in rows if row.fault]
         if faults:
             raise ShapeError(*faults)
@@ -613,7 +613,7 @@ class Graph(Module):
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def sources(self, step: Step, steps: Steps) -> list[str]:
+    def sources(self, step: GraphStep, steps: Steps) -> list[str]:
         """The values that a step reads, as a listing names them."""
         return sourceNames(step, steps)
 
@@ -639,7 +639,7 @@ class Graph(Module):
 
     def __getstate__(self) -> dict:
         kept = {k: v for k, v in vars(self).items() if k not in DERIVED}
-        return {**kept, "recipe": ((), {}), "alone": None}
+        return {**kept, "initArgs": ((), {}), "lastCall": None}
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state)
@@ -648,7 +648,9 @@ class Graph(Module):
             self.link(self.inputs, self.outputs)
 
 
-DERIVED = frozenset("nodes paths cache unfolded tells checked backwards surveyed outshapes last data grad".split())
+DERIVED = frozenset(
+    "nodes paths cache unfolded tells checked backwards inferredShapes outshapes last data grad".split()
+)
 
 
 class Pass(NamedTuple):
@@ -752,12 +754,12 @@ def namesFor(nodes: list[Node]) -> dict[Node, str]:
     return {node: str(name) for node, name in paths.items()}
 
 
-def sourceNames(step: Step, steps: Steps) -> list[str]:
+def sourceNames(step: GraphStep, steps: Steps) -> list[str]:
     """The names of the values that a step takes as inputs."""
     return [steps.names[n] for n in step.args[: step.inputs] if n]
 
 
-def checkRule(result: Any, step: Step) -> None:
+def checkRule(result: Any, step: GraphStep) -> None:
     """A shape rule gives a tuple, or a list of as many tuples as there are outputs."""
     outs = result if isinstance(result, list) else [result]
     if not all(isinstance(s, tuple) for s in outs) or len(outs) != len(step.visible):
@@ -765,7 +767,7 @@ def checkRule(result: Any, step: Step) -> None:
         raise PuregraphError(f"at '{step.path}' ({step.label}): dataShapeFrom wanted to give {wanted}, gave {result!r}")
 
 
-def checkResults(rows: list[Row], values: list[Any]) -> None:
+def checkResults(rows: list[StepShapes], values: list[Any]) -> None:
     """The outputs of a pass have the shapes that the rules said."""
     for step, _, shapes, _ in rows:
         for number, shape in zip(step.visible, shapes or [], strict=True):
@@ -778,7 +780,7 @@ def checkResults(rows: list[Row], values: list[Any]) -> None:
                 )
 
 
-def floatReader(number: int, steps: Steps) -> Step | None:
+def floatReader(number: int, steps: Steps) -> GraphStep | None:
     """The first step that joins an input of the graph with parameters, and so needs their dtype; None if none does."""
     for step in steps.items:
         if number in step.args[: step.inputs] and step.module.params:

@@ -45,14 +45,14 @@ class Array(NamedTuple):
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
-class Piece(NamedTuple):
+class HdfBlock(NamedTuple):
     """Some bytes of the structure, and the group or dataset that they describe."""
 
     name: str
     data: bytes
 
 
-class Layout:
+class HdfLayout:
     """Where everything lies. Offsets count from the start of the file; addresses, as HDF5 has it, from `BASE`.
 
     `offsets`  where each array begins
@@ -114,14 +114,14 @@ class Layout:
     def heapSize(self, group: str) -> int:
         return 32 + 8 + sum(len(padded(name + b"\0")) for name in self.names(group))
 
-    def structure(self) -> list[Piece]:
+    def structure(self) -> list[HdfBlock]:
         """Everything from `BASE` to the first array, in order."""
-        pieces = [Piece("the superblock", self.superblock())]
+        pieces = [HdfBlock("the superblock", self.superblock())]
         for group in self.groups:
             pieces += self.group(group)
         for array, offset in zip(self.arrays, self.offsets, strict=True):
             address = offset - BASE if array.nbytes else NOWHERE
-            pieces.append(Piece(f"the header of '{array.name}'", header(datasetMessages(array, address))))
+            pieces.append(HdfBlock(f"the header of '{array.name}'", header(datasetMessages(array, address))))
         return pieces
 
     def superblock(self) -> bytes:
@@ -133,7 +133,7 @@ class Layout:
             + entry(0, root)
         )
 
-    def group(self, group: str) -> list[Piece]:
+    def group(self, group: str) -> list[HdfBlock]:
         """A group: its header, a tree of one level, a heap of names, and the nodes that join names and headers."""
         label = f"the group '/{group}'"
         tree = self.groupsAt[group] - BASE + 40
@@ -143,21 +143,21 @@ class Layout:
         for name, _ in members:
             starts.append(len(text))
             text += padded(name + b"\0")
-        pieces = [Piece(label, header([(0x11, struct.pack("<2Q", tree, heap))]))]
+        pieces = [HdfBlock(label, header([(0x11, struct.pack("<2Q", tree, heap))]))]
         chunks = [range(i, min(i + 2 * self.leaf, len(members))) for i in range(0, len(members), 2 * self.leaf)]
         keys = b"".join(
             struct.pack("<2Q", nodes + k * self.nodeSize, starts[chunk[-1]]) for k, chunk in enumerate(chunks)
         )
         tables = b"TREE" + struct.pack("<2BH3Q", 0, 0, len(chunks), NOWHERE, NOWHERE, 0) + keys
-        pieces.append(Piece(label, tables.ljust(self.treeSize, b"\0")))
-        pieces.append(Piece(label, b"HEAP" + struct.pack("<4x3Q", len(text), 1, heap + 32) + text))
+        pieces.append(HdfBlock(label, tables.ljust(self.treeSize, b"\0")))
+        pieces.append(HdfBlock(label, b"HEAP" + struct.pack("<4x3Q", len(text), 1, heap + 32) + text))
         for chunk in chunks:
-            pieces.append(Piece(label, b"SNOD" + struct.pack("<2BH", 1, 0, len(chunk))))
+            pieces.append(HdfBlock(label, b"SNOD" + struct.pack("<2BH", 1, 0, len(chunk))))
             for i in chunk:
                 name, at = members[i]
                 path = f"{group}/{name.decode()}" if group else name.decode()
-                pieces.append(Piece(f"the link to '{path}'", entry(starts[i], at - BASE)))
-            pieces.append(Piece(label, bytes(40 * (2 * self.leaf - len(chunk)))))
+                pieces.append(HdfBlock(f"the link to '{path}'", entry(starts[i], at - BASE)))
+            pieces.append(HdfBlock(label, bytes(40 * (2 * self.leaf - len(chunk)))))
         return pieces
 
 

@@ -15,7 +15,7 @@ from puregraph.mutex import Mutex
 Start = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 
-class Seed:
+class SeedCounter:
     """Where every random number of puregraph comes from: one entropy, and a count of the streams handed out."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Seed:
             return self.entropy, self.count
 
 
-SEED = Seed()
+SEED = SeedCounter()
 
 
 @takes(number=optional(Natural))

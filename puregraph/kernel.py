@@ -1,4 +1,4 @@
-"""Kernel: a numpy function, reference and fallback in one, with its faster twins directly below it.
+"""Kernel: a numpy function, reference and fallback in one, with its faster implementations directly below it.
 
     @kernel
     def gather(x, index): ...
@@ -14,8 +14,9 @@
     def gather(y, x, index):  # on a GPU: the launches that put the result into y, or NotImplemented
         return [Launch("gather", TEXT, ...)]
 
-A twin for a GPU touches no data: it asks arrays for shape, dtype, strides and size, and describes launches, which run
-on CuPy's arrays, in a compiled step, or in the emulator. It takes the result first, a list where there are several.
+The implementation for a GPU touches no data: it asks arrays for shape, dtype, strides and size, and describes launches,
+which run on CuPy's arrays, in a compiled step, or in the emulator. It takes the result first, a list where there are
+several.
 Where functions of numpy's protocols are all that a GPU needs, `@name.device` says so. Each decorator gives the Kernel
 back, so one name serves all.
 """
@@ -32,13 +33,13 @@ import numpy as np
 
 from puregraph.cuda.runtime import runner
 from puregraph.device import isDeviceArray, toHost
-from puregraph.standin import standInOf
+from puregraph.tracer import tracerOf
 
 registry: dict[str, Kernel] = {}
 
 
 class Kernel:
-    """One operation: `reference` (numpy) and its `twins`: "fast" on the CPU, "cuda" and "device" on a GPU."""
+    """One operation: `reference` (numpy), and its `implementations` "fast" (CPU), "cuda" and "device" (GPU)."""
 
     fastAllowed = True
     __qualname__: str
@@ -46,62 +47,62 @@ class Kernel:
     def __init__(self, reference: Callable[..., Any]) -> None:
         functools.update_wrapper(self, reference)
         self.reference = reference
-        self.twins: dict[str, Callable[..., Any]] = {}
-        self.outline: Callable[..., Any] | None = None
+        self.implementations: dict[str, Callable[..., Any]] = {}
+        self.shapeRule: Callable[..., Any] | None = None
         self.name = f"{reference.__module__}.{reference.__qualname__}"
         if registry.setdefault(self.name, self) is not self:
             raise ValueError(f"there is a kernel {self.name} already; give this one another name")
 
-    def fast(self, twin: Callable[..., Any]) -> Kernel:
-        """Register the faster CPU twin; it returns NotImplemented for what it does not handle."""
-        return self.addTwin("fast", twin)
+    def fast(self, implementation: Callable[..., Any]) -> Kernel:
+        """Register the faster CPU implementation; it returns NotImplemented for what it does not handle."""
+        return self.addImplementation("fast", implementation)
 
-    def cuda(self, twin: Callable[..., Any]) -> Kernel:
-        """Register what describes the launches that compute it on a GPU: `twin(out, *arguments)` gives a list of them,
-        or NotImplemented for what it does not handle."""
-        return self.addTwin("cuda", twin)
+    def cuda(self, implementation: Callable[..., Any]) -> Kernel:
+        """Register what describes the launches that compute it on a GPU:
+        `implementation(out, *arguments)` gives a list of them, or NotImplemented for what it does not handle."""
+        return self.addImplementation("cuda", implementation)
 
-    def device(self, twin: Callable[..., Any]) -> Kernel:
+    def device(self, implementation: Callable[..., Any]) -> Kernel:
         """Register a function of CuPy arrays, for what needs no launches of its own."""
-        return self.addTwin("device", twin)
+        return self.addImplementation("device", implementation)
 
     def shape(self, rule: Callable[..., Any]) -> Kernel:
         """Register what its results are, told from arguments of which only shape and dtype may be asked:
         (shape, dtype), or a list of such pairs where it gives several."""
-        self.outline = rule
+        self.shapeRule = rule
         return self
 
-    def addTwin(self, kind: str, twin: Callable[..., Any]) -> Kernel:
-        if self.twins.setdefault(kind, twin) is not twin:
-            raise ValueError(f"kernel {self.name} has a twin {kind!r} already")
+    def addImplementation(self, kind: str, implementation: Callable[..., Any]) -> Kernel:
+        if self.implementations.setdefault(kind, implementation) is not implementation:
+            raise ValueError(f"kernel {self.name} has an implementation {kind!r} already")
         return self
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        standIn = standInOf(arguments)
-        if standIn is not None:
-            return standIn.handle(self, arguments, options)
+        tracer = tracerOf(arguments)
+        if tracer is not None:
+            return tracer.handle(self, arguments, options)
         if "cupy" in sys.modules and holdsDeviceArray((arguments, options)):
             return self.onDevice(*arguments, **options)
-        if "fast" in self.twins and Kernel.fastAllowed:
-            result = self.twins["fast"](*arguments, **options)
+        if "fast" in self.implementations and Kernel.fastAllowed:
+            result = self.implementations["fast"](*arguments, **options)
             if result is not NotImplemented:
                 return result
         return self.reference(*arguments, **options)
 
     def onDevice(self, *arguments: Any, **options: Any) -> Any:
-        """The result on the GPU: by launches, else by the twin for CuPy arrays, else by way of the host."""
-        if "cuda" in self.twins and self.outline is not None:
+        """The result on the GPU: by launches, else by the implementation for CuPy arrays, else by way of the host."""
+        if "cuda" in self.implementations and self.shapeRule is not None:
             result = self.launched(*arguments, **options)
             if result is not NotImplemented:
                 return result
-        return self.twins.get("device", self.throughHost)(*arguments, **options)
+        return self.implementations.get("device", self.throughHost)(*arguments, **options)
 
     def launched(self, *arguments: Any, **options: Any) -> Any:
-        """The result of the launches that its twin describes; NotImplemented where that describes none."""
-        outline = self.outline(*arguments, **options)  # type: ignore[misc]
+        """The result of the launches that its implementation describes; NotImplemented where there are none."""
+        outline = self.shapeRule(*arguments, **options)  # type: ignore[misc]
         several = isinstance(outline, list)
         outs = [runner.empty(*one) for one in (outline if several else [outline])]
-        launches = self.twins["cuda"](outs if several else outs[0], *arguments, **options)
+        launches = self.implementations["cuda"](outs if several else outs[0], *arguments, **options)
         if launches is NotImplemented:
             return NotImplemented
         runner.run(launches)
@@ -124,27 +125,27 @@ def kernel(reference: Callable[..., Any]) -> Kernel:
     return Kernel(reference)
 
 
-class Piece(Kernel):
+class CompositeKernel(Kernel):
     """A function that a compiled step takes as one call, and that everything else sees through to what it calls."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        standIn = standInOf(arguments)
-        if standIn is not None and standIn.takesPieces:
-            return standIn.handle(self, arguments, options)
-        if "cuda" in self.twins and "cupy" in sys.modules and holdsDeviceArray((arguments, options)):
+        tracer = tracerOf(arguments)
+        if tracer is not None and tracer.takesComposites:
+            return tracer.handle(self, arguments, options)
+        if "cuda" in self.implementations and "cupy" in sys.modules and holdsDeviceArray((arguments, options)):
             result = self.launched(*arguments, **options)
             if result is not NotImplemented:
                 return result
         return self.reference(*arguments, **options)
 
 
-def piece(reference: Callable[..., Any]) -> Piece:
-    """Make a function of numpy's functions a Piece."""
-    return Piece(reference)
+def compositeKernel(reference: Callable[..., Any]) -> CompositeKernel:
+    """Make a function of numpy's functions a composite kernel."""
+    return CompositeKernel(reference)
 
 
 def useFast(wanted: bool) -> ExitStack:
-    """Allow fast CPU twins, or not, from now on; as `with useFast(False):` until the block ends."""
+    """Allow fast CPU implementations, or not, from now on; as `with useFast(False):` until the block ends."""
     undo = ExitStack()
     undo.callback(setattr, Kernel, "fastAllowed", Kernel.fastAllowed)
     Kernel.fastAllowed = wanted

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.algebra import seedLike, shapeOf
+from puregraph.accumulate import seedLike, shapeOf
 from puregraph.arguments import Flag, Number, checked, takes
-from puregraph.changes import Noting
 from puregraph.errors import GraphError, PuregraphError, need, plural
 from puregraph.keywords import checkKeywords
 from puregraph.node import Applied, Node, checkName
 from puregraph.param import Param, State
 from puregraph.shape import asShape, product
-from puregraph.standin import standInOf
+from puregraph.tracer import tracerOf
+from puregraph.versioning import Versioned
 
 Shape = tuple[Any, ...]
 OFPARAMS = "it belongs to parameters: set it on each of net.params.values(), or learnRate on the optimizer"
@@ -77,7 +77,7 @@ class LastCall:
         self.values, self.data, self.grad = values, data, None
 
 
-class Module(Noting):
+class Module(Versioned):
     """Parameters and rules, all pure functions of their arguments.
 
     A subclass writes `dataShapeFrom`, `updateData` and, unless its gradient comes from elsewhere, `updateGrad`.
@@ -91,7 +91,7 @@ class Module(Noting):
     `gives`     what a cost behind it has to know of the output: "probabilities", "no negatives", "features last" (along
                 the last axis), "as taken" (what the input is); a cost `takes` "logits" or "scores"
     `views`     whether the output is the first input, or a view of it, and so takes no memory
-    `handsOn`   whether the gradient of an input of the output's shape is the very gradient that comes in
+    `gradAliases`   whether the gradient of an input of the output's shape is the very gradient that comes in
     `train`     the mode: `trainMode()` and `evalMode()` set it
     `precision` how compiled steps on a GPU may calculate: `calcMode()` sets it; it is no part of a checkpoint
     """
@@ -102,11 +102,11 @@ class Module(Noting):
     fractions: tuple[str, ...] = ()
     gives = ""
     views = False
-    handsOn = False
+    gradAliases = False
     train = True
     precision = "float32"
     updateGrad: Any = None
-    recipe: tuple[tuple, dict]
+    initArgs: tuple[tuple, dict]
     options = ("trainable", "precision")
     elsewhere = {
         **dict.fromkeys(("lr", "rate", "learnRate", "learning_rate", "decay"), OFPARAMS),
@@ -117,7 +117,7 @@ class Module(Noting):
         ),
         **dict.fromkeys(("bias", "biases"), "an array of parameters is set by its name, such as fc.b.data"),
     }
-    unnoted = frozenset(("alone", "data", "grad"))
+    unversioned = frozenset(("lastCall", "data", "grad"))
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Constructors have their annotated arguments checked, and shape rules get symbols as Dims, not as texts."""
@@ -130,13 +130,13 @@ class Module(Noting):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         checkKeywords(cls, kwargs)
         self = super().__new__(cls)
-        self.recipe = (args, kwargs)
+        self.initArgs = (args, kwargs)
         return self
 
     def __init__(self, name: str | None = None):
         checkName(name)
         self.name = name
-        self.alone: LastCall | None = None
+        self.lastCall: LastCall | None = None
 
     # Rules ------------------------------------------------------------------------------------------------------------
 
@@ -300,13 +300,13 @@ class Module(Noting):
             raise GraphError(
                 f"{type(self).__name__}: arrays are given by position; {', '.join(keywords)} by name goes with Nodes"
             )
-        standIn = standInOf(data)
-        if standIn is not None:
-            return standIn.handle(self, data, {})
-        self.alone = None
+        tracer = tracerOf(data)
+        if tracer is not None:
+            return tracer.handle(self, data, {})
+        self.lastCall = None
         node = Node(self)
         node.updateData(list(data) if len(data) != 1 else data[0])
-        self.alone = LastCall(node.values, node.made)
+        self.lastCall = LastCall(node.values, node.made)
         return node.made
 
     @takes(updParamGrads=Flag, updGrad=Flag, scale=Number, momentum=Number)
@@ -322,31 +322,31 @@ class Module(Noting):
 
         A parameter's gradient becomes scale * new + momentum * old. Without `grad`, the output must be one number.
         """
-        if self.alone is None:
+        if self.lastCall is None:
             raise PuregraphError(f"{type(self).__name__}: backward needs a call first")
-        outputs = self.alone.data if isinstance(self.alone.data, list) else [self.alone.data]
+        outputs = self.lastCall.data if isinstance(self.lastCall.data, list) else [self.lastCall.data]
         grad = checkGrads(grad, outputs, type(self).__name__)
         node = Node(self)
-        node.values = self.alone.values
+        node.values = self.lastCall.values
         node.updateGrad(grad if len(outputs) > 1 else grad[0], updParamGrads, updGrad, scale, momentum)
-        self.alone.grad = node.grad
+        self.lastCall.grad = node.grad
 
     @property
     def data(self) -> Any:
         """The output of the last call on arrays."""
-        return self.alone.data if self.alone else None
+        return self.lastCall.data if self.lastCall else None
 
     @property
     def grad(self) -> Any:
         """The gradient of the inputs from the last `backward`."""
-        return self.alone.grad if self.alone else None
+        return self.lastCall.grad if self.lastCall else None
 
     def reset(self) -> None:
         """Forget the values of the last call."""
-        self.alone = None
+        self.lastCall = None
 
     def __getstate__(self) -> dict:
-        return {**vars(self), "alone": None}
+        return {**vars(self), "lastCall": None}
 
     def __repr__(self) -> str:
         return self.written()
@@ -357,7 +357,7 @@ class Module(Noting):
 
     def written(self, without: tuple[str, ...] = ()) -> str:
         """The call that made this module."""
-        args, kwargs = self.recipe
+        args, kwargs = self.initArgs
         given = [repr(a) for a in args] + [f"{k}={v!r}" for k, v in kwargs.items() if k not in without]
         return f"{type(self).__name__}({', '.join(given)})"
 

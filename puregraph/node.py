@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from puregraph.algebra import accumulate, isValue, shapeOf
-from puregraph.aligned import readOnly
+from puregraph.accumulate import accumulate, isValue, shapeOf
+from puregraph.align import readOnly
 from puregraph.arguments import ModuleLike
-from puregraph.changes import CHANGES
 from puregraph.errors import DataError, DtypeError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
 from puregraph.fingerprint import fingerprint
+from puregraph.hooks import HOOKS
 from puregraph.param import Param
-from puregraph.rules import Place, gradientRule, readBy
-from puregraph.watch import WATCH
+from puregraph.rules import RuleContext, gradientRule, readBy
+from puregraph.versioning import COUNTER
 
 NUMERIC = ("puregraph.modules.", "puregraph.costs.", "puregraph.pointwise")  # what computes with numbers alone
 
@@ -144,7 +144,7 @@ class Node:
     @rule.setter
     def rule(self, name: str | None) -> None:
         self.original, self.ruleName = None, name
-        CHANGES.mark = object()
+        COUNTER.version = object()
 
     def addBackwards(self, nodes: Any, argument: str | None = None) -> None:
         """Link parents: each is noted in `bwds` here and in `fwds` there.
@@ -262,10 +262,10 @@ class Node:
             arguments = given + self.module.ruleValues()
             result = self.module.updateData(*arguments)
             outputs = result if type(result) is tuple else (result,)
-            if WATCH.look is not None:
-                WATCH.look(self.name, self.module, arguments, outputs)
+            if HOOKS.look is not None:
+                HOOKS.look(self.name, self.module, arguments, outputs)
         except ShapeError as error:
-            raise placed(error, self.name, self.label) from None
+            raise located(error, self.name, self.label) from None
         except Exception as error:
             addPlace(error, f"at '{self.name}' ({self.label}): given {show(shapes)}")
             raise
@@ -329,7 +329,7 @@ class Node:
         try:
             shapes[self] = self.module.dataShapeFrom(*given)
         except ShapeError as error:
-            raise placed(error, self.name, self.label) from None
+            raise located(error, self.name, self.label) from None
         self.inshapes, self.shape = given, shapes[self]
         if onmodule is not None:
             onmodule(self.module, given[0] if len(given) == 1 else given)
@@ -378,10 +378,10 @@ class Node:
         grads: tuple = (None,) * len(arguments)
         if any(needs) and not isNothing(grad):
             try:
-                rule = gradientRule(self.module, needs, self.rule, Place(self))
+                rule = gradientRule(self.module, needs, self.rule, RuleContext(self))
                 grads = asGrads(rule(grad, *arguments, *outputs), len(arguments), self.label)
-                if WATCH.look is not None:
-                    WATCH.look(self.name, self.module, [grad, *arguments, *outputs], grads, True)
+                if HOOKS.look is not None:
+                    HOOKS.look(self.name, self.module, [grad, *arguments, *outputs], grads, True)
             except Exception as error:
                 addPlace(error, f"at '{self.name}' ({self.label}), backward")
                 raise
@@ -426,7 +426,7 @@ class Node:
         try:
             shapes[self] = self.module.gradShapeFrom(self.buildOutGradShape(outshapes, shapes), *self.inshapes)
         except ShapeError as error:
-            raise placed(error, self.name, self.label) from None
+            raise located(error, self.name, self.label) from None
 
     def buildOutGradShape(self, outshapes: Any, shapes: dict) -> Any:
         """The shape of the output's gradient: that of the output, or `outshapes` for a node without readers."""
@@ -628,7 +628,7 @@ def asGrads(result: Any, count: int, label: str) -> tuple:
     return grads
 
 
-def placed(error: ShapeError, path: str, label: str, source: str = "") -> ShapeError:
+def located(error: ShapeError, path: str, label: str, source: str = "") -> ShapeError:
     """The same error, with the place of every fault that has none yet."""
     return ShapeError(
         *(

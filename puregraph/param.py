@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
-from puregraph.aligned import fitting, ownCopy
+from puregraph.align import fitting, ownCopy
 from puregraph.arguments import isType
 from puregraph.attributes import Settable
-from puregraph.changes import VERSIONS, Noted
 from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, show
 from puregraph.fingerprint import fingerprint
 from puregraph.initial import SEED, generator, start
 from puregraph.lease import Lease, isLendable, lend
+from puregraph.versioning import ARRAYVERSIONS, VersionedAttribute
 
 
 def wholes(shape: Any, kind: str) -> tuple[int, ...]:
@@ -64,7 +64,7 @@ class Stored(Settable):
         **dict.fromkeys(("weight_decay", "weightDecay"), "set decay, whether weight decay applies"),
         **dict.fromkeys(("value", "values"), "set data"),
     }
-    array: Any = Noted()
+    array: Any = VersionedAttribute()
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
         self.shape = wholes(shape, self.kind)
@@ -113,7 +113,7 @@ class Stored(Settable):
 
     def bumpVersion(self) -> None:
         """Note that the array holds other numbers, or is another one."""
-        vars(self)["version"] = next(VERSIONS)  # in every step, so past what looks for misspelt names
+        vars(self)["version"] = next(ARRAYVERSIONS)  # in every step, so past what looks for misspelt names
 
     @property
     def hasLease(self) -> bool:
@@ -223,9 +223,9 @@ class Param(Stored):
 
     kind = "parameter"
     options = ("trainable", "rate", "decay", "data", "grad")
-    trainable: Any = Noted()
-    rate: Any = Noted()
-    decay: Any = Noted()
+    trainable: Any = VersionedAttribute()
+    rate: Any = VersionedAttribute()
+    decay: Any = VersionedAttribute()
     grad: Any = GradOfPass()
     gradVersion = 0
 

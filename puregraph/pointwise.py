@@ -10,12 +10,12 @@ import numpy as np
 
 from puregraph.cachedproperty import CachedProperty
 from puregraph.errors import FormulaError
+from puregraph.expr import REMEMBERED
 from puregraph.formula import Formula, numpyFrom
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.module import Inputs, Module
 from puregraph.param import Param, State
 from puregraph.shape import broadcast, product
-from puregraph.terms import REMEMBERED
 
 GRAD, OUTPUT = "_grad", "_y"  # the gradient of the output, and the output itself, in formulas of gradients
 

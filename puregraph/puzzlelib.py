@@ -21,12 +21,12 @@ from puregraph import modules
 from puregraph.budget import Budget
 from puregraph.errors import CheckpointError, PuregraphError
 from puregraph.graph import Graph
-from puregraph.guarded import Declared, Guarded
 from puregraph.hdf import Array
+from puregraph.jsoncodec import loads
 from puregraph.module import Module
 from puregraph.node import Node, checkName
 from puregraph.parallel import Parallel
-from puregraph.plain import loads
+from puregraph.safehdf import Declared, Guarded
 from puregraph.sequential import Sequential
 
 REMEDY = "make the graph yourself, and load into it with graph.load(path, format='puzzlelib')"
@@ -107,7 +107,9 @@ class PuzzleFile:
         if not self.hasBlueprint:
             raise CheckpointError(f"it holds no blueprint: {REMEDY}")
         try:
-            graph = build(loads(self.guarded.text("blueprint"), self.guarded.budget), None, Sizes(self.guarded.budget))
+            graph = build(
+                loads(self.guarded.text("blueprint"), self.guarded.budget), None, SizeCounter(self.guarded.budget)
+            )
         except CheckpointError:
             raise
         except Exception as error:
@@ -144,7 +146,7 @@ def adapts(stored: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 DEPTH = 100
 
 
-class Sizes:
+class SizeCounter:
     """How many nodes each module that was built unfolds into, and the budget that they are counted from."""
 
     def __init__(self, budget: Budget):
@@ -158,7 +160,7 @@ class Sizes:
         return found
 
 
-def build(blueprint: Any, name: str | None, sizes: Sizes, depth: int = 0) -> Module:
+def build(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int = 0) -> Module:
     """A module of PuzzleLib's as one of puregraph's."""
     kind, scheme = blueprint["classname"], dict(blueprint.get("scheme") or {})
     given = scheme.pop("name", None)
@@ -193,7 +195,7 @@ def build(blueprint: Any, name: str | None, sizes: Sizes, depth: int = 0) -> Mod
 IGNORED = {"empty", "inplace", "useMask", "showWarnings", "rng", "slicing"}  # no bearing on what is computed
 
 
-def buildGraph(blueprint: Any, name: str | None, sizes: Sizes, depth: int) -> Graph:
+def buildGraph(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int) -> Graph:
     """A graph from its edges, which come in any order."""
     edges = blueprint["graph"]
     inner = {n: build(b, n, sizes, depth + 1) for n, b in blueprint["modules"].items()}

@@ -18,14 +18,14 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from puregraph.arguments import AnyFunction, Text, optional, takes
-from puregraph.changes import CHANGES
 from puregraph.errors import ArgumentError, AutoDiffException
+from puregraph.versioning import COUNTER
 
 Rule = Callable[..., Any]
 DEFAULT = "default"  # the name of a rule that was registered without one
 
 
-class Place(NamedTuple):
+class RuleContext(NamedTuple):
     """Where a gradient is asked for, as far as that is known.
 
     The node, its graph, the backward graph in the making, and for each output whether it has a gradient.
@@ -37,15 +37,15 @@ class Place(NamedTuple):
     given: tuple[bool, ...] | None = None
 
 
-NOWHERE = Place()
+NOWHERE = RuleContext()
 
 
 class Registered(NamedTuple):
     """How to make the rule `(grad, *arguments, *outputs)` of a module, whether that can be done at a place, and whether
     nodes must ask for it by name."""
 
-    make: Callable[[Any, tuple[bool, ...], Place], Rule]
-    applies: Callable[[Any, Place], bool]
+    make: Callable[[Any, tuple[bool, ...], RuleContext], Rule]
+    applies: Callable[[Any, RuleContext], bool]
     asked: bool = False
 
 
@@ -67,7 +67,7 @@ def registerRule(
         raise ArgumentError(f"registerRule: wanted the class of a module, such as Linear, got {moduleType!r:.60}")
 
     def keep(rule: Rule) -> Rule:
-        def make(module: Any, needs: tuple[bool, ...], place: Place) -> Rule:
+        def make(module: Any, needs: tuple[bool, ...], place: RuleContext) -> Rule:
             return withNeeds(partial(rule, module), rule, needs)
 
         asked = name not in (None, DEFAULT)
@@ -86,7 +86,7 @@ def register(kind: type | str, name: str, registered: Registered) -> None:
         label = kind if isinstance(kind, str) else kind.__name__
         raise ValueError(f"a gradient rule {name!r} for {label} is registered already: give this one another name")
     REGISTRY[kind, name] = registered
-    CHANGES.mark = object()
+    COUNTER.version = object()
 
 
 def rulesFor(nodes: Iterable[Any]) -> tuple:
@@ -117,7 +117,7 @@ def kinds(moduleType: Any) -> dict[Any, int]:
     return {kind: i for i, kind in enumerate((moduleType, moduleType.__name__, *moduleType.__mro__[1:]))}
 
 
-def gradientRule(module: Any, needs: tuple[bool, ...], name: str | None = None, place: Place = NOWHERE) -> Rule:
+def gradientRule(module: Any, needs: tuple[bool, ...], name: str | None = None, place: RuleContext = NOWHERE) -> Rule:
     """The rule `(grad, *arguments, *outputs) -> one gradient per argument` of a module at a node.
 
     Raises    AutoDiffException if there is none; the message lists what was tried and what to write

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.algebra import isArray
+from puregraph.accumulate import isArray
 from puregraph.cachedproperty import CachedProperty
 from puregraph.errors import GraphError, ShapeError, addPlace, show
-from puregraph.node import Node, placed
+from puregraph.hooks import HOOKS
+from puregraph.node import Node, located
 from puregraph.rules import readBy
-from puregraph.watch import WATCH
 
 ABSENT = 0  # the number of the value that is always None: an optional input or parameter that was left out
 
 
-class Step:
+class GraphStep:
     """One call of a module's rule, over numbered values.
 
     `args` are the numbers of its inputs (the first `inputs` of them) and parameters, `outs` those of its outputs, of
@@ -57,7 +57,7 @@ class Steps:
     """
 
     def __init__(self) -> None:
-        self.items: list[Step] = []
+        self.items: list[GraphStep] = []
         self.inputs: list[int] = []
         self.outputs: list[int] = []
         self.params: list[tuple[int, Any, str]] = []
@@ -98,7 +98,7 @@ class Steps:
         visible = module.outputNames
         names = [path] if len(visible) == 1 else [f"{path}.{n}" for n in visible]
         outs = self.new(path, [*names, *(f"{path}.{n}" for n in module.hidden)])
-        self.items.append(Step(path, node, inputs + params, outs, len(inputs)))
+        self.items.append(GraphStep(path, node, inputs + params, outs, len(inputs)))
         return outs
 
     def unfold(self, inner: Steps, path: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
@@ -106,9 +106,9 @@ class Steps:
         moved = {ABSENT: ABSENT, **dict(zip(inner.inputs, inputs, strict=True))}
         for node, numbers in inner.shown:
             if all(n in moved for n in numbers):
-                self.shown.append((twin(node), tuple(moved[n] for n in numbers)))
+                self.shown.append((clone(node), tuple(moved[n] for n in numbers)))
         for step in inner.items:
-            outs = self.add(f"{path}.{step.path}", twin(step.node), tuple(moved[n] for n in step.args[: step.inputs]))
+            outs = self.add(f"{path}.{step.path}", clone(step.node), tuple(moved[n] for n in step.args[: step.inputs]))
             moved.update(zip(step.outs, outs, strict=True))
         return tuple(moved[n] for n in inner.outputs)
 
@@ -124,7 +124,7 @@ class Steps:
         ends = [n for n in dict.fromkeys((*self.inputs, *self.outputs)) if n in read]
         return ends, [row for row in self.params if row[0] in read]
 
-    def free(self, reads: Callable[[Step], Iterable[int]]) -> None:
+    def freeAfterLastUse(self, reads: Callable[[GraphStep], Iterable[int]]) -> None:
         """Have every run free each value after the last step that reads its data, and leave nodes no data.
 
         `reads` gives the values whose data a step reads; one that only asks the shape of a freed value gets an outline.
@@ -160,7 +160,7 @@ class Steps:
                 values[number] = x
         step: Any = None
         keeps = self.keepsData and stored is None
-        look = WATCH.look
+        look = HOOKS.look
         valueOf = values.__getitem__
         try:
             for step in self.items:
@@ -184,10 +184,10 @@ class Steps:
                     step.node.made = result[0] if visible == 1 else list(result[:visible])
                 else:
                     for number, asked in step.frees:
-                        values[number] = outline(values[number]) if asked else None
+                        values[number] = shapeOnly(values[number]) if asked else None
                     result = y = None
         except ShapeError as error:
-            raise placed(error, step.path, step.label) from None
+            raise located(error, step.path, step.label) from None
         except Exception as error:
             given = [getattr(values[i], "shape", None) for i in step.args]
             addPlace(error, f"at '{step.path}' ({step.label}): given {show(given)}")
@@ -211,12 +211,12 @@ def inputNames(module: Any, count: int) -> list[str]:
     return [names[min(i, len(names) - 1)] for i in range(count)]
 
 
-def outline(x: Any) -> Any:
+def shapeOnly(x: Any) -> Any:
     """An array of the shape and dtype of x that takes no memory; what is no array stays as it is."""
     return np.broadcast_to(np.zeros_like(x, shape=()), x.shape) if isArray(x) else x
 
 
-def twin(node: Node) -> Node:
+def clone(node: Node) -> Node:
     """A node for one more use of the same module: what a nested graph's nodes become in the graph around it."""
     copy = Node(node.module, None, node.rename)
     copy.original = node

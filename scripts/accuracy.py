@@ -26,8 +26,8 @@ import puregraph as pg  # noqa: E402
 from puregraph.compile import Program  # noqa: E402
 from puregraph.formula import Formula  # noqa: E402
 from puregraph.native.llvm import jit as native  # noqa: E402
+from puregraph.optable import FUNCTIONS  # noqa: E402
 from puregraph.pointwise import Pointwise  # noqa: E402
-from puregraph.table import FUNCTIONS  # noqa: E402
 
 PAGE = ROOT / "docs" / "accuracy.md"
 TINY = float(np.finfo(np.float32).tiny)

@@ -25,7 +25,12 @@ sys.path.insert(1, str(ROOT))
 
 from benchmarks import floors, gpu, workloads  # noqa: E402 - found through the line above
 from benchmarks.contenders import puregraph as side  # noqa: E402
-from puregraph import costs, device, modules, store  # noqa: E402
+from puregraph import (  # noqa: E402
+    costs,
+    device,
+    diskcache,
+    modules,
+)
 from puregraph.compile import program  # noqa: E402
 from puregraph.compile.backend import GPU  # noqa: E402
 from puregraph.compile.gpu.lower.copylaunch import startsOf  # noqa: E402
@@ -48,7 +53,7 @@ class Wanted:
     def take(self, starts):
         """Note launches and calls of libraries."""
         self.sources |= {each.source for each in starts if isinstance(each, Launch)}
-        self.tasks |= {each.name: each.task for each in starts if isinstance(each, cudnn.CudnnCall)}
+        self.tasks |= {each.name: each.objective for each in starts if isinstance(each, cudnn.CudnnCall)}
 
 
 @contextmanager
@@ -154,7 +159,7 @@ def planned(wanted, properties):
 
 def size(folder):
     """How much there is in a folder."""
-    files = list(Path(folder).glob(f"*{store.SUFFIX}"))
+    files = list(Path(folder).glob(f"*{diskcache.SUFFIX}"))
     return f"{len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB in {folder}"
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import puregraph as pg
-from puregraph import device, store
+from puregraph import device, diskcache
 from puregraph.cuda.libraries import attention, convolution, cublaslt, cudnn, tensorview
 from puregraph.cuda.libraries.librarygemm import product
 from puregraph.cuda.runtime import compiler, runner
@@ -77,9 +77,9 @@ class Probe:
         if planner is None:
             raise RuntimeError(cudnn.missing())
         loaded, refused = 0, []
-        for folder in store.folders():
-            for path in Path(folder).glob(f"*{store.SUFFIX}"):
-                header, data = store.unpack(path.stem, path.read_bytes()) or ({}, b"")
+        for folder in diskcache.folders():
+            for path in Path(folder).glob(f"*{diskcache.SUFFIX}"):
+                header, data = diskcache.unpack(path.stem, path.read_bytes()) or ({}, b"")
                 if "workspace" not in header or not header["key"].startswith(planner.label):
                     continue
                 try:

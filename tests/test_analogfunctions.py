@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from puregraph import Graph
-from puregraph.algebra import accumulate
+from puregraph.accumulate import accumulate
 from puregraph.autodiff import BackwardGraph
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
 from puregraph.autodiff.analog.forwardgraph import ForwardGraph

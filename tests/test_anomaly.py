@@ -14,12 +14,12 @@ from puregraph.autodiff.tape.variable import Variable
 from puregraph.errors import AutoDiffException
 from puregraph.function import Function
 from puregraph.graph import Graph
+from puregraph.hooks import HOOKS
 from puregraph.input import Input
 from puregraph.module import Module
 from puregraph.modules import Add, BatchNorm, Identity, Linear, Relu, SoftMax, Split
 from puregraph.pointwise import Pointwise
 from puregraph.sequential import Sequential
-from puregraph.watch import WATCH
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -154,9 +154,9 @@ def test_nested_graphs_and_costs_are_named_by_their_path():
 def test_nothing_is_looked_at_outside():
     graph = net("log(x)")
     bad = np.array([[-1.0, 1.0]])
-    assert WATCH.look is None and np.isnan(graph(bad)).any()
+    assert HOOKS.look is None and np.isnan(graph(bad)).any()
     caught(lambda: graph(bad))
-    assert WATCH.look is None and not is_anomaly_enabled() and np.isnan(graph(bad)).any()
+    assert HOOKS.look is None and not is_anomaly_enabled() and np.isnan(graph(bad)).any()
 
 
 def test_blocks_nest_and_decorate():

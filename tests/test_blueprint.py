@@ -13,11 +13,11 @@ from puregraph.errors import CheckpointError, PuregraphError
 from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.input import Input
+from puregraph.jsoncodec import loads
 from puregraph.module import Module
 from puregraph.modules import Identity, Linear, Relu, Slice
 from puregraph.parallel import Parallel
 from puregraph.param import Param, State
-from puregraph.plain import loads
 from puregraph.pointwise import Pointwise
 from puregraph.rules import REGISTRY, registerRule
 from puregraph.sequential import Sequential
@@ -182,7 +182,7 @@ def test_numpy_scalars_become_python_numbers_and_scalar_types_dtypes():
 
 def test_starting_values_with_a_source_come_back():
     net = Sequential(Linear(3, 4, initscheme=initial.Normal(0.02)))
-    assert again(net)[0].recipe[1]["initscheme"].std == 0.02
+    assert again(net)[0].initArgs[1]["initscheme"].std == 0.02
 
 
 def test_a_slice_made_by_indexing_keeps_its_slice():

@@ -18,18 +18,18 @@ import numpy as np
 import pytest
 from nets import branched, same, small, tied, values
 
-from puregraph import atomic, checkpoint, costs, optimizers
+from puregraph import atomicwrite, checkpoint, costs, optimizers
 from puregraph.archive import TITLE, Archive, Header, write
 from puregraph.blueprint import OWN, registerModule
 from puregraph.checkpoint import contents, load, loadGraph, loadInto
 from puregraph.errors import CheckpointError
 from puregraph.graph import Graph
-from puregraph.hdf import BASE, DTYPES, Array, Layout
+from puregraph.hdf import BASE, DTYPES, Array, HdfLayout
 from puregraph.input import Input
+from puregraph.jsoncodec import dumps, loads
 from puregraph.module import Module
 from puregraph.modules import Identity, Linear, Relu
 from puregraph.param import Param, State
-from puregraph.plain import dumps, loads
 from puregraph.sequential import Sequential
 
 
@@ -477,7 +477,7 @@ def test_other_programs_can_read_it(tmp_path):
 @pytest.mark.parametrize("count", [0, 1, 7, 9, 2047, 2048, 5000])
 def test_hdf5_agrees_with_the_layout_for_any_number_of_arrays(count):
     arrays = [Array(f"params/p{i}", (i % 3,), "int16") for i in range(count)] + [Array("manifest", (3,), "uint8")]
-    layout = Layout(arrays)
+    layout = HdfLayout(arrays)
     data = b"".join([bytes(BASE), *(piece.data for piece in layout.structure())])
     assert len(data) == layout.structureEnd
     with h5py.File(io.BytesIO(data.ljust(layout.end, b"\0"))) as file:
@@ -572,7 +572,7 @@ def forge(change):
     manifest = loads(data[offset:])
     result = change(manifest)
     text = dumps(result if isinstance(result, list) else manifest)
-    layout = Layout([*layout.arrays[:-1], Array("manifest", (len(text),), "uint8")])
+    layout = HdfLayout([*layout.arrays[:-1], Array("manifest", (len(text),), "uint8")])
     structure = b"".join(piece.data for piece in layout.structure())
     header = Header(1, layout.end, offset, len(text), zlib.crc32(text)).write()
     return header + structure + data[layout.structureEnd : offset] + text
@@ -888,7 +888,7 @@ def test_an_error_at_close_after_the_rename_does_not_say_that_the_old_file_is_th
     net = small()
     for array in net.params.values():
         array.data = np.ones(array.shape, np.float32)
-    opened = atomic.openPartial
+    opened = atomicwrite.openPartial
 
     class Failing:
         """A file whose close reports an error, as one on a network may."""
@@ -913,7 +913,7 @@ def test_an_error_at_close_after_the_rename_does_not_say_that_the_old_file_is_th
         file, partial = opened(*given)
         return Failing(file), partial
 
-    monkeypatch.setattr(atomic, "openPartial", failing)
+    monkeypatch.setattr(atomicwrite, "openPartial", failing)
     net.save(path)  # all was brought to the disk and renamed: the new file is there
     assert all((array.data == 1).all() for array in loadGraph(path).params.values())
     assert [p.name for p in tmp_path.iterdir()] == ["net.h5"]

@@ -11,12 +11,12 @@ from hostile import manifestOf, withManifest
 
 from puregraph import cli
 from puregraph.checkpoint import save
+from puregraph.jsoncodec import dumps
 from puregraph.models import lenet
 from puregraph.modules import Dropout, Linear
 from puregraph.optimizers import MomentumSGD
-from puregraph.overview import summary
-from puregraph.plain import dumps
 from puregraph.sequential import Sequential
+from puregraph.summary import summary
 
 MODELS = """
 from puregraph.graph import Graph

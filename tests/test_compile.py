@@ -252,13 +252,13 @@ def test_a_program_can_be_copied_and_pickled(rng):
 
 def change(name):
     def keep(function):
-        CHANGES[name] = function
+        COUNTER[name] = function
         return function
 
     return keep
 
 
-CHANGES = {}
+COUNTER = {}
 
 
 @change("the graph is edited")
@@ -291,7 +291,7 @@ def frozen(net):
     net.params["linear2.W"].trainable = False
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", COUNTER)
 def test_it_is_compiled_anew_when(name, rng):
     net, (x, _) = classifier(Dropout(0.5)), batch(rng)
     twin = copy.deepcopy(net)
@@ -303,7 +303,7 @@ def test_it_is_compiled_anew_when(name, rng):
     twin(x)
     twin.backward(g)
     for each in (net, twin):
-        CHANGES[name](each)
+        COUNTER[name](each)
         for p in each.params.values():
             p.grad = None
     found = program.run(x, g)

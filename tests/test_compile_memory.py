@@ -12,11 +12,11 @@ import puregraph as pg
 from puregraph.compile.lower.nestcache import lateIn
 from puregraph.compile.passes import reorder
 from puregraph.compile.passes.predicate import questionOf
+from puregraph.expr import leaf
 from puregraph.formula import Formula, numpyFrom
+from puregraph.loopnest import LoopNest, Operand, Reduce
 from puregraph.native.conv import winograd
-from puregraph.nest import Fold, Nest, Operand
 from puregraph.optimizers import MomentumSGD
-from puregraph.terms import leaf
 
 pytestmark = needsNative
 ALONG = frozenset([1])
@@ -168,17 +168,17 @@ def test_gradients_of_scores_are_written_over_them():
 @pytest.mark.parametrize(
     ("lines", "isLate"),
     [
-        ((("m", Fold("max", "x", ALONG)), ("y", Formula("exp(x - m)"))), True),
-        ((("s", Fold("sum", "x", ALONG)), ("y", Formula("x / s")), ("z", Formula("s + a"))), True),
-        ((("y", Formula("exp(x)")), ("s", Fold("sum", "y", ALONG)), ("z", Formula("x / s"))), False),
-        ((("s", Fold("sum", "x", ALONG)), ("u", Formula("x - s")), ("v", Fold("sum", "u", ALONG))), False),
-        ((("s", Fold("sum", "x", ALONG)), ("y", Formula("x * a / s")), ("z", Formula("x + a"))), False),
+        ((("m", Reduce("max", "x", ALONG)), ("y", Formula("exp(x - m)"))), True),
+        ((("s", Reduce("sum", "x", ALONG)), ("y", Formula("x / s")), ("z", Formula("s + a"))), True),
+        ((("y", Formula("exp(x)")), ("s", Reduce("sum", "y", ALONG)), ("z", Formula("x / s"))), False),
+        ((("s", Reduce("sum", "x", ALONG)), ("u", Formula("x - s")), ("v", Reduce("sum", "u", ALONG))), False),
+        ((("s", Reduce("sum", "x", ALONG)), ("y", Formula("x * a / s")), ("z", Formula("x + a"))), False),
     ],
 )
 def test_numbers_are_written_over_after_the_last_fold(lines, isLate):
     loads = {"x": Operand("f32", None, (8, 1)), "a": Operand("f32", None, (1, 0))}
     made = {n: Operand("f32", None, (8, 1) if n in "yz" else (1, 0)) for n, _ in lines if n in "yzv"}
-    assert (0 in lateIn(Nest((4, 8), loads, lines, made))) == isLate
+    assert (0 in lateIn(LoopNest((4, 8), loads, lines, made))) == isLate
 
 
 def joined():

@@ -8,7 +8,6 @@ import pytest
 
 import puregraph as pg
 from puregraph.autodiff import detect_anomaly
-from puregraph.changes import CHANGES, Noted, Noting, isNoting
 from puregraph.compile import Program, Updater
 from puregraph.compile.runtime.errstate import raises
 from puregraph.compile.trace.withcost import joined
@@ -16,6 +15,7 @@ from puregraph.errors import DataError, PuregraphError
 from puregraph.kernel import useFast
 from puregraph.native.llvm import jit
 from puregraph.optimizers import SGD, AdamW, MomentumSGD
+from puregraph.versioning import COUNTER, Versioned, VersionedAttribute, isVersioned
 
 MANNERS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not jit.available(), reason="no llvmlite"))]
 
@@ -272,7 +272,7 @@ def test_adam_counts_the_steps_of_each_parameter():
 
 def test_what_tells_nobody_is_looked_at_each_time():
     net, (x, _) = network(Silent), data()
-    assert not isNoting(net["silent"]) and isNoting(net["linear"])
+    assert not isVersioned(net["silent"]) and isVersioned(net["linear"])
     program = net.evalMode().compile(x.shape)
     first = program.run(x)
     net["silent"].factor = -1.0
@@ -285,11 +285,11 @@ def test_a_run_notes_no_change_and_looks_at_nothing(monkeypatch):
     net, (x, t) = network(), data()
     program = net.compile([x.shape, t.shape], cost=pg.CrossEntropy(), optimizer=MomentumSGD(0.1))
     program.run(x, t)
-    mark, looks = CHANGES.mark, []
+    mark, looks = COUNTER.version, []
     monkeypatch.setattr(type(program.current), "isUnchanged", lambda self: looks.append(self) or True)
     for _ in range(3):
         program.run(x, t)
-    assert CHANGES.mark is mark and not looks
+    assert COUNTER.version is mark and not looks
     net["scaled"].factor = net["scaled"].factor
     program.run(x, t)
     program.run(x, t)
@@ -316,33 +316,33 @@ def test_a_change_during_a_look_is_seen_by_the_next(monkeypatch):
 
 def test_whatever_has_no_getter_is_read_as_any_attribute():
     class Thing:
-        size = Noted()
+        size = VersionedAttribute()
 
         def __init__(self):
             self.size = 3
 
-    thing, mark = Thing(), CHANGES.mark
-    assert thing.size == 3 and vars(thing) == {"size": 3} and CHANGES.mark is mark
+    thing, mark = Thing(), COUNTER.version
+    assert thing.size == 3 and vars(thing) == {"size": 3} and COUNTER.version is mark
     thing.size = 4
-    assert thing.size == 4 and CHANGES.mark is not mark
-    mark = CHANGES.mark
+    assert thing.size == 4 and COUNTER.version is not mark
+    mark = COUNTER.version
     del thing.size
-    assert CHANGES.mark is not mark and vars(thing) == {}
-    assert not isNoting(thing)
+    assert COUNTER.version is not mark and vars(thing) == {}
+    assert not isVersioned(thing)
 
 
 def test_what_is_set_in_every_run_is_not_noted():
-    class Own(Noting):
-        unnoted = frozenset(("last",))
+    class Own(Versioned):
+        unversioned = frozenset(("last",))
 
-    own, mark = Own(), CHANGES.mark
+    own, mark = Own(), COUNTER.version
     own.last = 1
-    assert CHANGES.mark is mark and isNoting(own)
+    assert COUNTER.version is mark and isVersioned(own)
     own.size = 1
-    assert CHANGES.mark is not mark
-    mark = CHANGES.mark
+    assert COUNTER.version is not mark
+    mark = COUNTER.version
     del own.size
-    assert CHANGES.mark is not mark
+    assert COUNTER.version is not mark
 
 
 def test_an_updater_follows_what_an_optimizer_keeps():

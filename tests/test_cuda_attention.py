@@ -128,6 +128,6 @@ def test_heads_of_any_size_have_gradients(rng, dtype, sizes, kind):
 
 def test_nothing_is_launched_for_nothing(rng):
     q, k, v = given(rng, "float32", 1, 1, 1, 0, 3, 2, 2)
-    assert attend.twins["cuda"]([q, q[..., :1]], q, k, v, None, False, 1.0) == []
-    mixed = attend.twins["cuda"]([q, q[..., :1]], q, k.astype("f8"), v, None, False, 1.0)
+    assert attend.implementations["cuda"]([q, q[..., :1]], q, k, v, None, False, 1.0) == []
+    mixed = attend.implementations["cuda"]([q, q[..., :1]], q, k.astype("f8"), v, None, False, 1.0)
     assert mixed is NotImplemented

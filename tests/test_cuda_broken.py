@@ -64,14 +64,14 @@ def test_a_wrong_kernel_is_told_by_the_emulator(rng, monkeypatch, fault):
     make, old, new, error, words = FAULTS[fault]
     kernel, arguments = make(rng)
     check(kernel, arguments)
-    twin = kernel.twins["cuda"]
+    twin = kernel.implementations["cuda"]
 
     def broken(*given, **options):
         found = twin(*given, **options)
         assert any(old in launch.source for launch in found), "the text has changed: break it elsewhere"
         return [launch._replace(source=launch.source.replace(old, new)) for launch in found]
 
-    monkeypatch.setitem(kernel.twins, "cuda", broken)
+    monkeypatch.setitem(kernel.implementations, "cuda", broken)
     with pytest.raises(error, match=words):
         check(kernel, arguments)
 
@@ -92,13 +92,13 @@ def multiplying():
 
 def sloping():
     xs = [np.empty((3, 33), "f4") for _ in range(5)]
-    return pairDotsGrad.twins["cuda"](np.empty((3, 5, 33), "f4"), np.empty((3, 10), "f4"), *xs)
+    return pairDotsGrad.implementations["cuda"](np.empty((3, 5, 33), "f4"), np.empty((3, 10), "f4"), *xs)
 
 
 def cells():
     kernel, arguments = remembering(np.random.default_rng(0))
-    outs = [np.empty(shape, dtype) for shape, dtype in kernel.outline(*arguments)]
-    return kernel.twins["cuda"](outs, *arguments)[-1:]
+    outs = [np.empty(shape, dtype) for shape, dtype in kernel.shapeRule(*arguments)]
+    return kernel.implementations["cuda"](outs, *arguments)[-1:]
 
 
 def changed(launches, old="", new="", **fields):

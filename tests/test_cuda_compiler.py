@@ -3,7 +3,7 @@
 import pytest
 from launches import gate, needsNvrtc
 
-from puregraph import store
+from puregraph import diskcache
 from puregraph.cuda.libraries import paths
 from puregraph.cuda.runtime import compiler
 from puregraph.cuda.runtime.launch import Launch
@@ -75,7 +75,7 @@ def test_a_cubin_is_made_once(monkeypatch, tmp_path):
     compiler.KNOWN.pop((text, "sm_90"))
     monkeypatch.setattr(compiler, "compiled", None)
     assert compiler.cubin(text, "sm_90") == first
-    assert [path.suffix for path in tmp_path.iterdir()] == [store.SUFFIX]
+    assert [path.suffix for path in tmp_path.iterdir()] == [diskcache.SUFFIX]
 
 
 def test_several_are_made_at_a_time():

@@ -104,5 +104,5 @@ def test_what_no_tile_is_made_for():
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_few_maps_of_large_images_find_their_registers_on_either_architecture(size):
     x, W, y = (np.empty(shape, "f4") for shape in ((16, 1, 256, 256), (64, 1, size, size), (16, 256, 256, 64)))
-    launches = convolve.twins["cuda"](y.transpose(0, 3, 1, 2), x, W, 1, size // 2, 1, 1)
+    launches = convolve.implementations["cuda"](y.transpose(0, 3, 1, 2), x, W, 1, size // 2, 1, 1)
     assert len(gate(launches, everywhere=True)) == 2

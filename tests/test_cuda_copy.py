@@ -8,7 +8,7 @@ from puregraph.cuda.nests.contiguous import copied, packed
 from puregraph.cuda.nests.launches import launches
 from puregraph.cuda.runtime.launch import isContiguous
 from puregraph.formula import Formula
-from puregraph.nest import Nest, Operand
+from puregraph.loopnest import LoopNest, Operand
 
 pytestmark = needsEmulator
 NCHW, NHWC = (0, 1, 2, 3), (0, 2, 3, 1)
@@ -51,7 +51,7 @@ def test_what_lies_in_several_orders_meets_in_tiles(rng):
     stores = {"y": (y, (1320, 33, 1)), "t": (t, (1320, 1, 40))}
     lines = (("y", Formula("x * z + b")), ("t", Formula("y - axis1")))
     both = [{n: Operand("f32", *o) for n, o in each.items()} for each in (loads, stores)]
-    (launch,) = launches(Nest(x.shape, both[0], lines, both[1]))
+    (launch,) = launches(LoopNest(x.shape, both[0], lines, both[1]))
     runAll([launch])
     wanted = x * z.transpose(0, 2, 1) + b
     np.testing.assert_array_equal(y, wanted)

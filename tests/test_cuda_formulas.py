@@ -7,8 +7,8 @@ from launches import needsEmulator, runAll
 from puregraph.cuda.nests.formulatext import statement
 from puregraph.cuda.nests.launches import launches
 from puregraph.formula import Formula
-from puregraph.nest import Nest, Operand
-from puregraph.table import FUNCTIONS, TABLE
+from puregraph.loopnest import LoopNest, Operand
+from puregraph.optable import FUNCTIONS, TABLE
 
 pytestmark = needsEmulator
 FEW = 6  # functions of a kernel
@@ -58,7 +58,7 @@ def test_every_function_is_what_numpy_makes_it(names, kind):
     lines = tuple((f"r_{name}", call(name)) for name in names)
     stores = {f"r_{name}": Operand(kind, outs[name], (1,)) for name in names}
     loads = {n: Operand(kind, x, (1,)) for n, x in arrays.items()}
-    runAll(launches(Nest((3 * a.size,), loads, lines, stores, kind)))
+    runAll(launches(LoopNest((3 * a.size,), loads, lines, stores, kind)))
     tolerance = 2e-5 if kind == "f32" else 1e-12
     for name in names:
         f = call(name)

@@ -112,19 +112,21 @@ def test_results_have_a_dtype_of_their_own(rng, name, given, made, gaps):
 
 
 def test_every_kernel_is_tried_so():
-    known = {each for name, each in registry.items() if name.startswith("puregraph.") and "cuda" in each.twins}
+    known = {
+        each for name, each in registry.items() if name.startswith("puregraph.") and "cuda" in each.implementations
+    }
     assert {each.name for each in known - {kernel for kernel, _ in CASES.values()}} == {each.name for each in ALIKE}
 
 
 def test_what_cannot_be_read_is_left_to_others(rng):
     real, whole = rng.standard_normal((4, 4)), rng.integers(0, 3, (4, 4))
     y = np.empty((4, 4), "f4")
-    assert scatter.gather.twins["cuda"](y, whole, whole[0]) is NotImplemented
-    assert scatter.addAt.twins["cuda"](y, whole, whole, 4) is NotImplemented
-    assert scatter.scatterAdd.twins["cuda"](y, whole, whole[0], 4) is NotImplemented
-    assert scatter.takeClass.twins["cuda"](y[0], whole, whole[0]) is NotImplemented
-    assert scatter.putClass.twins["cuda"](y, whole[0], whole[0], 4) is NotImplemented
-    assert einsum.ontoDiagonal.twins["cuda"](y, whole[0], "ii", (4, 4)) is NotImplemented
-    assert pairwisedot.pairDots.twins["cuda"](y[:, :1], real, y) is NotImplemented
+    assert scatter.gather.implementations["cuda"](y, whole, whole[0]) is NotImplemented
+    assert scatter.addAt.implementations["cuda"](y, whole, whole, 4) is NotImplemented
+    assert scatter.scatterAdd.implementations["cuda"](y, whole, whole[0], 4) is NotImplemented
+    assert scatter.takeClass.implementations["cuda"](y[0], whole, whole[0]) is NotImplemented
+    assert scatter.putClass.implementations["cuda"](y, whole[0], whole[0], 4) is NotImplemented
+    assert einsum.ontoDiagonal.implementations["cuda"](y, whole[0], "ii", (4, 4)) is NotImplemented
+    assert pairwisedot.pairDots.implementations["cuda"](y[:, :1], real, y) is NotImplemented
     for draw in (randoms.uniform, randoms.normal):
-        assert draw.twins["cuda"](y, (4, 4), 1, 2, "f2") is NotImplemented
+        assert draw.implementations["cuda"](y, (4, 4), 1, 2, "f2") is NotImplemented

@@ -22,7 +22,7 @@ def test_labels_become_indices(rng, dtype, ignored):
 def test_a_label_that_is_no_class_is_marked():
     assert emulated(classIndex, np.array([0, 3, -7, -100, 2, 2**40]), 3, -100).tolist() == [0, -2, -2, -1, 2, -2]
     assert emulated(classIndex, np.zeros(0, "i8"), 3).shape == (0,)
-    assert classIndex.twins["cuda"](np.empty(1, "i8"), np.zeros(1), 3) is NotImplemented
+    assert classIndex.implementations["cuda"](np.empty(1, "i8"), np.zeros(1), 3) is NotImplemented
 
 
 @pytest.mark.parametrize("count", [1, 33])

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from puregraph import device, store
+from puregraph import device, diskcache
 from puregraph.cuda.libraries import attention, convolution, cudnn, paths, workspaces
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.libraries.librarygemm import Product
@@ -503,7 +503,7 @@ def test_plain_convolutions_are_planned_and_loaded_without_a_device(monkeypatch,
         ):
             call.prepare([256, 512, 768])
             assert call.workspace == planner.plan(call.task).workspace and call.graph is not None
-    assert len(list(tmp_path.iterdir())) == 3 and store.read(planner.place(call.name))[0]["key"].endswith(call.name)
+    assert len(list(tmp_path.iterdir())) == 3 and diskcache.read(planner.place(call.name))[0]["key"].endswith(call.name)
 
 
 @INSTALLED

@@ -112,7 +112,7 @@ def test_convolutions_of_nothing_and_of_whole_numbers():
     assert emulated(convolve, x, W, 1, 0, 1, 1).shape == (0, 4, 4, 4)
     assert emulated(convolveData, np.ones((0, 4, 4, 4), "f4"), W, x.shape, 1, 0, 1, 1).shape == x.shape
     y = np.ones((1, 4, 4, 4), int)
-    assert convolve.twins["cuda"](y, x.astype(int), W.astype(int), 1, 0, 1, 1) is NotImplemented
+    assert convolve.implementations["cuda"](y, x.astype(int), W.astype(int), 1, 0, 1, 1) is NotImplemented
 
 
 def peaky(rng, lay, dtype, *shape):

@@ -9,7 +9,7 @@ from launches import gate, misplaced, needsEmulator, needsNvrtc, runAll
 from puregraph.cuda.nests.launches import launches
 from puregraph.cuda.runtime import compiler
 from puregraph.formula import Formula
-from puregraph.nest import Fold, Nest, Operand
+from puregraph.loopnest import LoopNest, Operand, Reduce
 
 pytestmark = needsEmulator
 KINDS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "bool": "bool"}
@@ -31,7 +31,7 @@ def operand(array, shape=None):
 
 def compute(space, loads, lines, stores, kind="f32"):
     """Run a nest; how many launches it took."""
-    found = launches(Nest(space, loads, tuple(lines), stores, kind))
+    found = launches(LoopNest(space, loads, tuple(lines), stores, kind))
     runAll(found)
     return len(found)
 
@@ -49,9 +49,9 @@ def normal(rng, *shape):
 def test_a_softmax_is_one_launch(rng, n, c):
     x, y, m = normal(rng, n, c), zeros(n, c), zeros(n, 1)
     lines = [
-        ("m", Fold("max", "x", ROWS)),
+        ("m", Reduce("max", "x", ROWS)),
         ("u", line("exp(x - m)")),
-        ("s", Fold("sum", "u", ROWS)),
+        ("s", Reduce("sum", "u", ROWS)),
         ("y", line("u / s")),
     ]
     loads = {"x": operand(x)}
@@ -90,10 +90,10 @@ def test_strided_and_misplaced_arrays(rng):
     compute((9, 16), {"x": operand(x)}, [("y", line("-x"))], {"y": operand(y)})
     assert np.array_equal(y, -x)
     s = zeros(9)
-    compute((9, 16), {"x": operand(x)}, [("s", Fold("sum", "x", ROWS))], {"s": Operand("f32", s, (1, 0))})
+    compute((9, 16), {"x": operand(x)}, [("s", Reduce("sum", "x", ROWS))], {"s": Operand("f32", s, (1, 0))})
     close(s, x.sum(1, dtype=float))
     s = zeros(16)
-    compute((9, 16), {"x": operand(x)}, [("s", Fold("sum", "x", COLUMNS))], {"s": Operand("f32", s, (0, 1))})
+    compute((9, 16), {"x": operand(x)}, [("s", Reduce("sum", "x", COLUMNS))], {"s": Operand("f32", s, (0, 1))})
     close(s, x.sum(0, dtype=float))
 
 
@@ -113,8 +113,8 @@ def test_numbers_are_stored_in_many_ways(rng, dtype):
     v = x.astype(wide)
     wanted = v != 0 if dtype.kind == "b" else v + 1 if dtype.kind in "iu" else v * wide(0.3)
     assert np.array_equal(y, wanted.astype(dtype))
-    compute((5, 40), {"x": operand(x)}, [("s", Fold("sum", "x", ROWS))], {"s": Operand(kind, s, (1, 0))}, kind)
-    compute((5, 40), {"x": operand(x)}, [("c", Fold("sum", "x", COLUMNS))], {"c": Operand(kind, c, (0, 1))}, kind)
+    compute((5, 40), {"x": operand(x)}, [("s", Reduce("sum", "x", ROWS))], {"s": Operand(kind, s, (1, 0))}, kind)
+    compute((5, 40), {"x": operand(x)}, [("c", Reduce("sum", "x", COLUMNS))], {"c": Operand(kind, c, (0, 1))}, kind)
     close(s, x.astype(float).sum(1))
     close(c, x.astype(float).sum(0))
 
@@ -138,7 +138,7 @@ def test_numbers_on_the_device_are_read_once(rng):
 def test_a_map_and_its_column_sums_and_what_follows_from_them(rng, n, c):
     g, x = normal(rng, n, c), normal(rng, n, c)
     d, b, q = zeros(n, c), zeros(c), zeros(c)
-    lines = [("d", line("where(x > 0, g, 0)")), ("b", Fold("sum", "d", COLUMNS)), ("q", line("b * b + 1"))]
+    lines = [("d", line("where(x > 0, g, 0)")), ("b", Reduce("sum", "d", COLUMNS)), ("q", line("b * b + 1"))]
     stores = {"d": operand(d), "b": Operand("f32", b, (0, 1)), "q": Operand("f32", q, (0, 1))}
     compute((n, c), {"g": operand(g), "x": operand(x)}, lines, stores)
     wanted = np.where(x > 0, g, 0)
@@ -153,7 +153,12 @@ def test_statistics_of_maps_in_either_layout(rng, last, n, c, h, w):
     x = normal(rng, n, h, w, c).transpose(0, 3, 1, 2) if last else normal(rng, n, c, h, w)
     s, q = zeros(c), zeros(c)
     axes = frozenset([0, 2, 3])
-    lines = [("p", line("x * x")), ("s", Fold("sum", "x", axes)), ("t", Fold("sum", "p", axes)), ("q", line("t - s"))]
+    lines = [
+        ("p", line("x * x")),
+        ("s", Reduce("sum", "x", axes)),
+        ("t", Reduce("sum", "p", axes)),
+        ("q", line("t - s")),
+    ]
     stores = {"s": Operand("f32", s, (0, 1, 0, 0)), "q": Operand("f32", q, (0, 1, 0, 0))}
     compute((n, c, h, w), {"x": operand(x)}, lines, stores)
     wide = x.astype(float)
@@ -169,10 +174,10 @@ def test_a_normalisation_of_maps_in_either_layout(rng, last, n):
     y = np.empty_like(x)
     axes, count = frozenset([0, 2, 3]), n * h * w
     lines = [
-        ("s", Fold("sum", "x", axes)),
+        ("s", Reduce("sum", "x", axes)),
         ("z", line(f"x - s / {count}")),
         ("p", line("z * z")),
-        ("q", Fold("sum", "p", axes)),
+        ("q", Reduce("sum", "p", axes)),
         ("y", line(f"z / sqrt(q / {count})")),
     ]
     compute((n, c, h, w), {"x": operand(x)}, lines, {"y": operand(y)})
@@ -183,7 +188,7 @@ def test_a_normalisation_of_maps_in_either_layout(rng, last, n):
 
 def test_a_sum_over_the_middle_axis(rng):
     x, s = normal(rng, 6, 50, 40), zeros(6, 40)
-    compute((6, 50, 40), {"x": operand(x)}, [("s", Fold("sum", "x", ROWS))], {"s": Operand("f32", s, (40, 0, 1))})
+    compute((6, 50, 40), {"x": operand(x)}, [("s", Reduce("sum", "x", ROWS))], {"s": Operand("f32", s, (40, 0, 1))})
     close(s, x.sum(1, dtype=float))
 
 
@@ -195,14 +200,14 @@ def test_each_fold_over_each_axes(rng, how, axes):
     wanted = getattr(np, how)(x.astype(float), axis=tuple(axes), keepdims=True)
     y = zeros(*wanted.shape)
     stores = {"y": operand(y, None)}
-    compute(shape, {"x": operand(x)}, [("y", Fold(how, "x", frozenset(axes)))], stores)
+    compute(shape, {"x": operand(x)}, [("y", Reduce(how, "x", frozenset(axes)))], stores)
     close(y, wanted, 1e-5)
 
 
 @pytest.mark.parametrize("n", [1, 1000, 65537, 300000])
 def test_a_norm_is_exact_however_long(rng, n):
     x, r = normal(rng, n), zeros(1)
-    lines = [("p", line("x * x")), ("s", Fold("sum", "p", COLUMNS)), ("r", line("sqrt(s)"))]
+    lines = [("p", line("x * x")), ("s", Reduce("sum", "p", COLUMNS)), ("r", line("sqrt(s)"))]
     count = compute((n,), {"x": operand(x)}, lines, {"r": Operand("f32", r, (0,))})
     assert count == (1 if n < 60000 else 2)
     close(r, np.sqrt((x.astype(float) ** 2).sum()), 3e-7)
@@ -210,7 +215,7 @@ def test_a_norm_is_exact_however_long(rng, n):
 
 def test_what_follows_a_long_fold_is_a_launch_of_its_own(rng):
     x, y, r = normal(rng, 70001), zeros(70001), zeros(1)
-    lines = [("p", line("x * x")), ("s", Fold("sum", "p", COLUMNS)), ("r", line("sqrt(s)")), ("y", line("x / r"))]
+    lines = [("p", line("x * x")), ("s", Reduce("sum", "p", COLUMNS)), ("r", line("sqrt(s)")), ("y", line("x / r"))]
     compute((70001,), {"x": operand(x)}, lines, {"y": operand(y), "r": Operand("f32", r, (0,))})
     close(r, np.sqrt((x.astype(float) ** 2).sum()), 3e-7)
     close(y, x / np.sqrt((x.astype(float) ** 2).sum()))
@@ -226,10 +231,10 @@ def test_rows_and_columns_of_a_gradient(rng, n, d):
         ("h", line("g * w")),
         ("hz", line("h * z")),
         ("gz", line("g * z")),
-        ("sh", Fold("sum", "h", ROWS)),
-        ("shz", Fold("sum", "hz", ROWS)),
+        ("sh", Reduce("sum", "h", ROWS)),
+        ("shz", Reduce("sum", "hz", ROWS)),
         ("gx", line(f"(h - sh / {d} - z * (shz / {d})) * f")),
-        ("gw", Fold("sum", "gz", COLUMNS)),
+        ("gw", Reduce("sum", "gz", COLUMNS)),
     ]
     column = {name: Operand("f32", array, (1, 0)) for name, array in {"m": m, "f": f}.items()}
     loads = {"g": operand(g), "x": operand(x), "w": operand(w, (n, d)), **column}
@@ -244,7 +249,7 @@ def test_rows_and_columns_of_a_gradient(rng, n, d):
 def test_folds_over_three_sets_of_axes(rng):
     x = normal(rng, 4, 5, 6)
     a, b, c = zeros(5, 6), zeros(4, 6), zeros(4, 5)
-    lines = [(n, Fold("sum", "x", frozenset([i]))) for i, n in enumerate("abc")]
+    lines = [(n, Reduce("sum", "x", frozenset([i]))) for i, n in enumerate("abc")]
     stores = {"a": Operand("f32", a, (0, 6, 1)), "b": Operand("f32", b, (6, 0, 1)), "c": Operand("f32", c, (5, 1, 0))}
     compute((4, 5, 6), {"x": operand(x)}, lines, stores)
     for axis, y in enumerate((a, b, c)):
@@ -253,7 +258,7 @@ def test_folds_over_three_sets_of_axes(rng):
 
 def test_indices_along_axes(rng):
     x, y, s = normal(rng, 5, 36), zeros(5, 36), zeros(5)
-    lines = [("y", line("where(axis1 > axis0, x, axis0)")), ("s", Fold("sum", "y", ROWS))]
+    lines = [("y", line("where(axis1 > axis0, x, axis0)")), ("s", Reduce("sum", "y", ROWS))]
     compute((5, 36), {"x": operand(x)}, lines, {"y": operand(y), "s": Operand("f32", s, (1, 0))})
     i, j = np.indices((5, 36))
     wanted = np.where(j > i, x, i).astype("f4")
@@ -261,7 +266,7 @@ def test_indices_along_axes(rng):
     close(s, wanted.sum(1))
     t = zeros(36)
     compute(
-        (5, 36), {"x": operand(x)}, [*lines[:1], ("t", Fold("max", "y", COLUMNS))], {"t": Operand("f32", t, (0, 1))}
+        (5, 36), {"x": operand(x)}, [*lines[:1], ("t", Reduce("max", "y", COLUMNS))], {"t": Operand("f32", t, (0, 1))}
     )
     assert np.array_equal(t, wanted.max(0))
 
@@ -270,7 +275,7 @@ def test_a_result_may_lie_over_an_operand(rng):
     x = normal(rng, 33, 70)
     wanted = np.exp(x.astype(float))
     wanted /= wanted.sum(1, keepdims=True)
-    lines = [("u", line("exp(x)")), ("s", Fold("sum", "u", ROWS)), ("y", line("u / s"))]
+    lines = [("u", line("exp(x)")), ("s", Reduce("sum", "u", ROWS)), ("y", line("u / s"))]
     compute((33, 70), {"x": operand(x)}, lines, {"y": operand(x)})
     close(x, wanted)
 
@@ -280,7 +285,7 @@ def test_a_fold_of_nothing_is_what_it_starts_with(space, axes):
     x = zeros(*space)
     kept = [1 if a in axes else n for a, n in enumerate(space)]
     s, y = zeros(*kept), zeros(*space)
-    lines = [("t", Fold("sum", "x", frozenset(axes))), ("s", line("t + 2")), ("y", line("x"))]
+    lines = [("t", Reduce("sum", "x", frozenset(axes))), ("s", line("t + 2")), ("y", line("x"))]
     compute(space, {"x": operand(x)}, lines, {"s": operand(s), "y": operand(y)})
     assert (s == 2).all()
 
@@ -291,7 +296,7 @@ def test_nan_is_the_greatest_and_the_least(rng):
     for how in ("max", "min"):
         for axes, strides, n in ((ROWS, (1, 0), 4), (COLUMNS, (0, 1), 70)):
             y = zeros(n)
-            compute((4, 70), {"x": operand(x)}, [("y", Fold(how, "x", axes))], {"y": Operand("f32", y, strides)})
+            compute((4, 70), {"x": operand(x)}, [("y", Reduce(how, "x", axes))], {"y": Operand("f32", y, strides)})
             with np.errstate(all="ignore"):
                 np.testing.assert_array_equal(y, getattr(x, how)(1 if axes is ROWS else 0))
 
@@ -299,7 +304,7 @@ def test_nan_is_the_greatest_and_the_least(rng):
 def test_equal_work_has_one_text(rng):
     def text(n, c, name, kind="f32"):
         x, y = zeros(n, c, dtype={"f32": "f4", "f16": "f2"}[kind]), zeros(n, c)
-        (launch,) = launches(Nest((n, c), {name: operand(x)}, (("r", line(f"exp({name})")),), {"r": operand(y)}))
+        (launch,) = launches(LoopNest((n, c), {name: operand(x)}, (("r", line(f"exp({name})")),), {"r": operand(y)}))
         return launch.source
 
     assert text(3, 8, "x") == text(50, 700, "other") == text(100, 4, "x")
@@ -308,7 +313,7 @@ def test_equal_work_has_one_text(rng):
 
 def test_many_numbers_are_counted_by_int64():
     x = Operand("f32", zeros(1), (1 << 20, 1))
-    (launch,) = launches(Nest((1 << 20, 1 << 20), {"x": x}, (("y", line("x + 1")),), {"y": x}))
+    (launch,) = launches(LoopNest((1 << 20, 1 << 20), {"x": x}, (("y", line("x + 1")),), {"y": x}))
     assert "int64 count" in launch.source
     assert ("long", 1 << 40) in launch.slots
 
@@ -333,22 +338,22 @@ def described(kind, shape, *axes):
 def test_rows_of_common_sizes_stay_in_registers(shape, kind):
     x, w, m = described(kind, shape, 0, 1), described("f32", shape, 1), described("f32", shape, 0)
     softmax = (
-        ("m", Fold("max", "x", ROWS)),
+        ("m", Reduce("max", "x", ROWS)),
         ("u", line("exp(x - m)")),
-        ("s", Fold("sum", "u", ROWS)),
+        ("s", Reduce("sum", "u", ROWS)),
         ("y", line("u / s")),
     )
-    found = launches(Nest(shape, {"x": x}, softmax, {"y": x}))
+    found = launches(LoopNest(shape, {"x": x}, softmax, {"y": x}))
     assert len(found) == 1
     gate(found)
     norm = (
-        ("s", Fold("sum", "x", ROWS)),
+        ("s", Reduce("sum", "x", ROWS)),
         ("d", line(f"x - s / {shape[1]}")),
         ("p", line("d * d")),
-        ("q", Fold("sum", "p", ROWS)),
+        ("q", Reduce("sum", "p", ROWS)),
         ("y", line(f"d / sqrt(q / {shape[1]} + 0.00001) * w")),
     )
-    found = launches(Nest(shape, {"x": x, "w": w}, norm, {"y": x, "q": m}))
+    found = launches(LoopNest(shape, {"x": x, "w": w}, norm, {"y": x, "q": m}))
     assert len(found) == 1
     gate(found)
     back = (
@@ -356,14 +361,14 @@ def test_rows_of_common_sizes_stay_in_registers(shape, kind):
         ("h", line("g * w")),
         ("hz", line("h * z")),
         ("gz", line("g * z")),
-        ("sh", Fold("sum", "h", ROWS)),
-        ("shz", Fold("sum", "hz", ROWS)),
+        ("sh", Reduce("sum", "h", ROWS)),
+        ("shz", Reduce("sum", "hz", ROWS)),
         ("gx", line("(h - sh - z * shz) * f")),
-        ("gw", Fold("sum", "gz", COLUMNS)),
-        ("gb", Fold("sum", "g", COLUMNS)),
+        ("gw", Reduce("sum", "gz", COLUMNS)),
+        ("gb", Reduce("sum", "g", COLUMNS)),
     )
     loads = {"g": x, "x": x, "w": w, "m": m, "f": m}
-    found = launches(Nest(shape, loads, back, {"gx": x, "gw": w, "gb": w}))
+    found = launches(LoopNest(shape, loads, back, {"gx": x, "gw": w, "gb": w}))
     assert len(found) == 2 or shape[1] > 4096
     gate(found)
 
@@ -377,11 +382,11 @@ def test_columns_of_common_sizes_stay_in_registers(shape, kind):
         ("d", line("where(y > 0, g, 0)")),
         ("z", line("(x - m) * f")),
         ("dz", line("d * z")),
-        ("s", Fold("sum", "d", COLUMNS)),
-        ("q", Fold("sum", "dz", COLUMNS)),
+        ("s", Reduce("sum", "d", COLUMNS)),
+        ("q", Reduce("sum", "dz", COLUMNS)),
         ("gx", line(f"(d - s / {shape[0]} - z * (q / {shape[0]})) * f")),
     )
-    found = launches(Nest(shape, {"g": x, "x": x, "y": x, "m": c, "f": c}, lines, {"gx": x, "s": c, "q": c}))
+    found = launches(LoopNest(shape, {"g": x, "x": x, "y": x, "m": c, "f": c}, lines, {"gx": x, "s": c, "q": c}))
     assert [launch.entry for launch in found] == ["columns", "columns", "pointwise"]
     gate(found)
 
@@ -404,9 +409,9 @@ def test_what_two_phases_compute_is_one_number():
     """The largest number is looked for among numbers that are computed again, and so is rounded as they are."""
     x, chosen = zeros(4, 8), zeros(4, 8)
     lines = (
-        *(("h", line("0.7 * x")), ("k", line("x + h")), ("m", Fold("max", "k", ROWS))),
+        *(("h", line("0.7 * x")), ("k", line("x + h")), ("m", Reduce("max", "k", ROWS))),
         ("chosen", line("where(k == m, 1, 0)")),
     )
-    (launch,) = launches(Nest((4, 8), {"x": operand(x)}, lines, {"chosen": operand(chosen)}))
+    (launch,) = launches(LoopNest((4, 8), {"x": operand(x)}, lines, {"chosen": operand(chosen)}))
     assert not fused(compiler.cubin(launch.source, "sm_90").data)
     assert fused(compiler.cubin(launch.source.removeprefix(compiler.ROUNDED), "sm_90").data)

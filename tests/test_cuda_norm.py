@@ -45,7 +45,7 @@ def test_nothing_has_no_norm_and_large_numbers_have_one():
 
 def test_one_launch_takes_all_arrays_of_a_dtype(rng):
     arrays = [rng.standard_normal(3).astype("f4") for _ in range(300)]
-    first, last = norm.twins["cuda"](np.empty(()), *arrays)
+    first, last = norm.implementations["cuda"](np.empty(()), *arrays)
     (table,) = [what for _, what in first.slots if isinstance(what, PointerTable)]
     assert first.grid == (300, 1, 1) and last.grid == (1, 1, 1) and repr(table) == "<table of 300 rows>"
     np.testing.assert_allclose(emulated(norm, *arrays), norm.reference(*arrays), 1e-6)

@@ -23,5 +23,5 @@ def test_each_two_vectors_meet(rng, dtype, count):
 
 def test_vectors_that_are_too_long_are_left_to_others():
     xs = [np.zeros((1, 30000), "f4")] * 2
-    assert pairDots.twins["cuda"](np.zeros((1, 1), "f4"), *xs) is NotImplemented
-    assert pairDots.twins["cuda"](np.zeros((0, 1), "f4"), *[x[:0, :5] for x in xs]) == []
+    assert pairDots.implementations["cuda"](np.zeros((1, 1), "f4"), *xs) is NotImplemented
+    assert pairDots.implementations["cuda"](np.zeros((0, 1), "f4"), *[x[:0, :5] for x in xs]) == []

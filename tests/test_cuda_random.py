@@ -27,4 +27,4 @@ def test_key_and_counter_are_read_from_memory():
 def test_numbers_go_anywhere():
     found = emulated(uniform, (33,), KEY, 0, strides=lambda *like: misplaced(np.empty(*like)))
     np.testing.assert_array_equal(found, uniform.reference((33,), KEY, 0))
-    assert uniform.twins["cuda"](np.empty((4, 6), "f4")[:, ::2], (4, 3), 1, 2) is NotImplemented
+    assert uniform.implementations["cuda"](np.empty((4, 6), "f4")[:, ::2], (4, 3), 1, 2) is NotImplemented

@@ -40,7 +40,7 @@ def both(rng, kind, n, t, units, dtype="float32", lengths=False, reverse=False, 
     grads = [made(n, units) for _ in range(count)]
     given = (back, U, [change(x) for x in before], after, kept, made(n, t, units), grads, on, reverse)
     agree(emulated(throughTime, *given), throughTime.reference(*given))
-    return len(throughTime.twins["cuda"](*([throughTime.reference(*given)]), *given))
+    return len(throughTime.implementations["cuda"](*([throughTime.reference(*given)]), *given))
 
 
 @pytest.mark.parametrize("kind", CELLS)
@@ -105,7 +105,13 @@ def test_sequences_and_weights_are_stored_in_16_bits(rng, kind, small, large):
 def test_nothing_is_launched_for_nothing():
     x = np.zeros((0, 3, 4), "f4")
     W = np.eye(4, dtype="f4")
-    assert forward.twins["cuda"]([x], recurrent.tanhStep, x, W, None, (W,), [x[:, 0]]) == []
-    assert forward.twins["cuda"]([x], recurrent.tanhStep, x.astype("f2"), W, None, (W,), [x[:, 0]]) is NotImplemented
-    assert forward.twins["cuda"]([x], recurrent.tanhStep, x, W, None, (W.astype(int),), [x[:, 0]]) is NotImplemented
-    assert forward.twins["cuda"]([x], len, x, W, None, (W,), [x[:, 0]]) is NotImplemented
+    assert forward.implementations["cuda"]([x], recurrent.tanhStep, x, W, None, (W,), [x[:, 0]]) == []
+    assert (
+        forward.implementations["cuda"]([x], recurrent.tanhStep, x.astype("f2"), W, None, (W,), [x[:, 0]])
+        is NotImplemented
+    )
+    assert (
+        forward.implementations["cuda"]([x], recurrent.tanhStep, x, W, None, (W.astype(int),), [x[:, 0]])
+        is NotImplemented
+    )
+    assert forward.implementations["cuda"]([x], len, x, W, None, (W,), [x[:, 0]]) is NotImplemented

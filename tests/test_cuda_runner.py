@@ -1,4 +1,4 @@
-"""Launches on CuPy's arrays, as a stand-in for CuPy runs them: what is allocated, waited for, and captured."""
+"""Launches on CuPy's arrays, as a tracer for CuPy runs them: what is allocated, waited for, and captured."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from puregraph.errors import DeviceError
 from puregraph.formula import Formula
 from puregraph.kernel import kernel
 from puregraph.kernels.scatter import gather
-from puregraph.nest import Fold, Nest, Operand
+from puregraph.loopnest import LoopNest, Operand, Reduce
 
 pytestmark = needsEmulator
 ADD = 'extern "C" __global__ void add(float* x, float a) { x[threadIdx.x] += a; }'
@@ -30,8 +30,8 @@ def adding(x, a):
 
 def norm(x, y):
     """The launches of y = sqrt(sum of x^2), in parts."""
-    lines = (("p", Formula("x * x")), ("s", Fold("sum", "p", frozenset([0]))), ("y", Formula("sqrt(s)")))
-    return launches.launches(Nest(x.shape, {"x": Operand("f32", x, (1,))}, lines, {"y": Operand("f32", y, (0,))}))
+    lines = (("p", Formula("x * x")), ("s", Reduce("sum", "p", frozenset([0]))), ("y", Formula("sqrt(s)")))
+    return launches.launches(LoopNest(x.shape, {"x": Operand("f32", x, (1,))}, lines, {"y": Operand("f32", y, (0,))}))
 
 
 def test_a_kernel_with_launches_runs_them(cupy, rng):

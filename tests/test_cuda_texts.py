@@ -15,7 +15,7 @@ from texts import MODELS, OPTIMIZERS, OPTIONS, SMALL, ofModel, ofModules, ofOpti
 
 from puregraph import models
 from puregraph.cuda.runtime.preprocess import digest
-from puregraph.function import Call
+from puregraph.function import FunctionCall
 from puregraph.kernel import registry
 
 PARTS = 8  # in which texts are compiled, so that processes can share the work
@@ -101,7 +101,7 @@ def test_kernels_of_other_numbers_compile_and_fit(mode, part, record_property):
 def test_every_module_starts_kernels():
     found = {cls for (cls, _, train), each in ofModules(False).items() if each.launches and train}
     assert {cls.__name__ for cls in CLASSES if cls not in found} == STILL
-    assert len(ofModules(False)) == 2 * sum(cls is not Call for cls, _ in EXAMPLES) > 400
+    assert len(ofModules(False)) == 2 * sum(cls is not FunctionCall for cls, _ in EXAMPLES) > 400
 
 
 @pytest.mark.parametrize("mode", ["float32", "bfloat16"])
@@ -122,7 +122,9 @@ def test_every_network_and_optimizer_is_among_them():
 def test_every_kernel_for_a_gpu_is_among_them():
     programs = [*ofModules(False).values(), *ofOptimizers().values()]
     reached = {function for each in programs for function in each.functions} | ofRules()[1]
-    known = {each for name, each in registry.items() if name.startswith("puregraph.") and "cuda" in each.twins}
+    known = {
+        each for name, each in registry.items() if name.startswith("puregraph.") and "cuda" in each.implementations
+    }
     assert {each.name for each in known - reached} == {"puregraph.kernels.random.normal"}  # only users draw such
     assert len(known) >= 20
 

@@ -14,7 +14,7 @@ from source import library
 from strict import ATTRIBUTES, METHODS
 
 from puregraph.cuda.runtime import diagnose
-from puregraph.table import TABLE
+from puregraph.optable import TABLE
 
 pytestmark = pytest.mark.cupy
 noDriver = pytest.mark.skipif(diagnose.driverVersion() is not None, reason="there is a driver")
@@ -261,7 +261,7 @@ print(json.dumps({name: [dir(kind), kind.__doc__ or ""] for name, kind in kinds.
 """
 
 
-OWN = {"current", "data", "end", "machine", "of", "perform", "queue", "refuse", "values"}  # of the stand-in itself
+OWN = {"current", "data", "end", "machine", "of", "perform", "queue", "refuse", "values"}  # of the tracer itself
 
 
 def test_what_the_stand_in_offers_is_what_cupy_has():

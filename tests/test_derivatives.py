@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from formulas import BOOLS, X, Y, applied, arguments, torchDerivatives, value
 
+from puregraph.expr import term, walk
 from puregraph.formula import Formula, formulaOf, numpyFrom
-from puregraph.table import FUNCTIONS, TABLE
-from puregraph.terms import term, walk
+from puregraph.optable import FUNCTIONS, TABLE
 
 OPERATORS = ["+", "-", "*", "/", "%"]
 SMOOTH = [name for name in FUNCTIONS + OPERATORS if name not in BOOLS]

@@ -10,7 +10,7 @@ import time
 import pytest
 from processes import environment
 
-from puregraph import store
+from puregraph import diskcache
 from puregraph.errors import GraphWarning
 
 if os.name == "nt":
@@ -25,18 +25,18 @@ needsRoot = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make fil
 @pytest.fixture(autouse=True)
 def folder(monkeypatch, tmp_path):
     monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(store.tempfile, "gettempdir", lambda: str(tmp_path / "nowhere"))
-    store.refuse.cache_clear()
-    store.sweep.cache_clear()
+    monkeypatch.setattr(diskcache.tempfile, "gettempdir", lambda: str(tmp_path / "nowhere"))
+    diskcache.refuse.cache_clear()
+    diskcache.sweep.cache_clear()
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def file(folder):
     """A kernel that was stored."""
-    assert store.write(NAME, HEADER, b"object")
-    assert store.read(NAME) == (HEADER, b"object")
-    return folder / (NAME + store.SUFFIX)
+    assert diskcache.write(NAME, HEADER, b"object")
+    assert diskcache.read(NAME) == (HEADER, b"object")
+    return folder / (NAME + diskcache.SUFFIX)
 
 
 def isRefused(match):
@@ -49,11 +49,11 @@ def isRefused(match):
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])
 def test_a_folder_that_others_may_write_to_is_not_used_and_this_is_said_once(monkeypatch, file, mode):
-    monkeypatch.setattr(store, "isPrivate", lambda path, found: False)
+    monkeypatch.setattr(diskcache, "isPrivate", lambda path, found: False)
     file.parent.chmod(mode)
     with isRefused(f"not kept in {file.parent}: others may write to {file.parent}") as told:
-        assert store.read(NAME) is None
-        assert not store.write(OTHER, HEADER, b"object")
+        assert diskcache.read(NAME) is None
+        assert not diskcache.write(OTHER, HEADER, b"object")
     assert len(told) == 1
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
@@ -62,7 +62,7 @@ def test_a_folder_that_others_may_write_to_is_not_used_and_this_is_said_once(mon
 def test_a_folder_of_another_user_is_not_used(file):
     os.chown(file.parent, 1000, 1000)
     with isRefused(f"others may write to {file.parent},"):
-        assert store.read(NAME) is None
+        assert diskcache.read(NAME) is None
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o702])
@@ -71,10 +71,10 @@ def test_a_folder_inside_one_that_others_may_write_to_is_not_used(monkeypatch, t
     shared.mkdir()
     monkeypatch.delenv("PUREGRAPH_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(shared / "within"))
-    assert store.write(NAME, HEADER, b"object")
+    assert diskcache.write(NAME, HEADER, b"object")
     shared.chmod(mode)
     with isRefused(f"not kept in {shared}/within/puregraph: others may write to {shared},"):
-        assert store.read(NAME) is None
+        assert diskcache.read(NAME) is None
 
 
 @needsRoot
@@ -86,28 +86,28 @@ def test_root_uses_and_makes_nothing_in_the_home_of_a_user(monkeypatch, tmp_path
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(home))
     with isRefused(f"others may write to {home},"):
-        assert store.read(NAME) is None
-        assert not store.write(NAME, HEADER, b"object")
+        assert diskcache.read(NAME) is None
+        assert not diskcache.write(NAME, HEADER, b"object")
     assert not list(home.iterdir())
 
 
 @needsRoot
 def test_a_user_uses_what_is_the_users_or_roots(monkeypatch, tmp_path, file):
-    monkeypatch.setattr(store.os, "geteuid", lambda: 1000)
-    assert store.read(NAME) == (HEADER, b"object")
+    monkeypatch.setattr(diskcache.os, "geteuid", lambda: 1000)
+    assert diskcache.read(NAME) == (HEADER, b"object")
     os.chown(file.parent, 1000, 1000)
     os.chown(file, 1000, 1000)
-    assert store.read(NAME) == (HEADER, b"object")
+    assert diskcache.read(NAME) == (HEADER, b"object")
     os.chown(file, 1001, 1001)
-    assert store.read(NAME) is None
+    assert diskcache.read(NAME) is None
 
 
 def test_a_folder_under_one_with_the_sticky_bit_is_used(monkeypatch, tmp_path):
     (tmp_path / "public").mkdir()
     (tmp_path / "public").chmod(0o1777)
     monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path / "public" / "mine"))
-    assert store.write(NAME, HEADER, b"object")
-    assert store.read(NAME) == (HEADER, b"object")
+    assert diskcache.write(NAME, HEADER, b"object")
+    assert diskcache.read(NAME) == (HEADER, b"object")
     assert stat.S_IMODE((tmp_path / "public" / "mine").stat().st_mode) == 0o700
 
 
@@ -115,11 +115,11 @@ def test_links_are_followed_where_nobody_else_can_change_them(monkeypatch, tmp_p
     (tmp_path / "absolute").symlink_to(file.parent)
     (tmp_path / "relative").symlink_to("cache/../absolute")
     monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path / "relative"))
-    assert store.read(NAME) == (HEADER, b"object")
+    assert diskcache.read(NAME) == (HEADER, b"object")
     (tmp_path / "loop").symlink_to("loop")
     monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path / "loop"))
     with isRefused("loop"):
-        assert store.read(NAME) is None
+        assert diskcache.read(NAME) is None
 
 
 def test_a_link_through_a_folder_that_others_may_write_to_is_not_followed(monkeypatch, tmp_path, file):
@@ -130,7 +130,7 @@ def test_a_link_through_a_folder_that_others_may_write_to_is_not_followed(monkey
     shared.chmod(0o777)
     monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path / "start"))
     with isRefused(f"others may write to {shared},"):
-        assert store.read(NAME) is None
+        assert diskcache.read(NAME) is None
 
 
 @needsRoot
@@ -140,10 +140,10 @@ def test_a_link_of_another_user_is_not_followed(monkeypatch, tmp_path, file):
     public.chmod(0o1777)
     (public / "link").symlink_to(file.parent)
     monkeypatch.setenv("PUREGRAPH_CACHE", str(public / "link"))
-    assert store.read(NAME) == (HEADER, b"object")
+    assert diskcache.read(NAME) == (HEADER, b"object")
     os.chown(public / "link", 1000, 1000, follow_symlinks=False)
     with isRefused(f"others may write to {public / 'link'},"):
-        assert store.read(NAME) is None
+        assert diskcache.read(NAME) is None
 
 
 @needsRoot
@@ -201,12 +201,12 @@ def link(path):
 
 
 def renamed(path):
-    path.write_bytes(store.pack(OTHER, HEADER, b"object"))
+    path.write_bytes(diskcache.pack(OTHER, HEADER, b"object"))
 
 
 def sealed(text):
     """Writes a header that is not one, under a checksum that is right."""
-    return lambda path: path.write_bytes(store.MAGIC + store.checksum(NAME, text) + text)
+    return lambda path: path.write_bytes(diskcache.MAGIC + diskcache.checksum(NAME, text) + text)
 
 
 WRONG = {
@@ -234,21 +234,21 @@ def test_a_wrong_file_is_as_if_it_were_not_there(file, kind):
     if kind in ("device", "other owner") and os.geteuid() != 0:
         pytest.skip("only root can make that")
     WRONG[kind](file)
-    assert store.read(NAME, names=list, scratch=int) is None
-    isReplaced = store.write(NAME, HEADER, b"object")
+    assert diskcache.read(NAME, names=list, scratch=int) is None
+    isReplaced = diskcache.write(NAME, HEADER, b"object")
     assert isReplaced == (kind != "directory")
-    assert store.read(NAME, names=list, scratch=int) == ((HEADER, b"object") if isReplaced else None)
+    assert diskcache.read(NAME, names=list, scratch=int) == ((HEADER, b"object") if isReplaced else None)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o002, 0o077])
 def test_what_is_stored_is_the_users_alone_whatever_the_umask(folder, umask):
     before = os.umask(umask)
     try:
-        assert store.write(NAME, HEADER, b"object")
+        assert diskcache.write(NAME, HEADER, b"object")
     finally:
         os.umask(before)
-    assert stat.S_IMODE((folder / (NAME + store.SUFFIX)).stat().st_mode) == 0o600
-    assert store.read(NAME) == (HEADER, b"object")
+    assert stat.S_IMODE((folder / (NAME + diskcache.SUFFIX)).stat().st_mode) == 0o600
+    assert diskcache.read(NAME) == (HEADER, b"object")
 
 
 def test_only_files_that_are_named_as_ours_are_removed(folder):
@@ -266,7 +266,7 @@ def test_only_files_that_are_named_as_ours_are_removed(folder):
         os.utime(folder / name, (time.time() - 100 * 86400,) * 2)
     (folder / (OTHER + ".kernel")).mkdir()
     os.utime(folder / (OTHER + ".kernel"), (time.time() - 100 * 86400,) * 2)
-    store.sweep(str(folder))
+    diskcache.sweep(str(folder))
     assert sorted(path.name for path in folder.iterdir()) == sorted([*names[2:], OTHER + ".kernel"])
 
 
@@ -280,5 +280,5 @@ def test_a_kernel_whose_header_or_object_is_wrong_is_compiled_anew(folder):
         key = f"wrong header or object {case}"
         name = jit.nameOf(key, "")
         strange = jit.objectFrom(scale(3), f"another_symbol_{case}") if data is None else data
-        assert store.write(name, header, strange)
+        assert diskcache.write(name, header, strange)
         assert jit.load(key, lambda: (scale(2), ["x", "y"], 5)).scratch == 5

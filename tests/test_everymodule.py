@@ -17,7 +17,7 @@ from puregraph import costs, device, modules
 from puregraph.check import CHECKS, Case, compiled, extremes, onDevice, shapeRule
 from puregraph.dim import Dim
 from puregraph.errors import ShapeError
-from puregraph.function import Call, Function
+from puregraph.function import Function, FunctionCall
 from puregraph.input import Input
 from puregraph.kernel import kernel, useFast
 from puregraph.module import Module
@@ -79,8 +79,8 @@ class Swap(Function):
 
 
 EXPORTED = {found: package for package in (modules, costs) for found in classesOf(package)}
-CLASSES = [*EXPORTED, Input, Call, Pointwise]
-OTHERS = {Call: lambda: [(Call(Cube), [(2, 3)]), (Call(Swap), [(2,), (3, 1)])]}
+CLASSES = [*EXPORTED, Input, FunctionCall, Pointwise]
+OTHERS = {FunctionCall: lambda: [(FunctionCall(Cube), [(2, 3)]), (FunctionCall(Swap), [(2,), (3, 1)])]}
 
 
 def examplesOf(found):

@@ -18,10 +18,10 @@ from formulas import BOOLS, X, Y, Z, applied, arguments, inTorch, slope
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puregraph import evaluator
+from puregraph import interpreter
 from puregraph.errors import DtypeError, FormulaError
 from puregraph.formula import Formula, cudaFrom, numpyFrom, preambleFrom
-from puregraph.table import ALIASES, FUNCTIONS
+from puregraph.optable import ALIASES, FUNCTIONS
 
 # ---- numpy ----------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ def test_large_arrays_give_what_small_ones_give(layout, dtype, monkeypatch):
         y = y.copy()
     formula = Formula("where(x > y, relu(x) * y, sigmoid(y) - x) + 0.25")
     whole = formula(x=x, y=y)
-    monkeypatch.setattr(evaluator, "BLOCK", 1000)
+    monkeypatch.setattr(interpreter, "BLOCK", 1000)
     out = np.empty(whole.shape, dtype)
     np.testing.assert_allclose(formula(x=x, y=y), whole, rtol=4 * np.finfo(dtype).eps)
     np.testing.assert_allclose(formula(x=x, y=y, out=out), whole, rtol=4 * np.finfo(dtype).eps)
@@ -203,7 +203,7 @@ def test_selecting_by_masks_equals_selecting_by_branches():
     a[::7], b[::5] = np.nan, np.inf
     for condition in (a > b, rng.random((3, 5000)) > 0.5, rng.random(5000) > 2):
         for no in (b, np.float32(-0.0), b[:1]):
-            found = evaluator.select(condition, a, no)
+            found = interpreter.select(condition, a, no)
             np.testing.assert_array_equal(found.view(np.int32), np.where(condition, a, no).view(np.int32))
 
 

@@ -17,10 +17,10 @@ from puregraph.errors import FormulaError
 from puregraph.formula import Formula
 from puregraph.graph import Graph
 from puregraph.input import Input
-from puregraph.nest import Nest, Operand, isAxis
+from puregraph.loopnest import LoopNest, Operand, isAxis
+from puregraph.optable import CONSTANTS, TABLE
 from puregraph.pointwise import Pointwise
 from puregraph.sequential import Sequential
-from puregraph.table import CONSTANTS, TABLE
 
 OURS = """
 out self name formula names order inputs grad y _y _grad __y axis0 axis1 x0 x1 y0 y1 l_x0 s_y0 n_0 k_x0 a_x0 b_y0 d_y0 t1
@@ -125,7 +125,7 @@ def test_any_name_serves_in_the_text_of_a_kernel(names):
         return
     got[:] = 0
     loads = {n: Operand("f32", x, (1,)) for n, x in zip(names, arrays)}
-    runAll(launches(Nest((5,), loads, (("result", formula),), {"result": Operand("f32", got, (1,))})))
+    runAll(launches(LoopNest((5,), loads, (("result", formula),), {"result": Operand("f32", got, (1,))})))
     np.testing.assert_allclose(got, value(arrays), 1e-5, 1e-5)
 
 

@@ -24,7 +24,7 @@ from puregraph.formula import Formula
 from puregraph.function import Function
 from puregraph.graph import Graph
 from puregraph.input import Input
-from puregraph.kernel import Piece, kernel, registry, useFast
+from puregraph.kernel import CompositeKernel, kernel, registry, useFast
 from puregraph.models import lenet, mlp
 from puregraph.module import Module
 from puregraph.modules import (
@@ -398,7 +398,7 @@ def test_a_function_of_arrays_has_a_tangent(name, rng):
 
 def test_every_kernel_that_floats_go_through_has_a_tangent():
     library = {found for name, found in registry.items() if name.startswith("puregraph.kernels.")}
-    rest = {found.__name__ for found in library - set(RULES) if not isinstance(found, Piece)}
+    rest = {found.__name__ for found in library - set(RULES) if not isinstance(found, CompositeKernel)}
     of = {"alive", "classIndex", "normal", "uniform"}  # whole numbers
     assert rest == of | {"norm", "fractions"}  # for optimizers, and what only looks
 

@@ -1,4 +1,4 @@
-"""Costly functions, reductions, comparisons and norms side by side, at small sizes, on a GPU as a stand-in for CuPy
+"""Costly functions, reductions, comparisons and norms side by side, at small sizes, on a GPU as a tracer for CuPy
 carries them out: whole steps give what the graph gives."""
 
 import copy

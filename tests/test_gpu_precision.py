@@ -51,9 +51,9 @@ def tasks(program):
     for call in program.built.schedule.calls:
         for task in call.function.works if call.kind == "native" else ():
             if isinstance(task.what, librarygemm.Product):
-                found.append(task.what.task.compute)
+                found.append(task.what.objective.compute)
             elif isinstance(task.what, cudnn.CudnnCall):
-                found.append(task.what.task.kind)
+                found.append(task.what.objective.kind)
     return found
 
 
@@ -264,7 +264,9 @@ def test_libraries_are_given_filters_channels_last_by_one_launch_and_users_are_n
     program, *_ = trained(inPrecision(mode, make), images(rng, 1, *shape), optimizer(clipNorm=0.1))
     works = [w.what for call in program.built.schedule.calls if call.kind == "native" for w in call.function.works]
     given = {
-        each.task.what: each.task.W for each in works if isinstance(each, cudnn.CudnnCall) and each.task.W.shape[1] > 1
+        each.objective.what: each.objective.W
+        for each in works
+        if isinstance(each, cudnn.CudnnCall) and each.objective.W.shape[1] > 1
     }
     assert len(given) == (3 if libraries else 0)
     isLast = libraries and mode != "float32"
@@ -403,7 +405,7 @@ def test_a_scale_that_is_too_large_is_halved_and_no_update_made_until_it_fits(mo
     cupy = useGpu(monkeypatch)
     program, far, got = scaledSteps(monkeypatch, batches, 2.0**22, Adam(0.01))
     assert cupy.machine.reads == 0
-    program.optimizer.settle()
+    program.optimizer.sync()
     skipped = 12 - program.optimizer.step
     assert 0 < skipped < 9 and program.optimizer.lossScale == 2.0 ** (22 - skipped)
     costs = [float(device.toHost(y[0])) for y in got]
@@ -470,13 +472,13 @@ def test_a_scale_that_has_long_been_good_is_doubled_up_to_a_limit(monkeypatch):
     optimizer = SGD(0.0)
     net, run = small("float16", optimizer)
     run()
-    optimizer.settle()
+    optimizer.sync()
     fields = {name: field.array for name, field in optimizer.later.fields.items()}
     assert optimizer.lossScale == 2.0**16 and fields["good"].get() == 1
     for before, after in ((2.0**16, 2.0**17), (2.0**24, 2.0**24)):
         fields["good"].values[...], fields["scale"].values[...] = 1999, before
         run()
-        optimizer.settle()
+        optimizer.sync()
         assert optimizer.lossScale == after and fields["good"].get() == 0
 
 
@@ -502,7 +504,7 @@ def test_clipping_sees_gradients_as_they_are(monkeypatch, rng):
         near, net, _ = trained(MODELS["perceptron"][0], batches, SGD(0.5, clipNorm=0.1))
     useGpu(monkeypatch)
     program, far, _ = scaledSteps(monkeypatch, batches, 2.0**12, SGD(0.5, clipNorm=0.1))
-    program.optimizer.settle()
+    program.optimizer.sync()
     assert program.optimizer.norm == pytest.approx(near.optimizer.norm, rel=3e-3)
     assert gradients(far) == pytest.approx(gradients(net), rel=3e-3)
     for path, p in net.params.items():
@@ -519,7 +521,7 @@ def test_gradients_that_no_scale_makes_finite_are_told_or_left_out(monkeypatch, 
             scaledSteps(monkeypatch, batches, 1.0, Adam())
     else:
         program, *_ = scaledSteps(monkeypatch, batches, 1.0, Adam(onNonFinite="skip"))
-        program.optimizer.settle()
+        program.optimizer.sync()
         assert program.optimizer.step == 11 and program.optimizer.lossScale == 1.0
 
 
@@ -530,7 +532,7 @@ def test_batches_that_are_added_up_find_their_scale_as_well(monkeypatch, rng):
     net = MODELS["perceptron"][0]().calcMode("float16")
     trainer = Trainer(net, CrossEntropy(), Adam(0.01), batchsize=4, accumulate=2, progress="none")
     trainer.train(x, t, epochs=2)
-    trainer.optimizer.settle()
+    trainer.optimizer.sync()
     skipped = 10 - trainer.optimizer.step
     assert 0 < skipped < 5 and trainer.optimizer.lossScale == 2.0 ** (20 - skipped)
     assert all(np.isfinite(device.toHost(p.data)).all() for p in net.params.values())
@@ -544,7 +546,7 @@ def test_a_trainer_in_float16_learns_and_adds_batches_up_as_on_the_cpu(monkeypat
         net = MODELS["perceptron"][0]().calcMode(kind)
         trainer = Trainer(net, CrossEntropy(), Adam(0.01), batchsize=4, accumulate=accumulate, progress="none")
         trainer.train(x, t, epochs=2)
-        trainer.optimizer.settle()
+        trainer.optimizer.sync()
         return net, trainer
 
     for accumulate in (1, 2):

@@ -1,4 +1,4 @@
-"""Whole steps on a GPU, as a stand-in for CuPy carries them out: they give what the CPU gives, from captured graphs."""
+"""Whole steps on a GPU, as a tracer for CuPy carries them out: they give what the CPU gives, from captured graphs."""
 
 import pickle
 from contextlib import suppress
@@ -215,7 +215,7 @@ def test_clipped_gradients_are_those_of_the_cpu(monkeypatch, rng):
     )
     assert machine.reads == 0
     sameNet(far, near)
-    program.optimizer.settle()
+    program.optimizer.sync()
     assert 0.1 < program.optimizer.norm < 10
 
 
@@ -230,7 +230,7 @@ def test_steps_whose_gradients_are_not_finite_are_left_out(monkeypatch, rng):
     (_, near, _), (program, far, _), machine = onBoth(
         monkeypatch, make, batches, lambda: Adam(0.1, onNonFinite="skip", schedule=lambda step: 1 / (1 + step))
     )
-    program.optimizer.settle()
+    program.optimizer.sync()
     assert program.optimizer.step == 22
     assert [slot.step for slot in program.optimizer.slots] == [22, 0, 22, 22]
     assert machine.reads == 0
@@ -250,7 +250,7 @@ def test_a_gradient_that_is_not_finite_stops_all_updates_until_it_is_told(monkey
     sameNet(far, near)
     before = device.toHost(far["linear"].W.data).copy()
     program.run(*batches[0])
-    program.optimizer.settle()
+    program.optimizer.sync()
     assert program.optimizer.step == 4
     assert np.abs(device.toHost(far["linear"].W.data) - before).max() > 0
 

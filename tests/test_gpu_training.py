@@ -1,4 +1,4 @@
-"""Whole trainings on a GPU, as a stand-in for CuPy carries them out: they learn what the CPU learns, and wait for nobody."""
+"""Whole trainings on a GPU, as a tracer for CuPy carries them out: they learn what the CPU learns, and wait for nobody."""
 
 import threading
 
@@ -23,7 +23,7 @@ from puregraph.train import (
     Confusion,
     CsvLog,
     EarlyStop,
-    Tally,
+    Meters,
     TopK,
     Trainer,
     Validator,
@@ -319,13 +319,13 @@ def test_the_gpu_always_has_something_to_do(monkeypatch, rng, late, accumulate, 
 
 def test_costs_and_metrics_are_read_every_few_steps(monkeypatch, rng):
     read = []
-    flush = Tally.flush
+    flush = Meters.flush
 
     def noting(self, most=None):
         read.append((self.samples // 4, most))
         flush(self, most)
 
-    monkeypatch.setattr(Tally, "flush", noting)
+    monkeypatch.setattr(Meters, "flush", noting)
     seen = []
     watched(monkeypatch, rng, callbacks=[lambda found: seen.append(found.loss)], readEvery=5)
     assert read == [(10, 5), (15, 5), (20, 5), (25, 5), (30, 5), (30, None)] * 2
@@ -402,7 +402,7 @@ def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, **options):
     with device.useDevice("cpu"):
         near, wanted = go()
     cupy = useGpu(monkeypatch, late=late)
-    for place in ("compile.gpu.inbox", "train.task"):
+    for place in ("compile.gpu.inbox", "train.objective"):
         monkeypatch.setattr(f"puregraph.{place}.LITTLE", little)
     made, alloc = [], cupy.cuda.alloc_pinned_memory
     names = lambda size: made.append(threading.current_thread().name) or alloc(size)  # noqa: E731
@@ -411,7 +411,7 @@ def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, **options):
     sameHistory(far.history, near.history)
     sameNet(far.net, near.net)
     close(got, wanted)
-    return made, cupy.machine, [p.built.inbox for p in far.task.programs.found.values()]
+    return made, cupy.machine, [p.built.inbox for p in far.objective.programs.found.values()]
 
 
 @pytest.mark.parametrize(

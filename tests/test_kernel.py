@@ -108,16 +108,16 @@ def test_every_kernel_is_in_the_registry():
     assert kernels.registry[f"{__name__}.scaled"] is scaled
     which = makeTwins()
     assert kernels.registry[which.name] is which
-    assert set(which.twins) == {"fast", "device"}
+    assert set(which.implementations) == {"fast", "device"}
 
 
 def test_a_name_is_given_once():
     which = makeTwins()
     with pytest.raises(ValueError, match="makeTwins.<locals>.which already"):
         makeTwins()
-    with pytest.raises(ValueError, match="has a twin 'fast' already"):
+    with pytest.raises(ValueError, match="has an implementation 'fast' already"):
         which.fast(lambda x: x)
-    with pytest.raises(ValueError, match="has a twin 'device' already"):
+    with pytest.raises(ValueError, match="has an implementation 'device' already"):
         which.device(lambda x: x)
 
 

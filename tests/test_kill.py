@@ -12,7 +12,7 @@ import pytest
 from processes import environment
 from saving import net
 
-from puregraph import atomic
+from puregraph import atomicwrite
 from puregraph.checkpoint import load, save
 from puregraph.errors import CheckpointError
 from puregraph.modules import Linear
@@ -35,7 +35,7 @@ def start(*arguments, limit=None):
 
 def parts(folder):
     """The temporary files in a folder."""
-    return [p for p in folder.iterdir() if p.name.endswith(atomic.SUFFIX)]
+    return [p for p in folder.iterdir() if p.name.endswith(atomicwrite.SUFFIX)]
 
 
 def killOften(times, folder, seed):
@@ -76,10 +76,10 @@ def test_two_hundred_kills_never_cost_a_checkpoint(tmp_path, seed):
 
 def test_an_orphan_of_a_dead_process_is_removed_and_a_living_one_stays(tmp_path):
     path = tmp_path / "net.h5"
-    (orphan := tmp_path / f"{atomic.prefix('net.h5')}999999.0{atomic.SUFFIX}").write_text("half a checkpoint")
-    (other := tmp_path / f"{atomic.prefix('other.h5')}999999.0{atomic.SUFFIX}").write_text("of another file")
+    (orphan := tmp_path / f"{atomicwrite.prefix('net.h5')}999999.0{atomicwrite.SUFFIX}").write_text("half a checkpoint")
+    (other := tmp_path / f"{atomicwrite.prefix('other.h5')}999999.0{atomicwrite.SUFFIX}").write_text("of another file")
     (stranger := tmp_path / ".net.h5.part").write_text("of another program")
-    with atomic.whole(path) as file:
+    with atomicwrite.whole(path) as file:
         assert not orphan.exists() and other.exists() and stranger.exists()
         file.write(b"being written")
         save(path, net(1))
@@ -117,7 +117,7 @@ def test_a_disk_that_fails_at_any_step_leaves_the_old_file(step, tmp_path, monke
     save(path, net(7))
     before = path.read_bytes()
     if step == "write":
-        with pytest.raises(CheckpointError, match="No space left on device"), atomic.whole(path) as file:
+        with pytest.raises(CheckpointError, match="No space left on device"), atomicwrite.whole(path) as file:
             file.write(b"half")
             raise OSError(28, os.strerror(28))
     else:
@@ -139,7 +139,7 @@ def test_what_is_saved_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeyp
 @pytest.mark.parametrize("moment", ["before the lock", "while it is locked"])
 def test_a_file_that_was_taken_for_an_orphan_is_made_again(moment, tmp_path, monkeypatch):
     taken = []
-    real = atomic.fcntl.flock
+    real = atomicwrite.fcntl.flock
 
     def flock(descriptor, kind):
         if not taken:
@@ -150,7 +150,7 @@ def test_a_file_that_was_taken_for_an_orphan_is_made_again(moment, tmp_path, mon
                 raise BlockingIOError
         real(descriptor, kind)
 
-    monkeypatch.setattr(atomic.fcntl, "flock", flock)
+    monkeypatch.setattr(atomicwrite.fcntl, "flock", flock)
     save(tmp_path / "net.h5", net(3))
     assert taken and (load(tmp_path / "net.h5").graph["fc"].W.data == np.float32(3)).all()
     monkeypatch.undo()

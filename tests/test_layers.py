@@ -10,19 +10,19 @@ parsing
 dim
 shape
 attributes environment keywords
-device aligned atomic hdf guarded algebra standin watch store changes signals lease
+device align atomicwrite hdf safehdf accumulate tracer hooks diskcache versioning signals lease
 special
-table
-terms cwords
-evaluator
+optable
+expr cwords
+interpreter
 formula
 fingerprint
-nest
+loopnest
 cuda
 kernel
 native
 kernels
-initial plain
+initial jsoncodec
 param
 rules
 node
@@ -31,12 +31,12 @@ steps
 pointwise input
 function
 graph
-sequential parallel lives
+sequential parallel liveness
 backward
 archive
 modules costs optimizers compile autodiff data
 text
-train onnx checkpoint blueprint puzzlelib footprint draw profile check overview
+train onnx checkpoint blueprint puzzlelib footprint draw profile check summary
 puregraph
 cli __main__ models examples
 """.strip().splitlines()

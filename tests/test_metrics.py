@@ -8,7 +8,7 @@ from fakecupy import useCupy
 
 from puregraph.data import Batch
 from puregraph.errors import ArgumentError, DataError, PuregraphError
-from puregraph.train import MAE, Accuracy, Confusion, Metric, Tally, TopK
+from puregraph.train import MAE, Accuracy, Confusion, Meters, Metric, TopK
 
 LOGITS = np.array([[0.1, 0.7, 0.2], [0.9, 0.0, 0.1], [0.3, 0.3, 0.4], [0.2, 0.5, 0.3]])
 LABELS = np.array([1, 0, 1, 2])
@@ -207,13 +207,13 @@ def test_an_own_metric_says_what_it_counts():
 
 def test_two_metrics_of_one_name_are_refused():
     with pytest.raises(DataError, match="two have one name"):
-        Tally([Accuracy(), Accuracy(axis=2)])
-    Tally([Accuracy(), Accuracy(axis=2, name="other")])
+        Meters([Accuracy(), Accuracy(axis=2)])
+    Meters([Accuracy(), Accuracy(axis=2, name="other")])
     with pytest.raises(DataError, match="wanted Metrics"):
-        Tally(["accuracy"])
+        Meters(["accuracy"])
 
 
-# Tally --------------------------------------------------------------------------------------------------------
+# Meters --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -223,61 +223,61 @@ def gpu(monkeypatch):
 
 
 def test_a_gpu_is_read_every_few_batches(gpu):
-    tally = Tally([Accuracy()])
+    meters = Meters([Accuracy()])
     logits, labels = gpu.asarray(LOGITS), gpu.asarray(LABELS)
     for number in range(70):
-        tally.add(gpu.asarray(np.float32(number)), [logits], Batch([], [labels], 4))
-        assert tally.weight == 4 * 16 * max((number + 1) // 16 - 1, 0)
-    assert tally.samples == 280
+        meters.add(gpu.asarray(np.float32(number)), [logits], Batch([], [labels], 4))
+        assert meters.weight == 4 * 16 * max((number + 1) // 16 - 1, 0)
+    assert meters.samples == 280
     assert gpu.machine.reads == 0
-    assert tally.row() == {"loss": 34.5, "accuracy": 0.5}
-    assert tally.weight == 280
+    assert meters.row() == {"loss": 34.5, "accuracy": 0.5}
+    assert meters.weight == 280
 
 
 def test_how_often_is_for_people_to_say(gpu):
-    tally = Tally(every=3)
+    meters = Meters(every=3)
     seen = []
     for number in range(12):
-        tally.add(gpu.asarray(np.float32(number)), [], Batch([], [], 4))
-        seen.append(tally.weight // 4)
+        meters.add(gpu.asarray(np.float32(number)), [], Batch([], [], 4))
+        seen.append(meters.weight // 4)
     assert seen == [0, 0, 0, 0, 0, 3, 3, 3, 6, 6, 6, 9]
 
 
 def test_large_results_are_read_sooner(gpu):
-    tally = Tally([MAE()])
+    meters = Meters([MAE()])
     large = gpu.asarray(np.zeros((1 << 22, 1), np.float32))
     for number in range(5):
-        tally.add(gpu.asarray(np.float32(0)), [large], Batch([], [large], 1))
-        assert len(tally.waiting) == min(number + 1, 3)
+        meters.add(gpu.asarray(np.float32(0)), [large], Batch([], [large], 1))
+        assert len(meters.waiting) == min(number + 1, 3)
 
 
 def test_what_no_metric_looks_at_is_not_sent(gpu):
-    tally = Tally([MAE(which=1)])
+    meters = Meters([MAE(which=1)])
     logits = gpu.asarray(LOGITS)
-    tally.add(gpu.asarray(np.float32(1)), [None, logits], Batch([], [LABELS, LOGITS], 4), "epoch 1, batch 1")
-    assert tally.waiting[0].parcel.nbytes == 64 + -(-LOGITS.nbytes // 64) * 64
-    assert tally.row()["mae"] == 0.0
+    meters.add(gpu.asarray(np.float32(1)), [None, logits], Batch([], [LABELS, LOGITS], 4), "epoch 1, batch 1")
+    assert meters.waiting[0].parcel.nbytes == 64 + -(-LOGITS.nbytes // 64) * 64
+    assert meters.row()["mae"] == 0.0
 
 
 @pytest.mark.parametrize("wrong", [0, 7, 15])
 def test_a_cost_that_is_read_late_is_still_named(gpu, wrong):
-    tally = Tally()
+    meters = Meters()
     with pytest.raises(PuregraphError, match=f"^epoch 1, batch {wrong}: the cost is nan"):
         for number in range(32):
             cost = gpu.asarray(np.float32(np.nan if number >= wrong else 1))
-            tally.add(cost, [], Batch([], [], 4), f"epoch 1, batch {number}")
+            meters.add(cost, [], Batch([], [], 4), f"epoch 1, batch {number}")
 
 
 def test_what_was_wrong_with_data_is_said_while_the_data_is_kept(gpu, monkeypatch):
-    monkeypatch.setattr("puregraph.train.tally.BYTES", 4000)
+    monkeypatch.setattr("puregraph.train.meters.BYTES", 4000)
 
     def go(later):
-        tally, data = Tally(), np.full((10, 10), np.nan, np.float32)
-        tally.add(gpu.asarray(np.float32(np.nan)), [], Batch([data], [], 10), "here")
+        meters, data = Meters(), np.full((10, 10), np.nan, np.float32)
+        meters.add(gpu.asarray(np.float32(np.nan)), [], Batch([data], [], 10), "here")
         for _ in range(later):
-            tally.add(gpu.asarray(np.float32(1)), [], Batch([data], [], 10), "there")
+            meters.add(gpu.asarray(np.float32(1)), [], Batch([data], [], 10), "there")
         with pytest.raises(PuregraphError) as caught:
-            tally.flush()
+            meters.flush()
         return str(caught.value)
 
     assert go(3) == "here: the cost is nan; data (sample 0) of this batch holds values that are not finite"
@@ -285,24 +285,24 @@ def test_what_was_wrong_with_data_is_said_while_the_data_is_kept(gpu, monkeypatc
 
 
 def test_results_that_nobody_reads_are_waited_for_before_their_memory_is_free(gpu):
-    tally = Tally()
-    tally.add(gpu.asarray(np.float32(1)), [], Batch([], [], 1))
+    meters = Meters()
+    meters.add(gpu.asarray(np.float32(1)), [], Batch([], [], 1))
     before = gpu.machine.waits
-    tally.reset()
+    meters.reset()
     assert gpu.machine.waits == before + 1
 
 
 def test_the_mean_cost_is_weighted():
-    tally = Tally()
+    meters = Meters()
     for cost, size in ((1.0, 4), (4.0, 1), (2.0, 5)):
-        tally.add(np.float64(cost), [], Batch([], [], size))
-    assert tally.row("val ") == {"val loss": (4 + 4 + 10) / 10}
-    other = Tally()
-    other.restore(tally.state())
+        meters.add(np.float64(cost), [], Batch([], [], size))
+    assert meters.row("val ") == {"val loss": (4 + 4 + 10) / 10}
+    other = Meters()
+    other.restore(meters.state())
     assert other.row() == {"loss": 1.8}
 
 
 def test_a_metric_of_an_output_that_is_not_there_is_named():
-    tally = Tally([MAE(which=1)])
+    meters = Meters([MAE(which=1)])
     with pytest.raises(DataError, match="mae: wanted number 1 of the outputs, got 1"):
-        tally.add(np.float64(0), [LOGITS], Batch([], [LOGITS], 4))
+        meters.add(np.float64(0), [LOGITS], Batch([], [LOGITS], 4))

@@ -13,7 +13,7 @@ import pytest
 from kernels import call, scale, slots
 from processes import environment
 
-from puregraph import store
+from puregraph import diskcache
 from puregraph.errors import DeviceError
 from puregraph.native.llvm import jit
 
@@ -145,11 +145,11 @@ def test_damaged_files_are_made_again(tmp_path):
 
 
 def test_every_single_changed_byte_is_noticed():
-    whole = store.pack("name", {"names": ["x"], "scratch": 0}, bytes(range(100)))
-    assert store.unpack("name", whole) == ({"names": ["x"], "scratch": 0}, bytes(range(100)))
+    whole = diskcache.pack("name", {"names": ["x"], "scratch": 0}, bytes(range(100)))
+    assert diskcache.unpack("name", whole) == ({"names": ["x"], "scratch": 0}, bytes(range(100)))
     for at in range(len(whole)):
-        assert store.unpack("name", whole[:at]) is None
-        assert store.unpack("name", whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]) is None
+        assert diskcache.unpack("name", whole[:at]) is None
+        assert diskcache.unpack("name", whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]) is None
 
 
 def test_processes_that_compile_the_same_at_once_agree(tmp_path):
@@ -219,28 +219,28 @@ def test_a_folder_that_takes_no_files_is_replaced(tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="temporary files are the user's own there")
 def test_a_spare_folder_that_others_may_write_to_is_not_used(monkeypatch, tmp_path):
-    monkeypatch.setattr(store.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(diskcache.tempfile, "gettempdir", lambda: str(tmp_path))
     folder = tmp_path / f"puregraph-{os.getuid()}"
-    assert store.spareFolder() == str(folder)
+    assert diskcache.spareFolder() == str(folder)
     folder.chmod(0o777)
-    assert store.spareFolder() is None
+    assert diskcache.spareFolder() is None
     folder.rmdir()
     (tmp_path / "elsewhere").mkdir()
     folder.symlink_to(tmp_path / "elsewhere")
-    assert store.spareFolder() is None
+    assert diskcache.spareFolder() is None
 
 
 def test_where_kernels_are_kept(monkeypatch, tmp_path):
-    assert next(store.folders()) == str(tmp_path / "cache")
+    assert next(diskcache.folders()) == str(tmp_path / "cache")
     monkeypatch.delenv("PUREGRAPH_CACHE")
     if os.name != "nt":
         monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere/cache")
-        assert next(store.folders()) == "/somewhere/cache/puregraph"
+        assert next(diskcache.folders()) == "/somewhere/cache/puregraph"
         monkeypatch.setenv("XDG_CACHE_HOME", "relative, which the standard tells to ignore")
         monkeypatch.setenv("HOME", "/home/somebody")
-        assert next(store.folders()) == "/home/somebody/.cache/puregraph"
-        monkeypatch.setattr(store.os.path, "expanduser", lambda path: path)  # nobody has no home
-        assert list(store.folders()) == [store.spareFolder()]
+        assert next(diskcache.folders()) == "/home/somebody/.cache/puregraph"
+        monkeypatch.setattr(diskcache.os.path, "expanduser", lambda path: path)  # nobody has no home
+        assert list(diskcache.folders()) == [diskcache.spareFolder()]
 
 
 def test_what_nobody_used_for_long_is_removed(tmp_path):
@@ -399,7 +399,7 @@ def test_an_llvmlite_that_is_too_old_is_not_used(monkeypatch):
 
 
 def test_a_process_keeps_to_the_version_that_it_began_with(tmp_path):
-    package = Path(store.__file__).parent
+    package = Path(diskcache.__file__).parent
     shutil.copytree(package, tmp_path / "puregraph", ignore=shutil.ignore_patterns("__pycache__", "models"))
     script = (
         "import pathlib, puregraph.compile.lower.nativesegment as native\n"

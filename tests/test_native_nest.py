@@ -5,8 +5,8 @@ import pytest
 from natively import needsNative, run
 
 from puregraph.formula import Formula
+from puregraph.loopnest import LoopNest, Operand, Reduce
 from puregraph.native.ops.nestcode import works
-from puregraph.nest import Fold, Nest, Operand
 
 pytestmark = needsNative
 KINDS = {"float32": "f32", "float64": "f64", "bool": "bool", "int32": "i32", "int64": "i64"}
@@ -30,7 +30,7 @@ def line(text):
 
 def compute(space, loads, lines, stores, kind="f32"):
     """Run a nest; how many works it took."""
-    found = works(Nest(space, loads, tuple(lines), stores, kind), lambda count: zeros(count))
+    found = works(LoopNest(space, loads, tuple(lines), stores, kind), lambda count: zeros(count))
     run(found)
     return len(found)
 
@@ -53,9 +53,9 @@ def normal(rng, *shape):
 def test_a_softmax_is_one_pass_over_its_rows(rng, n, c):
     x, y, m = normal(rng, n, c), zeros(n, c), zeros(n, 1)
     lines = [
-        ("m", Fold("max", "x", ROWS)),
+        ("m", Reduce("max", "x", ROWS)),
         ("u", line("exp(x - m)")),
-        ("s", Fold("sum", "u", ROWS)),
+        ("s", Reduce("sum", "u", ROWS)),
         ("y", line("u / s")),
     ]
     assert compute((n, c), {"x": operand(x)}, lines, {"y": operand(y), "m": Operand("f32", m, (1, 0))}) == 1
@@ -88,7 +88,7 @@ def test_operands_and_results_may_be_transposed(rng):
 def test_a_map_and_its_column_sums_and_what_follows_from_them(rng, n, c):
     g, x = normal(rng, n, c), normal(rng, n, c)
     d, b, q = zeros(n, c), zeros(c), zeros(c)
-    lines = [("d", line("where(x > 0, g, 0)")), ("b", Fold("sum", "d", COLUMNS)), ("q", line("b * b + 1"))]
+    lines = [("d", line("where(x > 0, g, 0)")), ("b", Reduce("sum", "d", COLUMNS)), ("q", line("b * b + 1"))]
     stores = {"d": operand(d), "b": Operand("f32", b, (0, 1)), "q": Operand("f32", q, (0, 1))}
     compute((n, c), {"g": operand(g), "x": operand(x)}, lines, stores)
     wanted = np.where(x > 0, g, 0)
@@ -103,7 +103,12 @@ def test_statistics_of_maps_in_either_layout(rng, last):
     x = normal(rng, n, h, w, c).transpose(0, 3, 1, 2) if last else normal(rng, n, c, h, w)
     s, q = zeros(c), zeros(c)
     axes = frozenset([0, 2, 3])
-    lines = [("p", line("x * x")), ("s", Fold("sum", "x", axes)), ("t", Fold("sum", "p", axes)), ("q", line("t - s"))]
+    lines = [
+        ("p", line("x * x")),
+        ("s", Reduce("sum", "x", axes)),
+        ("t", Reduce("sum", "p", axes)),
+        ("q", line("t - s")),
+    ]
     stores = {"s": Operand("f32", s, (0, 1, 0, 0)), "q": Operand("f32", q, (0, 1, 0, 0))}
     compute((n, c, h, w), {"x": operand(x)}, lines, stores)
     wide = x.astype(float)
@@ -113,14 +118,14 @@ def test_statistics_of_maps_in_either_layout(rng, last):
 
 def test_a_sum_over_the_middle_axis(rng):
     x, s = normal(rng, 6, 50, 40), zeros(6, 40)
-    compute((6, 50, 40), {"x": operand(x)}, [("s", Fold("sum", "x", ROWS))], {"s": Operand("f32", s, (40, 0, 1))})
+    compute((6, 50, 40), {"x": operand(x)}, [("s", Reduce("sum", "x", ROWS))], {"s": Operand("f32", s, (40, 0, 1))})
     close(s, x.sum(1, dtype=float))
 
 
 @pytest.mark.parametrize("n", [1, 1000, 65537, 1000000])
 def test_a_norm_is_exact_however_long(rng, n):
     x, r = normal(rng, n), zeros(1)
-    lines = [("p", line("x * x")), ("s", Fold("sum", "p", COLUMNS)), ("r", line("sqrt(s)"))]
+    lines = [("p", line("x * x")), ("s", Reduce("sum", "p", COLUMNS)), ("r", line("sqrt(s)"))]
     compute((n,), {"x": operand(x)}, lines, {"r": Operand("f32", r, (0,))})
     close(r, np.sqrt((x.astype(float) ** 2).sum()), 1e-7)
 
@@ -135,10 +140,10 @@ def test_rows_and_columns_of_a_gradient_in_one_pass(rng, n, d):
         ("h", line("g * w")),
         ("hz", line("h * z")),
         ("gz", line("g * z")),
-        ("sh", Fold("sum", "h", ROWS)),
-        ("shz", Fold("sum", "hz", ROWS)),
+        ("sh", Reduce("sum", "h", ROWS)),
+        ("shz", Reduce("sum", "hz", ROWS)),
         ("gx", line(f"(h - sh / {d} - z * (shz / {d})) * f")),
-        ("gw", Fold("sum", "gz", COLUMNS)),
+        ("gw", Reduce("sum", "gz", COLUMNS)),
     ]
     loads = {
         "g": operand(g),
@@ -155,7 +160,7 @@ def test_rows_and_columns_of_a_gradient_in_one_pass(rng, n, d):
 
 def test_an_index_along_an_axis_picks_by_class(rng):
     x, labels, y = normal(rng, 20, 13), rng.integers(0, 13, 20), zeros(20)
-    lines = [("p", line("where(axis1 == t, x, 0)")), ("y", Fold("sum", "p", ROWS))]
+    lines = [("p", line("where(axis1 == t, x, 0)")), ("y", Reduce("sum", "p", ROWS))]
     compute((20, 13), {"x": operand(x), "t": Operand("i64", labels, (1, 0))}, lines, {"y": Operand("f32", y, (1, 0))})
     assert np.array_equal(y, x[np.arange(20), labels])
 
@@ -164,7 +169,9 @@ def test_results_do_not_depend_on_how_many_threads_there_are(rng):
     x, found = normal(rng, 5000, 48), []
     for threads in (1, 2, 3, 4):
         s = zeros(48)
-        nest = Nest(x.shape, {"x": operand(x)}, (("s", Fold("sum", "x", COLUMNS)),), {"s": Operand("f32", s, (0, 1))})
+        nest = LoopNest(
+            x.shape, {"x": operand(x)}, (("s", Reduce("sum", "x", COLUMNS)),), {"s": Operand("f32", s, (0, 1))}
+        )
         run(works(nest, lambda count: zeros(count)), threads)
         found.append(s)
     assert all(np.array_equal(found[0], s) for s in found)
@@ -193,7 +200,7 @@ def test_booleans_and_whole_numbers_come_and_go(rng):
 
 def test_float64_has_the_digits_of_float64(rng):
     x, y, s = rng.standard_normal((40, 70)), zeros(40, 70, dtype=np.float64), zeros(40, dtype=np.float64)
-    lines = [("y", line("x / (1 + x * x)")), ("s", Fold("sum", "y", ROWS))]
+    lines = [("y", line("x / (1 + x * x)")), ("s", Reduce("sum", "y", ROWS))]
     compute((40, 70), {"x": operand(x)}, lines, {"y": operand(y), "s": Operand("f64", s, (1, 0))}, "f64")
     close(y, x / (1 + x * x), 1e-15)
     close(s, (x / (1 + x * x)).sum(1), 1e-14)
@@ -201,12 +208,12 @@ def test_float64_has_the_digits_of_float64(rng):
 
 def test_folds_that_do_not_fit_are_refused(rng):
     lines = (
-        ("a", Fold("sum", "x", frozenset([0]))),
-        ("b", Fold("sum", "x", ROWS)),
-        ("c", Fold("sum", "x", frozenset([2]))),
+        ("a", Reduce("sum", "x", frozenset([0]))),
+        ("b", Reduce("sum", "x", ROWS)),
+        ("c", Reduce("sum", "x", frozenset([2]))),
     )
     x, y = normal(rng, 3, 4, 5), zeros(1)
-    nest = Nest(x.shape, {"x": operand(x)}, lines, {n: Operand("f32", y, (0, 0, 0)) for n in "abc"})
+    nest = LoopNest(x.shape, {"x": operand(x)}, lines, {n: Operand("f32", y, (0, 0, 0)) for n in "abc"})
     with pytest.raises(ValueError, match="do not fit in one nest"):
         works(nest, lambda count: zeros(count))
 
@@ -220,7 +227,7 @@ def test_what_follows_a_fold_may_be_written_over_what_it_reads(rng, n, c, axes):
     a, b = normal(rng, left).reshape(shape), normal(rng, left).reshape(shape)
     total = x.sum(axis=tuple(axes), dtype=np.float64).reshape(shape)
     wanted = total + b, total * a + b
-    lines = [("s", Fold("sum", "x", axes)), ("p", line("s + b")), ("q", line("s * a + b"))]
+    lines = [("s", Reduce("sum", "x", axes)), ("p", line("s + b")), ("q", line("s * a + b"))]
     loads = {"x": operand(x), "a": operand(a, (n, c)), "b": operand(b, (n, c))}
     compute((n, c), loads, lines, {"p": operand(a, (n, c)), "q": operand(b, (n, c))})
     for got, each in zip((a, b), wanted):

@@ -101,7 +101,7 @@ def test_training_in_less_than_float32_comes_near_the_cpu(monkeypatch, name, kin
     assert program.why == "" and program.built.captured().note == "1 graph of CUDA"
     for (cost, *_), (other, *_) in zip(got, wanted, strict=True):
         close(cost, other, tolerance)
-    program.optimizer.settle()
+    program.optimizer.sync()
     assert program.optimizer.step == 6
     assert all(p.data.dtype == p.grad.dtype == np.float32 for p in far.params.values())
 

@@ -203,7 +203,7 @@ def test_a_parameter_thawed_late_starts_as_in_pytorch(rng):
             ),
         ),
     ],
-    ids=lambda given: repr(given) if not callable(given) or hasattr(given, "recipe") else "peer",
+    ids=lambda given: repr(given) if not callable(given) or hasattr(given, "initArgs") else "peer",
 )
 @pytest.mark.filterwarnings("ignore:The epoch parameter")
 def test_schedules_are_those_of_pytorch(rng, schedule, theirs):

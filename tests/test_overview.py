@@ -9,8 +9,8 @@ from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.models import lenet, resnet50
 from puregraph.modules import Add, Conv2D, GlobalAvgPool, Identity, Linear, Relu
-from puregraph.overview import bytesText, countText, render, summary
 from puregraph.sequential import Sequential
+from puregraph.summary import bytesText, countText, render, summary
 
 LENET = """\
 node   module                   from   data shape       gradient shape   params     bytes   flops

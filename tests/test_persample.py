@@ -13,7 +13,7 @@ from puregraph.autodiff.forward.persample import grad_norms, per_sample_gradient
 from puregraph.autodiff.tape.activationrecompute import Checkpoint
 from puregraph.check import Case
 from puregraph.errors import AutoDiffException, ShapeError
-from puregraph.function import Call
+from puregraph.function import FunctionCall
 from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.kernel import useFast
@@ -276,7 +276,9 @@ def test_a_rule_that_is_not_known_for_all_is_run_sample_by_sample(rng, loops):
 
 def test_functions_and_checkpoints_may_stand_in_between(rng):
     inner = Sequential(Linear(3, 3, name="fc"), Tanh(name="act"), name="part")
-    net = Sequential(Linear(3, 3, name="a"), Call(Cube), Checkpoint(inner), Linear(3, 2, name="b")).calcMode("float64")
+    net = Sequential(Linear(3, 3, name="a"), FunctionCall(Cube), Checkpoint(inner), Linear(3, 2, name="b")).calcMode(
+        "float64"
+    )
     x, us = rng.standard_normal((4, 3)), rng.standard_normal((4, 2))
     agree(per_sample_gradients(net, x, us).params, oneByOne(net, [x], [us]))
 

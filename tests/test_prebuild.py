@@ -17,7 +17,7 @@ import prebuild
 
 from benchmarks import gpu, workloads
 from benchmarks.contenders import puregraph as side
-from puregraph import store
+from puregraph import diskcache
 from puregraph.compile import program
 from puregraph.cuda.runtime import compiler
 from puregraph.modules import Linear
@@ -50,7 +50,7 @@ def test_what_is_compiled_ahead_is_found_again(tmp_path, monkeypatch):
     monkeypatch.setenv("PUREGRAPH_CACHE", os.environ.get("PUREGRAPH_CACHE", ""))
     line = prebuild.kernels(wanted, "sm_90", tmp_path)
     assert line.startswith(f"{len(wanted.sources)} texts of kernels for sm_90 in ")
-    files = list(tmp_path.glob(f"*{store.SUFFIX}"))
+    files = list(tmp_path.glob(f"*{diskcache.SUFFIX}"))
     assert len(files) == len(wanted.sources)
     assert prebuild.size(tmp_path).startswith(f"{len(files)} files, ")
     compiler.KNOWN.clear()

@@ -1,4 +1,4 @@
-"""The probe of a GPU, tried on a stand-in for one: what it checks it finds, and what fails hides nothing else."""
+"""The probe of a GPU, tried on a tracer for one: what it checks it finds, and what fails hides nothing else."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ if str(ROOT / "scripts") not in sys.path:
 
 import probe
 
-from puregraph import store
+from puregraph import diskcache
 from puregraph.cuda.libraries import cudnn, librarygemm
 
 PROPERTIES = json.loads(probe.H200.read_text())
@@ -27,7 +27,7 @@ BROKEN = {  # what is wrong, and what the line says of it
 
 @pytest.fixture
 def said(monkeypatch, tmp_path):
-    """A function that runs the probe on a stand-in for a GPU: its lines, and how many checks failed."""
+    """A function that runs the probe on a tracer for a GPU: its lines, and how many checks failed."""
     cupy = useGpu(monkeypatch)
     cupy.cuda.get_elapsed_time = lambda first, last: 1.0
     cupy.cuda.runtime.driverGetVersion = lambda: 13000
@@ -105,9 +105,9 @@ def test_plans_made_elsewhere_are_counted(monkeypatch, tmp_path):
     monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path))
     monkeypatch.setattr(cudnn, "current", Planner)
     for i, data in enumerate((b"good", b"bad", b"fine")):
-        store.write(f"plan{i}", {"workspace": 0, "key": f"{Planner.label} task {i}"}, data)
-    store.write("other", {"workspace": 0, "key": "9.18 1.32 sm90 132 NVIDIA H200 task"}, b"bad")
-    store.write("kernel", {"key": "cubin", "resources": {}}, b"")
+        diskcache.write(f"plan{i}", {"workspace": 0, "key": f"{Planner.label} task {i}"}, data)
+    diskcache.write("other", {"workspace": 0, "key": "9.18 1.32 sm90 132 NVIDIA H200 task"}, b"bad")
+    diskcache.write("kernel", {"key": "cubin", "resources": {}}, b"")
     assert probe.Probe(tmp_path).plans() == "2 of 3 load; the first refusal: RuntimeError: another driver"
 
 

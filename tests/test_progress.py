@@ -13,8 +13,8 @@ from processes import environment
 from puregraph import SGD, CrossEntropy, Linear, initial
 from puregraph.errors import DataError
 from puregraph.train import Accuracy, Bar, Lines, Progress, Trainer
+from puregraph.train.lines import clock, duration, epochLine, number, rate, speed
 from puregraph.train.progress import progressFrom
-from puregraph.train.text import clock, duration, epochLine, number, rate, speed
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

@@ -25,7 +25,7 @@ from puregraph.autodiff.tape.variable import Variable
 from puregraph.check import Case, checkModule
 from puregraph.errors import AutoDiffException, PuregraphError, ShapeError
 from puregraph.footprint import Footprint
-from puregraph.function import Call, Function
+from puregraph.function import Function, FunctionCall
 from puregraph.graph import Graph
 from puregraph.input import Input
 from puregraph.module import Module
@@ -307,7 +307,7 @@ def test_other_derivatives_go_through(rng):
 
 def test_a_function_may_stand_inside(rng):
     def make(wrap):
-        return Sequential(wrap(Sequential(Linear(3, 3, name="fc"), Call(Cube), name="p"))).calcMode("float64")
+        return Sequential(wrap(Sequential(Linear(3, 3, name="fc"), FunctionCall(Cube), name="p"))).calcMode("float64")
 
     same(*twins(make), rng.standard_normal((2, 3)))
 

@@ -28,7 +28,7 @@ from puregraph.modules import (
 from puregraph.param import State
 from puregraph.pointwise import Pointwise
 from puregraph.sequential import Sequential
-from puregraph.steps import outline
+from puregraph.steps import shapeOnly
 
 STRATEGIES = ["store_all", "recompute_all"]
 
@@ -321,7 +321,7 @@ def test_a_run_that_frees_keeps_only_what_is_given_and_what_comes_out(rng):
     x = Input(name="x").node()
     graph = Graph(x, Sum(name="S")(Tanh(name="b")(Tanh(name="a")(x))))
     steps = graph.unfold([1])
-    steps.free(lambda step: step.args)
+    steps.freeAfterLastUse(lambda step: step.args)
     data = rng.standard_normal(3)
     values = steps.run([data])
     kept = {steps.names[n] for n, value in enumerate(values) if value is not None}
@@ -347,11 +347,11 @@ def test_a_value_whose_shape_alone_is_asked_later_leaves_its_outline(rng):
     a = Tanh(name="a")(x)
     graph = Graph(x, Late(name="late")(a, Sum(name="S")(a)))
     steps = graph.unfold([1])
-    steps.free(lambda step: step.args[1:] if step.path == "late" else step.args)
+    steps.freeAfterLastUse(lambda step: step.args[1:] if step.path == "late" else step.args)
     steps.run([rng.standard_normal((4, 5))])
     (left,) = seen
     assert left.shape == (4, 5) and left.strides == (0, 0) and not left.any()
-    assert outline(np.float32(3)).dtype == "float32" and outline("text") == "text" and outline(None) is None
+    assert shapeOnly(np.float32(3)).dtype == "float32" and shapeOnly("text") == "text" and shapeOnly(None) is None
 
 
 def test_what_is_summed_is_not_kept_for_its_shape():

@@ -26,7 +26,7 @@ from puregraph import (
 from puregraph import device as devices
 from puregraph.checkpoint import load, save
 from puregraph.errors import DataError
-from puregraph.train import Accuracy, Callback, Checkpoint, Confusion, EarlyStop, Trainer, snapshot
+from puregraph.train import Accuracy, Callback, Checkpoint, Confusion, EarlyStop, Trainer, state
 from puregraph.train.callback import callbacksFrom
 
 pytestmark = pytest.mark.filterwarnings("ignore:accumulate=", "ignore:schedule")
@@ -309,10 +309,10 @@ def forge(path, change):
 
 def deep(trainer):
     """All that must be as it was, callbacks and random numbers too."""
-    place = {name: getattr(trainer, name) for name in snapshot.PLACE}
+    place = {name: getattr(trainer, name) for name in state.PLACE}
     order = None if trainer.order is None else trainer.order.tolist()
     states = [c.state() for c in trainer.callbacks]
-    return everything(trainer), place, order, trainer.rng.bit_generator.state, states, trainer.tally.total
+    return everything(trainer), place, order, trainer.rng.bit_generator.state, states, trainer.meters.total
 
 
 FORGERIES = [

@@ -592,7 +592,7 @@ def test_another_pass_forward_makes_a_modified_parameter_right_again():
 
 
 ARRAYS = {f.__name__: f for f in (single, node, branch, inGraph, nested, asNode, backwardObject, analogOfGraph)}
-CHANGES = {
+COUNTER = {
     "one element": lambda a: a.__setitem__((2, 3), 7.0),
     "all": lambda a: a.__imul__(0.5),
     "rows in another order": lambda a: a.__setitem__(slice(None), a[::-1].copy()),
@@ -604,22 +604,22 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("rows", [3, 300])
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", COUNTER)
 @pytest.mark.parametrize("way", ARRAYS)
 def test_an_input_that_is_modified_between_forward_and_backward_is_refused(way, change, rows):
     x = np.random.default_rng(0).standard_normal((rows, 40)).astype(np.float32)
     with pytest.raises(PuregraphError, match=LATER):
-        ARRAYS[way](readsAll(), x, lambda module: CHANGES[change](x))
+        ARRAYS[way](readsAll(), x, lambda module: COUNTER[change](x))
 
 
 @pytest.mark.parametrize("rows", [3, 300])
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", COUNTER)
 def test_an_output_that_is_modified_between_forward_and_backward_is_refused(change, rows):
     x = np.random.default_rng(0).standard_normal((rows, 40)).astype(np.float32)
     module, net = readsAll(), Sequential(readsAll(), name="n")
     for each in (module, net):
         y = each(x)
-        CHANGES[change](y)
+        COUNTER[change](y)
         with pytest.raises(PuregraphError, match=LATER):
             each.backward(np.ones_like(y))
 

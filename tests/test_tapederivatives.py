@@ -26,7 +26,7 @@ from puregraph.kernels import (
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.einsum import ontoDiagonal
 from puregraph.kernels.scatter import addAt
-from puregraph.standin import astype
+from puregraph.tracer import astype
 
 STEP = 1e-6
 

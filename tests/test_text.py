@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from puregraph import AutoDiffException, DataError, Function, Graph, Input, autodiff
-from puregraph.algebra import accumulate
+from puregraph.accumulate import accumulate
 from puregraph.autodiff import BackwardGraph, ForwardGraph, Variable, get_gradient_edge, grad
 from puregraph.text import (
     TGD,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from puregraph import AutoDiffException, DataError, Function, Graph, Input, autodiff
-from puregraph.algebra import accumulate, seedLike, zeroLike
+from puregraph.accumulate import accumulate, seedLike, zeroLike
 from puregraph.autodiff import Variable
 
 

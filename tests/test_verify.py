@@ -33,11 +33,11 @@ from puregraph.compile.memory import planner
 from puregraph.compile.passes import fusion
 from puregraph.compile.trace import graphtracer
 from puregraph.compile.verify import VerifyError
+from puregraph.expr import walk
 from puregraph.formula import Formula
+from puregraph.loopnest import HEAVY
 from puregraph.native.llvm import jit
 from puregraph.native.ops import nestcode
-from puregraph.nest import HEAVY
-from puregraph.terms import walk
 
 X = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
 

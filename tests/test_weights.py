@@ -443,7 +443,7 @@ def assigned(net):
     net["fc"].W.data = net["fc"].W.data * 3
 
 
-CHANGES = {
+COUNTER = {
     "one element": lambda net: net["fc"].W.data.__setitem__((17, 5), 9),
     "a filter": lambda net: net["conv"].W.data[3].fill(0),
     "one number of a filter": lambda net: net["conv"].W.data.__setitem__((2, 1, 0, 1), 9),
@@ -457,13 +457,13 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", COUNTER)
 def test_a_change_in_place_is_seen(name):
     net = convolution()
     program, calculator = net.compile(X.shape), pg.Calculator(net)
     before = program.run(X)
     calculator.calculate(X)
-    CHANGES[name](net)
+    COUNTER[name](net)
     found = program.run(X)
     assert not np.array_equal(found, before)
     assert np.array_equal(found, net.compile(X.shape).run(X))

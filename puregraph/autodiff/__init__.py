@@ -3,7 +3,7 @@
 A tape of Variables (torch, afnio), backward graphs ahead of time (DaceML), and rules registered for them.
 """
 
-from puregraph.algebra import accumulate, seedLike, zeroLike
+from puregraph.accumulate import accumulate, seedLike, zeroLike
 from puregraph.autodiff.analog.accumulategrad import AccumulateGrad
 from puregraph.autodiff.analog.acyclic import AcyclicDirectedGraph
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs, InputOutput

@@ -1,6 +1,6 @@
 """Compile: a graph's whole step as one flat list of calls over planned memory.
 
-schedule   rules are read on stand-ins that hold no data (`record`, `readers`, `functions`, `reading`; one that
+schedule   rules are read on tracers that hold no data (`record`, `readers`, `functions`, `reading`; one that
            cannot be read is kept `whole`); forward, backward and update become a list of Calls on Values (`value`)
 simplify   equal calls once, unneeded calls not at all
 plan       where every Value lies: in the `arena`, in what it is stored to (`targets`), over an argument (`inplace`)

@@ -19,7 +19,7 @@ class Backend(NamedTuple):
     `build`      makes it of a plan and the memory that several programs share; see `built.Built`
     `lower`      makes a schedule's calls what it carries out best; None: they are all numpy's
     `layout`     says how the results of kernels lie, see `layout.layoutFor`
-    `isWhole`    whether a Piece, a function of numpy's functions, is carried out whole
+    `isWhole`    whether a composite kernel, a function of numpy's functions, is carried out whole
     `alignment`  that of every value, in bytes
     `halves`     whether values are kept in 16 bits where modules say that they may be
     `gives`      whether large results are made where their user gets them

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from puregraph.compile.ir.value import Call, CallOrigin
 from puregraph.errors import FormulaError, GraphWarning, PuregraphError, plural
 from puregraph.signals import isAsynchronous
-from puregraph.steps import Step
+from puregraph.steps import GraphStep
 
 REPORT = "results are the same, but slower; please report this with the graph, print(graph), so that it can be mended"
 FEW = 6  # nodes that a warning names
@@ -55,7 +55,7 @@ def placesOf(variables: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Path and label of the nodes of the calls and steps that a frame is at."""
     given = [*variables.values(), *getattr(variables.get("group"), "calls", ())]
     for x in given:
-        if isinstance(x, Step):
+        if isinstance(x, GraphStep):
             yield x.path, x.label
         place = x.place if isinstance(x, Call) else x
         if isinstance(place, CallOrigin) and place.label:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.algebra import seedLike
+from puregraph.accumulate import seedLike
 from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.fallback import REPORT, isOwn, placesIn, warnOnce
 from puregraph.compile.ir.external import GRADS, GradientOf
@@ -31,8 +31,8 @@ from puregraph.compile.trace.withcost import dtypesFor
 from puregraph.compile.verify import VerifyError
 from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, addPlace, need, plural, show
 from puregraph.graph import Graph
+from puregraph.hooks import HOOKS
 from puregraph.signals import Deferred, isAsynchronous
-from puregraph.watch import WATCH
 
 MADE = ("backend", "built", "short", "current", "room", "left")  # what a copy makes for itself
 
@@ -190,7 +190,7 @@ class Program:
                 raise room.refusal()
             room.isHeld = True
             try:
-                if self.short is not None and not numbers and self.current and WATCH.look is None and not raises():
+                if self.short is not None and not numbers and self.current and HOOKS.look is None and not raises():
                     found = self.short(inputs, copy)
                     if found is not None:
                         return found
@@ -213,7 +213,7 @@ class Program:
         built = self.built
         given = inputs if built is not None and built.takes(inputs) else self.checked(list(inputs))
         isElsewhere = given is not inputs and built is not None and not built.takes(given)
-        if WATCH.look is not None or raises() or isElsewhere:
+        if HOOKS.look is not None or raises() or isElsewhere:
             return self.runEagerly(list(given), numbers)
         if built is None:
             return self.tryout(given, numbers) if self.untried else self.runEagerly(given, numbers)

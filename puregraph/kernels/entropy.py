@@ -12,15 +12,15 @@ from typing import Any
 from puregraph.cuda.nests import launches
 from puregraph.cuda.runtime.launch import steps
 from puregraph.formula import Formula
-from puregraph.kernel import piece
+from puregraph.kernel import compositeKernel
 from puregraph.kernels.scatter import putClass
-from puregraph.nest import Nest, Operand
+from puregraph.loopnest import LoopNest, Operand
 
 KINDS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int64": "i64"}
 SLOPE = "({} - where(axis1 == k, weight, 0)) * scale"
 
 
-@piece
+@compositeKernel
 def entropyGrad(p, weight, index, scale):
     """dx = (p w - onehot(k) w) scale; index -1 is no class, and a position of weight 0 does not count.
 
@@ -59,7 +59,7 @@ def launched(dx: Any, slope: str, whole: Mapping[str, Any], rows: Mapping[str, A
     loads["scale"] = operand(scale, [0] * len(dx.shape))
     stores = {"y": operand(dx, steps(dx))}
     return launches.launches(
-        Nest(dx.shape, loads, (("y", Formula(slope)),), stores, "f64" if "f64" in kinds else "f32")
+        LoopNest(dx.shape, loads, (("y", Formula(slope)),), stores, "f64" if "f64" in kinds else "f32")
     )
 
 

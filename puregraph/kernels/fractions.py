@@ -5,7 +5,7 @@ import numpy as np
 from puregraph.errors import DataError
 from puregraph.kernel import kernel
 from puregraph.kernels.labels import positionOf
-from puregraph.standin import standInOf
+from puregraph.tracer import tracerOf
 
 
 @kernel
@@ -32,5 +32,5 @@ def fractions(target):
 
 def checkFractions(target):
     """Refuse targets that are not from 0 to 1; while a rule is read there is nothing to look at."""
-    if standInOf((target,)) is None:
+    if tracerOf((target,)) is None:
         fractions(target)

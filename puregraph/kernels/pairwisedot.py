@@ -4,11 +4,11 @@ import numpy as np
 
 from puregraph.cuda.runtime.launch import THREADS, Launch, PointerTable, steps
 from puregraph.cuda.runtime.preprocess import areFloats, defined, stored
-from puregraph.kernel import piece
+from puregraph.kernel import compositeKernel
 from puregraph.kernels.widen import widened
 
 
-@piece
+@compositeKernel
 @widened
 def pairDots(*xs):
     """y[n, p] = <x_i[n], x_j[n]> for all pairs i > j in the order (1, 0), (2, 0), (2, 1), ...
@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(256)
 """
 
 
-@piece
+@compositeKernel
 @widened
 def pairDotsGrad(grad, *xs):
     """The gradients of all vectors, (n, f, d): (G + G') x, G having the gradient below its diagonal."""

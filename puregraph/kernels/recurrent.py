@@ -24,7 +24,7 @@ from puregraph.cuda.nests.contiguous import copied
 from puregraph.cuda.runtime.launch import THREADS, Launch, Scratch, pieces, spread, steps
 from puregraph.cuda.runtime.preprocess import areFloats, defined, read, stored
 from puregraph.formula import Formula
-from puregraph.kernel import kernel, piece
+from puregraph.kernel import compositeKernel, kernel
 
 
 @kernel
@@ -67,7 +67,7 @@ extern "C" __global__ void alive(bool* __restrict__ on, const I* __restrict__ le
 """
 
 
-@piece
+@compositeKernel
 def forward(step, x, W, b, weights, states, on=None, reverse=False):
     """The states after every moment, then what is kept; where `on` is False, states stay as they were.
 
@@ -215,7 +215,7 @@ def backward(back, U, before, after, kept, gy, grads, on=None, reverse=False):
     return dp, dq, rest
 
 
-@piece
+@compositeKernel
 def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False):
     """dp of every moment, dq where that is another one, and the gradients of the first states; see `backward`."""
     rows = []

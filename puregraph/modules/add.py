@@ -20,7 +20,7 @@ class Add(Module):
     """
 
     reads = ()
-    handsOn = True
+    gradAliases = True
 
     def dataShapeFrom(self, *xs):
         need(xs, "at least one input", "none")

@@ -23,7 +23,7 @@ class Position(Module):
     """
 
     reads = ()
-    handsOn = True
+    gradAliases = True
 
     def __init__(self, length: Count, size: Size, initscheme="gaussian", wscale: NotNegative = 0.02, name=None):
         super().__init__(name)

@@ -2,10 +2,10 @@
 
 from puregraph.optimizers.adam import Adam
 from puregraph.optimizers.adamw import AdamW
+from puregraph.optimizers.initrecorder import InitRecorder
 from puregraph.optimizers.momentumsgd import MomentumSGD
 from puregraph.optimizers.nesterovsgd import NesterovSGD
 from puregraph.optimizers.optimizer import Optimizer, Slot
-from puregraph.optimizers.recorded import Recorded
 from puregraph.optimizers.rmsprop import RMSProp
 from puregraph.optimizers.schedules import Cosine, OneCycle, Schedule, Step, WarmUp
 from puregraph.optimizers.sgd import SGD
@@ -20,7 +20,7 @@ __all__ = [
     "OneCycle",
     "Optimizer",
     "RMSProp",
-    "Recorded",
+    "InitRecorder",
     "Schedule",
     "Slot",
     "Step",

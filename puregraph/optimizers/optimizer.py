@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any
@@ -10,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
-from puregraph.aligned import aligned
+from puregraph.align import aligned
 from puregraph.arguments import AnyFunction, ModuleLike, choice, isNumber, optional, takes
 from puregraph.errors import ArgumentError, CheckpointError, PuregraphError, UnknownAttributeError, show
 from puregraph.formula import Formula, numpyFrom
 from puregraph.kernels.norm import norm
-from puregraph.optimizers.recorded import Recorded
+from puregraph.optimizers.initrecorder import InitRecorder
 from puregraph.optimizers.scalars import plain
 from puregraph.signals import Deferred
 
@@ -47,7 +48,7 @@ class Slot:
         return aligned(np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32)))
 
 
-class Optimizer(Recorded):
+class Optimizer(InitRecorder):
     """Updates parameters in place along their gradients. A subclass writes its paper's formulas:
 
         class MomentumSGD(Optimizer):
@@ -92,7 +93,7 @@ class Optimizer(Recorded):
         **dict.fromkeys(("clipnorm", "max_norm", "grad_clip"), "set clipNorm"),
         "param_groups": "parameters have a rate and decay of their own: net['fc'].W.rate",
     }
-    unnoted = frozenset(("step", "norm", "later"))
+    unversioned = frozenset(("step", "norm", "later"))
     later: Any = None  # what steps on a GPU have still to tell
     rule: Mapping[str, str] = {}
     scalars: Mapping[str, str] = {}
@@ -179,7 +180,7 @@ class Optimizer(Recorded):
 
         Raises    PuregraphError if no parameter has a gradient, or one is not finite
         """
-        self.settle()
+        self.sync()
         ready = self.ready()
         if not ready:
             raise PuregraphError(
@@ -201,19 +202,24 @@ class Optimizer(Recorded):
         ready = [slot for slot in self.slots if slot.ready]
         return [slot for slot in ready if slot.isNew] or ready
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Wait for what was started on a GPU: `step`, `norm` and the state are then those of all updates so far.
 
         Raises    PuregraphError if a gradient was not finite, see `onNonFinite`
         """
         if self.later is not None:
-            self.later.settle()
+            self.later.sync()
+
+    def settle(self) -> None:
+        """The former name of `sync`."""
+        warnings.warn("Optimizer.settle is now called sync", DeprecationWarning, stacklevel=2)
+        self.sync()
 
     @property
     def lossScale(self) -> float | None:
         """By how much a GPU has made gradients in float16 larger, as it has told by now; None where it does not.
 
-        Steps are told of some steps later; `settle()` waits for them.
+        Steps are told of some steps later; `sync()` waits for them.
         """
         return None if self.later is None or not self.later.scales else self.later.scale
 
@@ -327,7 +333,7 @@ class Optimizer(Recorded):
 
         Where the rule needs it, "step/stem.conv.W" is the number of updates that this parameter has had.
         """
-        self.settle()
+        self.sync()
         found = {}
         for slot in self.slots:
             for name in stored(type(self)) if slot.step else ():
@@ -345,7 +351,7 @@ class Optimizer(Recorded):
 
     def restored(self, step: int, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes that `restore` sets."""
-        self.settle()
+        self.sync()
         names = stored(type(self))
         known = {f"{name}/{slot.path}" for name in names for slot in self.slots}
         problems = [f"'{key}' belongs to none of its parameters" for key in arrays if key not in known]

@@ -8,10 +8,10 @@ from numbers import Integral
 
 from puregraph.arguments import AnyFunction, Fraction, NotNegative, optional, takes
 from puregraph.errors import ArgumentError
-from puregraph.optimizers.recorded import Recorded
+from puregraph.optimizers.initrecorder import InitRecorder
 
 
-class Schedule(Recorded):
+class Schedule(InitRecorder):
     """factor = schedule(step); step 0 is the first update. A subclass writes `__call__`.
 
     All lengths are counted in updates, not in epochs. `end` is the update from which on the factor stays as it is,

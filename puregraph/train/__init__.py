@@ -1,18 +1,21 @@
 """Training: trainers, validation, metrics, history, progress, and what is called while they run."""
 
+import warnings
+from typing import Any
+
 from puregraph.train.calculator import Calculator
-from puregraph.train.callback import Call, Callback
-from puregraph.train.checkpoint import Checkpoint
+from puregraph.train.callback import Callback, FunctionCallback
+from puregraph.train.checkpointing import Checkpoint
 from puregraph.train.csvlog import CsvLog
 from puregraph.train.earlystop import EarlyStop
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
+from puregraph.train.meters import Meters, Waiting
 from puregraph.train.metrics import MAE, Accuracy, Confusion, Metric, TopK
 from puregraph.train.modes import Holders
 from puregraph.train.monitor import Monitor
+from puregraph.train.objective import Objective
 from puregraph.train.progress import Bar, Lines, Progress
-from puregraph.train.tally import Tally, Waiting
-from puregraph.train.task import Task
 from puregraph.train.trainer import Trainer
 from puregraph.train.validator import Validator
 
@@ -21,23 +24,33 @@ __all__ = [
     "Accuracy",
     "Bar",
     "Calculator",
-    "Call",
     "Callback",
     "Checkpoint",
     "Confusion",
     "CsvLog",
     "EarlyStop",
+    "FunctionCallback",
     "History",
     "Holders",
     "Interrupt",
     "Lines",
+    "Meters",
     "Metric",
     "Monitor",
+    "Objective",
     "Progress",
-    "Tally",
-    "Task",
     "TopK",
     "Trainer",
     "Validator",
     "Waiting",
 ]
+
+RENAMED = {"Call": FunctionCallback, "Tally": Meters, "Task": Objective}
+
+
+def __getattr__(name: str) -> Any:
+    """A class by its former name."""
+    if name not in RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"puregraph.train.{name} is now called {RENAMED[name].__name__}", DeprecationWarning, stacklevel=2)
+    return RENAMED[name]

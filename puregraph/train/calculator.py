@@ -14,7 +14,7 @@ from puregraph.data.prefetch import DEPTH, ahead
 from puregraph.errors import DataError
 from puregraph.module import Module
 from puregraph.train.modes import inMode
-from puregraph.train.task import Task
+from puregraph.train.objective import Objective
 
 AHEAD = 4  # batches whose outputs are on their way from a GPU
 BYTES = 1 << 26  # of them
@@ -28,7 +28,7 @@ class Calculator:
 
     @takes(compile=Flag)
     def __init__(self, net: Module, batchsize: int = 128, compile: bool = True):
-        self.task = Task(net, compile=compile)
+        self.objective = Objective(net, compile=compile)
         self.batchsize = batchsize
 
     def calculate(self, data: Any) -> Any:
@@ -41,24 +41,24 @@ class Calculator:
         source = batchesFrom(data, None, self.batchsize, paired=False)
         parts: list[list[np.ndarray]] = []
         waiting: deque[DeviceResults] = deque()
-        self.task.renew()
-        ready = ahead(self.task.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
-        with inMode(False, self.task.net), ready as batches:
+        self.objective.renew()
+        ready = ahead(self.objective.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
+        with inMode(False, self.objective.net), ready as batches:
             try:
                 for batch in batches:
-                    outputs = self.task.run(batch)[1]
+                    outputs = self.objective.run(batch)[1]
                     self.check(outputs, batch.size)
                     waiting.append(DeviceResults(outputs))
                     while len(waiting) > AHEAD or sum(each.nbytes for each in waiting) > BYTES:
                         parts.append(waiting.popleft().read(copy=True))
                 parts += [each.read(copy=True) for each in waiting]
             finally:
-                self.task.reset()
+                self.objective.reset()
         source.checkUsed(len(parts))
         stacked = [np.concatenate(column) for column in zip(*parts, strict=True)]
         return stacked[0] if len(stacked) == 1 else stacked
 
     def check(self, outputs: list[Any], size: int) -> None:
-        for name, y in zip(self.task.net.outputNames, outputs, strict=True):
+        for name, y in zip(self.objective.net.outputNames, outputs, strict=True):
             if y.shape[:1] != (size,):
                 raise DataError(f"output '{name}': wanted a row for each of {size} samples, got shape {y.shape}")

@@ -70,7 +70,7 @@ class Callback(Settable):
         """Go on from what was saved."""
 
 
-class Call(Callback):
+class FunctionCallback(Callback):
     """Calls a function with the trainer after every step, as PuzzleLib's `onBatchFinish`."""
 
     def __init__(self, function: Callable[[Any], Any]):
@@ -99,4 +99,4 @@ def callbackFrom(value: Any) -> Callback:
         return value
     if not callable(value) or isinstance(value, type):
         raise DataError(f"callbacks: wanted a Callback or a function of the trainer, got {value!r:.60}")
-    return Call(value)
+    return FunctionCallback(value)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from puregraph.arguments import FilePath, takes
-from puregraph.atomic import whole
+from puregraph.atomicwrite import whole
 from puregraph.errors import CheckpointError, DataError
 from puregraph.train.callback import Callback
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from puregraph.errors import DataError
 from puregraph.train.callback import Callback
-from puregraph.train.text import clock, epochLine, figures, rate, speed
+from puregraph.train.lines import clock, epochLine, figures, rate, speed
 
 REFRESH = 0.1  # seconds between two looks of the bar
 WIDE, NARROW = 30, 8  # columns of the bar, at most and at least
@@ -116,7 +116,7 @@ class Bar(Progress):
         shown = f"rate {rate(trainer.rate)}"
         if not trainer.position:
             return [*left, shown]
-        if not trainer.tally.weight:  # nothing has come from the GPU yet
+        if not trainer.meters.weight:  # nothing has come from the GPU yet
             return [*left, speed(trainer.speed()), shown]
         loss, *others = [f"{name} {value}" for name, value in figures(trainer.figures())]
         return [loss, *left, *others, speed(trainer.speed()), shown]

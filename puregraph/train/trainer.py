@@ -19,16 +19,16 @@ from puregraph.data.prefetch import ahead
 from puregraph.errors import DataError, PuregraphError, addPlace
 from puregraph.keywords import checkKeywords
 from puregraph.module import Module
-from puregraph.train import snapshot
-from puregraph.train.before import checkParams, fitSchedule
+from puregraph.train import state
 from puregraph.train.callback import callbacksFrom
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
+from puregraph.train.meters import EVERY, Meters
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode, leaveIn
+from puregraph.train.objective import Objective, checkKind
+from puregraph.train.prechecks import checkParams, fitSchedule
 from puregraph.train.progress import progressFrom
-from puregraph.train.tally import EVERY, Tally
-from puregraph.train.task import Task, checkKind
 from puregraph.train.validator import Validator
 
 
@@ -95,13 +95,13 @@ class Trainer(Settable):
     ):
         self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
         self.shuffle, self.prefetch = shuffle, checkedSize(prefetch, "prefetch", 0)
-        self.task = Task(net, cost, compile)
-        self.net, self.cost = self.task.net, cost
+        self.objective = Objective(net, cost, compile)
+        self.net, self.cost = self.objective.net, cost
         checkKind("optimizer", optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
         self.optimizer = optimizer
-        self.tally = Tally(metrics, checkedSize(readEvery, "readEvery"))
-        self.validator = Validator(self.net, cost, copy.deepcopy(self.tally.metrics), batchsize, compile)
-        self.validator.tally.every = readEvery
+        self.meters = Meters(metrics, checkedSize(readEvery, "readEvery"))
+        self.validator = Validator(self.net, cost, copy.deepcopy(self.meters.metrics), batchsize, compile)
+        self.validator.meters.every = readEvery
         self.rng = np.random.default_rng(seed)
         self.progress = progressFrom(progress)
         self.callbacks = callbacksFrom([*callbacksFrom(callbacks), self.progress])
@@ -156,19 +156,19 @@ class Trainer(Settable):
             except BaseException as error:
                 self.step = getattr(error, "step", self.step)  # a GPU tells of it some steps later
                 with suppress(Exception):  # what is told of later steps is no news
-                    self.settle()
+                    self.sync()
                 self.restart()
                 raise
             finally:
-                self.task.reset()
+                self.objective.reset()
                 self.end()
         return self.history
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Wait for the optimizer's updates on a GPU."""
-        settle = getattr(self.optimizer, "settle", None)
-        if settle is not None:
-            settle()
+        sync = getattr(self.optimizer, "sync", None)
+        if sync is not None:
+            sync()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -188,7 +188,7 @@ class Trainer(Settable):
     def restart(self) -> None:
         """Abandon an epoch and a run that are under way: the next `train` begins both anew, with what was learnt."""
         self.running = False
-        self.tally.reset()
+        self.meters.reset()
         self.closeEpoch()
 
     @takes(path=optional(FileSource))
@@ -197,7 +197,7 @@ class Trainer(Settable):
 
         Raises    CheckpointError if it cannot be written, or a module or callback holds what a file cannot
         """
-        return save(path, self.net, self.setupOptimizer(), {"trainer": snapshot.snapshot(self)})
+        return save(path, self.net, self.setupOptimizer(), {"trainer": state.stateFrom(self)})
 
     @takes(path=FileSource)
     def resume(self, path: Any) -> Trainer:
@@ -214,14 +214,14 @@ class Trainer(Settable):
             extra = source.extra()
             saved = extra.get("trainer") if isinstance(extra, dict) else None
             try:
-                snapshot.check(self, saved)
+                state.check(self, saved)
             except DataError as error:
                 refusal = error
             else:
                 optimizer = self.setupOptimizer()
                 checkOptimizer(source.optimizer, optimizer)
                 staged = stage(source, self.net, optimizer, True)
-                with snapshot.restoring(self, saved) as steps:
+                with state.restoring(self, saved) as steps:
                     assign([*staged.steps, *steps])
         if refusal is not None:
             label = "the given bytes" if isinstance(path, (bytes, bytearray, memoryview)) else f"'{path}'"
@@ -231,12 +231,12 @@ class Trainer(Settable):
     @property
     def metrics(self) -> list[Metric]:
         """The metrics, with their values on the training data of the last epoch."""
-        return self.tally.metrics
+        return self.meters.metrics
 
     @property
     def loss(self) -> float:
         """The cost of the last batch (on a GPU, of the last one that was read)."""
-        return self.tally.last
+        return self.meters.last
 
     @property
     def rate(self) -> float:
@@ -245,18 +245,18 @@ class Trainer(Settable):
 
     def figureNames(self) -> list[str]:
         """The names of the figures that each row of this run's history will have."""
-        own = list(self.tally.row())
+        own = list(self.meters.row())
         checked = [f"val {name}" for name in own if self.validates]
         added = [name for callback in self.callbacks for name in callback.adds]
         return ["epoch", "step", *own, *checked, "rate", "seconds", *added]
 
     def figures(self) -> dict[str, float]:
         """The mean cost and the metrics of the epoch so far; on a GPU, of the batches that were read."""
-        return self.tally.known()
+        return self.meters.known()
 
     def speed(self) -> float:
         """Samples a second in the epoch so far."""
-        return self.tally.samples / max(self.passed(), 1e-9)
+        return self.meters.samples / max(self.passed(), 1e-9)
 
     def passed(self) -> float:
         """Seconds of the epoch so far, without the time between stop and resume."""
@@ -306,7 +306,7 @@ class Trainer(Settable):
         self.setupOptimizer()
         checkParams(self)
         fitSchedule(self)
-        self.task.renew()
+        self.objective.renew()
         self.checkShapes(source, "")
         with inMode(False, self.net, self.cost):
             self.checkShapes(checks, "the validation")
@@ -321,7 +321,7 @@ class Trainer(Settable):
         if isinstance(source, Arrays):
             for number, size in enumerate(source.sizes()):
                 try:
-                    self.task.shapesFor(self.task.prepare(source.first(size)))
+                    self.objective.shapesFor(self.objective.prepare(source.first(size)))
                 except (PuregraphError, TypeError) as error:
                     if number:
                         cut = f"{source.samples} samples in batches of {source.batchsize} leave {size}"
@@ -335,7 +335,7 @@ class Trainer(Settable):
         self.clock = time.perf_counter()
         if not self.begun:
             with self.interrupt.whole():
-                self.tally.reset()
+                self.meters.reset()
                 self.begun = True
                 self.order = source.order(self.rng) if self.shuffle else None
                 self.samples = source.samples
@@ -343,14 +343,14 @@ class Trainer(Settable):
         with self.feed(source) as steps:
             for group in steps:
                 with self.interrupt.whole():
-                    self.takeStep(group)
+                    self.runStep(group)
                     self.call("onBatchEnd")
         source.checkUsed(self.position)
-        self.settle()
+        self.sync()
         self.tellIgnored()
-        row = {"epoch": self.epoch + 1, "step": self.step, **self.tally.row()}
+        row = {"epoch": self.epoch + 1, "step": self.step, **self.meters.row()}
         if checks is not None:
-            self.task.reset()
+            self.objective.reset()
             found = self.validator.run(checks)
             row |= {f"val {name}": value for name, value in found.items()}
         with self.interrupt.whole():
@@ -363,9 +363,9 @@ class Trainer(Settable):
         """The batches of each step that is left of the epoch, ready for the graph; for a `with` statement."""
         batches = source.batches(self.order, self.position * self.accumulate, self.epoch)
         depth = 0 if source.light else self.prefetch
-        return ahead(groups(self.task.ready(batches, depth > 0), self.accumulate), depth)
+        return ahead(groups(self.objective.ready(batches, depth > 0), self.accumulate), depth)
 
-    def takeStep(self, group: list[Batch]) -> None:
+    def runStep(self, group: list[Batch]) -> None:
         """Forward, backward, and the update: a step is whole, or torn."""
         self.interrupt.torn = True
         size = sum(batch.size for batch in group)
@@ -381,7 +381,7 @@ class Trainer(Settable):
                 raise
         if not isDone:
             try:
-                self.heed(self.task.update(self.optimizer))
+                self.syncLoss(self.objective.update(self.optimizer))
             except Exception as error:
                 self.addPlace(error, self.placeOf(len(group) - 1), len(group))
                 raise
@@ -403,28 +403,28 @@ class Trainer(Settable):
 
     def takeBatch(self, batch: Batch, place: str, share: float, isLone: bool, isFirst: bool) -> bool:
         """Forward and backward, and for a lone batch the update: whether that is done."""
-        slots = {metric.which for metric in self.tally.metrics}
+        slots = {metric.which for metric in self.meters.metrics}
         if not self.isLookedAt:
             self.isLookedAt = True
-            self.task.warn(batch, self.tally.metrics)
-        program = self.task.learner(batch, slots, self.optimizer, isLone, isFirst)
+            self.objective.warn(batch, self.meters.metrics)
+        program = self.objective.learner(batch, slots, self.optimizer, isLone, isFirst)
         if program is None:
-            cost, outputs = self.task.run(batch, False)
-            self.tally.add(cost, outputs, batch, place, self.step)
-            self.tally.flush()  # a cost that is not finite must not reach the weights
-            self.task.backward(share, isFirst)
+            cost, outputs = self.objective.run(batch, False)
+            self.meters.add(cost, outputs, batch, place, self.step)
+            self.meters.flush()  # a cost that is not finite must not reach the weights
+            self.objective.backward(share, isFirst)
             return False
         cost, *outputs = program.run(*batch.data, *batch.target, scale=share, copy=not program.isAhead)
-        self.tally.add(cost, outputs, batch, place, self.step)
+        self.meters.add(cost, outputs, batch, place, self.step)
         if self.asks:
-            self.tally.flush()
-        self.heed(program)
+            self.meters.flush()
+        self.syncLoss(program)
         return isLone
 
-    def heed(self, program: Any) -> None:
+    def syncLoss(self, program: Any) -> None:
         """Read all costs once a GPU has told that one is not finite: it is then named."""
         if program is not None and program.isHalted:
-            self.tally.flush()
+            self.meters.flush()
 
     def placeOf(self, number: int, back: int = 0) -> str:
         """Where a batch of this step, or of one so many steps before, is."""

@@ -11,10 +11,10 @@ from puregraph.data.prefetch import DEPTH, ahead
 from puregraph.errors import DataError
 from puregraph.module import Module
 from puregraph.mutex import Mutex
+from puregraph.train.meters import Meters
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode
-from puregraph.train.tally import Tally
-from puregraph.train.task import Task, checkKind
+from puregraph.train.objective import Objective, checkKind
 
 
 class Validator:
@@ -28,15 +28,15 @@ class Validator:
         self, net: Module, cost: Module, metrics: Iterable[Metric] = (), batchsize: int = 128, compile: bool = True
     ):
         checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
-        self.task = Task(net, cost, compile)
-        self.tally = Tally(metrics, learns=False)
+        self.objective = Objective(net, cost, compile)
+        self.meters = Meters(metrics, learns=False)
         self.batchsize = batchsize
         self.mutex = Mutex()
 
     @property
     def metrics(self) -> list[Metric]:
         """The metrics, with the values of the last validation."""
-        return self.tally.metrics
+        return self.meters.metrics
 
     def validate(self, data: Any, target: Any = None) -> dict[str, float]:
         """`{"loss": ..., "accuracy": ...}`: the mean cost, weighted by batch size, and each metric of one number.
@@ -61,15 +61,15 @@ class Validator:
 
     def runAlone(self, source: Arrays | Stream) -> dict[str, float]:
         """What a validation does."""
-        self.tally.reset()
-        self.task.renew()
-        ready = ahead(self.task.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
-        with inMode(False, self.task.net, self.task.cost), ready as batches:
+        self.meters.reset()
+        self.objective.renew()
+        ready = ahead(self.objective.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
+        with inMode(False, self.objective.net, self.objective.cost), ready as batches:
             try:
                 for number, batch in enumerate(batches, 1):
-                    cost, outputs = self.task.run(batch)
-                    self.tally.add(cost, outputs, batch, f"validation, batch {number}")
+                    cost, outputs = self.objective.run(batch)
+                    self.meters.add(cost, outputs, batch, f"validation, batch {number}")
             finally:
-                self.task.reset()
-        source.checkUsed(self.tally.samples)
-        return self.tally.row()
+                self.objective.reset()
+        source.checkUsed(self.meters.samples)
+        return self.meters.row()

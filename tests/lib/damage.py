@@ -92,11 +92,11 @@ def insert(data, rng):
     return data[:at] + rng.randbytes(rng.randrange(1, 100)) + data[at:]
 
 
-CHANGES = (truncate, flip, zero, swap, duplicate, insert)
+COUNTER = (truncate, flip, zero, swap, duplicate, insert)
 
 
 def damaged(data, rng):
-    return bytes(rng.choice(CHANGES)(bytearray(data), rng))
+    return bytes(rng.choice(COUNTER)(bytearray(data), rng))
 
 
 def edit(text, rng):

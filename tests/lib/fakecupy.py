@@ -1,4 +1,4 @@
-"""A stand-in for CuPy and the GPU below it: arrays are numpy's, kernels run in the emulator.
+"""A tracer for CuPy and the GPU below it: arrays are numpy's, kernels run in the emulator.
 
 It can be broken in each way that real installations are. It counts what a GPU waits for, it logs what the host asks of
 it, with the number of graphs that were still to be done then, and while a stream captures it refuses what CUDA refuses: to allocate, to hand numbers to the host, to wait, and to multiply matrices by CuPy.

@@ -158,7 +158,7 @@ def dropout(rng, x):
 @cache
 def functions():
     """How every function of one argument in the table of formulas is written of any u, in its domain."""
-    from puregraph.table import TABLE
+    from puregraph.optable import TABLE
 
     families = ("isnan", "isfinite", "isinf", "erfinv", "ndtri", "digamma", "trigamma", "lgamma", "sign", "tan")
     found = []
@@ -409,7 +409,7 @@ def examples():
     exported = [getattr(package, name) for package in (modules, costs) for name in package.__all__]
     for cls in [c for c in exported if isinstance(c, type) and issubclass(c, Module) and c not in (Dropout, Input)]:
         for module, shapes in cls.examples():
-            args, kwargs = module.recipe
+            args, kwargs = module.initArgs
             found.append((cls, args, kwargs, [tuple(s) for s in shapes]))
     return found
 

@@ -178,7 +178,7 @@ def pruned(spec):
 def written(value):
     """A constructor's argument as it is written in a script."""
     if isinstance(value, Module):
-        args, kwargs = value.recipe
+        args, kwargs = value.initArgs
         return f"{type(value).__name__}({', '.join([*map(written, args), *(f'{k}={written(v)}' for k, v in kwargs.items())])})"
     if type(value) in (list, tuple):
         inner = ", ".join(map(written, value)) + ("," if type(value) is tuple and len(value) == 1 else "")

@@ -16,10 +16,10 @@ from puzzles import container, module
 from puregraph.archive import Archive, Header
 from puregraph.checkpoint import contents, load
 from puregraph.errors import CheckpointError
-from puregraph.hdf import BASE, Layout
+from puregraph.hdf import BASE, HdfLayout
 from puregraph.hdf import Array as Stored
+from puregraph.jsoncodec import dumps
 from puregraph.modules import Identity
-from puregraph.plain import dumps
 from puregraph.sequential import Sequential
 
 
@@ -33,7 +33,7 @@ def withManifest(data, manifest):
     layout = Archive(io.BytesIO(data)).layout
     offset = layout.offsets[-1]
     text = manifest if isinstance(manifest, bytes) else dumps(manifest)
-    layout = Layout([*layout.arrays[:-1], Stored("manifest", (len(text),), "uint8")])
+    layout = HdfLayout([*layout.arrays[:-1], Stored("manifest", (len(text),), "uint8")])
     structure = b"".join(piece.data for piece in layout.structure())
     header = Header(1, layout.end, offset, len(text), zlib.crc32(text)).write()
     return header + structure + data[BASE + len(structure) : offset] + text

@@ -24,11 +24,11 @@ def emulated(kernel, *arguments, strides=None, **options):
     Results lie in memory that is nan before, arguments must stay as they are. `strides` makes the results: a function
     of shape and dtype in place of np.empty.
     """
-    outline = kernel.outline(*arguments, **options)
+    outline = kernel.shapeRule(*arguments, **options)
     several = isinstance(outline, list)
     outs = [poison((strides or np.empty)(*one)) for one in (outline if several else [outline])]
     before = [np.copy(x) for x in arrays(arguments)]
-    launches = kernel.twins["cuda"](outs if several else outs[0], *arguments, **options)
+    launches = kernel.implementations["cuda"](outs if several else outs[0], *arguments, **options)
     assert launches is not NotImplemented, f"{kernel} has no launches for these arguments"
     runAll(launches)
     for x, old in zip(arrays(arguments), before):

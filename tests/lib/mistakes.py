@@ -253,7 +253,7 @@ def modules():
         arguments, shapes = {}, []
         for module, example in cls.examples():
             if type(module) is cls:
-                args, kwargs = module.recipe
+                args, kwargs = module.initArgs
                 bound = parameters.bind(None, *args, **kwargs).arguments
                 if not any(parameters.parameters[n].kind in (2, 4) for n in list(bound)[1:]):
                     arguments = {**dict(list(bound.items())[1:])} if not arguments else arguments

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from puregraph.kernel import registry
-from puregraph.standin import StandIn, standInOf
+from puregraph.tracer import Tracer, tracerOf
 
 METHODS = frozenset(
     "all any argmax argmin argsort astype clip copy cumprod cumsum diagonal dot fill flatten max mean min nonzero prod "
@@ -44,12 +44,12 @@ class Strict(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         if method != "__call__":
             raise TypeError(f"CuPy has no {ufunc.__name__}.{method}")
-        if standInOf(inputs) is not None:  # as CuPy's operators do for what has a higher priority
+        if tracerOf(inputs) is not None:  # as CuPy's operators do for what has a higher priority
             return NotImplemented
         return self.perform(ufunc, inputs, options)
 
     def __array_function__(self, func, types, args, kwargs):
-        if any(issubclass(kind, StandIn) for kind in types):
+        if any(issubclass(kind, Tracer) for kind in types):
             return NotImplemented
         return self.perform(func, args, kwargs)
 
@@ -125,5 +125,5 @@ def useStrict(monkeypatch):
     """Make Strict arrays count as device arrays, and every kernel go through its reference."""
     putCupy(monkeypatch, makeCupy())
     for found in registry.values():
-        monkeypatch.delitem(found.twins, "cuda", raising=False)
-        monkeypatch.delitem(found.twins, "device", raising=False)
+        monkeypatch.delitem(found.implementations, "cuda", raising=False)
+        monkeypatch.delitem(found.implementations, "device", raising=False)

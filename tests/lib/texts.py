@@ -14,10 +14,10 @@ from puregraph.compile.backend import GPU
 from puregraph.compile.gpu.lower.copylaunch import startsOf
 from puregraph.costs import BCE, MSE, CrossEntropy
 from puregraph.cuda.runtime.launch import Launch, contiguous
-from puregraph.function import Call
+from puregraph.function import FunctionCall
 from puregraph.graph import Graph
 from puregraph.input import Input
-from puregraph.kernel import Kernel, Piece
+from puregraph.kernel import CompositeKernel, Kernel
 from puregraph.modules import Linear, Relu, Transpose
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
 from puregraph.sequential import Sequential
@@ -105,7 +105,7 @@ def ofModules(libraries, mode="float32"):
     found = {}
     with onPaper(libraries):
         for cls, number in EXAMPLES:
-            if cls is Call:
+            if cls is FunctionCall:
                 continue  # a Function in Python
             for train in (True, False):
                 module, shapes = examplesOf(cls)[number]
@@ -145,11 +145,11 @@ def ofRules(mode="float32"):
 
     def noting(call):
         def noted(self, *arguments, **options):
-            if "cuda" in self.twins:
-                outline = self.outline(*arguments, **options)
+            if "cuda" in self.implementations:
+                outline = self.shapeRule(*arguments, **options)
                 several = isinstance(outline, list)
                 outs = [np.empty(*one) for one in (outline if several else [outline])]
-                made = self.twins["cuda"](outs if several else outs[0], *arguments, **options)
+                made = self.implementations["cuda"](outs if several else outs[0], *arguments, **options)
                 kinds = tuple([x.dtype.name for x in arguments if isinstance(x, np.ndarray)])
                 if made is NotImplemented:
                     refused.add((self.name, kinds))
@@ -161,7 +161,7 @@ def ofRules(mode="float32"):
         return noted
 
     with pytest.MonkeyPatch.context() as patch:
-        for cls in (Kernel, Piece):
+        for cls in (Kernel, CompositeKernel):
             patch.setattr(cls, "__call__", noting(cls.__call__))
         for cls, number in EXAMPLES:
             module, shapes = examplesOf(cls)[number]

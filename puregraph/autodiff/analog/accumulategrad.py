@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.algebra import combine
+from puregraph.accumulate import combine
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
 
 

@@ -22,7 +22,7 @@ from puregraph.autodiff.analog.passes.reversal import turn_edges, turn_steps
 from puregraph.autodiff.analog.passes.routing import Routing
 from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace
 from puregraph.graph import Graph
-from puregraph.node import Node, placed
+from puregraph.node import Node, located
 
 
 class NoForwardPassError(AutoDiffException, ValueError):
@@ -357,7 +357,7 @@ class EditableBackwardGraph(AcyclicDirectedGraph):
                 )
             return call_on_gradients(module, grads)
         except ShapeError as error:
-            raise placed(error, self.name_of(module), kind_of(module) or type(module).__name__) from None
+            raise located(error, self.name_of(module), kind_of(module) or type(module).__name__) from None
         except (AutoDiffException, GraphError) as error:
             raise type(error)(f"{self.place_of(module)}, backward: {error}") from error
         except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.algebra import shapeOf
+from puregraph.accumulate import shapeOf
 from puregraph.autodiff.analog.acyclic import AcyclicDirectedGraph
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
 from puregraph.autodiff.analog.edges import Edge, Port, check_edge_parameters
@@ -18,7 +18,7 @@ from puregraph.autodiff.analog.passes.routing import said
 from puregraph.autodiff.tape.gradmode import enable_grad
 from puregraph.autodiff.tape.variable import Variable
 from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace, show
-from puregraph.node import placed
+from puregraph.node import located
 
 
 class ForwardGraph(AcyclicDirectedGraph):
@@ -98,7 +98,7 @@ class ForwardGraph(AcyclicDirectedGraph):
                 return use_on_tape(node, given, self.name_of(node)), None
             return use(node, given, is_training, rank)
         except ShapeError as error:
-            raise placed(error, self.name_of(node), type(getattr(node, "module", node)).__name__) from None
+            raise located(error, self.name_of(node), type(getattr(node, "module", node)).__name__) from None
         except (AutoDiffException, GraphError) as error:
             raise type(error)(f"{self.place_of(node)}: {error}") from error
         except Exception as error:

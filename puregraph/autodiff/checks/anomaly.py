@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.algebra import isArray
+from puregraph.accumulate import isArray
 from puregraph.autodiff.forward.dual import Dual
 from puregraph.backward import Accumulate, Gradient, inputNames
 from puregraph.device import toHost
 from puregraph.errors import AutoDiffException, show
+from puregraph.hooks import HOOKS
 from puregraph.module import Module
-from puregraph.standin import StandIn
-from puregraph.watch import WATCH
+from puregraph.tracer import Tracer
 
 PARAMETER = "an earlier update spoiled it: lower the learning rate, clip gradients, or go back to a saved state"
 OUTSIDE = "it came in from outside: check the data, or what was given to backward"
@@ -59,12 +59,12 @@ class detect_anomaly(ContextDecorator):  # noqa: N801 - it is called like a func
         self.before: list[Any] = []
 
     def __enter__(self) -> detect_anomaly:
-        self.before.append(WATCH.look)
-        WATCH.look = self.look
+        self.before.append(HOOKS.look)
+        HOOKS.look = self.look
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        WATCH.look = self.before.pop()
+        HOOKS.look = self.before.pop()
 
 
 class set_detect_anomaly:  # noqa: N801 - it is called like a function, as in torch
@@ -74,19 +74,19 @@ class set_detect_anomaly:  # noqa: N801 - it is called like a function, as in to
     """
 
     def __init__(self, mode: bool, check_nan: bool = True, check_inf: bool = True):
-        self.before = WATCH.look
-        WATCH.look = _Look(check_nan, check_inf) if mode else None
+        self.before = HOOKS.look
+        HOOKS.look = _Look(check_nan, check_inf) if mode else None
 
     def __enter__(self) -> None:
         """It has begun already."""
 
     def __exit__(self, *failure: Any) -> None:
-        WATCH.look = self.before
+        HOOKS.look = self.before
 
 
 def is_anomaly_enabled() -> bool:
     """Whether this thread looks for NaN or infinity."""
-    return isinstance(WATCH.look, _Look)
+    return isinstance(HOOKS.look, _Look)
 
 
 class _Bad(NamedTuple):
@@ -161,8 +161,8 @@ def high(x: Any) -> float:
 
 
 def bare(x: Any) -> Any:
-    """What a stand-in for an array holds: the value of a number with its tangent, the data of a Variable."""
-    while isinstance(x, StandIn):
+    """What a tracer for an array holds: the value of a number with its tangent, the data of a Variable."""
+    while isinstance(x, Tracer):
         x = x.value if isinstance(x, Dual) else x.data
     return x
 

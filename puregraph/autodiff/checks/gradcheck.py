@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.algebra import isArray
+from puregraph.accumulate import isArray
 from puregraph.autodiff.checks.tapecheck import faultOnTape
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.autodiff.tape.variable import bare
 from puregraph.backward import inputNames
 from puregraph.device import toHost
 from puregraph.errors import AutoDiffException, addPlace, show
-from puregraph.function import Call, Function
+from puregraph.function import Function, FunctionCall
 from puregraph.module import Module, isFloat
 from puregraph.node import asGrads
 from puregraph.param import State
-from puregraph.rules import Place, candidates, gradientRule
-from puregraph.steps import Step
+from puregraph.rules import RuleContext, candidates, gradientRule
+from puregraph.steps import GraphStep
 
 DIRECTIONS = 2  # along which each argument is tried; a wrong gradient is right along one of them by chance alone
 MOST = 200  # elements that are tried one by one, to say where a gradient is wrong
@@ -71,7 +71,7 @@ def gradcheck(
     limits = _Limits(eps, atol, rtol)
     rng = np.random.default_rng(seed)
     if isinstance(function, type) and issubclass(function, Function):
-        function = Call(function)
+        function = FunctionCall(function)
     if not isinstance(function, Module):
         if not callable(function):
             raise AutoDiffException(f"gradcheck: wanted a Graph, a Module or a function, got {type(function).__name__}")
@@ -159,7 +159,7 @@ class _Local:
 
     lines: list[Any]
 
-    def __init__(self, step: Step, arguments: list[Any], states: set[int]):
+    def __init__(self, step: GraphStep, arguments: list[Any], states: set[int]):
         self.step, self.module, self.arguments, self.states = step, step.module, arguments, states
         names = [*inputNames(self.module, step.inputs), *self.module.ruleNames]
         if self.module.inputSpec.variadic:
@@ -215,7 +215,7 @@ class _Local:
         needs = tuple(map(self.differentiable, range(len(self.arguments))))
         if not any(needs) or all(s is None for s in seeds):
             return
-        rule = gradientRule(self.module, needs, self.step.node.rule, Place(self.step.node))
+        rule = gradientRule(self.module, needs, self.step.node.rule, RuleContext(self.step.node))
         given = [*seeds, *self.arguments, *outputs]
         before = kept(given)
         made = rule(seeds[0] if self.visible == 1 else list(seeds), *self.arguments, *outputs)
@@ -241,7 +241,7 @@ class _Local:
         fitting = [n for n, r in candidates(self.module) if (n == asked if asked else not r.asked)]
         if fitting:
             return f"its registered rule {fitting[0]!r}"
-        if isinstance(self.module, Call):
+        if isinstance(self.module, FunctionCall):
             return f"{self.module.function.__name__}.backward"
         return "updateGrad" if self.module.updateGrad is not None else "the derivative of its formula"
 

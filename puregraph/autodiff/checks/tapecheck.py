@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.algebra import isArray
+from puregraph.accumulate import isArray
 from puregraph.autodiff.tape.activationrecompute import CheckpointBackward, copied, noting, restored
 from puregraph.autodiff.tape.engine import grad, topological
 from puregraph.autodiff.tape.functionapply import FunctionBackward

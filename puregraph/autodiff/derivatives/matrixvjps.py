@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.algebra import isArray
+from puregraph.accumulate import isArray
 from puregraph.autodiff.derivatives.numpyvjps import NAMES, VJPS, bound, fit, listOf, spread, vjp
 from puregraph.errors import AutoDiffException
 from puregraph.kernels.einsum import ontoDiagonal

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from puregraph.errors import AutoDiffException
-from puregraph.evaluator import Evaluator
 from puregraph.formula import Formula, formulasOf, numpyFrom
+from puregraph.interpreter import Interpreter
 from puregraph.kernels import (
     convolve,
     convolveData,
@@ -31,8 +31,8 @@ from puregraph.kernels import (
 )
 from puregraph.kernels.einsum import ontoDiagonal
 from puregraph.kernels.scatter import addAt
-from puregraph.standin import astype
-from puregraph.table import LOGICAL, TABLE
+from puregraph.optable import LOGICAL, TABLE
+from puregraph.tracer import astype
 
 Rule = Callable[[Any, list, list, dict], tuple[Any, Any]]
 
@@ -68,7 +68,7 @@ def push(function: Any, values: list, tangents: list, options: dict) -> tuple[An
     """
     if not moves(tangents):
         return function(*values, **options), None
-    if isinstance(function, Evaluator):
+    if isinstance(function, Interpreter):
         return throughFormulas(function, values, tangents, options)
     rule = RULES.get(function)
     if rule is not None:
@@ -173,7 +173,7 @@ ZERO = Formula(0)
 @lru_cache(maxsize=4096)
 def slopes(
     formulas: tuple[Formula, ...], names: tuple[str, ...], active: tuple[bool, ...]
-) -> tuple[Evaluator | None, list[int]]:
+) -> tuple[Interpreter | None, list[int]]:
     """The function (values, tangents that are there) -> the tangents of formulas, and which of them are not zero."""
     found = [slope(formula, names, active) for formula in formulas]
     there = [i for i, (total, _) in enumerate(found) if total != ZERO]

@@ -21,18 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.algebra import combine, isArray, shapeOf
+from puregraph.accumulate import combine, isArray, shapeOf
 from puregraph.device import isDeviceArray
 from puregraph.errors import AutoDiffException
-from puregraph.evaluator import Evaluator
 from puregraph.formula import Formula, formulasOf
+from puregraph.interpreter import Interpreter
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.kernels.scatter import addAt, gather, putClass, scatterAdd, takeClass
+from puregraph.optable import TABLE
 from puregraph.pointwise import asGradient, pullback
-from puregraph.standin import astype, standInOf
-from puregraph.table import TABLE
+from puregraph.tracer import astype, tracerOf
 
 Rule = Callable[[Any, Any, tuple, dict, tuple], Any]
 VJPS: dict[Any, Rule] = {}
@@ -165,8 +165,8 @@ def formulaRule(formulas: list[Formula], names: tuple[str, ...], several: bool) 
 
 @cache
 def pullbackOf(function: Any) -> Rule | None:
-    """The rule of a ufunc or of an Evaluator; None for anything else."""
-    if isinstance(function, Evaluator):
+    """The rule of a ufunc or of an Interpreter; None for anything else."""
+    if isinstance(function, Interpreter):
         fresh = {name: f"v{i}" for i, name in enumerate(function.names)}
         formulas = [f.put(**{name: fresh[name] for name in f.names}) for f in formulasOf(function)]
         return formulaRule(formulas, tuple(fresh.values()), True)
@@ -608,7 +608,7 @@ def putAt(g: Any, key: Any, shape: Any) -> Any:
 
     Shapes    g as x[key] -> dx (shape)
     """
-    if standInOf((g,)) is not None:
+    if tracerOf((g,)) is not None:
         return g.handle(putAt, (g, key, shape), {})
     dx = np.zeros_like(g, shape=shape)
     if isBasic(key):
@@ -639,9 +639,9 @@ def setAt(x: Any, key: Any, new: Any) -> Any:
 
     Shapes    x (any), new as x[key], or what spreads to it -> y as x
     """
-    standIn = standInOf((x, new))
-    if standIn is not None:
-        return standIn.handle(setAt, (x, key, new), {})
+    tracer = tracerOf((x, new))
+    if tracer is not None:
+        return tracer.handle(setAt, (x, key, new), {})
     y = x.copy()
     y[key] = new
     return y
@@ -737,4 +737,4 @@ def putClassRule(g, y, values, labels):
 
 def whole(value: Any) -> Any:
     """Indices as the array that they are, also out of a Variable."""
-    return getattr(value, "data", value) if standInOf((value,)) is not None else value
+    return getattr(value, "data", value) if tracerOf((value,)) is not None else value

@@ -13,12 +13,12 @@ from puregraph.autodiff.functionalcall import Pure
 from puregraph.errors import AutoDiffException
 from puregraph.kernels import attend, attendGrad
 from puregraph.module import Module
-from puregraph.standin import StandIn, method
+from puregraph.tracer import Tracer, method
 
 register_tangent(operator.getitem)(linear)
 
 
-class Dual(StandIn):
+class Dual(Tracer):
     """x + t e with e e = 0: an array and the direction in which it changes.
 
     Whatever is done with Duals gives Duals, by the rules of `tangents`. A `tangent` of None means zero. One whole may

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.algebra import isArray, seedLike
+from puregraph.accumulate import isArray, seedLike
 from puregraph.autodiff.forward.dual import Dual
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.autodiff.tape.engine import grad

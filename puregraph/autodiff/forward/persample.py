@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.algebra import combine, isArray
+from puregraph.accumulate import combine, isArray
 from puregraph.autodiff.forward.vmap import Samples, _Unknown
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.backward import inputNames
@@ -17,9 +17,9 @@ from puregraph.errors import AutoDiffException, addPlace, show
 from puregraph.module import Module, checkGrads, isFloat
 from puregraph.node import asGrads
 from puregraph.param import Param, State
-from puregraph.rules import Place, gradientRule
+from puregraph.rules import RuleContext, gradientRule
 from puregraph.signals import isAsynchronous
-from puregraph.steps import Step
+from puregraph.steps import GraphStep
 
 N = Dim("N")
 EACH, COMMON, JOINT = "each", "common", "joint"  # of one sample each; the same for all; made from all together
@@ -113,7 +113,7 @@ class _Attribution:
     def kind(self, number: int) -> str:
         return self.kinds.get(number, COMMON)  # parameters and states are those of all
 
-    def classify(self, step: Step) -> None:
+    def classify(self, step: GraphStep) -> None:
         """What the outputs of a step are, by its shape rule with a symbol for the number of samples."""
         numbers = step.args[: step.inputs]
         kinds = {self.kind(n) for n in numbers if n}
@@ -127,7 +127,7 @@ class _Attribution:
         each = JOINT not in kinds and all(map(isEach, shapes[: len(step.visible)]))
         self.kinds.update(dict.fromkeys(step.outs, EACH if each else JOINT))
 
-    def shapesOf(self, step: Step, given: list[Any]) -> list[Any]:
+    def shapesOf(self, step: GraphStep, given: list[Any]) -> list[Any]:
         """The shapes of the outputs with N samples; where the shape rule knows no symbols, by their number."""
         hidden = step.outs[len(step.visible) :]
         try:
@@ -152,7 +152,7 @@ class _Attribution:
             wanted.update(dict.fromkeys(step.outs, any(self.needs(step, wanted))))
         return wanted
 
-    def needs(self, step: Step, wanted: dict[int, bool]) -> list[bool]:
+    def needs(self, step: GraphStep, wanted: dict[int, bool]) -> list[bool]:
         """Which arguments of a step get a gradient."""
         names, indices = inputNames(step.module, step.inputs), step.module.indices
         return [bool(wanted.get(n)) and not (i < step.inputs and names[i] in indices) for i, n in enumerate(step.args)]
@@ -209,7 +209,7 @@ class _Attribution:
             found[:] = [combine(found)]
         return found[0] if found else None
 
-    def pull(self, step: Step, grads: list[Any], needs: list[bool]) -> None:
+    def pull(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> None:
         """The gradients of a step's arguments from those of its outputs."""
         kinds = [self.kind(n) for n in step.args]
         if all(self.kind(n) == COMMON for n in step.outs):
@@ -232,10 +232,12 @@ class _Attribution:
                 if need:
                     self.add(number, g)
 
-    def call(self, step: Step, grads: list[Any], needs: Sequence[bool], at: Sequence[Any] | None = None) -> tuple:
+    def call(self, step: GraphStep, grads: list[Any], needs: Sequence[bool], at: Sequence[Any] | None = None) -> tuple:
         """The gradient rule of a step, on all its values or others."""
         arguments, outputs = at or ([self.values[n] for n in step.args], [self.values[n] for n in step.outs])
-        rule = gradientRule(step.module, tuple(map(bool, needs)), step.node.rule, Place(step.node, self.pure.graph))
+        rule = gradientRule(
+            step.module, tuple(map(bool, needs)), step.node.rule, RuleContext(step.node, self.pure.graph)
+        )
         return asGrads(rule(grads[0] if len(grads) == 1 else list(grads), *arguments, *outputs), len(needs), step.label)
 
     def stacked(self, each: list[Any], like: Any) -> Any:
@@ -244,7 +246,7 @@ class _Attribution:
 
     # Samples ------------------------------------------------------------------------------------------------------
 
-    def shares(self, step: Step, grads: list[Any], needs: list[bool]) -> list[Any]:
+    def shares(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> list[Any]:
         """The gradients of what all samples have in common, with an axis of samples."""
         try:
             found = self.atOnce(step, grads, needs)
@@ -258,7 +260,7 @@ class _Attribution:
             ]
         return found
 
-    def atOnce(self, step: Step, grads: list[Any], needs: list[bool]) -> list[Any]:
+    def atOnce(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> list[Any]:
         """The rule on all samples together.
 
         Raises    _Unknown if it uses a function of which that is not known
@@ -278,7 +280,7 @@ class _Attribution:
             found.append(g if need else None)
         return found
 
-    def agree(self, step: Step, grads: list[Any], needs: list[bool], found: list[Any]) -> bool:
+    def agree(self, step: GraphStep, grads: list[Any], needs: list[bool], found: list[Any]) -> bool:
         """Whether the first and the last sample alone have the same gradients."""
         for i in {0, self.count - 1}:
             for need, g, one in zip(needs, found, self.single(step, grads, needs, i)):
@@ -286,13 +288,13 @@ class _Attribution:
                     return False
         return True
 
-    def single(self, step: Step, grads: list[Any], needs: Sequence[bool], i: int) -> tuple:
+    def single(self, step: GraphStep, grads: list[Any], needs: Sequence[bool], i: int) -> tuple:
         """The rule on one sample alone."""
         if self.kind(step.visible[0]) == EACH:
             grads = [part(g, i, True) for g in grads]
         return self.few(step, grads, needs, slice(i, i + 1))
 
-    def few(self, step: Step, grads: list[Any], needs: Sequence[bool], which: Any) -> tuple:
+    def few(self, step: GraphStep, grads: list[Any], needs: Sequence[bool], which: Any) -> tuple:
         """The rule on a few samples, with the gradients of their outputs."""
         arguments = [self.values[n][which] if self.kind(n) == EACH and n else self.values[n] for n in step.args]
         outputs = [self.values[n][which] if self.batched.get(n) else self.values[n] for n in step.outs]
@@ -302,7 +304,7 @@ class _Attribution:
             outputs = list(result) if type(result) is tuple else [result]
         return self.call(step, grads, needs, (arguments, outputs))
 
-    def checkAlone(self, step: Step, grads: list[Any], needs: list[bool]) -> None:
+    def checkAlone(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> None:
         """The first and the last sample have the same gradients alone and together, for any gradients of the outputs.
 
         Where a cost takes means, they have the same but for a factor.
@@ -338,7 +340,7 @@ class _Attribution:
                 if a is None or one is None or a.shape != one.shape or not near(a, one, one):
                     raise self.mixes(step, "a sample alone has another gradient than together with others")
 
-    def checkJoint(self, step: Step, kinds: list[str], asked: set[str]) -> None:
+    def checkJoint(self, step: GraphStep, kinds: list[str], asked: set[str]) -> None:
         """What is made from all samples together is one number, and nothing that samples share has a part in it."""
         shapes = [shapeOf(self.values[n]) for n in step.visible]
         joined = [self.steps.names[n] for n, kind in zip(step.args, kinds) if kind == JOINT]
@@ -350,7 +352,7 @@ class _Attribution:
         if COMMON in asked:
             raise self.mixes(step, "no sample has a part of its own in the gradient of its parameters")
 
-    def mixes(self, step: Step, why: str) -> AutoDiffException:
+    def mixes(self, step: GraphStep, why: str) -> AutoDiffException:
         """That a step mixes samples, and what to try."""
         hint = ""
         if step.module.train and step.module.states:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from puregraph.errors import AutoDiffException
-from puregraph.evaluator import Evaluator
+from puregraph.interpreter import Interpreter
 from puregraph.kernels import convolveWeight, scatterAdd
 from puregraph.kernels.recurrent import alive
-from puregraph.standin import StandIn, astype
+from puregraph.tracer import Tracer, astype
 
 Rule = Callable[..., Any]
 
@@ -22,7 +22,7 @@ class _Unknown(AutoDiffException):
     """A function of which it is not known what it does for many samples at once."""
 
 
-class Samples(StandIn):
+class Samples(Tracer):
     """Arrays of one shape for each of n samples, held as one array of shape (n, *shape).
 
     A call with Samples among its arguments is made for all samples at once, by giving every axis that it names its
@@ -46,7 +46,7 @@ class Samples(StandIn):
 
     def handle(self, function: Callable[..., Any], arguments: tuple, options: dict[str, Any]) -> Any:
         rule = RULES.get(function)
-        if rule is None and (isinstance(function, Evaluator) or isinstance(function, np.ufunc)):
+        if rule is None and (isinstance(function, Interpreter) or isinstance(function, np.ufunc)):
             rule = pointwise
         if rule is None or "out" in options:
             raise _Unknown(f"no rule for many samples of {getattr(function, '__name__', function)}")

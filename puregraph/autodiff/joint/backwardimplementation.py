@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from puregraph.algebra import zeroLike
+from puregraph.accumulate import zeroLike
 from puregraph.backward import argumentNames, inputNames
 from puregraph.errors import AutoDiffException
 from puregraph.graph import nearest
 from puregraph.module import Module
 from puregraph.node import Node
-from puregraph.rules import Place, Registered, register
+from puregraph.rules import Registered, RuleContext, register
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,11 @@ class BackwardImplementation:
         )
 
     @classmethod
-    def applies(cls, module: Module, place: Place) -> bool:
+    def applies(cls, module: Module, place: RuleContext) -> bool:
         return cls.backward_can_be_applied(place.node or Node(module), place.graph, place.graph)
 
     @classmethod
-    def rule(cls, module: Module, needs: tuple[bool, ...], place: Place) -> _Reverse:
+    def rule(cls, module: Module, needs: tuple[bool, ...], place: RuleContext) -> _Reverse:
         """The reverse node as a gradient rule, for the one lookup that all gradients go through."""
         names = argumentNames(module, len(needs))
         given = place.given or (True,) * len(module.outputNames)

@@ -6,17 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.algebra import isArray, shapeOf
+from puregraph.accumulate import isArray, shapeOf
 from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, twin
 from puregraph.backward import Gradient, behind, inputNames, readsOf
 from puregraph.errors import AutoDiffException, DtypeError, ShapeError, need
 from puregraph.graph import Graph, nearest
 from puregraph.input import Input
-from puregraph.lives import Lives
+from puregraph.liveness import Liveness
 from puregraph.module import Module, holdsNode, isFloat
 from puregraph.node import Edge, Node
 from puregraph.shape import product
-from puregraph.steps import Step, Steps
+from puregraph.steps import GraphStep, Steps
 
 WHOLE = np.dtype(np.int64)
 
@@ -84,7 +84,7 @@ class FreeingGraph(Graph):
 
     def unfold(self, sizes: list[int]) -> Steps:
         steps = Graph.unfold(self, sizes)
-        steps.free(readsOf)
+        steps.freeAfterLastUse(readsOf)
         return steps
 
     # Running ----------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class FreeingGraph(Graph):
 
         Raises    ShapeError listing every faulty node
         """
-        values, lives = self.described(*shapes), Lives()
+        values, lives = self.described(*shapes), Liveness()
         size = {n: product(shape) * (dtype or WHOLE).itemsize for n, (shape, dtype) in values.items()}
         steps = self.steps(len(shapes))
         for number in steps.inputs:
@@ -201,12 +201,12 @@ class FreeingGraph(Graph):
 
     def described(self, *shapes: Any) -> dict[int, Descriptor]:
         """The shape and dtype of every value, by number, on inputs of these shapes; no dtype for whole numbers."""
-        rows = self.survey(list(shapes))
+        rows = self.inferShapes(list(shapes))
         faults = [row.fault for row in rows if row.fault]
         if faults:
             raise ShapeError(*faults)
         steps, dtype = self.steps(len(shapes)), np.dtype(self.dtype or np.float32)
-        found = {n: Descriptor(shape, dtype) for n, shape in zip(steps.inputs, self.surveyed)}
+        found = {n: Descriptor(shape, dtype) for n, shape in zip(steps.inputs, self.inferredShapes)}
         for step, inshapes, outshapes, _ in rows:
             module, dtypes = step.module, [dtype] * len(step.outs)
             for name, n in zip(inputNames(module, step.inputs), step.args):
@@ -221,13 +221,17 @@ class FreeingGraph(Graph):
         return found
 
 
-def within(step: Step, size: int, lives: Lives) -> int | None:
+def within(step: GraphStep, size: int, lives: Liveness) -> int | None:
     """The value in whose memory the output of a step is, if it has none of its own."""
     module = step.module
     if module.views:
         return step.args[0]
     if isinstance(module, CotangentInput):
         return step.args[1]
-    if isinstance(module, Gradient) and (module.of.views or module.of.handsOn) and size == lives.sizeOf(step.args[0]):
+    if (
+        isinstance(module, Gradient)
+        and (module.of.views or module.of.gradAliases)
+        and size == lives.sizeOf(step.args[0])
+    ):
         return step.args[0]
     return None

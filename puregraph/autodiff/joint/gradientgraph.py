@@ -11,7 +11,7 @@ from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph, few
 from puregraph.input import Input
 from puregraph.node import Edge, Node
-from puregraph.steps import ABSENT, Step, Steps
+from puregraph.steps import ABSENT, GraphStep, Steps
 
 
 class GradientGraph(FreeingGraph, BackwardGraph):
@@ -31,7 +31,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
         self.maker = {n: i for i, step in enumerate(self.forwardSteps.items) for n in step.outs}
         self.given: dict[int, Edge] = {}  # edges of values that come from outside this backward pass
         self.again: dict[int, Edge] = {}  # and of those that are made again
-        self.remade: list[Step] = []
+        self.remade: list[GraphStep] = []
         self.read: dict[int, None] = {}  # the stored values whose data is read
         self.inputTargets, self.outputTargets = inputs, outputs
         targets, wanted = [t.numbers[0] for t in outputs], [n for t in inputs for n in t.numbers]
@@ -98,7 +98,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
 
     # Values of the forward pass ---------------------------------------------------------------------------------------
 
-    def taken(self, step: Step, module: Gradient, grads: list[Edge | None]) -> list[Edge | None]:
+    def taken(self, step: GraphStep, module: Gradient, grads: list[Edge | None]) -> list[Edge | None]:
         """Where a rule asks only the shape of an output, its gradient will do, which is of the same."""
         numbers, flags = (*step.args, *step.outs), module.readsData[module.grads :]
         like = dict(zip(step.visible, grads))

@@ -10,7 +10,7 @@ from puregraph.errors import need
 from puregraph.module import Inputs, Module
 from puregraph.node import Edge, Node
 from puregraph.rules import gradientRule
-from puregraph.steps import ABSENT, Step, outline
+from puregraph.steps import ABSENT, GraphStep, shapeOnly
 
 
 class Exposed(Module):
@@ -125,13 +125,13 @@ class Outline(Module):
         return x
 
     def updateData(self, x: Any) -> Any:
-        return outline(x)
+        return shapeOnly(x)
 
     def flopsFrom(self, x: Any) -> int:
         return 0
 
 
-def twin(step: Step, source: Callable[[int], Edge], grow: Callable[..., Node], name: str) -> dict[int, Edge]:
+def twin(step: GraphStep, source: Callable[[int], Edge], grow: Callable[..., Node], name: str) -> dict[int, Edge]:
     """The edges of all outputs of a node that runs the module of a step once more; `source` gives those of its inputs.
 
     It is linked to nothing but the nodes of those.

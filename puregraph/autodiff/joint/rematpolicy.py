@@ -9,7 +9,7 @@ from puregraph.autodiff.joint.valuenames import _Names
 from puregraph.errors import AutoDiffException, show
 from puregraph.module import shapesOf
 from puregraph.shape import product, symbols
-from puregraph.steps import Step
+from puregraph.steps import GraphStep
 
 STRATEGIES = ("store_all", "recompute_all", "user_defined")
 TRIALS = 32  # how many ways of cutting a graph are measured for a budget
@@ -43,7 +43,7 @@ def stored_by(strategy: str, names: _Names, data_to_recompute: Any) -> set[int]:
     return everything - again
 
 
-def repeatable(step: Step) -> bool:
+def repeatable(step: GraphStep) -> bool:
     """Whether a step may run twice: it changes no running state, such as a mean or the count of a random stream."""
     return not step.module.states
 
@@ -73,7 +73,7 @@ def choices(names: _Names, make: Callable[[set[int]], Any], budget: int, shapes:
     if unknown:
         raise AutoDiffException(f"a budget of bytes needs numbers for all sizes, got {unknown} in {show(shapes)}")
     graph.dataShapeFrom(shapes)
-    rows = graph.survey(shapes)
+    rows = graph.inferShapes(shapes)
     known = dict(zip(flat.inputs, shapes))
     for row in rows:
         known |= zip(row.step.visible, row.shapes)

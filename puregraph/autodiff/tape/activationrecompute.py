@@ -22,13 +22,13 @@ from puregraph.autodiff.tape.tapenode import NUMBERS, GradientEdge, LeafAccumula
 from puregraph.autodiff.tape.variable import AGAIN, Variable, variable
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
+from puregraph.hooks import HOOKS
 from puregraph.module import Inputs, Module
 from puregraph.node import checkMode, checkSaved
 from puregraph.param import Param, State
 from puregraph.pointwise import Pointwise
 from puregraph.sequential import Sequential
 from puregraph.steps import Steps
-from puregraph.watch import WATCH
 
 Place = tuple[Module, str]  # a module, and the name of a parameter or state of its own
 
@@ -330,7 +330,7 @@ def boundary(outputs: list[Variable], start: int, fresh: list[Any]) -> list[Grad
 @contextmanager
 def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, tuple] | None = None) -> Iterator[None]:
     """Note the states of each module before its first run, its mode, and its parameters' marks."""
-    outer = WATCH.enter
+    outer = HOOKS.enter
 
     def enter(module: Any) -> None:
         if modes is not None and module not in modes:
@@ -341,11 +341,11 @@ def noting(before: dict[int, tuple[State, Any]], modes: dict[Module, tuple] | No
         if outer is not None:
             outer(module)
 
-    WATCH.enter = enter
+    HOOKS.enter = enter
     try:
         yield
     finally:
-        WATCH.enter = outer
+        HOOKS.enter = outer
 
 
 @contextmanager

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.algebra import combine, isArray, seedLike, shapeOf
+from puregraph.accumulate import combine, isArray, seedLike, shapeOf
 from puregraph.autodiff.tape.gradmode import MODE
 from puregraph.autodiff.tape.tapenode import GradientEdge, LeafAccumulator, TapeNode, get_gradient_edge, total
 from puregraph.errors import AutoDiffException, addPlace
+from puregraph.hooks import HOOKS
 from puregraph.mutex import Mutex
-from puregraph.standin import StandIn
-from puregraph.watch import WATCH
+from puregraph.tracer import Tracer
 
 Add = Callable[[Any, Any], Any]
 LOCK = Mutex()
@@ -74,7 +74,7 @@ def walk(
     news: list[tuple[Any, list[Any]]] = []  # for whom, what
     ran: list[TapeNode] = []
     node: Any = None
-    look = WATCH.look
+    look = HOOKS.look
     try:
         for node in order:
             found = pending.pop(node)
@@ -227,7 +227,7 @@ def backward(
     `retain_graph`    keep what rules need, for another pass; default: as `create_graph`
     `create_graph`    record the pass itself, so that gradients can be differentiated again
     `inputs`          only these Variables or GradientEdges get their gradient
-    `accumulate`      how contributions are combined in this pass, in place of `puregraph.algebra.accumulate`
+    `accumulate`      how contributions are combined in this pass, in place of `puregraph.accumulate.accumulate`
 
     Raises    AutoDiffException for a Variable without a gradient, TypeError for what is no Variable
     """
@@ -274,14 +274,14 @@ def grad(
                 f"grad: the outputs do not depend on input {place}, {v!r:.80}; allow_unused=True gives None for it"
             )
     if create_graph:
-        kind = next(type(v) for v in (*wanted, *listed(outputs), *found) if isinstance(v, StandIn))
-        return tuple([kind(g) if isArray(g) and not isinstance(g, StandIn) else g for g in found])
+        kind = next(type(v) for v in (*wanted, *listed(outputs), *found) if isinstance(v, Tracer))
+        return tuple([kind(g) if isArray(g) and not isinstance(g, Tracer) else g for g in found])
     return tuple([g.copy() if isArray(g) else g for g in found])  # no seed, and nobody else's
 
 
 def listed(value: Any) -> list[Any]:
     """What may be one Variable, edge or gradient, or several."""
-    isOne = isinstance(value, (StandIn, GradientEdge, str)) or not isinstance(value, Sequence)
+    isOne = isinstance(value, (Tracer, GradientEdge, str)) or not isinstance(value, Sequence)
     return [value] if isOne else list(value)
 
 
@@ -321,7 +321,7 @@ def seed(value: Any, g: Any) -> Any:
                 f"grad can be implicitly created only for scalar outputs, got shape {shapeOf(value)}: give one"
             )
         return seedLike(value)[()] if isinstance(value, np.generic) else seedLike(value)
-    if isinstance(g, StandIn):
+    if isinstance(g, Tracer):
         if g.shape != value.shape:
             raise AutoDiffException(f"wanted a gradient of shape {shapeOf(value)}, got {shapeOf(g)}")
         return g if g.dtype == value.dtype else g.astype(value.dtype)

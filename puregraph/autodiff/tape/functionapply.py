@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.algebra import isArray, shapeOf, zeroLike
+from puregraph.accumulate import isArray, shapeOf, zeroLike
 from puregraph.autodiff.tape.gradmode import MODE, no_grad
 from puregraph.autodiff.tape.tapenode import TapeNode
 from puregraph.autodiff.tape.variable import AGAIN, Variable, bare, differentiable, isVariable, place, typed, variable
 from puregraph.errors import AutoDiffException
 from puregraph.function import Context, Function, Keyword, copied, leavesOf
-from puregraph.watch import WATCH
+from puregraph.hooks import HOOKS
 
 
 class FunctionCtx(Context):
@@ -130,8 +130,8 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
         MODE.enabled = before
     outputs = tuple([wrapped(y) for y in (result if type(result) is tuple else (result,))])
     ctx.outputs = outputs
-    if WATCH.look is not None:
-        WATCH.look(cls.__name__, cls, bare(leaves), bare(outputs))
+    if HOOKS.look is not None:
+        HOOKS.look(cls.__name__, cls, bare(leaves), bare(outputs))
     if MODE.enabled and any(ctx.needs_input_grad):
         node = FunctionBackward(cls, ctx, form, leaves, len(outputs))
         ctx.reference = weakref.ref(node)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from puregraph.algebra import combine, shapeOf
+from puregraph.accumulate import combine, shapeOf
 from puregraph.autodiff.tape.gradmode import MODE, enable_grad
 from puregraph.autodiff.tape.tapenode import LeafAccumulator, TapeNode
 from puregraph.autodiff.tape.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made
 from puregraph.errors import AutoDiffException, Fault, GraphError, ShapeError, addPlace, show
-from puregraph.function import Call
+from puregraph.function import FunctionCall
 from puregraph.graph import Graph
+from puregraph.hooks import HOOKS
 from puregraph.module import Module
-from puregraph.node import asGrads, checkMode, checkSaved, isMarked, placed
+from puregraph.node import asGrads, checkMode, checkSaved, isMarked, located
 from puregraph.param import Param
 from puregraph.rules import gradientRule, readBy
 from puregraph.steps import ABSENT
-from puregraph.watch import WATCH
 
 
 class ParamTarget:
@@ -106,7 +106,7 @@ class ModuleBackward(TapeNode):
         for i, (g, needed) in enumerate(zip(found, self.needs)):
             if needed and g is not None and shapeOf(g) != shapeOf(self.values[i]):
                 wanted = f"its gradient rule to give shape {show(shapeOf(self.values[i]))} for argument {i}"
-                raise placed(ShapeError(Fault(wanted, show(shapeOf(g)))), self.path, type(self.module).__name__)
+                raise located(ShapeError(Fault(wanted, show(shapeOf(g)))), self.path, type(self.module).__name__)
         return tuple([g for g, n in zip(found, self.needs) if n])
 
     def recorded(self) -> tuple[list[Any], tuple]:
@@ -135,7 +135,7 @@ class ModuleBackward(TapeNode):
 
 def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> tuple:
     """Run a module on Variables and arrays, recorded: its visible outputs."""
-    if isinstance(module, Call):
+    if isinstance(module, FunctionCall):
         arguments, keywords = module.given(inputs)
         result = module.function.apply(*arguments, **keywords)
         return result if type(result) is tuple else (result,)
@@ -145,13 +145,13 @@ def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> 
     try:
         module.dataShapeFrom(*shapes)
         values = [*plain, *module.ruleValues()]
-        if WATCH.enter is not None:
-            WATCH.enter(module)
+        if HOOKS.enter is not None:
+            HOOKS.enter(module)
         result = module.updateData(*values)
-        if WATCH.look is not None:
-            WATCH.look(path, module, values, result if type(result) is tuple else (result,))
+        if HOOKS.look is not None:
+            HOOKS.look(path, module, values, result if type(result) is tuple else (result,))
     except ShapeError as error:
-        raise placed(error, path, type(module).__name__) from None
+        raise located(error, path, type(module).__name__) from None
     except Exception as error:
         addPlace(error, f"at '{path}' ({type(module).__name__}): given {show(shapes)}")
         raise

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.algebra import accumulate, combine, isArray, shapeOf, zeroLike
+from puregraph.accumulate import accumulate, combine, isArray, shapeOf, zeroLike
 from puregraph.autodiff.derivatives import attentionvjp, matrixvjps  # noqa: F401 - their rules are registered when they are imported
 from puregraph.autodiff.derivatives.numpyvjps import (
     CONSTANT,
@@ -38,9 +38,9 @@ from puregraph.autodiff.tape.tapenode import (
 )
 from puregraph.errors import AutoDiffException
 from puregraph.function import copied
+from puregraph.hooks import HOOKS
 from puregraph.mutex import Mutex
-from puregraph.standin import StandIn
-from puregraph.watch import WATCH
+from puregraph.tracer import Tracer
 
 AGAIN = (
     "the graph of this pass was freed by an earlier backward: trying to backward through it a second time "
@@ -49,7 +49,7 @@ AGAIN = (
 MODIFIED = "a Variable that it needs was modified in place since; make a new one instead"
 
 
-class Variable(StandIn):
+class Variable(Tracer):
     """A value that remembers which operations made it.
 
     `data`           an array, a number, a text, or anything else whose `accumulate` is registered
@@ -526,7 +526,7 @@ class UnaryOp(TapeNode):
 
 def slide(function: Any, slope: Callable[[Any, Any, Any], Any], v: Variable, *more: Any) -> Variable:
     """A function of one Variable whose derivative is known by `slope`; float16, computed wider, goes the long way."""
-    isShort = v._wants and MODE.enabled and WATCH.look is None and isArray(v._data) and v._data.dtype.itemsize > 2
+    isShort = v._wants and MODE.enabled and HOOKS.look is None and isArray(v._data) and v._data.dtype.itemsize > 2
     if not isShort:
         return record(function, (v, *more), {})
     y = v._data ** more[0] if more else function(v._data)
@@ -563,8 +563,8 @@ def operate(op: Operator, a: Any, b: Any) -> Any:
         if op.name not in TEXT_OPERATORS:
             raise AutoDiffException(f"text knows no operator {op.name!r}; `import puregraph.text` brings addition")
         return TEXT_OPERATORS[op.name](a, b)
-    isRecorded, isForeign = wants and MODE.enabled, isinstance(x, StandIn) or isinstance(z, StandIn)
-    if not (isRecorded or isArray(x) or isArray(z)) or isForeign or WATCH.look is not None:
+    isRecorded, isForeign = wants and MODE.enabled, isinstance(x, Tracer) or isinstance(z, Tracer)
+    if not (isRecorded or isArray(x) or isArray(z)) or isForeign or HOOKS.look is not None:
         return record(op.function, (a, b), {})
     y = op.call(x, z)
     if not isRecorded:
@@ -591,8 +591,8 @@ def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any =
         return written(function, arguments, options, isRecorded)
     plain = bare(arguments)
     result = function(*plain, **options)
-    if WATCH.look is not None:
-        WATCH.look(titled(function), function, plain, result if type(result) in (tuple, list) else (result,))
+    if HOOKS.look is not None:
+        HOOKS.look(titled(function), function, plain, result if type(result) in (tuple, list) else (result,))
     if function in CONSTANT:
         return made(result) if isRecorded and function in FRESH else result
     if isinstance(result, tuple) and type(result) is not tuple:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from puregraph.standin import StandIn
+from puregraph.tracer import Tracer
 
 Rule = Callable[..., Any]
 SIMPLER: dict[Any, Rule] = {}
@@ -23,7 +23,7 @@ def simpler(*functions: Any) -> Callable[[Rule], Rule]:
 
 def areRecorded(*xs: Any) -> bool:
     """Whether all are values of a recording."""
-    return all(isinstance(x, StandIn) for x in xs)
+    return all(isinstance(x, Tracer) for x in xs)
 
 
 def along(axis: int, *keys: Any) -> tuple[Any, ...]:

@@ -35,7 +35,7 @@ def lowered(schedule: Any) -> Any:
 
 def isWhole(piece: Any) -> bool:
     """Whether there are launches for a function of numpy's functions."""
-    return "cuda" in piece.twins
+    return "cuda" in piece.implementations
 
 
 __all__ = ["ALIGNMENT", "GpuExecutable", "isWhole", "layoutFor", "lowered"]

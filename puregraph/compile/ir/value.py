@@ -82,7 +82,7 @@ class Call:
 
     `kind` says how it may be treated:
 
-    "pointwise"  element by element with broadcasting: a ufunc, `astype`, `np.where`, or an Evaluator (a Formula)
+    "pointwise"  element by element with broadcasting: a ufunc, `astype`, `np.where`, or an Interpreter (a Formula)
     "reduce"     `np.sum`, `np.mean`, `np.max` and the like
     "product"    `np.matmul`, `np.dot` and the like
     "view"       the result lies in the memory of the first argument; nothing is done

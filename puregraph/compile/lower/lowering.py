@@ -15,13 +15,13 @@ from puregraph.compile.lower.nestcache import canonical, readBy, shaped
 from puregraph.compile.lower.packedweights import PackedWeights
 from puregraph.compile.passes.fusion import BARRIERS, FLOAT, LONE, Fuser, Group, pointwise
 from puregraph.kernels.scatter import putClass, takeClass
+from puregraph.loopnest import LoopNest, Operand, isAxis
 from puregraph.native.gemm.gemm import BatchAxis, product, vectorsFor, worthPacking
 from puregraph.native.gemm.pack import Packed, pack, packedSize
 from puregraph.native.llvm import jit
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.native.ops.epilogue import Epilogue, EpilogueOperand
-from puregraph.nest import Nest, Operand, isAxis
-from puregraph.standin import astype
+from puregraph.tracer import astype
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
 LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
@@ -244,7 +244,7 @@ class Lowering:
         if any(o is None for o in (*loads.values(), *stores.values())):
             return group.calls
         room = LoweringWorkspace(self.new, self.frozen)
-        nest = Nest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
+        nest = LoopNest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
         done, late = shaped(nest, room)
         reads = [v for v, _ in group.loads.values()]
         over = [place for place in late if isMetOnce(group, reads[place])]
@@ -316,7 +316,7 @@ class Lowering:
             kept = [*kept, y]
         if any(s is None for s in stores.values()):
             return None
-        nest = canonical(Nest(group.space, {**loads, sums: None}, tuple(needed(group, stores)), stores))
+        nest = canonical(LoopNest(group.space, {**loads, sums: None}, tuple(needed(group, stores)), stores))
         (sums,) = [n for n, o in nest.loads.items() if o is None]
         tail = Epilogue(sums, {n: o for n, o in nest.loads.items() if o is not None}, nest.lines, nest.stores)
         return tail, [v for v, _ in group.loads.values() if v is not y], kept
@@ -381,7 +381,7 @@ def wide(call: Call, room: LoweringWorkspace) -> list[KernelCall] | None:
     stores = {group.names[y.number]: operand(group, y, group.axes[y.number]) for y in call.outs}
     if None in loads.values() or None in stores.values():
         return None
-    return shaped(Nest(group.space, loads, tuple(group.lines), stores, "f64"), room)[0]
+    return shaped(LoopNest(group.space, loads, tuple(group.lines), stores, "f64"), room)[0]
 
 
 def values(step: Any) -> list[Value]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.aligned import addressOf
+from puregraph.align import addressOf
 from puregraph.compile.ir.value import Value
 from puregraph.compile.lower import rules  # noqa: F401  they register themselves
 from puregraph.compile.lower.lowering import LOWERINGS, NativeCall, Offset, lower
@@ -135,7 +135,7 @@ def maker(work: KernelCall) -> Callable[[], tuple[str, Any, int]]:
 def digestOf(core: Path) -> str:
     """Tells one version of the code that writes native code from another, by its sources."""
     found = hashlib.blake2b(digest_size=16)
-    names = ("nest.py", "formula.py", "table.py", "terms.py")
+    names = ("loopnest.py", "formula.py", "optable.py", "expr.py")
     for path in sorted([*core.glob("native/**/*.py"), *core.glob("special/*.py"), *map(core.joinpath, names)]):
         found.update(path.read_bytes())
     return found.hexdigest()

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from puregraph.compile.passes.fusion import renamed
+from puregraph.loopnest import Line, LoopNest, Operand, Reduce, Shape, ordered, reduceSets, varying
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.nestcode import works
-from puregraph.nest import Fold, Line, Nest, Operand, Shape, foldSets, ordered, varying
 
 MANY = 256  # kinds of nests that are remembered
 
@@ -32,7 +32,7 @@ class Template(NamedTuple):
     late: list[int]
 
 
-def shaped(nest: Nest, scratch: Callable[[int], Any]) -> tuple[list[KernelCall], list[int]]:
+def shaped(nest: LoopNest, scratch: Callable[[int], Any]) -> tuple[list[KernelCall], list[int]]:
     """The steps that compute a nest, and `lateIn` of it.
 
     `scratch` gives memory for so many numbers of its kind, for parts of folds.
@@ -66,11 +66,11 @@ def template(
 
     reads = {n: Operand(k, MemorySlot("loads", n), strides) for n, k, strides in loads}
     makes = {n: Operand(k, MemorySlot("stores", n), strides) for n, k, strides in stores}
-    nest = Nest(space, reads, lines, makes, kind, last=last)
+    nest = LoopNest(space, reads, lines, makes, kind, last=last)
     return Template(works(canonical(nest), scratch), sizes, lateIn(nest))
 
 
-def canonical(nest: Nest) -> Nest:
+def canonical(nest: LoopNest) -> LoopNest:
     """The nest with names by order of use, so that equal formulas have one code; without what it does not use."""
     names: dict[str, str] = {}
     loads: dict[str, Any] = {}
@@ -83,7 +83,7 @@ def canonical(nest: Nest) -> Nest:
         return names.get(n, n)
 
     for n, line in nest.lines:
-        if isinstance(line, Fold):
+        if isinstance(line, Reduce):
             line = line._replace(of=name(line.of))
         else:
             line = renamed(line, {x: name(x) for x in line.names})
@@ -93,7 +93,7 @@ def canonical(nest: Nest) -> Nest:
     return nest._replace(loads=loads, lines=tuple(lines), stores=stores)
 
 
-def lateIn(nest: Nest) -> list[int]:
+def lateIn(nest: LoopNest) -> list[int]:
     """The places of loads of which a number is read only where results are made that lie as they do.
 
     If there are folds, these are loads that are read after the folds over some axes, along which they do not vary; or
@@ -102,12 +102,12 @@ def lateIn(nest: Nest) -> list[int]:
     """
     nest = ordered(nest)  # a fold over axes of length one is none, and nothing waits for it
     inner = len(nest.space) - 1
-    sets, late = foldSets(nest), set(nest.loads)
+    sets, late = reduceSets(nest), set(nest.loads)
     if sets:
         late = set()
         for axes in sets:
             varies, isApart = varying(nest, axes), len(sets) > 1 and inner not in axes
-            early = {n for name, x in nest.lines if varies[name] or isinstance(x, Fold) for n in readBy(x)}
+            early = {n for name, x in nest.lines if varies[name] or isinstance(x, Reduce) for n in readBy(x)}
             late |= {n for n in nest.loads if not varies[n] and (isApart or n not in early)}
         if len(sets) == 1 and isMadeLast(nest, sets[0]):
             late |= {n for n in nest.loads if varies[n]}
@@ -118,7 +118,7 @@ def lateIn(nest: Nest) -> list[int]:
     ]
 
 
-def isMadeLast(nest: Nest, axes: frozenset[int]) -> bool:
+def isMadeLast(nest: LoopNest, axes: frozenset[int]) -> bool:
     """Whether there are results that vary along folded axes, all of them made after the last fold."""
     shape = Shape(nest, axes)
     return {shape.phase[n] for n in nest.stores if shape.spread[n]} == {shape.count - 1} != {0}
@@ -131,4 +131,4 @@ def isTurned(x: Operand, y: Operand) -> bool:
 
 def readBy(line: Any) -> tuple[str, ...]:
     """What a line reads."""
-    return (line.of,) if isinstance(line, Fold) else line.names
+    return (line.of,) if isinstance(line, Reduce) else line.names

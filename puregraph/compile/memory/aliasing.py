@@ -8,13 +8,13 @@ import numpy as np
 
 from puregraph.compile.ir.strides import isDense, sameStrides
 from puregraph.compile.ir.value import Call, Value, put
-from puregraph.evaluator import Evaluator
+from puregraph.interpreter import Interpreter
 
 
 def overwritable(call: Call, y: Value) -> Sequence[int]:
     """The places of arguments over which a call may write a result, if that lies as they do."""
     if call.kind == "pointwise":
-        if isinstance(call.function, (np.ufunc, Evaluator)):
+        if isinstance(call.function, (np.ufunc, Interpreter)):
             return range(len(call.arguments))
         return (2,) if call.function is np.where else ()  # where the choice is not made, all stays as it is
     if call.kind == "native":

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value, fill
-from puregraph.evaluator import Evaluator
+from puregraph.expr import REMEMBERED, Term, leaf, rebuild, term
 from puregraph.formula import Formula, formulaOf, formulasOf
+from puregraph.interpreter import Interpreter
 from puregraph.kernels.scatter import putClass, takeClass
+from puregraph.loopnest import Reduce
 from puregraph.native.ops.nestcode import CHUNK, isColumn
-from puregraph.nest import Fold
-from puregraph.standin import astype
-from puregraph.table import TABLE
-from puregraph.terms import REMEMBERED, Term, leaf, rebuild, term
+from puregraph.optable import TABLE
+from puregraph.tracer import astype
 
 Axes = tuple[int | None, ...]
 PATIENCE = 6  # calls after which a group that nobody joined is closed
@@ -44,7 +44,7 @@ LONE = {**KINDS, np.dtype(np.float64): "f64"}  # of what is one number
 
 
 class Group:
-    """A space, and what is computed over it: `lines` for `nest.Nest`, by names that `names` and `loads` give Values.
+    """A space, and what is computed over it: `lines` for `LoopNest`, by names that `names` and `loads` give Values.
 
     Names only count what comes in, so that groups that do the same have the same lines.
     `axes` says for each made Value which axis of the space each of its own axes runs along (None: length one).
@@ -76,7 +76,7 @@ class Group:
 
     def add(self, line: Any) -> str:
         """The name of one more line."""
-        if isinstance(line, Fold) and line.axes not in self.folds:
+        if isinstance(line, Reduce) and line.axes not in self.folds:
             self.folds.append(line.axes)
         name = f"y{len(self.lines)}"
         self.lines.append((name, line))
@@ -124,7 +124,7 @@ class NestLines(NamedTuple):
     """A call as lines of a nest over a space of its own.
 
     `given` has the Values that it reads, by the names that its lines have for them, each with the axes of the space
-    that its own run along; `lines` are those before the results, which are Values with a formula or Fold each, and
+    that its own run along; `lines` are those before the results, which are Values with a formula or Reduce each, and
     again their axes. A fold that is divided by `count` at its end is a mean.
     """
 
@@ -197,7 +197,7 @@ def byClass(call: Call) -> NestLines | None:
     if call.function is takeClass:
         own = tuple([a for a in range(x.ndim) if a != 1])
         given = {"x": (x, aligned(x, x.ndim)), "k": (labels, own)}
-        return NestLines(x.shape, given, [("p", line)], [(y, Fold("sum", "p", frozenset([1])), own)])
+        return NestLines(x.shape, given, [("p", line)], [(y, Reduce("sum", "p", frozenset([1])), own)])
     own = tuple([a for a in range(y.ndim) if a != 1])
     return NestLines(y.shape, {"x": (x, own), "k": (labels, own)}, [], [(y, line, aligned(y, y.ndim))])
 
@@ -223,7 +223,7 @@ def formulas(call: Call) -> tuple[dict[str, Value], list[Formula]] | None:
 def formulasFor(call: Call) -> tuple[Sequence[str], list[Formula]] | None:
     """The formulas of a pointwise call's results, and the names of its arguments in them."""
     function, options = call.function, call.options
-    if isinstance(function, Evaluator):
+    if isinstance(function, Interpreter):
         return function.names, formulasOf(function)
     if options.keys() - {"copy"} or len(call.outs) != 1:
         return None
@@ -275,7 +275,7 @@ def folding(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> NestLi
     name, lines = "x", []
     if x.dtype == BOOL:
         name, lines = "p", [("p", Formula("where(x, 1.0, 0.0)"))]
-    fold = Fold("sum" if count else how, name, axes)
+    fold = Reduce("sum" if count else how, name, axes)
     return NestLines(x.shape, {"x": (x, aligned(x, x.ndim))}, lines, [(y, fold, own)], count)
 
 
@@ -464,14 +464,14 @@ class Fuser:
         def move(own: Axes) -> Axes:
             return tuple([None if a is None else axes[a] for a in own])
 
-        def chosen(fold: Fold) -> frozenset[int]:
+        def chosen(fold: Reduce) -> frozenset[int]:
             return frozenset([a for a in (axes[i] for i in fold.axes) if a is not None])
 
         loads = {n: (v, move(own)) for n, (v, own) in read.given.items() if places[n] is None}
         new = {(v.number, own) for v, own in loads.values()} - group.known.keys()
         if len(group.loads) + len(new) + len(group.made) + len(read.results) > MOST:
             return False
-        folds = [x for _, x, _ in read.results if isinstance(x, Fold)]
+        folds = [x for _, x, _ in read.results if isinstance(x, Reduce)]
         if not all(self.fits(group, chosen(x), read, axes) for x in folds):
             return False
         names: dict[str, Any] = {f"axis{a}": 0 if b is None else f"axis{b}" for a, b in enumerate(axes) if a != b}
@@ -479,9 +479,9 @@ class Fuser:
         for n, line in read.lines:
             names[n] = group.add(renamed(line, names))
         for y, line, own in read.results:
-            if isinstance(line, Fold):
+            if isinstance(line, Reduce):
                 folded = over | chosen(line)
-                name = group.add(Fold(line.how, names[line.of], chosen(line)))
+                name = group.add(Reduce(line.how, names[line.of], chosen(line)))
                 after = ("/", float(read.count)) if read.count else (">", 0.0) if y.dtype == BOOL else None
                 if after:
                     name = group.add(formulaOf(term(after[0], leaf(name), leaf(after[1]))))

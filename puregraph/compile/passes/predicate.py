@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value
-from puregraph.evaluator import Evaluator
+from puregraph.expr import REMEMBERED, Term, leaf, rebuild, term, walk
 from puregraph.formula import formulaOf, numpyFrom
-from puregraph.table import LOGICAL
-from puregraph.terms import REMEMBERED, Term, leaf, rebuild, term, walk
+from puregraph.interpreter import Interpreter
+from puregraph.optable import LOGICAL
 
 LARGE = 1 << 14  # bytes from which numbers are worth it
 ASKED = "x"
@@ -51,7 +51,7 @@ def same(questions: Iterable[Term | None]) -> Term | None:
 
 def asked(call: Call, value: Value) -> Term | None:
     """What a call asks of a value, as a term of `x`; None if it reads more of it than the answer."""
-    if not isinstance(call.function, Evaluator):
+    if not isinstance(call.function, Interpreter):
         return None
     places = [i for i, a in enumerate(call.arguments) if a is value]
     if len(places) != 1 or any(v.root is value and v is not value for v in call.values()):
@@ -60,7 +60,7 @@ def asked(call: Call, value: Value) -> Term | None:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def questionOf(evaluator: Evaluator, place: int) -> Term | None:
+def questionOf(evaluator: Interpreter, place: int) -> Term | None:
     """The one condition in which an argument occurs, with nothing but numbers beside it, as a term of `x`."""
     name = leaf(evaluator.names[place])
     inside = {t for t in walk(*evaluator.terms) if t.op in LOGICAL and leavesOf(t) == {name}}

@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import Any
 
 from puregraph.compile.ir.value import Value
-from puregraph.evaluator import Evaluator
+from puregraph.expr import REMEMBERED, leaf, term, walk
 from puregraph.formula import Formula
-from puregraph.terms import REMEMBERED, leaf, term, walk
+from puregraph.interpreter import Interpreter
 
 RELU = Formula("relu(x)").term
 
@@ -17,7 +17,7 @@ def fromResults(schedule: Any) -> None:
     """Have formulas that ask for the sign of x read relu(x), which is above 0 where x is."""
     results: dict[int, Value] = {}
     for call in schedule.calls:
-        if not isinstance(call.function, Evaluator):
+        if not isinstance(call.function, Interpreter):
             continue
         if results:
             call.arguments = tuple(
@@ -31,7 +31,7 @@ def fromResults(schedule: Any) -> None:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def asksSign(evaluator: Evaluator, place: int) -> bool:
+def asksSign(evaluator: Interpreter, place: int) -> bool:
     """Whether an argument is only compared with 0."""
     name = leaf(evaluator.names[place])
     sign = term(">", name, leaf(0))

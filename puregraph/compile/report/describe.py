@@ -12,9 +12,9 @@ import numpy as np
 from puregraph.compile.ir.value import Call, Value, put, text
 from puregraph.compile.passes.fusion import formulas
 from puregraph.compile.trace.updaterule import CountStep, OpaqueOptimizer, UpdateScalars
-from puregraph.evaluator import Evaluator
+from puregraph.expr import Term, leaf, rebuild, term, walk
 from puregraph.formula import Formula, formulaOf
-from puregraph.terms import Term, leaf, rebuild, term, walk
+from puregraph.interpreter import Interpreter
 
 BRIEF = 12  # letters of what may be written twice
 LONG = 80  # letters of a formula that is written below the table
@@ -54,7 +54,7 @@ class Describer:
         self.known, found = {}, []
         for c in calls:
             self.path = c.place.path
-            if c.place.phase == "update" and isinstance(c.function, Evaluator):
+            if c.place.phase == "update" and isinstance(c.function, Interpreter):
                 found.append(self.update(c))
                 continue
             for ys, t in self.results(c):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value, changed, copy, fill, put
-from puregraph.evaluator import Evaluator, isLarge
-from puregraph.standin import astype
+from puregraph.interpreter import Interpreter, isLarge
+from puregraph.tracer import astype
 
 WITH_OUT = {np.sum, np.mean, np.max, np.min, np.prod, np.var, np.std, np.any, np.all, np.amax, np.amin}
 WITH_OUT |= {np.concatenate, np.stack}
@@ -42,7 +42,7 @@ def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[
 
     if call.kind == "store":
         return one(np.copyto, [call.options["target"].array, given[0]])
-    if isinstance(function, Evaluator):
+    if isinstance(function, Interpreter):
         return one(*evaluated(function, given, outs))
     if isinstance(function, np.ufunc):
         return one(function, given, {**options, "out": tuple(outs)})
@@ -80,8 +80,8 @@ def chosen(one: Any, first: list[Bound], out: Any, given: list) -> list[Bound]:
     return [*first, *one(np.copyto, [out, given[1]], {"where": condition, "casting": "unsafe"})]
 
 
-def evaluated(evaluator: Evaluator, given: list, outs: list) -> tuple[Any, list]:
-    """An Evaluator without the questions that it asks each time; in pieces where arrays are large."""
+def evaluated(evaluator: Interpreter, given: list, outs: list) -> tuple[Any, list]:
+    """An Interpreter without the questions that it asks each time; in pieces where arrays are large."""
     plan = evaluator.plan(tuple([getattr(a, "dtype", None) for a in given]))
     if len(evaluator.steps) > 2 and isLarge(given):
         return Pieces(evaluator, plan), [given, outs]
@@ -89,11 +89,11 @@ def evaluated(evaluator: Evaluator, given: list, outs: list) -> tuple[Any, list]
 
 
 class Pieces:
-    """An Evaluator that works on large arrays in pieces, if that can be done."""
+    """An Interpreter that works on large arrays in pieces, if that can be done."""
 
     __slots__ = ("evaluator", "plan")
 
-    def __init__(self, evaluator: Evaluator, plan: Any):
+    def __init__(self, evaluator: Interpreter, plan: Any):
         self.evaluator, self.plan = evaluator, plan
 
     def __call__(self, given: list, outs: list) -> None:

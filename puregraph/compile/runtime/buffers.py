@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.aligned import addressOf
+from puregraph.align import addressOf
 from puregraph.compile.ir.value import Value, changed
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import Buffer, MemoryPlan

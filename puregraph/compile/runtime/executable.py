@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.changes import VERSIONS
 from puregraph.compile import verify
 from puregraph.compile.ir.value import Call, CallOrigin, Value, store
 from puregraph.compile.lower.lowering import LOWERINGS
@@ -23,6 +22,7 @@ from puregraph.compile.trace.updaterule import CountStep, UpdateScalars
 from puregraph.native.llvm import jit
 from puregraph.param import State
 from puregraph.signals import Deferred
+from puregraph.versioning import ARRAYVERSIONS
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
 
@@ -179,7 +179,7 @@ class Executable:
                 with Deferred():
                     self.go(self.parts, self.begin, len(self.parts))
         finally:
-            version = next(VERSIONS)
+            version = next(ARRAYVERSIONS)
             for own in self.written:
                 own["version"] = version
         if self.objects:

@@ -7,9 +7,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from puregraph.changes import CHANGES, isNoting
 from puregraph.param import Stored
 from puregraph.rules import rulesFor
+from puregraph.versioning import COUNTER, isVersioned
 
 IGNORED = ("alone", "data", "grad", "train", "precision")  # what a run changes, and modes
 FLAGS = attrgetter("trainable", "rate", "decay")
@@ -51,14 +51,14 @@ class Validity:
         self.rules = self.rulesNow()
         self.kept = self.keptNow()
         self.alive = [t.array for t in self.stored], [dict(slot.arrays) for slot in self.slots]  # so ids stay theirs
-        self.tells = all(map(isNoting, (*self.modules, *graphsIn(graph), *filter(None, [optimizer]))))
+        self.tells = all(map(isVersioned, (*self.modules, *graphsIn(graph), *filter(None, [optimizer]))))
         self.isEven = not any(self.steps0)
 
     def __bool__(self) -> bool:
         """Whether nothing has changed since."""
         if self.reads and not all(read.isSame for read in self.reads):
             return False
-        mark = CHANGES.mark  # before anything is looked at: what changes meanwhile is seen the next time
+        mark = COUNTER.version  # before anything is looked at: what changes meanwhile is seen the next time
         if mark is self.mark and (not self.updated or self.isWhereItWas()):
             return True
         self.mark = mark if self.tells else None

@@ -12,10 +12,10 @@ from puregraph.compile.ir import strides
 from puregraph.compile.ir.value import Value, changed, valuesIn
 from puregraph.compile.trace.channelslast import ALIKE, channelsLast
 from puregraph.compile.trace.recorder import Recorder, UnreadableError
-from puregraph.evaluator import BLOCK, Evaluator
+from puregraph.expr import ONE, leaf, rebuild, term
 from puregraph.formula import formulaOf, formulasOf, numpyFrom
+from puregraph.interpreter import BLOCK, Interpreter
 from puregraph.kernel import Kernel
-from puregraph.terms import ONE, leaf, rebuild, term
 
 Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]
 BOOL = np.dtype(bool)
@@ -36,7 +36,7 @@ def readerOf(function: Any) -> Reader | None:
     """What reads a call of this function; None if what it gives may depend on numbers, or is not known."""
     if isinstance(function, np.ufunc):
         return readProduct if function is np.matmul else readUfunc if function.signature is None else None
-    if isinstance(function, Evaluator):
+    if isinstance(function, Interpreter):
         return readFormula
     if isinstance(function, Kernel):
         return readKernel
@@ -143,8 +143,8 @@ def dtypesOf(ufunc: Any, kinds: tuple, dtype: Any) -> list[Any]:
     return [y.dtype for y in (found if type(found) is tuple else (found,))]
 
 
-def readFormula(recorder: Recorder, evaluator: Evaluator, given: list, options: dict[str, Any]) -> list[Value]:
-    """The results of an Evaluator: each has the shape that the values broadcast to that it reads."""
+def readFormula(recorder: Recorder, evaluator: Interpreter, given: list, options: dict[str, Any]) -> list[Value]:
+    """The results of an Interpreter: each has the shape that the values broadcast to that it reads."""
     given = [operand(recorder, a) for a in given]
     plan = evaluator.plan(floatsOf(given))
     handed = [handedOn(register, plan, given) for register in evaluator.results]
@@ -166,8 +166,8 @@ def readFormula(recorder: Recorder, evaluator: Evaluator, given: list, options: 
     return outs
 
 
-def needed(evaluator: Evaluator, given: list) -> tuple[Evaluator, list, Any]:
-    """An Evaluator of those arguments alone that it reads, if the dtypes of its results are the same; and its plan."""
+def needed(evaluator: Interpreter, given: list) -> tuple[Interpreter, list, Any]:
+    """An Interpreter of only the arguments it reads, if the dtypes of its results are the same; and its plan."""
     plan = evaluator.plan(floatsOf(given))
     used = sorted(set().union(*evaluator.reads))
     if 0 < len(used) < len(given):
@@ -183,7 +183,7 @@ def needed(evaluator: Evaluator, given: list) -> tuple[Evaluator, list, Any]:
 
 
 def floatsOf(given: list) -> tuple:
-    """The dtypes that decide what an Evaluator computes in."""
+    """The dtypes that decide what an Interpreter computes in."""
     return tuple([a.dtype if type(a) is Value or isinstance(a, np.generic) else None for a in given])
 
 
@@ -194,8 +194,8 @@ def handedOn(register: int, plan: Any, given: list) -> Value | None:
     return value if same else None
 
 
-def laidOut(recorder: Recorder, evaluator: Evaluator, plan: Any, given: list) -> list[Any]:
-    """The layout of each result of an Evaluator; None for row-major."""
+def laidOut(recorder: Recorder, evaluator: Interpreter, plan: Any, given: list) -> list[Any]:
+    """The layout of each result of an Interpreter; None for row-major."""
     values = [a for a in given if type(a) is Value and a.shape]
     if all(strides.falling(strides.aligned(x.shape, x.strides, x.ndim)) for x in values):
         return [None] * len(evaluator.results)
@@ -233,8 +233,8 @@ def laidOut(recorder: Recorder, evaluator: Evaluator, plan: Any, given: list) ->
     return found
 
 
-def isBlockwise(evaluator: Evaluator, given: list, shape: tuple[int, ...]) -> bool:
-    """Whether an Evaluator works on such arrays in pieces; their results then lie like the first argument."""
+def isBlockwise(evaluator: Interpreter, given: list, shape: tuple[int, ...]) -> bool:
+    """Whether an Interpreter works on such arrays in pieces; their results then lie like the first argument."""
     values = [a for a in given if type(a) is Value and a.shape]
     whole = {i for i, a in enumerate(given) if type(a) is Value and a.shape == shape}
     if not all(whole & reads for reads in evaluator.reads):
@@ -250,8 +250,8 @@ def isBlockwise(evaluator: Evaluator, given: list, shape: tuple[int, ...]) -> bo
 
 def readKernel(recorder: Recorder, kernel: Kernel, given: list, options: dict[str, Any]) -> Any:
     """A Kernel: as its outline says, or else as it does with ones."""
-    if kernel.outline is not None:
-        found = kernel.outline(*given, **options)
+    if kernel.shapeRule is not None:
+        found = kernel.shapeRule(*given, **options)
     else:
         stands = changed((list(given), list(options.values())), dummy)
         found = kernel.reference(*stands[0], **dict(zip(options, stands[1])))

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.aligned import addressOf
+from puregraph.align import addressOf
 from puregraph.compile.ir.value import Call, CallOrigin, Value, frozen
 from puregraph.compile.trace.memo import MemoEntry, MemoKeys
 from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.opaque import NotCompiledError, OpaqueRule, RuleProfile, outputsOf
 from puregraph.compile.trace.purity import Read, readsOf
 from puregraph.compile.trace.recorder import RecordedArray, Recorder, UnreadableError
-from puregraph.function import Call as FunctionCall
+from puregraph.function import FunctionCall
 from puregraph.param import Param, State, Stored
 from puregraph.signals import isAsynchronous
-from puregraph.steps import Step
+from puregraph.steps import GraphStep
 
 Found = tuple[list[Any], list[tuple[int, Value]]]
 
@@ -78,7 +78,7 @@ class GraphTracer:
 
     # One rule ---------------------------------------------------------------------------------------------------------
 
-    def rule(self, step: Step, values: list[Any], phase: str) -> list[Any]:
+    def rule(self, step: GraphStep, values: list[Any], phase: str) -> list[Any]:
         """The Values of what a rule gives for those of its arguments; None stands for None."""
         given = tuple([None if v is None else v.shape for v in values])
         precision = getattr(step.module, "of", step.module).precision
@@ -97,7 +97,7 @@ class GraphTracer:
             self.become(self.states[values[i].number], value)
         return found
 
-    def readOnce(self, step: Step, values: list[Any]) -> Found:
+    def readOnce(self, step: GraphStep, values: list[Any]) -> Found:
         """Run a rule on handles, or note again what an equal one did."""
         key = self.keys(step.module, values)
         noted = self.known.get(key)
@@ -108,7 +108,7 @@ class GraphTracer:
         self.known[key] = MemoEntry(self.recorder.calls[mark:], values, found, changes)
         return found, changes
 
-    def read(self, step: Step, values: list[Any]) -> Found:
+    def read(self, step: GraphStep, values: list[Any]) -> Found:
         """Run a rule on handles: its results, and what States become."""
         if isinstance(step.module, FunctionCall):
             raise UnreadableError("a Function may do more than compute")
@@ -125,7 +125,7 @@ class GraphTracer:
                 changes.append((i, handle.value))
         return found, changes
 
-    def readTwice(self, step: Step, values: list[Any]) -> Found:
+    def readTwice(self, step: GraphStep, values: list[Any]) -> Found:
         """Run a rule on handles, and see whether it does the same a second time, and nothing besides."""
         calls, module = self.recorder.calls, getattr(step.module, "of", step.module)
         rules = [module.updateData, getattr(step.module, "rule", None) or module.updateData]
@@ -155,7 +155,7 @@ class GraphTracer:
             return self.recorder.constant(y)
         raise UnreadableError(f"a result is {type(y).__name__}")
 
-    def whole(self, step: Step, values: list[Any], reason: str) -> Found:
+    def whole(self, step: GraphStep, values: list[Any], reason: str) -> Found:
         """Note a rule as one call."""
         outs = outputsOf(self.recorder, step, self.trial)
         count, changes = len(outs), []
@@ -187,12 +187,12 @@ def spanOf(array: Any) -> tuple[int, int]:
     return (addressOf(array), addressOf(array) + array.nbytes) if isHere else (0, 0)
 
 
-def isTrusted(step: Step) -> bool:
+def isTrusted(step: GraphStep) -> bool:
     """Whether a rule is this library's own, and so known to be pure."""
     return all((owner.__module__ or "").startswith("puregraph.") for owner in rulesOf(step))
 
 
-def rulesOf(step: Step) -> list[Any]:
+def rulesOf(step: GraphStep) -> list[Any]:
     """The functions and classes that a rule consists of."""
     module = step.module
     rule = getattr(module, "rule", None)

@@ -13,7 +13,7 @@ from puregraph.formula import Formula
 from puregraph.module import Module
 from puregraph.param import Stored
 
-PASSING = ("name", "recipe", "alone", "train", "precision")  # attributes that no rule reads, and the mode
+PASSING = ("name", "initArgs", "lastCall", "train", "precision")  # attributes that no rule reads, and the mode
 Key = tuple[Any, ...]
 
 

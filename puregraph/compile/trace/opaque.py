@@ -10,8 +10,8 @@ from puregraph.compile.ir.strides import like
 from puregraph.compile.ir.value import Value
 from puregraph.compile.trace.recorder import Recorder
 from puregraph.errors import PuregraphError
-from puregraph.steps import Step
-from puregraph.watch import WATCH
+from puregraph.hooks import HOOKS
+from puregraph.steps import GraphStep
 
 
 class NotCompiledError(PuregraphError):
@@ -67,11 +67,11 @@ class RuleProfile:
     @contextmanager
     def looking(self) -> Iterator[None]:
         """Note what rules give while the graph runs inside."""
-        before, WATCH.look = WATCH.look, self.look
+        before, HOOKS.look = HOOKS.look, self.look
         try:
             yield
         finally:
-            WATCH.look = before
+            HOOKS.look = before
 
     def look(self, path: str, module: Any, arguments: Any, results: Any, isGradient: bool = False) -> None:
         """One rule has run."""
@@ -84,7 +84,7 @@ class RuleProfile:
         return ResultSpec(tuple(y.shape), y.dtype, y.strides) if hasattr(y, "strides") else type(y)
 
 
-def outputsOf(recorder: Recorder, step: Step, trial: RuleProfile | None) -> list[Any]:
+def outputsOf(recorder: Recorder, step: GraphStep, trial: RuleProfile | None) -> list[Any]:
     """Values for what a rule gives; hidden results may be anything.
 
     Raises    UntriedError if it has not run yet; NotArraysError if it does not give arrays

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.algebra import isArray
-from puregraph.evaluator import Evaluator
+from puregraph.accumulate import isArray
 from puregraph.formula import Formula
+from puregraph.interpreter import Interpreter
 from puregraph.kernel import Kernel
 from puregraph.param import Stored
 
@@ -187,7 +187,7 @@ def frozen(value: Any) -> Any:
 
 def isOurs(value: Any) -> bool:
     """Whether this is a function or class of numpy, of Python itself, or of this library."""
-    if isinstance(value, (np.ufunc, Kernel, Formula, Evaluator)):
+    if isinstance(value, (np.ufunc, Kernel, Formula, Interpreter)):
         return True
     home = (getattr(value, "__module__", None) or "").partition(".")[0]
     return isinstance(value, (type, FunctionType, BuiltinFunctionType)) and home in (*LIBRARIES, "builtins")

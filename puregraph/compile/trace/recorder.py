@@ -1,4 +1,4 @@
-"""Record: reads a rule by running it once on stand-ins that hold no data, and notes every call it makes."""
+"""Record: reads a rule by running it once on tracers that hold no data, and notes every call it makes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from puregraph.compile.ir.strides import contiguous, isDense
 from puregraph.compile.ir.strides import like as likeStrides
 from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, put
-from puregraph.kernel import Piece
-from puregraph.standin import StandIn, method
+from puregraph.kernel import CompositeKernel
+from puregraph.tracer import Tracer, method
 
 
 class UnreadableError(TypeError):
@@ -42,7 +42,7 @@ class Recorder:
         self.constants: dict[Any, Value] = {}
         self.layout: Any = None  # where kernels put what they make, see `layout.layoutFor`
         self.simpler: dict[Any, Any] = {}  # what says functions by others, see `simpler`
-        self.isWhole: Any = None  # whether a Piece is one call
+        self.isWhole: Any = None  # whether a composite kernel is one call
         self.held: list[Any] = []  # arrays that are known by their id
 
     # Values -----------------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Recorder:
             found = self.simpler[function](*arguments, **options)
             if found is not NotImplemented:
                 return found
-        if self.isWhole is not None and type(function) is Piece and not self.isWhole(function):
+        if self.isWhole is not None and type(function) is CompositeKernel and not self.isWhole(function):
             return function.reference(*arguments, **options)
         given = [plain(self, a) if isinstance(a, LOOKED) else a for a in arguments]
         if options:
@@ -208,7 +208,7 @@ class Fresh(Plain):
     __slots__ = ()
 
 
-class RecordedArray(StandIn):
+class RecordedArray(Tracer):
     """A handle on a value: what a rule takes for an array while it is read.
 
     `x += y`, `np.add(x, y, out=x)` and `x[key] = y` note a call whose result is this handle's value from then on. A
@@ -217,7 +217,7 @@ class RecordedArray(StandIn):
     """
 
     __slots__ = ("known", "memory", "recorder", "value")
-    takesPieces = True
+    takesComposites = True
 
     def __init__(self, recorder: Recorder, value: Value, memory: RecordedMemory):
         self.recorder, self.value, self.memory, self.known = recorder, value, memory, memory.writes
@@ -357,6 +357,6 @@ def plain(recorder: Recorder, a: Any) -> Any:
         return kind([plain(recorder, each) if isinstance(each, LOOKED) else each for each in a])
     if kind is slice:
         return slice(*[plain(recorder, each) for each in (a.start, a.stop, a.step)])
-    if isinstance(a, StandIn):
+    if isinstance(a, Tracer):
         raise UnreadableError(f"a {kind.__name__} meets a value that is being recorded")
     return a

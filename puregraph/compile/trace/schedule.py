@@ -114,7 +114,7 @@ def schedule(
                  then to make no update either, in a step of its own
     `wanted`     for each output whether it is read after the step; all are, if this is left out
     `layout`     says how the results of kernels lie, see `layout.layoutFor`; None: as numpy lays them out
-    `isWhole`    says whether a Piece, a function of numpy's functions, is one call; all are, if this is left out
+    `isWhole`    says whether a composite kernel, a function of numpy's functions, is one call; all are, if left out
 
     `scales`     whether the gradient of the first output is left open, see `Schedule.seed`
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph import store
+from puregraph import diskcache
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.runtime.launch import Launch, PointerTable, Scratch, memories, tables
 from puregraph.cuda.runtime.preprocess import digest, read
@@ -105,7 +105,7 @@ def build(text: str, flags: list[str]) -> bytes:
     Raises    DeviceError with what g++ says if it refuses
     """
     path, name = compiler()[0], named(text, flags)
-    found = store.read(name)
+    found = diskcache.read(name)
     if found is not None:
         return found[1]
     with tempfile.TemporaryDirectory(prefix="puregraph-") as folder:
@@ -116,7 +116,7 @@ def build(text: str, flags: list[str]) -> bytes:
             raise DeviceError(f"g++ refuses the text of a kernel: {made.stderr[:2000]}")
         with open(target, "rb") as file:
             data = file.read()
-    store.write(name, {"key": "emulated"}, data)
+    diskcache.write(name, {"key": "emulated"}, data)
     return data
 
 
@@ -163,7 +163,7 @@ def prepare(sources: Iterable[str]) -> None:
     }
     new = []
     for source, name in names.items():
-        found = store.read(name, library=str, number=int)
+        found = diskcache.read(name, library=str, number=int)
         whole = None if found is None else library(found[0]["library"])
         if found is None or whole is None:
             new.append(source)
@@ -173,14 +173,14 @@ def prepare(sources: Iterable[str]) -> None:
         text = "".join([beginning(), *map(textOf, count(), new)])
         whole = LIBRARIES[named(text, WATCHED)] = loaded(build(text, WATCHED))
         for number, source in enumerate(new):
-            store.write(names[source], {"key": "emulated", "library": named(text, WATCHED), "number": number}, b"")
+            diskcache.write(names[source], {"key": "emulated", "library": named(text, WATCHED), "number": number}, b"")
             PROGRAMS[source] = programIn(whole, number, source)
 
 
 def library(name: str) -> ctypes.CDLL | None:
     """A library that is in the cache, loaded; None if it is there no more."""
     if name not in LIBRARIES:
-        found = store.read(name)
+        found = diskcache.read(name)
         if found is None:
             return None
         LIBRARIES[name] = loaded(found[1])

@@ -18,7 +18,7 @@ from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
-from puregraph import device, store
+from puregraph import device, diskcache
 from puregraph.cachedproperty import CachedProperty
 from puregraph.cuda.libraries import paths
 from puregraph.cuda.libraries.librarycall import LibraryCall, Time
@@ -136,7 +136,7 @@ class CudnnPlanner:
 
     def fromDisk(self, text: str) -> CudnnPlan | None:
         """The plan that is stored, if it can be loaded here."""
-        found = store.read(self.place(text), workspace=int)
+        found = diskcache.read(self.place(text), workspace=int)
         if found is None:
             return None
         plan = CudnnPlan(found[1], found[0]["workspace"])
@@ -155,7 +155,7 @@ class CudnnPlanner:
 
     def kept(self, text: str, plan: CudnnPlan) -> CudnnPlan:
         """A plan, after it was stored."""
-        store.write(self.place(text), {"workspace": plan.workspace, "key": f"{self.label} {text}"}, plan.data)
+        diskcache.write(self.place(text), {"workspace": plan.workspace, "key": f"{self.label} {text}"}, plan.data)
         return plan
 
     def place(self, text: str) -> str:

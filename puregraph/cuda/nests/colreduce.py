@@ -11,18 +11,18 @@ from math import prod
 
 from puregraph.cuda.nests.nestwriter import HOWS, KINDS, STARTS, NestWriter, manyOf
 from puregraph.cuda.runtime.launch import WARP, Launch
-from puregraph.nest import Nest, Shape, isAxis
+from puregraph.loopnest import LoopNest, Shape, isAxis
 
 BLOCK = 256
 FEW = 132  # blocks, that leave room on a large GPU for more threads in each
 
 
-def columnLaunch(nest: Nest, axes: frozenset[int]) -> Launch:
+def columnLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
     """The launch of a nest that folds some axes, the last one not among them."""
     return ColumnWriter(nest, axes).write()
 
 
-def across(nest: Nest) -> tuple[int, int, int]:
+def across(nest: LoopNest) -> tuple[int, int, int]:
     """How many numbers a thread has of the columns, how many threads stand along them, and how many blocks."""
     columns = nest.space[-1]
     many = manyOf(nest, [columns])
@@ -33,7 +33,7 @@ def across(nest: Nest) -> tuple[int, int, int]:
 class ColumnWriter(NestWriter):
     """Writes the code of columns."""
 
-    def __init__(self, nest: Nest, axes: frozenset[int]):
+    def __init__(self, nest: LoopNest, axes: frozenset[int]):
         many, self.x, self.blocks = across(nest)
         super().__init__(Shape(nest, axes), many)
         self.length = prod(nest.space[a] for a in axes)

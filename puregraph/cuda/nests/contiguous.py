@@ -9,7 +9,7 @@ from puregraph.cuda.nests.launches import launches
 from puregraph.cuda.runtime.launch import Launch, Scratch, isContiguous, steps
 from puregraph.cuda.runtime.preprocess import named
 from puregraph.formula import Formula
-from puregraph.nest import Nest, Operand
+from puregraph.loopnest import LoopNest, Operand
 
 KINDS = {"bool": "bool", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 KINDS |= {f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -29,7 +29,9 @@ def copied(y: Any, x: Any) -> list[Launch]:
     """The launches of y = x, for arrays of one shape that lie in memory as they like, of one dtype or of floats."""
     kinds = {kindOf(x.dtype), kindOf(y.dtype)}
     computed = "f64" if "f64" in kinds else "f32" if kinds & {"f16", "bf16"} else kindOf(x.dtype)
-    return launches(Nest(tuple(x.shape), {"x": operandOf(x)}, (("y", Formula("x")),), {"y": operandOf(y)}, computed))
+    return launches(
+        LoopNest(tuple(x.shape), {"x": operandOf(x)}, (("y", Formula("x")),), {"y": operandOf(y)}, computed)
+    )
 
 
 def packed(arrays: Iterable[Any]) -> tuple[list[Launch], list[Any]]:

@@ -6,10 +6,10 @@ from math import prod
 
 from puregraph.cuda.nests.nestwriter import NestWriter, manyOf
 from puregraph.cuda.runtime.launch import THREADS, Launch, spread
-from puregraph.nest import Nest, Shape
+from puregraph.loopnest import LoopNest, Shape
 
 
-def pointLaunch(nest: Nest) -> Launch:
+def pointLaunch(nest: LoopNest) -> Launch:
     """The launch of a nest without folds."""
     rank = len(nest.space)
     shape = Shape(nest, frozenset(range(rank)))

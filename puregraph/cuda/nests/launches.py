@@ -20,19 +20,19 @@ from puregraph.cuda.nests.rowreduce import fits, planOf, rowLaunch
 from puregraph.cuda.nests.transposecopy import otherAxis, tileLaunch
 from puregraph.cuda.runtime.launch import Launch, Scratch
 from puregraph.formula import Formula
-from puregraph.nest import (
+from puregraph.loopnest import (
     STARTS,
-    Fold,
     Line,
-    Nest,
+    LoopNest,
     Operand,
+    Reduce,
     besides,
     collapsed,
     compact,
-    foldSets,
     needed,
     ordered,
     parted,
+    reduceSets,
     title,
 )
 
@@ -41,20 +41,20 @@ PART = 4096  # numbers of a row that make a block worth it
 LEAST = 128  # rows, likewise
 
 
-def launches(nest: Nest) -> list[Launch]:
+def launches(nest: LoopNest) -> list[Launch]:
     """The launches that compute a nest; parts of folds lie in Scratches."""
     name = title(nest)
     return [launch._replace(name=name) for launch in described(nest)]
 
 
-def described(nest: Nest) -> list[Launch]:
+def described(nest: LoopNest) -> list[Launch]:
     """The launches, with names of their own."""
     if not prod(nest.space):
         nest = emptied(nest)
         if not nest.stores:
             return []
     nest = canonical(collapsed(ordered(nest)))
-    sets = foldSets(nest)
+    sets = reduceSets(nest)
     if not sets:
         axis = otherAxis(nest)
         return [pointLaunch(nest) if axis is None else tileLaunch(nest, axis)]
@@ -63,26 +63,26 @@ def described(nest: Nest) -> list[Launch]:
     return rows(nest, sets[0]) if len(nest.space) - 1 in sets[0] else columns(nest, sets[0])
 
 
-def scratch(nest: Nest) -> Callable[[int], Scratch]:
+def scratch(nest: LoopNest) -> Callable[[int], Scratch]:
     """What makes memory for so many numbers of a nest's kind."""
     dtype = np.float64 if nest.kind == "f64" else np.float32
     return lambda count: Scratch((count,), dtype)
 
 
-def emptied(nest: Nest) -> Nest:
+def emptied(nest: LoopNest) -> LoopNest:
     """A nest over no numbers as one without folds: these are what they start with, and all else has no elements."""
     gone = {n for n, o in nest.loads.items() if not o.what.size}
     for n, x in nest.lines:
         if isinstance(x, Formula) and gone & set(x.names):
             gone.add(n)
     stores = {n: o for n, o in nest.stores.items() if n not in gone and o.what.size}
-    lines: tuple[Line, ...] = tuple((n, Formula(STARTS[x.how]) if isinstance(x, Fold) else x) for n, x in nest.lines)
+    lines: tuple[Line, ...] = tuple((n, Formula(STARTS[x.how]) if isinstance(x, Reduce) else x) for n, x in nest.lines)
     one = nest._replace(space=tuple(n or 1 for n in nest.space), lines=lines, stores=stores)
     loads, lines = needed(one, stores)
     return one._replace(loads=loads, lines=lines)
 
 
-def rows(nest: Nest, axes: frozenset[int]) -> list[Launch]:
+def rows(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
     """A nest that folds the last axis, with others perhaps."""
     long = prod(nest.space[a] for a in axes)
     count = prod(nest.space) // long
@@ -92,7 +92,7 @@ def rows(nest: Nest, axes: frozenset[int]) -> list[Launch]:
     return inParts(nest, axes, size, rowLaunch)
 
 
-def columns(nest: Nest, axes: frozenset[int]) -> list[Launch]:
+def columns(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
     """A nest that folds other axes than the last."""
     blocks = across(nest)[2] * prod(n for a, n in enumerate(nest.space[:-1]) if a not in axes)
     long = prod(nest.space[a] for a in axes)
@@ -103,17 +103,17 @@ def columns(nest: Nest, axes: frozenset[int]) -> list[Launch]:
 
 
 def inParts(
-    nest: Nest, axes: frozenset[int], size: int, launch: Callable[[Nest, frozenset[int]], Launch]
+    nest: LoopNest, axes: frozenset[int], size: int, launch: Callable[[LoopNest, frozenset[int]], Launch]
 ) -> list[Launch]:
     """A nest whose folds are done in parts of a size."""
     try:
         one, two = parted(nest, axes, size, scratch(nest))
     except ValueError:
         return divided(nest)
-    return [launch(canonical(one), foldSets(one)[0]), *described(two)]
+    return [launch(canonical(one), reduceSets(one)[0]), *described(two)]
 
 
-def mixed(nest: Nest, sets: list[frozenset[int]]) -> list[Launch]:
+def mixed(nest: LoopNest, sets: list[frozenset[int]]) -> list[Launch]:
     """A nest that folds several sets of axes: rows, and beside them columns, in one pass if that is possible."""
     inner = len(nest.space) - 1
     axes = next((each for each in sets if inner in each), None)
@@ -132,13 +132,13 @@ def mixed(nest: Nest, sets: list[frozenset[int]]) -> list[Launch]:
     return [rowLaunch(canonical(one), axes), *described(two)]
 
 
-def divided(nest: Nest) -> list[Launch]:
+def divided(nest: LoopNest) -> list[Launch]:
     """A nest as two: one for the folds over one set of axes that need no other folds, and one that reads them."""
     late: set[str] = set()
-    folds: dict[str, Fold] = {}
+    folds: dict[str, Reduce] = {}
     for n, x in nest.lines:
-        isLate = bool(late & ({x.of} if isinstance(x, Fold) else set(x.names)))
-        if isinstance(x, Fold):
+        isLate = bool(late & ({x.of} if isinstance(x, Reduce) else set(x.names)))
+        if isinstance(x, Reduce):
             if not isLate and (not folds or x.axes == next(iter(folds.values())).axes):
                 folds[n] = x
             isLate = True
@@ -154,7 +154,7 @@ def divided(nest: Nest) -> list[Launch]:
     return [*described(one), *(described(two) if rest else [])]
 
 
-def result(nest: Nest, name: str, axes: frozenset[int]) -> Operand:
+def result(nest: LoopNest, name: str, axes: frozenset[int]) -> Operand:
     """Where a fold's results lie: where they are wanted, if that is as exact, or in memory of their own."""
     own = nest.stores.get(name)
     if own is not None and own.kind == nest.kind and not any(own.strides[a] for a in axes):

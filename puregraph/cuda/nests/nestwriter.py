@@ -15,7 +15,7 @@ from puregraph.cuda.nests.formulatext import preamble, statement
 from puregraph.cuda.runtime.compiler import ROUNDED
 from puregraph.cuda.runtime.launch import THREADS, WIDEST, Launch, divisor
 from puregraph.formula import Formula
-from puregraph.nest import Fold, Nest, Shape, isAxis, title
+from puregraph.loopnest import LoopNest, Reduce, Shape, isAxis, title
 
 KINDS = {
     "bool": ("bool", 1),
@@ -38,13 +38,13 @@ MANY = 8  # numbers that a thread moves at a time, at most
 NEAR = 1 << 30  # places that an int can count
 
 
-def canonical(nest: Nest) -> Nest:
+def canonical(nest: LoopNest) -> LoopNest:
     """The nest with names by their order, so that equal work has one text."""
     names = {n: f"x{i}" for i, n in enumerate(nest.loads)}
     names |= {n: f"y{i}" for i, (n, _) in enumerate(nest.lines)}
 
-    def line(x: Formula | Fold) -> Formula | Fold:
-        if isinstance(x, Fold):
+    def line(x: Formula | Reduce) -> Formula | Reduce:
+        if isinstance(x, Reduce):
             return x._replace(of=names[x.of])
         return x.put(**{n: names[n] for n in x.names if n in names})
 
@@ -55,7 +55,7 @@ def canonical(nest: Nest) -> Nest:
     )
 
 
-def isNear(nest: Nest) -> bool:
+def isNear(nest: LoopNest) -> bool:
     """Whether an int counts the places of the space, and those of each operand."""
     spans = [prod(nest.space)]
     for o in (*nest.loads.values(), *nest.stores.values()):
@@ -63,7 +63,7 @@ def isNear(nest: Nest) -> bool:
     return max(spans) < NEAR
 
 
-def manyOf(nest: Nest, even: Iterable[int] = ()) -> int:
+def manyOf(nest: LoopNest, even: Iterable[int] = ()) -> int:
     """How many numbers along the last axis are moved at a time: all strides, and these lengths, are multiples."""
     operands = [*nest.loads.values(), *nest.stores.values()]
     together = [o for o in operands if o.strides[-1] == 1]
@@ -184,7 +184,7 @@ class NestWriter:
                 found[name] = None
                 if name in self.shape.lines and name not in kept:
                     x = self.shape.lines[name]
-                    wanted |= dict.fromkeys([x.of] if isinstance(x, Fold) else x.names)
+                    wanted |= dict.fromkeys([x.of] if isinstance(x, Reduce) else x.names)
         axes = [n for n in wanted if isAxis(n) and n not in self.known]
         return [*axes, *reversed(found)]
 
@@ -204,7 +204,7 @@ class NestWriter:
     def formula(self, name: str) -> str:
         """The statement for a line."""
         x = self.shape.lines[name]
-        if isinstance(x, Fold):
+        if isinstance(x, Reduce):
             raise ValueError(f"{name} is wanted before it is complete")
         return statement(x, name, self.T)
 

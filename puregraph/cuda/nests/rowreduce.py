@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from puregraph.cuda.nests.nestwriter import HOWS, KINDS, STARTS, NestWriter, manyOf
 from puregraph.cuda.runtime.launch import WARP, Launch
-from puregraph.nest import Nest, Shape, saved
+from puregraph.loopnest import LoopNest, Shape, saved
 
 BLOCK = 128  # threads that do rows, where a row takes no more than a warp
 LONG = 512  # threads for a row that does not fit in registers
@@ -38,7 +38,7 @@ class RowSplit(NamedTuple):
         return self.threads // self.lanes
 
 
-def planOf(nest: Nest, axes: frozenset[int]) -> RowSplit:
+def planOf(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
     """How the rows of a nest are done; a nest that keeps folds beside must be `fits`."""
     shape = Shape(nest, axes)
     length = prod(nest.space[a] for a in axes)
@@ -64,7 +64,7 @@ def most(lanes: int, hasBeside: bool) -> int:
     return (384 if lanes <= WARP else 256) if hasBeside else 128
 
 
-def groupsOf(nest: Nest, shape: Shape, lanes: int, length: int) -> int:
+def groupsOf(nest: LoopNest, shape: Shape, lanes: int, length: int) -> int:
     """How many rows a block does at a time, by so many threads each; their folds beside must fit in shared memory."""
     if lanes > WARP:
         return 1
@@ -133,14 +133,14 @@ def readIn(shape: Shape, names: list[str], kept: list[str]) -> list[str]:
     return found
 
 
-def fits(nest: Nest, axes: frozenset[int]) -> bool:
+def fits(nest: LoopNest, axes: frozenset[int]) -> bool:
     """Whether a thread can keep what it has of a row, and of the folds beside it."""
     shape, plan = Shape(nest, axes), planOf(nest, axes)
     room = prod(nest.space[a] for a in axes) * KINDS[nest.kind][1]
     return plan.held > 0 and (not shape.beside or plan.lanes > WARP or plan.groups * room <= SHARED)
 
 
-def rowLaunch(nest: Nest, axes: frozenset[int]) -> Launch:
+def rowLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
     """The launch of a nest that folds some axes, the last one among them."""
     plan, shape = planOf(nest, axes), Shape(nest, axes)
     return RowWriter(shape, plan).write()

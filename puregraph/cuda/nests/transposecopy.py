@@ -13,7 +13,7 @@ from typing import Any
 
 from puregraph.cuda.nests.nestwriter import NestWriter
 from puregraph.cuda.runtime.launch import Launch
-from puregraph.nest import Nest, Shape
+from puregraph.loopnest import LoopNest, Shape
 
 SIDE = 32  # of a tile
 ROWS = 8  # of it that a block has threads for
@@ -21,7 +21,7 @@ ENOUGH = 8  # numbers along each of both axes that make it worth it
 ROOM = 5  # arrays that lie the other way, at most: each has a tile in shared memory
 
 
-def otherAxis(nest: Nest) -> int | None:
+def otherAxis(nest: LoopNest) -> int | None:
     """The axis beside the last along which memory is contiguous, for some of the arrays that have both."""
     inner = len(nest.space) - 1
     operands = [*nest.loads.values(), *nest.stores.values()]
@@ -37,7 +37,7 @@ def isTurned(strides: tuple[int, ...], axis: int) -> bool:
     return strides[axis] == 1 and strides[-1] not in (0, 1)
 
 
-def tileLaunch(nest: Nest, axis: int) -> Launch:
+def tileLaunch(nest: LoopNest, axis: int) -> Launch:
     """The launch of a nest without folds, by tiles along an axis and the last."""
     shape = Shape(nest, frozenset(range(len(nest.space))))
     return TransposeWriter(shape, axis).write()

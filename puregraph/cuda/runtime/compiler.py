@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
 
-from puregraph import store
+from puregraph import diskcache
 from puregraph.cuda.libraries.paths import load
 from puregraph.cuda.runtime.preprocess import digest, read
 from puregraph.errors import DeviceError
@@ -107,7 +107,7 @@ def compileAll(sources: Iterable[str], arch: str) -> list[Cubin]:
 
 def stored(name: str) -> Cubin | None:
     """The cubin in the cache under a name."""
-    found = store.read(name, resources=dict)
+    found = diskcache.read(name, resources=dict)
     if found is None:
         return None
     header, data = found
@@ -118,7 +118,7 @@ def made(name: str, source: str, arch: str) -> Cubin:
     """A cubin made now, and stored."""
     data, log = compiled(f'{read("common.h")}\n#line 1 "kernel"\n{source}', arch, optionsFor(source))
     found = Cubin(data, resourcesIn(log))
-    store.write(name, {"key": "cubin", "resources": found.resources}, data)
+    diskcache.write(name, {"key": "cubin", "resources": found.resources}, data)
     return found
 
 

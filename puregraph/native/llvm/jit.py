@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
-from puregraph import store
+from puregraph import diskcache
 from puregraph.environment import variable
 from puregraph.errors import DeviceError
 from puregraph.native.threads.numthreads import threads
@@ -317,7 +317,7 @@ def stamp() -> str:
 
 def stored(name: str) -> LoadedKernel | None:
     """The kernel in the cache under a name; None where there is none that can be loaded."""
-    found = store.read(name, names=list, scratch=int)
+    found = diskcache.read(name, names=list, scratch=int)
     if found is None:
         return None
     header, data = found
@@ -336,7 +336,7 @@ def compiled(name: str, key: str, make: Make) -> LoadedKernel:
     except ValueError as error:
         raise ValueError(f"kernel '{key}': {error}") from error
     library = LoadedKernel(addressOf(data, symbolOf(name)), names, scratch)
-    store.write(name, {"names": names, "scratch": scratch, "key": key}, data)
+    diskcache.write(name, {"names": names, "scratch": scratch, "key": key}, data)
     return library
 
 

@@ -17,25 +17,25 @@ from math import isqrt, prod
 from typing import Any
 
 from puregraph.formula import Formula
-from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue, IRVariable
-from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.math import emit
-from puregraph.nest import (
+from puregraph.loopnest import (
     STARTS,
-    Fold,
-    Nest,
+    LoopNest,
+    Reduce,
     Shape,
     besides,
     chunked,
     collapsed,
-    foldSets,
     isAxis,
     ordered,
     parted,
+    reduceSets,
     saved,
     title,
 )
+from puregraph.native.llvm import jit
+from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue, IRVariable
+from puregraph.native.llvm.kernelcall import KernelCall
+from puregraph.native.math import emit
 
 FEW = 32  # rows, or
 LITTLE, TALL = 1 << 16, 1 << 11  # numbers in at most so many, that are summed down their columns at once, not in parts
@@ -53,14 +53,14 @@ Body = Callable[
 STORED = {"f32": "f32", "f64": "f64", "i64": "i64", "i32": "i32", "bool": "i8"}
 
 
-def works(nest: Nest, scratch: Callable[[int], Any]) -> list[KernelCall]:
+def works(nest: LoopNest, scratch: Callable[[int], Any]) -> list[KernelCall]:
     """The steps that compute a nest; `scratch` gives memory for so many numbers of its kind, for parts of folds.
 
     Raises    ValueError for folds that do not fit in one nest
     """
     nest = collapsed(ordered(nest))
     inner = len(nest.space) - 1
-    sets = foldSets(nest)
+    sets = reduceSets(nest)
     if len(sets) > 2:
         raise ValueError(f"folds over {len(sets)} sets of axes do not fit in one nest")
     if not sets:
@@ -77,7 +77,7 @@ def works(nest: Nest, scratch: Callable[[int], Any]) -> list[KernelCall]:
         return [columnWork(nest, axes)]
     one, two = parted(nest, axes, CHUNK if inner in axes else min(PART, -(-long // PARTS)), scratch)
     return [
-        rowWork(one, foldSets(one)[0]) if inner in axes else columnWork(one, foldSets(one)[0]),
+        rowWork(one, reduceSets(one)[0]) if inner in axes else columnWork(one, reduceSets(one)[0]),
         *works(two, scratch),
     ]
 
@@ -92,7 +92,7 @@ def rowsEach(rows: int, cols: int) -> int:
     return max(1, min(rows, -(-ROWS // max(cols, 1))))
 
 
-def blockOf(nest: Nest, axes: frozenset[int]) -> int:
+def blockOf(nest: LoopNest, axes: frozenset[int]) -> int:
     """How many rows make a task of a nest that folds these axes."""
     length = prod(nest.space[a] for a in axes)
     return rowsEach(prod(nest.space) // max(length, 1), length)
@@ -104,8 +104,8 @@ def keyOf(shape: Shape) -> str:
         (k, o.kind, tuple(1 if s == 1 and a == shape.inner else bool(s) * 2 for a, s in enumerate(o.strides)))
         for k, o in shape.operands.items()
     ]
-    lines = [(n, x if isinstance(x, Fold) else str(x)) for n, x in shape.nest.lines]
-    text = [(n, (x.how, x.of, sorted(x.axes)) if isinstance(x, Fold) else x) for n, x in lines]
+    lines = [(n, x if isinstance(x, Reduce) else str(x)) for n, x in shape.nest.lines]
+    text = [(n, (x.how, x.of, sorted(x.axes)) if isinstance(x, Reduce) else x) for n, x in lines]
     ragged = shape.nest.ragged and shape.nest.ragged[0]
     return repr(
         (shape.nest.kind, len(shape.nest.space), sorted(shape.axes), operands, text, ragged, bool(shape.nest.beside))
@@ -241,11 +241,11 @@ class Scope:
                 index = code.steps(self.lanes) + index
             return code.convert(index, kind)
         line = writer.shape.lines[name]
-        if isinstance(line, Fold):
+        if isinstance(line, Reduce):
             raise ValueError(f"{name} is wanted before it is complete")
         return emit.emit(code, line, {n: self.get(n) for n in line.names})
 
-    def joined(self, fold: Fold, total: IRValue, start: IRValue | None = None) -> IRValue:
+    def joined(self, fold: Reduce, total: IRValue, start: IRValue | None = None) -> IRValue:
         """A total of a fold with what is here; `start` stands in lanes that are off. A product is added to a sum
         without being rounded before."""
         writer, line = self.writer, self.writer.shape.lines.get(fold.of)
@@ -260,7 +260,7 @@ class Scope:
         return writer.join(fold.how, total, value)
 
 
-def rowWork(nest: Nest, axes: frozenset[int]) -> KernelCall:
+def rowWork(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     """Rows of the folded axes, the last one in vectors: tasks are blocks of rows."""
     shape = Shape(nest, axes)
     rows = prod(nest.space[a] for a in shape.outer)
@@ -405,7 +405,7 @@ def prodOf(values: list[IRValue]) -> IRValue:
     return total
 
 
-def columnWork(nest: Nest, axes: frozenset[int]) -> KernelCall:
+def columnWork(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     """Columns along the last axis, over rows that are folded: tasks are blocks of columns."""
     shape = Shape(nest, axes)
     lanes = jit.lanes(8 if nest.kind == "f64" else 4)

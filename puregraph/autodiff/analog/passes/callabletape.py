@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.algebra import combine
+from puregraph.accumulate import combine
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
 from puregraph.autodiff.analog.nodelabels import label_of
 from puregraph.autodiff.analog.passes.cotangents import can_differ, checked_seeds, implied_seeds

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.algebra import isArray, isValue, seedLike, shapeOf
+from puregraph.accumulate import isArray, isValue, seedLike, shapeOf
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
 from puregraph.autodiff.analog.edges import Port
 from puregraph.autodiff.analog.passes.routing import said
 from puregraph.errors import Fault, GraphError, ShapeError, show
-from puregraph.node import placed
+from puregraph.node import located
 
 
 def implied_seeds(outputs: ArgsKwargs) -> ArgsKwargs:
@@ -42,7 +42,7 @@ def checked_seeds(grads: ArgsKwargs, outputs: ArgsKwargs) -> ArgsKwargs:
         wanted = shapeOf(outputs.get(port))
         if g is not None and shapeOf(g) != wanted:
             fault = Fault(f"a gradient of shape {show(wanted)} for output {port!r}", show(shapeOf(g)))
-            raise placed(ShapeError(fault), "OUTPUT", "BackwardGraph")
+            raise located(ShapeError(fault), "OUTPUT", "BackwardGraph")
     return ArgsKwargs(grads.args, {name: grads.kwargs.get(name) for name in outputs.kwargs})
 
 

@@ -14,7 +14,7 @@ from puregraph.graph import Graph, Pass
 from puregraph.node import asGrads
 from puregraph.param import Param
 from puregraph.rules import gradientRule, rulesFor
-from puregraph.steps import ABSENT, Step, Steps
+from puregraph.steps import ABSENT, GraphStep, Steps
 
 
 class GraphSource:
@@ -43,7 +43,7 @@ class GraphSource:
             found[node].append((slot, GraphEnum.OUTPUT, place))
         return found
 
-    def step(self, node: Any) -> Step:
+    def step(self, node: Any) -> GraphStep:
         return self.steps.items[self.index[node]]
 
     def input_label(self, node: Any, place: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from puregraph.algebra import shapeOf
+from puregraph.accumulate import shapeOf
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
 from puregraph.autodiff.analog.occurrence import Occurrence
 from puregraph.autodiff.analog.passes.callabletape import Used, use_callable, use_function

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from puregraph.algebra import combine
+from puregraph.accumulate import combine
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs, InputOutput
 from puregraph.autodiff.analog.edges import Edge, Port
 from puregraph.autodiff.analog.graphenum import GraphEnum

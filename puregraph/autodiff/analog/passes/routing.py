@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from puregraph.algebra import shapeOf
+from puregraph.accumulate import shapeOf
 from puregraph.autodiff.analog.accumulategrad import AccumulateGrad, total
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
 from puregraph.autodiff.analog.edges import Edge, Port
 from puregraph.autodiff.analog.nodelabels import kind_of
 from puregraph.errors import Fault, GraphError, ShapeError, plural, show
-from puregraph.node import placed
+from puregraph.node import located
 
 Results = dict[Any, "ArgsKwargs | None"]
 
@@ -96,7 +96,7 @@ class Routing:
             for _, _, g in rows:
                 if shapeOf(g) != wanted:
                     fault = Fault(f"a gradient of shape {show(wanted)} for output {port!r}", show(shapeOf(g)))
-                    raise placed(ShapeError(fault), self.name_of(node), kind_of(owner) or type(node).__name__)
+                    raise located(ShapeError(fault), self.name_of(node), kind_of(owner) or type(node).__name__)
 
     def arguments(self, edges: tuple[Edge, ...], results: Results) -> ArgsKwargs | None:
         """The call of a node that only stands in the backward graph: numbered slots first, then the others in order."""

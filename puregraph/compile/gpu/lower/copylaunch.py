@@ -14,7 +14,7 @@ from puregraph.compile.lower.lowering import Offset
 from puregraph.compile.trace.abstract import hidden
 from puregraph.cuda.nests import launches
 from puregraph.formula import Formula
-from puregraph.nest import Nest, Operand
+from puregraph.loopnest import LoopNest, Operand
 
 BITS = {1: "u8", 2: "u16", 4: "f32", 8: "f64"}  # by bytes: as what numbers are moved, none of which changes on the way
 KEYS = (int, slice)
@@ -49,7 +49,7 @@ def copies(x: Any, y: Any, dtype: Any, shape: tuple[int, ...], own: tuple[int, .
         return []
     kind = kindOf(dtype)
     loads, stores = {"x": Operand(kind, x, own)}, {"y": Operand(kind, y, other)}
-    whole = Nest(shape, loads, (("y", Formula("x")),), stores, "f64" if kind == "f64" else "f32")
+    whole = LoopNest(shape, loads, (("y", Formula("x")),), stores, "f64" if kind == "f64" else "f32")
     return [each._replace(name="copy") for each in launches.launches(whole)]
 
 
@@ -60,7 +60,7 @@ def stored(value: Value, array: Any) -> list[Any]:
         return copies(value, array, array.dtype, shape, spread(value, shape), tuple([s // size for s in array.strides]))
     loads = {"x": Operand(KINDS[named(value.dtype)], value, spread(value, shape))}
     stores = {"y": Operand(KINDS[named(array.dtype)], array, tuple([s // size for s in array.strides]))}
-    return launches.launches(Nest(shape, loads, (("y", Formula("x")),), stores, "f64"))
+    return launches.launches(LoopNest(shape, loads, (("y", Formula("x")),), stores, "f64"))
 
 
 def startsOf(plan: Any) -> list[Any]:
@@ -157,7 +157,7 @@ def everywhere(number: Any, to: Any, dtype: Any, shape: tuple[int, ...], steps: 
     if 0 in shape:
         return []
     work = "f64" if kind == "f64" or kind in WHOLE.values() else "f32"
-    whole = Nest(shape, {}, (("y", Formula(float(number))),), {"y": Operand(kind, to, steps)}, work)
+    whole = LoopNest(shape, {}, (("y", Formula(float(number))),), {"y": Operand(kind, to, steps)}, work)
     return [each._replace(name=f"fill {number}") for each in launches.launches(whole)]
 
 

@@ -29,7 +29,7 @@ from puregraph.cuda.nests import launches
 from puregraph.cuda.runtime.launch import Launch, Scratch, scratches
 from puregraph.kernel import Kernel
 from puregraph.kernels.convolution import convolve
-from puregraph.nest import Nest
+from puregraph.loopnest import LoopNest
 
 BYTE = np.dtype(np.uint8)
 
@@ -83,7 +83,7 @@ class GpuLowering(Lowering):
         stores = {group.names[v.number]: operand(group.space, v, group.axes[v.number]) for v in stored}
         if any(o is None for o in (*loads.values(), *stores.values())):
             return group.calls
-        whole = Nest(group.space, loads, tuple(needed(group, stores)), stores, group.kind, last=group.inner)
+        whole = LoopNest(group.space, loads, tuple(needed(group, stores)), stores, group.kind, last=group.inner)
         reads = [v for v, _ in group.loads.values()]
         isLone = group.size > 1 and not group.folds  # beside results that all threads make
         over = [i for i in lateIn(whole) if isMetOnce(group, reads[i]) and not (isLone and reads[i].size == 1)]
@@ -182,4 +182,4 @@ def wide(call: Call) -> list[Any] | None:
     stores = {group.names[y.number]: operand(group.space, y, group.axes[y.number]) for y in call.outs}
     if None in loads.values() or None in stores.values():
         return None
-    return launches.launches(Nest(group.space, loads, tuple(group.lines), stores, "f64"))
+    return launches.launches(LoopNest(group.space, loads, tuple(group.lines), stores, "f64"))

@@ -56,8 +56,8 @@ def launchesOf(call: Call, checks: list[Bounds]) -> tuple[list[Any] | None, list
             checks.append(bounds)
     outs: Any = call.outs if call.several else call.outs[0]
     found = libraryOf(call, outs)
-    if found is NotImplemented and "cuda" in call.function.twins:
-        found = call.function.twins["cuda"](outs, *call.arguments, **call.options)
+    if found is NotImplemented and "cuda" in call.function.implementations:
+        found = call.function.implementations["cuda"](outs, *call.arguments, **call.options)
     if found is NotImplemented:
         return None, checks
     return (found if isinstance(found, list) else [found]), checks

@@ -16,7 +16,7 @@ from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.simplify import alive
 from puregraph.cuda.libraries import attention
 from puregraph.kernels.attention import attend, attendGrad
-from puregraph.standin import astype
+from puregraph.tracer import astype
 
 
 class AttendBack:

@@ -36,7 +36,7 @@ from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 from puregraph.kernels.recurrent import forward, throughTime
 from puregraph.kernels.scatter import addAt, gather, putClass, scatterAdd, takeClass
-from puregraph.standin import astype
+from puregraph.tracer import astype
 
 FLOAT = np.dtype(np.float32)
 HALVES: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from puregraph.compile.ir.value import Call, CallOrigin, Value
 from puregraph.cuda.nests import optimizerstep
-from puregraph.evaluator import Evaluator
 from puregraph.formula import Formula, formulasOf
+from puregraph.interpreter import Interpreter
 
 
 class ParameterUpdate(NamedTuple):
@@ -65,7 +65,7 @@ class FusedFormula:
 
 def memberOf(call: Call, targets: dict[int, Value]) -> ParameterUpdate | None:
     """The update of a parameter; `targets` are what its results replace, by their numbers. None if it is no such."""
-    if not isinstance(call.function, Evaluator) or any(y.number not in targets for y in call.outs):
+    if not isinstance(call.function, Interpreter) or any(y.number not in targets for y in call.outs):
         return None
     shape = call.outs[0].shape
     given = dict(zip(call.function.names, call.arguments))

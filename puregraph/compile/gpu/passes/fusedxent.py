@@ -19,7 +19,7 @@ from puregraph.compile.gpu.passes.attentionbackward import narrow
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.simplify import alive
 from puregraph.kernels.entropy import entropyGrad, ofScores
-from puregraph.standin import astype
+from puregraph.tracer import astype
 
 
 class FusedCrossEntropyGrad:

@@ -16,13 +16,13 @@ from puregraph.formula import Formula
 from puregraph.kernels.labels import classIndex
 from puregraph.kernels.random import uniform
 from puregraph.kernels.scatter import gather, scatterAdd
+from puregraph.loopnest import LoopNest, Operand
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.native.math import philox
 from puregraph.native.ops import gather as native
 from puregraph.native.ops.copy import fill as filled
 from puregraph.native.ops.nestcode import works
 from puregraph.native.ops.scatterfused import gathered
-from puregraph.nest import Nest, Operand
 
 FAULT = np.zeros(1, np.int64)  # where kernels note an index that is out of range; indices are checked before they run
 
@@ -120,7 +120,7 @@ def lowerClassIndex(call: Call, room: Any) -> list[KernelCall] | None:
     room.check(Bounds(labels, 0, classes, None if ignored is None else int(ignored)))
     line = Formula("x0") if ignored is None else Formula(f"where(x0 == {int(ignored)}, -1, x0)")
     loads, stores = {"x0": Operand("i64", labels, (1,))}, {"y0": Operand("i64", index, (1,))}
-    return works(Nest((labels.size,), loads, (("y0", line),), stores, "f64"), room)
+    return works(LoopNest((labels.size,), loads, (("y0", line),), stores, "f64"), room)
 
 
 @lowers(uniform)

@@ -9,9 +9,9 @@ from puregraph.compile.lower.lowering import Offset, lowers
 from puregraph.compile.lower.rules.elementlayout import isSingle, strided
 from puregraph.formula import Formula
 from puregraph.kernels.norm import norm
+from puregraph.loopnest import LoopNest, Operand, Reduce
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.nestcode import works
-from puregraph.nest import Fold, Nest, Operand
 
 SQUARES = ("y0", Formula("square(x0)"))
 ROOT = ("y1", Formula("sqrt(y0)"))
@@ -26,11 +26,11 @@ def lowerNorm(call: Call, room: Any) -> list[KernelCall] | None:
         return None
     parts, found = room(WIDE * len(xs)), []
     for i, x in enumerate(xs):
-        sums = ("y1", Fold("sum", "y0", frozenset(range(max(1, x.ndim)))))
+        sums = ("y1", Reduce("sum", "y0", frozenset(range(max(1, x.ndim)))))
         shape, steps = (x.shape, strided(x)) if x.ndim else ((1,), (0,))
         to = Operand("f64", Offset(parts, 8 * i), (0,) * len(shape))
-        nest = Nest(shape, {"x0": Operand("f32", x, steps)}, (SQUARES, sums), {"y1": to}, "f64")
+        nest = LoopNest(shape, {"x0": Operand("f32", x, steps)}, (SQUARES, sums), {"y1": to}, "f64")
         found += works(nest, lambda count: room(WIDE * count))
-    whole = (("y0", Fold("sum", "x0", frozenset([0]))), ROOT)
-    nest = Nest((len(xs),), {"x0": Operand("f64", parts, (1,))}, whole, {"y1": Operand("f64", y, (0,))}, "f64")
+    whole = (("y0", Reduce("sum", "x0", frozenset([0]))), ROOT)
+    nest = LoopNest((len(xs),), {"x0": Operand("f64", parts, (1,))}, whole, {"y1": Operand("f64", y, (0,))}, "f64")
     return [*found, *works(nest, lambda count: room(WIDE * count))]

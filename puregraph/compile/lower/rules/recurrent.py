@@ -23,6 +23,7 @@ from puregraph.kernels.recurrent import (
     tanhStep,
     throughTime,
 )
+from puregraph.loopnest import LoopNest, Operand
 from puregraph.native.gemm.gemm import BatchAxis, product
 from puregraph.native.llvm import jit
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
@@ -30,7 +31,6 @@ from puregraph.native.ops import recurrent
 from puregraph.native.ops.nestcode import works
 from puregraph.native.ops.recurrent import SequenceOperand
 from puregraph.native.threads import pool
-from puregraph.nest import Nest, Operand
 
 STEPS = {tanhStep: "tanh", reluStep: "relu", lstmStep: "lstm", gruStep: "gru"}
 BACKS = {tanhBack: "tanh", reluBack: "relu", lstmBack: "lstm", gruBack: "gru"}
@@ -62,7 +62,7 @@ def lowerAlive(call: Call, room: Any) -> list[KernelCall] | None:
         return None
     room.check(Bounds(lengths, 0, count + 1))
     loads, stores = Operand("i64", lengths, (*strided(lengths), 0)), Operand("bool", y, strided(y))
-    return works(Nest(y.shape, {"x0": loads}, (("y0", Formula("axis1 < x0")),), {"y0": stores}), room)
+    return works(LoopNest(y.shape, {"x0": loads}, (("y0", Formula("axis1 < x0")),), {"y0": stores}), room)
 
 
 def packed(kind: str, weight: Value, room: Any) -> tuple[Any, list[KernelCall]]:

@@ -1,4 +1,4 @@
-"""The terms that a Formula is made of, and the ways to build one from others.
+"""Expr: the expression tree of a Formula, and the ways to build one tree from others.
 
 Terms are hash-consed: equal subexpressions are one object, so each is computed once and equality is identity.
 A term is put together from its parts by `term` (as written), `neat` (simplified where that is exact), `loose`
@@ -20,8 +20,8 @@ import numpy as np
 
 from puregraph.errors import FormulaError
 from puregraph.mutex import Mutex
+from puregraph.optable import ALIASES, ALLOWED, CONSTANTS, FUNCTIONS, LOGICAL, TABLE
 from puregraph.parsing import syntaxTree
-from puregraph.table import ALIASES, ALLOWED, CONSTANTS, FUNCTIONS, LOGICAL, TABLE
 
 
 class Term:

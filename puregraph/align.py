@@ -1,4 +1,4 @@
-"""Aligned: arrays that begin where a line of the cache does; vectors of others lie in two lines each."""
+"""Align: arrays that begin at a cache line; vectors of others would be stored across two lines each."""
 
 from __future__ import annotations
 

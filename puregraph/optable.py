@@ -1,4 +1,4 @@
-"""The functions and operators of the formula language, one row each: numpy, CUDA C, derivative."""
+"""OpTable: the functions and operators of the formula language, one row each: numpy, CUDA C, derivative."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from puregraph import special
 
 
-class Row(NamedTuple):
+class OpRow(NamedTuple):
     """What numpy and C call a function, and what its value y passes of a gradient g to arguments a, b, c."""
 
     numpy: Any  # a numpy function; or, for both languages at once, its definition as a formula of a, b, c
@@ -18,9 +18,9 @@ class Row(NamedTuple):
     pulls: tuple[str | None, ...]  # where(p, ..., 0) is a guard: nothing outside it can spoil the sum, not even 0 * inf
 
 
-def row(numpy: Any, cuda: str | None, *pulls: str | None) -> Row:
-    """A Row, one pull for each argument; None where no derivative is known."""
-    return Row(numpy, cuda, pulls)
+def row(numpy: Any, cuda: str | None, *pulls: str | None) -> OpRow:
+    """A OpRow, one pull for each argument; None where no derivative is known."""
+    return OpRow(numpy, cuda, pulls)
 
 
 def series(coefficients: list[float], x: str) -> str:

@@ -1,4 +1,4 @@
-"""Changes: what compiled steps are made from tells when any of it is set to something else.
+"""Versioning: a counter that changes whenever an attribute that compiled steps depend on is set.
 
 A step is looked at before each run. To go through all that it was made from takes longer than a small step does, so
 whatever matters notes that it was changed, and as long as nothing did, nothing has to be looked at.
@@ -12,40 +12,40 @@ from typing import Any
 from puregraph.attributes import Settable, checkAttribute
 
 
-class Changes:
-    """`mark` is another object after every change, wherever that was: who kept it can tell that nothing has changed.
+class VersionCounter:
+    """`version` is another object after every change, wherever that was: who kept it can tell that nothing changed.
 
-    Take the mark first and look then: what changes meanwhile is so seen the next time.
+    Read the version first and what it is about then: a change in between is so seen the next time.
     """
 
-    __slots__ = ("mark",)
+    __slots__ = ("version",)
 
     def __init__(self) -> None:
-        self.mark = object()
+        self.version = object()
 
 
-CHANGES = Changes()
-VERSIONS = count(1)  # of arrays; none is given twice, whichever thread asks for it
+COUNTER = VersionCounter()
+ARRAYVERSIONS = count(1)  # of arrays; none is given twice, whichever thread asks for it
 
 
-class Noting(Settable):
-    """What has attributes that compiled steps depend on. Those named in `unnoted` are set during every run."""
+class Versioned(Settable):
+    """What has attributes that compiled steps depend on. Those named in `unversioned` are set during every run."""
 
-    unnoted: frozenset[str] = frozenset()
+    unversioned: frozenset[str] = frozenset()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dict__ and not hasattr(type(self), name):
             checkAttribute(self, name)
         object.__setattr__(self, name, value)
-        if name not in self.unnoted:
-            CHANGES.mark = object()
+        if name not in self.unversioned:
+            COUNTER.version = object()
 
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
-        CHANGES.mark = object()
+        COUNTER.version = object()
 
 
-class Noted:
+class VersionedAttribute:
     """An attribute, set to a new value now and then, of objects whose other attributes are set in every run.
 
     It is read from where all attributes are, at no further cost, for there is no `__get__`.
@@ -56,14 +56,14 @@ class Noted:
 
     def __set__(self, owner: Any, value: Any) -> None:
         vars(owner)[self.name] = value
-        CHANGES.mark = object()
+        COUNTER.version = object()
 
     def __delete__(self, owner: Any) -> None:
         del vars(owner)[self.name]
-        CHANGES.mark = object()
+        COUNTER.version = object()
 
 
-def isNoting(thing: Any) -> bool:
+def isVersioned(thing: Any) -> bool:
     """Whether all that is set on an object is noted: its class has not another way of its own."""
     ways: list[Any] = [type(thing).__setattr__, type(thing).__delattr__]
-    return ways == [Noting.__setattr__, Noting.__delattr__]
+    return ways == [Versioned.__setattr__, Versioned.__delattr__]

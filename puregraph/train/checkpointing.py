@@ -1,4 +1,4 @@
-"""Checkpoint: the trainer saved every so often, so that it can go on from there."""
+"""Checkpoint: the callback that saves the trainer at intervals, so that it can go on from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Task: a network and its cost as one graph, fed with batches."""
+"""Objective: a network and its cost as one graph, fed with batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from puregraph.sequential import Sequential
 WHOLE = np.dtype(np.int64)
 
 
-class Task:
+class Objective:
     """A network and its cost as one graph: data and targets in; the cost, then the network's outputs, out.
 
     The graph is made for the first batch, which says how many inputs and targets there are. The cost takes the first

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from puregraph.arguments import Positive, optional, takes
 from puregraph.dim import Size
 from puregraph.errors import show
-from puregraph.footprint import Footprint, Line
+from puregraph.footprint import Footprint, FootprintLine
 from puregraph.graph import Graph
 from puregraph.shape import bind
 
@@ -20,7 +20,7 @@ RIGHT = ("params", "bytes", "flops")
 DROPPED = ("from", "arguments", "gradient shape", "flops", "bytes", "module")  # in this order, where width is short
 
 
-class Text(NamedTuple):
+class StyledText(NamedTuple):
     """A line, and how a terminal shows it."""
 
     text: str
@@ -38,7 +38,7 @@ def summary(graph: Graph, *shapes: Any, width: int | None = None) -> str:
 
 def render(found: Footprint, width: int | None = None, color: bool = False) -> str:
     """The table of a footprint as text, with the codes for a terminal's colours if wanted."""
-    lines = [*tableLines(found, width), Text(""), *totalLines(found, width), *faultLines(found, width)]
+    lines = [*tableLines(found, width), StyledText(""), *totalLines(found, width), *faultLines(found, width)]
     if width is not None:
         lines = [line._replace(text=cut(line.text, width)) for line in lines]
     return "\n".join(f"\x1b[{s}m{t}\x1b[0m" if color and s and t else t for t, s in lines)
@@ -47,7 +47,7 @@ def render(found: Footprint, width: int | None = None, color: bool = False) -> s
 # The nodes ------------------------------------------------------------------------------------------------------------
 
 
-def tableLines(found: Footprint, width: int | None) -> Iterator[Text]:
+def tableLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
     """One line a node, in as many columns as fit."""
     dropped: list[str] = []
     while True:
@@ -64,16 +64,16 @@ def tableLines(found: Footprint, width: int | None) -> Iterator[Text]:
         padded = [c.rjust(w) if n in RIGHT else c.ljust(w) for n, c, w in zip(names, row, wide)]
         return "  ".join(padded).rstrip()
 
-    yield Text(joined(names), BOLD)
-    yield Text("-" * total, DIM)
+    yield StyledText(joined(names), BOLD)
+    yield StyledText("-" * total, DIM)
     for line, row in zip(found.lines, cells):
-        yield Text(joined(row), RED if line.fault else DIM if line.shapes is None else "")
-    yield Text("-" * total, DIM)
+        yield StyledText(joined(row), RED if line.fault else DIM if line.shapes is None else "")
+    yield StyledText("-" * total, DIM)
     if dropped:
         yield from folded(f"not shown in {width} columns: {', '.join(dropped)}", width)
 
 
-def rowOf(line: Line, found: Footprint, withArguments: bool) -> dict[str, str]:
+def rowOf(line: FootprintLine, found: Footprint, withArguments: bool) -> dict[str, str]:
     """The cells of a node, by column."""
     cells = {
         "node": line.path,
@@ -109,12 +109,12 @@ def near(name: str, path: str) -> str:
 # Under the table ------------------------------------------------------------------------------------------------------
 
 
-def totalLines(found: Footprint, width: int | None) -> Iterator[Text]:
+def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
     """What the whole graph takes: for several batch sizes, as many as fit, where the batch is a symbol."""
     outputs = "unknown" if found.faults else several(found.outshapes)
     states = f", and {bytesText(found.stateBytes)} of running statistics" if found.stateBytes else ""
-    yield Text(f"{several(found.inshapes)} -> {outputs}")
-    yield Text(f"{found.params:,} parameters, {bytesText(found.paramBytes)} of {found.dtype}{states}")
+    yield StyledText(f"{several(found.inshapes)} -> {outputs}")
+    yield StyledText(f"{found.params:,} parameters, {bytesText(found.paramBytes)} of {found.dtype}{states}")
     if found.faults:
         return
     if found.symbols and not found.batch:
@@ -123,43 +123,45 @@ def totalLines(found: Footprint, width: int | None) -> Iterator[Text]:
     columns = [{found.batch: n} for n in BATCHES] if found.batch else [{}]
     rows = [["", *(f"{k} = {v}" for sizes in columns for k, v in sizes.items())]] if found.batch else []
     rows.append(["flops forward", *(countText(at(found.flops, sizes)) for sizes in columns)])
-    if found.lives is not None:
+    if found.liveness is not None:
         rows.append(["kept for backward", *(bytesText(found.kept(**sizes)) for sizes in columns)])
         rows.append(["training step, peak", *(bytesText(found.peak(**sizes)) for sizes in columns)])
         rows.append(["training step, nothing freed", *(bytesText(found.eager(**sizes)) for sizes in columns)])
     wide = [max(map(len, column)) for column in zip(*rows)]
     while width is not None and len(wide) > 2 and sum(wide) + 3 * len(wide) - 3 > width:
         wide.pop()
-    yield Text("")
+    yield StyledText("")
     for row in rows:
         cells = [cell.rjust(w) for cell, w in zip(row[1:], wide[1:], strict=False)]
-        yield Text("   ".join([row[0].ljust(wide[0]), *cells]), BOLD if not row[0] else "")
-    yield Text("")
+        yield StyledText("   ".join([row[0].ljust(wide[0]), *cells]), BOLD if not row[0] else "")
+    yield StyledText("")
     if found.batch:
         yield from folded(f"In the table, bytes and flops are for {found.batch} = 1.", width)
     yield from folded("An optimizer's state comes on top of a training step.", width)
 
 
-def folded(text: str, width: int | None) -> Iterator[Text]:
+def folded(text: str, width: int | None) -> Iterator[StyledText]:
     """A remark, in as many lines as it takes."""
     for line in textwrap.wrap(text, width) if width else [text]:
-        yield Text(line, DIM)
+        yield StyledText(line, DIM)
 
 
-def faultLines(found: Footprint, width: int | None) -> Iterator[Text]:
+def faultLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
     """Every fault in full."""
     if not found.faults:
         return
     count = len(found.faults)
-    yield Text("")
-    yield Text("1 node does not fit its inputs:" if count == 1 else f"{count} nodes do not fit their inputs:", RED)
+    yield StyledText("")
+    yield StyledText(
+        "1 node does not fit its inputs:" if count == 1 else f"{count} nodes do not fit their inputs:", RED
+    )
     for fault in found.faults:
-        yield Text("")
-        yield Text(f"  {fault.path} ({fault.module})", RED)
+        yield StyledText("")
+        yield StyledText(f"  {fault.path} ({fault.module})", RED)
         source = f" from {fault.source}" if fault.source else ""
         for what, text in (("wanted", fault.wanted), ("got", f"{fault.given}{source}"), ("try", fault.hint)):
             lines = textwrap.wrap(text, (width or 400) - 12, break_long_words=False)
-            yield from (Text(f"    {'' if i else what:8}{line}") for i, line in enumerate(lines))
+            yield from (StyledText(f"    {'' if i else what:8}{line}") for i, line in enumerate(lines))
 
 
 # Cells ----------------------------------------------------------------------------------------------------------------

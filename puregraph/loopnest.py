@@ -1,15 +1,15 @@
-"""Nest: pointwise formulas and reductions over one space of indices, as one pass over memory.
+"""LoopNest: pointwise formulas and reductions over one space of indices, as one pass over memory.
 
-    Nest(
+    LoopNest(
         space=(n, c),
         loads={"x": Operand("f32", x, (c, 1))},
-        lines=(("m", Fold("max", "x", {1})), ("u", Formula("exp(x - m)")), ("s", Fold("sum", "u", {1})),
+        lines=(("m", Reduce("max", "x", {1})), ("u", Formula("exp(x - m)")), ("s", Reduce("sum", "u", {1})),
                ("y", Formula("u / s"))),
         stores={"y": Operand("f32", y, (c, 1))},
     )
 
-is a softmax: each row is read from memory once. A line is a formula of what stands above it, or a Fold of it over some
-axes. Operands have a stride in numbers for each axis; 0 repeats them.
+is a softmax: each row is read from memory once. A line is a formula of what stands above it, or a Reduce of it over
+some axes. Operands have a stride in numbers for each axis; 0 repeats them.
 
 Here is what does not depend on the machine: the axes are ordered and joined, a fold over many numbers with few results
 is done in parts that a second nest folds, in a fixed order. `native.nest` and `cuda.nest` write the code.
@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
+from puregraph.expr import walk
 from puregraph.formula import Formula
-from puregraph.terms import walk
 
 STARTS = {"sum": 0.0, "max": float("-inf"), "min": float("inf"), "prod": 1.0}
 HEAVY = frozenset("exp exp2 expm1 log log1p log2 log10 tanh sigmoid erf erfc pow sin cos tan sinh cosh".split())
@@ -36,7 +36,7 @@ class Operand(NamedTuple):
     strides: tuple[int, ...]
 
 
-class Fold(NamedTuple):
+class Reduce(NamedTuple):
     """sum, max, min or prod of a line or operand over some axes."""
 
     how: str
@@ -44,10 +44,10 @@ class Fold(NamedTuple):
     axes: frozenset[int]
 
 
-Line = tuple[str, "Formula | Fold"]
+Line = tuple[str, "Formula | Reduce"]
 
 
-class Nest(NamedTuple):
+class LoopNest(NamedTuple):
     """Lines over a space. A name "axis0" is the index along axis 0.
 
     `ragged` is (axis, whole): axis 0 counts pieces of that axis, and the last one has only what is left of `whole`.
@@ -65,12 +65,12 @@ class Nest(NamedTuple):
     last: int | None = None
 
 
-def foldSets(nest: Nest) -> list[frozenset[int]]:
+def reduceSets(nest: LoopNest) -> list[frozenset[int]]:
     """The sets of axes that are folded, each once."""
-    return list(dict.fromkeys(x.axes for _, x in nest.lines if isinstance(x, Fold)))
+    return list(dict.fromkeys(x.axes for _, x in nest.lines if isinstance(x, Reduce)))
 
 
-def ordered(nest: Nest) -> Nest:
+def ordered(nest: LoopNest) -> LoopNest:
     """The axes in the order in which the largest operand lies in memory, those of length one left out."""
     if all(n == 1 for n in nest.space):
         one = rearranged(nest, [])
@@ -87,7 +87,7 @@ def lone(operands: Mapping[str, Operand]) -> dict[str, Operand]:
     return {k: o._replace(strides=(0,)) for k, o in operands.items()}
 
 
-def collapsed(nest: Nest) -> Nest:
+def collapsed(nest: LoopNest) -> LoopNest:
     """Neighbouring axes as one, where that is all the same to every operand and fold."""
     named = {int(n[4:]) for _, x in nest.lines if isinstance(x, Formula) for n in x.names if isAxis(n)}
     operands = [*nest.loads.values(), *nest.stores.values()]
@@ -95,19 +95,19 @@ def collapsed(nest: Nest) -> Nest:
     for a in range(1, len(nest.space)):
         before = a - 1
         same = all(o.strides[before] == o.strides[a] * nest.space[a] for o in operands)
-        if same and not named & {a, before} and all((a in s) == (before in s) for s in foldSets(nest)):
+        if same and not named & {a, before} and all((a in s) == (before in s) for s in reduceSets(nest)):
             groups[-1].append(a)
         else:
             groups.append([a])
     return rearranged(nest, groups)
 
 
-def rearranged(nest: Nest, groups: list[list[int]]) -> Nest:
+def rearranged(nest: LoopNest, groups: list[list[int]]) -> LoopNest:
     """The nest with new axes, each made of some of its own; an axis in no group has length one and goes."""
     place = {a: i for i, group in enumerate(groups) for a in group}
 
-    def line(x: Formula | Fold) -> Formula | Fold:
-        if isinstance(x, Fold):
+    def line(x: Formula | Reduce) -> Formula | Reduce:
+        if isinstance(x, Reduce):
             axes = frozenset(place[a] for a in x.axes if a in place)
             return x._replace(axes=axes) if axes else Formula(x.of)
         indices = [n for n in x.names if isAxis(n)]
@@ -129,7 +129,7 @@ def isAxis(name: str) -> bool:
     return name.startswith("axis") and name[4:].isdigit()
 
 
-def chunked(nest: Nest, axis: int, size: int) -> Nest:
+def chunked(nest: LoopNest, axis: int, size: int) -> LoopNest:
     """The nest with an axis cut into pieces: axis 0 is now the number of the piece."""
     whole = nest.space[axis]
     pieces = -(-whole // size)
@@ -137,8 +137,8 @@ def chunked(nest: Nest, axis: int, size: int) -> Nest:
     def cut(o: Operand) -> Operand:
         return o._replace(strides=(o.strides[axis] * size, *o.strides))
 
-    def line(x: Formula | Fold) -> Formula | Fold:
-        if isinstance(x, Fold):
+    def line(x: Formula | Reduce) -> Formula | Reduce:
+        if isinstance(x, Reduce):
             return x._replace(axes=frozenset(a + 1 for a in x.axes))
         moved = {n: f"axis{int(n[4:]) + 1}" for n in x.names if isAxis(n) and int(n[4:]) != axis}
         moved |= {f"axis{axis}": f"(axis0 * {size} + axis{axis + 1})"} if f"axis{axis}" in x.names else {}
@@ -153,29 +153,31 @@ def chunked(nest: Nest, axis: int, size: int) -> Nest:
     )
 
 
-def varying(nest: Nest, axes: frozenset[int]) -> dict[str, bool]:
+def varying(nest: LoopNest, axes: frozenset[int]) -> dict[str, bool]:
     """For each name, whether it varies along the axes."""
     found = {k: any(o.strides[a] for a in axes) for k, o in nest.loads.items()}
     for name, x in nest.lines:
-        if isinstance(x, Fold):
+        if isinstance(x, Reduce):
             found[name] = found[x.of] and not axes <= x.axes
         else:
             found[name] = any(found.get(n, isAxis(n) and int(n[4:]) in axes) for n in x.names)
     return found
 
 
-def needed(nest: Nest, names: Iterable[str], known: Iterable[str] = ()) -> tuple[dict[str, Operand], tuple[Line, ...]]:
+def needed(
+    nest: LoopNest, names: Iterable[str], known: Iterable[str] = ()
+) -> tuple[dict[str, Operand], tuple[Line, ...]]:
     """What must be loaded and computed for some names, when others are known."""
     wanted, known = set(names), set(known)
     lines = []
     for name, x in reversed(nest.lines):
         if name in wanted and name not in known:
-            wanted |= {x.of} if isinstance(x, Fold) else set(x.names)
+            wanted |= {x.of} if isinstance(x, Reduce) else set(x.names)
             lines.append((name, x))
     return {k: o for k, o in nest.loads.items() if k in wanted}, tuple(reversed(lines))
 
 
-def compact(nest: Nest, lead: int, kept: Iterable[int], scratch: Callable[[int], Any]) -> tuple[Operand, int]:
+def compact(nest: LoopNest, lead: int, kept: Iterable[int], scratch: Callable[[int], Any]) -> tuple[Operand, int]:
     """Memory for `lead` times a number at each place of the kept axes, and how many places there are."""
     strides, step = [0] * len(nest.space), 1
     for a in sorted(kept, reverse=True):
@@ -183,11 +185,11 @@ def compact(nest: Nest, lead: int, kept: Iterable[int], scratch: Callable[[int],
     return Operand(nest.kind, scratch(lead * step), tuple(strides)), step
 
 
-def parted(nest: Nest, axes: frozenset[int], size: int, scratch: Callable[[int], Any]) -> tuple[Nest, Nest]:
+def parted(nest: LoopNest, axes: frozenset[int], size: int, scratch: Callable[[int], Any]) -> tuple[LoopNest, LoopNest]:
     """A nest that folds pieces of the first of the axes, and one that folds what these gave."""
     axis = min(axes)
     step = max(1, size * nest.space[axis] // prod(nest.space[a] for a in axes))
-    folds = {n: x for n, x in nest.lines if isinstance(x, Fold)}
+    folds = {n: x for n, x in nest.lines if isinstance(x, Reduce)}
     varies = varying(nest, axes)
     kept = [a for a in range(len(nest.space)) if a not in axes]
     first = [n for n in nest.stores if varies[n]]
@@ -198,10 +200,12 @@ def parted(nest: Nest, axes: frozenset[int], size: int, scratch: Callable[[int],
     return joined(nest, cut, folds, kept, cut.space[0], 0, scratch)
 
 
-def besides(nest: Nest, rows: frozenset[int], block: int, scratch: Callable[[int], Any]) -> tuple[Nest, Nest]:
+def besides(
+    nest: LoopNest, rows: frozenset[int], block: int, scratch: Callable[[int], Any]
+) -> tuple[LoopNest, LoopNest]:
     """A nest over rows that keeps, for each block of them, what is folded over them; and one that folds that."""
     outer = frozenset(range(len(nest.space))) - rows
-    folds = {n: x for n, x in nest.lines if isinstance(x, Fold) and x.axes != rows}
+    folds = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes != rows}
     if any(x.axes != outer for x in folds.values()):
         raise ValueError(f"folds over {sorted(rows)} and other axes than the rest do not fit in one nest")
     after = {n for n, known in varying(nest, outer).items() if not known}
@@ -214,8 +218,14 @@ def besides(nest: Nest, rows: frozenset[int], block: int, scratch: Callable[[int
 
 
 def joined(
-    nest: Nest, one: Nest, folds: dict[str, Fold], kept: list[int], pieces: int, front: int | None, scratch: Any
-) -> tuple[Nest, Nest]:
+    nest: LoopNest,
+    one: LoopNest,
+    folds: dict[str, Reduce],
+    kept: list[int],
+    pieces: int,
+    front: int | None,
+    scratch: Any,
+) -> tuple[LoopNest, LoopNest]:
     """The nest with parts of its folds stored, and the nest that folds the parts and goes on from there."""
     parts, seconds = {}, {}
     for n in folds:
@@ -232,11 +242,11 @@ def joined(
         names = {n: f"axis{int(n[4:]) + 1}" for n in x.names if isAxis(n)}
         return x.put(**names) if names else x
 
-    two = Nest(
+    two = LoopNest(
         (pieces, *(n if a in kept else 1 for a, n in enumerate(nest.space))),
         {**{k: wide(o) for k, o in loads.items()}, **seconds},
         (
-            *((n, Fold(x.how, f"{n}Part", frozenset([0]))) for n, x in folds.items()),
+            *((n, Reduce(x.how, f"{n}Part", frozenset([0]))) for n, x in folds.items()),
             *((n, moved(x)) for n, x in lines),
         ),
         {n: wide(nest.stores[n]) for n in later},
@@ -248,7 +258,7 @@ def joined(
 class Shape:
     """What follows from what, in a nest of which some axes are folded: what varies along them, and in which phase."""
 
-    def __init__(self, nest: Nest, axes: frozenset[int]):
+    def __init__(self, nest: LoopNest, axes: frozenset[int]):
         self.nest, self.axes = nest, axes
         self.inner = len(nest.space) - 1
         self.loops = sorted(axes)
@@ -258,12 +268,12 @@ class Shape:
         self.phase = dict.fromkeys(nest.loads, 0)
         self.lines = dict(nest.lines)
         for name, x in nest.lines:
-            before = self.phase[x.of] + (x.axes == axes) if isinstance(x, Fold) else None
-            names = () if isinstance(x, Fold) else x.names
+            before = self.phase[x.of] + (x.axes == axes) if isinstance(x, Reduce) else None
+            names = () if isinstance(x, Reduce) else x.names
             self.phase[name] = max([self.phase.get(n, 0) for n in names], default=0) if before is None else before
         self.count = 1 + max([self.phase[n] for n in (*self.lines, *nest.stores)], default=0)
-        self.beside = {n: x for n, x in nest.lines if isinstance(x, Fold) and x.axes != axes}
-        self.folds = {n: x for n, x in nest.lines if isinstance(x, Fold) and x.axes == axes}
+        self.beside = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes != axes}
+        self.folds = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes == axes}
         self.operands = {
             **{f"l_{k}": o for k, o in nest.loads.items()},
             **{f"s_{k}": o for k, o in nest.stores.items()},
@@ -293,7 +303,7 @@ class Shape:
                 found[name] = None
             elif name in self.lines:
                 x = self.lines[name]
-                stack += [x.of] if isinstance(x, Fold) else x.names
+                stack += [x.of] if isinstance(x, Reduce) else x.names
         return list(found)
 
 
@@ -312,13 +322,13 @@ def saved(shape: Shape) -> dict[str, int]:
             if isinstance(x, Formula) and HEAVY & {t.op for t in walk(x.term)} and first.setdefault(name, p) < p:
                 again.add(name)  # it is at hand, and what it is made of is not wanted for it
             else:
-                stack += [x.of] if isinstance(x, Fold) else x.names
+                stack += [x.of] if isinstance(x, Reduce) else x.names
     return {n: p for n, p in first.items() if n in again}
 
 
-def title(nest: Nest) -> str:
+def title(nest: LoopNest) -> str:
     """What the nest computes, for a table."""
     lines = nest.lines
     if len(lines) == 1 and isinstance(lines[0][1], Formula):
         return str(lines[0][1])
-    return "; ".join(f"{n} = {x.how} {x.of}" if isinstance(x, Fold) else f"{n} = {x}" for n, x in lines)
+    return "; ".join(f"{n} = {x.how} {x.of}" if isinstance(x, Reduce) else f"{n} = {x}" for n, x in lines)

@@ -1,4 +1,4 @@
-"""Text: numbers and times as people read them, and the line of an epoch."""
+"""Lines: figures and times in words, and the line of an epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tally: the mean cost and the metrics of the batches so far."""
+"""Meters: the mean cost and the metrics of the batches so far."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from puregraph.compile.gpu.runtime.d2h import DeviceResults
 from puregraph.data import Batch
 from puregraph.errors import DataError, PuregraphError
 from puregraph.train.metrics import Metric
-from puregraph.train.task import named
+from puregraph.train.objective import named
 
 EVERY = 16  # batches whose results are read together from a GPU
 BYTES = 1 << 26  # of results that are on their way, and of data that is kept to say what was wrong with it
@@ -30,7 +30,7 @@ class Waiting(NamedTuple):
     size: int
 
 
-class Tally:
+class Meters:
     """The mean cost, each batch weighted by its size, and metrics.
 
     Results that lie on a GPU are sent to the host behind their step, and read `every` so many batches, when as many

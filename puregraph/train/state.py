@@ -1,4 +1,4 @@
-"""Snapshot: where a trainer is, as plain values and arrays, and back."""
+"""State: a trainer's progress as plain values and arrays, and back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIGURES = ("epoch", "step", "loss", "val loss", "rate", "seconds")  # of a histo
 SETTINGS = ("batchsize", "accumulate", "shuffle")
 
 
-def snapshot(trainer: Any) -> dict[str, Any]:
+def stateFrom(trainer: Any) -> dict[str, Any]:
     """Everything of a trainer besides network and optimizer."""
     return {
         "version": VERSION,
@@ -37,7 +37,7 @@ def snapshot(trainer: Any) -> dict[str, Any]:
         "total": trainer.total,
         "order": trainer.order,
         "random": trainer.rng.bit_generator.state,
-        "tally": trainer.tally.state(),
+        "tally": trainer.meters.state(),
         "history": [dict(row) for row in trainer.history],
         "callbacks": [{"type": type(c).__name__, "state": c.state()} for c in stateful(trainer)],
     }
@@ -52,7 +52,7 @@ def check(trainer: Any, saved: Any) -> None:
         raise DataError(f"wanted what trainer.save wrote (version {VERSION}), this file holds no trainer of that kind")
     checkKinds(saved)
     if saved["place"]["begun"]:
-        trainer.tally.check(saved["tally"])
+        trainer.meters.check(saved["tally"])
         for name, value in saved["settings"].items():
             if getattr(trainer, name) != value:
                 raise DataError(
@@ -68,7 +68,7 @@ def checkKinds(saved: dict[str, Any]) -> None:
     wanted = {"place": dict, "settings": dict, "random": dict, "tally": dict, "history": list, "callbacks": list}
     for name, kind in wanted.items():
         require(type(saved.get(name)) is kind, name, f"a {kind.__name__}", saved.get(name))
-    place, settings, tally = saved["place"], saved["settings"], saved["tally"]
+    place, settings, meters = saved["place"], saved["settings"], saved["tally"]
     require(set(place) == set(PLACE), "place", ", ".join(PLACE), sorted(map(str, place)))
     for name, kind in PLACE.items():
         require(KINDS[kind](place[name]), f"place: {name}", kind, place[name])
@@ -79,8 +79,8 @@ def checkKinds(saved: dict[str, Any]) -> None:
     total = saved.get("total")
     require(total is None or isCount(total), "total", "a number of updates or None", total)
     checkOrder(saved.get("order"), place)
-    sums = isNumber(tally.get("total")) and isCount(tally.get("weight")) and isNamed(tally.get("metrics"))
-    require(sums and all(isNamed(state) for state in tally["metrics"].values()), "tally", "sums of metrics", tally)
+    sums = isNumber(meters.get("total")) and isCount(meters.get("weight")) and isNamed(meters.get("metrics"))
+    require(sums and all(isNamed(state) for state in meters["metrics"].values()), "tally", "sums of metrics", meters)
     for row in saved["history"]:
         figures = isNamed(row) and all(v is None or type(v) in (bool, int, float, str) for v in row.values())
         known = figures and all(v is None or isNumber(v) for n, v in row.items() if n in FIGURES)
@@ -152,7 +152,7 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
             rows = [r for r in rows if r is not row]
             pairs.append((callback, row["state"]))
     if saved["place"]["begun"]:
-        pairs.append((trainer.tally, saved["tally"]))
+        pairs.append((trainer.meters, saved["tally"]))
     before = [(each, each.state()) for each, _ in pairs]
     try:
         for each, state in pairs:

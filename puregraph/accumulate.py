@@ -1,4 +1,4 @@
-"""What gradients are: values that can be added. Arrays add; for text and types of your own it is said here."""
+"""Accumulate: how two gradients of one value are added. Arrays add; text and your own types register a function."""
 
 from __future__ import annotations
 

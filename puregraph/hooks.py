@@ -1,4 +1,4 @@
-"""Watch: who looks on, in this thread, while rules run."""
+"""RuleHooks: functions that are called, in this thread, before or after each rule that runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Watch(threading.local):
+class RuleHooks(threading.local):
     """`look(path, module, arguments, outputs)` is called after every rule that runs; None: nobody looks.
 
     Of a gradient rule that is not a node itself, `look(path, module, [grad, *arguments, *outputs], gradients, True)`.
@@ -19,4 +19,4 @@ class Watch(threading.local):
     enter: Callable[[Any], None] | None = None
 
 
-WATCH = Watch()
+HOOKS = RuleHooks()

@@ -1,4 +1,4 @@
-"""Terms as a flat list of numpy calls."""
+"""Interpreter: runs the expressions of formulas as a flat list of numpy calls."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.errors import DtypeError, FormulaError
-from puregraph.standin import standInOf
-from puregraph.table import LOGICAL, TABLE
-from puregraph.terms import TRUTHS, Term, leaf, lower, rebuild, walk
+from puregraph.expr import TRUTHS, Term, leaf, lower, rebuild, walk
+from puregraph.optable import LOGICAL, TABLE
+from puregraph.tracer import tracerOf
 
 BLOCK = 1 << 17  # elements; larger numpy arrays are worked on in pieces, which stay in the cache
 
@@ -25,7 +25,7 @@ def select(c: Any, a: Any, b: Any) -> Any:
     return ((a ^ b) & mask ^ b).view(np.float32)
 
 
-class Plan(NamedTuple):
+class EvalPlan(NamedTuple):
     """What depends on the arguments' dtypes."""
 
     casts: list[int]  # the registers to convert
@@ -34,7 +34,7 @@ class Plan(NamedTuple):
     back: np.dtype[Any] | None  # the float type of the results, if it is another
 
 
-class Evaluator:
+class Interpreter:
     """A function of arrays in the order of `names`, giving the values of several terms.
 
     Arguments and numbers lie in registers; each operation reads some and writes one, which is free again
@@ -59,15 +59,15 @@ class Evaluator:
         self.reads = [{registers[t] for t in walk(root) if t.op == "name"} for root in roots]
         asNumber = {a for t in order for a, truth in zip(t.args, _truths(t)) if not truth}.union(roots)
         self.numeric = [leaf(name) in asNumber for name in names]  # what is only a condition may stay bool
-        self.plans: dict[tuple[Any, ...], Plan] = {}
+        self.plans: dict[tuple[Any, ...], EvalPlan] = {}
 
     def __call__(self, *arrays: Any, out: Sequence[Any] | None = None) -> Sequence[Any]:
         if len(arrays) != len(self.names):
             wanted = f"{len(self.names)} arrays ({', '.join(self.names)})"
             raise FormulaError(f"a formula wants {wanted}, got {len(arrays)}")
-        standIn = standInOf(arrays)
-        if standIn is not None:
-            return standIn.handle(self, arrays, {})
+        tracer = tracerOf(arrays)
+        if tracer is not None:
+            return tracer.handle(self, arrays, {})
         dtypes = tuple([getattr(a, "dtype", None) for a in arrays])
         plan = self.plans.get(dtypes)
         if plan is None:
@@ -78,7 +78,7 @@ class Evaluator:
                 done = self.blockwise(plan, arrays, out)
             return self.evaluate(plan, arrays, out) if done is None else done
 
-    def plan(self, dtypes: tuple[Any, ...]) -> Plan:
+    def plan(self, dtypes: tuple[Any, ...]) -> EvalPlan:
         wrong = [f"{name} is {d}" for name, d in zip(self.names, dtypes) if d is not None and d.kind not in "fiub"]
         if wrong:
             raise DtypeError(f"a formula wants arrays of float, int or bool; {', '.join(wrong)}")
@@ -89,9 +89,9 @@ class Evaluator:
         with np.errstate(all="ignore"):
             numbers = [work.type(value) for value in self.numbers]
         rest = numbers + [None] * (self.size - len(self.names) - len(numbers))
-        return Plan(casts, work, rest, exact if exact != work else None)
+        return EvalPlan(casts, work, rest, exact if exact != work else None)
 
-    def evaluate(self, plan: Plan, arrays: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
+    def evaluate(self, plan: EvalPlan, arrays: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
         casts, work, rest, back = plan
         registers = [*arrays, *rest]
         for i in casts:
@@ -114,7 +114,7 @@ class Evaluator:
             target[...] = y
         return out
 
-    def blockwise(self, plan: Plan, arrays: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any] | None:
+    def blockwise(self, plan: EvalPlan, arrays: Sequence[Any], out: Sequence[Any] | None) -> Sequence[Any] | None:
         """`evaluate` in pieces of the first axis, or of all if contiguous; None where that cannot be done."""
         shapes = [np.shape(a) for a in arrays]
         shape = np.broadcast_shapes(*shapes)

@@ -1,4 +1,4 @@
-"""Lives: when each buffer of a pass is made and last used, and so how many bytes are in use at one time."""
+"""Liveness: when each buffer of a pass is made and last used, and so how many bytes are in use at one time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from puregraph.dim import Size
 from puregraph.shape import bind
 
 
-class Lives:
+class Liveness:
     """When each buffer of a training step is made and last used; values that share memory are one buffer.
 
     `middle` is the time of the cost: after forward, before backward.

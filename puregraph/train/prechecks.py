@@ -1,4 +1,4 @@
-"""Before: what a Trainer looks at before its first step."""
+"""Prechecks: what a Trainer checks before its first step."""
 
 from __future__ import annotations
 

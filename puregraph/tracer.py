@@ -1,4 +1,4 @@
-"""StandIn: takes the place of an array in a rule, to record or to double what the rule does with it."""
+"""Tracer: takes the place of an array in a rule, to record or to double what the rule does with it."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ import numpy as np
 
 
 def astype(x: Any, dtype: Any, copy: bool = True) -> Any:
-    """x.astype(dtype), as a function that a StandIn can be handed."""
+    """x.astype(dtype), as a function that a Tracer can be handed."""
     return x.astype(dtype, copy=copy)
 
 
 def method(function: Callable[..., Any]) -> Callable[..., Any]:
     """An array's method that hands its function of numpy to `handle`."""
 
-    def call(self: StandIn, *arguments: Any, **options: Any) -> Any:
+    def call(self: Tracer, *arguments: Any, **options: Any) -> Any:
         return self.handle(function, (self, *arguments), options)
 
     return call
 
 
 def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator whose left side is no StandIn."""
+    """An operator whose left side is no Tracer."""
 
-    def call(self: StandIn, other: Any) -> Any:
+    def call(self: Tracer, other: Any) -> Any:
         return self.handle(function, (other, self), {})
 
     return call
 
 
-class StandIn:
+class Tracer:
     """A value that a rule takes for an array: has `shape` and `dtype`, and sees every call that is made on it.
 
-    numpy's functions, methods and operators, Formulas and Kernels that meet a StandIn among their arguments give the
+    numpy's functions, methods and operators, Formulas and Kernels that meet a Tracer among their arguments give the
     whole call to `handle(function, arguments, options)`, where `function` is what would have been called: a ufunc, a
-    function of numpy, `operator.getitem`, `astype`, an Evaluator, a Kernel or a Module. A rule that only uses those
-    needs no change. There is no writing to a StandIn: `x += y` makes a new one.
+    function of numpy, `operator.getitem`, `astype`, an Interpreter, a Kernel or a Module. A rule that only uses those
+    needs no change. There is no writing to a Tracer: `x += y` makes a new one.
     """
 
     __slots__ = ()
     __array_priority__ = 1000.0
-    takesPieces = False  # whether it is handed a Piece as one call
+    takesComposites = False  # whether it is handed a composite kernel as one call
     shape: tuple[int, ...]
     dtype: Any
 
     def handle(self, function: Callable[..., Any], arguments: tuple, options: dict[str, Any]) -> Any:
-        """What a call gives that has this StandIn among its arguments."""
+        """What a call gives that has this Tracer among its arguments."""
         raise NotImplementedError
 
     def __array_ufunc__(self, ufunc: Any, how: str, *inputs: Any, **options: Any) -> Any:
@@ -126,13 +126,13 @@ class StandIn:
     argmin = method(np.argmin)
 
 
-def standInOf(arguments: Iterable[Any]) -> StandIn | None:
-    """The first StandIn among arguments, or inside a list or tuple of them."""
+def tracerOf(arguments: Iterable[Any]) -> Tracer | None:
+    """The first Tracer among arguments, or inside a list or tuple of them."""
     for a in arguments:
-        if isinstance(a, StandIn):
+        if isinstance(a, Tracer):
             return a
         if type(a) in (list, tuple):
-            found = standInOf(a)
+            found = tracerOf(a)
             if found is not None:
                 return found
     return None
