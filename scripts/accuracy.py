@@ -480,12 +480,6 @@ REASONS = {  # of what is further off than twice PyTorch: the way, a pattern of 
         "longer than chains as long as there are maps and leaves a third of their error; transforms on points that "
         "enlarge that least",
     ),
-    "gates": (
-        "compiled",
-        r"(gru|rnn|lstm) .*",
-        "the gates of a cell are ratios that share one division, and 40 time steps hand on what each of them rounds",
-    ),
-    "steps": ("eager", "groupnorm .*", "each step rounds by itself, where a kernel has one multiply-add"),
 }
 
 

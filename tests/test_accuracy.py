@@ -87,6 +87,14 @@ def test_compiled_sums_over_samples_and_positions_are_taken_in_short_chains(shap
 
 
 @needsNative
+@pytest.mark.parametrize(("name", "limits"), [("rnn", {"db": 1.3e-6, "dU": 3e-6}), ("gru", {"dd": 1.3e-6, "dU": 6e-6})])
+def test_a_compiled_recurrent_layer_adds_its_inputs_and_its_state_in_chains_of_their_own(name, limits):
+    name = f"{name} 96 -> 128, 40 time steps"
+    rows = {row.name.split()[-1]: row.compiled for row in accuracy.kernel(name, accuracy.cases()[name])}
+    assert {which: rows[which].largest for which, limit in limits.items() if rows[which].largest > limit} == {}
+
+
+@needsNative
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_a_compiled_convolution_is_near_the_exact_sums(name):
     y, dx, *_ = accuracy.kernel(name, accuracy.cases()[name])

@@ -48,13 +48,15 @@ class GroupNorm(Module):
         return x.reshape(x.shape[0], self.groups, product(x.shape[1:]) // self.groups)
 
     def updateData(self, x, scale, bias):
-        rows = self.grouped(x)
-        center, variance = moments(rows, 2, keepdims=True)
+        center, variance = moments(self.grouped(x), 2, keepdims=True)
         factor = 1 / np.sqrt(variance + self.epsilon)
-        y = ((rows - center) * factor).reshape(x.shape)
         if scale is None:
+            y = ((self.grouped(x) - center) * factor).reshape(x.shape)
             return y.astype(x.dtype, copy=False), center.astype(x.dtype, copy=False), factor.astype(x.dtype, copy=False)
-        return (y * perMap(scale, x) + perMap(bias, x)).astype(x.dtype, copy=False), center, factor
+        rows = x.reshape(x.shape[0], self.groups, self.maps // self.groups, product(x.shape[2:]))
+        scale, bias = (p.reshape(self.groups, -1, 1) for p in (scale, bias))
+        y = (rows - center[..., None]) * (factor[..., None] * scale) + bias
+        return y.reshape(x.shape).astype(x.dtype, copy=False), center, factor
 
     def updateGrad(self, grad, x, scale, bias, y, center, factor, needs):
         g = widen(grad)

@@ -375,11 +375,12 @@ class RecurrentForward(RecurrentWriter):
         if self.W is not None:
             p = self.times(rows, x, self.W, self.inputs, self.inputs, unit, p)
         outer = zeros if self.d is None else self.read(self.d, 0, unit)
-        starts = [[outer if self.isApart(g) else gate for g, gate in enumerate(row)] for row in p]
+        starts = [[outer if self.isApart(g) else zeros for g in gates]] * len(rows)
         q = self.times(rows, h, self.packed, self.units, count, unit, starts)
         for r, (row, more) in enumerate(zip(q, p)):
             to = self.waiting.at((at + r) * (self.parts * width))
-            for i, vector in enumerate(v for gate in (row + more[-1:])[: self.parts] for v in gate):
+            both = [x if self.isApart(g) else [a + b for a, b in zip(x, y)] for g, x, y in zip(gates, row, more)]
+            for i, vector in enumerate(v for gate in (both + more[-1:])[: self.parts] for v in gate):
                 to.store(i * lanes, vector)
 
     def read(self, start: IRPointer, gate: int, unit: IRValue) -> list[IRValue]:
@@ -614,8 +615,11 @@ class RecurrentBackward(RecurrentWriter):
             len(rows),
             lambda k, r: places[r].load(k),
             lambda k: [panel.load(k * tile.columns + u, lanes) for u in across],
-            [[place.load(u, lanes, mask) for u, mask in zip(across, masks)] for place in own],
+            [[code.constant(0.0, IRType("f32", lanes))] * len(masks)] * len(rows),
         )
-        for place, values in zip(own, found):
-            for u, mask, value in zip(across, masks, values):
-                place.store(u, value, mask)
+        before = [
+            [place.load(u, lanes, mask) for u, mask in zip(across, masks)] for place in own
+        ]  # all: a row may repeat
+        for place, olds, values in zip(own, before, found):
+            for u, mask, old, value in zip(across, masks, olds, values):
+                place.store(u, old + value, mask)
