@@ -130,9 +130,9 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
         isMethod = names[:1] == ("self",)
+        first = next((i for i, name in enumerate(names) if name in kinds), len(names))
 
-        @functools.wraps(function)
-        def checkedFirst(*args: Any, **kwargs: Any) -> Any:
+        def check(args: tuple, kwargs: dict[str, Any]) -> None:
             owner = type(args[0]).__name__ if isMethod and args else function.__name__
             for i, (name, value) in enumerate(zip(names, args)):
                 kind = kinds.get(name)
@@ -142,6 +142,11 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
             for name, value in kwargs.items():
                 if name in kinds:
                     kinds[name].check(owner, name, value)
+
+        @functools.wraps(function)
+        def checkedFirst(*args: Any, **kwargs: Any) -> Any:
+            if kwargs or len(args) > first:  # else there is nothing to look at
+                check(args, kwargs)
             return function(*args, **kwargs)
 
         return checkedFirst  # type: ignore[return-value]

@@ -15,7 +15,7 @@ from puregraph.arguments import Flag, Number, checked, takes
 from puregraph.errors import GraphError, PuregraphError, need, plural
 from puregraph.keywords import checkKeywords
 from puregraph.node import Applied, Node, checkName
-from puregraph.param import Param, State
+from puregraph.param import Param, State, Stored
 from puregraph.shape import asShape, product
 from puregraph.tracer import tracerOf
 from puregraph.versioning import Versioned
@@ -186,7 +186,7 @@ class Module(Versioned):
         """The arguments of `updateData` that are not parameters."""
         names, optional, variadic, _ = signature(type(self).updateData)
         own = vars(self)
-        free = tuple(n for n in names if not isParameter(own, n))
+        free = tuple([n for n in names if not isParameter(own, n)])
         if variadic is not None:
             return Inputs((*free, variadic), (), True)
         return Inputs(free, tuple(n for n in optional if n in free))
@@ -200,7 +200,7 @@ class Module(Versioned):
     def ruleNames(self) -> tuple[str, ...]:
         """The names of the parameters and states, in the order in which `updateData` takes them."""
         own = vars(self)
-        return tuple(n for n in signature(type(self).updateData).names if isParameter(own, n))
+        return tuple([n for n in signature(type(self).updateData).names if isParameter(own, n)])
 
     def ruleParams(self) -> list[Param | State | None]:
         """The parameters and states that the rules take; None for one that was left out."""
@@ -240,11 +240,12 @@ class Module(Versioned):
     def needs(self, inputs: list[Any], updGrad: bool = True, updParamGrads: bool = True) -> tuple[bool, ...]:
         """Which arguments of the rules get a gradient: one bool per input and parameter."""
         names = self.inputSpec.names
+        indices = self.indices
         free = [
-            updGrad and x is not None and names[min(i, len(names) - 1)] not in self.indices and isFloat(x)
+            updGrad and x is not None and names[min(i, len(names) - 1)] not in indices and isFloat(x)
             for i, x in enumerate(inputs)
         ]
-        return (*free, *(updParamGrads and self.wants(p) for p in self.ruleParams()))
+        return (*free, *[updParamGrads and self.wants(p) for p in self.ruleParams()])
 
     def wants(self, param: Param | State | None) -> bool:
         """Whether a parameter is to get a gradient: in training mode, unless it is frozen."""
@@ -303,10 +304,11 @@ class Module(Versioned):
         tracer = tracerOf(data)
         if tracer is not None:
             return tracer.handle(self, data, {})
-        self.lastCall = None
+        own = vars(self)  # what is set in every call is set past what looks for misspelt names
+        own["lastCall"] = None
         node = Node(self)
         node.updateData(list(data) if len(data) != 1 else data[0])
-        self.lastCall = LastCall(node.values, node.made)
+        own["lastCall"] = LastCall(node.values, node.made)
         return node.made
 
     @takes(updParamGrads=Flag, updGrad=Flag, scale=Number, momentum=Number)
@@ -416,7 +418,8 @@ def hasText(shape: Any) -> bool:
 
 def isParameter(own: dict[str, Any], name: str) -> bool:
     """Whether a name is that of a Param, of a State, or of one that was left out."""
-    return name in own and (own[name] is None or isinstance(own[name], (Param, State)))
+    value = own.get(name, "")
+    return value is None or isinstance(value, Stored)
 
 
 def isFloat(x: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -98,8 +99,10 @@ class Node:
         rule: str | None = None,
         keywords: dict[str, Any] | None = None,
     ):
-        checkName(name)
-        ModuleLike.check("Node", "mod", mod)
+        if name is not None:
+            checkName(name)
+        if not ModuleLike.holds(mod):
+            ModuleLike.check("Node", "mod", mod)
         self.module = mod
         self.rename = name
         self.ruleName = rule
@@ -113,8 +116,9 @@ class Node:
         self.values: Applied | None = None
         self.inshapes: list[Any] = []
         self.shape: Any = None
-        self.addBackwards(parents)
-        for argument, parent in (keywords or {}).items():
+        if parents is not None:
+            self.addBackwards(parents)
+        for argument, parent in keywords.items() if keywords else ():
             if argument not in mod.arguments:
                 raise GraphError(
                     f"at '{self.name}' ({self.label}): no input is named {argument!r}; "
@@ -251,15 +255,17 @@ class Node:
 
         Raises    ShapeError, with the place, if the shapes do not fit
         """
+        spec = self.module.inputSpec
         if self.bwds:
             given = [None if edge is None else edge[0].output(edge[1]) for edge in self.sources]
         else:
-            given = self.module.inputSpec.fill(data, self)
-        self.checkGiven(given)
+            given = spec.fill(data, self)
+        self.checkGiven(given, spec)
         shapes = [None if x is None else shapeOf(x) for x in given]
         try:
             self.module.dataShapeFrom(*shapes)
-            arguments = given + self.module.ruleValues()
+            stored = dict(zip(self.module.ruleNames, self.module.ruleParams()))
+            arguments = given + [None if p is None else p.materialize() for p in stored.values()]
             result = self.module.updateData(*arguments)
             outputs = result if type(result) is tuple else (result,)
             if HOOKS.look is not None:
@@ -270,12 +276,14 @@ class Node:
             addPlace(error, f"at '{self.name}' ({self.label}): given {show(shapes)}")
             raise
         visible = outputs[: len(self.module.outputNames)]
-        self.values = Applied(arguments, outputs, self.module.train, self.saved(arguments, visible))
+        ends = [*zip(spec.names, given), *zip(repeat(spec.names[-1]), given[len(spec.names) :])] if given else []
+        saved = self.saved([*ends, *zip(self.module.outputNames, visible)], stored)
+        self.values = Applied(arguments, outputs, self.module.train, saved)
         self.made = visible[0] if len(visible) == 1 else list(visible)
 
-    def checkGiven(self, given: list[Any]) -> None:
+    def checkGiven(self, given: list[Any], spec: Any) -> None:
         """Refuse inputs that are missing or no values; of what computes with numbers alone, arrays of anything else."""
-        names, optional, _ = self.module.inputSpec
+        names, optional, _ = spec
         isNumeric = type(self.module).__module__.startswith(NUMERIC)
         for i, x in enumerate(given):
             name = names[min(i, len(names) - 1)]
@@ -292,16 +300,11 @@ class Node:
                 place = f"at '{self.name}' ({self.label})"
                 raise DtypeError(f"{place}: wanted an array of real numbers for {name}, got {kind}")
 
-    def saved(self, arguments: list[Any], visible: tuple) -> list[tuple[str, Any, Any]]:
-        """What the gradient rule reads, each with what tells whether it is modified later."""
-        module, reads = self.module, readBy(self.module, self.rule)
-        names, params = module.inputSpec.names, module.ruleParams()
-        count = len(arguments) - len(params)
-        arrays = [(names[min(i, len(names) - 1)], x) for i, x in enumerate(arguments[:count])]
-        arrays += zip(module.outputNames, visible)
+    def saved(self, arrays: list[tuple[str, Any]], stored: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+        """What the gradient rule reads of these by name, each with what tells whether it is modified later."""
+        reads = readBy(self.module, self.rule)
         found = [(name, x, fingerprint(x)) for name, x in arrays if reads is None or name in reads]
-        stored = zip(module.ruleNames, params)
-        return found + [(n, p, p.mark()) for n, p in stored if isMarked(p) and (reads is None or n in reads)]
+        return found + [(n, p, p.mark()) for n, p in stored.items() if isMarked(p) and (reads is None or n in reads)]
 
     def output(self, slot: int) -> Any:
         """One output of the last forward pass."""

@@ -203,7 +203,7 @@ class Stored(Settable):
 
 
 class GradOfPass:
-    """The gradient of a parameter; setting it counts up `gradVersion`, by which an optimizer tells it from an old one.
+    """The gradient of a parameter; setting it sets `gradVersion`, by which an optimizer tells it from an old one.
 
     It is read from where all attributes are, at no further cost, for there is no `__get__`.
     """
@@ -211,7 +211,7 @@ class GradOfPass:
     def __set__(self, owner: Any, value: Any) -> None:
         own = vars(owner)
         own["grad"] = value
-        own["gradVersion"] = owner.gradVersion + 1
+        own["gradVersion"] = next(ARRAYVERSIONS)
 
 
 class Param(Stored):
@@ -253,7 +253,9 @@ class Param(Stored):
             new = new * scale
         elif alias or new.base is not None:
             new = new.copy()
-        self.grad = new if momentum == 0.0 or self.grad is None else new + self.grad * momentum
+        own = vars(self)  # in every pass, so past what looks for misspelt names
+        own["grad"] = new if momentum == 0.0 or self.grad is None else new + self.grad * momentum
+        own["gradVersion"] = next(ARRAYVERSIONS)
 
 
 class State(Stored):

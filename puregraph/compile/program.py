@@ -33,6 +33,7 @@ from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError
 from puregraph.graph import Graph
 from puregraph.hooks import HOOKS
 from puregraph.signals import Deferred, isAsynchronous
+from puregraph.versioning import ARRAYVERSIONS
 
 MADE = ("backend", "built", "short", "current", "room", "left")  # what a copy makes for itself
 
@@ -266,13 +267,14 @@ class Program:
 
     def results(self, built: Any, copy: bool) -> Any:
         """The outputs; and the gradients where a user looks for them."""
+        version = next(ARRAYVERSIONS)
         for own, grad in self.left:  # what an assignment comes to
             own["grad"] = grad
-            own["gradVersion"] += 1
+            own["gradVersion"] = version
         for param in self.notReached:
             param.grad = None
         for slot in self.applied:
-            slot.applied = slot.param.gradVersion
+            slot.applied = version
         schedule = built.schedule
         if schedule.inputGrads:
             grads = [None if v is None else built.taken(v, copy) for v in schedule.inputGrads]

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+HALF = np.dtype(np.float16)
+
 
 def widened(rule: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     """`rule`, with float16 arrays passed as float32, and its result cast back to float16."""
@@ -23,7 +25,7 @@ def widened(rule: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 def isHalf(value: Any) -> bool:
     """Whether `value` is an array of float16."""
-    return getattr(value, "dtype", None) == np.float16
+    return hasattr(value, "dtype") and value.dtype == HALF
 
 
 def widen(value: Any) -> Any:

@@ -32,16 +32,6 @@ class Slot:
         self.path, self.param, self.arrays, self.step = path, param, arrays or {}, step
         self.applied = -1  # the version of the gradient that was applied last
 
-    @property
-    def ready(self) -> bool:
-        """Whether an update changes it: it is trainable and has a gradient."""
-        return self.param.trainable and self.param.grad is not None
-
-    @property
-    def isNew(self) -> bool:
-        """Whether its gradient has been set since it was applied."""
-        return self.param.gradVersion != self.applied
-
     def blank(self) -> Any:
         """Zeros like the parameter; float32 for one of float16."""
         data = self.param.materialize()
@@ -199,8 +189,8 @@ class Optimizer(InitRecorder):
 
     def ready(self) -> list[Slot]:
         """The parameters that an update changes: those with a gradient; where some of these are new, those alone."""
-        ready = [slot for slot in self.slots if slot.ready]
-        return [slot for slot in ready if slot.isNew] or ready
+        ready = [s for s in self.slots if s.param.trainable and s.param.grad is not None]
+        return [s for s in ready if s.param.gradVersion != s.applied] or ready
 
     def sync(self) -> None:
         """Wait for what was started on a GPU: `step`, `norm` and the state are then those of all updates so far.
@@ -276,7 +266,7 @@ class Optimizer(InitRecorder):
             "shrink": shrink,
             "clipValue": self.clipValue or 0.0,
             "step": step,
-            **scalarsAt(type(self), self.constants(), step),
+            **(scalarsAt(type(self), self.constants(), step) if self.scalars else {}),
         }
 
     def prepare(self, slot: Slot) -> None:

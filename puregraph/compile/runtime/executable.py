@@ -179,9 +179,10 @@ class Executable:
                 with Deferred():
                     self.go(self.parts, self.begin, len(self.parts))
         finally:
-            version = next(ARRAYVERSIONS)
-            for own in self.written:
-                own["version"] = version
+            if self.written:
+                version = next(ARRAYVERSIONS)
+                for own in self.written:
+                    own["version"] = version
         if self.objects:
             self.objects.clear()
         return True
@@ -246,8 +247,10 @@ class Executable:
         array = self.memory(value)
         if array.ndim == 0:
             return array[()]
-        isHeld = value.root.role in ("param", "state")  # nobody but its owner is to have that memory
-        return array.copy(order="K") if (copy or isHeld) and value.number not in self.plan.exits else array
+        if value.number in self.plan.exits:
+            return array
+        # nobody but its owner is to have the memory of a parameter or state
+        return array.copy("K") if copy or value.root.role in ("param", "state") else array
 
 
 def isNative(part: ExecutablePart) -> bool:

@@ -94,7 +94,8 @@ class StepTable:
 
     def runCounted(self, team: Workers, order: Any) -> None:
         """The same, and count: both, or neither, whatever a signal's handler raises as soon as Python runs again."""
-        after, ran = self.after, list[Any]()
+        ran: list[int] = []
+        after = self.after
         after.begin()
         try:
             ran += map(team.run, (order,))  # C alone: what has been run is known to have been
