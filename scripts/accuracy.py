@@ -97,7 +97,7 @@ def formulas() -> dict[str, Formula]:
     found = {}
     for name in FUNCTIONS:
         if name not in SKIPPED:
-            count = len(pg.table.TABLE[name].pulls)
+            count = len(pg.optable.TABLE[name].pulls)
             found[name] = Formula(f"{name}({', '.join('xyz'[:count])})")
     return found | {name: Formula(text) for name, text in ACTIVATIONS.items()}
 
