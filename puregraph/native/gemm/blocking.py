@@ -10,9 +10,8 @@ from typing import NamedTuple
 from puregraph.native.gemm.microkernel import Microkernel, tiles
 from puregraph.native.gemm.pack import DEPTH, GROUP
 
-STORE = DEPTH << 8  # numbers of b that a task keeps packed
+STORE = DEPTH << 8  # numbers of packed b that each strip of a task meets again
 KEPT = 1 << 17  # sums that a task keeps between blocks of k
-NEAR = 1 << 18  # numbers that stay in L2, where it is of a mebibyte: panels of b, which each strip of a meets, and sums
 TRIED = 3  # tiles whose cuts are compared
 WIDE = 256  # columns that a task usually has
 CACHED = 16  # numbers in a line
@@ -78,14 +77,15 @@ def planFor(sizes: GemmSizes, threads: int) -> Blocking:
 def plansOf(sizes: GemmSizes, tile: Microkernel, threads: int) -> Iterator[Blocking]:
     """Cuts whose blocks have room, into no more tasks than make sense.
 
-    Panels that were packed ahead need no room of their own, but are to stay in L2 as well, from strip to strip.
+    Panels that were packed ahead need no room of their own, but are to stay in L2 as well, from strip to strip: where
+    no sums wait there between blocks of k, twice as many do.
     """
     strips, panels = sizes.strips(tile), sizes.panels(tile)
-    most = 2 * STORE if sizes.bLayout == "packed" else STORE
-    for across in counts(parts(panels, max(1, most // (tile.width * sizes.depth))), min(panels, MANY * threads)):
+    most = 2 * STORE if sizes.bLayout == "packed" and sizes.blocks == 1 else STORE
+    widest = max(1, most // (tile.width * sizes.depth))
+    for across in counts(parts(panels, widest), min(panels, MANY * threads)):
         wide = parts(panels, across)
-        kept = min(KEPT, NEAR - wide * tile.width * sizes.depth)
-        highest = max(1, kept // tile.size // wide) if sizes.blocks > 1 else strips
+        highest = max(1, KEPT // tile.size // wide) if sizes.blocks > 1 else strips
         for down in counts(parts(strips, highest), min(strips, MANY * threads // across)):
             high = parts(strips, down)
             yield Blocking(tile, high, wide, sizes.depth, parts(strips, high), parts(panels, wide))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from puregraph.native.gemm.blocking import KEPT, STORE, GemmSizes, planFor
 from puregraph.native.gemm.gemv import fewFrom, lineFrom, outer, vectorProduct
-from puregraph.native.gemm.microkernel import Microkernel, multiply
+from puregraph.native.gemm.microkernel import Microkernel, multiply, registers
 from puregraph.native.gemm.pack import (
     DEPTH,
     MatrixOperand,
@@ -27,7 +27,7 @@ from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRValue
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.native.threads.numthreads import threads as allThreads
 
-FEW = 8  # rows of a for which b is not worth it to be packed
+FEW = 8  # rows of a for which b is not worth it to be packed, or a third as many as there are registers
 
 
 class BatchAxis(NamedTuple):
@@ -66,7 +66,7 @@ def product(
         line = lineFrom(a, b, m, n, k, aStrides, bStrides)
         if line is not None:
             return vectorProduct(line, finish, lanes, threads)
-        if 1 < m <= FEW and aStrides[1] == bStrides[0] == 1 < k:
+        if 1 < m <= max(FEW, registers(lanes) // 3) and aStrides[1] == bStrides[0] == 1 < k:
             return fewFrom(a, b, finish, m, n, k, (aStrides[0], bStrides[1]), lanes, threads)
         if k == 1 and bStrides[1] == 1:
             return outer(a, b, finish, m, n, aStrides[0], lanes, threads)
@@ -80,7 +80,7 @@ def product(
     tile = plan.tile
     place = room(count * parts * m * n) if room is not None and parts > 1 else None
     to = finish if place is None else placeOf(place, m, n, parts, sizes)
-    left = tile.vectorsLeft(n) % tile.vectors
+    left = tile.vectorsLeft(n)
     kernel = GemmSpec(tile, aLayout, bLayout, len(batch), m <= tile.rows, part > DEPTH, parts > 1, left, to)
     slots = {
         "a": a,
@@ -121,7 +121,7 @@ class GemmSpec(NamedTuple):
     """What the code of a product depends on.
 
     `isLow`: one strip is all. `isDeep`: sums wait between blocks of k. `isSplit`: each task has a part of k only.
-    `left`: vectors that the last columns need, 0 for all of a tile's.
+    `left`: vectors that the last columns need, 0 where they fill a tile.
     """
 
     tile: Microkernel
@@ -187,12 +187,16 @@ class GemmSpec(NamedTuple):
         depth: IRValue,
         panels: IRValue,
     ) -> None:
-        """One task: blocks of k; strips of a, copied; panels of b, copied when the first strip meets them."""
+        """One task: blocks of k; strips of a, copied; panels of b, copied when the first strip meets them.
+
+        A single strip meets each panel once: rows of b are read where they are, others copied to the same place.
+        """
         tile = self.tile
         atOnce = stripsAtOnce(self.aLayout)
         strips = code.room("f32", atOnce * stripSize(tile))
-        packs = self.bLayout != "packed"
-        store = code.room("f32", max(STORE, DEPTH * tile.width)) if packs else b.start
+        size = DEPTH * tile.width
+        isThere = self.bLayout == "packed" or self.bLayout == "rows" and self.isLow
+        store = b.start if isThere else code.room("f32", size if self.isLow else max(STORE, size))
         sums = code.room("f32", max(KEPT, tile.size) if self.isDeep else tile.size)
         with code.loop(0, code.select(b.rows > 0, b.rows, 1), depth, unroll=1) as k:
             count = code.least(depth, b.rows - k)
@@ -204,10 +208,10 @@ class GemmSpec(NamedTuple):
                 strip = strips.at(index * stripSize(tile))
                 with code.loop(columns[0], columns[1], tile.width, unroll=1) as column:
                     panel = (column - columns[0]) / tile.width
-                    if packs:
-                        right = store.at(panel * depth * tile.width)
-                    else:
+                    if self.bLayout == "packed":
                         right = store.at((column / tile.width * (b.rows + tile.lanes) + k) * tile.width)
+                    else:
+                        right = store if self.isLow else store.at(panel * depth * tile.width)
                     place = sums.at(((row - rows[0]) / tile.rows * panels + panel) * tile.size) if self.isDeep else sums
                     soon = [] if self.isLow else nextStrip(code, a, self.aLayout, row, k, tile, panel, panels, index)
                     self.tileOf(code, strip, b, right, (k, column, count), row == rows[0], place, soon)
@@ -225,33 +229,38 @@ class GemmSpec(NamedTuple):
         place: IRPointer,
         soon: Sequence[tuple[IRPointer, Any]],
     ) -> None:
-        """The sums of one tile over one block of k, taken up from and left at a place."""
+        """The sums of one tile over one block of k, taken up from and left at a place.
+
+        Rows of b are read where they are, and copied on the way for the strips that follow.
+        """
         tile, (k, column, count) = self.tile, at
-        strides = stripStrides(self.aLayout, tile)
+        strides, left = stripStrides(self.aLayout, tile), b.columns - column
         isNew = k == 0
-        isWhole = b.columns - column >= tile.width
 
-        def packed() -> None:
-            if self.bLayout != "packed":
+        def sums(vectors: int, columns: IRValue | None = None) -> None:
+            def read(source: IRPointer, **options: Any) -> None:
+                multiply(code, tile, strip, strides, source, count, place, isNew, soon, vectors=vectors, **options)
+
+            if self.bLayout != "rows":
+                read(right)
+            elif self.isLow:
+                read(b.at(k, column), bStride=b.strides[0], columns=columns)
+            else:
                 with code.when(isFirst):
-                    copyPanel(code, b, self.bLayout, k, column, count, tile, right)
-            if not self.left:
-                multiply(code, tile, strip, strides, right, count, place, isNew, soon)
-                return
-            with code.when(isWhole):
-                multiply(code, tile, strip, strides, right, count, place, isNew, soon)
-            with code.when(~isWhole):
-                multiply(code, tile, strip, strides, right, count, place, isNew, soon, vectors=self.left)
+                    read(b.at(k, column), bStride=b.strides[0], columns=columns, copy=right)
+                with code.when(~isFirst):
+                    read(right)
 
-        if self.bLayout != "rows":
-            packed()
+        if self.bLayout in ("columns", "any"):
+            with code.when(isFirst):
+                copyPanel(code, b, self.bLayout, k, column, count, tile, right)
+        if not self.left:
+            sums(tile.vectors)
             return
-        isDirect = isWhole if self.isLow else isWhole & isFirst
-        with code.when(isDirect):
-            copy = None if self.isLow else right
-            multiply(code, tile, strip, strides, b.at(k, column), count, place, isNew, soon, b.strides[0], copy)
-        with code.when(~isDirect):
-            packed()
+        with code.when(left >= tile.width):
+            sums(tile.vectors)
+        with code.when(left < tile.width):
+            sums(self.left, left)
 
     def end(
         self, code: IRBuilder, place: IRPointer, row: IRValue, count: IRValue, column: IRValue, columns: IRValue

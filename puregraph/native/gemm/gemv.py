@@ -206,7 +206,11 @@ def fewFrom(
 
 
 def writeFew(code: IRBuilder, finish: EpilogueSpec, m: int, beside: int, lanes: int) -> None:
-    """Tiles of all rows and some columns, whose sums are vectors until the end."""
+    """Tiles of all rows and some columns, whose sums are vectors until the end.
+
+    Where the sums leave time for it, the columns of the next tile are asked for: a few short ones at a time are no
+    stream that a CPU would follow by itself.
+    """
     a, b = code.pointer("a", "f32"), code.pointer("b", "f32")
     n, k, aRow, bColumn, chunk = (code.integer(name) for name in ("n", "k", "aRow", "bColumn", "chunk"))
     finish.open(code)
@@ -222,6 +226,8 @@ def writeFew(code: IRBuilder, finish: EpilogueSpec, m: int, beside: int, lanes: 
             left = [row.load(at, lanes, mask) for row in rows]
             for c, column in enumerate(columns):
                 right = column.load(at, lanes, mask)
+                if beside < m and mask is None:
+                    column.at(beside * bColumn).prefetch(at)
                 for r, one in enumerate(left):
                     sums[r][c].value = code.fma(one, right, sums[r][c].value)
 

@@ -75,15 +75,16 @@ def multiply(
     bStride: IRValue | None = None,
     copy: IRPointer | None = None,
     vectors: int = 0,
+    columns: IRValue | None = None,
 ) -> None:
     """to[r, v] = sum_k a[r, k] b[k, v] over `count` k, or unless `isNew` to[r, v] + the same.
 
     Rows of b follow each other, or have a stride; then they are asked for in advance, and may be copied on the way.
-    `vectors`: only so many of the tile's. `ahead`: where numbers lie that are needed soon after, and how far that of
-    each k lies from the last.
+    `vectors`: only so many of the tile's. `columns`: how many b has, where the last vector may go beyond them. `ahead`:
+    where numbers lie that are needed soon after, and how far that of each k lies from the last.
     """
     vectors = vectors or tile.vectors
-    sources = [x for x in (bStride, copy) if x is not None]
+    sources = [x for x in (bStride, copy, columns) if x is not None]
     given = [a, b, count, to, isNew, *(x for pair in ahead for x in pair), *sources]
 
     def write(
@@ -92,12 +93,15 @@ def multiply(
         soon, rest = more[: 2 * len(ahead)], more[2 * len(ahead) :]
         step = tile.width if bStride is None else rest[0]
         copied = None if copy is None else rest[1]
+        masks: list[IRValue | None] = [None] * vectors
         lanes, zero = tile.lanes, code.constant(0, IRType("f32", tile.lanes))
+        if columns is not None:
+            masks[-1] = code.mask(rest[-1] - (vectors - 1) * lanes, lanes)
         places = [[to.at(r * tile.width + v * lanes) for v in range(vectors)] for r in range(tile.rows)]
         sums = [[code.variable(zero) for _ in line] for line in places]
         with code.loop(0, count, unroll=1) as k:
             column, row = a.at(k * aStrides[1]), b.at(k * step)
-            right = [row.load(v * lanes, lanes) for v in range(vectors)]
+            right = [row.load(v * lanes, lanes, mask) for v, mask in enumerate(masks)]
             for place, far in zip(soon[::2], soon[1::2]):
                 place.at(k * far).prefetch(near=False)
             for v, one in enumerate(right):
@@ -117,4 +121,4 @@ def multiply(
             for one, place in zip(line, where):
                 place.store(0, one.value)
 
-    code.part(f"multiply{len(sources)}x{vectors}", given, write)
+    code.part(f"multiply{len(sources)}x{vectors}{'cut' if columns is not None else ''}", given, write)
