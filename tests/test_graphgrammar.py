@@ -17,6 +17,7 @@ from natively import needsNative
 from puregraph import Dropout, Input, SoftMax, costs, modules
 from puregraph.module import Module
 from puregraph.native.llvm import jit
+from puregraph.native.ops.nestcode import NestCode, Scope
 
 PARTS, EACH = 20, 100
 COUNT = int(os.environ.get("PUREGRAPH_TEST_GRAPHS", "100000"))
@@ -141,6 +142,57 @@ def test_a_failure_is_cut_down_to_its_smallest_graph_and_printed_as_a_script(wro
     assert failure.text
     text = script(small, RULES)
     assert "SoftMax(" in text and len(text.splitlines()) < 25
+
+
+def withoutOne(monkeypatch):
+    """Have sums miss the first element that is left over behind whole vectors."""
+    joined = Scope.joined
+
+    def planted(self, fold, total, start=None):
+        if start is not None:
+            self.mask = self.mask & (self.writer.code.steps(self.lanes) != 0)
+        return joined(self, fold, total, start)
+
+    monkeypatch.setattr(Scope, "joined", planted)
+
+
+def inHalves(monkeypatch):
+    """Have sums rounded as float16 would round them."""
+    joined = Scope.joined
+
+    def planted(self, *args):
+        total, code = joined(self, *args), self.writer.code
+        return code.bits(code.bits(total, "i32") & -8192, "f32") if total.kind == "f32" else total
+
+    monkeypatch.setattr(Scope, "joined", planted)
+
+
+def ofNeighbours(monkeypatch):
+    """Have one operand's last row read as the row before it."""
+    offset = NestCode.offset
+
+    def planted(self, operand, indices):
+        if operand == f"l_{min(self.nest.loads, default='')}" and len(self.nest.space) > 1 and 0 in indices:
+            row, rows = indices[0], self.extents[0]
+            indices = {**indices, 0: self.code.select((row == rows - 1) & (rows > 1), row - 1, row)}
+        return offset(self, operand, indices)
+
+    monkeypatch.setattr(NestCode, "offset", planted)
+
+
+@needsNative
+@pytest.mark.parametrize("plant", [withoutOne, inHalves, ofNeighbours])
+def test_a_fault_of_a_kernel_is_found_by_a_few_graphs(quickly, monkeypatch, tmp_path, plant):
+    monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path))
+    plant(monkeypatch)
+    kinds = [failure.kind for seed in range(8) if (failure := failureOf(randomSpec(seed), RULES)) is not None]
+    assert kinds.count("difference") == len(kinds) > 1
+
+
+@needsNative
+@pytest.mark.parametrize("seed", [977, 11952, 12679, 12824])
+def test_what_rounding_inside_of_nodes_moves_is_no_difference(quickly, seed):
+    assert failureOf(randomSpec(seed), RULES) is None
 
 
 def test_the_seeds_that_fail_are_printed_before_anything_is_cut_down(monkeypatch, capsys):

@@ -1,18 +1,19 @@
 """Comparing what is compiled: three steps of a graph by a program, by the graph itself, and by the graph in float64.
 
-What a result may be off by is measured on the graph itself: how far it moves when inputs, parameters and what every node
-gives are perturbed in their last bits. An element that moves much (a tie, a kink, terms that cancel) says nothing, and is
+What a result may be off by is measured on the graph itself: how far it moves when inputs, parameters and what every
+rule gives, forward and backward, are perturbed in their last bits. An element that moves much (a tie, a kink, terms that cancel) says nothing, and is
 left out: so a tolerance follows the condition of the graph, and is never widened.
 """
 
 import warnings
+from functools import wraps
 from typing import NamedTuple
 
 import numpy as np
 from graphspec import UnfitError, rebuilt
 
 import puregraph
-from puregraph import initial
+from puregraph import Max, Min, initial
 from puregraph.compile import Program
 from puregraph.errors import PuregraphError
 
@@ -23,11 +24,8 @@ MOVES = (
     (40, 4),
 )  # how many passes in which everything moves by so many last bits, one try after the other
 FLOOR = 8  # in units of the last place of an array's largest number
-LEAST = (
-    0.25  # of an array whose numbers are all smaller: inside of a node, as in 1 - tanh^2, numbers about 1 are rounded
-)
-ABOVE = 12  # times what a pass moves by
-INSIDE = 8  # times more for float64, which differs by what is rounded inside of nodes as well
+LEAST = 0.01  # what an array's largest number is taken for where all are smaller, next to data about 1
+ABOVE = 8  # times what a pass moves by
 BLIND = 3e-3  # of an array's largest number: what moves by more says nothing
 
 
@@ -60,8 +58,7 @@ class Comparison:
     def graph(self, dtype, noise=None):
         """The graph with its parameters, an optimizer or None, and data for its inputs of noise."""
         initial.seed(self.spec.seed)
-        made = rebuilt(self.spec, self.rules, noise is not None)
-        graph = made.graph.calcMode(dtype)
+        graph = rebuilt(self.spec, self.rules).graph.calcMode(dtype)
         for path, p in graph.params.items():
             p.data = moved(self.params[path], noise).astype(dtype)
         _ = graph.trainMode() if self.spec.train else graph.evalMode()
@@ -69,7 +66,10 @@ class Comparison:
         if not graph.params:
             self.optimizer = name = ""
         optimizer = optimizerOf(name, rest).setupOn(graph) if name else None
-        return graph, optimizer, [moved(np.ones(s), noise).astype(dtype) for _, s in made.noise]
+        if noise is not None:
+            for module in {step.module for step in graph.steps().items}:
+                shake(module, noise)
+        return graph, optimizer
 
     def given(self, step, dtype, noise=None):
         """The data and the gradients of the outputs of a step."""
@@ -80,16 +80,16 @@ class Comparison:
 
     def eagerly(self, dtype, noise=None):
         """What the graph's own passes give."""
-        graph, optimizer, more = self.graph(dtype, noise)
+        graph, optimizer = self.graph(dtype, noise)
         found = {}
         for step in range(STEPS):
             data, seeds = self.given(step, dtype, noise)
             for p in graph.params.values():
                 p.grad = None
-            outputs, grads = listed(graph([*data, *more])), []
+            outputs, grads = listed(graph(data)), []
             if seeds:
                 graph.backward(seeds if len(seeds) > 1 else seeds[0])
-                grads = listed(graph.grad)[: len(data)]
+                grads = listed(graph.grad)
             if optimizer is not None:
                 if all(p.grad is None for p in graph.params.values()):
                     self.optimizer, optimizer = "", None
@@ -101,7 +101,7 @@ class Comparison:
 
     def compiled(self, dtype):
         """The same by a program."""
-        graph, optimizer, _ = self.graph(dtype)
+        graph, optimizer = self.graph(dtype)
         found = {}
         data, seeds = self.given(0, dtype)
         options = {"grads": self.spec.given} if seeds else {}
@@ -144,8 +144,8 @@ class Comparison:
             others = []
             for count, width in MOVES:
                 others += self.around(dtype, count, width)
-                wrong = differences(found, eager, others, dtype, ABOVE)
-                off = wrong or differences(exact, eager, others, dtype, INSIDE * ABOVE)
+                wrong = differences(found, eager, others, dtype)
+                off = wrong or differences(exact, eager, others, dtype)
                 if not off:
                     return None
         return Failure("difference", "; ".join(wrong)) if wrong else Failure("float64", "; ".join(off))
@@ -170,6 +170,30 @@ def drawn(rng, shape, limit):
 
 def moved(x, noise):
     return x if noise is None else x * noise(x)
+
+
+def shake(module, noise):
+    """Have noise in what a module gives, for all who read it, its own gradient too; and in its gradients.
+
+    A largest or smallest element is one of the input: it is not rounded, and its gradient looks for it.
+    """
+    names = ("updateGrad",) if isinstance(module, (Max, Min)) else ("updateData", "updateGrad", "derivative")
+    for name in names:
+        rule = getattr(module, name, None)
+        if rule is not None:
+            vars(module)[name] = shaken(rule, noise)
+
+
+def shaken(rule, noise):
+    """A rule with noise in its results."""
+
+    def shaken(value):
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(shaken, value))
+        isFloat = getattr(value, "dtype", np.dtype(int)).kind == "f"
+        return moved(value, noise).astype(value.dtype) if isFloat else value
+
+    return wraps(rule)(lambda *args, **kwargs: shaken(rule(*args, **kwargs)))
 
 
 def optimizerOf(name, rest):
@@ -202,7 +226,7 @@ def left(graph):
     return {f"{path} afterwards": np.array(a.data) for path, a in arrays.items()}
 
 
-def differences(found, eager, others, dtype, above):
+def differences(found, eager, others, dtype):
     """A sentence on each result that is not what it is to be."""
     wrong = []
     for name, x in eager.items():
@@ -216,11 +240,11 @@ def differences(found, eager, others, dtype, above):
             if not np.array_equal(x, y):
                 wrong.append(f"{name} is another")
         elif x.size:
-            wrong += compared(name, y, x, [o[name] for o in others], dtype, above)
+            wrong += compared(name, y, x, [o[name] for o in others], dtype)
     return wrong
 
 
-def compared(name, found, eager, others, dtype, above):
+def compared(name, found, eager, others, dtype):
     """The same for one array of floats."""
     x, y = eager.astype(float), found.astype(float)
     around = np.stack([x, *(o.astype(float) for o in others)])
@@ -233,7 +257,7 @@ def compared(name, found, eager, others, dtype, above):
     spread = np.where(isSure, np.abs(np.where(isSure, around - x, 0)).max(axis=0), np.inf)
     isSure &= spread <= BLIND * scale
     typical = np.sqrt(np.mean(spread[isSure] ** 2)) if isSure.any() else 0
-    limit = above * (spread + typical) + FLOOR * np.finfo(dtype).eps * scale
+    limit = ABOVE * (spread + typical) + FLOOR * np.finfo(dtype).eps * scale
     wrong |= isSure & ~(np.abs(y - x) <= limit)
     if not wrong.any():
         return []

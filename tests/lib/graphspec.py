@@ -6,7 +6,7 @@ import warnings
 from typing import NamedTuple
 
 import puregraph
-from puregraph import Embedder, Graph, Input, Mul
+from puregraph import Embedder, Graph, Input
 from puregraph.errors import GraphWarning, PuregraphError
 from puregraph.module import Module
 
@@ -60,13 +60,11 @@ class Rebuilding:
     `shapes`  of each line those of its outputs
     `edges`   of each line what a child takes of it, one for each output
     `limits`  of each input of whole numbers what they stay below
-    `noise`   inputs by which results are multiplied before anybody reads them: there, rounding can be tried
     """
 
-    def __init__(self, rules, isNoisy=False):
-        self.rules, self.isNoisy = rules, isNoisy
+    def __init__(self, rules):
+        self.rules = rules
         self.lines, self.modules, self.edges, self.shapes, self.limits = [], [], [], [], {}
-        self.noise = []
 
     def add(self, line):
         """One more line.
@@ -88,17 +86,9 @@ class Rebuilding:
                     self.limits[i] = min(limit, self.limits.get(i, limit))
             node = module.node(*[self.edges[i][slot] for i, slot in line.parents], name=f"n{number}")
             edges = [(node, slot) for slot in range(len(shapes))]
-            if self.isNoisy:
-                edges = [(Mul().node(edge, self.noisy(s)), 0) for edge, s in zip(edges, shapes, strict=True)]
         kept = self.lines, self.modules, self.edges, self.shapes
         for each, new in zip(kept, (line, module, edges, shapes), strict=True):
             each.append(new)
-
-    def noisy(self, shape):
-        """A further input, of noise."""
-        node = Input(name=f"noise{len(self.noise)}").node()
-        self.noise.append((node, shape))
-        return node
 
     def made(self, line, given):
         """The module that a line's rule makes."""
@@ -138,18 +128,18 @@ def limitOf(module, shapes):
     return shapes[0][1]
 
 
-def rebuilt(spec, rules, isNoisy=False):
-    """All lines of a spec, and its graph; with noise, its inputs of noise come last.
+def rebuilt(spec, rules):
+    """All lines of a spec, and its graph.
 
     Raises    UnfitError if the lines do not fit each other
     """
-    found = Rebuilding(rules, isNoisy)
+    found = Rebuilding(rules)
     for line in spec.lines:
         found.add(line)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GraphWarning)
-            inputs = [*(found.edges[i][0][0] for i in spec.sources), *(node for node, _ in found.noise)]
+            inputs = [found.edges[i][0][0] for i in spec.sources]
             found.graph = Graph(inputs, [found.edges[i][slot] for i, slot in spec.outputs], name="net")
     except PuregraphError as error:
         raise UnfitError(str(error)) from error

@@ -1,4 +1,9 @@
-"""Random graphs: every way in which nodes can hang together, drawn from one random generator."""
+"""Random graphs: every way in which nodes can hang together, drawn from one random generator.
+
+The grammar of `graphgrammar` does not replace them. Here the shapes of outputs are computed by numpy alone, where the
+grammar asks the library's own rules; nodes are linked by keyword and by an output's name; and everything is smooth and
+in float64, so that derivatives can be compared with central differences and all ways back to the last bit.
+"""
 
 import math
 import warnings
