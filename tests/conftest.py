@@ -111,8 +111,9 @@ def onItsDevice(request, monkeypatch):
 
 @pytest.fixture
 def seed(request):
-    """A number that belongs to this test and stays the same from run to run."""
-    return zlib.crc32(request.node.nodeid.encode())
+    """A number that belongs to this test and stays the same from run to run, whichever folder its file is moved to."""
+    name = request.node.nodeid.partition("::")[2]
+    return zlib.crc32(f"tests/{request.path.name}::{name}".encode())
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from everymodule import CLASSES, EXAMPLES
 from launches import gate, needsNvrtc
-from test_everymodule import CLASSES, EXAMPLES
 from texts import MODELS, OPTIMIZERS, OPTIONS, SMALL, ofModel, ofModules, ofOptimizers, ofRules
 
 from puregraph import models

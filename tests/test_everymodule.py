@@ -1,101 +1,26 @@
 """Every module and cost, example by example, keeps every promise of `puregraph.check`; one test each, so that a failure says
 which. New ones need no line here: they are found in their folder."""
 
-import importlib
-import inspect
 import pickle
-import pkgutil
 import random
 from itertools import chain, combinations, product
 
 import numpy as np
 import pytest
+from everymodule import CLASSES, EXAMPLES, EXPORTED, MODES, examplesOf, label, toStrict
 from strict import Strict, useStrict
 
 import puregraph.backward  # noqa: F401 - a Graph needs it to go backward
-from puregraph import costs, device, modules
+from puregraph import device
 from puregraph.check import CHECKS, Case, compiled, extremes, onDevice, shapeRule
 from puregraph.dim import Dim
 from puregraph.errors import ShapeError
-from puregraph.function import Function, FunctionCall
-from puregraph.input import Input
 from puregraph.kernel import kernel, useFast
 from puregraph.module import Module
 from puregraph.node import asGrads
 from puregraph.param import State
 from puregraph.pointwise import Pointwise
 from puregraph.rules import gradientRule
-
-MODES = {"train": True, "eval": False}
-
-
-def classesOf(package):
-    """Every Module that a file of the package defines."""
-    for file in pkgutil.iter_modules(package.__path__):
-        found = importlib.import_module(f"{package.__name__}.{file.name}")
-        for name, value in inspect.getmembers(found, inspect.isclass):
-            if value.__module__ == found.__name__ and issubclass(value, Module) and name[0] != "_":
-                yield value
-
-
-class Cube(Function):
-    """y = x^3"""
-
-    @staticmethod
-    def dataShapeFrom(x):
-        return x
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * x * x
-
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_variables
-        return 3 * x * x * grad
-
-
-class Swap(Function):
-    """y, z = b, 2 a"""
-
-    outputNames = ("y", "z")
-
-    @staticmethod
-    def dataShapeFrom(a, b):
-        return [b, a]
-
-    @staticmethod
-    def forward(a, b):
-        return b, 2 * a
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, y, z):
-        return 2 * z, y
-
-
-EXPORTED = {found: package for package in (modules, costs) for found in classesOf(package)}
-CLASSES = [*EXPORTED, Input, FunctionCall, Pointwise]
-OTHERS = {FunctionCall: lambda: [(FunctionCall(Cube), [(2, 3)]), (FunctionCall(Swap), [(2,), (3, 1)])]}
-
-
-def examplesOf(found):
-    """(module, shapes) of each example, new ones."""
-    return list(OTHERS.get(found, found.examples)())
-
-
-def countOf(found):
-    try:
-        return len(examplesOf(found))
-    except Exception:
-        return 0  # test_a_class_has_examples says why
-
-
-EXAMPLES = [(found, index) for found in CLASSES for index in range(countOf(found))]
 
 
 def promises():
@@ -108,10 +33,6 @@ def promises():
             yield pytest.param(
                 found, index, check, mode, id=f"{found.__name__}-{index}-{check.__name__}-{mode}", marks=marks
             )
-
-
-def label(value):
-    return value.__name__ if inspect.isclass(value) else None
 
 
 @pytest.mark.parametrize("found", EXPORTED, ids=label)
@@ -214,10 +135,6 @@ def results(case, move):
     grads = asGrads(rule(seeds if len(seeds) > 1 else seeds[0], *arguments, *outputs), len(arguments), case.label)
     states = [p.data for p in params if isinstance(p, State)]
     return [*case.visible(outputs), *(grads[i] for i in case.floats), *states]
-
-
-def toStrict(array):
-    return None if array is None else array if isinstance(array, Strict) else Strict(np.array(array))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -10,13 +10,13 @@ import shutil
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 from formulas import BOOLS, X, Y, Z, applied, arguments, inTorch, slope
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from source import ROOT
 
 from puregraph import interpreter
 from puregraph.errors import DtypeError, FormulaError
@@ -44,7 +44,7 @@ def test_other_names_of_a_function_are_read_as_its_own():
 
 
 def test_the_page_on_formulas_names_every_function():
-    page = (Path(__file__).parent.parent / "docs" / "newmodule.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "newmodule.md").read_text(encoding="utf-8")
     table = page[page.index("| kind | functions |") :].split("\n\n")[0]
     missing = {*FUNCTIONS, *ALIASES} - set(re.findall(r"\w+", table))
     assert not missing, f"docs/newmodule.md does not name {', '.join(sorted(missing))}"

@@ -6,11 +6,11 @@ from random import Random
 
 import numpy as np
 import pytest
+from everymodule import EXAMPLES, MODES, examplesOf, toStrict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from randomgraphs import randomGraph
 from strict import Strict, useStrict
-from test_everymodule import EXAMPLES, MODES, examplesOf, toStrict
 
 from puregraph import costs
 from puregraph.autodiff.derivatives.numpyjvps import FORMULAS, RULES, register_tangent

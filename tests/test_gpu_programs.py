@@ -7,10 +7,10 @@ from typing import NamedTuple
 import fakecupy
 import numpy as np
 import pytest
+from everymodule import Cube
 from fakecupy import useGpu
 from gpunets import MODELS, close, dropping, images, perceptron, trained
 from launches import needsEmulator
-from test_everymodule import Cube
 
 from puregraph import device, initial
 from puregraph.checkpoint import loadInto, save

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_everymodule import EXAMPLES, MODES, Cube, Swap, examplesOf
+from everymodule import EXAMPLES, MODES, Cube, Swap, examplesOf
 
 from puregraph import costs
 from puregraph.autodiff.checks.gradcheck import GradcheckError, gradcheck

@@ -5,10 +5,10 @@ import copy
 import numpy as np
 import ongpu
 import pytest
+from everymodule import EXAMPLES, examplesOf
 from fakecupy import useCupy, useGpu
 from launches import needsEmulator
 from source import ROOT
-from test_everymodule import EXAMPLES, examplesOf
 from test_gpu_programs import MODELS, close, images, trained
 
 from puregraph import device, initial

@@ -3,11 +3,11 @@ where samples are mixed."""
 
 import numpy as np
 import pytest
+from everymodule import EXAMPLES, MODES, Cube, examplesOf, toStrict
 from strict import Strict, useStrict
-from test_everymodule import EXAMPLES, MODES, Cube, examplesOf, toStrict
 
 from puregraph import costs
-from puregraph.autodiff import persample
+from puregraph.autodiff.forward import persample
 from puregraph.autodiff.forward.forwardmode import jvp, vjp
 from puregraph.autodiff.forward.persample import grad_norms, per_sample_gradients
 from puregraph.autodiff.tape.activationrecompute import Checkpoint

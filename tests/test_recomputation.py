@@ -8,9 +8,9 @@ from random import Random
 import numpy as np
 import pytest
 import randomgraphs
+from everymodule import EXAMPLES, MODES, Cube, examplesOf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_everymodule import EXAMPLES, MODES, Cube, examplesOf
 
 import puregraph
 from puregraph import costs

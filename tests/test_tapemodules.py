@@ -5,10 +5,10 @@ import random
 
 import numpy as np
 import pytest
+from everymodule import CLASSES, EXAMPLES, Cube, Swap, examplesOf, label
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from randomgraphs import randomGraph
-from test_everymodule import CLASSES, EXAMPLES, Cube, Swap, examplesOf, label
 
 from puregraph.autodiff import AutoDiffException, Function, Variable, backward, enable_grad, grad, no_grad, parameter
 from puregraph.check import Case

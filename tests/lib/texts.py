@@ -5,8 +5,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from everymodule import EXAMPLES, examplesOf
 from fakecupy import useGpu
-from test_everymodule import EXAMPLES, examplesOf
 
 from puregraph import models, optimizers
 from puregraph.compile import program
