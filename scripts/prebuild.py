@@ -121,7 +121,7 @@ def tests(wanted):
         return before(source, arch)
 
     compiler.cubin = noted
-    files = [str(path) for path in sorted(ROOT.glob("tests/test_cuda_*.py")) if not path.stem.endswith(BROKEN)]
+    files = [str(path) for path in sorted(ROOT.glob("tests/cuda/test_cuda_*.py")) if not path.stem.endswith(BROKEN)]
     try:
         with redirect_stdout(said):
             pytest.main(["-q", "-p", "no:cacheprovider", "-m", "emulator and not slow", *files])

@@ -14,7 +14,7 @@ from puregraph import device
 PAGE = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and line.count("|") == 5]
 TESTS = {
-    name for file in (ROOT / "tests").glob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
+    name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
 }
 X = np.random.default_rng(0).standard_normal((64, 128)).astype(np.float32)
 
