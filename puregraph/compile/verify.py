@@ -79,12 +79,6 @@ class Verifier:
         before = Bound(call, partial(self.before, title, call), [], {})
         return [before, *steps, Bound(call, partial(self.after, title, number, call), [], {})]
 
-    def hosted(self, host: Any) -> bool:
-        """What Python does between two parts of a step; parameters may then be others."""
-        found = host()
-        self.refresh()
-        return found
-
     def array(self, value: Value) -> Any:
         """Where a Value is stored in this run."""
         place = self.plan.places.get(value.root.number)

@@ -136,9 +136,10 @@ class Executable:
         given = [None if v is None else self.memory(v) for v in call.arguments]
         if isinstance(call.function, UpdateScalars):
             call.function.bind(self.memory)
-        host = partial(call.function, *given)
-        self.parts[-1].host = host if self.verifier is None else partial(self.verifier.hosted, host)
+        self.parts[-1].host = partial(call.function, *given)
         self.parts.append(ExecutablePart())
+        if self.verifier is not None:  # parameters may be others then
+            self.parts[-1].steps.append(Bound(None, self.verifier.refresh, [], {}))
 
     def ending(self) -> dict[int, list[Buffer]]:
         """By the number of a call the buffers that nobody reads after it."""
