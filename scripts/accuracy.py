@@ -475,10 +475,15 @@ REASONS = {  # of what is further off than twice PyTorch: the way, a pattern of 
     ),
     "winograd": (
         "compiled",
-        r"conv 3x3 \d+->\d+ @\d+(, of what is positive)?( dx)?",
-        "a quarter of the products, on transformed tiles (Winograd): sums are taken in chains of 16, which takes 7 % "
-        "longer than chains as long as there are maps and leaves a third of their error; transforms on points that "
-        "enlarge that least",
+        r"conv 3x3 (16|64|128|256)->\d+ @\d+(, of what is positive)?( dx)?",
+        "a quarter of the products, on transformed tiles (Winograd): the points of the transforms are, of all sets of "
+        "six, those that enlarge rounding least, up to sevenfold; sums are taken in chains of 16, and of four of "
+        "these, for shorter chains cost time",
+    ),
+    "chains": (
+        "compiled",
+        r"conv 3x3 512->512 @7(, of what is positive)? dx",
+        "each output is a sum of 4608 products, each row of taps in one chain",
     ),
 }
 

@@ -29,6 +29,7 @@ READING = 30  # turns that it takes to bring a transformed filter from far memor
 FLOW = 6  # bytes of far memory that come in a turn
 FEW = 16  # tasks below which panels are dealt to several
 CHAIN = 16  # products that are added one after the other
+CHAINS = 4  # of these, whose sums are added one after the other
 LARGE, HEAVY = 8 << 20, 24 << 20  # numbers of a packed weight that a little time is not worth, that no time is
 
 
@@ -261,14 +262,18 @@ class WinogradWriter:
         if run == plan.depth:
             self.put(self.summed(v, b, code.whole(0), run), m)
             return
-        with code.loop(0, plan.depth, run, unroll=1) as start:
-            sums = self.summed(v, b, start, run)
-            with code.when(start > 0):
-                self.take(sums, self.totals)
-            self.put(sums, self.totals)
-        zero = [[code.variable(code.constant(0, IRType("f32", width))) for width in lanes] for _ in range(plan.rows)]
-        self.take(zero, self.totals)
-        self.put(zero, m)
+        block = gcd(plan.depth, CHAINS * run)
+        with code.loop(0, plan.depth, block, unroll=1) as head:
+            with code.loop(head, head + block, run, unroll=1) as start:
+                sums = self.summed(v, b, start, run)
+                with code.when(start > head):
+                    self.take(sums, self.totals)
+                self.put(sums, self.totals)
+            whole = [[code.variable(code.constant(0, IRType("f32", width))) for width in lanes] for _ in sums]
+            self.take(whole, self.totals)
+            with code.when(head > 0):
+                self.take(whole, m)
+            self.put(whole, m)
 
     def summed(self, v: IRValue, b: IRValue, start: IRValue, count: int) -> list[list[IRVariable]]:
         """The sums of some tiles over `count` inputs."""
