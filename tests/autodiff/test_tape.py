@@ -502,3 +502,15 @@ def test_an_array_takes_no_variable_whose_gradient_would_be_lost():
         b = v * 2
     a[0] = b
     assert a[0] == 6
+
+
+def test_what_an_operation_made_can_be_read_but_not_written_to():
+    x = leaf([1.0, 2.0])
+    y = x * 3
+    for held in (y.data, y.detach().data):
+        with pytest.raises(ValueError, match="read-only"):
+            held[0] = 5
+    (y * y).sum().backward()
+    assert x.grad.tolist() == [18, 36]
+    x.data[0] = 5
+    assert (x * 3).data.tolist() == [15, 6]

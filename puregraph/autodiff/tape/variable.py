@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.accumulate import accumulate, combine, isArray, shapeOf, zeroLike
+from puregraph.align import readOnly
 from puregraph.autodiff.derivatives import attentionvjp, matrixvjps  # noqa: F401 - their rules are registered when they are imported
 from puregraph.autodiff.derivatives.numpyvjps import (
     CONSTANT,
@@ -96,8 +97,11 @@ class Variable(Tracer):
 
     @property
     def data(self) -> Any:
-        """The value itself. Setting it is noticed by operations that still need the old one."""
-        return self._data
+        """The value itself. Setting it is noticed by operations that still need the old one.
+
+        An array that an operation made can be read, but not written to: gradient rules may read it later.
+        """
+        return self._data if self._node is None else readOnly(self._data)
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -150,7 +154,7 @@ class Variable(Tracer):
 
     def detach(self) -> Variable:
         """A leaf with the same data, cut off from what made it."""
-        return Variable(self._data, self.role)
+        return Variable(self.data, self.role)
 
     def item(self) -> Any:
         """The value as a plain Python number."""
