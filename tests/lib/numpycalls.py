@@ -6,8 +6,8 @@ import operator
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.numpyjvps import FORMULAS, RULES, plain
-from puregraph.autodiff.derivatives.numpyvjps import CONSTANT, TEXTS, VJPS
+from puregraph.autodiff.derivatives.registry import CONSTANT, JVPS, VJPS
+from puregraph.autodiff.derivatives.ufuncs import TEXTS
 from puregraph.kernel import Kernel
 
 RNG = np.random.default_rng(5)
@@ -74,7 +74,7 @@ ARRAYS = {  # the positional arguments; arrays of floats among them move
     np.logaddexp.reduce: [(A,)],
     np.subtract.outer: [(V, W)],
 }
-UFUNCS = [f for f in (*TEXTS, *FORMULAS) if isinstance(f, np.ufunc)]
+UFUNCS = [f for f in TEXTS if isinstance(f, np.ufunc)]
 for ufunc in dict.fromkeys(UFUNCS):
     low = {np.arccosh: 1.1}.get(ufunc, 0.0)
     inside = [A / 2 + low, B / 2.5 + 0.07 + low, A[:1] + 0.1]
@@ -201,8 +201,4 @@ def movingCall(function, arguments, options):
     return call, xs
 
 
-KNOWN = [
-    f
-    for f in {**VJPS, **RULES, **TEXTS}
-    if not isinstance(f, Kernel) and f not in CONSTANT and RULES.get(f) is not plain and f is not np.astype
-]
+KNOWN = [f for f in {**VJPS, **JVPS, **TEXTS} if not isinstance(f, Kernel) and f not in CONSTANT and f is not np.astype]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.numpyjvps import linear, push, register_tangent
+from puregraph.autodiff.derivatives.registry import CONSTANT, JVPS, changes, jvp, nameOf
+from puregraph.autodiff.derivatives.ufuncs import throughFormulas
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.errors import AutoDiffException
+from puregraph.interpreter import Interpreter
 from puregraph.kernels import attend, attendGrad
 from puregraph.module import Module
 from puregraph.tracer import Tracer, method
-
-register_tangent(operator.getitem)(linear)
 
 
 class Dual(Tracer):
@@ -115,6 +114,26 @@ class Dual(Tracer):
     nonzero = method(np.nonzero)
 
 
+def push(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """What a function gives, and the tangent of that; None: it does not change.
+
+    Raises    AutoDiffException if nothing is known of the function's tangent
+    """
+    if not changes(tangents) or function in CONSTANT:
+        return function(*values, **options), None
+    rule = throughFormulas if isinstance(function, Interpreter) else JVPS.get(function)
+    if rule is not None:
+        return rule(function, values, tangents, options)
+    if isinstance(function, np.ufunc):
+        result = function(*values, **options)
+        if all(y.dtype.kind != "f" for y in (result if type(result) is tuple else (result,))):
+            return result, None  # comparisons and the like do not change
+    raise AutoDiffException(
+        f"forward mode knows no tangent of {nameOf(function)}: write the rule in functions of numpy that it knows, "
+        "or register one with @register_tangent(...)"
+    )
+
+
 def isDual(x: Any, level: int) -> bool:
     """Whether this is a Dual of that level; those of lower ones are values like any other."""
     return isinstance(x, Dual) and x.level == level
@@ -169,7 +188,7 @@ def write(found: Any, out: Any) -> Any:
     return Dual(target, tangent, found.level) if isinstance(found, Dual) else target
 
 
-@register_tangent(attend, attendGrad)
+@jvp(attend, attendGrad)
 def throughReference(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The reference itself on Duals: it is written in functions of numpy that have tangents."""
     level = max([0, *(known + 1 for known in levels(values))])

@@ -6,26 +6,15 @@ import copy
 import operator
 import weakref
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from puregraph.accumulate import accumulate, combine, isArray, shapeOf, zeroLike
 from puregraph.align import readOnly
-from puregraph.autodiff.derivatives import attentionvjp, matrixvjps  # noqa: F401 - their rules are registered when they are imported
-from puregraph.autodiff.derivatives.numpyvjps import (
-    CONSTANT,
-    FRESH,
-    VJPS,
-    WRITING,
-    fit,
-    isBasic,
-    positioned,
-    pullbackOf,
-    refused,
-    setAt,
-)
+from puregraph.autodiff.derivatives.registry import CONSTANT, FRESH, VJPS, WRITING, positioned, refused
+from puregraph.autodiff.derivatives.ufuncs import OPERATORS, fit, powerSlope, pullbackOf, slopesOf
+from puregraph.autodiff.derivatives.writes import isBasic, setAt
 from puregraph.autodiff.tape.engine import Add, backward
 from puregraph.autodiff.tape.gradmode import MODE
 from puregraph.autodiff.tape.tapenode import (
@@ -245,8 +234,8 @@ class Variable(Tracer):
         if how == "__call__" and not options:
             if ufunc in SLOPES:
                 return slide(ufunc, SLOPES[ufunc], self)
-            if ufunc in OPERATORS:
-                return operate(OPERATORS[ufunc], *inputs)
+            if ufunc in BINARY:
+                return operate(BINARY[ufunc], *inputs)
         return super().__array_ufunc__(ufunc, how, *inputs, **options)
 
     def __neg__(self) -> Any:
@@ -254,7 +243,7 @@ class Variable(Tracer):
 
     def __pow__(self, other: Any) -> Any:
         if type(other) in (int, float):
-            return slide(np.power, powerOf(other), self, other)
+            return slide(np.power, powerSlope(other), self, other)
         return self.handle(np.power, (self, other), {})
 
     def __add__(self, other: Any) -> Any:
@@ -443,14 +432,20 @@ class Operator(NamedTuple):
     name: str
     function: np.ufunc
     call: Callable[[Any, Any], Any]
-    left: Callable[[Any, Any, Any, Any], Any]
-    right: Callable[[Any, Any, Any, Any], Any]
+    left: Callable[..., Any]
+    right: Callable[..., Any]
 
 
-ADD = Operator("add", np.add, operator.add, lambda g, y, a, b: g, lambda g, y, a, b: g)
-SUB = Operator("sub", np.subtract, operator.sub, lambda g, y, a, b: g, lambda g, y, a, b: -g)
-MUL = Operator("mul", np.multiply, operator.mul, lambda g, y, a, b: g * b, lambda g, y, a, b: g * a)
-DIV = Operator("div", np.true_divide, operator.truediv, lambda g, y, a, b: g / b, lambda g, y, a, b: -g * (y / b))
+ADD, SUB, MUL, DIV = (
+    Operator(name, f, OPERATORS[symbol], *slopesOf(symbol))
+    for name, f, symbol in (
+        ("add", np.add, "+"),
+        ("sub", np.subtract, "-"),
+        ("mul", np.multiply, "*"),
+        ("div", np.true_divide, "/"),
+    )
+)
+BINARY = {op.function: op for op in (ADD, SUB, MUL, DIV)}
 
 
 class BinaryOp(TapeNode):
@@ -496,9 +491,6 @@ class BinaryOp(TapeNode):
         self.left = self.right = self.result = None
 
 
-OPERATORS = {op.function: op for op in (ADD, SUB, MUL, DIV)}
-
-
 class UnaryOp(TapeNode):
     """One recorded function of one value, whose derivative is so short that it is written down here."""
 
@@ -537,26 +529,10 @@ def slide(function: Any, slope: Callable[[Any, Any, Any], Any], v: Variable, *mo
     return variable(y, UnaryOp(function, slope, v, y))
 
 
-SLOPES: dict[Any, Callable[[Any, Any, Any], Any]] = {  # as their formulas have them: g times dy/dx
-    np.negative: lambda g, y, x: -g,
-    np.exp: lambda g, y, x: g * y,
-    np.log: lambda g, y, x: g / x,
-    np.sqrt: lambda g, y, x: g / (2 * y),
-    np.square: lambda g, y, x: g * (2 * x),
-    np.tanh: lambda g, y, x: g * (1 - y * y),
-    np.sin: lambda g, y, x: g * np.cos(x),
-    np.cos: lambda g, y, x: -g * np.sin(x),
+SLOPES: dict[Any, Callable[..., Any]] = {  # by the functions whose gradient takes one or two operations
+    getattr(np, name): slopesOf(row)[0]
+    for name, row in (("negative", "neg"), *((f, f) for f in ("exp", "log", "sqrt", "square", "tanh", "sin", "cos")))
 }
-
-
-@lru_cache(maxsize=256)
-def powerOf(n: float) -> Callable[[Any, Any, Any], Any]:
-    """The derivative n x^(n - 1) of x^n."""
-    if n == 0:
-        return lambda g, y, x: g * 0
-    if n == 1:
-        return lambda g, y, x: g
-    return lambda g, y, x: g * (n * x ** (n - 1))
 
 
 def operate(op: Operator, a: Any, b: Any) -> Any:

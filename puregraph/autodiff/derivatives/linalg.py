@@ -1,4 +1,4 @@
-"""The gradients of products of matrices, and of what is computed from matrices.
+"""The derivatives of products of matrices, and of what is computed from matrices.
 
 Source    Giles 2008, An extended collection of matrix derivative results for forward and reverse mode automatic
           differentiation
@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 
 from puregraph.accumulate import isArray
-from puregraph.autodiff.derivatives.numpyvjps import NAMES, VJPS, bound, fit, listOf, spread, vjp
+from puregraph.autodiff.derivatives.axisreductions import alongAxis, listOf, spread
+from puregraph.autodiff.derivatives.registry import each, jvp, linear, multilinear, vjp
+from puregraph.autodiff.derivatives.ufuncs import fit
 from puregraph.errors import AutoDiffException
 from puregraph.kernels.einsum import ontoDiagonal
 from puregraph.kernels.einsum import spread as spreadOver
 from puregraph.kernels.reduce import unbroadcast
+
+jvp(np.kron, np.cross, np.convolve, np.multiply.outer)(each)
 
 
 def arrayOf(x: Any) -> Any:
@@ -23,11 +27,12 @@ def arrayOf(x: Any) -> Any:
     return x if isArray(x) else np.asarray(x)
 
 
-def turned(A: Any) -> Any:
+def transposed(A: Any) -> Any:
     """A^T, of every matrix of a stack."""
     return A.swapaxes(-1, -2)
 
 
+@multilinear(np.matmul)
 def matmulRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
     """y = A B: dA = G B^T, dB = A^T G, for stacks of matrices too; a vector is a matrix of one row or column."""
     a, b = map(arrayOf, arguments)
@@ -36,14 +41,12 @@ def matmulRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) ->
     shape = g.shape if b.ndim > 1 else (*g.shape, 1)
     G = g.reshape(shape if a.ndim > 1 else (*shape[:-1], 1, shape[-1]))
     return (
-        unbroadcast(G @ turned(B), A.shape).reshape(a.shape) if needs[0] else None,
-        unbroadcast(turned(A) @ G, B.shape).reshape(b.shape) if needs[1] else None,
+        unbroadcast(G @ transposed(B), A.shape).reshape(a.shape) if needs[0] else None,
+        unbroadcast(transposed(A) @ G, B.shape).reshape(b.shape) if needs[1] else None,
     )
 
 
-VJPS[np.matmul] = matmulRule
-
-
+@multilinear(np.tensordot)
 def tensordotRule(g: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
     """A sum over pairs of axes: each side's gradient is the sum with the other over the axes that stayed."""
     if isinstance(axes, int):
@@ -63,10 +66,7 @@ def tupled(axes: Any) -> Any:
     return tuple(axes) if isinstance(axes, range) else axes
 
 
-VJPS[np.tensordot] = bound(np.tensordot, tensordotRule)
-
-
-@vjp(np.dot)
+@multilinear(np.dot)
 def dotRule(g, y, a, b):
     """A product of numbers, of matrices, or a sum over the last axis of a and the last but one of b."""
     a, b = arrayOf(a), arrayOf(b)
@@ -75,7 +75,7 @@ def dotRule(g, y, a, b):
     return tensordotRule(g, y, a, b, ([a.ndim - 1], [max(b.ndim - 2, 0)]))
 
 
-@vjp(np.inner)
+@multilinear(np.inner)
 def innerRule(g, y, a, b):
     """A sum over the last axes."""
     a, b = arrayOf(a), arrayOf(b)
@@ -84,23 +84,18 @@ def innerRule(g, y, a, b):
     return tensordotRule(g, y, a, b, ([a.ndim - 1], [b.ndim - 1]))
 
 
-@vjp(np.vdot)
+@multilinear(np.vdot)
 def vdotRule(g, y, a, b):
     """The sum of all products."""
     a, b = arrayOf(a), arrayOf(b)
     return g * b.reshape(a.shape), g * a.reshape(b.shape)
 
 
-@vjp(np.outer)
+@multilinear(np.outer)
 def outerRule(g, y, a, b):
     """y_ij = a_i b_j: da = G b, db = a G."""
     a, b = arrayOf(a), arrayOf(b)
     return (g @ b.reshape(-1)).reshape(a.shape), (a.reshape(-1) @ g).reshape(b.shape)
-
-
-NAMES.update({np.dot: ("a", "b"), np.inner: ("a", "b"), np.vdot: ("a", "b")})
-for product, productRule in ((np.dot, dotRule), (np.inner, innerRule), (np.vdot, vdotRule)):
-    VJPS[product] = bound(product, productRule)
 
 
 def spelled(equation: str, xs: list[Any]) -> tuple[list[str], str]:
@@ -116,6 +111,7 @@ def spelled(equation: str, xs: list[Any]) -> tuple[list[str], str]:
     return terms, out.replace("...", hidden)
 
 
+@multilinear(np.einsum)
 def einsumRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
     """Each operand's gradient is the same sum with the result's gradient in its place."""
     equation, *given = arguments
@@ -140,10 +136,7 @@ def einsumRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) ->
     return tuple(found)
 
 
-VJPS[np.einsum] = einsumRule
-
-
-@vjp(ontoDiagonal)
+@linear(ontoDiagonal)
 def ontoDiagonalRule(g, y, values, letters, shape):
     """What is on the diagonal."""
     distinct = "".join(dict.fromkeys(letters))
@@ -162,10 +155,30 @@ def normRule(g, y, x, ord=None, axis=None):
     return spread(np.where(isZero, 0, g / np.where(isZero, 1, y)), x, axis) * x
 
 
+@jvp(np.linalg.norm)
+def length(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """sum x t / y, for the square root of the sum of squares; 0 where that is, as going backward."""
+    axis, keepdims = alongAxis(values, options, 2)
+    order = values[1] if len(values) > 1 else options.get("ord")
+    isVector = isinstance(axis, int) or (axis is None and values[0].ndim == 1)
+    if not (order is None or order == 2 and isVector):
+        raise AutoDiffException(f"forward mode knows no tangent of numpy.linalg.norm with ord={order!r}")
+    y = function(*values, **options)
+    change = (values[0] * tangents[0]).sum(axis=axis, keepdims=keepdims)
+    return y, np.where(y == 0, 0, change / np.where(y == 0, 1, y))
+
+
 @vjp(np.linalg.inv)
 def invRule(g, y, a):
     """Y = A^-1: dA = -Y^T G Y^T."""
-    return -(turned(y) @ g @ turned(y))
+    return -(transposed(y) @ g @ transposed(y))
+
+
+@jvp(np.linalg.inv)
+def inverted(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """y = 1/a: -y t y."""
+    y = function(*values)
+    return y, -(y @ tangents[0] @ y)
 
 
 @vjp(np.linalg.solve)
@@ -173,17 +186,34 @@ def solveRule(g, y, a, b):
     """A Y = B: dB = A^-T G, dA = -dB Y^T."""
     a, b = arrayOf(a), arrayOf(b)
     G, Y = (v if b.ndim > 1 else v.reshape((*v.shape, 1)) for v in (g, y))
-    dB = np.linalg.solve(turned(a), G)
-    return unbroadcast(-(dB @ turned(Y)), a.shape), unbroadcast(dB if b.ndim > 1 else dB.reshape(g.shape), b.shape)
+    dB = np.linalg.solve(transposed(a), G)
+    return unbroadcast(-(dB @ transposed(Y)), a.shape), unbroadcast(dB if b.ndim > 1 else dB.reshape(g.shape), b.shape)
+
+
+@jvp(np.linalg.solve)
+def solved(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """a y = b: a times the tangent of y is that of b, less ta y."""
+    a, b = values
+    y = function(a, b)
+    ta, tb = tangents
+    rest = np.zeros_like(y) if tb is None else tb
+    return y, function(a, rest if ta is None else rest - ta @ y)
 
 
 @vjp(np.linalg.det)
 def detRule(g, y, a):
     """y = det A: dA = g y A^-T."""
-    return (g * y).reshape((*y.shape, 1, 1)) * turned(np.linalg.inv(a))
+    return (g * y).reshape((*y.shape, 1, 1)) * transposed(np.linalg.inv(a))
+
+
+@jvp(np.linalg.det)
+def determinant(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """y trace(t / a)."""
+    y = function(*values)
+    return y, y * np.trace(np.linalg.solve(values[0], tangents[0]), axis1=-2, axis2=-1)
 
 
 @vjp(np.linalg.slogdet)
 def slogdetRule(g, y, a):
     """y = ln |det A|: dA = g A^-T; its sign is constant."""
-    return None if g[1] is None else g[1].reshape((*y[1].shape, 1, 1)) * turned(np.linalg.inv(a))
+    return None if g[1] is None else g[1].reshape((*y[1].shape, 1, 1)) * transposed(np.linalg.inv(a))

@@ -1,0 +1,266 @@
+"""The table of derivatives: for each function of numpy and each Kernel its gradient, its tangent, or both at once.
+
+    @vjp(f)          rule(g, y, *arguments as f names them) -> one gradient per argument, None where there is none
+    @jvp(f)          rule(function, values, tangents, options) -> (result, its tangent)
+    @linear(f)       f is linear in one argument: the rule is its adjoint, which is its gradient; f is its own tangent
+    @multilinear(f)  f is linear in each array: the rule gives the gradients, the tangent is the sum over the arrays
+    moves(f)         f only moves elements: the gradient follows from where it moves their positions
+    constant(f)      f has no derivative
+
+`g` is the gradient of the result `y` (a tuple of them where there are several). A gradient's rule that is handed
+Variables records itself, so second derivatives need no further table. Of ufuncs and Formulas both modes follow from the
+derivative of the formula (`ufuncs`). A tangent of None is zero; lists among the values are lists among the tangents.
+
+Source    Griewank, Walther 2008, Evaluating Derivatives, ch. 3
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from puregraph.accumulate import combine
+from puregraph.autodiff.derivatives.writes import putAt
+from puregraph.errors import AutoDiffException
+from puregraph.tracer import tracerOf
+
+Vjp = Callable[[Any, Any, tuple, dict, tuple], Any]
+Jvp = Callable[[Any, list, list, dict], tuple[Any, Any]]
+VJPS: dict[Any, Vjp] = {}
+JVPS: dict[Any, Jvp] = {}
+CONSTANT: set[Any] = set()
+WRITING = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
+FRESH = {np.zeros_like, np.ones_like, np.empty_like}  # of the constant ones: to be written into
+NAMES = {  # of arguments, where a function's signature does not tell
+    operator.getitem: ("x", "key"),
+    np.concatenate: ("arrays", "axis"),
+    np.where: ("condition", "x", "y"),
+    **dict.fromkeys((np.dot, np.inner, np.vdot), ("a", "b")),
+}
+LEFTOUT = inspect.signature(np.sum).parameters["initial"].default  # numpy's mark of an option that was not given
+HARMLESS = {"keepdims", "dtype", "out"}  # the result says it all
+PLAIN = {*HARMLESS, "axis", "order", "casting", "subok", "copy", "optimize"}  # of rules that take a call as it is
+RAW = ("arguments", "options", "needs")  # what a rule names that takes a call as it is
+
+
+def vjp(*functions: Any) -> Callable[[Callable], Callable]:
+    """Register the gradient of functions, as `rule(g, y, *arguments)` or `rule(g, y, arguments, options, needs)`."""
+
+    def keep(rule: Callable) -> Callable:
+        for function in functions:
+            VJPS[function] = bound(function, rule)
+        return rule
+
+    return keep
+
+
+def jvp(*functions: Any) -> Callable[[Jvp], Jvp]:
+    """Say how a tangent goes through functions of numpy, or through a Kernel of your own.
+
+        @register_tangent(double)
+        def doubled(function, values, tangents, options):
+            return function(*values), 2 * tangents[0]
+
+    The rule is asked only if at least one of the tangents is there.
+
+    Raises    ValueError if one of them has a rule
+    """
+
+    def keep(rule: Jvp) -> Jvp:
+        taken = [nameOf(f) for f in functions if f in JVPS]
+        if taken:
+            raise ValueError(f"there is a tangent rule for {', '.join(taken)} already")
+        JVPS.update(dict.fromkeys(functions, rule))
+        return rule
+
+    return keep
+
+
+def linear(*functions: Any, at: int = 0, drop: tuple[str, ...] = ()) -> Callable[[Callable], Callable]:
+    """Register the adjoint of functions that are linear in argument `at`; the options of `drop` only add constants."""
+
+    def keep(adjoint: Callable) -> Callable:
+        jvp(*functions)(itself(at, drop))
+        return vjp(*functions)(adjoint)
+
+    return keep
+
+
+def itself(at: int = 0, drop: tuple[str, ...] = ()) -> Jvp:
+    """The tangent of a function that is linear in one argument: the function of that argument's tangent."""
+
+    def rule(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+        alone(function, tangents, at)
+        rest = {name: option for name, option in options.items() if name not in drop}
+        return function(*values, **options), function(*values[:at], tangents[at], *values[at + 1 :], **rest)
+
+    return rule
+
+
+def multilinear(*functions: Any) -> Callable[[Callable], Callable]:
+    """Register the gradients of functions that are linear in each of their arrays."""
+
+    def keep(rule: Callable) -> Callable:
+        jvp(*functions)(each)
+        return vjp(*functions)(rule)
+
+    return keep
+
+
+def each(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """The sum, over the arrays with a tangent, of the function with that array's tangent in its place."""
+    found = [function(*values[:i], t, *values[i + 1 :], **options) for i, t in enumerate(tangents) if t is not None]
+    return function(*values, **options), combine(found)
+
+
+def moves(*functions: Any, at: int = 0) -> None:
+    """Register functions that only move elements of argument `at`, some of them to several places or to none."""
+    jvp(*functions)(itself(at))
+    for function in functions:
+        VJPS[function] = movedBack(function, at)
+
+
+def movedBack(function: Any, at: int) -> Vjp:
+    """The gradient of a function that only moves elements: it is added up where the elements came from."""
+
+    def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+        x = whole(arguments[at])
+        positions = np.arange(x.size).reshape(x.shape)
+        read = function(*arguments[:at], positions, *arguments[at + 1 :], **options)
+        pairs = zip(g, read) if type(y) is tuple else [(g, read)]
+        found = [putAt(part, (whole(p),), (x.size,)) for part, p in pairs if part is not None]
+        return (*[None] * at, combine(found).reshape(x.shape), *[None] * (len(arguments) - at - 1))
+
+    rule.reads = None  # type: ignore[attr-defined] - every option is one of the move
+    return rule
+
+
+def constant(*functions: Any) -> None:
+    """Register functions that have no derivative, whatever their arguments are."""
+    CONSTANT.update(functions)
+
+
+def bound(function: Any, rule: Callable) -> Vjp:
+    """A rule that is handed its arguments in one order, however the call gave them."""
+    wanted = tuple(inspect.signature(rule).parameters)[2:]
+    if wanted == RAW:
+        return rule
+    names = namesOf(function)
+
+    def call(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+        given = {**dict(zip(names, arguments)), **options}
+        found = rule(g, y, **{name: given[name] for name in wanted if name in given})
+        return tuple(found) if type(found) is tuple else (found,) + (None,) * (len(arguments) - 1)
+
+    call.reads = {*wanted, *(names if hasattr(function, "reference") else HARMLESS)}  # type: ignore[attr-defined]
+    return call
+
+
+def namesOf(function: Any) -> tuple[str, ...]:
+    """What a function calls its arguments, in order."""
+    known = NAMES.get(function)
+    if known is None:
+        known = NAMES[function] = tuple(parametersOf(function))
+    return known
+
+
+@cache
+def parametersOf(function: Any) -> dict[str, inspect.Parameter]:
+    """The parameters of a function by name; none where it does not tell."""
+    try:
+        return dict(inspect.signature(getattr(function, "reference", function)).parameters)
+    except (TypeError, ValueError):  # a ufunc, or something else written in C
+        return {}
+
+
+def refused(function: Any, rule: Vjp, arguments: tuple, options: dict[str, Any]) -> str:
+    """The options of a call that its rule does not know and that change the result, in words; usually none."""
+    reads = getattr(rule, "reads", PLAIN)
+    if reads is None:
+        return ""
+    given = {**dict(zip(namesOf(function), arguments)), **options} if hasattr(rule, "reads") else options
+    return ", ".join([f"{k}={v!r:.40}" for k, v in given.items() if k not in reads and not isDefault(function, k, v)])
+
+
+def isDefault(function: Any, name: str, value: Any) -> bool:
+    """Whether an option has the value that it has when left out."""
+    if isLeftOut(value):
+        return True
+    if isinstance(function, np.ufunc):
+        return value is True
+    parameter = parametersOf(function).get(name)
+    return parameter is not None and type(value) is type(parameter.default) and value == parameter.default
+
+
+def isLeftOut(value: Any) -> bool:
+    """Whether an option was not given."""
+    return value is None or value is LEFTOUT
+
+
+def positioned(
+    function: Any, arguments: tuple, options: dict[str, Any], isVariable: Callable[[Any], bool]
+) -> tuple[tuple, dict[str, Any]]:
+    """A call with its Variables given by position, whatever it was that the caller gave by name."""
+    late = [k for k, v in options.items() if k != "out" and holds(v, isVariable)]
+    if not late:
+        return arguments, options
+    names = namesOf(function)
+    if not set(late) <= set(names):
+        raise AutoDiffException(f"{function.__name__}: a Variable cannot be given as {', '.join(late)}")
+    options, placed = dict(options), list(arguments)
+    parameters = parametersOf(function)
+    for name in names[len(arguments) : 1 + max(map(names.index, late))]:
+        parameter = parameters.get(name)
+        isLost = parameter is None and name not in options
+        if isLost or parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            raise AutoDiffException(f"{function.__name__}: a Variable cannot be given as {', '.join(late)}")
+        placed.append(options.pop(name) if name in options else parameter.default)  # type: ignore[union-attr]
+    return tuple(placed), options
+
+
+def holds(value: Any, isVariable: Callable[[Any], bool]) -> bool:
+    """Whether a value is a Variable, or has one in it."""
+    return isVariable(value) or type(value) in (list, tuple) and any(holds(v, isVariable) for v in value)
+
+
+def whole(value: Any) -> Any:
+    """Indices as the array that they are, also out of a Variable."""
+    return getattr(value, "data", value) if tracerOf((value,)) is not None else value
+
+
+def nameOf(function: Any) -> str:
+    """A function as a message names it."""
+    owner = getattr(function, "__self__", None)
+    inside = f"{owner.__name__}." if isinstance(owner, np.ufunc) else ""
+    module = getattr(function, "__module__", None) or "numpy"
+    return f"{module.removesuffix('.core').split('._')[0]}.{inside}{getattr(function, '__name__', function)}"
+
+
+def changes(tangents: Any) -> bool:
+    """Whether there is a tangent among these."""
+    if isinstance(tangents, (list, tuple)):
+        return any(map(changes, tangents))
+    return tangents is not None
+
+
+def refuse(function: Any, options: dict, *names: str) -> None:
+    """Raise    AutoDiffException for an option that a rule would drop; one of None or True is none."""
+    for name in names:
+        value = options.get(name)
+        if not (isLeftOut(value) or value is True):
+            raise AutoDiffException(f"forward mode knows no tangent of {nameOf(function)} with {name}={value!r:.40}")
+
+
+def alone(function: Any, tangents: list, *places: int) -> None:
+    """Raise    AutoDiffException where an argument moves that a rule takes for a constant."""
+    moving = [i for i, t in enumerate(tangents) if changes(t) and i not in places]
+    if moving:
+        raise AutoDiffException(
+            f"forward mode knows no tangent of {nameOf(function)} along its argument {moving[0]}, only along "
+            f"{', '.join(map(str, places))}"
+        )

@@ -1,0 +1,167 @@
+"""The derivatives of what changes shapes and moves elements: views, copies, joined and split arrays, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from puregraph.accumulate import isArray
+from puregraph.autodiff.derivatives.axisreductions import listOf
+from puregraph.autodiff.derivatives.registry import jvp, linear, moves, vjp
+from puregraph.autodiff.derivatives.ufuncs import fit
+from puregraph.errors import AutoDiffException
+
+moves(np.rollaxis, np.fliplr, np.flipud, np.rot90, np.delete, np.resize, np.fft.fftshift, np.fft.ifftshift)
+moves(np.hsplit, np.vsplit, np.dsplit)
+moves(np.compress, at=1)
+
+
+@linear(np.reshape, np.ravel, np.squeeze, np.expand_dims)
+def reshapeRule(g, y, a, shape=None, axis=None):
+    """The old shape again."""
+    return g.reshape(a.shape)
+
+
+@linear(np.atleast_1d, np.atleast_2d, np.atleast_3d)
+def atleastRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    """The old shape again."""
+    grads = g if type(y) is tuple else (g,)
+    return tuple([each if each is None else each.reshape(np.shape(a)) for each, a in zip(grads, arguments)])
+
+
+@linear(np.copy)
+def copyRule(g, y, a, order="K"):
+    """dx = g."""
+    return g
+
+
+@linear(np.transpose)
+def transposeRule(g, y, a, axes=None):
+    """The inverse permutation."""
+    order = range(a.ndim)[::-1] if axes is None else [axis % a.ndim for axis in axes]
+    return g.transpose(tuple(int(i) for i in np.argsort(list(order))))
+
+
+@linear(np.swapaxes)
+def swapaxesRule(g, y, a, axis1, axis2):
+    """Once more."""
+    return g.swapaxes(axis1, axis2)
+
+
+@linear(np.moveaxis)
+def moveaxisRule(g, y, a, source, destination):
+    """The way back."""
+    return np.moveaxis(g, destination, source)
+
+
+@linear(np.flip)
+def flipRule(g, y, m, axis=None):
+    """Once more."""
+    return np.flip(g, axis)
+
+
+@linear(np.roll)
+def rollRule(g, y, a, shift, axis=None):
+    """The other way round."""
+    return np.roll(g, [-s for s in listOf(shift)] if np.ndim(shift) else -shift, axis)
+
+
+@linear(np.broadcast_to)
+def broadcastRule(g, y, array, shape=None):
+    """The sum over what was repeated."""
+    return fit(g, array)
+
+
+@jvp(np.broadcast_arrays)
+def broadcasted(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """Linear in all arrays at once."""
+    parts = [np.zeros_like(x) if t is None else t for x, t in zip(values, tangents)]
+    return function(*values, **options), function(*parts, **options)
+
+
+@linear(np.tril)
+def trilRule(g, y, m, k=0):
+    """What was kept."""
+    return np.tril(g, k)
+
+
+@linear(np.triu)
+def triuRule(g, y, m, k=0):
+    """What was kept."""
+    return np.triu(g, k)
+
+
+@vjp(np.pad)
+def padRule(g, y, array, pad_width, constant_values=0):
+    """What is not padding."""
+    before = np.broadcast_to(pad_width, (array.ndim, 2))[:, 0]
+    return g[tuple([slice(int(b), int(b) + n) for b, n in zip(before, array.shape)])]
+
+
+@jvp(np.pad)
+def padded(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """Linear, but for constants around it."""
+    mode = values[2] if len(values) > 2 else options.get("mode", "constant")
+    if mode in ("maximum", "minimum", "median", "empty") or not isinstance(mode, str):
+        raise AutoDiffException(f"forward mode knows no tangent of numpy.pad with mode {mode!r}")
+    rest = {name: option for name, option in options.items() if name not in ("constant_values", "end_values")}
+    return function(*values, **options), function(tangents[0], *values[1:], **rest)
+
+
+JOINS: dict[Any, Callable[[Any, int], int | None]] = {  # the axis of the result along which arrays are joined
+    np.concatenate: lambda axis, rank: axis,
+    np.stack: lambda axis, rank: axis,
+    np.vstack: lambda axis, rank: 0,
+    np.hstack: lambda axis, rank: min(1, rank - 1),
+    np.dstack: lambda axis, rank: 2,
+    np.column_stack: lambda axis, rank: 1,
+}
+
+
+def joinRule(function: Any) -> Callable[..., Any]:
+    """The gradient of what joins a list of arrays: each gets its part. One array counts as the list of its rows."""
+
+    def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+        given = arguments[0]
+        arrays = [a if isArray(a) else np.asarray(a) for a in given]
+        axis = JOINS[function](arguments[1] if len(arguments) > 1 else options.get("axis", 0), y.ndim)
+        flat = g.reshape(-1) if axis is None else g
+        axis = (axis or 0) % flat.ndim
+        across = max(1, flat.size // max(1, flat.shape[axis]))
+        ends = np.cumsum([0, *[a.size // across for a in arrays]]).tolist()
+        found = [flat[(slice(None),) * axis + (slice(i, j),)] for i, j in zip(ends, ends[1:])]
+        found = [part.reshape(a.shape) for part, a in zip(found, arrays)]
+        return (np.stack(found) if isArray(given) else found, *[None] * (len(arguments) - 1))
+
+    return rule
+
+
+for join in JOINS:
+    vjp(join)(joinRule(join))
+
+
+@jvp(*JOINS)
+def joined(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """Linear in all arrays of a list at once."""
+    parts = [np.zeros_like(x) if t is None else t for x, t in zip(values[0], tangents[0])]
+    return function(*values, **options), function(parts, *values[1:], **options)
+
+
+@linear(np.split, np.array_split)
+def splitRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    """All parts together again; zeros for one that nobody read."""
+    axis = arguments[2] if len(arguments) > 2 else options.get("axis", 0)
+    found = [np.zeros_like(part) if each is None else each for each, part in zip(g, y)]
+    return (np.concatenate(found, axis), *[None] * (len(arguments) - 1))
+
+
+@linear(np.tile)
+def tileRule(g, y, A, reps):
+    """The sum over the copies."""
+    times = listOf(reps)
+    shape = (1,) * (len(times) - A.ndim) + tuple(A.shape)
+    times = [1] * (len(shape) - len(times)) + times
+    pairs = [int(n) for pair in zip(times, shape) for n in pair]
+    return g.reshape(pairs).sum(axis=tuple(range(0, len(pairs), 2))).reshape(A.shape)

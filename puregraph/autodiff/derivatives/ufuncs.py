@@ -1,0 +1,291 @@
+"""The derivatives of ufuncs, Formulas and what else is pointwise: those of a formula, in both modes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from puregraph.accumulate import combine, shapeOf
+from puregraph.autodiff.derivatives.registry import Vjp, isLeftOut, jvp, refuse, vjp
+from puregraph.expr import Term
+from puregraph.formula import Formula, formulasOf, numpyFrom
+from puregraph.interpreter import Interpreter
+from puregraph.kernels.reduce import unbroadcast
+from puregraph.optable import LOGICAL, TABLE
+from puregraph.pointwise import asGradient, pullback
+from puregraph.tracer import astype
+
+
+def textsOf() -> dict[Any, str]:
+    """Every ufunc, and what else is pointwise, as a formula of a, b and c: only its derivatives are used."""
+    texts = {
+        np.square: "square(a)",
+        np.reciprocal: "reciprocal(a)",
+        np.positive: "a",
+        np.real: "a",
+        np.fabs: "abs(a)",
+        np.exp2: "2 ** a",
+        np.float_power: "a ** b",
+        np.logaddexp: "logaddexp(a, b)",
+        np.logaddexp2: "logaddexp(a * log(2), b * log(2)) / log(2)",
+        np.fmax: "where(isnan(a), b, where(isnan(b), a, maximum(a, b)))",
+        np.fmin: "where(isnan(a), b, where(isnan(b), a, minimum(a, b)))",
+        np.heaviside: "heaviside(a, b)",
+        np.floor_divide: "floor(a / b)",
+        np.degrees: "a * (180 / pi)",
+        np.rad2deg: "a * (180 / pi)",
+        np.radians: "a * (pi / 180)",
+        np.deg2rad: "a * (pi / 180)",
+        np.sinc: "sinc(a)",
+        np.where: "where(a, b, c)",
+    }
+    for name, row in TABLE.items():
+        if isinstance(row.numpy, np.ufunc):
+            infix = {"neg": "-a", "not": "not a", "pow": "a ** b"}.get(name, f"a {name} b")
+            calls = f"{name}({', '.join('abc'[: row.numpy.nin])})"
+            texts[row.numpy] = (
+                calls if name.isidentifier() and name not in ("neg", "not", "pow", "and", "or") else infix
+            )
+    return texts
+
+
+TEXTS = textsOf()
+
+
+@cache
+def formulaOf(function: Any) -> Formula | None:
+    """The formula of a ufunc; None where there is none."""
+    return Formula(TEXTS[function]) if function in TEXTS else None
+
+
+# Gradients ------------------------------------------------------------------------------------------------------------
+
+
+def formulaRule(formulas: list[Formula], names: tuple[str, ...], several: bool) -> Vjp:
+    """The rule of pointwise expressions of named arguments, from their derivatives."""
+
+    def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+        grads, values = (g, y) if several else ((g,), (y,))
+        parts: list[list[Any]] = [[] for _ in arguments]
+        for formula, each, value in zip(formulas, grads, values):
+            if each is None:
+                continue
+            found = iter(pullback(formula, names, needs)(each, *arguments, value))
+            for part, a, needed in zip(parts, arguments, needs):
+                if needed:
+                    part.append(asGradient(next(found), each, shapeOf(a)))
+        return tuple([combine(part) if part else None for part in parts])
+
+    return rule
+
+
+@cache
+def pullbackOf(function: Any) -> Vjp | None:
+    """The rule of a ufunc or of an Interpreter; None for anything else."""
+    if isinstance(function, Interpreter):
+        fresh = {name: f"v{i}" for i, name in enumerate(function.names)}
+        formulas = [f.put(**{name: fresh[name] for name in f.names}) for f in formulasOf(function)]
+        return formulaRule(formulas, tuple(fresh.values()), True)
+    formula = formulaOf(function)
+    if formula is None:
+        return None
+    return formulaRule([formula], tuple("abc"[: getattr(function, "nin", len(formula.names))]), False)
+
+
+def fit(g: Any, a: Any) -> Any:
+    """A gradient summed back to the shape of an operand that was repeated."""
+    return g if g.shape == shapeOf(a) else unbroadcast(g, shapeOf(a))
+
+
+OPERATORS: dict[str, Callable] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "pow": operator.pow,
+    "neg": operator.neg,
+}
+
+
+def composed(t: Term) -> Callable[..., Any]:
+    """A term of g, y, a and b as a function of these four, by Python's operators: for the short rules of a tape."""
+    value = t.value
+    if t.op == "number":
+        return lambda *v: value
+    if t.op == "name":
+        i = "gyab".index(value)
+        return lambda *v: v[i]
+    f = OPERATORS.get(t.op) or TABLE[t.op].numpy
+    first, last = t.args[0], t.args[-1]
+    left, right = composed(first), composed(last)
+    if len(t.args) == 1:
+        return lambda *v: f(right(*v))
+    if first.op == "number":
+        c = first.value
+        return lambda *v: f(c, right(*v))
+    if first.op == "name":  # without a call for it, as most of them begin
+        i = "gyab".index(first.value)
+        if last.op == "name":
+            j = "gyab".index(last.value)
+            return lambda *v: f(v[i], v[j])
+        return lambda *v: f(v[i], right(*v))
+    return lambda *v: f(left(*v), right(*v))
+
+
+def slopesOf(name: str) -> tuple[Callable[..., Any], ...]:
+    """What a row of the table passes of a gradient g to each argument, as functions of g, y, a and b."""
+    return tuple([composed(Formula(pull).term) for pull in TABLE[name].pulls if pull is not None])
+
+
+@lru_cache(maxsize=256)
+def powerSlope(n: float) -> Callable[..., Any]:
+    """The derivative of a ** n, times g, as a function of g, y and a."""
+    slope = Formula("a ** b").put(b=n).gradient(["a"], seed="g")["a"]
+    return composed(slope.term) if slope != ZERO else lambda g, y, a: g * 0
+
+
+# Tangents -------------------------------------------------------------------------------------------------------------
+
+
+ZERO = Formula(0)
+
+
+@lru_cache(maxsize=4096)
+def slope(formula: Formula, names: tuple[str, ...], active: tuple[bool, ...]) -> tuple[Formula, tuple[str, ...]]:
+    """The tangent of a formula, sum of dy/dx t over the names x that change, and what the tangents t are called."""
+    mark = "t"
+    while any(name.startswith(mark) for name in names):  # a formula may be a slope itself
+        mark += "_"
+    called = tuple(f"{mark}{i}" for i, moving in enumerate(active) if moving)
+    changing = [name for name, moving in zip(names, active) if moving]
+    parts = [formula.gradient([x], seed=t)[x] for x, t in zip(changing, called)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = part if total == ZERO else total if part == ZERO else Formula("a + b").put(a=total, b=part)
+    return total, called
+
+
+@lru_cache(maxsize=4096)
+def slopes(
+    formulas: tuple[Formula, ...], names: tuple[str, ...], active: tuple[bool, ...]
+) -> tuple[Interpreter | None, list[int]]:
+    """The function (values, tangents that are there) -> the tangents of formulas, and which of them are not zero."""
+    found = [slope(formula, names, active) for formula in formulas]
+    there = [i for i, (total, _) in enumerate(found) if total != ZERO]
+    if not there:
+        return None, []
+    return numpyFrom([found[i][0] for i in there], (*names, *found[0][1])), there
+
+
+def throughFormulas(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """Branches are differentiated one by one, so that what a condition discards cannot make a tangent nan."""
+    results = function(*values)
+    formulas = tuple(formulasOf(function))
+    return results, tangentsOf(formulas, function.names, values, tangents, results)
+
+
+def tangentsOf(formulas: tuple, names: tuple, values: list, tangents: list, results: Any) -> list[Any]:
+    """The tangent of the value of each formula, in its shape."""
+    active = tuple([t is not None for t in tangents])
+    evaluate, there = slopes(tuple(map(unlogical, formulas)), names, active)
+    found: list[Any] = [None] * len(formulas)
+    if evaluate is not None:
+        for i, t in zip(there, evaluate(*values, *[t for t in tangents if t is not None])):
+            found[i] = inShape(t, results[i])
+    return found
+
+
+def unlogical(formula: Formula) -> Formula:
+    """A formula that gives a truth does not change."""
+    return ZERO if formula.term.op in LOGICAL else formula
+
+
+def inShape(tangent: Any, value: Any) -> Any:
+    """A tangent in the shape and dtype of what it belongs to."""
+    if tangent.shape != value.shape:
+        tangent = np.broadcast_to(tangent, value.shape)
+    return tangent.astype(value.dtype, copy=False)
+
+
+@jvp(*TEXTS)
+def pointwiseTangent(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """The derivative of the function's formula."""
+    y = function(*values, **options)
+    if type(y) is tuple or y.dtype.kind != "f":
+        return y, None
+    refuse(function, options, "where")
+    return y, tangentsOf((formulaOf(function),), tuple("abc"[: len(values)]), values, tangents, [y])[0]
+
+
+# What is pointwise and not a ufunc ------------------------------------------------------------------------------------
+
+
+CLIP = Formula("clip(a, b, c)")
+
+
+@vjp(np.clip)
+def clipRule(g, y, a, a_min=None, a_max=None, min=None, max=None):
+    """At both bounds the gradient is the value's, beyond it is the bound's; a bound that is left out is infinite."""
+    low = next((x for x in (a_min, min) if not isLeftOut(x)), -np.inf)
+    high = next((x for x in (a_max, max) if not isLeftOut(x)), np.inf)
+    return formulaRule([CLIP], ("a", "b", "c"), False)(g, y, (a, low, high), {}, (True, True, True))
+
+
+@jvp(np.clip)
+def clipped(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """Passes between the bounds, and at both; a bound that is None is infinite."""
+    refuse(function, options, "where")
+    low, high = options.pop("min", None), options.pop("max", None)
+    x, low, high = (*values, *[low, high][len(values) - 1 :])[:3]
+    ends = [-np.inf if low is None else low, np.inf if high is None else high]
+    y = function(x, low, high, **options)
+    changes = [*tangents, None, None][:3]
+    return y, tangentsOf((CLIP,), ("a", "b", "c"), [x, *ends], changes, [y])[0]
+
+
+@vjp(np.nan_to_num)
+def nanToNumRule(g, y, x, nan=0, posinf=None, neginf=None):
+    """dx = g where x was a number."""
+    return np.where(np.isfinite(x), g, 0)
+
+
+@vjp(np.round, np.around)
+def roundRule(g, y, a, decimals=0):
+    """y stays between its steps: dx = 0."""
+    return np.zeros_like(g)
+
+
+@jvp(np.round, np.around)
+def rounded(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """It stays between its steps."""
+    return function(*values, **options), None
+
+
+@vjp(np.full_like)
+def fullLikeRule(g, y, a, fill_value, shape=None):
+    """y = v everywhere: dv = sum g."""
+    return None, fit(g, fill_value)
+
+
+@jvp(np.full_like)
+def filled(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """Only what it is filled with matters."""
+    y, t = function(*values, **options), tangents[1]
+    return y, None if t is None or y.dtype.kind != "f" else function(values[0], t, *values[2:], **options)
+
+
+@vjp(astype, getattr(np, "astype", astype))
+def astypeRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    """The dtype that there was."""
+    return (g.astype(arguments[0].dtype), *[None] * (len(arguments) - 1))
+
+
+@jvp(astype)
+def converted(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    """In the other dtype; none in one of whole numbers."""
+    y = function(*values, **options)
+    return y, function(tangents[0], *values[1:], **options) if y.dtype.kind == "f" else None

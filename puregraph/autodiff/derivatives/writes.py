@@ -1,0 +1,58 @@
+"""Writing by index as functions that give another array: what rules and Variables use in place of x[key] = new."""
+
+from __future__ import annotations
+
+import sys
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from puregraph.accumulate import isArray
+from puregraph.device import isDeviceArray
+from puregraph.kernels.scatter import scatterAdd
+from puregraph.tracer import tracerOf
+
+
+def putAt(g: Any, key: Any, shape: Any) -> Any:
+    """dx[key] += g, zero elsewhere: the adjoint of x[key].
+
+    Shapes    g as x[key] -> dx (shape)
+    """
+    if tracerOf((g,)) is not None:
+        return g.handle(putAt, (g, key, shape), {})
+    dx = np.zeros_like(g, shape=shape)
+    if isBasic(key):
+        dx[key] = g
+    elif isDeviceArray(dx):
+        to = sys.modules["cupy"].asarray
+        keys = tuple([to(k) if isinstance(k, np.ndarray) else k for k in (key if isinstance(key, tuple) else (key,))])
+        places = to(np.arange(prod(shape)).reshape(shape))[keys]
+        return scatterAdd(g.reshape(-1, 1), places.reshape(-1), prod(shape)).reshape(shape)
+    else:
+        np.add.at(dx, key, g)
+    return dx
+
+
+def isBasic(key: Any) -> bool:
+    """Whether an index names no place twice: of slices, whole numbers and masks."""
+    parts = key if type(key) is tuple else (key,)
+    return all(isinstance(part, (int, slice, type(None), type(Ellipsis))) or isMask(part) for part in parts)
+
+
+def isMask(part: Any) -> bool:
+    """Whether an index is an array of bools."""
+    return isArray(part) and part.dtype == bool
+
+
+def setAt(x: Any, key: Any, new: Any) -> Any:
+    """x with y[key] = new, as another array.
+
+    Shapes    x (any), new as x[key], or what spreads to it -> y as x
+    """
+    tracer = tracerOf((x, new))
+    if tracer is not None:
+        return tracer.handle(setAt, (x, key, new), {})
+    y = x.copy()
+    y[key] = new
+    return y
