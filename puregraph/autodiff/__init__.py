@@ -5,7 +5,6 @@ A tape of Variables (torch, afnio), backward graphs ahead of time (DaceML), and 
 
 from puregraph.accumulate import accumulate, seedLike, zeroLike
 from puregraph.autodiff.analog.accumulategrad import AccumulateGrad
-from puregraph.autodiff.analog.acyclic import AcyclicDirectedGraph
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs, InputOutput
 from puregraph.autodiff.analog.backwardgraph import EditableBackwardGraph as BackwardGraph
 from puregraph.autodiff.analog.backwardgraph import NoForwardPassError
@@ -16,10 +15,11 @@ from puregraph.autodiff.analog.backwardmodule import (
     BackwardUsingForward,
 )
 from puregraph.autodiff.analog.forwardgraph import ForwardGraph
-from puregraph.autodiff.analog.graphenum import GraphEnum
 from puregraph.autodiff.analog.modelgraph import ModelGraph
 from puregraph.autodiff.analog.modelgraphstate import ModelGraphState
 from puregraph.autodiff.analog.occurrence import Occurrence
+from puregraph.autodiff.analog.structure.acyclic import AcyclicDirectedGraph
+from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 from puregraph.autodiff.checks.anomaly import AnomalyError, detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from puregraph.autodiff.checks.gradcheck import GradcheckError, gradcheck
 from puregraph.autodiff.derivatives.registry import jvp as register_tangent

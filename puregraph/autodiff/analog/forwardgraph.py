@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.accumulate import shapeOf
-from puregraph.autodiff.analog.acyclic import AcyclicDirectedGraph
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
-from puregraph.autodiff.analog.edges import Edge, Port, check_edge_parameters
-from puregraph.autodiff.analog.executionplan import reachable
-from puregraph.autodiff.analog.graphenum import GraphEnum
 from puregraph.autodiff.analog.passes.callabletape import leaf
 from puregraph.autodiff.analog.passes.graphtape import use_on_tape
 from puregraph.autodiff.analog.passes.nodekinds import Used, use
 from puregraph.autodiff.analog.passes.residuals import ParamGrads, Record, Taken
 from puregraph.autodiff.analog.passes.routing import said
+from puregraph.autodiff.analog.structure.acyclic import AcyclicDirectedGraph
+from puregraph.autodiff.analog.structure.edges import Edge, Port, check_edge_parameters
+from puregraph.autodiff.analog.structure.executionplan import reachable
+from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 from puregraph.autodiff.tape.gradmode import enable_grad
 from puregraph.autodiff.tape.variable import Variable
 from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace, show

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs, InputOutput
-from puregraph.autodiff.analog.graphenum import GraphEnum
 from puregraph.autodiff.analog.passes.callabletape import leaf
+from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 from puregraph.errors import GraphError
 
 

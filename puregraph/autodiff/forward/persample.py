@@ -8,21 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.accumulate import combine, isArray
+from puregraph.autodiff.forward.samplekinds import COMMON, EACH, JOINT, SampleKinds, shapeOf
 from puregraph.autodiff.forward.vmap import Samples, _Unknown
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.backward import inputNames
 from puregraph.device import toHost
-from puregraph.dim import Dim
 from puregraph.errors import AutoDiffException, addPlace, show
 from puregraph.module import Module, checkGrads, isFloat
 from puregraph.node import asGrads
-from puregraph.param import Param, State
+from puregraph.param import State
 from puregraph.rules import RuleContext, gradientRule
 from puregraph.signals import isAsynchronous
 from puregraph.steps import GraphStep
 
-N = Dim("N")
-EACH, COMMON, JOINT = "each", "common", "joint"  # of one sample each; the same for all; made from all together
 CLOSE = {2: 5e-2, 4: 1e-3, 8: 1e-8}  # by the bytes of a float: how far a sample alone may differ by rounding
 
 
@@ -67,95 +65,12 @@ def grad_norms(gradients: PerSample | dict[str, Any]) -> Any:
     return np.sqrt(combine(squares or [None]))
 
 
-class _Attribution:
-    """One batch, and what its samples contribute.
-
-    Every value is of one sample each (`EACH`), the same for all samples (`COMMON`: parameters and what is made from
-    them), or made from all samples together (`JOINT`: a cost).
-    """
+class _Attribution(SampleKinds):
+    """One batch, and what its samples contribute."""
 
     def __init__(self, pure: Pure, xs: list[Any], shared: frozenset[str]):
-        self.pure, self.steps = pure, pure.steps
-        self.kinds: dict[int, str] = {}
-        self.symbols: dict[int, Any] = {}
-        self.batched: dict[int, bool] = {}
-        self.count = self.enter(xs, shared)
-        self.values = pure.run(xs)
-        for step in self.steps.items:
-            self.classify(step)
+        super().__init__(pure, xs, shared)
         self.totals: dict[int, list[Any]] = {}
-        self.wanted = self.requirements()
-
-    # What each value is -------------------------------------------------------------------------------------------
-
-    def enter(self, xs: list[Any], shared: frozenset[str]) -> int:
-        """Note which inputs have an axis of samples; how many samples there are."""
-        names = [self.steps.names[n] for n in self.steps.inputs]
-        names = [name.rpartition(".")[2] if self.pure.graph is not self.pure.subject else name for name in names]
-        unknown = shared - set(names)
-        if unknown:
-            raise AutoDiffException(
-                f"{self.pure.title} has no input {', '.join(map(repr, sorted(unknown)))}; it has {', '.join(names)}"
-            )
-        counts = [x.shape[0] for name, x in zip(names, xs) if name not in shared and x.ndim]
-        if not counts:
-            raise AutoDiffException(f"{self.pure.title}: no input has an axis of samples")
-        for number, name, x in zip(self.steps.inputs, names, xs):
-            if name not in shared and x.shape[:1] != (counts[0],):
-                raise AutoDiffException(
-                    f"{self.pure.title}: wanted {counts[0]} samples first in input '{name}', got {show(x.shape)}; "
-                    f"if all samples share it, say shared=('{name}',)"
-                )
-            self.kinds[number] = COMMON if name in shared else EACH
-            self.symbols[number] = x.shape if name in shared else (N, *x.shape[1:])
-        return counts[0]
-
-    def kind(self, number: int) -> str:
-        return self.kinds.get(number, COMMON)  # parameters and states are those of all
-
-    def classify(self, step: GraphStep) -> None:
-        """What the outputs of a step are, by its shape rule with a symbol for the number of samples."""
-        numbers = step.args[: step.inputs]
-        kinds = {self.kind(n) for n in numbers if n}
-        if EACH not in kinds:
-            self.kinds.update(dict.fromkeys(step.outs, JOINT if JOINT in kinds else COMMON))
-            self.symbols.update({n: shapeOf(self.values[n]) for n in step.outs})
-            return
-        shapes = self.shapesOf(step, [self.symbols.get(n, shapeOf(self.values[n])) if n else None for n in numbers])
-        self.symbols.update(zip(step.outs, shapes))
-        self.batched.update({n: isEach(s) for n, s in zip(step.outs, shapes)})
-        each = JOINT not in kinds and all(map(isEach, shapes[: len(step.visible)]))
-        self.kinds.update(dict.fromkeys(step.outs, EACH if each else JOINT))
-
-    def shapesOf(self, step: GraphStep, given: list[Any]) -> list[Any]:
-        """The shapes of the outputs with N samples; where the shape rule knows no symbols, by their number."""
-        hidden = step.outs[len(step.visible) :]
-        try:
-            shapes = step.module.dataShapeFrom(*given)
-            shapes = shapes if isinstance(shapes, list) else [shapes]
-            inner = [s for s, _ in step.module.hiddenShapeFrom(*given)] if hidden else []
-            return [*shapes, *inner]
-        except Exception as error:
-            if isAsynchronous(error):
-                raise
-            shapes = [shapeOf(self.values[n]) for n in step.outs]
-            return [(N, *s[1:]) if s[:1] == (self.count,) else s for s in shapes]
-
-    def requirements(self) -> dict[int, bool]:
-        """Whether some gradient is wanted through a value."""
-        steps = self.steps
-        wanted = {n: isFloat(self.values[n]) for n in steps.inputs}
-        for number, module, name in steps.params:
-            stored = getattr(module, name)
-            wanted[number] = isinstance(stored, Param) and stored.trainable
-        for step in steps.items:
-            wanted.update(dict.fromkeys(step.outs, any(self.needs(step, wanted))))
-        return wanted
-
-    def needs(self, step: GraphStep, wanted: dict[int, bool]) -> list[bool]:
-        """Which arguments of a step get a gradient."""
-        names, indices = inputNames(step.module, step.inputs), step.module.indices
-        return [bool(wanted.get(n)) and not (i < step.inputs and names[i] in indices) for i, n in enumerate(step.args)]
 
     # Backward -----------------------------------------------------------------------------------------------------
 
@@ -361,16 +276,6 @@ class _Attribution:
             f"at '{step.path}' ({step.label}): it mixes the samples of a batch, which then have no gradients of their "
             f"own: {why}{hint}"
         )
-
-
-def isEach(shape: Any) -> bool:
-    """Whether the first axis, and no other, counts samples."""
-    return len(shape) > 0 and shape[0] == N and not any(isinstance(d, Dim) for d in shape[1:])
-
-
-def shapeOf(value: Any) -> tuple:
-    """The shape of an array; anything else has none."""
-    return tuple(value.shape) if isArray(value) else ()
 
 
 def each(x: Any) -> Samples:

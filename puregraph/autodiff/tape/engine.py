@@ -61,15 +61,7 @@ def walk(
     tell: bool,
 ) -> list[Any]:
     """What `run` does, in the mode that it has set."""
-    order = topological([edge.node for edge, _ in seeds if edge.node is not None])
-    wanted: dict[TapeNode, set[int]] = {}
-    if capture is not None:
-        for edge in capture:
-            wanted.setdefault(edge.node, set()).add(edge.output_nr)  # type: ignore[arg-type]
-        order = leading(order, wanted)
-    pending: dict[TapeNode, Any] = {n: [] if n.num_outputs == 1 else [[] for _ in range(n.num_outputs)] for n in order}
-    for (target, number), g in reversed(seeds):
-        deliver(pending, target, number, g)
+    order, wanted, pending = planned(seeds, capture)
     captured: dict[tuple[TapeNode, int], Any] = {}
     news: list[tuple[Any, list[Any]]] = []  # for whom, what
     ran: list[TapeNode] = []
@@ -85,18 +77,12 @@ def walk(
                     if node in wanted:
                         captured[node, 0] = combine(parts, add)
                 continue
-            if node.num_outputs == 1:
-                if not found:
-                    continue
-                grads: tuple = (found[0] if len(found) == 1 else total(found, add),)
-            else:
-                if not any(found):
-                    continue
-                grads = tuple([total(each, add) for each in found])
-            if node.hooks:
-                grads = tuple([g if g is None else hooked(node.hooks.get(i, ()), g) for i, g in enumerate(grads)])
-            if node.kept:
-                news += [(v(), [grads[i]]) for i, kept in node.kept.items() for v in kept if grads[i] is not None]
+            isOne = node.num_outputs == 1
+            if not found or not isOne and not any(found):
+                continue
+            grads: tuple = (total(found, add),) if isOne else tuple([total(each, add) for each in found])
+            if node.hooks or node.kept:
+                grads = watched(node, grads, news)
             edges = node.edges
             if wanted:
                 captured.update({(node, i): grads[i] for i in wanted.get(node, ())})
@@ -116,23 +102,48 @@ def walk(
                 if g is not None and target in pending:
                     (pending[target] if target.num_outputs == 1 else pending[target][number]).append(g)
     except Exception as error:
-        addPlace(error, f"at {node.name()}, backward")
+        if not node.places_errors:
+            addPlace(error, f"at {node.name()}, backward")
         raise
     if tell:
-        with LOCK.lock:  # two threads may add to one leaf
-            for variable, parts in reversed(news):
-                if variable is not None:
-                    variable.receive(parts)
-    if not retain_graph:
-        for node in ran:
-            node.release()
+        deliver(news)
+    for node in () if retain_graph else ran:
+        node.release()
     return [captured.get((edge.node, edge.output_nr)) for edge in capture or ()]  # type: ignore[arg-type]
 
 
-def deliver(pending: dict[TapeNode, Any], node: Any, number: int, g: Any) -> None:
-    """A contribution to the gradient of one output of a node."""
-    if g is not None and node in pending:
-        (pending[node] if node.num_outputs == 1 else pending[node][number]).append(g)
+def planned(
+    seeds: Sequence[tuple[GradientEdge, Any]], capture: Sequence[GradientEdge] | None
+) -> tuple[list[TapeNode], dict[TapeNode, set[int]], dict[TapeNode, Any]]:
+    """The nodes in the order in which they run, the outputs that are captured, and each node's contributions: seeds."""
+    order = topological([edge.node for edge, _ in seeds if edge.node is not None])
+    wanted: dict[TapeNode, set[int]] = {}
+    if capture is not None:
+        for edge in capture:
+            wanted.setdefault(edge.node, set()).add(edge.output_nr)  # type: ignore[arg-type]
+        order = leading(order, wanted)
+    pending: dict[TapeNode, Any] = {n: [] if n.num_outputs == 1 else [[] for _ in range(n.num_outputs)] for n in order}
+    for (node, number), g in reversed(seeds):
+        if g is not None and node in pending:
+            (pending[node] if node.num_outputs == 1 else pending[node][number]).append(g)
+    return order, wanted, pending
+
+
+def watched(node: TapeNode, grads: tuple, news: list[tuple[Any, list[Any]]]) -> tuple:
+    """A node's gradients as its hooks leave them; those that `retain_grad` asked for are noted."""
+    if node.hooks:
+        grads = tuple([g if g is None else hooked(node.hooks.get(i, ()), g) for i, g in enumerate(grads)])
+    if node.kept:
+        news += [(v(), [grads[i]]) for i, kept in node.kept.items() for v in kept if grads[i] is not None]
+    return grads
+
+
+def deliver(news: list[tuple[Any, list[Any]]]) -> None:
+    """Hand leaves their gradients, in the order in which they ran forward."""
+    with LOCK.lock:  # two threads may add to one leaf
+        for variable, parts in reversed(news):
+            if variable is not None:
+                variable.receive(parts)
 
 
 def settled(leaf: LeafAccumulator, found: list[Any], add: Add | None) -> list[Any]:

@@ -39,7 +39,75 @@ AGAIN = (
 MODIFIED = "a Variable that it needs was modified in place since; make a new one instead"
 
 
-class Variable(Tracer):
+class RecordedValue(Tracer):
+    """Every operation on a Variable, each of which is recorded."""
+
+    __slots__ = ()
+    _data: Any
+
+    def handle(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
+        """Run a function on the values of Variables, and record it."""
+        for kind, recorder in RECORDERS.items():
+            if isinstance(function, kind):
+                return recorder(function, arguments, options)
+        return record(function, arguments, options)
+
+    def __array_ufunc__(self, ufunc: Any, how: str, *inputs: Any, **options: Any) -> Any:
+        if how == "__call__" and not options:
+            if ufunc in SLOPES:
+                return slide(ufunc, SLOPES[ufunc], self)
+            if ufunc in BINARY:
+                return operate(BINARY[ufunc], *inputs)
+        return super().__array_ufunc__(ufunc, how, *inputs, **options)
+
+    def __neg__(self) -> Any:
+        return slide(np.negative, SLOPES[np.negative], self)
+
+    def __pow__(self, other: Any) -> Any:
+        if type(other) in (int, float):
+            return slide(np.power, powerSlope(other), self, other)
+        return self.handle(np.power, (self, other), {})
+
+    def __add__(self, other: Any) -> Any:
+        return operate(ADD, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return operate(ADD, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return operate(SUB, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return operate(SUB, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return operate(MUL, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return operate(MUL, other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return operate(DIV, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return operate(DIV, other, self)
+
+    def __pos__(self) -> Any:
+        return self.handle(np.positive, (self,), {})
+
+    def __eq__(self, other: Any) -> Any:
+        return self.handle(np.equal, (self, other), {}) if adds(self._data) else self is other
+
+    def __ne__(self, other: Any) -> Any:
+        return self.handle(np.not_equal, (self, other), {}) if adds(self._data) else self is not other
+
+    def __iter__(self) -> Any:
+        return iter([self[i] for i in range(len(self))])
+
+    __hash__ = object.__hash__
+
+
+class Variable(RecordedValue):
     """A value that remembers which operations made it.
 
     `data`           an array, a number, a text, or anything else whose `accumulate` is registered
@@ -220,69 +288,6 @@ class Variable(Tracer):
     ) -> None:
         """Send a gradient back from here: `backward(self, gradient, ...)`."""
         backward(self, gradient, retain_graph, create_graph, inputs, accumulate)
-
-    # Recording --------------------------------------------------------------------------------------------------------
-
-    def handle(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
-        """Run a function on the values of Variables, and record it."""
-        for kind, recorder in RECORDERS.items():
-            if isinstance(function, kind):
-                return recorder(function, arguments, options)
-        return record(function, arguments, options)
-
-    def __array_ufunc__(self, ufunc: Any, how: str, *inputs: Any, **options: Any) -> Any:
-        if how == "__call__" and not options:
-            if ufunc in SLOPES:
-                return slide(ufunc, SLOPES[ufunc], self)
-            if ufunc in BINARY:
-                return operate(BINARY[ufunc], *inputs)
-        return super().__array_ufunc__(ufunc, how, *inputs, **options)
-
-    def __neg__(self) -> Any:
-        return slide(np.negative, SLOPES[np.negative], self)
-
-    def __pow__(self, other: Any) -> Any:
-        if type(other) in (int, float):
-            return slide(np.power, powerSlope(other), self, other)
-        return self.handle(np.power, (self, other), {})
-
-    def __add__(self, other: Any) -> Any:
-        return operate(ADD, self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return operate(ADD, other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return operate(SUB, self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return operate(SUB, other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return operate(MUL, self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return operate(MUL, other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return operate(DIV, self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return operate(DIV, other, self)
-
-    def __pos__(self) -> Any:
-        return self.handle(np.positive, (self,), {})
-
-    def __eq__(self, other: Any) -> Any:
-        return self.handle(np.equal, (self, other), {}) if adds(self._data) else self is other
-
-    def __ne__(self, other: Any) -> Any:
-        return self.handle(np.not_equal, (self, other), {}) if adds(self._data) else self is not other
-
-    __hash__ = object.__hash__
-
-    def __iter__(self) -> Any:
-        return iter([self[i] for i in range(len(self))])
 
     def __setitem__(self, key: Any, new: Any) -> None:
         """Other values at some positions: this Variable is then the result; arrays that it shared stay as they are.

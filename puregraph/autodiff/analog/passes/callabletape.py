@@ -10,9 +10,9 @@ import numpy as np
 
 from puregraph.accumulate import combine
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
-from puregraph.autodiff.analog.nodelabels import label_of
 from puregraph.autodiff.analog.passes.cotangents import can_differ, checked_seeds, implied_seeds
 from puregraph.autodiff.analog.passes.residuals import ParamGrads, Pull
+from puregraph.autodiff.analog.structure.nodelabels import label_of
 from puregraph.autodiff.tape.engine import backward, grad
 from puregraph.autodiff.tape.functionapply import apply
 from puregraph.autodiff.tape.gradmode import enable_grad, no_grad

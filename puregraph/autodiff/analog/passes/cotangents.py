@@ -6,8 +6,8 @@ from typing import Any
 
 from puregraph.accumulate import isArray, isValue, seedLike, shapeOf
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
-from puregraph.autodiff.analog.edges import Port
 from puregraph.autodiff.analog.passes.routing import said
+from puregraph.autodiff.analog.structure.edges import Port
 from puregraph.errors import Fault, GraphError, ShapeError, show
 from puregraph.node import located
 

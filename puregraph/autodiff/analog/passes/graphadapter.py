@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
-from puregraph.autodiff.analog.edges import Edge
-from puregraph.autodiff.analog.graphenum import GraphEnum
 from puregraph.autodiff.analog.passes.nodekinds import checked
 from puregraph.autodiff.analog.passes.residuals import ParamGrads, Taken
+from puregraph.autodiff.analog.structure.edges import Edge
+from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 from puregraph.backward import inputNames, needsOf
+from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph, Pass
 from puregraph.node import asGrads
 from puregraph.param import Param
 from puregraph.rules import gradientRule, rulesFor
 from puregraph.steps import ABSENT, GraphStep, Steps
+
+
+class NoForwardPassError(AutoDiffException, ValueError):
+    """There is no forward pass to differentiate, or it has been used up."""
 
 
 class GraphSource:
@@ -88,6 +93,12 @@ class GraphSource:
             self._key, self.known = key, found
             self._rules = {}
         return self.known
+
+    def learned(self, node: Any) -> list[str]:
+        """The names of a node's parameters that get a gradient."""
+        i = self.index[node]
+        step = self.steps.items[i]
+        return [name for name, needed in zip(step.module.ruleNames, self.known[i][step.inputs :]) if needed]
 
     def rule(self, i: int) -> Any:
         """The gradient rule of a step, looked up once."""
@@ -169,6 +180,25 @@ class GraphResiduals:
                 if isinstance(param, Param):
                     params.add(number, i, argument, param, new[argument])
         return ArgsKwargs(new[: step.inputs])
+
+
+def graph_pass(source: GraphSource, spent: Any) -> GraphResiduals:
+    """The last pass of a Graph, if it can be differentiated; `spent` are the modes of one that was used up.
+
+    Raises    NoForwardPassError if it cannot
+    """
+    graph, last = source.graph, source.graph.last
+    if last is None:
+        raise NoForwardPassError(f"No forward pass has been performed yet: call {graph.title()} on data first")
+    if last.modes is spent:
+        raise NoForwardPassError(
+            f"A backward pass has used up the forward pass of {graph.title()}: call that again, "
+            "or the backward graph with retain_graph=True"
+        )
+    if any(step.module.train is not train for step, train in zip(last.steps.items, last.modes)):
+        raise NoForwardPassError(f"modes of {graph.title()} have changed since the forward pass: call that again first")
+    last.check()
+    return GraphResiduals(source, last)
 
 
 def label_in(names: list[str], place: int) -> str:

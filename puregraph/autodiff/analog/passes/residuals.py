@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from puregraph.accumulate import combine
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs, InputOutput
-from puregraph.autodiff.analog.edges import Edge, Port
-from puregraph.autodiff.analog.graphenum import GraphEnum
+from puregraph.autodiff.analog.structure.edges import Edge, Port
+from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 
 Pull = Callable[[ArgsKwargs, "ParamGrads"], ArgsKwargs]  # gradients of a node's outputs -> those of its inputs
 

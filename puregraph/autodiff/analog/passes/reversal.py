@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.autodiff.analog.accumulategrad import AccumulateGrad
-from puregraph.autodiff.analog.edges import Edge
-from puregraph.autodiff.analog.executionplan import reachable
-from puregraph.autodiff.analog.graphenum import GraphEnum
 from puregraph.autodiff.analog.passes.graphadapter import GraphSource
+from puregraph.autodiff.analog.structure.edges import Edge
+from puregraph.autodiff.analog.structure.executionplan import reachable
+from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 from puregraph.errors import GraphError
 
 

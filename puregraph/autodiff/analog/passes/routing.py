@@ -8,8 +8,8 @@ from typing import Any
 from puregraph.accumulate import shapeOf
 from puregraph.autodiff.analog.accumulategrad import AccumulateGrad, total
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
-from puregraph.autodiff.analog.edges import Edge, Port
-from puregraph.autodiff.analog.nodelabels import kind_of
+from puregraph.autodiff.analog.structure.edges import Edge, Port
+from puregraph.autodiff.analog.structure.nodelabels import kind_of
 from puregraph.errors import Fault, GraphError, ShapeError, plural, show
 from puregraph.node import located
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from puregraph.autodiff.analog.accumulategrad import AccumulateGrad
-from puregraph.autodiff.analog.graphenum import GraphEnum
 from puregraph.autodiff.analog.occurrence import Occurrence
+from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 from puregraph.module import Module
 from puregraph.node import Node
 

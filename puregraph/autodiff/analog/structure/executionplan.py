@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
-from puregraph.autodiff.analog.edges import Edge
+from puregraph.autodiff.analog.structure.edges import Edge
 from puregraph.errors import GraphError
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.autodiff.analog.accumulategrad import AccumulateGrad
-from puregraph.autodiff.analog.edges import side
-from puregraph.autodiff.analog.executionplan import InspectRow
-from puregraph.autodiff.analog.graphenum import GraphEnum
+from puregraph.autodiff.analog.structure.edges import side
+from puregraph.autodiff.analog.structure.executionplan import InspectRow
+from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 
 
 def table(head: str, rows: list[InspectRow], notes: list[str]) -> str:

@@ -1,0 +1,116 @@
+"""SampleKinds: which values of a graph belong to one sample each, to all alike, or are computed from all together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.accumulate import isArray
+from puregraph.autodiff.functionalcall import Pure
+from puregraph.backward import inputNames
+from puregraph.dim import Dim
+from puregraph.errors import AutoDiffException, show
+from puregraph.module import isFloat
+from puregraph.param import Param
+from puregraph.signals import isAsynchronous
+from puregraph.steps import GraphStep
+
+N = Dim("N")
+EACH, COMMON, JOINT = "each", "common", "joint"
+
+
+class SampleKinds:
+    """The values of one pass over a batch.
+
+    Every value is of one sample each (`EACH`), the same for all samples (`COMMON`: parameters and what is computed from
+    them), or computed from all samples together (`JOINT`: a cost).
+    """
+
+    def __init__(self, pure: Pure, xs: list[Any], shared: frozenset[str]):
+        self.pure, self.steps = pure, pure.steps
+        self.kinds: dict[int, str] = {}
+        self.symbols: dict[int, Any] = {}
+        self.batched: dict[int, bool] = {}
+        self.count = self.enter(xs, shared)
+        self.values = pure.run(xs)
+        for step in self.steps.items:
+            self.classify(step)
+        self.wanted = self.requirements()
+
+    def enter(self, xs: list[Any], shared: frozenset[str]) -> int:
+        """Note which inputs have an axis of samples; how many samples there are."""
+        names = [self.steps.names[n] for n in self.steps.inputs]
+        names = [name.rpartition(".")[2] if self.pure.graph is not self.pure.subject else name for name in names]
+        unknown = shared - set(names)
+        if unknown:
+            raise AutoDiffException(
+                f"{self.pure.title} has no input {', '.join(map(repr, sorted(unknown)))}; it has {', '.join(names)}"
+            )
+        counts = [x.shape[0] for name, x in zip(names, xs) if name not in shared and x.ndim]
+        if not counts:
+            raise AutoDiffException(f"{self.pure.title}: no input has an axis of samples")
+        for number, name, x in zip(self.steps.inputs, names, xs):
+            if name not in shared and x.shape[:1] != (counts[0],):
+                raise AutoDiffException(
+                    f"{self.pure.title}: wanted {counts[0]} samples first in input '{name}', got {show(x.shape)}; "
+                    f"if all samples share it, say shared=('{name}',)"
+                )
+            self.kinds[number] = COMMON if name in shared else EACH
+            self.symbols[number] = x.shape if name in shared else (N, *x.shape[1:])
+        return counts[0]
+
+    def kind(self, number: int) -> str:
+        return self.kinds.get(number, COMMON)  # parameters and states are those of all
+
+    def classify(self, step: GraphStep) -> None:
+        """What the outputs of a step are, by its shape rule with a symbol for the number of samples."""
+        numbers = step.args[: step.inputs]
+        kinds = {self.kind(n) for n in numbers if n}
+        if EACH not in kinds:
+            self.kinds.update(dict.fromkeys(step.outs, JOINT if JOINT in kinds else COMMON))
+            self.symbols.update({n: shapeOf(self.values[n]) for n in step.outs})
+            return
+        shapes = self.shapesOf(step, [self.symbols.get(n, shapeOf(self.values[n])) if n else None for n in numbers])
+        self.symbols.update(zip(step.outs, shapes))
+        self.batched.update({n: isEach(s) for n, s in zip(step.outs, shapes)})
+        each = JOINT not in kinds and all(map(isEach, shapes[: len(step.visible)]))
+        self.kinds.update(dict.fromkeys(step.outs, EACH if each else JOINT))
+
+    def shapesOf(self, step: GraphStep, given: list[Any]) -> list[Any]:
+        """The shapes of the outputs with N samples; where the shape rule knows no symbols, by their number."""
+        hidden = step.outs[len(step.visible) :]
+        try:
+            shapes = step.module.dataShapeFrom(*given)
+            shapes = shapes if isinstance(shapes, list) else [shapes]
+            inner = [s for s, _ in step.module.hiddenShapeFrom(*given)] if hidden else []
+            return [*shapes, *inner]
+        except Exception as error:
+            if isAsynchronous(error):
+                raise
+            shapes = [shapeOf(self.values[n]) for n in step.outs]
+            return [(N, *s[1:]) if s[:1] == (self.count,) else s for s in shapes]
+
+    def requirements(self) -> dict[int, bool]:
+        """Whether some gradient is wanted through a value."""
+        steps = self.steps
+        wanted = {n: isFloat(self.values[n]) for n in steps.inputs}
+        for number, module, name in steps.params:
+            stored = getattr(module, name)
+            wanted[number] = isinstance(stored, Param) and stored.trainable
+        for step in steps.items:
+            wanted.update(dict.fromkeys(step.outs, any(self.needs(step, wanted))))
+        return wanted
+
+    def needs(self, step: GraphStep, wanted: dict[int, bool]) -> list[bool]:
+        """Which arguments of a step get a gradient."""
+        names, indices = inputNames(step.module, step.inputs), step.module.indices
+        return [bool(wanted.get(n)) and not (i < step.inputs and names[i] in indices) for i, n in enumerate(step.args)]
+
+
+def isEach(shape: Any) -> bool:
+    """Whether the first axis, and no other, counts samples."""
+    return len(shape) > 0 and shape[0] == N and not any(isinstance(d, Dim) for d in shape[1:])
+
+
+def shapeOf(value: Any) -> tuple:
+    """The shape of an array; anything else has none."""
+    return tuple(value.shape) if isArray(value) else ()
