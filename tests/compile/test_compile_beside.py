@@ -39,6 +39,7 @@ from puregraph.modules import (
     Sum,
     Swish,
     Tanh,
+    Transpose,
 )
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
 from puregraph.param import Param
@@ -357,3 +358,22 @@ def test_a_parameter_is_updated_in_place_after_its_last_reader(make, shape, opti
     net = Graph(x, make(shape[-1]).node(x))
     program = Program(net, [shape], ["f4"], grads=[True], optimizer=optimizer(0.1).setupOn(net))
     assert leftToNumpy(program) == []
+
+
+VIEWS = {
+    "mul": lambda h: Mul().node(Transpose((2, 1, 0)).node(h), Transpose((0, 2, 1)).node(h)),
+    "cycled": lambda h: Mul().node(Transpose((1, 2, 0)).node(h), Transpose((2, 0, 1)).node(h)),
+    "beside": lambda h: Mul().node(h, Transpose((2, 0, 1)).node(h)),
+    "einsum": lambda h: Einsum("abc,bac->abc").node(h, h),
+    "three": lambda h: Einsum("abc,abc,cab->abc").node(h, h, h),
+}
+
+
+@needsNative
+@pytest.mark.parametrize("views", VIEWS.values(), ids=VIEWS)
+def test_a_result_is_not_written_over_a_view_of_what_another_view_still_reads(views):
+    x = Input(name="x").node()
+    graph, data = Graph(x, views(Tanh().node(x))), normal(5, 5, 5)
+    program = Program(graph, [data.shape], [data.dtype])
+    assert np.allclose(program.run(data), graph(data), atol=1e-6)
+    assert program.built is not None, program.why

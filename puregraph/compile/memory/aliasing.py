@@ -30,4 +30,4 @@ def isSame(call: Call, place: int, y: Value) -> bool:
         return False
     if x.strides != y.strides and not sameStrides(x.shape, x.strides, y.strides):
         return False
-    return isDense(x.shape, x.strides, x.dtype.itemsize) and all(v is x or v.root is not x for v in call.values())
+    return isDense(x.shape, x.strides, x.dtype.itemsize) and all(v is x or v.root is not x.root for v in call.values())
