@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Identity
-from puregraph.sequential import Sequential
 
 TARGETS = {"forward": 3.0, "backward": 6.0}  # microseconds
 RESULT = Path(__file__).parent / "results" / "overhead.txt"

@@ -33,7 +33,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["PUREGRAPH_THREADS"] = str(optio
 import numpy as np  # noqa: E402
 
 from benchmarks import report  # noqa: E402
-from puregraph.align import aligned  # noqa: E402
+from puregraph.base.align import aligned  # noqa: E402
 from puregraph.compile.lower.nativesegment import Segment  # noqa: E402
 from puregraph.native.gemm.gemm import product, vectorsFor, worthPacking  # noqa: E402
 from puregraph.native.gemm.pack import packed  # noqa: E402

@@ -30,8 +30,8 @@ from puregraph import (
     checkModule,
     registerModule,
     seed,
-    summary,
 )
+from puregraph.analysis import summary
 from puregraph.errors import need
 
 EPOCHS = 4 if "--small" in sys.argv else 200

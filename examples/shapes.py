@@ -31,8 +31,8 @@ from puregraph import (
     SoftMax,
     Swish,
     Transpose,
-    summary,
 )
+from puregraph.analysis import summary
 from puregraph.errors import show
 
 

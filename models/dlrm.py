@@ -1,9 +1,9 @@
 """DLRM: will this one click on that? From numbers, and from categories of any size."""
 
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Concat, Embedder, Linear, PairDot, Relu, Slice
-from puregraph.sequential import Sequential
 
 CRITEO = (
     *(1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194),

@@ -1,9 +1,9 @@
 """GPT: a transformer that is to say the next word."""
 
-from puregraph.initial import Normal
+from puregraph.core.initial import Normal
+from puregraph.graph.sequential import Sequential
 from puregraph.models.transformer import transformerBlock
 from puregraph.modules import Dropout, Embedder, LayerNorm, Linear, Position
-from puregraph.sequential import Sequential
 
 SIZES = {"gpt2": (12, 12, 768), "gpt2medium": (24, 16, 1024), "gpt2large": (36, 20, 1280), "gpt2xl": (48, 25, 1600)}
 

@@ -1,7 +1,7 @@
 """LeNet: the first convolutional network in daily use."""
 
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
 from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu
 
 

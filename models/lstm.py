@@ -1,7 +1,7 @@
 """LSTM: layers of long short-term memory that read a sequence, and a linear layer that names it."""
 
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import LSTM, Dropout, Linear
-from puregraph.sequential import Sequential
 
 
 def lstm(insize=28, hsize=256, layers=2, classes=10, direction="uni", dropout=0.0, name="lstm"):

@@ -1,7 +1,7 @@
 """A multi-layer perceptron."""
 
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Dropout, Flatten, Linear, Relu
-from puregraph.sequential import Sequential
 
 
 def mlp(insize=784, hidden=(512, 512), outsize=10, dropout=0.0, name="mlp"):

@@ -1,9 +1,9 @@
 """MobileNet: each map filtered alone, then all mixed at each place."""
 
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Add, BatchNorm, Clip, Conv2D, Dropout, GlobalAvgPool, Linear
-from puregraph.sequential import Sequential
 
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 

@@ -1,9 +1,9 @@
 """ResNet: blocks that learn what to add to their input."""
 
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Add, BatchNorm, Conv2D, GlobalAvgPool, Linear, MaxPool2D, Pad, Relu, Slice
-from puregraph.sequential import Sequential
 
 IMAGENET = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 

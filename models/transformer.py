@@ -1,9 +1,9 @@
 """Transformer: attention and a small network at each place, each added to what came in."""
 
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Attention, Dropout, Gelu, LayerNorm, Linear, Reshape, Split, Transpose
-from puregraph.sequential import Sequential
 
 
 def multiHeadAttention(size, heads, causal=False, cross=False, masked=False, useBias=True, start=None, name=None):

@@ -1,9 +1,9 @@
 """U-Net: down to a few wide maps and up again, with shortcuts at every size."""
 
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Concat, Conv2D, Deconv2D, MaxPool2D, Relu
-from puregraph.sequential import Sequential
 
 
 def double(inmaps, outmaps, norm, name):

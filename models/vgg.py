@@ -1,7 +1,7 @@
 """VGG: depth from 3x3 convolutions alone."""
 
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu
-from puregraph.sequential import Sequential
 
 STAGES = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 MAPS = (64, 128, 256, 512, 512)

@@ -1,8 +1,8 @@
 """ViT: a transformer that reads an image as a sequence of patches."""
 
+from puregraph.graph.sequential import Sequential
 from puregraph.models.transformer import transformerBlock
 from puregraph.modules import Conv2D, Dropout, LayerNorm, Linear, Position, Prepend, Reshape, Slice, Transpose
-from puregraph.sequential import Sequential
 
 
 def vit(image=224, patch=16, layers=12, heads=12, size=768, classes=1000, inmaps=3, dropout=0.0, name="vit"):

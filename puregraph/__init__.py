@@ -6,10 +6,14 @@ print(summary(net, ("N", 784)))             # every node's shapes, parameters, b
 """
 
 from puregraph import autodiff
-from puregraph.backward import BackwardGraph
-from puregraph.blueprint import registerModule
+from puregraph.analysis.footprint import Footprint
+from puregraph.analysis.summary import summary
 from puregraph.check import CheckError, checkGraph, checkModule
 from puregraph.checkpoint import loadGraph as load
+from puregraph.core.dim import Dim
+from puregraph.core.initial import seed
+from puregraph.core.param import Param, State
+from puregraph.core.rules import registerRule
 from puregraph.costs import (
     BCE,
     MSE,
@@ -19,7 +23,6 @@ from puregraph.costs import (
     SmoothL1,
 )
 from puregraph.device import useDevice
-from puregraph.dim import Dim
 from puregraph.errors import (
     ArgumentError,
     AutoDiffException,
@@ -33,12 +36,13 @@ from puregraph.errors import (
     PuregraphError,
     ShapeError,
 )
-from puregraph.footprint import Footprint
 from puregraph.formula import Formula
 from puregraph.function import Function
 from puregraph.graph import Graph
-from puregraph.initial import seed
-from puregraph.input import Input
+from puregraph.graph.backward import BackwardGraph
+from puregraph.graph.input import Input
+from puregraph.graph.parallel import Parallel
+from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import (
     GRU,
@@ -113,12 +117,8 @@ from puregraph.optimizers import (
     Step,
     WarmUp,
 )
-from puregraph.parallel import Parallel
-from puregraph.param import Param, State
 from puregraph.pointwise import Pointwise
-from puregraph.rules import registerRule
-from puregraph.sequential import Sequential
-from puregraph.summary import summary
+from puregraph.serialize.blueprint import registerModule
 from puregraph.train import (
     MAE,
     Accuracy,

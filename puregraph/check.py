@@ -18,16 +18,16 @@ import numpy as np
 from puregraph import device
 from puregraph.arguments import ModuleLike, Natural, Shapes, takes
 from puregraph.compile import Program
-from puregraph.dim import Dim
+from puregraph.core.dim import Dim
+from puregraph.core.param import Param
+from puregraph.core.rules import gradientRule
+from puregraph.core.shape import bind
 from puregraph.errors import PuregraphError, ShapeError
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
 from puregraph.module import Module
 from puregraph.node import Node, asGrads
-from puregraph.param import Param
 from puregraph.pointwise import Pointwise
-from puregraph.rules import gradientRule
-from puregraph.shape import bind
 
 STEP = 1e-6  # of central differences, in float64: error about STEP**2 + 1e-16 / STEP
 CLOSE = {np.float16: 2e-2, np.float32: 1e-4}  # against float64, relative to the largest value

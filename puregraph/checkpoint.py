@@ -27,20 +27,21 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from puregraph import device
-from puregraph.align import aligned, fitting
-from puregraph.archive import Archive, write
 from puregraph.arguments import FileSource, Flag, OptimizerLike, Text, optional, takes
-from puregraph.atomicwrite import whole
-from puregraph.blueprint import checkSize, classNamed, fromBlueprint, nameOf, toBlueprint
-from puregraph.budget import Budget
+from puregraph.base.align import aligned, fitting
+from puregraph.base.budget import Budget
+from puregraph.core.param import Param, Stored
+from puregraph.core.versioning import ARRAYVERSIONS, COUNTER
 from puregraph.errors import CheckpointError, brief, printable, quote, show
-from puregraph.graph import Graph, nearest
-from puregraph.hdf import Array
-from puregraph.jsoncodec import decode, dumps, encode
+from puregraph.graph import Graph
+from puregraph.graph.graph import nearest
 from puregraph.optimizers import InitRecorder
-from puregraph.param import Param, Stored
-from puregraph.puzzlelib import PuzzleFile
-from puregraph.versioning import ARRAYVERSIONS, COUNTER
+from puregraph.serialize.blueprint import checkSize, classNamed, fromBlueprint, nameOf, toBlueprint
+from puregraph.serialize.puzzlelib import PuzzleFile
+from puregraph.storage.archive import Archive, write
+from puregraph.storage.atomicwrite import whole
+from puregraph.storage.hdf import Array
+from puregraph.storage.jsoncodec import decode, dumps, encode
 
 
 class LoadedCheckpoint(NamedTuple):

@@ -23,15 +23,16 @@ from typing import Any
 
 import puregraph
 from puregraph import checkpoint, device
+from puregraph.analysis.footprint import Footprint
+from puregraph.analysis.summary import bytesText, cut, render
 from puregraph.check import CheckError, checkModule
+from puregraph.core.shape import asShape, bind, symbols
 from puregraph.cuda.runtime.diagnose import parts
 from puregraph.errors import GraphError, PuregraphError, quote, show
-from puregraph.footprint import Footprint
-from puregraph.graph import Graph, nearest
-from puregraph.jsoncodec import decode
+from puregraph.graph import Graph
+from puregraph.graph.graph import nearest
 from puregraph.module import Module
-from puregraph.shape import asShape, bind, symbols
-from puregraph.summary import bytesText, cut, render
+from puregraph.storage.jsoncodec import decode
 
 MODEL = "FILE.py, FILE.py:NAME or package.module:NAME: a Graph, or a function or class without arguments that makes one"
 SHAPE = "one for each input: 32,1,28,28, or N,1,28,28 for a batch of any size"

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.base.mutex import Mutex
 from puregraph.errors import DeviceError
-from puregraph.mutex import Mutex
 
 VARIABLE = "PUREGRAPH_DEVICE"
 CHOICES = ("auto", "cpu", "cuda")

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.accumulate import shapeOf, zeroLike
+from puregraph.base.signals import isAsynchronous
+from puregraph.core.accumulate import shapeOf, zeroLike
 from puregraph.errors import AutoDiffException, PuregraphError, plural
 from puregraph.module import Inputs, Module
 from puregraph.node import Node
-from puregraph.signals import isAsynchronous
 
 
 class Context:

@@ -31,9 +31,9 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.core.tracer import tracerOf
 from puregraph.cuda.runtime import runner
 from puregraph.device import isDeviceArray, toHost
-from puregraph.tracer import tracerOf
 
 registry: dict[str, Kernel] = {}
 

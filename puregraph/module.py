@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.accumulate import seedLike, shapeOf
 from puregraph.arguments import Flag, Number, checked, takes
+from puregraph.base.keywords import checkKeywords
+from puregraph.core.accumulate import seedLike, shapeOf
+from puregraph.core.param import Param, State, Stored
+from puregraph.core.shape import asShape, product
+from puregraph.core.tracer import tracerOf
+from puregraph.core.versioning import Versioned
 from puregraph.errors import GraphError, PuregraphError, need, plural
-from puregraph.keywords import checkKeywords
 from puregraph.node import Applied, Node, checkName
-from puregraph.param import Param, State, Stored
-from puregraph.shape import asShape, product
-from puregraph.tracer import tracerOf
-from puregraph.versioning import Versioned
 
 Shape = tuple[Any, ...]
 OFPARAMS = "it belongs to parameters: set it on each of net.params.values(), or learnRate on the optimizer"

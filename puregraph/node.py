@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from puregraph.accumulate import accumulate, isValue, shapeOf
-from puregraph.align import readOnly
 from puregraph.arguments import ModuleLike
+from puregraph.base.align import readOnly
+from puregraph.base.fingerprint import fingerprint
+from puregraph.core.accumulate import accumulate, isValue, shapeOf
+from puregraph.core.hooks import HOOKS
+from puregraph.core.param import Param
+from puregraph.core.rules import RuleContext, gradientRule, readBy
+from puregraph.core.versioning import COUNTER
 from puregraph.errors import DataError, DtypeError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
-from puregraph.fingerprint import fingerprint
-from puregraph.hooks import HOOKS
-from puregraph.param import Param
-from puregraph.rules import RuleContext, gradientRule, readBy
-from puregraph.versioning import COUNTER
 
 NUMERIC = ("puregraph.modules.", "puregraph.costs.", "puregraph.pointwise")  # what computes with numbers alone
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.cachedproperty import CachedProperty
+from puregraph.base.cachedproperty import CachedProperty
+from puregraph.core.param import Param, State
+from puregraph.core.shape import broadcast, product
 from puregraph.errors import FormulaError
-from puregraph.expr import REMEMBERED
-from puregraph.formula import Formula, numpyFrom
+from puregraph.formula import Formula
+from puregraph.formula.expr import REMEMBERED
+from puregraph.formula.formula import numpyFrom
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.module import Inputs, Module
-from puregraph.param import Param, State
-from puregraph.shape import broadcast, product
 
 GRAD, OUTPUT = "_grad", "_y"  # the gradient of the output, and the output itself, in formulas of gradients
 

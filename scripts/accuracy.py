@@ -25,8 +25,8 @@ sys.path.insert(0, str(ROOT))
 import puregraph as pg  # noqa: E402
 from puregraph.compile import Program  # noqa: E402
 from puregraph.formula import Formula  # noqa: E402
+from puregraph.formula.optable import FUNCTIONS, TABLE  # noqa: E402
 from puregraph.native.llvm import jit as native  # noqa: E402
-from puregraph.optable import FUNCTIONS  # noqa: E402
 from puregraph.pointwise import Pointwise  # noqa: E402
 
 PAGE = ROOT / "docs" / "accuracy.md"
@@ -97,7 +97,7 @@ def formulas() -> dict[str, Formula]:
     found = {}
     for name in FUNCTIONS:
         if name not in SKIPPED:
-            count = len(pg.optable.TABLE[name].pulls)
+            count = len(TABLE[name].pulls)
             found[name] = Formula(f"{name}({', '.join('xyz'[:count])})")
     return found | {name: Formula(text) for name, text in ACTIVATIONS.items()}
 

@@ -24,10 +24,10 @@ from puregraph.compile.ir.strides import contiguous
 from puregraph.compile.trace.channelslast import layoutFor
 from puregraph.compile.trace.schedule import schedule
 from puregraph.cuda.libraries import attention, convolution, cudnn, workspaces
+from puregraph.graph.sequential import Sequential
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.modules import Conv2D
-from puregraph.sequential import Sequential
 
 HERE = Path(__file__).parent
 H200 = HERE.parent / "puregraph/cuda/libraries/h200.json"

@@ -18,13 +18,14 @@ from pathlib import Path
 import numpy as np
 
 import puregraph as pg
-from puregraph import device, diskcache
+from puregraph import device
 from puregraph.cuda.libraries import attention, convolution, cublaslt, cudnn, tensorview
 from puregraph.cuda.libraries.librarygemm import product
 from puregraph.cuda.runtime import compiler, runner
 from puregraph.cuda.runtime.launch import Launch, spread
 from puregraph.models import mlp
 from puregraph.optimizers import SGD
+from puregraph.storage import diskcache
 
 H200 = Path(__file__).parent.parent / "puregraph/cuda/libraries/h200.json"
 ADD = 'extern "C" __global__ void add(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] += 1.0f; }'

@@ -16,7 +16,7 @@ import ongpu
 from hypothesis import settings
 
 from puregraph import device as devices
-from puregraph import initial
+from puregraph.core import initial
 from puregraph.cuda.runtime import compiler
 from puregraph.cuda.emulator import emulator
 from puregraph.kernel import useFast

@@ -9,8 +9,8 @@ from benchmarks import workloads
 from benchmarks.contenders import AbsentError
 from puregraph import device
 from puregraph.compile import Program, Updater
+from puregraph.core.rules import gradientRule
 from puregraph.optimizers import AdamW, MomentumSGD
-from puregraph.rules import gradientRule
 
 COSTS = {"crossentropy": pg.CrossEntropy, "mse": pg.MSE, "bce": pg.BCE}
 OPTIMIZERS = {"sgd": lambda: MomentumSGD(workloads.RATE, 0.9), "adamw": lambda: AdamW(workloads.RATE)}

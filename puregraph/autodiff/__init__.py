@@ -3,7 +3,6 @@
 A tape of Variables (torch, afnio), backward graphs ahead of time (DaceML), and rules registered for them.
 """
 
-from puregraph.accumulate import accumulate, seedLike, zeroLike
 from puregraph.autodiff.analog.accumulategrad import AccumulateGrad
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs, InputOutput
 from puregraph.autodiff.analog.backwardgraph import EditableBackwardGraph as BackwardGraph
@@ -39,6 +38,7 @@ from puregraph.autodiff.tape.modulebackward import parameter
 from puregraph.autodiff.tape.tapenode import GradientEdge, get_gradient_edge
 from puregraph.autodiff.tape.tapenode import TapeNode as Node
 from puregraph.autodiff.tape.variable import Variable
+from puregraph.core.accumulate import accumulate, seedLike, zeroLike
 from puregraph.errors import AutoDiffException
 from puregraph.function import Function
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from puregraph.backward import BackwardGraph
+from puregraph.core.param import Param
+from puregraph.core.rules import rulesFor
 from puregraph.errors import GraphError
-from puregraph.graph import Graph, few, nearest
+from puregraph.graph import Graph
+from puregraph.graph.backward import BackwardGraph
+from puregraph.graph.graph import few, nearest
+from puregraph.graph.steps import Steps
 from puregraph.module import Module
 from puregraph.node import Node
-from puregraph.param import Param
-from puregraph.rules import rulesFor
-from puregraph.steps import Steps
 
 
 class Pure:

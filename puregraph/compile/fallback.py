@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from puregraph.base.signals import isAsynchronous
 from puregraph.compile.ir.value import Call, CallOrigin
 from puregraph.errors import FormulaError, GraphWarning, PuregraphError, plural
-from puregraph.signals import isAsynchronous
-from puregraph.steps import GraphStep
+from puregraph.graph.steps import GraphStep
 
 REPORT = "results are the same, but slower; please report this with the graph, print(graph), so that it can be mended"
 FEW = 6  # nodes that a warning names

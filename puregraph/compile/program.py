@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.accumulate import seedLike
+from puregraph.base.signals import Deferred, isAsynchronous
 from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.fallback import REPORT, isOwn, placesIn, warnOnce
 from puregraph.compile.ir.external import GRADS, GradientOf
@@ -29,11 +29,11 @@ from puregraph.compile.trace.opaque import NotCompiledError, RuleProfile, Untrie
 from puregraph.compile.trace.schedule import Schedule, isFinite, schedule
 from puregraph.compile.trace.withcost import dtypesFor
 from puregraph.compile.verify import VerifyError
+from puregraph.core.accumulate import seedLike
+from puregraph.core.hooks import HOOKS
+from puregraph.core.versioning import ARRAYVERSIONS
 from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, addPlace, need, plural, show
 from puregraph.graph import Graph
-from puregraph.hooks import HOOKS
-from puregraph.signals import Deferred, isAsynchronous
-from puregraph.versioning import ARRAYVERSIONS
 
 MADE = ("backend", "built", "short", "current", "room", "left")  # what a copy makes for itself
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.base.signals import Deferred
 from puregraph.compile.program import Program, gatherGrads
 from puregraph.compile.trace.schedule import Schedule, updating
 from puregraph.graph import Graph
-from puregraph.signals import Deferred
 
 
 class Updater(Program):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.align import addressOf
+from puregraph.base.align import addressOf
 from puregraph.compile.ir.value import Call, Value, changed
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import MemoryPlan

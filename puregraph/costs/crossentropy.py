@@ -4,6 +4,8 @@ import numpy as np
 
 from puregraph import device
 from puregraph.arguments import Fraction, Whole, optional
+from puregraph.core.param import State
+from puregraph.core.shape import product
 from puregraph.errors import ArgumentError, need, show
 from puregraph.kernels.entropy import entropyGrad
 from puregraph.kernels.labels import classIndex
@@ -11,8 +13,6 @@ from puregraph.kernels.reduce import total as summed
 from puregraph.kernels.scatter import gather, putClass, takeClass
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
-from puregraph.param import State
-from puregraph.shape import product
 
 
 class CrossEntropy(Module):

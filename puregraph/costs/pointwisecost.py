@@ -4,11 +4,11 @@ from functools import cache
 
 import numpy as np
 
+from puregraph.core.shape import product
 from puregraph.errors import FormulaError, need
 from puregraph.formula import Formula
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
-from puregraph.shape import product
 
 NAMES = ("x", "target")
 

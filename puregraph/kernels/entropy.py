@@ -12,9 +12,9 @@ from typing import Any
 from puregraph.cuda.nests import launches
 from puregraph.cuda.runtime.launch import steps
 from puregraph.formula import Formula
+from puregraph.formula.loopnest import LoopNest, Operand
 from puregraph.kernel import compositeKernel
 from puregraph.kernels.scatter import putClass
-from puregraph.loopnest import LoopNest, Operand
 
 KINDS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int64": "i64"}
 SLOPE = "({} - where(axis1 == k, weight, 0)) * scale"

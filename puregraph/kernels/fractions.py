@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from puregraph.core.tracer import tracerOf
 from puregraph.errors import DataError
 from puregraph.kernel import kernel
 from puregraph.kernels.labels import positionOf
-from puregraph.tracer import tracerOf
 
 
 @kernel

@@ -4,11 +4,11 @@ from functools import reduce
 
 import numpy as np
 
+from puregraph.core.shape import broadcast, product
 from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.kernels.widen import widened
 from puregraph.module import Module
-from puregraph.shape import broadcast, product
 
 
 class Add(Module):

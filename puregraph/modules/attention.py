@@ -1,11 +1,11 @@
 """Attention: each query takes the values whose keys answer it."""
 
 from puregraph.arguments import Flag, Number, optional
+from puregraph.core.shape import broadcast, product
 from puregraph.errors import DataError, need
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
-from puregraph.shape import broadcast, product
 
 
 class Attention(Module):

@@ -3,10 +3,10 @@
 from math import prod
 
 from puregraph.arguments import Flag
+from puregraph.core.shape import product
 from puregraph.kernels.pooling import meanPool, meanPoolGrad
 from puregraph.module import Module
 from puregraph.modules.windows import needRank, perAxis, poolSides, windowShape, windowSize
-from puregraph.shape import product
 
 
 class AvgPoolNd(Module):

@@ -3,13 +3,13 @@
 import numpy as np
 
 from puregraph.arguments import Count, Flag, Fraction, NotNegative, optional
+from puregraph.core.param import Param, State
+from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.kernels.reduce import moments, total
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
 from puregraph.modules.windows import isWhole, overMaps, perMap
-from puregraph.param import Param, State
-from puregraph.shape import product
 
 
 class BatchNorm(Module):

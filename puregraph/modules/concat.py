@@ -5,9 +5,9 @@ from itertools import accumulate
 import numpy as np
 
 from puregraph.arguments import Whole
+from puregraph.core.shape import normalAxis
 from puregraph.errors import need, show
 from puregraph.module import Module
-from puregraph.shape import normalAxis
 
 
 class Concat(Module):

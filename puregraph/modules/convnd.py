@@ -4,8 +4,10 @@ from math import prod
 
 import numpy as np
 
-from puregraph import initial
 from puregraph.arguments import Count, Flag, NotNegative
+from puregraph.core import initial
+from puregraph.core.param import Param
+from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.kernels.reduce import total
@@ -19,8 +21,6 @@ from puregraph.modules.windows import (
     windowShape,
     windowSize,
 )
-from puregraph.param import Param
-from puregraph.shape import product
 
 
 class ConvNd(Module):

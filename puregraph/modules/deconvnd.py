@@ -4,16 +4,16 @@ from math import prod
 
 import numpy as np
 
-from puregraph import initial
 from puregraph.arguments import Count, Flag, NotNegative
+from puregraph.core import initial
+from puregraph.core.param import Param
+from puregraph.core.shape import product, transposed
 from puregraph.errors import need
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.kernels.reduce import total
 from puregraph.module import Module
 from puregraph.modules.convnd import checkMaps
 from puregraph.modules.windows import axesNames, needRank, overMaps, perAxis, perMap, sides, windowSize
-from puregraph.param import Param
-from puregraph.shape import product, transposed
 
 
 class DeconvNd(Module):

@@ -3,9 +3,9 @@
 import numpy as np
 
 from puregraph.arguments import Probability
+from puregraph.core.param import State
 from puregraph.kernels.random import uniform
 from puregraph.module import Module
-from puregraph.param import State
 
 
 class Dropout(Module):

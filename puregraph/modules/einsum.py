@@ -1,9 +1,9 @@
 """Einsum: sums of products of any number of arrays, by naming their axes."""
 
+from puregraph.core.shape import product
 from puregraph.errors import ArgumentError, need
 from puregraph.kernels.einsum import contract, spread
 from puregraph.module import Module
-from puregraph.shape import product
 
 
 class Einsum(Module):

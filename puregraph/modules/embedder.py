@@ -1,11 +1,11 @@
 """Embedder: a table of vectors, read by index."""
 
-from puregraph import initial
 from puregraph.arguments import Count, NotNegative, Size, hinted
+from puregraph.core import initial
+from puregraph.core.param import Param
 from puregraph.errors import DataError
 from puregraph.kernels.scatter import gather, scatterAdd
 from puregraph.module import Module
-from puregraph.param import Param
 
 
 class Embedder(Module):

@@ -3,10 +3,10 @@
 import numpy as np
 
 from puregraph.arguments import Flag
+from puregraph.core.shape import product
 from puregraph.kernels.widen import widened
 from puregraph.module import Module
 from puregraph.modules.sum import reduced
-from puregraph.shape import product
 
 
 class _Extremum(Module):

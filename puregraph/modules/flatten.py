@@ -1,8 +1,8 @@
 """Flatten: the axes of a sample as one."""
 
 from puregraph.arguments import Whole
+from puregraph.core.shape import normalAxis, product
 from puregraph.module import Module
-from puregraph.shape import normalAxis, product
 
 
 class Flatten(Module):

@@ -3,10 +3,10 @@
 import numpy as np
 
 from puregraph.arguments import Whole
+from puregraph.core.shape import normalAxis
 from puregraph.errors import DataError
 from puregraph.kernels import scatter
 from puregraph.module import Module
-from puregraph.shape import normalAxis
 
 
 class Gather(Module):

@@ -4,9 +4,9 @@ from math import prod
 
 import numpy as np
 
+from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.module import Module
-from puregraph.shape import product
 
 
 class GlobalAvgPool(Module):

@@ -3,14 +3,14 @@
 import numpy as np
 
 from puregraph.arguments import Count, Flag, NotNegative
+from puregraph.core.param import Param
+from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.kernels.reduce import moments, total
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
 from puregraph.modules.convnd import checkMaps
 from puregraph.modules.windows import overMaps, perMap
-from puregraph.param import Param
-from puregraph.shape import product
 
 
 class GroupNorm(Module):

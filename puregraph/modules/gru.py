@@ -1,10 +1,10 @@
 """GRU: one layer of gated recurrent units along time."""
 
 from puregraph.arguments import Count, Flag, NotNegative, Texts, choice
+from puregraph.core.param import Param
 from puregraph.kernels.recurrent import gruBack, gruStep
 from puregraph.kernels.reduce import total
 from puregraph.modules.recurrent import _Recurrent, flat
-from puregraph.param import Param
 
 
 class GRU(_Recurrent):

@@ -3,13 +3,13 @@
 import numpy as np
 
 from puregraph.arguments import Flag, NotNegative
+from puregraph.core.param import Param
+from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.kernels.reduce import moments, unbroadcast
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
 from puregraph.modules.windows import perAxis
-from puregraph.param import Param
-from puregraph.shape import product
 
 
 class LayerNorm(Module):

@@ -1,10 +1,10 @@
 """MatMul: the product of two stacks of matrices."""
 
 from puregraph.arguments import Flag
+from puregraph.core.shape import broadcast, product
 from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.module import Module
-from puregraph.shape import broadcast, product
 
 
 class MatMul(Module):

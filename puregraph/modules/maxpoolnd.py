@@ -4,10 +4,10 @@ from math import prod
 
 import numpy as np
 
+from puregraph.core.shape import product
 from puregraph.kernels.pooling import maxPool, maxPoolGrad
 from puregraph.module import Module
 from puregraph.modules.windows import needRank, perAxis, poolSides, windowShape, windowSize
-from puregraph.shape import product
 
 
 class MaxPoolNd(Module):

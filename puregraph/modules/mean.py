@@ -3,10 +3,10 @@
 import numpy as np
 
 from puregraph.arguments import Flag
+from puregraph.core.shape import product
 from puregraph.kernels.reduce import average
 from puregraph.module import Module
 from puregraph.modules.sum import reduced
-from puregraph.shape import product
 
 
 class Mean(Module):

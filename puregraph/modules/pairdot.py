@@ -1,9 +1,9 @@
 """PairDot: how well each two of several vectors agree."""
 
+from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
 from puregraph.module import Module
-from puregraph.shape import product
 
 
 class PairDot(Module):

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from puregraph import initial
 from puregraph.arguments import NotNegative, Size
+from puregraph.core import initial
+from puregraph.core.param import Param
 from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.module import Module
-from puregraph.param import Param
 
 
 class Prepend(Module):

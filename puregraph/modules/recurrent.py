@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from puregraph import initial
+from puregraph.core import initial
+from puregraph.core.param import Param
 from puregraph.errors import DataError, need
 from puregraph.kernels.recurrent import alive, backward, forward, parts
 from puregraph.kernels.reduce import total
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
-from puregraph.param import Param
 
 DIRECTIONS = {"uni": 1, "bi": 2}
 

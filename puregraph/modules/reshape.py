@@ -2,9 +2,9 @@
 
 from numbers import Integral
 
+from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.module import Module
-from puregraph.shape import product
 
 
 class Reshape(Module):

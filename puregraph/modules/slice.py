@@ -4,7 +4,7 @@ from numbers import Integral
 
 import numpy as np
 
-from puregraph.dim import Dim
+from puregraph.core.dim import Dim
 from puregraph.errors import need
 from puregraph.module import Module
 

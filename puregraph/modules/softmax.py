@@ -1,11 +1,11 @@
 """SoftMax: scores as probabilities."""
 
 from puregraph.arguments import Whole
+from puregraph.core.shape import normalAxis, product
 from puregraph.errors import need
 from puregraph.kernels.reduce import softmax, total
 from puregraph.kernels.widen import widened
 from puregraph.module import Module
-from puregraph.shape import normalAxis, product
 
 
 class SoftMax(Module):

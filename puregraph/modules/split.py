@@ -6,9 +6,9 @@ from numbers import Integral
 import numpy as np
 
 from puregraph.arguments import Whole
+from puregraph.core.shape import normalAxis
 from puregraph.errors import need
 from puregraph.module import Module
-from puregraph.shape import normalAxis
 
 MOST = 65536  # outputs, each of which has a name
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from puregraph.arguments import Flag
+from puregraph.core.shape import normalAxis, product
 from puregraph.errors import need
 from puregraph.kernels.reduce import total
 from puregraph.module import Module
-from puregraph.shape import normalAxis, product
 
 
 class Sum(Module):

@@ -1,9 +1,9 @@
 """Transpose: the axes in another order."""
 
 from puregraph.arguments import Axes, optional
+from puregraph.core.shape import normalAxis
 from puregraph.errors import need
 from puregraph.module import Module
-from puregraph.shape import normalAxis
 
 
 class Transpose(Module):

@@ -3,11 +3,11 @@
 import numpy as np
 
 from puregraph.arguments import choice
+from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.kernels.widen import widened
 from puregraph.module import Module
 from puregraph.modules.windows import needRank, perAxis
-from puregraph.shape import product
 
 
 class Upsample2D(Module):

@@ -1,8 +1,8 @@
 """Windows as modules take them: options given once or for each axis, and the shape that a window leaves."""
 
 from puregraph.arguments import isWhole
+from puregraph.core.shape import window
 from puregraph.errors import need
-from puregraph.shape import window
 
 AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 

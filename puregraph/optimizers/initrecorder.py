@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.keywords import checkKeywords
-from puregraph.versioning import Versioned
+from puregraph.base.keywords import checkKeywords
+from puregraph.core.versioning import Versioned
 
 
 class InitRecorder(Versioned):

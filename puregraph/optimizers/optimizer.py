@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
-from puregraph.align import aligned
 from puregraph.arguments import AnyFunction, ModuleLike, choice, isNumber, optional, takes
+from puregraph.base.align import aligned
+from puregraph.base.signals import Deferred
 from puregraph.errors import ArgumentError, CheckpointError, PuregraphError, UnknownAttributeError, show
-from puregraph.formula import Formula, numpyFrom
+from puregraph.formula import Formula
+from puregraph.formula.formula import numpyFrom
 from puregraph.kernels.norm import norm
 from puregraph.optimizers.initrecorder import InitRecorder
 from puregraph.optimizers.scalars import plain
-from puregraph.signals import Deferred
 
 GIVEN = {"param", "grad", "rate", "decay", "step"}  # what a rule may name besides its states, scalars and attributes
 

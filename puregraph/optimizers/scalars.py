@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from puregraph.expr import Term
+from puregraph.formula.expr import Term
 
 Plain = Callable[[float], float]
 FUNCTIONS: dict[str, Callable[..., float]] = {

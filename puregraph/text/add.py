@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.accumulate import isArray, shapeOf
 from puregraph.autodiff.tape.variable import TEXT_OPERATORS
+from puregraph.core.accumulate import isArray, shapeOf
 from puregraph.function import Context
 from puregraph.text.function import TextFunction, deep, feedback, refuse, role_of, roles_of, said, value_of, worded
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from puregraph.attributes import Settable, checkMethods
+from puregraph.base.attributes import Settable, checkMethods
+from puregraph.base.keywords import checkKeywords
 from puregraph.errors import DataError
-from puregraph.keywords import checkKeywords
 
 HOOKS = ("onTrainBegin", "onEpochBegin", "onBatchEnd", "onEpochEnd", "onInterrupt", "onTrainEnd")
 FOREIGN = {

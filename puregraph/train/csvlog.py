@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from puregraph.arguments import FilePath, takes
-from puregraph.atomicwrite import whole
 from puregraph.errors import CheckpointError, DataError
+from puregraph.storage.atomicwrite import whole
 from puregraph.train.callback import Callback
 
 

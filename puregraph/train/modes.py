@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from puregraph.base.mutex import Mutex
 from puregraph.errors import DataError
 from puregraph.graph import Graph
 from puregraph.module import Module
-from puregraph.mutex import Mutex
 
 
 class Holders(Mutex):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.base.mutex import Mutex
 from puregraph.compile import Program, Programs, Updater, dtypesFor, joined
 from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
 from puregraph.compile.trace.costchecks import lastBefore, warnOf
@@ -16,9 +17,8 @@ from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data import Batch
 from puregraph.errors import DataError, GraphError, GraphWarning
 from puregraph.graph import Graph
+from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
-from puregraph.mutex import Mutex
-from puregraph.sequential import Sequential
 
 WHOLE = np.dtype(np.int64)
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from puregraph.arguments import FileSource, Flag, Natural, optional, takes
-from puregraph.attributes import Settable
+from puregraph.base.attributes import Settable
+from puregraph.base.keywords import checkKeywords
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
 from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, batchesFrom, checkedSize, groups
 from puregraph.data.prefetch import ahead
 from puregraph.errors import DataError, PuregraphError, addPlace
-from puregraph.keywords import checkKeywords
 from puregraph.module import Module
 from puregraph.train import state
 from puregraph.train.callback import callbacksFrom

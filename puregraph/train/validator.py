@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from puregraph.arguments import Flag, takes
+from puregraph.base.mutex import Mutex
 from puregraph.data.batches import Arrays, Stream, batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
 from puregraph.errors import DataError
 from puregraph.module import Module
-from puregraph.mutex import Mutex
 from puregraph.train.meters import Meters
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode

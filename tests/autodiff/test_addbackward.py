@@ -9,7 +9,6 @@ import pytest
 from randomgraphs import randomGraph
 from strict import Strict, useStrict
 
-from puregraph import rules
 from puregraph.autodiff import (
     BackwardImplementation,
     BackwardResult,
@@ -17,10 +16,12 @@ from puregraph.autodiff import (
     add_backward_pass,
     make_backward_function,
 )
+from puregraph.core import rules
 from puregraph.errors import AutoDiffException, DtypeError, ShapeError
 from puregraph.function import Function
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.kernel import useFast
 from puregraph.module import Module
 from puregraph.modules import (
@@ -43,7 +44,6 @@ from puregraph.modules import (
     Tanh,
 )
 from puregraph.pointwise import Pointwise
-from puregraph.sequential import Sequential
 
 
 class NoGradient(Module):

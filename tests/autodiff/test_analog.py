@@ -491,7 +491,7 @@ def test_a_hundred_thousand_nodes_of_a_puregraph_graph_deep():
         import numpy as np
         from puregraph import Graph
         from puregraph.autodiff import BackwardGraph
-        from puregraph.input import Input
+        from puregraph.graph.input import Input
         from puregraph.modules import Add, Identity
         sys.setrecursionlimit(200)
         first = last = Input(name="x").node()

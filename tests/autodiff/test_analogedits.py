@@ -20,9 +20,9 @@ from puregraph.autodiff.analog.modelgraph import ModelGraph
 from puregraph.autodiff.analog.modelgraphstate import ModelGraphState
 from puregraph.autodiff.analog.occurrence import Occurrence
 from puregraph.errors import AutoDiffException
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Add, Identity, Linear, Mul, Relu, Split, Tanh
-from puregraph.sequential import Sequential
 
 
 class Times:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from puregraph import Graph
-from puregraph.accumulate import accumulate
 from puregraph.autodiff import BackwardGraph
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
 from puregraph.autodiff.analog.forwardgraph import ForwardGraph
@@ -14,11 +13,12 @@ from puregraph.autodiff.analog.modelgraph import ModelGraph
 from puregraph.autodiff.analog.modelgraphstate import ModelGraphState
 from puregraph.autodiff.analog.occurrence import Occurrence
 from puregraph.autodiff.tape.variable import Variable
+from puregraph.core.accumulate import accumulate
 from puregraph.errors import AutoDiffException
 from puregraph.function import Function
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear, Tanh
-from puregraph.sequential import Sequential
 
 
 class Scale(Function):

@@ -8,10 +8,12 @@ from puregraph import device as devices
 from puregraph.autodiff import BackwardGraph
 from puregraph.autodiff.analog.backwardmodule import BackwardIdentity
 from puregraph.autodiff.analog.forwardgraph import ForwardGraph
+from puregraph.core.rules import registerRule
 from puregraph.costs import MSE
 from puregraph.errors import AutoDiffException
 from puregraph.function import Function
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import (
     BatchNorm,
@@ -25,8 +27,6 @@ from puregraph.modules import (
     Relu,
     Tanh,
 )
-from puregraph.rules import registerRule
-from puregraph.sequential import Sequential
 
 
 def convnet():

@@ -25,7 +25,8 @@ from puregraph.errors import AutoDiffException, GraphError, ShapeError
 from puregraph.formula import Formula
 from puregraph.function import Function
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.kernel import CompositeKernel, kernel, registry, useFast
 from puregraph.models import lenet, mlp
 from puregraph.module import Module
@@ -41,7 +42,6 @@ from puregraph.modules import (
     Sum,
     Tanh,
 )
-from puregraph.sequential import Sequential
 
 STEP = 1e-6
 

@@ -9,17 +9,17 @@ from puregraph.autodiff.checks.gradcheck import GradcheckError, gradcheck
 from puregraph.autodiff.tape.activationrecompute import checkpoint
 from puregraph.autodiff.tape.variable import Variable
 from puregraph.check import Case
+from puregraph.core.param import Param
+from puregraph.core.rules import REGISTRY, registerRule
 from puregraph.errors import AutoDiffException, ShapeError
 from puregraph.function import Function
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.models import cifarResnet, lenet
 from puregraph.module import Module
 from puregraph.modules import Add, BatchNorm, Dropout, Embedder, Linear, Relu, Sum, Tanh
-from puregraph.param import Param
 from puregraph.pointwise import Pointwise
-from puregraph.rules import REGISTRY, registerRule
-from puregraph.sequential import Sequential
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from puregraph import rules
 from puregraph.autodiff import BackwardContext, BackwardImplementation, BackwardResult
-from puregraph.backward import BackwardGraph, readsOf
+from puregraph.core import rules
+from puregraph.core.rules import gradientRule, registerRule
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.backward import BackwardGraph, readsOf
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import Add, Concat, Linear, MatMul, MaxPool2D, Relu, Sigmoid, Split, Tanh, Transpose
 from puregraph.pointwise import Pointwise
-from puregraph.rules import gradientRule, registerRule
-from puregraph.sequential import Sequential
 
 
 @pytest.fixture(autouse=True)

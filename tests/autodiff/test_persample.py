@@ -12,10 +12,12 @@ from puregraph.autodiff.forward.forwardmode import jvp, vjp
 from puregraph.autodiff.forward.persample import grad_norms, per_sample_gradients
 from puregraph.autodiff.tape.activationrecompute import Checkpoint
 from puregraph.check import Case
+from puregraph.core.param import Param
 from puregraph.errors import AutoDiffException, ShapeError
 from puregraph.function import FunctionCall
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.kernel import useFast
 from puregraph.models import cifarResnet, lenet, mlp
 from puregraph.module import Module
@@ -36,9 +38,7 @@ from puregraph.modules import (
     Tanh,
     Transpose,
 )
-from puregraph.param import Param
 from puregraph.pointwise import Pointwise
-from puregraph.sequential import Sequential
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import puregraph
 from puregraph import costs
+from puregraph.analysis.footprint import Footprint
 from puregraph.autodiff.checks.anomaly import AnomalyError, detect_anomaly
 from puregraph.autodiff.checks.gradcheck import gradcheck
 from puregraph.autodiff.forward.forwardmode import hvp, jvp
@@ -24,10 +25,10 @@ from puregraph.autodiff.tape.gradmode import no_grad
 from puregraph.autodiff.tape.variable import Variable
 from puregraph.check import Case, checkModule
 from puregraph.errors import AutoDiffException, PuregraphError, ShapeError
-from puregraph.footprint import Footprint
 from puregraph.function import Function, FunctionCall
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import (
     Add,
@@ -42,7 +43,6 @@ from puregraph.modules import (
     Split,
     Tanh,
 )
-from puregraph.sequential import Sequential
 
 
 def block(maps, name):

@@ -12,6 +12,7 @@ from puregraph.autodiff import AutoDiffException, Variable, enable_grad, grad
 from puregraph.autodiff.derivatives.registry import VJPS
 from puregraph.autodiff.derivatives.ufuncs import TEXTS
 from puregraph.autodiff.derivatives.writes import putAt, setAt
+from puregraph.core.tracer import astype
 from puregraph.kernels import (
     convolve,
     convolveData,
@@ -28,7 +29,6 @@ from puregraph.kernels import (
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.einsum import ontoDiagonal
 from puregraph.kernels.scatter import addAt
-from puregraph.tracer import astype
 
 STEP = 1e-6
 

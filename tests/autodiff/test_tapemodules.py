@@ -12,13 +12,13 @@ from randomgraphs import randomGraph
 
 from puregraph.autodiff import AutoDiffException, Function, Variable, backward, enable_grad, grad, no_grad, parameter
 from puregraph.check import Case
+from puregraph.core.param import Param
 from puregraph.errors import GraphError, ShapeError
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import Add, BatchNorm, Dropout, Identity, Linear, Mul, Relu, Split, Tanh
-from puregraph.param import Param
-from puregraph.sequential import Sequential
 
 STEP = 1e-6
 MODES = {"train": True, "eval": False}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from puregraph import AutoDiffException, DataError, Function, Graph, Input, autodiff
-from puregraph.accumulate import accumulate, seedLike, zeroLike
 from puregraph.autodiff import Variable
+from puregraph.core.accumulate import accumulate, seedLike, zeroLike
 
 
 class Join(Function):

@@ -10,19 +10,19 @@ import pytest
 from hostile import manifestOf, withManifest
 
 from puregraph import cli
+from puregraph.analysis.summary import summary
 from puregraph.checkpoint import save
-from puregraph.jsoncodec import dumps
+from puregraph.graph.sequential import Sequential
 from puregraph.models import lenet
 from puregraph.modules import Dropout, Linear
 from puregraph.optimizers import MomentumSGD
-from puregraph.sequential import Sequential
-from puregraph.summary import summary
+from puregraph.storage.jsoncodec import dumps
 
 MODELS = """
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
 from puregraph.modules import Add, Flatten, Linear, Relu, SoftMax
-from puregraph.sequential import Sequential
+from puregraph.graph.sequential import Sequential
 from neighbour import WIDTH
 
 def net():
@@ -64,13 +64,13 @@ class Net(Graph):
 """
 TWO = """
 from puregraph.modules import Linear
-from puregraph.sequential import Sequential
+from puregraph.graph.sequential import Sequential
 first, second = Sequential(Linear(3, 4)), Sequential(Linear(3, 5))
 def third(): return first
 """
 HUGE = """
 from puregraph.modules import Embedder, Linear, Relu
-from puregraph.sequential import Sequential
+from puregraph.graph.sequential import Sequential
 
 def block(width, inner):
     mix = [Linear(width, width, name=name) for name in "qkvo"]
@@ -350,7 +350,7 @@ def test_check_says_what_is_in_order(run):
 WRONG = """
 from puregraph.module import Module
 from puregraph.modules import Linear
-from puregraph.sequential import Sequential
+from puregraph.graph.sequential import Sequential
 class Double(Module):
     def dataShapeFrom(self, x): return x
     def updateData(self, x): return 2 * x

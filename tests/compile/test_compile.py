@@ -38,7 +38,6 @@ from puregraph import (
     Sum,
     Tanh,
     Transpose,
-    initial,
     models,
 )
 from puregraph.autodiff import detect_anomaly
@@ -46,6 +45,7 @@ from puregraph.compile import Program, Programs, Updater, schedule
 from puregraph.compile.memory.arena import arranged, bestFit, inOrder, inUse
 from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
 from puregraph.compile.trace.withcost import joined
+from puregraph.core import initial
 from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
 from puregraph.kernel import useFast
 

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from randomgraphs import randomGraph
 
-from puregraph import Graph, Input, Sequential, initial, models
+from puregraph import Graph, Input, Sequential, models
 from puregraph.compile import Program
+from puregraph.core import initial
 from puregraph.kernel import useFast
 from puregraph.modules import BatchNorm, Dropout, Linear, Relu, Tanh
 

@@ -9,9 +9,10 @@ from natively import needsNative
 from test_native_programs import compiled, eagerly, leftToNumpy, listed
 
 from puregraph.compile.program import Program
+from puregraph.core.param import Param
 from puregraph.costs import MSE, CrossEntropy
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
 from puregraph.module import Module
 from puregraph.modules import (
     Add,
@@ -42,7 +43,6 @@ from puregraph.modules import (
     Transpose,
 )
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
-from puregraph.param import Param
 
 pytestmark = needsNative
 

@@ -9,7 +9,8 @@ from puregraph.compile.ir import strides
 from puregraph.compile.ir.value import Value, changed, copy, fill
 from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.recorder import Recorder, UnreadableError
-from puregraph.formula import Formula, numpyFrom
+from puregraph.formula import Formula
+from puregraph.formula.formula import numpyFrom
 from puregraph.kernels.reduce import logSumExp, moments, softmax
 from puregraph.modules.upsample2d import between, spread
 

@@ -12,9 +12,10 @@ import puregraph as pg
 from puregraph.compile.lower.nestcache import lateIn
 from puregraph.compile.passes import reorder
 from puregraph.compile.passes.predicate import questionOf
-from puregraph.expr import leaf
-from puregraph.formula import Formula, numpyFrom
-from puregraph.loopnest import LoopNest, Operand, Reduce
+from puregraph.formula import Formula
+from puregraph.formula.expr import leaf
+from puregraph.formula.formula import numpyFrom
+from puregraph.formula.loopnest import LoopNest, Operand, Reduce
 from puregraph.native.conv import winograd
 from puregraph.optimizers import MomentumSGD
 

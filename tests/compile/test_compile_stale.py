@@ -11,11 +11,11 @@ from puregraph.autodiff import detect_anomaly
 from puregraph.compile import Program, Updater
 from puregraph.compile.runtime.errstate import raises
 from puregraph.compile.trace.withcost import joined
+from puregraph.core.versioning import COUNTER, Versioned, VersionedAttribute, isVersioned
 from puregraph.errors import DataError, PuregraphError
 from puregraph.kernel import useFast
 from puregraph.native.llvm import jit
 from puregraph.optimizers import SGD, AdamW, MomentumSGD
-from puregraph.versioning import COUNTER, Versioned, VersionedAttribute, isVersioned
 
 MANNERS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not jit.available(), reason="no llvmlite"))]
 

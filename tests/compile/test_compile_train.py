@@ -27,9 +27,9 @@ from puregraph import (
     Sequential,
     Trainer,
     Validator,
-    initial,
     models,
 )
+from puregraph.core import initial
 
 pytestmark = pytest.mark.filterwarnings("ignore:accumulate=")
 

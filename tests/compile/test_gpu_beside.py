@@ -9,10 +9,11 @@ from fakecupy import useGpu
 from launches import needsEmulator
 from test_compile_beside import COMPARED, COSTLY, NORMS, REDUCED, Rms
 
-from puregraph import device, initial
+from puregraph import device
+from puregraph.core import initial
 from puregraph.costs import MSE, CrossEntropy
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
 from puregraph.modules import Add, LayerNorm, Linear, Max, Min, Mul, Relu, Reshape, Sigmoid, Sub, Sum
 from puregraph.optimizers import SGD
 

@@ -7,14 +7,16 @@ from gpunets import MODELS, close, images, trained
 from launches import gate, needsEmulator, needsNvrtc
 from test_gpu_programs import cubed, ordered
 
-from puregraph import device, initial
+from puregraph import device
 from puregraph.autodiff import Checkpoint
+from puregraph.core import initial
 from puregraph.costs import MSE, CrossEntropy
 from puregraph.cuda.libraries import cudnn, librarygemm
 from puregraph.cuda.runtime.launch import Launch
 from puregraph.errors import PuregraphError
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.modules import (
     GRU,
@@ -39,7 +41,6 @@ from puregraph.modules import (
     Upsample2D,
 )
 from puregraph.optimizers import SGD, Adam
-from puregraph.sequential import Sequential
 from puregraph.train import Trainer
 
 pytestmark = [needsEmulator, pytest.mark.filterwarnings("ignore:accumulate=")]

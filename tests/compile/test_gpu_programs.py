@@ -12,18 +12,20 @@ from fakecupy import useGpu
 from gpunets import MODELS, close, dropping, images, perceptron, trained
 from launches import needsEmulator
 
-from puregraph import device, initial
+from puregraph import device
 from puregraph.checkpoint import loadInto, save
 from puregraph.compile import Programs
 from puregraph.compile.gpu.runtime import autotune
 from puregraph.compile.gpu.runtime.capture import Section
+from puregraph.core import initial
 from puregraph.costs import CrossEntropy
 from puregraph.cuda.libraries import cudnn, librarygemm
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.runtime import runner
 from puregraph.errors import DataError, DtypeError, PuregraphError, ShapeError
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import (
     BatchNorm,
@@ -33,7 +35,6 @@ from puregraph.modules import (
     Relu,
 )
 from puregraph.optimizers import SGD, Adam
-from puregraph.sequential import Sequential
 from puregraph.train import Accuracy, Calculator, Trainer
 
 pytestmark = [needsEmulator, pytest.mark.filterwarnings("ignore:accumulate=")]

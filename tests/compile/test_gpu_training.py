@@ -7,13 +7,14 @@ import pytest
 from fakecupy import useGpu
 from launches import needsEmulator
 
-from puregraph import device, initial
+from puregraph import device
+from puregraph.core import initial
 from puregraph.costs import MSE, CrossEntropy
 from puregraph.errors import DataError, PuregraphError
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu, Reshape
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
 from puregraph.pointwise import Pointwise
-from puregraph.sequential import Sequential
 from puregraph.train import (
     MAE,
     Accuracy,

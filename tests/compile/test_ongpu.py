@@ -11,14 +11,15 @@ from launches import needsEmulator
 from source import ROOT
 from test_gpu_programs import MODELS, close, images, trained
 
-from puregraph import device, initial
+from puregraph import device
 from puregraph.check import Case, checkModule
+from puregraph.core import initial
 from puregraph.costs import CrossEntropy
 from puregraph.cuda.emulator import emulator
 from puregraph.cuda.emulator.emulator import KernelError
 from puregraph.cuda.runtime.launch import Launch, PointerTable
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
 from puregraph.modules import BatchNorm, Linear
 from puregraph.train import Trainer
 

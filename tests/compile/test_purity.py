@@ -6,8 +6,9 @@ import types
 import numpy as np
 import pytest
 
-from puregraph import Linear, Module, Param, Sequential, registerRule, rules
+from puregraph import Linear, Module, Param, Sequential, registerRule
 from puregraph.compile import Program
+from puregraph.core import rules
 
 SCALE = 2.0
 SIZES = (2.0, 3.0)

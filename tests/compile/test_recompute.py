@@ -8,9 +8,12 @@ import pytest
 from randomgraphs import randomGraph
 
 from puregraph.autodiff import add_backward_pass, make_backward_function
+from puregraph.core.param import State
 from puregraph.errors import AutoDiffException, ShapeError
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
+from puregraph.graph.steps import shapeOnly
 from puregraph.module import Module
 from puregraph.modules import (
     Add,
@@ -25,10 +28,7 @@ from puregraph.modules import (
     Sum,
     Tanh,
 )
-from puregraph.param import State
 from puregraph.pointwise import Pointwise
-from puregraph.sequential import Sequential
-from puregraph.steps import shapeOnly
 
 STRATEGIES = ["store_all", "recompute_all"]
 

@@ -23,7 +23,6 @@ from puregraph import (
     Sigmoid,
     SoftMax,
     Tanh,
-    initial,
     models,
 )
 from puregraph.compile import verify
@@ -33,9 +32,10 @@ from puregraph.compile.memory import planner
 from puregraph.compile.passes import fusion
 from puregraph.compile.trace import graphtracer
 from puregraph.compile.verify import VerifyError
-from puregraph.expr import walk
+from puregraph.core import initial
 from puregraph.formula import Formula
-from puregraph.loopnest import HEAVY
+from puregraph.formula.expr import walk
+from puregraph.formula.loopnest import HEAVY
 from puregraph.native.llvm import jit
 from puregraph.native.ops import nestcode
 

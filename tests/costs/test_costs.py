@@ -8,14 +8,14 @@ import pytest
 
 import puregraph
 from puregraph import costs
-from puregraph.backward import BackwardGraph
 from puregraph.check import checkModule
 from puregraph.costs import BCE, MSE, Abs, CrossEntropy, PointwiseCost, SmoothL1
 from puregraph.errors import DataError, FormulaError, ShapeError
 from puregraph.graph import Graph, Input
+from puregraph.graph.backward import BackwardGraph
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Identity, Linear, Reshape
 from puregraph.native.llvm import jit
-from puregraph.sequential import Sequential
 
 CLASSES = [getattr(costs, name) for name in costs.__all__]
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}

@@ -3,11 +3,11 @@
 import pytest
 from launches import gate, needsNvrtc
 
-from puregraph import diskcache
 from puregraph.cuda.libraries import paths
 from puregraph.cuda.runtime import compiler
 from puregraph.cuda.runtime.launch import Launch
 from puregraph.errors import DeviceError
+from puregraph.storage import diskcache
 
 pytestmark = needsNvrtc
 

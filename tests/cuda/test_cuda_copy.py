@@ -8,7 +8,7 @@ from puregraph.cuda.nests.contiguous import copied, packed
 from puregraph.cuda.nests.launches import launches
 from puregraph.cuda.runtime.launch import isContiguous
 from puregraph.formula import Formula
-from puregraph.loopnest import LoopNest, Operand
+from puregraph.formula.loopnest import LoopNest, Operand
 
 pytestmark = needsEmulator
 NCHW, NHWC = (0, 1, 2, 3), (0, 2, 3, 1)

@@ -7,8 +7,8 @@ from launches import needsEmulator, runAll
 from puregraph.cuda.nests.formulatext import statement
 from puregraph.cuda.nests.launches import launches
 from puregraph.formula import Formula
-from puregraph.loopnest import LoopNest, Operand
-from puregraph.optable import FUNCTIONS, TABLE
+from puregraph.formula.loopnest import LoopNest, Operand
+from puregraph.formula.optable import FUNCTIONS, TABLE
 
 pytestmark = needsEmulator
 FEW = 6  # functions of a kernel

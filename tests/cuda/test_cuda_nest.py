@@ -9,7 +9,7 @@ from launches import gate, misplaced, needsEmulator, needsNvrtc, runAll
 from puregraph.cuda.nests.launches import launches
 from puregraph.cuda.runtime import compiler
 from puregraph.formula import Formula
-from puregraph.loopnest import LoopNest, Operand, Reduce
+from puregraph.formula.loopnest import LoopNest, Operand, Reduce
 
 pytestmark = needsEmulator
 KINDS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "bool": "bool"}

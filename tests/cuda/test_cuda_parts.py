@@ -12,8 +12,8 @@ from puregraph.costs import MSE
 from puregraph.cuda.libraries import cublaslt, cudnn, paths
 from puregraph.cuda.runtime import compiler, diagnose
 from puregraph.errors import DeviceError
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear
-from puregraph.sequential import Sequential
 
 BRINGS = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
 

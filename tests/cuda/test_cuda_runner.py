@@ -10,9 +10,9 @@ from puregraph.cuda.runtime import runner
 from puregraph.cuda.runtime.launch import Launch
 from puregraph.errors import DeviceError
 from puregraph.formula import Formula
+from puregraph.formula.loopnest import LoopNest, Operand, Reduce
 from puregraph.kernel import kernel
 from puregraph.kernels.scatter import gather
-from puregraph.loopnest import LoopNest, Operand, Reduce
 
 pytestmark = needsEmulator
 ADD = 'extern "C" __global__ void add(float* x, float a) { x[threadIdx.x] += a; }'

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from launches import misplaced, needsEmulator, runAll
 
+from puregraph.core.param import Param
 from puregraph.cuda.nests.optimizerstep import launches, reckoned
 from puregraph.formula import Formula
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, Slot
-from puregraph.param import Param
 
 pytestmark = needsEmulator
 SHAPES = (), (1,), (31, 33), (257,), (8193,), (0, 4), (4, 8)

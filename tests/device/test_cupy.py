@@ -14,7 +14,7 @@ from source import library
 from strict import ATTRIBUTES, METHODS
 
 from puregraph.cuda.runtime import diagnose
-from puregraph.optable import TABLE
+from puregraph.formula.optable import TABLE
 
 pytestmark = pytest.mark.cupy
 noDriver = pytest.mark.skipif(diagnose.driverVersion() is not None, reason="there is a driver")

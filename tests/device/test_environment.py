@@ -2,8 +2,8 @@
 
 import pytest
 
-from puregraph import environment
-from puregraph.environment import PREFIX, VARIABLES, variable
+from puregraph.base import environment
+from puregraph.base.environment import PREFIX, VARIABLES, variable
 from puregraph.errors import PuregraphError
 from puregraph.native.threads import numthreads
 

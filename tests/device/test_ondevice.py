@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 from strict import Strict, useStrict
 
-from puregraph import device, initial, special
+from puregraph import device, special
 from puregraph.autodiff import Variable
+from puregraph.core import initial
 from puregraph.costs import CrossEntropy
 from puregraph.data import split
 from puregraph.errors import PuregraphError
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Linear, Relu
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, NesterovSGD, RMSProp
-from puregraph.sequential import Sequential
 from puregraph.train import MAE, Accuracy, Confusion, TopK
 
 

@@ -6,21 +6,22 @@ import numpy as np
 import pytest
 from nets import branched, same, small, tied
 
-from puregraph import costs, initial, modules
-from puregraph.blueprint import OWN, builtin, fromBlueprint, registerModule, toBlueprint
-from puregraph.dim import Dim
+from puregraph import costs, modules
+from puregraph.core import initial
+from puregraph.core.dim import Dim
+from puregraph.core.param import Param, State
+from puregraph.core.rules import REGISTRY, registerRule
 from puregraph.errors import CheckpointError, PuregraphError
 from puregraph.function import Function
 from puregraph.graph import Graph
-from puregraph.input import Input
-from puregraph.jsoncodec import loads
+from puregraph.graph.input import Input
+from puregraph.graph.parallel import Parallel
+from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import Identity, Linear, Relu, Slice
-from puregraph.parallel import Parallel
-from puregraph.param import Param, State
 from puregraph.pointwise import Pointwise
-from puregraph.rules import REGISTRY, registerRule
-from puregraph.sequential import Sequential
+from puregraph.serialize.blueprint import OWN, builtin, fromBlueprint, registerModule, toBlueprint
+from puregraph.storage.jsoncodec import loads
 
 
 class Echo(Module):

@@ -18,19 +18,20 @@ import numpy as np
 import pytest
 from nets import branched, same, small, tied, values
 
-from puregraph import atomicwrite, checkpoint, costs, optimizers
-from puregraph.archive import TITLE, Archive, Header, write
-from puregraph.blueprint import OWN, registerModule
+from puregraph import checkpoint, costs, optimizers
 from puregraph.checkpoint import contents, load, loadGraph, loadInto
+from puregraph.core.param import Param, State
 from puregraph.errors import CheckpointError
 from puregraph.graph import Graph
-from puregraph.hdf import BASE, DTYPES, Array, HdfLayout
-from puregraph.input import Input
-from puregraph.jsoncodec import dumps, loads
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import Identity, Linear, Relu
-from puregraph.param import Param, State
-from puregraph.sequential import Sequential
+from puregraph.serialize.blueprint import OWN, registerModule
+from puregraph.storage import atomicwrite
+from puregraph.storage.archive import TITLE, Archive, Header, write
+from puregraph.storage.hdf import BASE, DTYPES, Array, HdfLayout
+from puregraph.storage.jsoncodec import dumps, loads
 
 
 class Arrays(Module):

@@ -10,8 +10,8 @@ import time
 import pytest
 from processes import environment
 
-from puregraph import diskcache
 from puregraph.errors import GraphWarning
+from puregraph.storage import diskcache
 
 if os.name == "nt":
     pytest.skip("owners and modes are those of POSIX", allow_module_level=True)
@@ -154,7 +154,7 @@ def test_code_that_another_user_plants_is_not_run(tmp_path):
         "import numpy as np, sys, warnings\n"
         "warnings.simplefilter('ignore')\n"
         "from kernels import call, scale, slots\n"
-        "from puregraph.native import machine\n"
+        "from puregraph.native.llvm import jit as machine\n"
         "x, y = np.ones(4, np.float32), np.zeros(4, np.float32)\n"
         "call(machine.load('planted', lambda: (scale(float(sys.argv[1])), [], 0)), slots(x, y), 4)\n"
         "print(y[0])\n"

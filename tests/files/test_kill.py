@@ -12,11 +12,11 @@ import pytest
 from processes import environment
 from saving import net
 
-from puregraph import atomicwrite
 from puregraph.checkpoint import load, save
 from puregraph.errors import CheckpointError
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear
-from puregraph.sequential import Sequential
+from puregraph.storage import atomicwrite
 
 EVERYDAY, MANY = 20, 200
 

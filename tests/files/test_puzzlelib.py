@@ -15,8 +15,8 @@ from puzzles import arrays, container, module, writePuzzle
 from puregraph.checkpoint import contents, load, loadGraph
 from puregraph.errors import CheckpointError
 from puregraph.graph import Graph
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Conv1D, Conv2D, Dropout, Flatten, Linear, MaxPool2D, Relu, SoftMax
-from puregraph.sequential import Sequential
 
 
 def net(name=None):

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from formulas import BOOLS, X, Y, applied, arguments, torchDerivatives, value
 
-from puregraph.expr import term, walk
-from puregraph.formula import Formula, formulaOf, numpyFrom
-from puregraph.optable import FUNCTIONS, TABLE
+from puregraph.formula import Formula
+from puregraph.formula.expr import term, walk
+from puregraph.formula.formula import formulaOf, numpyFrom
+from puregraph.formula.optable import FUNCTIONS, TABLE
 
 OPERATORS = ["+", "-", "*", "/", "%"]
 SMOOTH = [name for name in FUNCTIONS + OPERATORS if name not in BOOLS]

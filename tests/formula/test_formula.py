@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from source import ROOT
 
-from puregraph import interpreter
 from puregraph.errors import DtypeError, FormulaError
-from puregraph.formula import Formula, cudaFrom, numpyFrom, preambleFrom
-from puregraph.optable import ALIASES, FUNCTIONS
+from puregraph.formula import Formula, interpreter
+from puregraph.formula.formula import cudaFrom, numpyFrom, preambleFrom
+from puregraph.formula.optable import ALIASES, FUNCTIONS
 
 # ---- numpy ----------------------------------------------------------------------------------------------------
 

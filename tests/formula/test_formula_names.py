@@ -12,15 +12,15 @@ from puregraph.cuda.nests.launches import launches
 from puregraph.cuda.nests.optimizerstep import launches as updates
 from puregraph.cuda.nests.optimizerstep import reckoned
 from puregraph.cuda.runtime.launch import Launch
-from puregraph.cwords import CPP, CUDA, asVariable
 from puregraph.errors import FormulaError
 from puregraph.formula import Formula
+from puregraph.formula.cwords import CPP, CUDA, asVariable
+from puregraph.formula.loopnest import LoopNest, Operand, isAxis
+from puregraph.formula.optable import CONSTANTS, TABLE
 from puregraph.graph import Graph
-from puregraph.input import Input
-from puregraph.loopnest import LoopNest, Operand, isAxis
-from puregraph.optable import CONSTANTS, TABLE
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.pointwise import Pointwise
-from puregraph.sequential import Sequential
 
 OURS = """
 out self name formula names order inputs grad y _y _grad __y axis0 axis1 x0 x1 y0 y1 l_x0 s_y0 n_0 k_x0 a_x0 b_y0 d_y0 t1

@@ -3,7 +3,7 @@
 import numpy as np
 
 import puregraph as pg
-from puregraph.align import LARGE, LINE, aligned
+from puregraph.base.align import LARGE, LINE, aligned
 from puregraph.checkpoint import loadInto, save
 from puregraph.optimizers import MomentumSGD
 

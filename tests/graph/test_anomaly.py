@@ -11,15 +11,15 @@ from puregraph.autodiff.checks.anomaly import AnomalyError, detect_anomaly, is_a
 from puregraph.autodiff.forward.forwardmode import jvp
 from puregraph.autodiff.tape.engine import grad
 from puregraph.autodiff.tape.variable import Variable
+from puregraph.core.hooks import HOOKS
 from puregraph.errors import AutoDiffException
 from puregraph.function import Function
 from puregraph.graph import Graph
-from puregraph.hooks import HOOKS
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import Add, BatchNorm, Identity, Linear, Relu, SoftMax, Split
 from puregraph.pointwise import Pointwise
-from puregraph.sequential import Sequential
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

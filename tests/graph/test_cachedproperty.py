@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from puregraph.cachedproperty import CachedProperty
+from puregraph.base.cachedproperty import CachedProperty
 
 
 class Slow:

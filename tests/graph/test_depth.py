@@ -11,7 +11,7 @@ def runLimited(body):
         import copy, gc, pickle, sys
         import numpy as np
         from puregraph.graph import Graph
-        from puregraph.input import Input
+        from puregraph.graph.input import Input
         from puregraph.modules import Add, Identity
         from puregraph.node import Node
         sys.setrecursionlimit(200)
@@ -81,7 +81,7 @@ def test_a_wide_join_of_5000_branches_costs_linear_time():
 
 def test_graphs_nest_20_deep():
     out = runLimited("""
-        from puregraph.sequential import Sequential
+        from puregraph.graph.sequential import Sequential
         net = Identity(name="core")
         for level in range(20):
             net = Sequential(net, Identity(), name="level")

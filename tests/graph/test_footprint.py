@@ -5,11 +5,13 @@ import random
 import numpy as np
 import pytest
 
+from puregraph.analysis.footprint import Footprint
+from puregraph.core.rules import registerRule
 from puregraph.costs import CrossEntropy
 from puregraph.errors import GraphError
-from puregraph.footprint import Footprint
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.models import lenet, resnet20, vgg11
 from puregraph.module import Module
 from puregraph.modules import (
@@ -28,8 +30,6 @@ from puregraph.modules import (
     Split,
     Tanh,
 )
-from puregraph.rules import registerRule
-from puregraph.sequential import Sequential
 
 
 def linearReluLinear():

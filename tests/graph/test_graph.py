@@ -8,10 +8,13 @@ import warnings
 import numpy as np
 import pytest
 
+from puregraph.core.param import Param
 from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
 from puregraph.function import Function
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.parallel import Parallel
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import (
     Add,
     BatchNorm,
@@ -27,9 +30,6 @@ from puregraph.modules import (
     Split,
     Sub,
 )
-from puregraph.parallel import Parallel
-from puregraph.param import Param
-from puregraph.sequential import Sequential
 
 
 def data(*shape, seed=0):

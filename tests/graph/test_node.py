@@ -5,7 +5,7 @@ import pytest
 
 from puregraph.errors import GraphError, PuregraphError, ShapeError
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
 from puregraph.modules import Add, BatchNorm, Concat, Identity, Linear, Relu, Split, Sub
 from puregraph.node import Node
 

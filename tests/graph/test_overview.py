@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from puregraph.footprint import Footprint
+from puregraph.analysis.footprint import Footprint
+from puregraph.analysis.summary import bytesText, countText, render, summary
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.models import lenet, resnet50
 from puregraph.modules import Add, Conv2D, GlobalAvgPool, Identity, Linear, Relu
-from puregraph.sequential import Sequential
-from puregraph.summary import bytesText, countText, render, summary
 
 LENET = """\
 node   module                   from   data shape       gradient shape   params     bytes   flops

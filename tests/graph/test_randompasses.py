@@ -156,7 +156,7 @@ def stateOf(net):
 @pytest.mark.filterwarnings("ignore::puregraph.GraphWarning")
 @pytest.mark.parametrize("seed", range(25))
 def test_every_way_back_sees_every_change(seed, monkeypatch):
-    monkeypatch.setattr(puregraph.rules, "REGISTRY", {})
+    monkeypatch.setattr(puregraph.core.rules, "REGISTRY", {})
     registerRule(Scaled, name="twice")(doubled)
     case = Case(seed, monkeypatch)
     done = []
@@ -183,7 +183,7 @@ def test_every_way_back_sees_every_change(seed, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_change_between_forward_and_backward_is_refused_or_does_not_matter(seed, monkeypatch):
-    monkeypatch.setattr(puregraph.rules, "REGISTRY", {})
+    monkeypatch.setattr(puregraph.core.rules, "REGISTRY", {})
     registerRule(Scaled, name="twice")(doubled)
     case = Case(seed, monkeypatch)
     case.seeds()

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from puregraph.errors import ShapeError
-from puregraph.shape import (
+from puregraph.core.shape import (
     Dim,
     asShape,
     asSize,
@@ -25,6 +24,7 @@ from puregraph.shape import (
     transposed,
     window,
 )
+from puregraph.errors import ShapeError
 
 N, H, W = Dim("N"), Dim("H"), Dim("W")
 SIZES = st.fixed_dictionaries({name: st.integers(1, 40) for name in "NHW"})

@@ -9,13 +9,14 @@ import warnings
 import numpy as np
 import pytest
 
-from puregraph import MSE, SGD, Adam, BatchNorm, Linear, Module, Relu, Sequential, initial
+from puregraph import MSE, SGD, Adam, BatchNorm, Linear, Module, Relu, Sequential
+from puregraph.base.signals import Deferred, isAsynchronous
 from puregraph.compile import Program
 from puregraph.compile.trace.withcost import joined
+from puregraph.core import initial
 from puregraph.errors import PuregraphError
 from puregraph.kernel import useFast
 from puregraph.native.llvm import jit
-from puregraph.signals import Deferred, isAsynchronous
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no such signals")
 MANNERS = ["numpy", pytest.param("native", marks=pytest.mark.skipif(not jit.available(), reason="no llvmlite"))]

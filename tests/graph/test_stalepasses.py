@@ -31,9 +31,9 @@ from puregraph import (
     registerRule,
 )
 from puregraph.autodiff import Checkpoint, ForwardGraph, Variable, checkpoint, vjp
+from puregraph.base.fingerprint import fingerprint
 from puregraph.compile import Program
 from puregraph.compile.updater import Updater
-from puregraph.fingerprint import fingerprint
 
 MODAL = {
     "Dropout": lambda: Dropout(0.5, name="m"),
@@ -216,7 +216,7 @@ class Doubling(Module):
 @pytest.fixture
 def registry(monkeypatch):
     """Rules that are registered in a test are gone after it."""
-    monkeypatch.setattr(puregraph.rules, "REGISTRY", {})
+    monkeypatch.setattr(puregraph.core.rules, "REGISTRY", {})
 
 
 def hundredfold(module, grad, x, y):

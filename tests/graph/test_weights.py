@@ -12,12 +12,12 @@ from natively import needsNative
 
 import puregraph as pg
 from puregraph import device
+from puregraph.base.lease import Owner
 from puregraph.compile import Program
 from puregraph.compile.trace.withcost import joined
+from puregraph.core.param import Param, State
 from puregraph.errors import DtypeError, ShapeError
-from puregraph.lease import Owner
 from puregraph.optimizers import SGD, Adam, MomentumSGD
-from puregraph.param import Param, State
 
 onHost = pytest.mark.skipif(device.name() != "cpu", reason="arrays on a GPU are handed out as they are")
 

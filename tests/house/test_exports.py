@@ -9,17 +9,11 @@ from source import library
 
 import puregraph
 
-INTERNAL = (
-    "puregraph",
-    *(f"puregraph.{name}" for name in ("autodiff", "compile", "compile.gpu", "cuda", "kernels", "models", "native")),
-)  # mostly inside
-WALLED = ("puregraph.autodiff", "puregraph.autodiff.analog")  # their folders are inside, too
+EXPORTING = ("costs", "data", "modules", "optimizers", "special", "text", "train")  # others are mostly inside
 FOLDERS = sorted(
     source.name
     for source in library()
-    if source.path.name == "__init__.py"
-    and source.name not in INTERNAL
-    and source.name.rpartition(".")[0] not in WALLED
+    if source.path.name == "__init__.py" and source.name.split(".")[1:2] and source.name.split(".")[1] in EXPORTING
 )
 
 

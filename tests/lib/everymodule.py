@@ -9,7 +9,7 @@ from strict import Strict
 
 from puregraph import costs, modules
 from puregraph.function import Function, FunctionCall
-from puregraph.input import Input
+from puregraph.graph.input import Input
 from puregraph.module import Module
 from puregraph.pointwise import Pointwise
 

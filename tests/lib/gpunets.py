@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from puregraph import device, initial
+from puregraph import device
+from puregraph.core import initial
 from puregraph.costs import CrossEntropy
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import (
     LSTM,
     Add,
@@ -26,7 +28,6 @@ from puregraph.modules import (
     Transpose,
 )
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
-from puregraph.sequential import Sequential
 
 
 def perceptron():

@@ -13,8 +13,9 @@ import numpy as np
 from graphspec import UnfitError, rebuilt
 
 import puregraph
-from puregraph import Max, Min, initial
+from puregraph import Max, Min
 from puregraph.compile import Program
+from puregraph.core import initial
 from puregraph.errors import PuregraphError
 
 STEPS = 3

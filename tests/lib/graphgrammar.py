@@ -158,7 +158,7 @@ def dropout(rng, x):
 @cache
 def functions():
     """How every function of one argument in the table of formulas is written of any u, in its domain."""
-    from puregraph.optable import TABLE
+    from puregraph.formula.optable import TABLE
 
     families = ("isnan", "isfinite", "isinf", "erfinv", "ndtri", "digamma", "trigamma", "lgamma", "sign", "tan")
     found = []

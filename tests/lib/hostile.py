@@ -13,14 +13,14 @@ import h5py
 import numpy as np
 from puzzles import container, module
 
-from puregraph.archive import Archive, Header
 from puregraph.checkpoint import contents, load
 from puregraph.errors import CheckpointError
-from puregraph.hdf import BASE, HdfLayout
-from puregraph.hdf import Array as Stored
-from puregraph.jsoncodec import dumps
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Identity
-from puregraph.sequential import Sequential
+from puregraph.storage.archive import Archive, Header
+from puregraph.storage.hdf import BASE, HdfLayout
+from puregraph.storage.hdf import Array as Stored
+from puregraph.storage.jsoncodec import dumps
 
 
 def manifestOf(data):

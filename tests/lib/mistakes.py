@@ -60,9 +60,9 @@ from puregraph import (
     load,
     registerRule,
     seed,
-    summary,
     useDevice,
 )
+from puregraph.analysis import summary
 from puregraph.data import split
 from puregraph.errors import PuregraphError
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Add, BatchNorm, Concat, Conv2D, Dropout, Flatten, Linear, Relu, Split
-from puregraph.sequential import Sequential
 
 
 def small():

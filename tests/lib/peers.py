@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.backward import BackwardGraph  # noqa: F401 - a Graph needs it to go backward
+from puregraph.graph.backward import BackwardGraph  # noqa: F401 - a Graph needs it to go backward
 
 CLOSE = {np.float64: 1e-10, np.float32: 1e-5}  # of the largest value
 

@@ -13,7 +13,8 @@ import numpy as np
 from puregraph.errors import GraphWarning
 from puregraph.function import Function
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import (
     Add,
     Concat,
@@ -33,7 +34,6 @@ from puregraph.modules import (
     Tanh,
     Transpose,
 )
-from puregraph.sequential import Sequential
 
 UNARY = (Tanh, Sigmoid, Swish, Identity)
 

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 
 from puregraph.checkpoint import save
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear
-from puregraph.sequential import Sequential
 
 
 def net(number):

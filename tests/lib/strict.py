@@ -10,8 +10,8 @@ from types import ModuleType
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from puregraph.core.tracer import Tracer, tracerOf
 from puregraph.kernel import registry
-from puregraph.tracer import Tracer, tracerOf
 
 METHODS = frozenset(
     "all any argmax argmin argsort astype clip copy cumprod cumsum diagonal dot fill flatten max mean min nonzero prod "

@@ -16,11 +16,11 @@ from puregraph.costs import BCE, MSE, CrossEntropy
 from puregraph.cuda.runtime.launch import Launch, contiguous
 from puregraph.function import FunctionCall
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
+from puregraph.graph.sequential import Sequential
 from puregraph.kernel import CompositeKernel, Kernel
 from puregraph.modules import Linear, Relu, Transpose
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
-from puregraph.sequential import Sequential
 
 IMAGES = (64, 3, 224, 224)
 

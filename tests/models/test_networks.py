@@ -8,7 +8,7 @@ import pytest
 from puregraph import load, models
 from puregraph.costs import BCE, MSE, CrossEntropy
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
 from puregraph.modules import Clip, Transpose
 from puregraph.optimizers import Adam
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from peers import compare, ours
 
+from puregraph.core.shape import asShape
 from puregraph.errors import GraphError, ShapeError
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
 from puregraph.modules import Add, Concat, Div, Max, Mean, Mul, MulAddConst, Power, Slice, Split, Sub, Sum
 from puregraph.pointwise import Pointwise
-from puregraph.shape import asShape
 
 SHAPES = [[(2, 3), (2, 3)], [(2, 3), (3,)], [(2, 1), (1, 3)], [(4, 1, 3), (2, 1)], [(), (2,)], [(2, 3), ()]]
 

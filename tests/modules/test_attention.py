@@ -9,13 +9,13 @@ from puregraph.autodiff.forward.forwardmode import hvp, vjp
 from puregraph.autodiff.tape.engine import grad
 from puregraph.autodiff.tape.variable import Variable
 from puregraph.check import checkModule
+from puregraph.core.shape import asShape, bind
 from puregraph.errors import DataError, GraphError, ShapeError
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
 from puregraph.kernels import attention as file
 from puregraph.kernels.attention import FLOOR, attend, attendGrad
 from puregraph.modules import Attention, Sum, Tanh
-from puregraph.shape import asShape, bind
 
 
 def plain(q, k, v, mask=None, causal=False, scale=None):

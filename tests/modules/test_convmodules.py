@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from peers import compare, ours, prepared
 
+from puregraph.core.shape import asShape
 from puregraph.errors import ShapeError
 from puregraph.modules import Conv1D, Conv2D, Conv3D, ConvNd, Deconv2D, DeconvNd
-from puregraph.shape import asShape
 
 CONV = {1: Conv1D, 2: Conv2D, 3: Conv3D}
 DECONV = {1: DeconvNd, 2: Deconv2D, 3: DeconvNd}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from peers import ours
 
-from puregraph import initial
+from puregraph.core import initial
 from puregraph.modules import Dropout
 
 ONES = np.ones((50, 40), dtype="f")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from peers import compare, ours
 
+from puregraph.core.shape import asShape
 from puregraph.errors import DataError, ShapeError
 from puregraph.modules import Embedder
-from puregraph.shape import asShape
 
 
 def table():

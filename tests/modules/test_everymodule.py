@@ -10,17 +10,16 @@ import pytest
 from everymodule import CLASSES, EXAMPLES, EXPORTED, MODES, examplesOf, label, toStrict
 from strict import Strict, useStrict
 
-import puregraph.backward  # noqa: F401 - a Graph needs it to go backward
 from puregraph import device
 from puregraph.check import CHECKS, Case, compiled, extremes, onDevice, shapeRule
-from puregraph.dim import Dim
+from puregraph.core.dim import Dim
+from puregraph.core.param import State
+from puregraph.core.rules import gradientRule
 from puregraph.errors import ShapeError
 from puregraph.kernel import kernel, useFast
 from puregraph.module import Module
 from puregraph.node import asGrads
-from puregraph.param import State
 from puregraph.pointwise import Pointwise
-from puregraph.rules import gradientRule
 
 
 def promises():

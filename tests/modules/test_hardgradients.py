@@ -11,7 +11,7 @@ from puregraph.autodiff import (
 from puregraph.costs import CrossEntropy
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
 from puregraph.module import Module
 from puregraph.modules import (
     Clip,

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from peers import compare
 
+from puregraph.core.shape import asShape
 from puregraph.errors import ShapeError
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import Embedder, GroupNorm, HardSwish, LayerNorm, Linear, PairDot, Position, Upsample2D
-from puregraph.sequential import Sequential
-from puregraph.shape import asShape
 
 
 def test_nearest_repeats_and_its_gradient_adds_up():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from peers import CLOSE, agree, compare, ours, prepared
 
+from puregraph.core.shape import asShape
 from puregraph.errors import ShapeError
 from puregraph.modules import BatchNorm, LayerNorm
-from puregraph.shape import asShape
 
 
 def test_a_batch_of_two_becomes_plus_and_minus_one():

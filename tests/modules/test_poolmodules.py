@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from peers import compare, ours
 
+from puregraph.core.shape import asShape
 from puregraph.errors import ShapeError
 from puregraph.modules import AvgPool1D, AvgPool2D, AvgPoolNd, GlobalAvgPool, MaxPool1D, MaxPool2D, MaxPoolNd
-from puregraph.shape import asShape
 
 MAX = {1: MaxPool1D, 2: MaxPool2D, 3: MaxPoolNd}
 AVG = {1: AvgPool1D, 2: AvgPool2D, 3: AvgPoolNd}

@@ -6,14 +6,15 @@ import pickle
 import numpy as np
 import pytest
 
-from puregraph import CrossEntropy, Graph, Input, device, initial
+from puregraph import CrossEntropy, Graph, Input, device
 from puregraph.autodiff import Checkpoint
-from puregraph.blueprint import ownAttributes
 from puregraph.checkpoint import loadGraph
+from puregraph.core import initial
 from puregraph.errors import PuregraphError
+from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Linear, Relu, Tanh
 from puregraph.optimizers import Adam
-from puregraph.sequential import Sequential
+from puregraph.serialize.blueprint import ownAttributes
 
 
 def nested():

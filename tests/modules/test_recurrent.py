@@ -7,10 +7,10 @@ from peers import prepared
 from puregraph import Graph, Input, Sequential
 from puregraph.autodiff import Checkpoint, Variable, grad, vjp
 from puregraph.check import checkModule
+from puregraph.core.shape import asShape
 from puregraph.errors import ArgumentError, DataError, ShapeError
 from puregraph.models import lstm
 from puregraph.modules import GRU, LSTM, RNN, Linear
-from puregraph.shape import asShape
 
 KINDS = [RNN, LSTM, GRU]
 GATES = {RNN: 1, LSTM: 4, GRU: 3}

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peers import compare
 
-import puregraph.backward  # noqa: F401 - a Graph needs it to go backward
-from puregraph.dim import Dim
+from puregraph.core.dim import Dim
+from puregraph.core.shape import asShape, bind
 from puregraph.errors import ShapeError
 from puregraph.modules import Concat, Flatten, Identity, Pad, Reshape, Slice, Split, Transpose
-from puregraph.shape import asShape, bind
 
 
 def counting(*shape):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from peers import compare, ours
 
+from puregraph.core.shape import asShape
 from puregraph.errors import ShapeError
 from puregraph.modules import MatMul, SoftMax
-from puregraph.shape import asShape
 
 
 def test_probabilities_of_known_scores():

@@ -13,9 +13,9 @@ import pytest
 from kernels import call, scale, slots
 from processes import environment
 
-from puregraph import diskcache
 from puregraph.errors import DeviceError
 from puregraph.native.llvm import jit
+from puregraph.storage import diskcache
 
 if not jit.available():
     pytest.skip(str(jit.missing()), allow_module_level=True)
@@ -25,7 +25,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from kernels import call, scale, slots
-from puregraph.native import machine
+from puregraph.native.llvm import jit as machine
 made = []
 def make(factor):
     def text():
@@ -368,9 +368,10 @@ def test_without_llvm_nothing_fails_until_it_is_used():
 import sys
 sys.modules["llvmlite"] = None
 from puregraph.errors import DeviceError
-from puregraph.native import machine, pool
+from puregraph.native.llvm import jit as machine
+from puregraph.native.threads import pool
 print(machine.available())
-for use in (lambda: machine.lanes(4), lambda: machine.bits, lambda: machine.load("x", None), lambda: pool.Table([])):
+for use in (lambda: machine.lanes(4), lambda: machine.bits, lambda: machine.load("x", None), lambda: pool.StepTable([])):
     try:
         use()
     except DeviceError as error:
@@ -399,12 +400,12 @@ def test_an_llvmlite_that_is_too_old_is_not_used(monkeypatch):
 
 
 def test_a_process_keeps_to_the_version_that_it_began_with(tmp_path):
-    package = Path(diskcache.__file__).parent
+    package = Path(diskcache.__file__).parent.parent
     shutil.copytree(package, tmp_path / "puregraph", ignore=shutil.ignore_patterns("__pycache__", "models"))
     script = (
         "import pathlib, puregraph.compile.lower.nativesegment as native\n"
         "before = native.DIGEST\n"
-        "path = pathlib.Path('puregraph/nest.py')\n"
+        "path = pathlib.Path('puregraph/formula/loopnest.py')\n"
         "path.write_text(path.read_text() + '# another version\\n')\n"
         "print(before == native.DIGEST, native.digestOf(path.parent) == before)\n"
     )

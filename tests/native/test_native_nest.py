@@ -5,7 +5,7 @@ import pytest
 from natively import needsNative, run
 
 from puregraph.formula import Formula
-from puregraph.loopnest import LoopNest, Operand, Reduce
+from puregraph.formula.loopnest import LoopNest, Operand, Reduce
 from puregraph.native.ops.nestcode import works
 
 pytestmark = needsNative

@@ -421,7 +421,7 @@ def test_a_forked_process_has_scratch_memory_for_tables_of_its_parent():
     code = """
 where, wrong = np.zeros(2, np.int64), np.ones(2, np.int64)
 args = slots(300_000, where, wrong)
-table = pool.Table([(address(WITNESS), ctypes.addressof(args), 2)], scratch=2_400_000)
+table = pool.StepTable([(address(WITNESS), ctypes.addressof(args), 2)], scratch=2_400_000)
 for run in (table, table.run):
     wrong[:] = 1
     child = os.fork()
@@ -480,7 +480,7 @@ print("done")
 def test_a_process_ends_while_another_thread_is_in_a_run():
     code = """
 args = slots(LONG, np.zeros(64, np.int64))
-table = pool.Table([(address(BURN), ctypes.addressof(args), 64)] * 1000)
+table = pool.StepTable([(address(BURN), ctypes.addressof(args), 64)] * 1000)
 threading.Thread(target=table.run, daemon=True).start()
 time.sleep(0.05)
 print("done")
@@ -494,7 +494,7 @@ def test_an_interrupt_arrives_after_the_run():
 signal.signal(signal.SIGINT, signal.default_int_handler)
 out = np.zeros(1000, np.int64)
 args = slots(LONG, out)
-table = pool.Table([(address(BURN), ctypes.addressof(args), 1000)])
+table = pool.StepTable([(address(BURN), ctypes.addressof(args), 1000)])
 def interrupt():
     while not out.any():
         time.sleep(0.001)

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from puregraph import costs, device
-from puregraph.backward import BackwardGraph
+from puregraph.core.param import Param
 from puregraph.costs import BCE, CrossEntropy
 from puregraph.errors import CheckpointError, DataError, GraphWarning, PuregraphError
+from puregraph.graph.backward import BackwardGraph
+from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
 from puregraph.modules import Linear, Relu
 from puregraph.optimizers import (
@@ -26,8 +28,6 @@ from puregraph.optimizers import (
     Step,
     WarmUp,
 )
-from puregraph.param import Param
-from puregraph.sequential import Sequential
 from puregraph.train import Trainer
 
 SHAPES = {"W": (3, 5), "b": (5,), "gain": (), "none": (0, 2)}

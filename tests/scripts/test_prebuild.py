@@ -17,10 +17,10 @@ import prebuild
 
 from benchmarks import gpu, workloads
 from benchmarks.contenders import puregraph as side
-from puregraph import diskcache
 from puregraph.compile import program
 from puregraph.cuda.runtime import compiler
 from puregraph.modules import Linear
+from puregraph.storage import diskcache
 
 
 @pytest.mark.parametrize("title", [title for title, case in gpu.CASES.items() if case is not None])

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from puregraph import AutoDiffException, DataError, Function, Graph, Input, autodiff
-from puregraph.accumulate import accumulate
 from puregraph.autodiff import BackwardGraph, ForwardGraph, Variable, get_gradient_edge, grad
+from puregraph.core.accumulate import accumulate
 from puregraph.text import (
     TGD,
     Add,

@@ -7,9 +7,10 @@ import stat
 import numpy as np
 import pytest
 
-from puregraph import SGD, CrossEntropy, Linear, initial
+from puregraph import SGD, CrossEntropy, Linear
 from puregraph import device as devices
 from puregraph.checkpoint import load
+from puregraph.core import initial
 from puregraph.errors import DataError
 from puregraph.train import (
     Accuracy,

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from processes import environment
 
-from puregraph import SGD, CrossEntropy, Linear, initial
+from puregraph import SGD, CrossEntropy, Linear
+from puregraph.core import initial
 from puregraph.errors import DataError
 from puregraph.train import Accuracy, Bar, Lines, Progress, Trainer
 from puregraph.train.lines import clock, duration, epochLine, number, rate, speed

@@ -21,10 +21,10 @@ from puregraph import (
     Relu,
     Sequential,
     WarmUp,
-    initial,
 )
 from puregraph import device as devices
 from puregraph.checkpoint import load, save
+from puregraph.core import initial
 from puregraph.errors import DataError
 from puregraph.train import Accuracy, Callback, Checkpoint, Confusion, EarlyStop, Trainer, state
 from puregraph.train.callback import callbacksFrom

@@ -28,9 +28,9 @@ from puregraph import (
     Module,
     Relu,
     Sequential,
-    initial,
 )
 from puregraph import device as devices
+from puregraph.core import initial
 from puregraph.errors import DataError, GraphError, PuregraphError, ShapeError
 from puregraph.train import MAE, Accuracy, Calculator, Callback, Interrupt, Trainer, Validator
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.accumulate import combine
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
+from puregraph.core.accumulate import combine
 
 
 class AccumulateGrad:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.accumulate import shapeOf
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
 from puregraph.autodiff.analog.passes.callabletape import leaf
 from puregraph.autodiff.analog.passes.graphtape import use_on_tape
@@ -17,6 +16,7 @@ from puregraph.autodiff.analog.structure.executionplan import reachable
 from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 from puregraph.autodiff.tape.gradmode import enable_grad
 from puregraph.autodiff.tape.variable import Variable
+from puregraph.core.accumulate import shapeOf
 from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace, show
 from puregraph.node import located
 

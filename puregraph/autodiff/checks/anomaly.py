@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.accumulate import isArray
 from puregraph.autodiff.forward.dual import Dual
-from puregraph.backward import Accumulate, Gradient, inputNames
+from puregraph.core.accumulate import isArray
+from puregraph.core.hooks import HOOKS
+from puregraph.core.tracer import Tracer
 from puregraph.device import toHost
 from puregraph.errors import AutoDiffException, show
-from puregraph.hooks import HOOKS
+from puregraph.graph.backward import Accumulate, Gradient, inputNames
 from puregraph.module import Module
-from puregraph.tracer import Tracer
 
 PARAMETER = "an earlier update spoiled it: lower the learning rate, clip gradients, or go back to a saved state"
 OUTSIDE = "it came in from outside: check the data, or what was given to backward"

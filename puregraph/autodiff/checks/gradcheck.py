@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.accumulate import isArray
 from puregraph.autodiff.checks.tapecheck import faultOnTape
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.autodiff.tape.variable import bare
-from puregraph.backward import inputNames
+from puregraph.core.accumulate import isArray
+from puregraph.core.param import State
+from puregraph.core.rules import RuleContext, candidates, gradientRule
 from puregraph.device import toHost
 from puregraph.errors import AutoDiffException, addPlace, show
 from puregraph.function import Function, FunctionCall
+from puregraph.graph.backward import inputNames
+from puregraph.graph.steps import GraphStep
 from puregraph.module import Module, isFloat
 from puregraph.node import asGrads
-from puregraph.param import State
-from puregraph.rules import RuleContext, candidates, gradientRule
-from puregraph.steps import GraphStep
 
 DIRECTIONS = 2  # along which each argument is tried; a wrong gradient is right along one of them by chance alone
 MOST = 200  # elements that are tried one by one, to say where a gradient is wrong

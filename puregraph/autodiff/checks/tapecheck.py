@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.accumulate import isArray
 from puregraph.autodiff.tape.activationrecompute import CheckpointBackward, copied, noting, restored
 from puregraph.autodiff.tape.engine import grad, topological
 from puregraph.autodiff.tape.functionapply import FunctionBackward
@@ -15,9 +14,10 @@ from puregraph.autodiff.tape.gradmode import enable_grad, no_grad
 from puregraph.autodiff.tape.modulebackward import ModuleBackward
 from puregraph.autodiff.tape.tapenode import TapeNode
 from puregraph.autodiff.tape.variable import Operation, Variable, bare
+from puregraph.core.accumulate import isArray
+from puregraph.core.param import State
 from puregraph.function import Context, isKeyword
 from puregraph.module import isFloat
-from puregraph.param import State
 
 Near = Callable[[float, float, float, float], bool]  # analytic, numeric, the size of the gradient, that of the loss
 Fault = tuple[str, str, float, float]  # what is wrong, the argument, what was expected, what was found

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.accumulate import isArray
 from puregraph.autodiff.derivatives.indexing import takeAlongRule
 from puregraph.autodiff.derivatives.registry import alone, isLeftOut, itself, jvp, linear, vjp
 from puregraph.autodiff.derivatives.ufuncs import inShape
+from puregraph.core.accumulate import isArray
 from puregraph.kernels.reduce import unbroadcast
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.accumulate import isArray
 from puregraph.autodiff.derivatives.axisreductions import alongAxis, listOf, spread
 from puregraph.autodiff.derivatives.registry import each, jvp, linear, multilinear, vjp
 from puregraph.autodiff.derivatives.ufuncs import fit
+from puregraph.core.accumulate import isArray
 from puregraph.errors import AutoDiffException
 from puregraph.kernels.einsum import ontoDiagonal
 from puregraph.kernels.einsum import spread as spreadOver

@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.accumulate import combine
 from puregraph.autodiff.derivatives.writes import putAt
+from puregraph.core.accumulate import combine
+from puregraph.core.tracer import tracerOf
 from puregraph.errors import AutoDiffException
-from puregraph.tracer import tracerOf
 
 Vjp = Callable[[Any, Any, tuple, dict, tuple], Any]
 Jvp = Callable[[Any, list, list, dict], tuple[Any, Any]]

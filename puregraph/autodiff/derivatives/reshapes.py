@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.accumulate import isArray
 from puregraph.autodiff.derivatives.axisreductions import listOf
 from puregraph.autodiff.derivatives.registry import jvp, linear, moves, vjp
 from puregraph.autodiff.derivatives.ufuncs import fit
+from puregraph.core.accumulate import isArray
 from puregraph.errors import AutoDiffException
 
 moves(np.rollaxis, np.fliplr, np.flipud, np.rot90, np.delete, np.resize, np.fft.fftshift, np.fft.ifftshift)

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.accumulate import combine, shapeOf
 from puregraph.autodiff.derivatives.registry import Vjp, isLeftOut, jvp, refuse, vjp
-from puregraph.expr import Term
-from puregraph.formula import Formula, formulasOf, numpyFrom
-from puregraph.interpreter import Interpreter
+from puregraph.core.accumulate import combine, shapeOf
+from puregraph.core.tracer import astype
+from puregraph.formula import Formula
+from puregraph.formula.expr import Term
+from puregraph.formula.formula import formulasOf, numpyFrom
+from puregraph.formula.interpreter import Interpreter
+from puregraph.formula.optable import LOGICAL, TABLE
 from puregraph.kernels.reduce import unbroadcast
-from puregraph.optable import LOGICAL, TABLE
 from puregraph.pointwise import asGradient, pullback
-from puregraph.tracer import astype
 
 
 def textsOf() -> dict[Any, str]:

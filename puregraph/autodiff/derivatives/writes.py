@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.accumulate import isArray
+from puregraph.core.accumulate import isArray
+from puregraph.core.tracer import tracerOf
 from puregraph.device import isDeviceArray
 from puregraph.kernels.scatter import scatterAdd
-from puregraph.tracer import tracerOf
 
 
 def putAt(g: Any, key: Any, shape: Any) -> Any:

@@ -10,11 +10,11 @@ import numpy as np
 from puregraph.autodiff.derivatives.registry import CONSTANT, JVPS, changes, jvp, nameOf
 from puregraph.autodiff.derivatives.ufuncs import throughFormulas
 from puregraph.autodiff.functionalcall import Pure
+from puregraph.core.tracer import Tracer, method
 from puregraph.errors import AutoDiffException
-from puregraph.interpreter import Interpreter
+from puregraph.formula.interpreter import Interpreter
 from puregraph.kernels import attend, attendGrad
 from puregraph.module import Module
-from puregraph.tracer import Tracer, method
 
 
 class Dual(Tracer):

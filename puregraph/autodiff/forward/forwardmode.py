@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.accumulate import isArray, seedLike
 from puregraph.autodiff.forward.dual import Dual
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.autodiff.tape.engine import grad
 from puregraph.autodiff.tape.gradmode import enable_grad
 from puregraph.autodiff.tape.variable import Variable, bare
+from puregraph.core.accumulate import isArray, seedLike
 from puregraph.errors import AutoDiffException, need, plural
 from puregraph.module import Module, checkGrads, isFloat
 

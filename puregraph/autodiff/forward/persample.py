@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.accumulate import combine, isArray
 from puregraph.autodiff.forward.samplekinds import COMMON, EACH, JOINT, SampleKinds, shapeOf
 from puregraph.autodiff.forward.vmap import Samples, _Unknown
 from puregraph.autodiff.functionalcall import Pure
-from puregraph.backward import inputNames
+from puregraph.base.signals import isAsynchronous
+from puregraph.core.accumulate import combine, isArray
+from puregraph.core.param import State
+from puregraph.core.rules import RuleContext, gradientRule
 from puregraph.device import toHost
 from puregraph.errors import AutoDiffException, addPlace, show
+from puregraph.graph.backward import inputNames
+from puregraph.graph.steps import GraphStep
 from puregraph.module import Module, checkGrads, isFloat
 from puregraph.node import asGrads
-from puregraph.param import State
-from puregraph.rules import RuleContext, gradientRule
-from puregraph.signals import isAsynchronous
-from puregraph.steps import GraphStep
 
 CLOSE = {2: 5e-2, 4: 1e-3, 8: 1e-8}  # by the bytes of a float: how far a sample alone may differ by rounding
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.accumulate import isArray
 from puregraph.autodiff.functionalcall import Pure
-from puregraph.backward import inputNames
-from puregraph.dim import Dim
+from puregraph.base.signals import isAsynchronous
+from puregraph.core.accumulate import isArray
+from puregraph.core.dim import Dim
+from puregraph.core.param import Param
 from puregraph.errors import AutoDiffException, show
+from puregraph.graph.backward import inputNames
+from puregraph.graph.steps import GraphStep
 from puregraph.module import isFloat
-from puregraph.param import Param
-from puregraph.signals import isAsynchronous
-from puregraph.steps import GraphStep
 
 N = Dim("N")
 EACH, COMMON, JOINT = "each", "common", "joint"

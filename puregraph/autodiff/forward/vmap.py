@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.core.tracer import Tracer, astype
 from puregraph.errors import AutoDiffException
-from puregraph.interpreter import Interpreter
+from puregraph.formula.interpreter import Interpreter
 from puregraph.kernels import convolveWeight, scatterAdd
 from puregraph.kernels.recurrent import alive
-from puregraph.tracer import Tracer, astype
 
 Rule = Callable[..., Any]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from puregraph.accumulate import zeroLike
-from puregraph.backward import argumentNames, inputNames
+from puregraph.core.accumulate import zeroLike
+from puregraph.core.rules import Registered, RuleContext, register
 from puregraph.errors import AutoDiffException
-from puregraph.graph import nearest
+from puregraph.graph.backward import argumentNames, inputNames
+from puregraph.graph.graph import nearest
 from puregraph.module import Module
 from puregraph.node import Node
-from puregraph.rules import Registered, RuleContext, register
 
 
 @dataclass(frozen=True)

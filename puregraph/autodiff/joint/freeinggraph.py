@@ -6,17 +6,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.accumulate import isArray, shapeOf
+from puregraph.analysis.liveness import Liveness
 from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, twin
-from puregraph.backward import Gradient, behind, inputNames, readsOf
+from puregraph.core.accumulate import isArray, shapeOf
+from puregraph.core.shape import product
 from puregraph.errors import AutoDiffException, DtypeError, ShapeError, need
-from puregraph.graph import Graph, nearest
-from puregraph.input import Input
-from puregraph.liveness import Liveness
+from puregraph.graph import Graph
+from puregraph.graph.backward import Gradient, behind, inputNames, readsOf
+from puregraph.graph.graph import nearest
+from puregraph.graph.input import Input
+from puregraph.graph.steps import GraphStep, Steps
 from puregraph.module import Module, holdsNode, isFloat
 from puregraph.node import Edge, Node
-from puregraph.shape import product
-from puregraph.steps import GraphStep, Steps
 
 WHOLE = np.dtype(np.int64)
 

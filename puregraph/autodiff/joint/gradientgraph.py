@@ -6,12 +6,13 @@ from puregraph.autodiff.joint.backwardimplementation import BackwardResult
 from puregraph.autodiff.joint.freeinggraph import FreeingGraph
 from puregraph.autodiff.joint.remat import Parameter, twin
 from puregraph.autodiff.joint.valuenames import _Target
-from puregraph.backward import Accumulate, BackwardGraph, Gradient, inputNames, needsOf
 from puregraph.errors import AutoDiffException
-from puregraph.graph import Graph, few
-from puregraph.input import Input
+from puregraph.graph import Graph
+from puregraph.graph.backward import Accumulate, BackwardGraph, Gradient, inputNames, needsOf
+from puregraph.graph.graph import few
+from puregraph.graph.input import Input
+from puregraph.graph.steps import ABSENT, GraphStep, Steps
 from puregraph.node import Edge, Node
-from puregraph.steps import ABSENT, GraphStep, Steps
 
 
 class GradientGraph(FreeingGraph, BackwardGraph):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from puregraph.backward import inputNames
+from puregraph.core.rules import gradientRule
 from puregraph.errors import need
+from puregraph.graph.backward import inputNames
+from puregraph.graph.steps import ABSENT, GraphStep, shapeOnly
 from puregraph.module import Inputs, Module
 from puregraph.node import Edge, Node
-from puregraph.rules import gradientRule
-from puregraph.steps import ABSENT, GraphStep, shapeOnly
 
 
 class Exposed(Module):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from puregraph.errors import AutoDiffException, GraphError
-from puregraph.graph import Graph, few, nearest
+from puregraph.graph import Graph
+from puregraph.graph.graph import few, nearest
 from puregraph.node import Node
 
 

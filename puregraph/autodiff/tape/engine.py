@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.accumulate import combine, isArray, seedLike, shapeOf
 from puregraph.autodiff.tape.gradmode import MODE
 from puregraph.autodiff.tape.tapenode import GradientEdge, LeafAccumulator, TapeNode, get_gradient_edge, total
+from puregraph.base.mutex import Mutex
+from puregraph.core.accumulate import combine, isArray, seedLike, shapeOf
+from puregraph.core.hooks import HOOKS
+from puregraph.core.tracer import Tracer
 from puregraph.errors import AutoDiffException, addPlace
-from puregraph.hooks import HOOKS
-from puregraph.mutex import Mutex
-from puregraph.tracer import Tracer
 
 Add = Callable[[Any, Any], Any]
 LOCK = Mutex()
@@ -238,7 +238,7 @@ def backward(
     `retain_graph`    keep what rules need, for another pass; default: as `create_graph`
     `create_graph`    record the pass itself, so that gradients can be differentiated again
     `inputs`          only these Variables or GradientEdges get their gradient
-    `accumulate`      how contributions are combined in this pass, in place of `puregraph.accumulate.accumulate`
+    `accumulate`      how contributions are combined in this pass, in place of `puregraph.core.accumulate.accumulate`
 
     Raises    AutoDiffException for a Variable without a gradient, TypeError for what is no Variable
     """

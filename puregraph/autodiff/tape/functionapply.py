@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.accumulate import isArray, shapeOf, zeroLike
 from puregraph.autodiff.tape.gradmode import MODE, no_grad
 from puregraph.autodiff.tape.tapenode import TapeNode
 from puregraph.autodiff.tape.variable import AGAIN, Variable, bare, differentiable, isVariable, place, typed, variable
+from puregraph.core.accumulate import isArray, shapeOf, zeroLike
+from puregraph.core.hooks import HOOKS
 from puregraph.errors import AutoDiffException
 from puregraph.function import Context, Function, Keyword, copied, leavesOf
-from puregraph.hooks import HOOKS
 
 
 class FunctionCtx(Context):

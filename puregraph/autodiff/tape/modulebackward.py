@@ -5,19 +5,19 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from puregraph.accumulate import combine, shapeOf
 from puregraph.autodiff.tape.gradmode import MODE, enable_grad
 from puregraph.autodiff.tape.tapenode import LeafAccumulator, TapeNode
 from puregraph.autodiff.tape.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made
+from puregraph.core.accumulate import combine, shapeOf
+from puregraph.core.hooks import HOOKS
+from puregraph.core.param import Param
+from puregraph.core.rules import gradientRule, readBy
 from puregraph.errors import AutoDiffException, Fault, GraphError, ShapeError, addPlace, show
 from puregraph.function import FunctionCall
 from puregraph.graph import Graph
-from puregraph.hooks import HOOKS
+from puregraph.graph.steps import ABSENT
 from puregraph.module import Module
 from puregraph.node import asGrads, checkMode, checkSaved, isMarked, located
-from puregraph.param import Param
-from puregraph.rules import gradientRule, readBy
-from puregraph.steps import ABSENT
 
 
 class ParamTarget:

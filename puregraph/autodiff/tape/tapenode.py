@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from puregraph.accumulate import combine
+from puregraph.core.accumulate import combine
 from puregraph.errors import AutoDiffException
 
 NUMBERS = itertools.count(1)

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.accumulate import accumulate, combine, isArray, shapeOf, zeroLike
-from puregraph.align import readOnly
 from puregraph.autodiff.derivatives.registry import CONSTANT, FRESH, VJPS, WRITING, positioned, refused
 from puregraph.autodiff.derivatives.ufuncs import OPERATORS, fit, powerSlope, pullbackOf, slopesOf
 from puregraph.autodiff.derivatives.writes import isBasic, setAt
@@ -26,11 +24,13 @@ from puregraph.autodiff.tape.tapenode import (
     TapeNode,
     get_gradient_edge,
 )
+from puregraph.base.align import readOnly
+from puregraph.base.mutex import Mutex
+from puregraph.core.accumulate import accumulate, combine, isArray, shapeOf, zeroLike
+from puregraph.core.hooks import HOOKS
+from puregraph.core.tracer import Tracer
 from puregraph.errors import AutoDiffException
 from puregraph.function import copied
-from puregraph.hooks import HOOKS
-from puregraph.mutex import Mutex
-from puregraph.tracer import Tracer
 
 AGAIN = (
     "the graph of this pass was freed by an earlier backward: trying to backward through it a second time "

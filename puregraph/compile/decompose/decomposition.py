@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from puregraph.tracer import Tracer
+from puregraph.core.tracer import Tracer
 
 Rule = Callable[..., Any]
 SIMPLER: dict[Any, Rule] = {}

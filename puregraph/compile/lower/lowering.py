@@ -14,14 +14,14 @@ from puregraph.compile.lower.bounds import Bounds
 from puregraph.compile.lower.nestcache import canonical, readBy, shaped
 from puregraph.compile.lower.packedweights import PackedWeights
 from puregraph.compile.passes.fusion import BARRIERS, FLOAT, LONE, Fuser, Group, pointwise
+from puregraph.core.tracer import astype
+from puregraph.formula.loopnest import LoopNest, Operand, isAxis
 from puregraph.kernels.scatter import putClass, takeClass
-from puregraph.loopnest import LoopNest, Operand, isAxis
 from puregraph.native.gemm.gemm import BatchAxis, product, vectorsFor, worthPacking
 from puregraph.native.gemm.pack import Packed, pack, packedSize
 from puregraph.native.llvm import jit
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.native.ops.epilogue import Epilogue, EpilogueOperand
-from puregraph.tracer import astype
 
 MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
 LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping

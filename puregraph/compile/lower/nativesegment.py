@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.align import addressOf
+from puregraph.base.align import addressOf
 from puregraph.compile.ir.value import Value
 from puregraph.compile.lower import rules  # noqa: F401  they register themselves
 from puregraph.compile.lower.lowering import LOWERINGS, NativeCall, Offset, lower
@@ -19,13 +19,13 @@ from puregraph.compile.passes.hoist import early
 from puregraph.compile.passes.reorder import lettingGo
 from puregraph.compile.runtime.buffers import Buffers
 from puregraph.compile.trace.channelslast import layoutFor
+from puregraph.core.param import Param
 from puregraph.kernel import Kernel
 from puregraph.native.llvm import jit
 from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.threads import pool
 from puregraph.native.threads.batch import bundled
-from puregraph.param import Param
 
 FLOAT = np.dtype(np.float32)
 
@@ -135,8 +135,8 @@ def maker(work: KernelCall) -> Callable[[], tuple[str, Any, int]]:
 def digestOf(core: Path) -> str:
     """Tells one version of the code that writes native code from another, by its sources."""
     found = hashlib.blake2b(digest_size=16)
-    names = ("loopnest.py", "formula.py", "optable.py", "expr.py")
-    for path in sorted([*core.glob("native/**/*.py"), *core.glob("special/*.py"), *map(core.joinpath, names)]):
+    parts = ("native/**/*.py", "special/*.py", "formula/*.py")
+    for path in sorted(path for part in parts for path in core.glob(part)):
         found.update(path.read_bytes())
     return found.hexdigest()
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from puregraph.compile.passes.fusion import renamed
-from puregraph.loopnest import Line, LoopNest, Operand, Reduce, Shape, ordered, reduceSets, varying
+from puregraph.formula.loopnest import Line, LoopNest, Operand, Reduce, Shape, ordered, reduceSets, varying
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.nestcode import works
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.align import LINE, addressOf
+from puregraph.base.align import LINE, addressOf
 from puregraph.compile.ir.value import Value
 
 SPARE = 2  # pieces of memory that are kept for later runs: a user mostly has the last result during the next run

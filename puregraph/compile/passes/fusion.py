@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value, fill
-from puregraph.expr import REMEMBERED, Term, leaf, rebuild, term
-from puregraph.formula import Formula, formulaOf, formulasOf
-from puregraph.interpreter import Interpreter
+from puregraph.core.tracer import astype
+from puregraph.formula import Formula
+from puregraph.formula.expr import REMEMBERED, Term, leaf, rebuild, term
+from puregraph.formula.formula import formulaOf, formulasOf
+from puregraph.formula.interpreter import Interpreter
+from puregraph.formula.loopnest import Reduce
+from puregraph.formula.optable import TABLE
 from puregraph.kernels.scatter import putClass, takeClass
-from puregraph.loopnest import Reduce
 from puregraph.native.ops.nestcode import CHUNK, isColumn
-from puregraph.optable import TABLE
-from puregraph.tracer import astype
 
 Axes = tuple[int | None, ...]
 PATIENCE = 6  # calls after which a group that nobody joined is closed

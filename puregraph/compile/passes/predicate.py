@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value
-from puregraph.expr import REMEMBERED, Term, leaf, rebuild, term, walk
-from puregraph.formula import formulaOf, numpyFrom
-from puregraph.interpreter import Interpreter
-from puregraph.optable import LOGICAL
+from puregraph.formula.expr import REMEMBERED, Term, leaf, rebuild, term, walk
+from puregraph.formula.formula import formulaOf, numpyFrom
+from puregraph.formula.interpreter import Interpreter
+from puregraph.formula.optable import LOGICAL
 
 LARGE = 1 << 14  # bytes from which numbers are worth it
 ASKED = "x"

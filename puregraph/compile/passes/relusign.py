@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import Any
 
 from puregraph.compile.ir.value import Value
-from puregraph.expr import REMEMBERED, leaf, term, walk
 from puregraph.formula import Formula
-from puregraph.interpreter import Interpreter
+from puregraph.formula.expr import REMEMBERED, leaf, term, walk
+from puregraph.formula.interpreter import Interpreter
 
 RELU = Formula("relu(x)").term
 

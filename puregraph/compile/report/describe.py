@@ -12,9 +12,10 @@ import numpy as np
 from puregraph.compile.ir.value import Call, Value, put, text
 from puregraph.compile.passes.fusion import formulas
 from puregraph.compile.trace.updaterule import CountStep, OpaqueOptimizer, UpdateScalars
-from puregraph.expr import Term, leaf, rebuild, term, walk
-from puregraph.formula import Formula, formulaOf
-from puregraph.interpreter import Interpreter
+from puregraph.formula import Formula
+from puregraph.formula.expr import Term, leaf, rebuild, term, walk
+from puregraph.formula.formula import formulaOf
+from puregraph.formula.interpreter import Interpreter
 
 BRIEF = 12  # letters of what may be written twice
 LONG = 80  # letters of a formula that is written below the table

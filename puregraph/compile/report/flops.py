@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value
-from puregraph.formula import formulasOf
+from puregraph.formula.formula import formulasOf
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.kernels.pooling import maxPool, meanPool

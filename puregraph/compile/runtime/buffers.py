@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.align import addressOf
+from puregraph.base.align import addressOf
+from puregraph.base.mutex import Mutex
 from puregraph.compile.ir.value import Value, changed
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.errors import PuregraphError
-from puregraph.mutex import Mutex
 from puregraph.native.threads.pages import AlignedBlock
 
 

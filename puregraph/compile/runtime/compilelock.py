@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from puregraph.base.mutex import Mutex
 from puregraph.errors import PuregraphError
-from puregraph.mutex import Mutex
 
 COMPILING = Mutex()
 PATIENCE = 60.0  # seconds that a fork waits for a compilation that is under way; its child could then not compile

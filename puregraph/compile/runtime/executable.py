@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.base.signals import Deferred
 from puregraph.compile import verify
 from puregraph.compile.ir.value import Call, CallOrigin, Value, store
 from puregraph.compile.lower.lowering import LOWERINGS
@@ -19,10 +20,9 @@ from puregraph.compile.runtime.concurrent import waves
 from puregraph.compile.runtime.guards import InputGuard
 from puregraph.compile.runtime.inputs import entriesOf
 from puregraph.compile.trace.updaterule import CountStep, UpdateScalars
+from puregraph.core.param import State
+from puregraph.core.versioning import ARRAYVERSIONS
 from puregraph.native.llvm import jit
-from puregraph.param import State
-from puregraph.signals import Deferred
-from puregraph.versioning import ARRAYVERSIONS
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from puregraph.align import addressOf
+from puregraph.base.align import addressOf
 from puregraph.compile.lower.bounds import Bounds
 from puregraph.compile.lower.nativesegment import Segment
 from puregraph.compile.runtime.buffers import Buffers

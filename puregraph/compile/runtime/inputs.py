@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.align import addressOf
+from puregraph.base.align import addressOf
 from puregraph.compile.ir.value import Value
 from puregraph.compile.runtime.bind import Bound
 from puregraph.compile.runtime.buffers import Buffers

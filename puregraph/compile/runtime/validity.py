@@ -7,9 +7,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from puregraph.param import Stored
-from puregraph.rules import rulesFor
-from puregraph.versioning import COUNTER, isVersioned
+from puregraph.core.param import Stored
+from puregraph.core.rules import rulesFor
+from puregraph.core.versioning import COUNTER, isVersioned
 
 IGNORED = ("alone", "data", "grad", "train", "precision")  # what a run changes, and modes
 FLAGS = attrgetter("trainable", "rate", "decay")

@@ -12,9 +12,9 @@ from puregraph.compile.ir import strides
 from puregraph.compile.ir.value import Value, changed, valuesIn
 from puregraph.compile.trace.channelslast import ALIKE, channelsLast
 from puregraph.compile.trace.recorder import Recorder, UnreadableError
-from puregraph.expr import ONE, leaf, rebuild, term
-from puregraph.formula import formulaOf, formulasOf, numpyFrom
-from puregraph.interpreter import BLOCK, Interpreter
+from puregraph.formula.expr import ONE, leaf, rebuild, term
+from puregraph.formula.formula import formulaOf, formulasOf, numpyFrom
+from puregraph.formula.interpreter import BLOCK, Interpreter
 from puregraph.kernel import Kernel
 
 Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.align import addressOf
+from puregraph.base.align import addressOf
+from puregraph.base.signals import isAsynchronous
 from puregraph.compile.ir.value import Call, CallOrigin, Value, frozen
 from puregraph.compile.trace.memo import MemoEntry, MemoKeys
 from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.opaque import NotCompiledError, OpaqueRule, RuleProfile, outputsOf
 from puregraph.compile.trace.purity import Read, readsOf
 from puregraph.compile.trace.recorder import RecordedArray, Recorder, UnreadableError
+from puregraph.core.param import Param, State, Stored
 from puregraph.function import FunctionCall
-from puregraph.param import Param, State, Stored
-from puregraph.signals import isAsynchronous
-from puregraph.steps import GraphStep
+from puregraph.graph.steps import GraphStep
 
 Found = tuple[list[Any], list[tuple[int, Value]]]
 

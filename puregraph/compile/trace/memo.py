@@ -9,9 +9,9 @@ from typing import Any
 
 from puregraph.compile.ir.value import Call, Value, changed, frozen
 from puregraph.compile.trace.recorder import Recorder
+from puregraph.core.param import Stored
 from puregraph.formula import Formula
 from puregraph.module import Module
-from puregraph.param import Stored
 
 PASSING = ("name", "initArgs", "lastCall", "train", "precision")  # attributes that no rule reads, and the mode
 Key = tuple[Any, ...]

@@ -23,7 +23,7 @@ from puregraph.compile.trace.abstract import (
     reads,
 )
 from puregraph.compile.trace.recorder import Fresh, Plain, Recorder, UnreadableError, isMask
-from puregraph.tracer import astype
+from puregraph.core.tracer import astype
 
 __all__ = ["readerOf"]
 SMALL = 1 << 14  # bytes of a constant that is worked out while recording

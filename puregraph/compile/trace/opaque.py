@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from puregraph.compile.ir.strides import like
 from puregraph.compile.ir.value import Value
 from puregraph.compile.trace.recorder import Recorder
+from puregraph.core.hooks import HOOKS
 from puregraph.errors import PuregraphError
-from puregraph.hooks import HOOKS
-from puregraph.steps import GraphStep
+from puregraph.graph.steps import GraphStep
 
 
 class NotCompiledError(PuregraphError):

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.accumulate import isArray
+from puregraph.core.accumulate import isArray
+from puregraph.core.param import Stored
 from puregraph.formula import Formula
-from puregraph.interpreter import Interpreter
+from puregraph.formula.interpreter import Interpreter
 from puregraph.kernel import Kernel
-from puregraph.param import Stored
 
 LIBRARIES = ("numpy", "math", "operator", "functools", "itertools", "puregraph")
 IMPURE = {"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME", "STORE_DEREF"}

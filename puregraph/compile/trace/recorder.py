@@ -10,8 +10,8 @@ import numpy as np
 from puregraph.compile.ir.strides import contiguous, isDense
 from puregraph.compile.ir.strides import like as likeStrides
 from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, put
+from puregraph.core.tracer import Tracer, method
 from puregraph.kernel import CompositeKernel
-from puregraph.tracer import Tracer, method
 
 
 class UnreadableError(TypeError):

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.backward import Accumulate, Gradient
 from puregraph.compile.decompose import SIMPLER
 from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.printer import listing
@@ -19,11 +18,12 @@ from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.compile.trace.opaque import NotArraysError, RuleProfile
 from puregraph.compile.trace.updaterule import addUpdate, isPlain
 from puregraph.compile.trace.withcost import readAs
+from puregraph.core.param import State
 from puregraph.device import toHost
 from puregraph.errors import GraphError, show
 from puregraph.graph import Graph
-from puregraph.param import State
-from puregraph.steps import Steps
+from puregraph.graph.backward import Accumulate, Gradient
+from puregraph.graph.steps import Steps
 
 
 class Schedule:

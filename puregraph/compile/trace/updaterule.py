@@ -11,7 +11,7 @@ from puregraph.compile.ir.external import GRADS, GradientOf, StateOf
 from puregraph.compile.ir.value import CallOrigin, Value, store
 from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.errors import PuregraphError
-from puregraph.formula import numpyFrom
+from puregraph.formula.formula import numpyFrom
 from puregraph.kernels.norm import norm
 
 OWN = ("update", "advance", "shrinkFor", "numbers", "formulas")  # what is carried out here in place of the optimizer

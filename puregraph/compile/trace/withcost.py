@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph.errors import GraphError
 from puregraph.graph import Graph
-from puregraph.input import Input
+from puregraph.graph.input import Input
 
 
 def joined(net: Graph, cost: Any, inputs: int, targets: int) -> Graph:

@@ -27,11 +27,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph import diskcache
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.runtime.launch import Launch, PointerTable, Scratch, memories, tables
 from puregraph.cuda.runtime.preprocess import digest, read
 from puregraph.errors import DeviceError
+from puregraph.storage import diskcache
 
 RUNNING = threading.Lock()  # the runtime has one thread at a time
 SHARED = 227 << 10

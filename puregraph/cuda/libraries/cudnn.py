@@ -18,13 +18,14 @@ from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
-from puregraph import device, diskcache
-from puregraph.cachedproperty import CachedProperty
+from puregraph import device
+from puregraph.base.cachedproperty import CachedProperty
+from puregraph.base.environment import variable
 from puregraph.cuda.libraries import paths
 from puregraph.cuda.libraries.librarycall import LibraryCall, Time
 from puregraph.cuda.libraries.workspaces import known
-from puregraph.environment import variable
 from puregraph.errors import DeviceError
+from puregraph.storage import diskcache
 
 MAJOR = 9  # of cuDNN's interface
 HINT = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"

@@ -11,7 +11,7 @@ from math import prod
 
 from puregraph.cuda.nests.nestwriter import HOWS, KINDS, STARTS, NestWriter, manyOf
 from puregraph.cuda.runtime.launch import WARP, Launch
-from puregraph.loopnest import LoopNest, Shape, isAxis
+from puregraph.formula.loopnest import LoopNest, Shape, isAxis
 
 BLOCK = 256
 FEW = 132  # blocks, that leave room on a large GPU for more threads in each

@@ -9,7 +9,7 @@ from puregraph.cuda.nests.launches import launches
 from puregraph.cuda.runtime.launch import Launch, Scratch, isContiguous, steps
 from puregraph.cuda.runtime.preprocess import named
 from puregraph.formula import Formula
-from puregraph.loopnest import LoopNest, Operand
+from puregraph.formula.loopnest import LoopNest, Operand
 
 KINDS = {"bool": "bool", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 KINDS |= {f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}

@@ -6,7 +6,7 @@ from math import prod
 
 from puregraph.cuda.nests.nestwriter import NestWriter, manyOf
 from puregraph.cuda.runtime.launch import THREADS, Launch, spread
-from puregraph.loopnest import LoopNest, Shape
+from puregraph.formula.loopnest import LoopNest, Shape
 
 
 def pointLaunch(nest: LoopNest) -> Launch:

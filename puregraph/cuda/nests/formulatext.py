@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from puregraph.expr import Term, leaf, rebuild, term
-from puregraph.formula import Formula, cudaFrom, formulaOf, preambleFrom
+from puregraph.formula import Formula
+from puregraph.formula.expr import Term, leaf, rebuild, term
+from puregraph.formula.formula import cudaFrom, formulaOf, preambleFrom
 
 LEAST = 2.0**-120  # of what float32 holds, with its inverse
 

@@ -20,7 +20,7 @@ from puregraph.cuda.nests.rowreduce import fits, planOf, rowLaunch
 from puregraph.cuda.nests.transposecopy import otherAxis, tileLaunch
 from puregraph.cuda.runtime.launch import Launch, Scratch
 from puregraph.formula import Formula
-from puregraph.loopnest import (
+from puregraph.formula.loopnest import (
     STARTS,
     Line,
     LoopNest,

@@ -15,7 +15,7 @@ from puregraph.cuda.nests.formulatext import preamble, statement
 from puregraph.cuda.runtime.compiler import ROUNDED
 from puregraph.cuda.runtime.launch import THREADS, WIDEST, Launch, divisor
 from puregraph.formula import Formula
-from puregraph.loopnest import LoopNest, Reduce, Shape, isAxis, title
+from puregraph.formula.loopnest import LoopNest, Reduce, Shape, isAxis, title
 
 KINDS = {
     "bool": ("bool", 1),

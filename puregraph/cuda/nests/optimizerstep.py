@@ -13,7 +13,8 @@ from typing import Any
 from puregraph.cuda.nests.multitensor import ROW, chunked
 from puregraph.cuda.runtime.launch import THREADS, Launch, isDense
 from puregraph.cuda.runtime.preprocess import computed, stored
-from puregraph.formula import Formula, cudaFrom, preambleFrom
+from puregraph.formula import Formula
+from puregraph.formula.formula import cudaFrom, preambleFrom
 
 PACKS = 8  # that a thread takes one after the other
 FLOATS = ("float16", "bfloat16", "float32", "float64")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from puregraph.cuda.nests.nestwriter import HOWS, KINDS, STARTS, NestWriter, manyOf
 from puregraph.cuda.runtime.launch import WARP, Launch
-from puregraph.loopnest import LoopNest, Shape, saved
+from puregraph.formula.loopnest import LoopNest, Shape, saved
 
 BLOCK = 128  # threads that do rows, where a row takes no more than a warp
 LONG = 512  # threads for a row that does not fit in registers

@@ -13,7 +13,7 @@ from typing import Any
 
 from puregraph.cuda.nests.nestwriter import NestWriter
 from puregraph.cuda.runtime.launch import Launch
-from puregraph.loopnest import LoopNest, Shape
+from puregraph.formula.loopnest import LoopNest, Shape
 
 SIDE = 32  # of a tile
 ROWS = 8  # of it that a block has threads for

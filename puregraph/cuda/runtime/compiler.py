@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
 
-from puregraph import diskcache
 from puregraph.cuda.libraries.paths import load
 from puregraph.cuda.runtime.preprocess import digest, read
 from puregraph.errors import DeviceError
+from puregraph.storage import diskcache
 
 FORMAT = 1  # of what is stored; a change makes every stored cubin a stranger
 OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v", "--diag-suppress=177")

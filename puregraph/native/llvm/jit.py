@@ -14,10 +14,10 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
-from puregraph import diskcache
-from puregraph.environment import variable
+from puregraph.base.environment import variable
 from puregraph.errors import DeviceError
 from puregraph.native.threads.numthreads import threads
+from puregraph.storage import diskcache
 from puregraph.version import __version__
 
 ENTRY = "kernel"

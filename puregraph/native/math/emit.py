@@ -15,12 +15,12 @@ from typing import Union
 
 import numpy as np
 
-from puregraph.expr import TRUTHS, Term, leaf, lower, read, rebuild, term, walk
 from puregraph.formula import Formula
+from puregraph.formula.expr import TRUTHS, Term, leaf, lower, read, rebuild, term, walk
+from puregraph.formula.optable import LOGICAL, TABLE
 from puregraph.native.llvm.irbuilder import IRBuilder, IRType, IRValue
 from puregraph.native.math import erf, explog, gammafunctions, trig
 from puregraph.native.math.explog import Emission
-from puregraph.optable import LOGICAL, TABLE
 
 Part = Union[Formula, Term, str]  # noqa: UP007 -- Python 3.10 evaluates it
 FLOATS = {"f32": np.float32, "f64": np.float64}

@@ -17,7 +17,7 @@ from math import isqrt, prod
 from typing import Any
 
 from puregraph.formula import Formula
-from puregraph.loopnest import (
+from puregraph.formula.loopnest import (
     STARTS,
     LoopNest,
     Reduce,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from puregraph.environment import MOSTTHREADS as MOST
-from puregraph.environment import variable
+from puregraph.base.environment import MOSTTHREADS as MOST
+from puregraph.base.environment import variable
 
 WANTED: list[int] = []
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from puregraph.mutex import Mutex
+from puregraph.base.mutex import Mutex
 from puregraph.native.threads import workerloop
 from puregraph.native.threads.numthreads import threads, want
 from puregraph.native.threads.pages import AlignedBlock

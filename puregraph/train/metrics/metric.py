@@ -8,9 +8,9 @@ import numpy as np
 
 from puregraph import device
 from puregraph.arguments import Natural, Text, optional, takes
+from puregraph.base.keywords import checkKeywords
 from puregraph.errors import DataError
 from puregraph.kernels.labels import labelFault
-from puregraph.keywords import checkKeywords
 
 
 class Metric:

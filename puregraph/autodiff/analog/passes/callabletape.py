@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.accumulate import combine
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
 from puregraph.autodiff.analog.passes.cotangents import can_differ, checked_seeds, implied_seeds
 from puregraph.autodiff.analog.passes.residuals import ParamGrads, Pull
@@ -17,6 +16,7 @@ from puregraph.autodiff.tape.engine import backward, grad
 from puregraph.autodiff.tape.functionapply import apply
 from puregraph.autodiff.tape.gradmode import enable_grad, no_grad
 from puregraph.autodiff.tape.variable import Variable
+from puregraph.core.accumulate import combine
 from puregraph.errors import AutoDiffException
 from puregraph.function import HOLE, Context, Function, Keyword, isHole
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.accumulate import isArray, isValue, seedLike, shapeOf
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
 from puregraph.autodiff.analog.passes.routing import said
 from puregraph.autodiff.analog.structure.edges import Port
+from puregraph.core.accumulate import isArray, isValue, seedLike, shapeOf
 from puregraph.errors import Fault, GraphError, ShapeError, show
 from puregraph.node import located
 

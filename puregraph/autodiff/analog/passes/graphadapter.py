@@ -9,13 +9,14 @@ from puregraph.autodiff.analog.passes.nodekinds import checked
 from puregraph.autodiff.analog.passes.residuals import ParamGrads, Taken
 from puregraph.autodiff.analog.structure.edges import Edge
 from puregraph.autodiff.analog.structure.graphenum import GraphEnum
-from puregraph.backward import inputNames, needsOf
+from puregraph.core.param import Param
+from puregraph.core.rules import gradientRule, rulesFor
 from puregraph.errors import AutoDiffException
-from puregraph.graph import Graph, Pass
+from puregraph.graph import Graph
+from puregraph.graph.backward import inputNames, needsOf
+from puregraph.graph.graph import Pass
+from puregraph.graph.steps import ABSENT, GraphStep, Steps
 from puregraph.node import asGrads
-from puregraph.param import Param
-from puregraph.rules import gradientRule, rulesFor
-from puregraph.steps import ABSENT, GraphStep, Steps
 
 
 class NoForwardPassError(AutoDiffException, ValueError):

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from puregraph.accumulate import combine
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs, InputOutput
 from puregraph.autodiff.analog.structure.edges import Edge, Port
 from puregraph.autodiff.analog.structure.graphenum import GraphEnum
+from puregraph.core.accumulate import combine
 
 Pull = Callable[[ArgsKwargs, "ParamGrads"], ArgsKwargs]  # gradients of a node's outputs -> those of its inputs
 

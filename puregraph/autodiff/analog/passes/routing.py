@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from puregraph.accumulate import shapeOf
 from puregraph.autodiff.analog.accumulategrad import AccumulateGrad, total
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs
 from puregraph.autodiff.analog.structure.edges import Edge, Port
 from puregraph.autodiff.analog.structure.nodelabels import kind_of
+from puregraph.core.accumulate import shapeOf
 from puregraph.errors import Fault, GraphError, ShapeError, plural, show
 from puregraph.node import located
 

@@ -14,7 +14,7 @@ from puregraph.compile.lower.lowering import Offset
 from puregraph.compile.trace.abstract import hidden
 from puregraph.cuda.nests import launches
 from puregraph.formula import Formula
-from puregraph.loopnest import LoopNest, Operand
+from puregraph.formula.loopnest import LoopNest, Operand
 
 BITS = {1: "u8", 2: "u16", 4: "f32", 8: "f64"}  # by bytes: as what numbers are moved, none of which changes on the way
 KEYS = (int, slice)

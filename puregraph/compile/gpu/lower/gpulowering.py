@@ -27,9 +27,9 @@ from puregraph.compile.passes.fusion import Group, pointwise
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.nests import launches
 from puregraph.cuda.runtime.launch import Launch, Scratch, scratches
+from puregraph.formula.loopnest import LoopNest
 from puregraph.kernel import Kernel
 from puregraph.kernels.convolution import convolve
-from puregraph.loopnest import LoopNest
 
 BYTE = np.dtype(np.uint8)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.fusion import EXACT, TRUTHS, Axes, Fuser, Group, NestLines, described
-from puregraph.loopnest import Operand
+from puregraph.formula.loopnest import Operand
 
 FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 WHOLE = {"int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32", "int64": "i64"}

@@ -14,9 +14,9 @@ import numpy as np
 from puregraph.compile.gpu.lower.nestlaunch import rounds
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.simplify import alive
+from puregraph.core.tracer import astype
 from puregraph.cuda.libraries import attention
 from puregraph.kernels.attention import attend, attendGrad
-from puregraph.tracer import astype
 
 
 class AttendBack:

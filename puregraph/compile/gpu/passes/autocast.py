@@ -25,6 +25,7 @@ from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
 from puregraph.compile.ir.strides import contiguous, isDense
 from puregraph.compile.ir.value import Call, CallOrigin, Value, changed
 from puregraph.compile.trace.updaterule import UpdateScalars
+from puregraph.core.tracer import astype
 from puregraph.cuda.runtime.preprocess import BFLOAT16
 from puregraph.formula import Formula
 from puregraph.kernels.attention import attend, attendGrad
@@ -36,7 +37,6 @@ from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 from puregraph.kernels.recurrent import forward, throughTime
 from puregraph.kernels.scatter import addAt, gather, putClass, scatterAdd, takeClass
-from puregraph.tracer import astype
 
 FLOAT = np.dtype(np.float32)
 HALVES: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from puregraph.compile.ir.value import Call, CallOrigin, Value
 from puregraph.cuda.nests import optimizerstep
-from puregraph.formula import Formula, formulasOf
-from puregraph.interpreter import Interpreter
+from puregraph.formula import Formula
+from puregraph.formula.formula import formulasOf
+from puregraph.formula.interpreter import Interpreter
 
 
 class ParameterUpdate(NamedTuple):

@@ -18,8 +18,8 @@ import numpy as np
 from puregraph.compile.gpu.passes.attentionbackward import narrow
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.simplify import alive
+from puregraph.core.tracer import astype
 from puregraph.kernels.entropy import entropyGrad, ofScores
-from puregraph.tracer import astype
 
 
 class FusedCrossEntropyGrad:

@@ -19,7 +19,8 @@ from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
 from puregraph.compile.gpu.runtime.updatestatus import ledgerOf
 from puregraph.compile.ir.value import Call, CallOrigin, Value, changed
 from puregraph.compile.trace.updaterule import UpdateScalars
-from puregraph.formula import Formula, numpyFrom
+from puregraph.formula import Formula
+from puregraph.formula.formula import numpyFrom
 
 FLOAT = np.dtype(np.float32)
 STEADY = 1024.0  # the scale without an optimizer

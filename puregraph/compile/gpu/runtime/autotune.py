@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from puregraph.base.environment import variable
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.runtime import runner
-from puregraph.environment import variable
 
 TIMES = 5  # that each proposal runs
 KNOWN: set[Any] = set()  # tasks that were tried

@@ -13,10 +13,10 @@ from puregraph.compile.lower.bounds import Bounds, canBeBounded
 from puregraph.compile.lower.lowering import OutputTiling, collapsed, lowers
 from puregraph.compile.lower.rules.elementlayout import copies, isPlain, isSingle, strided
 from puregraph.formula import Formula
+from puregraph.formula.loopnest import LoopNest, Operand
 from puregraph.kernels.labels import classIndex
 from puregraph.kernels.random import uniform
 from puregraph.kernels.scatter import gather, scatterAdd
-from puregraph.loopnest import LoopNest, Operand
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.native.math import philox
 from puregraph.native.ops import gather as native

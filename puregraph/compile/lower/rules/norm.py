@@ -8,8 +8,8 @@ from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.lowering import Offset, lowers
 from puregraph.compile.lower.rules.elementlayout import isSingle, strided
 from puregraph.formula import Formula
+from puregraph.formula.loopnest import LoopNest, Operand, Reduce
 from puregraph.kernels.norm import norm
-from puregraph.loopnest import LoopNest, Operand, Reduce
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.nestcode import works
 

@@ -10,6 +10,7 @@ from puregraph.compile.lower.lowering import Offset, lowers
 from puregraph.compile.lower.rules.elementlayout import copies, isPlain, isSingle, spread, strided
 from puregraph.compile.lower.rules.gather import isIndex
 from puregraph.formula import Formula
+from puregraph.formula.loopnest import LoopNest, Operand
 from puregraph.kernels.recurrent import (
     alive,
     forward,
@@ -23,7 +24,6 @@ from puregraph.kernels.recurrent import (
     tanhStep,
     throughTime,
 )
-from puregraph.loopnest import LoopNest, Operand
 from puregraph.native.gemm.gemm import BatchAxis, product
 from puregraph.native.llvm import jit
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall

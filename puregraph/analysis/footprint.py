@@ -1,0 +1,196 @@
+"""Footprint: the bytes, parameters and operations of a graph and of a training step, from its shapes alone."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.analysis.liveness import Liveness
+from puregraph.core.dim import Size, termsOf
+from puregraph.core.shape import product, symbols
+from puregraph.errors import AutoDiffException, Fault, GraphError
+from puregraph.graph import Graph
+from puregraph.graph.backward import inputNames, readsOf
+from puregraph.graph.graph import StepShapes, sourceNames
+from puregraph.graph.steps import GraphStep
+
+INDEX = 8  # bytes of a whole number, an int64
+
+
+class FootprintLine(NamedTuple):
+    """One node: where its inputs come from, the shapes of its outputs and of its inputs' gradients, and its cost."""
+
+    path: str
+    module: Any
+    source: list[str]
+    shapes: list[Any] | None
+    gradShapes: list[Any]
+    params: int
+    nbytes: Size
+    flops: Size
+    fault: Fault | None
+
+
+class Footprint:
+    """What a graph takes at given input shapes. Nothing is allocated; a symbol in a shape stays one in every size.
+
+    `lines`    one a node, in order; `shapes` is None where a fault here or above leaves them unknown, and in
+               `gradShapes` None stands for an input without a gradient
+    `faults`   the nodes that do not fit
+    `params`   how many numbers are trained; `paramBytes` theirs, `stateBytes` those of running statistics
+    `flops`    operations of one forward pass
+    `batch`    the only symbol, if all sizes grow in proportion to it or not at all; else None
+
+    `kept`, `peak` and `eager` measure a training step, and want a size for each symbol: `found.peak(N=32)`. A step is a
+    forward pass and a backward pass for the parameters, or for the inputs where no parameter is. They are None where
+    there are faults or a gradient rule is missing.
+
+    Raises    GraphError for what is no Graph; ShapeError for what is no shape
+    """
+
+    def __init__(self, graph: Graph, *shapes: Any):
+        if not isinstance(graph, Graph):
+            raise GraphError(f"wanted a Graph, got {graph!r:.60}; put modules into a Sequential")
+        self.graph = graph
+        self.rows = graph.inferShapes(*shapes)
+        self.inshapes, self.outshapes = graph.inferredShapes or [], graph.outshapes
+        self.steps = graph.steps(len(self.inshapes))
+        self.dtype = np.dtype(graph.dtype or np.float32)
+        self.shapes, self.sizes = self.measure()
+        self.params = sum(p.size for p in graph.params.values())
+        self.paramBytes = sum(p.nbytes for p in graph.params.values())
+        self.stateBytes = sum(s.nbytes for s in graph.states.values())
+        counted: set[int] = set()
+        self.lines = [self.lineFrom(row, counted) for row in self.rows]
+        self.faults = [line.fault for line in self.lines if line.fault]
+        self.flops: Size = sum(line.flops for line in self.lines)
+        self.symbols = tuple(dict.fromkeys(s for shape in self.inshapes for s in symbols(shape)))
+        self.batch = self.batchFrom()
+        self.liveness = None if self.faults else self.livenessFrom()
+
+    # A training step --------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<Footprint of {self.graph.title()}: {self.params:,} parameters, {len(self.faults)} faults>"
+
+    def kept(self, **sizes: int) -> int | None:
+        """Bytes that stay from forward until backward, because a gradient rule reads them; without parameters."""
+        return self.liveness and self.liveness.kept(sizes)
+
+    def peak(self, **sizes: int) -> int | None:
+        """The most bytes at one moment, if every value is freed after its last use.
+
+        Parameters, states, values and gradients count; what rules use inside and an optimizer's state do not.
+        """
+        return self.liveness and self.paramBytes + self.stateBytes + self.liveness.peak(sizes)
+
+    def eager(self, **sizes: int) -> int | None:
+        """Bytes after a step that frees nothing, as `Graph` does: every node's `data` and `grad` can be looked at."""
+        return self.liveness and self.paramBytes + self.stateBytes + self.liveness.heldBytes(sizes)
+
+    def livenessFrom(self) -> Liveness | None:
+        """Walk through a training step. Values of the backward graph are numbered below 0."""
+        try:
+            back = self.graph.backwardGraph(updGrad=not self.graph.params, steps=self.steps)
+        except AutoDiffException:
+            return None
+        lives = Liveness()
+        self.livenessForward(lives)
+        self.livenessBackward(lives, back)
+        return lives
+
+    def livenessForward(self, lives: Liveness) -> None:
+        """Each value is made at its step, and used by the steps that take it and by the cost."""
+        for number in self.steps.inputs:
+            lives.make(number, self.sizes[number])
+        for step in self.steps.items:
+            lives.time += 1
+            for number in step.outs:
+                lives.make(number, self.sizes[number], step.args[0] if step.module.views else None)
+            lives.use(step.args)
+        lives.middle = lives.time = lives.time + 1
+        lives.use(self.steps.outputs)
+        lives.hold(self.sizes)
+
+    def livenessBackward(self, lives: Liveness, back: Any) -> None:
+        """The cost makes the first gradients, each step those of its inputs; those of parameters stay to the end."""
+        steps, outside = back.steps(), [*self.steps.outputs, *back.numbers]
+        for i, (inner, number) in enumerate(zip(steps.inputs, outside, strict=True)):
+            lives.make(-inner, self.sizes[number], None if i < len(back.seeds) else number)
+        for step, _, shapes, _ in back.inferShapes([self.shapes[n] for n in outside]):
+            lives.time += 1
+            lives.use(-n for n in readsOf(step))
+            for number, shape in zip(step.outs, shapes or [], strict=True):
+                nbytes = product(shape) * self.dtype.itemsize
+                isSame = gradAliases(step) and nbytes == lives.sizeOf(-step.args[0])
+                lives.make(-number, nbytes, -step.args[0] if isSame else None)
+            lives.hold(-n for n in shownOf(step))
+        lives.time += 1
+        lives.use(-n for n in steps.outputs)
+        lives.hold(-n for n in steps.outputs)
+
+    # Sizes ------------------------------------------------------------------------------------------------------------
+
+    def measure(self) -> tuple[dict[int, Any], dict[int, Size]]:
+        """The shape and the bytes of every value that is known, by number."""
+        shapes: dict[int, Any] = dict(zip(self.steps.inputs, self.inshapes, strict=True))
+        dtypes: dict[int, Any] = {}
+        for number, module, name in self.steps.params:
+            stored = getattr(module, name)
+            absent = stored is None  # the number of a parameter left out stands for None
+            shapes[number], dtypes[number] = ((0,), None) if absent else (stored.shape, stored.dtype)
+        for step, inshapes, outshapes, _ in self.rows:
+            whole = [
+                n for n, name in zip(step.args, inputNames(step.module, step.inputs)) if name in step.module.indices
+            ]
+            dtypes.update(dict.fromkeys(whole, np.int64))
+            if outshapes is not None:
+                shapes.update(zip(step.visible, outshapes, strict=True))
+                if step.module.hidden:
+                    hidden = step.module.hiddenShapeFrom(*inshapes)
+                    for number, (shape, dtype) in zip(step.outs[len(outshapes) :], hidden, strict=True):
+                        shapes[number], dtypes[number] = shape, dtype
+        sizes = {n: product(shape) * np.dtype(dtypes.get(n) or self.dtype).itemsize for n, shape in shapes.items()}
+        return shapes, sizes
+
+    def lineFrom(self, row: StepShapes, counted: set[int]) -> FootprintLine:
+        """The line of a node; a parameter counts where it is first used."""
+        step, inshapes, shapes, fault = row
+        module = step.module
+        own = [p for p in module.params.values() if id(p) not in counted]
+        counted.update(map(id, own))
+        known = shapes is not None
+        names = inputNames(module, step.inputs)
+        return FootprintLine(
+            step.path,
+            module,
+            sourceNames(step, self.steps),
+            shapes,
+            [None if name in module.indices else s for s, name in zip(inshapes, names)] if known else [],
+            sum(p.size for p in own),
+            sum(self.sizes[n] for n in step.outs) if known and not module.views else 0,
+            module.flopsFrom(*inshapes) if known else 0,
+            fault,
+        )
+
+    def batchFrom(self) -> str | None:
+        """The symbol that every size is a multiple of, or does not depend on."""
+        terms = {(), self.symbols}
+        linear = all(terms.issuperset(termsOf(size)) for size in (*self.sizes.values(), self.flops))
+        return self.symbols[0] if len(self.symbols) == 1 and linear else None
+
+
+def gradAliases(step: GraphStep) -> bool:
+    """Whether a step of a backward graph gives the very gradient that it takes, where it has the input's shape."""
+    of = getattr(step.module, "of", None)
+    return of is not None and (of.views or of.gradAliases)
+
+
+def shownOf(step: GraphStep) -> list[int]:
+    """The gradients that a backward pass leaves on a forward node: those of its inputs."""
+    module = step.module
+    if not hasattr(module, "of"):
+        return []
+    inputs = len(module.needed) - len(module.of.ruleNames)
+    return [n for n, argument in zip(step.outs, module.wanted) if argument < inputs]

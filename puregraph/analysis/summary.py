@@ -1,0 +1,211 @@
+"""summary: a graph as a table: every node with its shapes and costs, every fault, and what a training step takes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from puregraph.analysis.footprint import Footprint, FootprintLine
+from puregraph.arguments import Positive, optional, takes
+from puregraph.core.dim import Size
+from puregraph.core.shape import bind
+from puregraph.errors import show
+from puregraph.graph import Graph
+
+BATCHES = (1, 32, 256)  # what the totals are shown for where the batch is a symbol
+BOLD, DIM, RED = "1", "2", "1;31"
+LEFT = ("node", "module", "from", "data shape", "gradient shape")
+RIGHT = ("params", "bytes", "flops")
+DROPPED = ("from", "arguments", "gradient shape", "flops", "bytes", "module")  # in this order, where width is short
+
+
+class StyledText(NamedTuple):
+    """A line, and how a terminal shows it."""
+
+    text: str
+    style: str = ""
+
+
+@takes(width=optional(Positive))
+def summary(graph: Graph, *shapes: Any, width: int | None = None) -> str:
+    """The table of a graph at given input shapes: `print(summary(net, ("N", 1, 28, 28)))`. Nothing is allocated.
+
+    A graph with faults has a table too, with every faulty node marked. `width` leaves columns out until the rest fits.
+    """
+    return render(Footprint(graph, *shapes), width)
+
+
+def render(found: Footprint, width: int | None = None, color: bool = False) -> str:
+    """The table of a footprint as text, with the codes for a terminal's colours if wanted."""
+    lines = [*tableLines(found, width), StyledText(""), *totalLines(found, width), *faultLines(found, width)]
+    if width is not None:
+        lines = [line._replace(text=cut(line.text, width)) for line in lines]
+    return "\n".join(f"\x1b[{s}m{t}\x1b[0m" if color and s and t else t for t, s in lines)
+
+
+# The nodes ------------------------------------------------------------------------------------------------------------
+
+
+def tableLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
+    """One line a node, in as many columns as fit."""
+    dropped: list[str] = []
+    while True:
+        names = [n for n in (*LEFT, *RIGHT) if n not in dropped]
+        rows = [rowOf(line, found, "arguments" not in dropped) for line in found.lines]
+        cells = [[row[name] for name in names] for row in rows]
+        wide = [max(map(len, column)) for column in zip(names, *cells)]
+        total = sum(wide) + 2 * len(wide) - 2
+        if width is None or total <= width or len(dropped) == len(DROPPED):
+            break
+        dropped.append(DROPPED[len(dropped)])
+
+    def joined(row: list[str]) -> str:
+        padded = [c.rjust(w) if n in RIGHT else c.ljust(w) for n, c, w in zip(names, row, wide)]
+        return "  ".join(padded).rstrip()
+
+    yield StyledText(joined(names), BOLD)
+    yield StyledText("-" * total, DIM)
+    for line, row in zip(found.lines, cells):
+        yield StyledText(joined(row), RED if line.fault else DIM if line.shapes is None else "")
+    yield StyledText("-" * total, DIM)
+    if dropped:
+        yield from folded(f"not shown in {width} columns: {', '.join(dropped)}", width)
+
+
+def rowOf(line: FootprintLine, found: Footprint, withArguments: bool) -> dict[str, str]:
+    """The cells of a node, by column."""
+    cells = {
+        "node": line.path,
+        "module": brief(line.module) if withArguments else type(line.module).__name__,
+        "from": ", ".join(near(name, line.path) for name in line.source),
+        "data shape": several(line.shapes) if line.shapes is not None else "unknown",
+        "gradient shape": several([s for s in line.gradShapes if s is not None]),
+        "params": f"{line.params:,}" if line.params else "",
+        "bytes": "",
+        "flops": "",
+    }
+    if line.fault:
+        cells["data shape"] = "DOES NOT FIT"
+    elif line.shapes is not None:
+        cells["bytes"] = cell(line.nbytes, found, bytesText)
+        cells["flops"] = cell(line.flops, found, countText)
+    return cells
+
+
+def brief(module: Any) -> str:
+    """A module in the space of a cell."""
+    return cut(module.brief(), 50)
+
+
+def near(name: str, path: str) -> str:
+    """The name of a source as seen from a node: a neighbour without the path that they share."""
+    if name.startswith(f"{path}."):
+        return "(input)"
+    parent = path.rpartition(".")[0]
+    return name.removeprefix(f"{parent}.") if parent else name
+
+
+# Under the table ------------------------------------------------------------------------------------------------------
+
+
+def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
+    """What the whole graph takes: for several batch sizes, as many as fit, where the batch is a symbol."""
+    outputs = "unknown" if found.faults else several(found.outshapes)
+    states = f", and {bytesText(found.stateBytes)} of running statistics" if found.stateBytes else ""
+    yield StyledText(f"{several(found.inshapes)} -> {outputs}")
+    yield StyledText(f"{found.params:,} parameters, {bytesText(found.paramBytes)} of {found.dtype}{states}")
+    if found.faults:
+        return
+    if found.symbols and not found.batch:
+        yield from folded(f"Give {', '.join(found.symbols)} sizes to see what a training step takes.", width)
+        return
+    columns = [{found.batch: n} for n in BATCHES] if found.batch else [{}]
+    rows = [["", *(f"{k} = {v}" for sizes in columns for k, v in sizes.items())]] if found.batch else []
+    rows.append(["flops forward", *(countText(at(found.flops, sizes)) for sizes in columns)])
+    if found.liveness is not None:
+        rows.append(["kept for backward", *(bytesText(found.kept(**sizes)) for sizes in columns)])
+        rows.append(["training step, peak", *(bytesText(found.peak(**sizes)) for sizes in columns)])
+        rows.append(["training step, nothing freed", *(bytesText(found.eager(**sizes)) for sizes in columns)])
+    wide = [max(map(len, column)) for column in zip(*rows)]
+    while width is not None and len(wide) > 2 and sum(wide) + 3 * len(wide) - 3 > width:
+        wide.pop()
+    yield StyledText("")
+    for row in rows:
+        cells = [cell.rjust(w) for cell, w in zip(row[1:], wide[1:], strict=False)]
+        yield StyledText("   ".join([row[0].ljust(wide[0]), *cells]), BOLD if not row[0] else "")
+    yield StyledText("")
+    if found.batch:
+        yield from folded(f"In the table, bytes and flops are for {found.batch} = 1.", width)
+    yield from folded("An optimizer's state comes on top of a training step.", width)
+
+
+def folded(text: str, width: int | None) -> Iterator[StyledText]:
+    """A remark, in as many lines as it takes."""
+    for line in textwrap.wrap(text, width) if width else [text]:
+        yield StyledText(line, DIM)
+
+
+def faultLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
+    """Every fault in full."""
+    if not found.faults:
+        return
+    count = len(found.faults)
+    yield StyledText("")
+    yield StyledText(
+        "1 node does not fit its inputs:" if count == 1 else f"{count} nodes do not fit their inputs:", RED
+    )
+    for fault in found.faults:
+        yield StyledText("")
+        yield StyledText(f"  {fault.path} ({fault.module})", RED)
+        source = f" from {fault.source}" if fault.source else ""
+        for what, text in (("wanted", fault.wanted), ("got", f"{fault.given}{source}"), ("try", fault.hint)):
+            lines = textwrap.wrap(text, (width or 400) - 12, break_long_words=False)
+            yield from (StyledText(f"    {'' if i else what:8}{line}") for i, line in enumerate(lines))
+
+
+# Cells ----------------------------------------------------------------------------------------------------------------
+
+
+def cell(size: Size, found: Footprint, text: Callable[[Size], str]) -> str:
+    """A size, for one sample where the batch is a symbol; an expression of several symbols only while it is short."""
+    shown = text(at(size, {found.batch: 1}) if found.batch else size)
+    return "" if size == 0 else shown if len(shown) <= 20 else "..."
+
+
+def at(size: Size, sizes: dict[str, int]) -> Size:
+    """A size with numbers for symbols."""
+    return bind((size,), sizes)[0]
+
+
+def several(shapes: list[Any]) -> str:
+    """One shape plainly, several with commas between, equal ones as `2 x (3, 4)`."""
+    if len(shapes) > 1 and all(s == shapes[0] for s in shapes):
+        return f"{len(shapes)} x {show(shapes[0])}"
+    return ", ".join(map(show, shapes))
+
+
+def countText(number: Size) -> str:
+    """A count in three digits: 852 k; an expression of symbols as it is."""
+    return scaled(number, 1000, ("", " k", " M", " G", " T", " P", " E"))
+
+
+def bytesText(number: Size) -> str:
+    """Bytes in three digits: 41.6 KiB; an expression of symbols as it is."""
+    return scaled(number, 1024, (" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"))
+
+
+def scaled(number: Size, base: int, units: tuple[str, ...]) -> str:
+    """A number in the unit in which it is below 1000."""
+    if isinstance(number, str):
+        return f"{number}{units[0]}"
+    value, power = float(number), 0
+    while value >= 999.5 and power < len(units) - 1:
+        value, power = value / base, power + 1
+    digits = 0 if power == 0 or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f}{units[power]}"
+
+
+def cut(text: str, width: int) -> str:
+    """The text, ending in ... where it is too long."""
+    return text if len(text) <= width else f"{text[: width - 3]}..."

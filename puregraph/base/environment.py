@@ -1,0 +1,75 @@
+"""Environment: the variables PUREGRAPH_..., what each may be, and what it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from puregraph.base.attributes import nearest
+from puregraph.errors import PuregraphError
+
+PREFIX = "PUREGRAPH_"
+ON, OFF = ("1", "on", "yes", "true"), ("0", "off", "no", "false")
+MOSTTHREADS = 512
+
+
+class EnvironmentVariable(NamedTuple):
+    """What a variable may be, in words, and what reads it from its text: None where it may not be that."""
+
+    wanted: str
+    read: Callable[[str], Any]
+
+
+def switch(text: str) -> bool | None:
+    """On or off."""
+    return True if text.lower() in ON else False if text.lower() in OFF else None
+
+
+def count(text: str) -> int | None:
+    """How many threads."""
+    return int(text) if text.isascii() and text.isdecimal() and 1 <= int(text) <= MOSTTHREADS else None
+
+
+SWITCH = EnvironmentVariable("1 or 0, on or off, yes or no", switch)
+ANY = EnvironmentVariable("a text", str)
+VARIABLES = {
+    "THREADS": EnvironmentVariable(f"a whole number from 1 to {MOSTTHREADS}", count),
+    "NATIVE": SWITCH,
+    "CUDNN": SWITCH,
+    "TUNE": SWITCH,
+    "VERIFY": SWITCH,
+    "DEVICE": ANY,
+    "CACHE": ANY,
+    "CPU": ANY,
+    "DATA": ANY,
+    "EXACT": ANY,
+    "STUB": ANY,
+}
+LOOKED: list[bool] = []
+
+
+def variable(name: str, default: Any = None) -> Any:
+    """What PUREGRAPH_name says; `default` where it is not set, or empty.
+
+    Raises    PuregraphError naming a variable that says what it may not, or is nearly one that there is
+    """
+    if not LOOKED:
+        checkNames()
+        LOOKED.append(True)
+    text = os.environ.get(PREFIX + name, "").strip()
+    if not text:
+        return default
+    value = VARIABLES[name].read(text)
+    if value is None:
+        raise PuregraphError(f"{PREFIX}{name}: wanted {VARIABLES[name].wanted}, got {text!r}")
+    return value
+
+
+def checkNames() -> None:
+    """Refuse names that are nearly those of variables that there are."""
+    for key in os.environ:
+        if key.startswith(PREFIX) and key[len(PREFIX) :] not in VARIABLES:
+            near = nearest(key, [PREFIX + name for name in VARIABLES])
+            if near:
+                raise PuregraphError(f"{key}: there is no such variable; did you mean {near}?")

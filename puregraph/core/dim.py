@@ -1,0 +1,290 @@
+"""Dim: a size that is not known yet, and the arithmetic of such sizes.
+
+A symbolic size is a polynomial with whole coefficients over symbols and floor divisions, kept in one canonical form
+that prints and compares as text: equal polynomials are always equal, equal floor divisions where a constant, a common
+factor or a division inside can be taken out. Numbers stay plain ints.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from numbers import Integral
+from typing import Any, NamedTuple
+
+from puregraph.base.parsing import syntaxTree
+from puregraph.errors import Fault, ShapeError, need
+
+Size = Any  # an int or a Dim
+Terms = dict[tuple, int]  # {factors: coefficient}, each factor the name of a symbol or a Floor
+
+TERMS = 200  # of one size; those of real networks have a handful
+BITS = 4096  # of one coefficient
+DEGREE = 64
+LENGTH = 10_000  # characters of one size that is read
+
+SIZE = 'a size of at least 0, or a symbol such as "N" or "2*N + 1"'
+
+
+class Floor(NamedTuple):
+    """The factor `over // under` of a term, where it cannot be divided further."""
+
+    over: Size
+    under: Size
+
+    def __str__(self) -> str:
+        return f"{group(self.over)}//{group(self.under)}"
+
+
+def termsOf(size: Size) -> Terms:
+    """A size as a polynomial: factors to their count."""
+    return size.terms if isinstance(size, Dim) else {(): int(size)}
+
+
+def order(factors: Iterable) -> list:
+    """What factors are sorted by: names first, then floor divisions."""
+    return [(isinstance(factor, Floor), str(factor)) for factor in factors]
+
+
+def degree(term: tuple[tuple, int]) -> tuple[int, list]:
+    """What terms are sorted by: those with most factors first, then alphabetically, floor divisions last."""
+    return -len(term[0]), order(term[0])
+
+
+def leading(size: Size) -> tuple[tuple, int]:
+    """The first term as a person would write it."""
+    return min(termsOf(size).items(), key=degree)
+
+
+def group(size: Size) -> str:
+    """A factor in brackets where it needs them."""
+    text = str(size)
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def write(terms: Terms) -> str:
+    """A polynomial as text."""
+    text = ""
+    for factors, count in sorted(terms.items(), key=lambda term: (term[1] < 0, degree(term))):
+        parts = [*([abs(count)] if abs(count) != 1 or not factors else []), *factors]
+        sign = (" - " if count < 0 else " + ") if text else "-" * (count < 0)
+        text += sign + (str(parts[0]) if len(parts) == 1 and sign != "-" else "*".join(map(group, parts)))
+    return text
+
+
+def build(terms: Terms) -> Size:
+    """An int where nothing but a constant is left, else a Dim."""
+    terms = {factors: count for factors, count in terms.items() if count}
+    if not any(terms):
+        return terms.get((), 0)
+    large = len(terms) > TERMS or any(n.bit_length() > BITS or len(f) > DEGREE for f, n in terms.items())
+    need(not large, f"a size of at most {TERMS} terms", f"one of {len(terms)} terms, or of very long ones")
+    text = write(terms) if not large else ""
+    need(len(text) <= LENGTH, f"a size of at most {LENGTH} characters", f"one of {len(text)}")
+    dim = str.__new__(Dim, text)
+    dim.terms = terms
+    return dim
+
+
+def add(a: Size, b: Size) -> Size:
+    """a + b"""
+    total = defaultdict(int, termsOf(a))
+    for factors, count in termsOf(b).items():
+        total[factors] += count
+    return build(total)
+
+
+def multiply(a: Size, b: Size) -> Size:
+    """a * b"""
+    total: Terms = defaultdict(int)
+    count = len(termsOf(a)) * len(termsOf(b))
+    need(count <= TERMS**2, f"a size of at most {TERMS} terms", f"one of {count} terms")
+    for left, count in termsOf(a).items():
+        for right, times in termsOf(b).items():
+            total[tuple(sorted(left + right, key=lambda factor: order([factor])))] += count * times
+    return build(total)
+
+
+def without(factors: tuple, divisor: tuple) -> tuple | None:
+    """Factors without those of a divisor; None if it does not divide them."""
+    left = list(factors)
+    for factor in divisor:
+        if factor not in left:
+            return None
+        left.remove(factor)
+    return tuple(left)
+
+
+def divide(over: Size, under: Size) -> Size:
+    """`over // under`: what divides leaves the fraction, and a constant that stays is in (-under, 0]."""
+    whole = not isinstance(under, Dim)
+    if whole and under == 0:
+        raise ZeroDivisionError(f"{over} // 0")
+    if whole and not isinstance(over, Dim):
+        return over // under
+    if leading(under)[1] < 0:
+        return divide(-over, -under)
+    if whole and leading(over)[1] < 0:  # floor(-a / b) = -floor((a + b - 1) / b)
+        return -divide(under - 1 - over, under)
+    common = math.gcd(*termsOf(under).values(), *(n for f, n in termsOf(over).items() if f or not whole))
+    over, under = (build({f: n // common for f, n in termsOf(size).items()}) for size in (over, under))
+    quotient, rest = longDivision(over, under)
+    if isinstance(under, Dim) and len(under.terms) > 1 and rest != 0:
+        quotient, rest = 0, over
+    if not isinstance(rest, Dim) and (whole or rest == 0):
+        return quotient + (rest and rest // under)
+    constant = termsOf(rest).get((), 0)
+    inner: Any = next(iter(leading(rest)[0]), None)
+    nested = whole and isinstance(inner, Floor) and not isinstance(inner.under, Dim)
+    if nested and rest - constant == build({(inner,): 1}):  # (a//b + c)//d = (a + c*b)//(b*d)
+        return quotient + divide(inner.over + constant * inner.under, inner.under * under)
+    return quotient + build({(Floor(rest, under),): 1})
+
+
+def longDivision(over: Size, under: Size) -> tuple[Size, Size]:
+    """`(quotient, rest)` with over = quotient * under + rest."""
+    lead, size = leading(under)
+    quotient: Any = 0
+    for _ in range(TERMS):
+        for factors, count in sorted(termsOf(over).items(), key=degree):
+            left = without(factors, lead)
+            times = count // size if factors else -(-count // size)
+            if left is not None and times:
+                share = build({left: times})
+                quotient, over = quotient + share, over - share * under
+                break
+        else:
+            return quotient, over
+    raise ShapeError(Fault(f"a quotient of at most {TERMS} terms", f"{over!s:.80} // {under!s:.80}"))
+
+
+def most(size: Size) -> float:
+    """The largest value for symbols of at least 1, where a bound is known, else infinity."""
+    total: float = 0
+    for factors, count in termsOf(size).items():
+        lows = [least(factor) for factor in factors]
+        if factors and (count > 0 or min(lows) < 0):
+            return math.inf
+        total += count * math.prod(lows)
+    return total
+
+
+def least(factor: str | Floor) -> float:
+    """The smallest value of a factor for symbols of at least 1, where a bound is known, else -infinity."""
+    if not isinstance(factor, Floor):
+        return 1
+    low = -most(-factor.over)
+    if low == -math.inf or most(-factor.under) > -1:
+        return -math.inf
+    return min(low, 0) if isinstance(factor.under, Dim) else low // factor.under
+
+
+def pair(rule: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """An operator and its reflected version; "text" + dim and "%s" % dim mean what they do for any str."""
+
+    def method(self: Dim, other: Any) -> Any:
+        if isinstance(other, str) and not isinstance(other, Dim):
+            raise TypeError(f"{other!r} is text; write Dim({other!r}) to calculate with it")
+        return rule(self, other) if isinstance(other, (Dim, Integral)) else NotImplemented
+
+    def reflected(self: Dim, other: Any) -> Any:
+        return rule(other, self) if isinstance(other, Integral) else NotImplemented
+
+    return method, reflected
+
+
+def compare(rule: Callable[[float, int], bool]) -> Any:
+    """An order that holds unless it can be refuted; see `Dim`."""
+
+    def method(self: Dim, other: Any) -> Any:
+        return rule(most(self - other), 0) if isinstance(other, (Dim, Integral)) else NotImplemented
+
+    return method
+
+
+class Dim(str):
+    """A symbolic size such as Dim("N"): a str that holds its canonical expression and can be calculated with.
+
+    Formula: + - * // % with ints and Dims give a Dim, or an int where the symbols cancel: N - N is 0.
+    Order: `>=` and `>` hold unless refuted for all positive symbols, `<` and `<=` only when proven for all
+    (so H >= 3 holds, H < 3 does not, and an upper limit is written `limit - H >= 0`).
+    Raises: ShapeError where the text is no expression, or has no symbol.
+    """
+
+    __slots__ = ("terms",)
+    __array_ufunc__ = None  # numpy integers leave arithmetic to Dim
+    terms: Terms
+
+    def __new__(cls, text: str) -> Dim:
+        size = read(text)
+        need(isinstance(size, Dim), wanted="an expression with a symbol", given=repr(text))
+        return size
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dim, (str(self),)
+
+    def __neg__(self) -> Size:
+        return multiply(self, -1)
+
+    def __pos__(self) -> Dim:
+        return self
+
+    __add__, __radd__ = pair(add)
+    __sub__, __rsub__ = pair(lambda a, b: add(a, -b))
+    __mul__, __rmul__ = pair(multiply)
+    __floordiv__, __rfloordiv__ = pair(divide)
+    __mod__, __rmod__ = pair(lambda a, b: a - divide(a, b) * b)
+    __lt__, __le__ = compare(operator.lt), compare(operator.le)
+    __ge__, __gt__ = compare(operator.ge), compare(operator.gt)
+
+
+OPERATIONS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> ast.expr:
+    """The expression of a text."""
+    if len(text) > LENGTH:
+        raise ValueError(f"a size of {len(text)} characters, more than {LENGTH}")
+    return syntaxTree(text.strip(), "eval").body  # type: ignore[attr-defined]
+
+
+def calculate(node: ast.AST, sizes: Mapping[str, Any]) -> Size:
+    """The value of an expression; nothing but arithmetic on sizes is allowed in it."""
+    match node:
+        case ast.Constant(value=number) if type(number) is int:
+            return number
+        case ast.Name(id=name):
+            return sizes[name] if name in sizes else build({(name,): 1})
+        case ast.UnaryOp(op=op, operand=a) if type(op) in OPERATIONS:
+            return OPERATIONS[type(op)](calculate(a, sizes))
+        case ast.BinOp(left=a, op=op, right=b) if type(op) in OPERATIONS:
+            return OPERATIONS[type(op)](calculate(a, sizes), calculate(b, sizes))
+    raise ValueError(f"{type(node).__name__} has no place in a size")
+
+
+def read(text: str, sizes: Mapping[str, Any] | None = None) -> Size:
+    """A text as a size; `sizes` gives symbols their values.
+
+    Raises    ShapeError if it is no expression of sizes
+    """
+    need(isinstance(text, str), wanted=SIZE, given=repr(text))
+    try:
+        return calculate(parse(text), sizes or {})
+    except ShapeError:
+        raise
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError) as error:
+        hint = "sizes are written with names, whole numbers, + - * // % and parentheses"
+        raise ShapeError(Fault(SIZE, f"{text!r:.200}", hint)) from error

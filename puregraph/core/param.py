@@ -1,0 +1,273 @@
+"""Param and State: a named array, and the declaration it is until its data is first wanted."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.arguments import isType
+from puregraph.base.align import fitting, ownCopy
+from puregraph.base.attributes import Settable
+from puregraph.base.fingerprint import fingerprint
+from puregraph.base.lease import Lease, isLendable, lend
+from puregraph.core.initial import SEED, generator, start
+from puregraph.core.versioning import ARRAYVERSIONS, VersionedAttribute
+from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, show
+
+
+def wholes(shape: Any, kind: str) -> tuple[int, ...]:
+    """The sizes of an array that can be made: whole numbers of at least 0."""
+    good = isinstance(shape, (tuple, list)) and all(
+        isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 0 for n in shape
+    )
+    if not good:
+        raise ShapeError(Fault(f"whole numbers for the shape of a {kind}", repr(shape)))
+    return tuple(int(n) for n in shape)
+
+
+def dtypeFrom(dtype: Any, kind: str) -> Any:
+    """A dtype of numbers, in the byte order of the machine.
+
+    Raises    DtypeError for anything else; None is no dtype, though numpy takes it for float64
+    """
+    if not isType(dtype) or np.dtype(dtype).kind not in "fiubV":
+        raise DtypeError(f"wanted the dtype of a {kind}, such as np.float32, got {dtype!r:.60}")
+    return np.dtype(dtype).newbyteorder("=")
+
+
+# what an array of a parameter was when a pass read it: its version, and its fingerprint if others could write
+Mark = tuple[Any, int, int | None]
+KEPT = 4  # versions whose fingerprint is known after the array was handed out
+
+
+class Stored(Settable):
+    """Shape, dtype and starting values of an array that is made when `data` is first read.
+
+    A model of any size can so be built and checked without memory. Two modules may hold the same one.
+
+    Its memory is its own: what is assigned to `data` is copied, so that whoever assigned it shares nothing with it, and
+    it is always writeable, aligned, and row by row. What `data` gives is a `Lease` of that memory: to write to it, or
+    to any view of it, is to change the array. `version` is another number after every change, and after `data` was
+    handed out; as long as somebody `hasLease`, there may be changes that nothing tells of. Programs that keep weights
+    in an order of their own go by both. The library itself reads `array`, or `materialize()` where it may not be made
+    yet, and calls `bumpVersion` after it has written to it; what an eager rule makes of states is not told.
+    """
+
+    kind = "array"
+    elsewhere = {
+        **dict.fromkeys(("lr", "learnRate", "learning_rate", "lr_mult"), "set rate, a factor of the learning rate"),
+        **dict.fromkeys(("requires_grad", "requiresGrad", "frozen", "is_trainable"), "set trainable"),
+        **dict.fromkeys(("weight_decay", "weightDecay"), "set decay, whether weight decay applies"),
+        **dict.fromkeys(("value", "values"), "set data"),
+    }
+    array: Any = VersionedAttribute()
+
+    def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
+        self.shape = wholes(shape, self.kind)
+        self.dtype = dtypeFrom(dtype, self.kind)
+        self.initial = start(initial)
+        self.key = SEED.next()
+        self.array = None
+        self.version = 0
+        self.leases: list[Lease] = []
+        self.marked = -1  # the version that a pass has read last
+        self.lent: dict[int, int | None] = {}  # fingerprints when handed out, of versions that a pass had read
+
+    def mark(self) -> Mark:
+        """For a pass that reads the array now: by it `isAsMarked` tells whether that was modified in place since."""
+        own = vars(self)  # in every pass, so past what looks for misspelt names
+        own["marked"] = version = self.version
+        return self.array, version, fingerprint(self.array) if self.leases else None
+
+    def isAsMarked(self, mark: Mark) -> bool:
+        """Whether the array that a pass has read still holds what it held; another one may have taken its place."""
+        array, version, before = mark
+        if self.array is not array or self.version == version and before is None:
+            return True
+        known = self.lent.get(version) if before is None else before
+        return known is not None and known == fingerprint(array)
+
+    def materialize(self) -> Any:
+        """The array itself, for those who do not keep it, on the device in use when it was made."""
+        if self.array is None:
+            self.array = device.toDevice(ownCopy(self.startingValues(), self.dtype))
+        return self.array
+
+    def startingValues(self) -> Any:
+        """What `initial` gives, which is often a function of a user.
+
+        Raises    ArgumentError unless that are numbers of this shape
+        """
+        given = self.initial(generator(self.key), self.shape)
+        if not hasattr(given, "dtype") or given.shape != self.shape or given.dtype.kind not in "fiubV":
+            found = f"{given.dtype} of shape {show(given.shape)}" if hasattr(given, "dtype") else f"{given!r:.60}"
+            raise ArgumentError(
+                f"initial: wanted a function (rng, shape) that gives an array of numbers of shape {show(self.shape)}, "
+                f"got {found}"
+            )
+        return given
+
+    def bumpVersion(self) -> None:
+        """Note that the array holds other numbers, or is another one."""
+        vars(self)["version"] = next(ARRAYVERSIONS)  # in every step, so past what looks for misspelt names
+
+    @property
+    def hasLease(self) -> bool:
+        """Whether anybody has what `data` gave, or a view of it, and may so write to it at any time."""
+        return bool(self.leases)
+
+    @property
+    def data(self) -> Any:
+        """The array: the same object as before for as long as anybody has that; on a GPU the very array."""
+        array = self.materialize()
+        if not isLendable(array):
+            return array
+        for lease in self.leases:
+            found = lease()
+            if found is not None and lease.of is array:
+                return found
+        if self.marked == self.version:
+            self.lent[self.version] = fingerprint(array)
+            while len(self.lent) > KEPT:
+                del self.lent[next(iter(self.lent))]
+        found = lend(array, self.leases)
+        self.bumpVersion()
+        return found
+
+    @data.setter
+    def data(self, array: Any) -> None:
+        self.check(array)
+        if self.isOwn(array):  # as after param.data *= 2
+            self.bumpVersion()
+        else:
+            self.adopt(ownCopy(array, self.dtype))
+
+    def isOwn(self, array: Any) -> bool:
+        """Whether an array is what `data` gives now."""
+        return array is self.array or any(x() is array and x.of is self.array for x in self.leases)
+
+    def check(self, array: Any) -> None:
+        """Raise    DtypeError, ShapeError unless these can be the values."""
+        wanted = f"an array of {self.dtype} of shape {show(self.shape)} for the data of a {self.kind}"
+        if not hasattr(array, "astype") or not hasattr(array, "shape"):
+            raise DtypeError(f"wanted {wanted}, got {type(array).__name__}; np.asarray makes one")
+        if isinstance(array, np.ma.MaskedArray):
+            raise DtypeError(f"wanted {wanted}, got a masked array; fill it, as in array.filled(0)")
+        if array.dtype.kind in "cOSUMm" and array.dtype.kind != self.dtype.kind:
+            raise DtypeError(f"wanted {wanted}, got dtype {array.dtype}; convert it with .astype('{self.dtype}')")
+        if tuple(array.shape) != self.shape:
+            raise ShapeError(Fault(f"{self.kind} data of shape {show(self.shape)}", show(tuple(array.shape))))
+
+    def adopt(self, array: Any) -> None:
+        """Take an array as it is, if it can serve: from those who made it, and do not keep it."""
+        self.array = fitting(array, self.dtype)
+        self.bumpVersion()
+
+    @property
+    def made(self) -> bool:
+        """Whether the data exists, or is still only declared."""
+        return self.array is not None
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def calcMode(self, dtype: Any) -> None:
+        """Keep the values, in another dtype."""
+        self.dtype = dtypeFrom(dtype, self.kind)
+        if self.array is not None and self.array.dtype != self.dtype:
+            self.adopt(ownCopy(self.array, self.dtype))
+
+    def __getstate__(self) -> dict:
+        found = {**vars(self), "initial": None if self.made else self.initial}
+        for name in ("leases", "version", "marked", "lent"):
+            del found[name]
+        return found
+
+    def __setstate__(self, state: dict) -> None:
+        """Copies, and what comes from a pickle, have memory of their own as well."""
+        vars(self).update(state, leases=[], version=0, marked=-1, lent={})
+        if self.array is not None:
+            self.adopt(ownCopy(self.array, self.dtype))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({show(self.shape)}, {self.dtype})"
+
+
+class GradOfPass:
+    """The gradient of a parameter; setting it sets `gradVersion`, by which an optimizer tells it from an old one.
+
+    It is read from where all attributes are, at no further cost, for there is no `__get__`.
+    """
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        own = vars(owner)
+        own["grad"] = value
+        own["gradVersion"] = next(ARRAYVERSIONS)
+
+
+class Param(Stored):
+    """A trainable array.
+
+    `grad` holds the gradient of the last backward pass. `trainable`, `rate` (a factor of the learning rate) and
+    `decay` (whether weight decay applies) are this parameter's own settings.
+    """
+
+    kind = "parameter"
+    options = ("trainable", "rate", "decay", "data", "grad")
+    trainable: Any = VersionedAttribute()
+    rate: Any = VersionedAttribute()
+    decay: Any = VersionedAttribute()
+    grad: Any = GradOfPass()
+    gradVersion = 0
+
+    def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
+        super().__init__(shape, initial, dtype)
+        self.grad = None
+        self.trainable = True
+        self.rate = 1.0
+        self.decay = True
+
+    def calcMode(self, dtype: Any) -> None:
+        super().calcMode(dtype)
+        self.grad = None
+
+    def store(self, new: Any, scale: float = 1.0, momentum: float = 0.0, alias: bool = False) -> None:
+        """grad = scale * new + momentum * grad, in an array of its own: copied where `new` may be somebody else's.
+
+        Without a `new` one, of a pass that does not reach this parameter, nothing is left but what momentum keeps.
+        """
+        if new is None:
+            if momentum != 1.0 and self.grad is not None:
+                self.grad = self.grad * momentum if momentum else None
+            return
+        if scale != 1.0:
+            new = new * scale
+        elif alias or new.base is not None:
+            new = new.copy()
+        own = vars(self)  # in every pass, so past what looks for misspelt names
+        own["grad"] = new if momentum == 0.0 or self.grad is None else new + self.grad * momentum
+        own["gradVersion"] = next(ARRAYVERSIONS)
+
+
+class State(Stored):
+    """A running statistic, a counter or a random key: saved and loaded, never trained.
+
+    Floating states stay in float32 or better, and whole numbers as they are, whatever a graph computes in.
+    """
+
+    kind = "state"
+    options = ("data",)
+    elsewhere = dict.fromkeys(("trainable", "rate", "decay", "grad"), "a State is never trained")
+
+    def calcMode(self, dtype: Any) -> None:
+        if self.dtype.kind == "f":
+            super().calcMode(np.promote_types(dtype, np.float32))

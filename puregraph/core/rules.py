@@ -1,0 +1,155 @@
+"""Which gradient rule a node gets. One lookup, used by everything; the order of imports decides nothing.
+
+    1. the rule named on the node                       `Linear(3, 4).node(x, rule="mine")`
+    2. a rule registered for the module's type          `@registerRule(Linear)`, `@BackwardImplementation.register(...)`
+       that can be applied: of the nearest type, then "default", then the first by name
+    3. the module's own `updateGrad`
+    4. the derivative of its `formula`
+    5. an error that lists what was tried and what to write
+
+(A node that is a Graph never asks: it unfolds into its own nodes.)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+from puregraph.arguments import AnyFunction, Text, optional, takes
+from puregraph.core.versioning import COUNTER
+from puregraph.errors import ArgumentError, AutoDiffException
+
+Rule = Callable[..., Any]
+DEFAULT = "default"  # the name of a rule that was registered without one
+
+
+class RuleContext(NamedTuple):
+    """Where a gradient is asked for, as far as that is known.
+
+    The node, its graph, the backward graph in the making, and for each output whether it has a gradient.
+    """
+
+    node: Any = None
+    graph: Any = None
+    backward: Any = None
+    given: tuple[bool, ...] | None = None
+
+
+NOWHERE = RuleContext()
+
+
+class Registered(NamedTuple):
+    """How to make the rule `(grad, *arguments, *outputs)` of a module, whether that can be done at a place, and whether
+    nodes must ask for it by name."""
+
+    make: Callable[[Any, tuple[bool, ...], RuleContext], Rule]
+    applies: Callable[[Any, RuleContext], bool]
+    asked: bool = False
+
+
+REGISTRY: dict[tuple[type | str, str], Registered] = {}  # by a type of module or the name of one, and the rule's name
+
+
+@takes(name=optional(Text), applies=AnyFunction)
+def registerRule(
+    moduleType: type, name: str | None = None, applies: Callable[[Any], bool] = lambda module: True
+) -> Callable:
+    """Register a gradient rule `(module, grad, *arguments, *outputs[, needs])` for a type of module.
+
+    It is for all its nodes, or under a name for those that ask for it.
+
+    Raises    ValueError if a rule of that name is registered for that type already
+    """
+
+    if not isinstance(moduleType, (type, str)):
+        raise ArgumentError(f"registerRule: wanted the class of a module, such as Linear, got {moduleType!r:.60}")
+
+    def keep(rule: Rule) -> Rule:
+        def make(module: Any, needs: tuple[bool, ...], place: RuleContext) -> Rule:
+            return withNeeds(partial(rule, module), rule, needs)
+
+        asked = name not in (None, DEFAULT)
+        register(moduleType, name or DEFAULT, Registered(make, lambda module, place: applies(module), asked))
+        return rule
+
+    return keep
+
+
+def register(kind: type | str, name: str, registered: Registered) -> None:
+    """Put a rule into the registry: for a type of module, or for types of that name.
+
+    Raises    ValueError if there is one of that name
+    """
+    if (kind, name) in REGISTRY:
+        label = kind if isinstance(kind, str) else kind.__name__
+        raise ValueError(f"a gradient rule {name!r} for {label} is registered already: give this one another name")
+    REGISTRY[kind, name] = registered
+    COUNTER.version = object()
+
+
+def rulesFor(nodes: Iterable[Any]) -> tuple:
+    """What decides the gradient rules of nodes: as long as it is equal, a backward pass made from them still holds."""
+    return tuple(REGISTRY.items()), tuple([(node.rule, node.module.updateGrad) for node in nodes])
+
+
+def readBy(module: Any, rule: str | None) -> tuple[str, ...] | None:
+    """The names of the arguments and outputs that the gradient rule of a node reads; None: all of them, for all one
+    knows without making it."""
+    return None if rule is not None or candidates(module) else module.reads
+
+
+def candidates(module: Any) -> list[tuple[str, Registered]]:
+    """The names and rules registered for a module, in the order in which they are tried."""
+    if not REGISTRY:
+        return []
+    moduleType: Any = type(module)
+    rank = kinds(moduleType)
+    found = [(rank[kind], name != DEFAULT, name) for kind, name in REGISTRY if kind in rank]
+    order = list(rank)
+    return [(name, REGISTRY[order[place], name]) for place, _, name in sorted(found)]
+
+
+@cache
+def kinds(moduleType: Any) -> dict[Any, int]:
+    """What a rule for modules of a type may be registered for, the nearest first: the type, its name, its bases."""
+    return {kind: i for i, kind in enumerate((moduleType, moduleType.__name__, *moduleType.__mro__[1:]))}
+
+
+def gradientRule(module: Any, needs: tuple[bool, ...], name: str | None = None, place: RuleContext = NOWHERE) -> Rule:
+    """The rule `(grad, *arguments, *outputs) -> one gradient per argument` of a module at a node.
+
+    Raises    AutoDiffException if there is none; the message lists what was tried and what to write
+    """
+    label = type(module).__name__
+    found = candidates(module)
+    tried = [(n, r) for n, r in found if (n == name if name is not None else not r.asked)]
+    for _, registered in tried:
+        if registered.applies(module, place):
+            return registered.make(module, needs, place)
+    if name is not None:
+        known = ", ".join(dict.fromkeys(n for n, _ in found)) or "none"
+        why = "it says that it cannot be applied here" if tried else f"known for {label}: {known}"
+        raise AutoDiffException(f"no gradient rule named {name!r} for {label}: {why}")
+    if module.updateGrad is not None:
+        return withNeeds(module.updateGrad, module.updateGrad, needs)
+    if getattr(module, "formula", None) is not None:
+        return withNeeds(module.derivative, module.derivative, needs)
+    refused = ", ".join(f"{n!r} says that it cannot be applied here" for n, _ in tried) or "none"
+    raise AutoDiffException(
+        f"{label} has no gradient: tried a registered rule ({refused}), its own updateGrad (not defined), "
+        f"the derivative of a formula (it has none); write {label}.updateGrad(grad, *arguments, *outputs), "
+        f"or register one with @registerRule({label}) or @BackwardImplementation.register(op={label!r}, name=...)"
+    )
+
+
+def withNeeds(call: Rule, signed: Rule, needs: tuple[bool, ...]) -> Rule:
+    """Bind `needs` where the rule asks for it."""
+    return partial(call, needs=needs) if takesNeeds(getattr(signed, "__func__", signed)) else call
+
+
+@cache
+def takesNeeds(rule: Rule) -> bool:
+    """Whether a rule asks which gradients are needed."""
+    return "needs" in inspect.signature(rule).parameters

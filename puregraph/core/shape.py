@@ -1,0 +1,122 @@
+"""Shapes whose sizes may be symbols, ("N", 16, "H", "W"), and the small algebra that shape rules use."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+from puregraph.core.dim import SIZE, Dim, Size, read
+from puregraph.errors import need, show
+
+Shape = tuple[Size, ...]
+
+SHAPE = 'a shape, a tuple of sizes or symbols such as (32, 256) or ("N", 256)'
+
+
+def asSize(size: Any) -> Size:
+    """One size as an int or a Dim.
+
+    Raises: ShapeError where it is neither a whole number of at least 0 nor an expression of symbols.
+    """
+    isText = isinstance(size, str)
+    need(isText or isinstance(size, Integral) and not isinstance(size, bool), wanted=SIZE, given=repr(size))
+    value = size if isinstance(size, Dim) else read(size) if isText else int(size)
+    need(not value < 0, wanted=SIZE, given=size)
+    return value
+
+
+def asShape(shape: Any) -> Shape:
+    """The shape that a user wrote, as a tuple of ints and Dims.
+
+    Raises: ShapeError where it is no tuple or list, or one of its sizes is none.
+    """
+    hint = f"write ({shape!r},) for one dimension" if isinstance(shape, (str, Integral)) else ""
+    need(isinstance(shape, (tuple, list)), wanted=SHAPE, given=repr(shape), hint=hint)
+    return tuple(size if type(size) is int and size >= 0 else asSize(size) for size in shape)
+
+
+def isShape(shape: Any) -> bool:
+    """Whether this is one shape, not a list of shapes; () and [] are the shape of a number."""
+    return isinstance(shape, (tuple, list)) and all(
+        isinstance(size, (str, Integral)) and not isinstance(size, bool) for size in shape
+    )
+
+
+def showShape(shape: Sequence) -> str:
+    """A shape as people write it, without quotes: (N, 16, H//2)."""
+    return show(tuple(shape) if isShape(shape) else shape)
+
+
+def product(dims: Iterable) -> Size:
+    """The product of sizes: the number of elements of a shape."""
+    return math.prod(dims)
+
+
+def broadcast(*shapes: Sequence) -> Shape:
+    """The common shape by numpy's rule; a symbol goes with 1 and with the same symbol.
+
+    Raises: ShapeError with all the shapes where two sizes differ and neither is 1.
+    """
+    rank = max(map(len, shapes), default=0)
+    result = []
+    for column in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)):
+        sizes = [size for size in dict.fromkeys(column) if size != 1] or [1]
+        hint = f"{sizes[0]} and {sizes[-1]} differ, and neither is 1"
+        need(len(sizes) == 1, wanted="shapes that broadcast", given=list(map(tuple, shapes)), hint=hint)
+        result.append(sizes[0])
+    return tuple(result)
+
+
+def symbols(shape: Sequence) -> tuple[str, ...]:
+    """The names of the symbols in a shape, in the order of their first appearance."""
+    return tuple(dict.fromkeys(name for size in shape for name in re.findall(r"[^\W\d]\w*", str(size))))
+
+
+def bind(shape: Sequence, sizes: Mapping[str, Any], complete: bool = False) -> Shape:
+    """The shape with sizes in the place of symbols: bind(("N", "H//2"), {"N": 32, "H": 9}) is (32, 4).
+
+    Raises: ShapeError where a size becomes negative or, if `complete`, where a symbol is left.
+    """
+    values = {name: asSize(size) for name, size in sizes.items()}
+    bound = tuple(read(size, values) if isinstance(size, str) else size for size in shape)
+    place = f"{showShape(shape)} with " + ", ".join(f"{name} = {size}" for name, size in values.items())
+    need(not any(size < 0 for size in bound), wanted="sizes of at least 0", given=bound, hint=f"from {place}")
+    missing = ", ".join(symbols(bound))
+    need(not (complete and missing), wanted=f"sizes for all symbols ({missing} missing)", given=tuple(shape))
+    return bound
+
+
+def window(size: Size, kernel: int, stride: int = 1, pad: int = 0, dilation: int = 1) -> Size:
+    """The length that a convolution or pooling leaves; `pad` counts both sides together.
+
+    Formula: (size + pad - dilation * (kernel - 1) - 1) // stride + 1
+    Raises: ShapeError where the window does not fit once.
+    """
+    extent = dilation * (kernel - 1) + 1
+    need(size + pad >= extent, wanted=f"at least {extent - pad}", given=size, hint="the window is larger")
+    return (size + pad - extent) // stride + 1
+
+
+def transposed(size: Size, kernel: int, stride: int = 1, pad: int = 0, dilation: int = 1, outpad: int = 0) -> Size:
+    """The length that a transposed convolution makes; `pad` counts both sides together.
+
+    Formula: (size - 1) * stride - pad + dilation * (kernel - 1) + outpad + 1
+    Raises: ShapeError where nothing is left.
+    """
+    length = (size - 1) * stride - pad + dilation * (kernel - 1) + outpad + 1
+    need(length >= 1, wanted="a length of at least 1", given=length, hint=f"{size} is small for pad {pad}")
+    return length
+
+
+def normalAxis(axis: Any, rank: int, what: str = "axis") -> int:
+    """The axis counted from the first: -1 of rank 3 is 2.
+
+    Raises: ShapeError where it is no whole number, or out of range.
+    """
+    whole = isinstance(axis, Integral) and not isinstance(axis, bool)
+    wanted = f"{what} from {-rank} to {rank - 1}" if rank else f"a shape with dimensions for {what}"
+    need(whole and -rank <= axis < rank, wanted=wanted, given=axis)
+    return int(axis) % rank

@@ -1,0 +1,69 @@
+"""Versioning: a counter that changes whenever an attribute that compiled steps depend on is set.
+
+A step is looked at before each run. To go through all that it was made from takes longer than a small step does, so
+whatever matters notes that it was changed, and as long as nothing did, nothing has to be looked at.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from puregraph.base.attributes import Settable, checkAttribute
+
+
+class VersionCounter:
+    """`version` is another object after every change, wherever that was: who kept it can tell that nothing changed.
+
+    Read the version first and what it is about then: a change in between is so seen the next time.
+    """
+
+    __slots__ = ("version",)
+
+    def __init__(self) -> None:
+        self.version = object()
+
+
+COUNTER = VersionCounter()
+ARRAYVERSIONS = count(1)  # of arrays; none is given twice, whichever thread asks for it
+
+
+class Versioned(Settable):
+    """What has attributes that compiled steps depend on. Those named in `unversioned` are set during every run."""
+
+    unversioned: frozenset[str] = frozenset()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__dict__ and not hasattr(type(self), name):
+            checkAttribute(self, name)
+        object.__setattr__(self, name, value)
+        if name not in self.unversioned:
+            COUNTER.version = object()
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        COUNTER.version = object()
+
+
+class VersionedAttribute:
+    """An attribute, set to a new value now and then, of objects whose other attributes are set in every run.
+
+    It is read from where all attributes are, at no further cost, for there is no `__get__`.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        vars(owner)[self.name] = value
+        COUNTER.version = object()
+
+    def __delete__(self, owner: Any) -> None:
+        del vars(owner)[self.name]
+        COUNTER.version = object()
+
+
+def isVersioned(thing: Any) -> bool:
+    """Whether all that is set on an object is noted: its class has not another way of its own."""
+    ways: list[Any] = [type(thing).__setattr__, type(thing).__delattr__]
+    return ways == [Versioned.__setattr__, Versioned.__delattr__]

@@ -1,0 +1,334 @@
+"""LoopNest: pointwise formulas and reductions over one space of indices, as one pass over memory.
+
+    LoopNest(
+        space=(n, c),
+        loads={"x": Operand("f32", x, (c, 1))},
+        lines=(("m", Reduce("max", "x", {1})), ("u", Formula("exp(x - m)")), ("s", Reduce("sum", "u", {1})),
+               ("y", Formula("u / s"))),
+        stores={"y": Operand("f32", y, (c, 1))},
+    )
+
+is a softmax: each row is read from memory once. A line is a formula of what stands above it, or a Reduce of it over
+some axes. Operands have a stride in numbers for each axis; 0 repeats them.
+
+Here is what does not depend on the machine: the axes are ordered and joined, a fold over many numbers with few results
+is done in parts that a second nest folds, in a fixed order. `native.nest` and `cuda.nest` write the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+from puregraph.formula.expr import walk
+from puregraph.formula.formula import Formula
+
+STARTS = {"sum": 0.0, "max": float("-inf"), "min": float("inf"), "prod": 1.0}
+HEAVY = frozenset("exp exp2 expm1 log log1p log2 log10 tanh sigmoid erf erfc pow sin cos tan sinh cosh".split())
+
+
+class Operand(NamedTuple):
+    """Numbers in memory: their kind, where they are, and how many of them lie between neighbours along each axis."""
+
+    kind: str
+    what: Any
+    strides: tuple[int, ...]
+
+
+class Reduce(NamedTuple):
+    """sum, max, min or prod of a line or operand over some axes."""
+
+    how: str
+    of: str
+    axes: frozenset[int]
+
+
+Line = tuple[str, "Formula | Reduce"]
+
+
+class LoopNest(NamedTuple):
+    """Lines over a space. A name "axis0" is the index along axis 0.
+
+    `ragged` is (axis, whole): axis 0 counts pieces of that axis, and the last one has only what is left of `whole`.
+    `beside` is how many rows a task does, where it keeps folds over them; such folds are stored task by task.
+    `last` is the axis to be taken in vectors; None: that along which the largest operand is contiguous.
+    """
+
+    space: tuple[int, ...]
+    loads: Mapping[str, Operand]
+    lines: tuple[Line, ...]
+    stores: Mapping[str, Operand]
+    kind: str = "f32"
+    ragged: tuple[int, int] | None = None
+    beside: int = 0
+    last: int | None = None
+
+
+def reduceSets(nest: LoopNest) -> list[frozenset[int]]:
+    """The sets of axes that are folded, each once."""
+    return list(dict.fromkeys(x.axes for _, x in nest.lines if isinstance(x, Reduce)))
+
+
+def ordered(nest: LoopNest) -> LoopNest:
+    """The axes in the order in which the largest operand lies in memory, those of length one left out."""
+    if all(n == 1 for n in nest.space):
+        one = rearranged(nest, [])
+        return one._replace(space=(1,), loads=lone(one.loads), stores=lone(one.stores), last=None)
+    operands = [*nest.stores.values(), *nest.loads.values()]
+    largest = max(operands, key=lambda o: prod(n for n, s in zip(nest.space, o.strides) if s)).strides
+    keep = [a for a, n in enumerate(nest.space) if n != 1]
+    order = sorted(keep, key=lambda a: (a == nest.last, largest[a] == 0, -abs(largest[a]), a))
+    return rearranged(nest._replace(last=None), [[a] for a in order])
+
+
+def lone(operands: Mapping[str, Operand]) -> dict[str, Operand]:
+    """Operands of a space without axes, for one of a single number."""
+    return {k: o._replace(strides=(0,)) for k, o in operands.items()}
+
+
+def collapsed(nest: LoopNest) -> LoopNest:
+    """Neighbouring axes as one, where that is all the same to every operand and fold."""
+    named = {int(n[4:]) for _, x in nest.lines if isinstance(x, Formula) for n in x.names if isAxis(n)}
+    operands = [*nest.loads.values(), *nest.stores.values()]
+    groups = [[0]]
+    for a in range(1, len(nest.space)):
+        before = a - 1
+        same = all(o.strides[before] == o.strides[a] * nest.space[a] for o in operands)
+        if same and not named & {a, before} and all((a in s) == (before in s) for s in reduceSets(nest)):
+            groups[-1].append(a)
+        else:
+            groups.append([a])
+    return rearranged(nest, groups)
+
+
+def rearranged(nest: LoopNest, groups: list[list[int]]) -> LoopNest:
+    """The nest with new axes, each made of some of its own; an axis in no group has length one and goes."""
+    place = {a: i for i, group in enumerate(groups) for a in group}
+
+    def line(x: Formula | Reduce) -> Formula | Reduce:
+        if isinstance(x, Reduce):
+            axes = frozenset(place[a] for a in x.axes if a in place)
+            return x._replace(axes=axes) if axes else Formula(x.of)
+        indices = [n for n in x.names if isAxis(n)]
+        return x.put(**{n: f"axis{place[int(n[4:])]}" if int(n[4:]) in place else 0 for n in indices}) if indices else x
+
+    def move(o: Operand) -> Operand:
+        return o._replace(strides=tuple(o.strides[group[-1]] for group in groups))
+
+    return nest._replace(
+        space=tuple(prod(nest.space[a] for a in group) for group in groups),
+        loads={k: move(o) for k, o in nest.loads.items()},
+        stores={k: move(o) for k, o in nest.stores.items()},
+        lines=tuple((n, line(x)) for n, x in nest.lines),
+    )
+
+
+def isAxis(name: str) -> bool:
+    """Whether a name stands for the index along an axis."""
+    return name.startswith("axis") and name[4:].isdigit()
+
+
+def chunked(nest: LoopNest, axis: int, size: int) -> LoopNest:
+    """The nest with an axis cut into pieces: axis 0 is now the number of the piece."""
+    whole = nest.space[axis]
+    pieces = -(-whole // size)
+
+    def cut(o: Operand) -> Operand:
+        return o._replace(strides=(o.strides[axis] * size, *o.strides))
+
+    def line(x: Formula | Reduce) -> Formula | Reduce:
+        if isinstance(x, Reduce):
+            return x._replace(axes=frozenset(a + 1 for a in x.axes))
+        moved = {n: f"axis{int(n[4:]) + 1}" for n in x.names if isAxis(n) and int(n[4:]) != axis}
+        moved |= {f"axis{axis}": f"(axis0 * {size} + axis{axis + 1})"} if f"axis{axis}" in x.names else {}
+        return x.put(**moved) if moved else x
+
+    return nest._replace(
+        space=(pieces, *(size if a == axis else n for a, n in enumerate(nest.space))),
+        loads={k: cut(o) for k, o in nest.loads.items()},
+        stores={k: cut(o) for k, o in nest.stores.items()},
+        lines=tuple((n, line(x)) for n, x in nest.lines),
+        ragged=(axis + 1, whole) if whole % size else None,
+    )
+
+
+def varying(nest: LoopNest, axes: frozenset[int]) -> dict[str, bool]:
+    """For each name, whether it varies along the axes."""
+    found = {k: any(o.strides[a] for a in axes) for k, o in nest.loads.items()}
+    for name, x in nest.lines:
+        if isinstance(x, Reduce):
+            found[name] = found[x.of] and not axes <= x.axes
+        else:
+            found[name] = any(found.get(n, isAxis(n) and int(n[4:]) in axes) for n in x.names)
+    return found
+
+
+def needed(
+    nest: LoopNest, names: Iterable[str], known: Iterable[str] = ()
+) -> tuple[dict[str, Operand], tuple[Line, ...]]:
+    """What must be loaded and computed for some names, when others are known."""
+    wanted, known = set(names), set(known)
+    lines = []
+    for name, x in reversed(nest.lines):
+        if name in wanted and name not in known:
+            wanted |= {x.of} if isinstance(x, Reduce) else set(x.names)
+            lines.append((name, x))
+    return {k: o for k, o in nest.loads.items() if k in wanted}, tuple(reversed(lines))
+
+
+def compact(nest: LoopNest, lead: int, kept: Iterable[int], scratch: Callable[[int], Any]) -> tuple[Operand, int]:
+    """Memory for `lead` times a number at each place of the kept axes, and how many places there are."""
+    strides, step = [0] * len(nest.space), 1
+    for a in sorted(kept, reverse=True):
+        strides[a], step = step, step * nest.space[a]
+    return Operand(nest.kind, scratch(lead * step), tuple(strides)), step
+
+
+def parted(nest: LoopNest, axes: frozenset[int], size: int, scratch: Callable[[int], Any]) -> tuple[LoopNest, LoopNest]:
+    """A nest that folds pieces of the first of the axes, and one that folds what these gave."""
+    axis = min(axes)
+    step = max(1, size * nest.space[axis] // prod(nest.space[a] for a in axes))
+    folds = {n: x for n, x in nest.lines if isinstance(x, Reduce)}
+    varies = varying(nest, axes)
+    kept = [a for a in range(len(nest.space)) if a not in axes]
+    first = [n for n in nest.stores if varies[n]]
+    loads, lines = needed(nest, [*folds, *first])
+    if any(isinstance(x, Formula) and set(x.names) & folds.keys() for _, x in lines):
+        raise ValueError("what follows a long fold does not fit in one nest with it")
+    cut = chunked(nest._replace(loads=loads, lines=lines, stores={n: nest.stores[n] for n in first}), axis, step)
+    return joined(nest, cut, folds, kept, cut.space[0], 0, scratch)
+
+
+def besides(
+    nest: LoopNest, rows: frozenset[int], block: int, scratch: Callable[[int], Any]
+) -> tuple[LoopNest, LoopNest]:
+    """A nest over rows that keeps, for each block of them, what is folded over them; and one that folds that."""
+    outer = frozenset(range(len(nest.space))) - rows
+    folds = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes != rows}
+    if any(x.axes != outer for x in folds.values()):
+        raise ValueError(f"folds over {sorted(rows)} and other axes than the rest do not fit in one nest")
+    after = {n for n, known in varying(nest, outer).items() if not known}
+    lines = needed(nest, [*folds, *(n for n in nest.stores if n not in after)])
+    count = prod(nest.space[a] for a in outer)
+    one = nest._replace(loads=lines[0], lines=lines[1], stores={n: o for n, o in nest.stores.items() if n not in after})
+    one = one._replace(beside=block)
+    lead = nest._replace(space=(-(-count // block), *nest.space))
+    return joined(nest, one, folds, sorted(rows), lead.space[0], None, scratch)
+
+
+def joined(
+    nest: LoopNest,
+    one: LoopNest,
+    folds: dict[str, Reduce],
+    kept: list[int],
+    pieces: int,
+    front: int | None,
+    scratch: Any,
+) -> tuple[LoopNest, LoopNest]:
+    """The nest with parts of its folds stored, and the nest that folds the parts and goes on from there."""
+    parts, seconds = {}, {}
+    for n in folds:
+        operand, count = compact(nest, pieces, kept, scratch)
+        parts[n] = operand if front is None else operand._replace(strides=(count, *operand.strides))
+        seconds[f"{n}Part"] = operand._replace(strides=(count, *operand.strides))
+    later = [n for n in nest.stores if n not in one.stores]
+    loads, lines = needed(nest, later, folds)
+
+    def wide(o: Operand) -> Operand:
+        return o._replace(strides=(0, *o.strides))
+
+    def moved(x: Any) -> Any:
+        names = {n: f"axis{int(n[4:]) + 1}" for n in x.names if isAxis(n)}
+        return x.put(**names) if names else x
+
+    two = LoopNest(
+        (pieces, *(n if a in kept else 1 for a, n in enumerate(nest.space))),
+        {**{k: wide(o) for k, o in loads.items()}, **seconds},
+        (
+            *((n, Reduce(x.how, f"{n}Part", frozenset([0]))) for n, x in folds.items()),
+            *((n, moved(x)) for n, x in lines),
+        ),
+        {n: wide(nest.stores[n]) for n in later},
+        nest.kind,
+    )
+    return one._replace(stores={**one.stores, **parts}), two
+
+
+class Shape:
+    """What follows from what, in a nest of which some axes are folded: what varies along them, and in which phase."""
+
+    def __init__(self, nest: LoopNest, axes: frozenset[int]):
+        self.nest, self.axes = nest, axes
+        self.inner = len(nest.space) - 1
+        self.loops = sorted(axes)
+        self.outer = [a for a in range(len(nest.space)) if a not in axes]
+        self.varies = varying(nest, axes)
+        self.spread = {n: self.varies[n] or any(o.strides[a] for a in axes) for n, o in nest.stores.items()}
+        self.phase = dict.fromkeys(nest.loads, 0)
+        self.lines = dict(nest.lines)
+        for name, x in nest.lines:
+            before = self.phase[x.of] + (x.axes == axes) if isinstance(x, Reduce) else None
+            names = () if isinstance(x, Reduce) else x.names
+            self.phase[name] = max([self.phase.get(n, 0) for n in names], default=0) if before is None else before
+        self.count = 1 + max([self.phase[n] for n in (*self.lines, *nest.stores)], default=0)
+        self.beside = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes != axes}
+        self.folds = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes == axes}
+        self.operands = {
+            **{f"l_{k}": o for k, o in nest.loads.items()},
+            **{f"s_{k}": o for k, o in nest.stores.items()},
+        }
+
+    def at(self, phase: int) -> tuple[list[str], list[str], list[str]]:
+        """The folds, the folds kept beside, and the stores of a phase of the rows."""
+        stores = [n for n in self.nest.stores if self.spread[n] and n not in self.beside and self.phase[n] == phase]
+        folds = [n for n, x in self.folds.items() if self.phase[x.of] == phase]
+        return folds, [n for n, x in self.beside.items() if self.phase[x.of] == phase], stores
+
+    def wanted(self, phase: int) -> list[str]:
+        """What a phase of the rows folds and stores."""
+        folds, beside, stores = self.at(phase)
+        return [self.lines[n].of for n in (*folds, *beside)] + stores  # type: ignore[union-attr]
+
+    def dependencies(self, names: Iterable[str]) -> list[str]:
+        """What does not vary along the loops, of what these names are made of."""
+        found, stack = dict[str, None](), [*names]
+        seen = set()
+        while stack:
+            name = stack.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            if name in self.varies and not self.varies[name]:
+                found[name] = None
+            elif name in self.lines:
+                x = self.lines[name]
+                stack += [x.of] if isinstance(x, Reduce) else x.names
+        return list(found)
+
+
+def saved(shape: Shape) -> dict[str, int]:
+    """What is costly to compute and wanted in several phases, with the first of these, which computes it."""
+    first: dict[str, int] = {}
+    again: set[str] = set()
+    for p in range(shape.count):
+        stack, seen = shape.wanted(p), set[str]()
+        while stack:
+            name = stack.pop()
+            if name in seen or name not in shape.lines or not shape.varies[name]:
+                continue
+            seen.add(name)
+            x = shape.lines[name]
+            if isinstance(x, Formula) and HEAVY & {t.op for t in walk(x.term)} and first.setdefault(name, p) < p:
+                again.add(name)  # it is at hand, and what it is made of is not wanted for it
+            else:
+                stack += [x.of] if isinstance(x, Reduce) else x.names
+    return {n: p for n, p in first.items() if n in again}
+
+
+def title(nest: LoopNest) -> str:
+    """What the nest computes, for a table."""
+    lines = nest.lines
+    if len(lines) == 1 and isinstance(lines[0][1], Formula):
+        return str(lines[0][1])
+    return "; ".join(f"{n} = {x.how} {x.of}" if isinstance(x, Reduce) else f"{n} = {x}" for n, x in lines)

@@ -1,0 +1,19 @@
+"""Parallel: modules side by side, each with its own input."""
+
+from __future__ import annotations
+
+from puregraph.graph.sequential import ModuleList
+from puregraph.node import Node
+
+
+class Parallel(ModuleList):
+    """y_i = m_i(x_i): a list in, a list out; module i takes input i.
+
+    Shapes    x_i as module i takes it -> y_i as it gives it
+    Source    PuzzleLib's Parallel
+    Raises    GraphError if something else than Modules is given, or two of them have one name
+    """
+
+    def chain(self) -> None:
+        self.places = [Node(module) for module in self.items]
+        self.link(self.places, self.places)

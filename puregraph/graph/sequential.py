@@ -1,0 +1,162 @@
+"""Sequential: modules one after another, with the habits of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Integral
+from typing import Any
+
+from puregraph.arguments import Whole, takes
+from puregraph.errors import GraphError
+from puregraph.graph.graph import Graph
+from puregraph.graph.input import Input
+from puregraph.module import Module
+from puregraph.node import Node
+
+
+class ModuleList(Graph):
+    """A Graph that is built from a list of modules, and built again when the list is edited."""
+
+    places: list[Node] = []  # the node of each module; a blueprint makes a list without its constructor
+
+    def __init__(self, *modules: Any, name: str | None = None):
+        Module.__init__(self, name)
+        given = modules[0] if len(modules) == 1 and isinstance(modules[0], (list, tuple)) else modules
+        self.version = 0
+        self.items: list[Module] = []
+        self.edit(list(given))
+
+    def edit(self, items: list[Module]) -> None:
+        """Take these modules, or change nothing at all if they do not fit together."""
+        for module in items:
+            if not isinstance(module, Module):
+                raise GraphError(f"{self.title()}: wanted Modules, got {type(module).__name__}: {module!r:.60}")
+        if holds(items, self):
+            raise GraphError(f"{self.title()} cannot hold itself")
+        before, rules = self.items, self.rulesAsked()
+        self.items = items
+        try:
+            self.chain()
+        except Exception:
+            self.items = before
+            self.chain()
+            raise
+        finally:
+            self.ask(rules)
+
+    def rulesAsked(self) -> list[tuple[Module, str]]:
+        """The modules whose nodes were told the name of a gradient rule, in order, each with that."""
+        return [(node.module, node.rule) for node in self.places if node.rule is not None]
+
+    def ask(self, rules: list[tuple[Module, str]]) -> None:
+        """Tell new nodes the names of the rules that the nodes of their modules had."""
+        left = list(rules)
+        for node in self.places:
+            found = next((row for row in left if row[0] is node.module), None)
+            if found is not None:
+                node.rule = found[1]
+                left.remove(found)
+
+    def chain(self) -> None:
+        """Make the nodes that the list stands for."""
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say how its modules hang together: write chain(self)"
+        )
+
+    def append(self, module: Module) -> Any:
+        self.edit([*self.items, module])
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Any:
+        self.edit([*self.items, *modules])
+        return self
+
+    @takes(index=Whole)
+    def insert(self, index: int, module: Module) -> Any:
+        items = list(self.items)
+        items.insert(index, module)
+        self.edit(items)
+        return self
+
+    @takes(index=Whole)
+    def pop(self, index: int = -1) -> Module:
+        items = list(self.items)
+        gone = items.pop(self.indexOf(index))
+        self.edit(items)
+        return gone
+
+    def indexOf(self, key: Any) -> int:
+        if isinstance(key, str):
+            for index, node in enumerate(self.places):
+                if self.paths[node] == key:
+                    return index
+            names = ", ".join(self.paths[n] for n in self.places)
+            raise GraphError(f"{self.title()} has no module {key!r}; it has {names or 'none'}")
+        if not isinstance(key, Integral) or not -len(self.items) <= int(key) < len(self.items):
+            names = f"from {-len(self.items)} to {len(self.items) - 1}" if self.items else "none, as it is empty"
+            raise IndexError(f"{self.title()}: wanted the index of a module, {names}, or its name, got {key!r:.60}")
+        return range(len(self.items))[key]
+
+    def __getitem__(self, key: Any) -> Any:
+        """A module by index or name (`"block.conv"` looks inside); a slice shares its modules."""
+        if isinstance(key, slice):
+            return type(self)(*self.items[key])
+        if isinstance(key, str) and "." in key:
+            return self.getNodeByName(key).module
+        return self.items[self.indexOf(key)]
+
+    def __setitem__(self, key: Any, module: Module) -> None:
+        items = list(self.items)
+        items[self.indexOf(key)] = module
+        self.edit(items)
+
+    def __delitem__(self, key: Any) -> None:
+        self.pop(self.indexOf(key))
+
+    def __iter__(self) -> Any:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getstate__(self) -> dict:
+        kept = {k: v for k, v in super().__getstate__().items() if k not in ("inputs", "outputs", "places")}
+        return {**kept, "rules": self.rulesAsked()}
+
+    def __setstate__(self, state: dict) -> None:
+        rules = state.pop("rules", [])
+        vars(self).update(state)
+        self.chain()
+        self.ask(rules)
+
+
+def holds(modules: list[Module], sought: Module) -> bool:
+    """Whether a module is among these, or in a list among them, however deep."""
+    waiting, seen = list(modules), set()
+    while waiting:
+        module = waiting.pop()
+        if module is sought:
+            return True
+        if isinstance(module, ModuleList) and id(module) not in seen:
+            seen.add(id(module))
+            waiting += module.items
+    return False
+
+
+class Sequential(ModuleList):
+    """y = m_k(... m_2(m_1(x))): modules one after another.
+
+    `Sequential(Linear(3, 4), Relu())`, or one list of modules. `append extend insert pop del`, `[i]`, `["name"]` and
+    slices edit and read it like a list.
+
+    Shapes    those of the first module's inputs -> those of the last module's outputs
+    Source    PuzzleLib's and torch's Sequential
+    Raises    GraphError if something else than Modules is given, or two of them have one name
+    """
+
+    def chain(self) -> None:
+        self.places: list[Node] = []
+        for module in self.items:
+            self.places.append(Node(module, self.places[-1] if self.places else None))
+        ends = self.places or [Input(name="input").node()]  # without a module, what goes in comes out
+        self.link(ends[0], ends[-1])

@@ -1,0 +1,223 @@
+"""Steps: a graph unfolded into one flat list of rule calls over numbered values. Everything that runs, runs this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from puregraph.base.cachedproperty import CachedProperty
+from puregraph.core.accumulate import isArray
+from puregraph.core.hooks import HOOKS
+from puregraph.core.rules import readBy
+from puregraph.errors import GraphError, ShapeError, addPlace, show
+from puregraph.node import Node, located
+
+ABSENT = 0  # the number of the value that is always None: an optional input or parameter that was left out
+
+
+class GraphStep:
+    """One call of a module's rule, over numbered values.
+
+    `args` are the numbers of its inputs (the first `inputs` of them) and parameters, `outs` those of its outputs, of
+    which other nodes may read the `visible` ones. `frees` are the values that are freed after it, each with whether a
+    later step still asks for its shape, `stored` the numbers of its parameters and states.
+    """
+
+    __slots__ = ("args", "frees", "inputs", "module", "node", "outs", "path", "stored", "visible")
+
+    def __init__(self, path: str, node: Node, args: tuple[int, ...], outs: tuple[int, ...], inputs: int):
+        self.path, self.node, self.module = path, node, node.module
+        self.args, self.outs, self.inputs, self.stored = args, outs, inputs, args[inputs:]
+        self.visible = outs[: len(outs) - len(node.module.hidden)]
+        self.frees: tuple[tuple[int, bool], ...] = ()
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """The rule, as it is now."""
+        return self.module.updateData
+
+    @property
+    def label(self) -> str:
+        return self.module.label
+
+    def __repr__(self) -> str:
+        return f"Step({self.path!r}, {self.label}, {list(self.args)} -> {list(self.outs)})"
+
+
+class Steps:
+    """The flat list, and where its values come from.
+
+    `inputs`   the numbers of the graph's inputs, `outputs` those of its outputs
+    `params`   (number, module, name) of every parameter and state that a rule takes
+    `shown`    (node, numbers) of nodes that have no step of their own: inputs and nested graphs
+    `keepsData` whether a run leaves every node its `data`
+    `producer` the path of the node that makes a value, and `names` a name for every value
+    """
+
+    def __init__(self) -> None:
+        self.items: list[GraphStep] = []
+        self.inputs: list[int] = []
+        self.outputs: list[int] = []
+        self.params: list[tuple[int, Any, str]] = []
+        self.shown: list[tuple[Node, tuple[int, ...]]] = []
+        self.producer: dict[int, str] = {}
+        self.names: dict[int, str] = {}
+        self.keepsData = True
+        self.count = 1
+        self.numbers: dict[tuple[int, str], int] = {}
+
+    # Building ---------------------------------------------------------------------------------------------------------
+
+    def new(self, path: str, names: Sequence[str]) -> tuple[int, ...]:
+        """Numbers for new values."""
+        numbers = tuple(range(self.count, self.count + len(names)))
+        self.count += len(names)
+        self.producer.update(dict.fromkeys(numbers, path))
+        self.names.update(zip(numbers, names, strict=True))
+        return numbers
+
+    def addInputs(self, path: str, names: Sequence[str]) -> tuple[int, ...]:
+        numbers = self.new(path, names)
+        self.inputs += numbers
+        return numbers
+
+    def param(self, module: Any, name: str, path: str) -> int:
+        """The number of a module's parameter: the same at every node of the module."""
+        key = (id(module), name)
+        if key not in self.numbers:
+            (self.numbers[key],) = self.new(path, [f"{path}.{name}"])
+            self.params.append((self.numbers[key], module, name))
+        return self.numbers[key]
+
+    def add(self, path: str, node: Node, inputs: tuple[int, ...]) -> tuple[int, ...]:
+        """Append a call of the node's module; the numbers of its outputs."""
+        module = node.module
+        params = tuple(self.param(module, name, path) for name in module.ruleNames)
+        visible = module.outputNames
+        names = [path] if len(visible) == 1 else [f"{path}.{n}" for n in visible]
+        outs = self.new(path, [*names, *(f"{path}.{n}" for n in module.hidden)])
+        self.items.append(GraphStep(path, node, inputs + params, outs, len(inputs)))
+        return outs
+
+    def unfold(self, inner: Steps, path: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
+        """Append all steps of a nested graph, under its path; the numbers of its outputs."""
+        moved = {ABSENT: ABSENT, **dict(zip(inner.inputs, inputs, strict=True))}
+        for node, numbers in inner.shown:
+            if all(n in moved for n in numbers):
+                self.shown.append((clone(node), tuple(moved[n] for n in numbers)))
+        for step in inner.items:
+            outs = self.add(f"{path}.{step.path}", clone(step.node), tuple(moved[n] for n in step.args[: step.inputs]))
+            moved.update(zip(step.outs, outs, strict=True))
+        return tuple(moved[n] for n in inner.outputs)
+
+    @CachedProperty
+    def saved(self) -> tuple[list[int], list[tuple[int, Any, str]]]:
+        """What gradient rules read of what a user can reach: inputs and outputs by number, and parameters."""
+        read: set[int] = set()
+        for step in self.items:
+            reads, module = readBy(step.module, step.node.rule), step.module
+            names = [*inputNames(module, step.inputs), *module.ruleNames, *module.outputNames]
+            numbers = (*step.args, *step.visible)
+            read.update(n for n, name in zip(numbers, names) if reads is None or name in reads)
+        ends = [n for n in dict.fromkeys((*self.inputs, *self.outputs)) if n in read]
+        return ends, [row for row in self.params if row[0] in read]
+
+    def freeAfterLastUse(self, reads: Callable[[GraphStep], Iterable[int]]) -> None:
+        """Have every run free each value after the last step that reads its data, and leave nodes no data.
+
+        `reads` gives the values whose data a step reads; one that only asks the shape of a freed value gets an outline.
+        """
+        self.keepsData = False
+        read = {ABSENT, *self.inputs, *self.outputs, *(number for number, _, _ in self.params)}
+        asked: set[int] = set()
+        for step in reversed(self.items):
+            last = {*reads(step), *step.outs} - read
+            step.frees = tuple((n, n in asked) for n in sorted(last))
+            read |= last
+            asked.update(step.args)
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    def run(self, data: list[Any], stored: dict[int, Any] | None = None) -> list[Any]:
+        """Every value of one pass, by number. The state of a pass lives here and nowhere else.
+
+        With `stored`, which has the parameters and states by number, what modules hold is not read, and nodes keep
+        nothing of this pass.
+        """
+        values: list[Any] = [None] * self.count
+        for number, x in zip(self.inputs, data, strict=True):
+            values[number] = x
+        if stored is None:
+            for number, module, name in self.params:
+                param = getattr(module, name)
+                if param is not None:
+                    array = param.array
+                    values[number] = param.materialize() if array is None else array
+        else:
+            for number, x in stored.items():
+                values[number] = x
+        step: Any = None
+        keeps = self.keepsData and stored is None
+        look = HOOKS.look
+        valueOf = values.__getitem__
+        try:
+            for step in self.items:
+                outs = step.outs
+                result = step.module.updateData(*map(valueOf, step.args))
+                if type(result) is not tuple:
+                    result = (result,)
+                if len(result) != len(outs):
+                    raise GraphError(f"updateData gave {len(result)} outputs, its class names {len(step.outs)}")
+                if step.stored:
+                    for y in result:
+                        if type(y) is np.ndarray and y.base is not None:
+                            result = apart(result, [values[i] for i in step.stored])
+                            break
+                for number, y in zip(outs, result):
+                    values[number] = y
+                if look is not None:
+                    look(step.path, step.module, [values[i] for i in step.args], result)
+                if keeps:
+                    visible = len(step.visible)
+                    step.node.made = result[0] if visible == 1 else list(result[:visible])
+                else:
+                    for number, asked in step.frees:
+                        values[number] = shapeOnly(values[number]) if asked else None
+                    result = y = None
+        except ShapeError as error:
+            raise located(error, step.path, step.label) from None
+        except Exception as error:
+            given = [getattr(values[i], "shape", None) for i in step.args]
+            addPlace(error, f"at '{step.path}' ({step.label}): given {show(given)}")
+            raise
+        for node, numbers in self.shown if keeps else ():
+            node.made = values[numbers[0]] if len(numbers) == 1 else [values[n] for n in numbers]
+        return values
+
+
+def apart(result: tuple, stored: list[Any]) -> tuple:
+    """What a rule gave, copied where it lies in a parameter or state: nobody is to have the memory of that."""
+    kept = [a for a in stored if type(a) is np.ndarray]
+    return tuple(
+        [y.copy() if type(y) is np.ndarray and any(np.may_share_memory(y, a) for a in kept) else y for y in result]
+    )
+
+
+def inputNames(module: Any, count: int) -> list[str]:
+    """The name of each of `count` inputs; those of any number share one."""
+    names = module.arguments
+    return [names[min(i, len(names) - 1)] for i in range(count)]
+
+
+def shapeOnly(x: Any) -> Any:
+    """An array of the shape and dtype of x that takes no memory; what is no array stays as it is."""
+    return np.broadcast_to(np.zeros_like(x, shape=()), x.shape) if isArray(x) else x
+
+
+def clone(node: Node) -> Node:
+    """A node for one more use of the same module: what a nested graph's nodes become in the graph around it."""
+    copy = Node(node.module, None, node.rename)
+    copy.original = node
+    return copy

@@ -1,0 +1,1 @@
+"""Graphs as JSON and back, and the graphs of other libraries' files."""
