@@ -9,6 +9,7 @@ import importlib.util
 import signal
 import sys
 import zlib
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -33,6 +34,8 @@ LEFTOUT = {
     "nvrtc": f"tests of kernels for a GPU were skipped: {compiler.missing()}; install the extra puregraph[nvrtc]",
     "cupy": "tests of the real CuPy without a driver were skipped: install the extra puregraph[cupy]",
 }
+SHARE = 0.15  # seconds of CPU for each file of tests, in each worker of the quick tier
+SPENT: Counter = Counter()  # seconds of CPU by file
 HASCUPY = importlib.util.find_spec("cupy") is not None
 MISSING = {
     "emulator": emulator.missing(),
@@ -54,7 +57,17 @@ def pytest_report_header():
     return f"puregraph: {devices.reason()}; {devices.threads()} threads"
 
 
+def isQuick(item):
+    """Whether a test may belong to the quick tier: it starts no process, and nothing says that it takes long."""
+    return not (hasattr(item.module, "subprocess") or {"slow", "costly"} & set(item.keywords))
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items):
+    """The first case of each test function is marked quick; what this machine lacks is skipped."""
+    quick = {}
+    for item in filter(isQuick, items):
+        quick.setdefault(item.function, item).add_marker("quick")
     hasTorch = importlib.util.find_spec("torch") is not None
     for item in items:
         if "peers" in item.keywords and not hasTorch:
@@ -64,6 +77,25 @@ def pytest_collection_modifyitems(items):
         for marker, reason in MISSING.items():
             if marker in item.keywords and reason is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def cpuSeconds():
+    """What this process and those that it waited for have taken of the CPU."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    begun = cpuSeconds()
+    try:
+        return (yield)
+    finally:
+        SPENT[item.path] += cpuSeconds() - begun
+
+
+def pytest_runtest_setup(item):
+    if item.config.option.markexpr == "quick" and SPENT[item.path] > SHARE:
+        pytest.skip("the quick tier gives each file its share of time, which is used up")
 
 
 def pytest_terminal_summary(terminalreporter):

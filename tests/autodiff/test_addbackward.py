@@ -530,6 +530,7 @@ def test_hidden_outputs_and_running_states_are_those_of_the_one_forward_pass(rng
             assert np.array_equal(state.data, twin.states[name].data)
 
 
+@pytest.mark.costly
 def test_a_deep_graph_needs_no_recursion():
     modules = [Pointwise(formula="x + 1", name=f"n{i}") for i in range(5000)]
     graph = Sequential(*modules, Sum(name="S"))

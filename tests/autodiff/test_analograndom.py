@@ -43,6 +43,7 @@ def example(seed, part):
     return graph, data, seeds, params, wanted
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("static", [True, False])
 def test_a_backward_graph_agrees_with_the_graph_bit_for_bit(static):
     @many
@@ -88,6 +89,7 @@ def by_hand(forward):
     return back
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["turned", "nested", "networkx", "by hand", "dynamic", "tape"])
 def test_a_graph_of_callables_agrees_with_the_graph_bit_for_bit(how):
     if how == "networkx":

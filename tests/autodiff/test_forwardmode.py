@@ -234,6 +234,7 @@ def test_products_with_the_hessian_are_those_of_torch(rng):
         assert np.allclose(mine, theirs.numpy(), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.costly
 @settings(max_examples=400, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**63))
 def test_random_graphs(seed):

@@ -72,6 +72,7 @@ def agree(graph, data, grads, runs=2, **options):
     return program
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_graphs_compiled_give_what_they_give(part):
     @many
@@ -117,6 +118,7 @@ MODELS = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("name", MODELS)
 def test_models_compiled_give_what_they_give(name, train, rng):
@@ -137,6 +139,7 @@ def test_other_dtypes_agree_as_well(dtype, rng):
         agree(net, [rng.standard_normal((8, 6)).astype(dtype)], [rng.standard_normal((8, 3)).astype(dtype)], runs=3)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("part", [0.9, 0.8, 0.72])
 def test_what_is_made_again_to_keep_a_budget_is_the_same(part, rng):
     net = models.unet(1, 2, 4, 2, norm=True).calcMode("float64")

@@ -59,6 +59,7 @@ def check(seeds):
         pytest.fail(f"seeds {[s for s, _, _ in failed]} fail; {report(spec, RULES, failure, seed)}", pytrace=False)
 
 
+@pytest.mark.costly
 @needsNative
 @pytest.mark.parametrize("part", range(PARTS))
 def test_whatever_stands_beside_whatever_compiled_it_gives_what_the_graph_gives(quickly, part):
@@ -91,6 +92,7 @@ def test_every_module_and_cost_of_the_library_has_its_examples_in_the_grammar():
     assert WEIGHTS["example"] > 0
 
 
+@pytest.mark.costly
 def test_nearly_every_graph_of_the_grammar_runs_and_nearly_every_number_is_compared():
     ran, all_, sure = 0, 0, 0
     for seed in range(60):

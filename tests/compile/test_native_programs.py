@@ -135,6 +135,7 @@ def test_no_step_of_a_module_is_left_to_numpy(cls):
     assert {who: what for who, what in found.items() if what} == {n: w for n, w in LEFT.items() if n in found}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("part", range(4))
 def test_random_graphs_compiled_are_as_exact_as_eager_ones(part):
     for seed in range(100):

@@ -224,6 +224,7 @@ class Bench:
             assertEqual(stored.data, {**net.params, **net.states}[path].data, (k, way, path))
 
 
+@pytest.mark.costly
 @needsNative
 @pytest.mark.parametrize("kind", ["convolutional", "recurrent"])
 @pytest.mark.parametrize("part", range(5))

@@ -93,6 +93,7 @@ def same(a, b):
     return a is b if a is None or b is None else (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_ways_to_build_a_backward_pass_agree_bit_for_bit(part):
     ways = {

@@ -15,6 +15,7 @@ PARTS = 4
 many = settings(max_examples=2_500, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("part", range(PARTS))
 def test_shapes_and_gradients_known_ahead_are_those_of_execution(part):
     @many
@@ -61,6 +62,7 @@ def test_shapes_and_gradients_known_ahead_are_those_of_execution(part):
     check()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_faulty_graph_is_refused_ahead_with_the_right_node_named(part):
     @many

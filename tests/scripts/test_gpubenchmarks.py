@@ -21,6 +21,7 @@ LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="process
 QUICK = ["--rounds", "2", "--seconds", "0.01"]
 
 
+@pytest.mark.costly
 @LINUX
 def test_a_dry_run_compares_on_the_cpu_and_saves_what_it_found(tmp_path, capsys):
     gpu.main(["mlp-64", "--dry", "--only", "puregraph", *QUICK, "--out", str(tmp_path)])
