@@ -1,1 +1,1 @@
-"""Kernels for NVIDIA GPUs: what describes them, compiles them, runs them, and runs them without a GPU."""
+"""Kernels for NVIDIA GPUs: description, compilation, launch, and emulation on the CPU."""

@@ -1,1 +1,1 @@
-"""Convolutions, pooling and matrix products as kernels of our own, for where no library has a plan."""
+"""Convolutions, pooling and matrix products as own kernels, where no library has a plan."""

@@ -1,4 +1,4 @@
-"""Tiling: how much of a contraction a block does, and in how many parts."""
+"""Blocking: which part of a contraction a block computes, and split-k: in how many parts the depth is summed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 from puregraph.cuda.conv.operandlayout import OperandReading
 from puregraph.cuda.runtime.launch import WARP, pieces
 
-PROCESSORS = 132  # of a large GPU
-REGISTERS = 65536  # of a processor
-MOST = 224  # registers of a thread, by the estimate here, that the assembler gets along with
-LEAST = 8  # stages of depth that are worth a part
+PROCESSORS = 132  # streaming multiprocessors of a large GPU
+REGISTERS = 65536  # of a multiprocessor
+MOST = 224  # registers of a thread, as estimated here, up to which the assembler does not spill
+LEAST = 8  # stages of depth that make a part worth it
 
 
 class ContractionShape(NamedTuple):
@@ -27,9 +27,9 @@ class ContractionShape(NamedTuple):
 
 
 class BlockTile(NamedTuple):
-    """What a block sums: so many rows and columns, so deep at a time, `stages` of that ahead; `threadRows` and
-    `threadColumns` of them a thread, or a warp where that multiplies as one. Up to `blocks` fit a processor at a time,
-    and `speed` is what they are worth next to others."""
+    """The tile of a block: `rows` by `columns` of the result, `depth` at a time, `stages` of it in flight; a thread (a
+    warp, for 16 bits) has a register tile of `threadRows` by `threadColumns`. Up to `blocks` fit a multiprocessor, and
+    `speed` is relative to the other tiles."""
 
     rows: int
     columns: int
@@ -67,48 +67,48 @@ TILES["Bfloat"] = TILES["Half"]
 
 
 def tileFor(work: ContractionShape) -> BlockTile:
-    """The tile that takes the least time, of those whose threads find room in registers."""
+    """The fastest tile by `cost`, of those whose register tile fits in registers."""
     tiles = TILES[work.kind]
     fitting = [tile for tile in tiles if registers(tile, work) <= MOST]
     return min(fitting or tiles[-1:], key=lambda tile: cost(tile, work))
 
 
 def cost(tile: BlockTile, work: ContractionShape) -> float:
-    """How long all takes, in no unit: what the processor with the most blocks has to do."""
+    """The estimated time, without a unit: the work of the multiprocessor with the most blocks."""
     parts = partsOf(tile, work)
     rounds = ceil(blocksOf(tile, work) * parts / PROCESSORS)
     return rounds * tile.rows * tile.columns * (ceil(work.k / parts) + 4 * tile.depth) / tile.speed
 
 
 def blocksOf(tile: BlockTile, work: ContractionShape) -> int:
-    """How many tiles there are."""
+    """The number of tiles."""
     return pieces(work.m, tile.rows) * pieces(work.n, tile.columns) * work.z
 
 
 def partsOf(tile: BlockTile, work: ContractionShape) -> int:
-    """In how many parts the depth is summed: enough to give all processors work, each worth it."""
+    """Split-k: the number of parts of the depth, enough to occupy all multiprocessors, each part worth it."""
     return max(1, min(PROCESSORS * tile.blocks // blocksOf(tile, work), work.k // (LEAST * tile.depth)))
 
 
 def together(tile: BlockTile, work: ContractionShape) -> int:
-    """How many blocks of these a processor has registers for."""
+    """How many such blocks fit the registers of a multiprocessor."""
     few = registers(tile, work)
     return max(1, min(tile.blocks, REGISTERS // (tile.threads * (few + -few % 8))))
 
 
 def registers(tile: BlockTile, work: ContractionShape) -> int:
-    """What a thread needs, about: for sums, for numbers on their way to them, for the places of lanes, and the rest."""
+    """Registers of a thread, estimated: accumulators, elements in flight, addresses of lanes, and the rest."""
     rows, columns = tile.threadRows, tile.threadColumns
     lanes = known(tile, work.a, tile.rows) + known(tile, work.b, tile.columns)
     if work.kind in ("Half", "Bfloat"):
         return rows * columns // WARP + (rows + columns) // 4 + lanes + 24
     words, ahead = (2, 2) if work.kind == "double" else (1, 2 if rows > 4 else 4)
-    if work.b.alongDepth:  # loads of several depths are on their way at once
+    if work.b.alongDepth:  # loads of several depths are in flight at once
         ahead += 4 if work.a.alongDepth else 3 if rows > 4 else 0
     return words * (rows * columns + ahead * rows + columns) + lanes + (40 if words == 1 else 69)
 
 
 def known(tile: BlockTile, side: OperandReading, lanes: int) -> int:
-    """What the places of an operand's lanes take of a thread's registers."""
+    """Registers that hold the addresses of an operand's lanes."""
     rounds = pieces(lanes * tile.depth // side.pack, tile.threads) if side.alongDepth else 1
     return rounds * (4 + 3 * len(side.operand.limits)) // 2

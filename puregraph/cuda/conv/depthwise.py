@@ -1,4 +1,4 @@
-"""Depthwise: convolutions of each map with filters of its own, and their two gradients, without products of matrices.
+"""Depthwise convolutions: each channel has filters of its own; and their two gradients, without matrix products.
 
     forward    y[n, o, a]  = sum over t of W[o, t] x[n, o // m, h]
     data       dx[n, c, h] = sum over t and the m filters o of c of W[o, t] grad[n, o, a]
@@ -6,8 +6,8 @@
 
 where h = a stride + t dilation - before.
 
-A thread sums a few places, of one map or of as many as 16 bytes hold where maps lie side by side. The sums of a weight
-are made in parts, which a second kernel adds in order.
+A thread computes a few spatial positions, of one channel, or of as many as 16 bytes hold where channels are contiguous.
+The sums of a weight are split into parts, which a second kernel adds in order.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from puregraph.cuda.nests.kernelargs import KernelArgs
 from puregraph.cuda.runtime.launch import THREADS, WARP, Launch, Scratch, pieces, steps
 from puregraph.cuda.runtime.preprocess import areFloats
 
-RUN = 4  # places along the last axis, that a thread sums where maps lie side by side
-BLOCKS = 132 * 8  # that a large GPU works on at a time
-LEAST = 64  # places that are worth a thread
+RUN = 4  # positions along the last axis that a thread computes where channels are contiguous
+BLOCKS = 132 * 8  # that a large GPU runs at a time
+LEAST = 64  # positions that make a thread worth it
 
 
 def forward(y: Any, x: Any, W: Any, window: Any) -> list[Launch] | Any:
@@ -37,7 +37,7 @@ def data(dx: Any, grad: Any, W: Any, window: Any) -> list[Launch] | Any:
 
 
 def sums(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> list[Launch] | Any:
-    """Sums over taps, and over the filters of a map on the way back: y is what is made, x what is read."""
+    """A sum over taps, and backward over the filters of a channel too: x is read, y is written."""
     several = W.shape[0] // (y if isBack else x).shape[1]
     grid, rank, given = gridOf(y, *[x] * (several == 1), run=RUN), len(y.shape) - 2, KernelArgs()
     if grid is None or not areFloats(x, y, W):
@@ -78,7 +78,7 @@ def sums(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> list[L
 
 
 def read(i: int, place: str, isBack: bool, given: KernelArgs, window: Any) -> str:
-    """C of s, what tap t reads for a place; -1 where it reads nothing."""
+    """C of s, the position that tap t reads for a position; -1 where it reads nothing."""
     if not isBack:
         return f"const int s{i} = {place} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};"
     by = given.divisor(f"stride{i}", window.stride[i])
@@ -88,7 +88,7 @@ const int q{i} = quotient(max(u{i}, 0), {by}), s{i} = q{i} * g.stride{i} == u{i}
 
 
 def sideBySide(W: Any) -> tuple[list[Launch], Laid]:
-    """A weight copied such that the filters of a tap lie side by side."""
+    """A weight, copied so that the filters of a tap are contiguous."""
     o, _, *taps = steps(W)
     made, y = turn(Laid(W.dtype.name, W, (1, W.shape[0], *W.shape[2:]), (0, o, *taps)), 1, W.shape[0])
     return [made], Laid(y.dtype.name, y, W.shape, (1, 0, *steps(y)[1:-1]))

@@ -1,13 +1,13 @@
-"""Correlation: convolutions and their two gradients as contractions, for any rank, layout, stride and dilation.
+"""Direct convolution as implicit GEMM, and its two gradients, for any rank, layout, stride and dilation.
 
     forward    y[n, o, a]  = sum over c, t of W[o, c, t] x[n, c, a stride + t dilation - before]
     data       dx[n, c, h] = sum over o, t of W[o, c, t] grad[n, o, a], where h = a stride + t dilation - before
     weight     dW[o, c, t] = sum over n, a of grad[n, o, a] x[n, c, a stride + t dilation - before]
 
-Places are rows and maps are columns; nothing is unrolled in memory. Places of dx whose distance is a multiple of the
-stride read the same taps: each such phase of them has a launch of its own, and none multiplies by zeros.
+Positions are rows and channels are columns; no im2col matrix is stored. Positions of dx whose distance is a multiple of
+the stride read the same taps: each such phase has a launch of its own, and none multiplies by zeros.
 
-16-bit maps that lie otherwise are first copied channels last, for only what lies side by side is read 16 bytes at a
+16-bit channels of another layout are first copied channels last, for only contiguous elements are read 16 bytes at a
 time.
 """
 
@@ -26,12 +26,12 @@ from puregraph.cuda.conv.tonhwc import Laid, turn
 from puregraph.cuda.runtime.launch import Launch, steps
 from puregraph.cuda.runtime.preprocess import STORED
 
-EVEN = 8  # 16-bit numbers that move at once
+EVEN = 8  # 16-bit elements that are loaded at once
 
 
 class MapOperand(NamedTuple):
-    """Maps (n, c, *spatial), or a weight: the kind of their numbers, where they are, and their strides; `channels` are
-    the channels of a group, or some more that are zero."""
+    """An operand (n, c, *spatial), or a weight: its dtype, its array, and its strides; `channels` is the number of
+    channels of a group, zero padding included."""
 
     dtype: str
     what: Any
@@ -42,7 +42,7 @@ class MapOperand(NamedTuple):
 
 
 def forward(y: Any, x: Any, W: Any, window: Any, groups: int, tail: EpilogueText | None = None) -> list[Launch] | Any:
-    """y = x * W, or what a tail makes of its sums; to that, rows are (n, *places), and columns maps."""
+    """y = x * W, or the epilogue of it, to which rows are (n, *positions), and columns channels."""
     if not areFloats(x, W):
         return NotImplemented
     outer, inner = W.shape[0] // groups, W.shape[1]
@@ -66,7 +66,7 @@ def forward(y: Any, x: Any, W: Any, window: Any, groups: int, tail: EpilogueText
 
 
 def data(dx: Any, grad: Any, W: Any, window: Any, groups: int, tail: EpilogueText | None = None) -> list[Launch] | Any:
-    """dx of y = x * W, or what a tail makes of its sums; to that, rows are (n, *places), and columns maps."""
+    """dx of y = x * W, or the epilogue of it, to which rows are (n, *positions), and columns channels."""
     if not areFloats(grad, W):
         return NotImplemented
     if not grad.shape[0]:
@@ -123,31 +123,31 @@ def weight(dW: Any, grad: Any, x: Any, window: Any, groups: int) -> list[Launch]
 
 
 def areFloats(x: Any, y: Any) -> bool:
-    """Whether both are of one dtype of those that contractions know."""
+    """Whether both have the same dtype, and one that contractions support."""
     return x.dtype == y.dtype and STORED.get(x.dtype.name) in ("float", "double", "Half", "Bfloat")
 
 
 def after(before: list[Launch], done: list[Launch] | Any) -> list[Launch] | Any:
-    """Launches that follow others, if there are any."""
+    """Launches after others, if there are any."""
     return done if done is NotImplemented or not done else [*before, *done]
 
 
 def tailOf(y: Any) -> EpilogueText:
-    """What keeps sums in an array (n, c, *spatial)."""
+    """The epilogue that stores into an array (n, c, *spatial)."""
     n, c, *places = steps(y)
     return stored(y, (n, *places), (c,))
 
 
 def grouped(c: EpilogueOperandText, maps: int) -> EpilogueOperandText:
-    """An operand of all maps, seen from each group of so many."""
+    """An operand over all channels, seen from each group of `channels`."""
     return c._replace(batch=(c.columns[0] * maps,))
 
 
-# How maps lie ---------------------------------------------------------------------------------------------------------
+# Layout ---------------------------------------------------------------------------------------------------------------
 
 
 def brought(x: Any, channels: int, groups: int, isPadded: bool = True) -> tuple[list[Launch], MapOperand]:
-    """Maps such that they can be read quickly, and the launches that takes."""
+    """The operand in a layout that is read quickly, and the launches that copy it."""
     n, c, *places = steps(x)
     maps = MapOperand(x.dtype.name, x, n, c, tuple(places), channels)
     isOdd = groups == 1 and channels % EVEN and isPadded
@@ -157,7 +157,7 @@ def brought(x: Any, channels: int, groups: int, isPadded: bool = True) -> tuple[
 
 
 def broughtWith(maps: MapOperand, W: Any, samples: int, channels: int) -> tuple[list[Launch], MapOperand]:
-    """The weight for such maps, with as many filters and channels."""
+    """The weight for such an operand, with as many filters and channels."""
     n, c, *places = steps(W)
     if (samples, channels) == W.shape[:2] and (c == 1 or maps.c != 1):
         return [], MapOperand(W.dtype.name, W, n, c, tuple(places), channels)
@@ -165,45 +165,45 @@ def broughtWith(maps: MapOperand, W: Any, samples: int, channels: int) -> tuple[
 
 
 def turned(x: Any, samples: int, channels: int, groups: int) -> tuple[list[Launch], MapOperand]:
-    """Maps copied channels last."""
+    """An operand, copied channels last."""
     launch, y = turn(Laid(x.dtype.name, x, x.shape, steps(x)), samples, channels * groups)
     n, *places, c = steps(y)
     return [launch], MapOperand(x.dtype.name, y, n, c, tuple(places), channels)
 
 
 def depthOrder(maps: MapOperand) -> Callable[[Any, Sequence[Any]], tuple[Any, ...]]:
-    """Channels and taps in the order in which they lie, the closest last."""
+    """Channels and taps in the order of memory, the contiguous one last."""
     isLast = maps.c <= min(map(abs, maps.places), default=maps.c)
     return lambda c, taps: (*taps, c) if isLast else (c, *taps)
 
 
 def times(strides: Sequence[int], factors: Sequence[int]) -> tuple[int, ...]:
-    """Strides along places that are so many apart."""
+    """Strides times factors, axis by axis."""
     return tuple([s * f for s, f in zip(strides, factors)])
 
 
 def dot(strides: Sequence[int], places: Sequence[int]) -> int:
-    """How far a place lies from the first."""
+    """The offset of a position from the first."""
     return sum(times(strides, places))
 
 
 def only(i: int, value: int, rank: int) -> tuple[int, ...]:
-    """A number on one axis of so many, and zero on the others."""
+    """A value on one axis of `rank`, and zero on the others."""
     return (0,) * i + (value,) + (0,) * (rank - i - 1)
 
 
 def reachesOut(window: Any, i: int) -> bool:
-    """Whether windows reach over an end of an axis."""
+    """Whether windows reach beyond an end of an axis."""
     length, k, stride, (before, _), dilation = (each[i] for each in window)
     return before > 0 or (window.count[i] - 1) * stride - before + (k - 1) * dilation >= length
 
 
-# Phases: places that read the same taps -------------------------------------------------------------------------------
+# Phases: positions that read the same taps ----------------------------------------------------------------------------
 
 
 class Phase(NamedTuple):
-    """Places along one axis: start, start + stride, ..., `places` of them, which read `taps` taps: tap, tap + step, ...
-    Place number q reads with tap number j what is at q + first - j back."""
+    """Positions along one axis: start, start + stride, ..., `count` of them, with `taps` taps: tap, tap + step, ...
+    The q-th position reads with the j-th tap the element at q + first - j back."""
 
     start: int
     places: int
@@ -214,7 +214,7 @@ class Phase(NamedTuple):
     back: int
 
     def reachesOut(self, count: int) -> bool:
-        """Whether any of that lies beyond the ends."""
+        """Whether a read element is beyond the ends."""
         return self.first + self.places - 1 >= count or self.first - (self.taps - 1) * self.back < 0
 
 
@@ -231,7 +231,7 @@ def phasesOf(length: int, size: int, stride: int, pad: tuple[int, int], dilation
 
 
 def phased(c: EpilogueOperandText, phase: Sequence[Phase], stride: Sequence[int], maps: int) -> EpilogueOperandText:
-    """An operand of all places and maps, seen from those of a phase and each group of so many maps."""
+    """An operand over all positions and channels, seen from those of a phase and each group of `channels`."""
     n, *places = c.rows
     start = c.start + dot(places, [p.start for p in phase])
     return grouped(c._replace(rows=(n, *times(places, stride)), start=start), maps)

@@ -1,7 +1,7 @@
-"""Tail: formulas that are applied to sums while these are at hand: bias, activation, residual.
+"""The epilogue of a contraction: formulas applied to its sums while these are in registers: bias, activation, residual.
 
-    Tail("s", {"b": Column("float32", b, (0,), (1,))}, [("y", Formula("max(s + b, 0)"))],
-         {"y": Column("bfloat16", y, (n,), (1,))})
+        EpilogueText("s", {"b": EpilogueOperandText("float32", b, (0,), (1,))}, [("y", Formula("max(s + b, 0)"))],
+                          {"y": EpilogueOperandText("bfloat16", y, (n,), (1,))})
 
 The sums have rows and columns, each along one axis or several, and may be a batch.
 """
@@ -20,13 +20,13 @@ from puregraph.formula import Formula
 
 KINDS = {f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}
 KINDS |= {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
-MANY = 8  # numbers that a thread has at a time, at most
+MANY = 8  # elements that a thread has at a time, at most
 SIZES = {"bool": 1, "bfloat16": 2}
 
 
 class EpilogueOperandText(NamedTuple):
-    """Numbers as rows and columns of sums see them: their kind, where they are, how many lie between neighbours along
-    each axis of the rows, the columns and the batch, and from which of them on."""
+    """An operand over the rows and columns of the sums: dtype, array, strides along each axis of the rows, the
+    columns and the batch, and the offset of its first element."""
 
     kind: str
     what: Any
@@ -41,12 +41,12 @@ class EpilogueOperandText(NamedTuple):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Those of all axes."""
+        """The strides along all axes."""
         return (*self.rows, *self.columns, *self.batch)
 
 
 class EpilogueText(NamedTuple):
-    """Lines of formulas over the sums, which are named `sums`; of all their results those in `stores` are kept."""
+    """Formulas, line by line, over the sums, which are named `sums`; the results in `stores` are stored."""
 
     sums: str
     loads: Mapping[str, EpilogueOperandText]
@@ -54,31 +54,31 @@ class EpilogueText(NamedTuple):
     stores: Mapping[str, EpilogueOperandText]
 
     def moved(self, change: Callable[[EpilogueOperandText], EpilogueOperandText]) -> EpilogueText:
-        """The tail with each of its operands changed."""
+        """The epilogue with each of its operands changed."""
         loads = {k: change(o) for k, o in self.loads.items()}
         return self._replace(loads=loads, stores={k: change(o) for k, o in self.stores.items()})
 
     @property
     def columns(self) -> list[EpilogueOperandText]:
-        """All that is read or written."""
+        """All operands that are read or written."""
         return [*self.loads.values(), *self.stores.values()]
 
 
 def stored(
     y: Any, rows: tuple[int, ...], columns: tuple[int, ...], batch: tuple[int, ...] = (), start: int = 0
 ) -> EpilogueText:
-    """Sums that are kept as they are."""
+    """The epilogue that stores the sums unchanged."""
     return EpilogueText("sums", {}, (), {"sums": EpilogueOperandText(y.dtype.name, y, rows, columns, batch, start)})
 
 
 def sizeOf(dtype: str) -> int:
-    """The bytes of a number."""
+    """The bytes of an element."""
     return SIZES.get(dtype) or np.dtype(dtype).itemsize
 
 
 def most(dtype: str, size: int, steps: Sequence[int]) -> int:
-    """How many numbers move at once, side by side along an axis of so many: up to 16 bytes, at places that all the
-    steps between them leave even."""
+    """How many elements are loaded or stored at once, contiguous along an axis of this size: up to 16 bytes, at
+    addresses that all other strides leave aligned."""
     n = max(1, WIDEST // sizeOf(dtype))
     while n > 1 and any(x % n for x in (size, *steps)):
         n //= 2
@@ -86,7 +86,7 @@ def most(dtype: str, size: int, steps: Sequence[int]) -> int:
 
 
 class EpilogueLoop(NamedTuple):
-    """How a tail goes through its sums: along rows or columns, so many at a time.
+    """How an epilogue traverses the sums: along rows or columns, `pack` at a time.
 
     Two sums that follow each other along the last axis of the rows, or of the columns, are neighbours; a pack of them
     never goes beyond that axis.
@@ -97,18 +97,18 @@ class EpilogueLoop(NamedTuple):
     pack: int
 
     def step(self, o: EpilogueOperandText) -> int:
-        """Between neighbours."""
+        """The stride between neighbours."""
         axes = o.rows if self.alongRows else o.columns
         return axes[-1] if axes else 0
 
     def isPacked(self, o: EpilogueOperandText, size: int) -> bool:
-        """Whether an operand's numbers move in packs."""
+        """Whether an operand is loaded or stored in packs."""
         axes = (*o.rows[:-1], *o.columns) if self.alongRows else (*o.rows, *o.columns[:-1])
         return self.step(o) == 1 and most(o.dtype, size, (*axes, *o.batch, o.start)) >= self.pack > 1
 
 
 def finishOf(tail: EpilogueText, rows: Sequence[int], columns: Sequence[int]) -> EpilogueLoop:
-    """Along what lies side by side where results are stored; in packs that suit all of these."""
+    """The loop along the axis that is contiguous where results are stored, in packs that suit all of these."""
     first = next(iter(tail.stores.values()))
     alongRows = bool(rows) and first.rows[-1] == 1 and (not columns or first.columns[-1] != 1)
     size = (rows if alongRows else columns)[-1:]
@@ -147,7 +147,7 @@ def write(finish: EpilogueLoop, given: KernelArgs, space: Any, isWhole: bool = F
 
 
 def move(finish: EpilogueLoop, given: KernelArgs, do: str, name: str, o: EpilogueOperandText, space: Any) -> str:
-    """C that loads or stores the numbers of a pack: at once where they lie side by side, at an address that suits."""
+    """C that loads or stores a pack: at once where its elements are contiguous and aligned."""
     pack, step = finish.pack, finish.step(o)
     apart = str(step) if step in (0, 1) else given.number(f"{name}Step", step, "long")
     one = f"{do}Apart<{pack}>(g.{name}, at_{name}, {apart}, {name});"
@@ -159,12 +159,12 @@ def move(finish: EpilogueLoop, given: KernelArgs, do: str, name: str, o: Epilogu
 
 
 def loop(count: int, body: str) -> str:
-    """C that does something for each number of a pack."""
+    """C of a loop over a pack."""
     return f"#pragma unroll\nfor (int j = 0; j < {count}; j++) {{\n{body}\n}}"
 
 
 def lines(tail: EpilogueText, wide: str) -> list[str]:
-    """C that makes the value `v_name` of each line from those above it."""
+    """C that computes the value `v_name` of each line from those above it."""
     found = []
     for name, formula in tail.lines:
         own = formula.put(**{n: f"v_{n}" for n in formula.names}) if formula.names else formula

@@ -1,9 +1,9 @@
-"""Filters: weights of convolutions turned from the order that users see to channels last, and gradients back.
+"""Weights of convolutions, transposed from the order that users see to channels last, and gradients back.
 
-    y[k, t, c] = x[k, c, t]    and    y[k, c, t] = x[k, t, c],    t being the place in the window
+        y[k, t, c] = x[k, c, t]    and    y[k, c, t] = x[k, t, c],    t being the tap of the window
 
-All filters of the same dtypes are one launch: a table says where each one lies, a block takes a chunk of one of them.
-What is read one after the other lies a window apart, but all numbers of a chunk are near each other, and stay at hand.
+All weights of the same dtypes are one launch: a table has their addresses, a block copies a chunk of one of them.
+Elements that are read one after the other are a window apart, but those of a chunk are close, and stay in the cache.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from puregraph.cuda.nests.multitensor import ROW, chunked
 from puregraph.cuda.runtime.launch import THREADS, Launch, isContiguous
 from puregraph.cuda.runtime.preprocess import defined, stored
 
-CHUNK = 4096  # numbers of a block
-FAR = 2**31  # numbers that an index reaches
+CHUNK = 4096  # elements of a block
+FAR = 2**31  # elements that an index can count
 FLOATS = ("float16", "bfloat16", "float32")
 
 
 def turned(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
-    """The launches that put the numbers of each x (k, c, *window) into y of the same shape: one of the two lies row by
-    row, the other channels last. NotImplemented for filters of other numbers."""
+    """The launches that copy each x (k, c, *window) into y of the same shape: one of the two is row-major, the other
+    channels last. NotImplemented for weights of other dtypes."""
     groups: dict[Any, list[tuple[Any, Any, int, int]]] = {}
     for x, y in zip(xs, ys):
         if x.dtype.name not in FLOATS or y.dtype.name not in FLOATS or x.size >= FAR:
@@ -36,7 +36,7 @@ def turned(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
 
 
 def launch(read: str, made: str, members: Sequence[tuple[Any, Any, int, int]]) -> Launch:
-    """The launch for filters of the same dtypes."""
+    """The launch for weights of the same dtypes."""
     table, blocks = chunked([x.size for x, *_ in members], members, CHUNK)
     text = defined({"X": read, "Y": made, "CHUNK": CHUNK, "THREADS": THREADS}) + ROW + TURN
     return Launch("filters", text, "turn", (("pointer", table), ("int", len(members))), (blocks, 1, 1), (THREADS, 1, 1))

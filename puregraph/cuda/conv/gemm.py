@@ -1,4 +1,4 @@
-"""Matrix products of any sizes and strides by own kernels, for where no library is or its epilogues do not fit."""
+"""GEMM: matrix products of any sizes and strides by own kernels, where no library is or its epilogues do not fit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from puregraph.cuda.runtime.launch import Launch, steps
 
 
 class OwnGemmOperand(NamedTuple):
-    """A matrix, or a batch of them: the kind of its numbers, where they are, and how many lie between neighbouring
-    rows, columns, and neighbours along each axis of the batch; and from which of them on."""
+    """A matrix, or a batch of them: dtype, array, the strides between rows, between columns, and along each axis
+    of the batch, and the offset of its first element."""
 
     kind: str
     what: Any
@@ -32,7 +32,7 @@ def product(
     batch: tuple[int, ...] = (),
     **options: Any,
 ) -> list[Launch] | Any:
-    """sums[z, m, n] = sum over k of a[z, m, k] b[z, k, n], given to the tail; NotImplemented for kinds that are no
+    """sums[z, m, n] = sum over k of a[z, m, k] b[z, k, n], given to the epilogue; NotImplemented for dtypes that are no
     floats, or differ."""
     left = ContractionOperand(a.kind, a.what, (a.row,), (a.column,), a.batch, a.start)
     right = ContractionOperand(b.kind, b.what, (b.column,), (b.row,), b.batch, b.start)
@@ -49,7 +49,7 @@ def matmul(out: Any, a: Any, b: Any, **options: Any) -> list[Launch] | Any:
 
 
 def matrixOf(x: Any, batch: tuple[int, ...]) -> OwnGemmOperand:
-    """An array as matrices of a batch, along whose axes it may be repeated."""
+    """An array as the matrices of a batch, along whose axes it may be broadcast."""
     *before, row, column = steps(x)
     missing = len(batch) - len(before)
     strides = [0] * missing + [0 if n == 1 else s for n, s in zip(x.shape, before)]

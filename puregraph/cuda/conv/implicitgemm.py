@@ -1,14 +1,14 @@
-"""Contraction: sums over products of numbers that are gathered from two arrays, whatever their axes.
+"""Implicit GEMM: a contraction of elements that are gathered from two arrays, whatever their axes.
 
     sums[z, m, n] = sum over k of a[z, m, k] b[z, k, n]
 
 Rows m, columns n, the depth k and the batch z each run along one axis or several; an operand has a stride along each.
-Numbers of an operand may count as zero beyond limits. So matrix products and convolutions, forward and back, are the
-same kernel, `tile.h`; what differs is where numbers are.
+Elements of an operand beyond its limits count as zero. So matrix products and convolutions, forward and backward, are
+the same kernel, `tile.h`; only the addresses of elements differ.
 
-16-bit numbers are multiplied by the instructions of whole warps, float32 and float64 one by one in their own precision;
-16-bit numbers are summed in float32. The order of sums follows from the sizes alone. Where there are fewer tiles than a
-GPU works on at a time, each has only a part of the depth, and a second kernel adds the parts, in order.
+16-bit elements are multiplied on tensor cores and summed in float32; float32 and float64 are computed in their own
+precision. The order of sums depends on the sizes alone. Where there are fewer tiles than a GPU runs at a time, the
+depth is divided (split-k): each block sums a part of it, and a second kernel adds the parts, in order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def contraction(
     tile: BlockTile | None = None,
     parts: int | None = None,
 ) -> list[Launch] | Any:
-    """The launches that hand all sums to the tail; NotImplemented for numbers that no tile is made for.
+    """The launches that give all sums to the epilogue; NotImplemented for dtypes that no tile supports.
 
     With `isWhole` no axes are joined, so that contractions of different sizes have one text.
     """
@@ -77,7 +77,7 @@ def contraction(
 
 
 class ContractionText:
-    """The text of a contraction, and what its slots hold."""
+    """The text of a contraction, and the arguments of its kernels."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class ContractionText:
         self.isFound = len(space.depth) > 1 or bool(self.a.limits or self.b.limits)
 
     def source(self) -> str:
-        """All of it."""
+        """The whole text."""
         tile, work, finish, given = self.tile, self.work, self.finish, self.given
         for name, size in (("m", work.m), ("n", work.n), ("k", work.k)):
             given.number(name, size)
@@ -142,17 +142,17 @@ class ContractionText:
 
     @property
     def pitch(self) -> int:
-        """Numbers from one row of the sums to the next, while they lie in shared memory."""
+        """Elements from one row of the sums to the next in shared memory."""
         skew = 1 if self.finish.alongRows else 2 if self.wide == "double" else 4
         return self.tile.columns + skew
 
     def pitchOf(self, side: OperandReading, lanes: int) -> int:
-        """Those from one lane, or depth, of an operand to the next."""
+        """Elements from one lane, or depth, of an operand to the next in shared memory."""
         skew = 16 // sizeOf(side.operand.dtype)
         return self.tile.depth + skew if side.alongDepth else lanes + (skew if self.isWarped else 0)
 
     def sharedBytes(self) -> int:
-        """Shared memory for all stages and the places of a depth; afterwards for the sums."""
+        """Shared memory for all stages and the offsets of a depth; afterwards for the sums."""
         tile, stage = self.tile, 0
         for side, lanes in ((self.work.a, tile.rows), (self.work.b, tile.columns)):
             stage += self.pitchOf(side, lanes) * (lanes if side.alongDepth else tile.depth)
@@ -161,7 +161,7 @@ class ContractionText:
         return max(stage * tile.stages * sizeOf(self.a.dtype) + places, sums)
 
     def depth(self) -> list[str]:
-        """Depth: how far along each operand a number of the depth is; depthOf finds it."""
+        """C of Depth, the offsets of an element of the depth in each operand, and of depthOf, which computes it."""
         fields, values = ["int a, b;"], []
         text, indices = self.given.indices("k", "k", self.space.depth, "depth")
         for name, o in (("a", self.a), ("b", self.b)):
@@ -179,7 +179,7 @@ class ContractionText:
         ]
 
     def side(self, name: str, side: OperandReading, lanes: int) -> str:
-        """How an operand is read."""
+        """C of how an operand is read."""
         given, low, o = self.given, name.lower(), side.operand
         pointer = given.pointer(low, o.dtype, o.what)
         isA = name == "A"
@@ -207,12 +207,12 @@ class ContractionText:
         )  # fmt: skip
 
     def ends(self) -> list[str]:
-        """C that hands sums to the tail."""
+        """C that gives sums to the epilogue."""
         self.given.number("part", self.part)
         return [write(self.finish, self.given, self.space, self.isWhole), WHOLE]
 
     def keeps(self) -> list[str]:
-        """C that keeps the sums of a part."""
+        """C that stores the sums of a part."""
         m, n, z = self.work.m, self.work.n, self.work.z
         sizes = (n, m) if self.finish.alongRows else (m, n)
         self.kept = Scratch((z, self.parts, *sizes), "float64" if self.wide == "double" else "float32")
@@ -222,7 +222,7 @@ class ContractionText:
         return [PART]
 
     def total(self) -> str:
-        """The kernel that adds parts."""
+        """The kernel that adds the parts of split-k."""
         ending, work = self.ending, self.work
         for name, size in (("m", work.m), ("n", work.n), ("parts", self.parts), ("count", work.z)):
             ending.number(name, size)

@@ -1,4 +1,4 @@
-"""Sides: what a contraction runs along, how its operands lie there, and how they are read."""
+"""The operands of a contraction: the axes it runs along, the layout of operands, and how threads read them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText, most
 
 FAR = 2**31 - 1  # the largest int
-NEAR = 8  # numbers that are read together
+NEAR = 8  # elements that are read together
 
 
 class Limit(NamedTuple):
-    """A number counts where 0 <= start + lanes i + depth k < length, i and k its indices along these axes."""
+    """An element counts where 0 <= start + lanes i + depth k < length, i and k its indices along these axes."""
 
     length: int
     start: int
@@ -22,8 +22,8 @@ class Limit(NamedTuple):
 
 
 class ContractionOperand(NamedTuple):
-    """Numbers that are multiplied: their kind, where they are, how many lie between neighbours along each axis of the
-    lanes (the rows of a, the columns of b), the depth and the batch, from which of them on, and what limits them."""
+    """A factor of the contraction: its dtype, its array, its strides along each axis of the lanes (the rows of a, the
+    columns of b), the depth and the batch, the offset of its first element, and its limits."""
 
     dtype: str
     what: Any
@@ -44,14 +44,14 @@ class Space(NamedTuple):
 
 
 def reach(sizes: Sequence[int], strides: Sequence[int]) -> int:
-    """How far apart the numbers along some axes lie at most."""
+    """The largest distance of elements along some axes."""
     return sum((size - 1) * abs(stride) for size, stride in zip(sizes, strides))
 
 
 def collapsed(
     space: Space, a: ContractionOperand, b: ContractionOperand, tail: EpilogueText
 ) -> tuple[Space, ContractionOperand, ContractionOperand, EpilogueText]:
-    """The same with axes of length one left out, and neighbours joined where that is all the same to everything."""
+    """The same without axes of length one, and with neighbouring axes joined where no operand's elements change."""
     ends, limits = tail.columns, (*a.limits, *b.limits)
     rows = joined(space.rows, [a.lanes, *(i.lanes for i in a.limits), *(c.rows for c in ends)])
     columns = joined(space.columns, [b.lanes, *(i.lanes for i in b.limits), *(c.columns for c in ends)])
@@ -78,12 +78,12 @@ def last(groups: list[list[int]], strides: Sequence[int]) -> tuple[int, ...]:
 
 
 def withBatch(o: Any, space: Space) -> Any:
-    """An operand with a stride for each axis of the batch: zero where it was given none."""
+    """An operand with a stride for each axis of the batch: zero where none was given."""
     return o if o.batch else o._replace(batch=(0,) * len(space.batch))
 
 
 def joined(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Axes that count as one, in groups."""
+    """Axes that can be joined, in groups."""
     groups: list[list[int]] = []
     for i, size in enumerate(sizes):
         if size == 1:
@@ -96,8 +96,8 @@ def joined(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list[
 
 
 class OperandReading(NamedTuple):
-    """An operand as threads read it: the sizes of its lanes' axes, whether what lies side by side goes along the depth,
-    and how many numbers move at once."""
+    """How threads read an operand: the sizes of its lanes' axes, whether it is contiguous along the depth, and how many
+    elements are loaded at once."""
 
     operand: ContractionOperand
     sizes: tuple[int, ...]
@@ -115,7 +115,7 @@ def sideOf(o: ContractionOperand, lanes: tuple[int, ...], depth: tuple[int, ...]
 
 
 def distance(sizes: Sequence[int], strides: Sequence[int], isWhole: bool) -> float:
-    """How far neighbours along axes lie apart; more where the last axis is short, unless sizes are not to matter."""
+    """The distance of neighbours along axes; more where the last axis is short, unless sizes are not to matter."""
     if not sizes:
         return FAR
     return abs(strides[-1]) * (1.0 if isWhole else max(1.0, NEAR / max(1, sizes[-1])))

@@ -1,4 +1,4 @@
-"""Pooling: maxima and means of windows, and their gradients, which each place gathers from the windows over it."""
+"""Pooling: maxima and means of windows, and their gradients, which each position gathers from the windows over it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from puregraph.cuda.runtime.preprocess import areFloats
 
 
 def maxPool(y: Any, indices: Any, x: Any, window: Any) -> list[Launch] | Any:
-    """y = max of each window, and where on its map it was found: the first there, nan before all numbers."""
+    """y = max of each window, and its flat spatial position: the first maximum, nan before all others."""
     grid, rank, given = gridOf(y, indices, x), len(x.shape) - 2, KernelArgs()
     if grid is None or not areFloats(x, y):
         return NotImplemented
@@ -29,7 +29,7 @@ def maxPool(y: Any, indices: Any, x: Any, window: Any) -> list[Launch] | Any:
 
 
 def maxPoolGrad(dx: Any, grad: Any, indices: Any, window: Any) -> list[Launch] | Any:
-    """dx from the windows that found their maximum at each place; all are asked where it is not known how they lie."""
+    """dx from the windows whose maximum is at each position; all windows are searched where the layout is unknown."""
     grid, rank, given = gridOf(dx, grad, indices), len(dx.shape) - 2, KernelArgs()
     if grid is None or not areFloats(dx, grad):
         return NotImplemented
@@ -70,7 +70,7 @@ def meanPool(y: Any, x: Any, window: Any, includePad: bool) -> list[Launch] | An
 
 
 def meanPoolGrad(dx: Any, grad: Any, window: Any, includePad: bool) -> list[Launch] | Any:
-    """dx: to each place its share of each window over it."""
+    """dx: at each position the sum of its share of each window over it."""
     grid, rank, given = gridOf(dx, grad), len(dx.shape) - 2, KernelArgs()
     if grid is None or not areFloats(dx, grad):
         return NotImplemented
@@ -86,23 +86,23 @@ def meanPoolGrad(dx: Any, grad: Any, window: Any, includePad: bool) -> list[Laun
 
 
 def arrays(given: KernelArgs, **named: Any) -> None:
-    """Arrays among the arguments: what is made, and "indices" beside "y", are written."""
+    """Declare arrays as arguments: the first one, and "indices" beside "y", are written."""
     for i, (name, x) in enumerate(named.items()):
         given.pointer(name, x.dtype.name, x, i == 0 or (name == "indices" and "y" in named))
 
 
 def places(rank: int) -> list[str]:
-    """The place of what a thread makes."""
+    """The position that a thread computes."""
     return [f"place{i}" for i in range(rank)]
 
 
 def sources(rank: int) -> list[str]:
-    """The place of what it reads."""
+    """The position that it reads."""
     return [f"s{i}" for i in range(rank)]
 
 
 def flat(places: list[str]) -> str:
-    """C of a place on its map, as one number."""
+    """C of a flat spatial position."""
     text = places[0]
     for i, place in enumerate(places[1:], start=1):
         text = f"({text}) * g.length{i} + {place}"
@@ -110,7 +110,7 @@ def flat(places: list[str]) -> str:
 
 
 def shareOf(rank: int, includePad: bool, place: str) -> str:
-    """C of what the sum of a window is divided by: its size, or how much of it lies on the map (at least one)."""
+    """C of the divisor of a window's sum: its size, or that of its part inside the input (at least one)."""
     if includePad:
         return " * ".join(f"(Wide)g.size{i}" for i in range(rank))
     first = [f"{place}{i} * g.stride{i} - g.before{i}" for i in range(rank)]

@@ -1,8 +1,8 @@
-"""Sliding: what kernels have in common whose threads each make a few numbers of maps, out of windows over others.
+"""Sliding windows: what kernels share whose threads each compute a few elements from windows over another array.
 
-A thread has one map, or as many as 16 bytes hold where maps lie side by side; threads that stand side by side have what
-lies side by side. Windows read what is at place * stride + tap * dilation - before; back from there, a place is read by
-the windows `place`, for the taps where that comes out even.
+A thread has one channel, or as many as 16 bytes hold where channels are contiguous; neighbouring threads have
+neighbouring addresses. A window at `place` reads the position place * stride + tap * dilation - before; backward, a
+position is read by the windows `place` for which that holds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FAR = 2**31 - 1  # the largest int
 
 
 class ThreadGrid(NamedTuple):
-    """How threads go through an array (n, c, *spatial): `pack` maps each, and `run` places along the last axis."""
+    """How threads traverse an array (n, c, *spatial): `pack` channels each, and `run` positions along the last axis."""
 
     shape: tuple[int, ...]
     isLast: bool
@@ -27,7 +27,7 @@ class ThreadGrid(NamedTuple):
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """How many threads there are along samples, places and maps, in the order in which they stand."""
+        """The number of threads along samples, positions and channels, in the order of memory."""
         n, c, *places = self.shape
         places[-1] = pieces(places[-1], self.run)
         maps = c // self.pack
@@ -38,7 +38,7 @@ class ThreadGrid(NamedTuple):
         return prod(self.axes)
 
     def indices(self, given: KernelArgs) -> str:
-        """C of sample, channel and place0, ... of the thread `number`."""
+        """C of sample, channel and place0, ... (the spatial position) of the thread `number`."""
         text, names = given.indices("i", "number", self.axes, "axis")
         sample, *rest = names
         channel, places = (rest[-1], rest[:-1]) if self.isLast else (rest[0], rest[1:])
@@ -50,7 +50,7 @@ class ThreadGrid(NamedTuple):
 
 
 def gridOf(made: Any, *others: Any, run: int = 1) -> ThreadGrid | None:
-    """The Grid of what is made, of maps that lie beside each other in all arrays; None where there are too many."""
+    """The grid over the array that is written, packed where all have contiguous channels; None if it is too large."""
     maps, last = (abs(steps(made)[axis]) for axis in (1, -1))
     isLast = maps < last or made.shape[-1] == 1
     pack = packOf(made, *others) if isLast else 1
@@ -59,7 +59,7 @@ def gridOf(made: Any, *others: Any, run: int = 1) -> ThreadGrid | None:
 
 
 def packOf(made: Any, *others: Any) -> int:
-    """How many maps of all arrays lie side by side, wherever one starts; as many as 16 bytes hold of the first."""
+    """How many channels are contiguous and aligned in all arrays; at most 16 bytes of the first."""
     sizes = [made.shape[1]]
     for x in (made, *others):
         n, c, *places = steps(x)
@@ -75,12 +75,12 @@ def packOf(made: Any, *others: Any) -> int:
 def at(
     given: KernelArgs, name: str, x: Any, places: Sequence[str], channel: str = "channel", sample: str = "sample"
 ) -> str:
-    """C of where a number of an array is."""
+    """C of the offset of an element of an array."""
     return given.offset(f"{name}_", [sample, channel, *places], steps(x))
 
 
 def windows(given: KernelArgs, window: Any) -> None:
-    """The sizes of windows among the arguments: length0, size0, stride0, before0, dilation0, count0, ..."""
+    """Declare the geometry of windows as arguments: length0, size0, stride0, before0, dilation0, count0, ..."""
     for i, (length, size, stride, (before, _), dilation) in enumerate(zip(*window)):
         sizes = {"length": length, "size": size, "stride": stride, "before": before, "dilation": dilation}
         for name, value in (sizes | {"count": window.count[i]}).items():
@@ -88,7 +88,7 @@ def windows(given: KernelArgs, window: Any) -> None:
 
 
 def overTaps(rank: int, body: str) -> str:
-    """C that does something for each tap t0, ... of a window that lies on the map, at the places s0, ..."""
+    """C of a loop over the taps t0, ... of a window that are inside the input, at the positions s0, ..."""
     heads = []
     for i in range(rank):
         heads.append(f"for (int t{i} = 0; t{i} < g.size{i}; t{i}++) {{")
@@ -98,7 +98,7 @@ def overTaps(rank: int, body: str) -> str:
 
 
 def overWindows(rank: int, body: str, given: KernelArgs, window: Any) -> str:
-    """C that does something for each window s0, ... that reaches over a place, in order."""
+    """C of a loop over the windows s0, ... that contain a position, in order."""
     heads = []
     for i in range(rank):
         by = given.divisor(f"stride{i}", window.stride[i])
@@ -112,7 +112,7 @@ const int high{i} = u{i} < 0 ? -1 : min(g.count{i} - 1, quotient(u{i}, {by}));""
 
 
 def launch(name: str, grid: ThreadGrid, given: KernelArgs, constants: dict[str, str], body: str) -> Launch:
-    """A kernel whose threads each do what the body says."""
+    """A kernel whose threads each run the body."""
     given.number("threads", grid.threads)
     indices = grid.indices(given)
     types = "".join(f"typedef {value} {key};\n" for key, value in constants.items())
@@ -124,13 +124,13 @@ def launch(name: str, grid: ThreadGrid, given: KernelArgs, constants: dict[str, 
 
 
 def types(*xs: Any) -> dict[str, str]:
-    """Wide, what one computes with where arrays hold such numbers."""
+    """Wide, the type that is computed in."""
     return {"Wide": "double" if any(x.dtype.name == "float64" for x in xs) else "float"}
 
 
 MOVES = """
 template <class T>
-__device__ static inline bool isEven(const T* x) {  // whether packs of it move at once
+__device__ static inline bool isEven(const T* x) {  // whether packs of it are loaded at once
   return PACK == 1 || isAligned(x, sizeof(T) * PACK < 16 ? sizeof(T) * PACK : 16);
 }
 template <class T, class S>

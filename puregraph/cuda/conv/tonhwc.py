@@ -1,4 +1,4 @@
-"""Turn: maps as they lie, copied channels last, with as many channels more as make them even."""
+"""NCHW to NHWC: a copy with channels last, padded with zero channels to a multiple."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from puregraph.cuda.nests.kernelargs import KernelArgs
 from puregraph.cuda.runtime.launch import Launch, Scratch, pieces
 from puregraph.cuda.runtime.preprocess import STORED
 
-SIDE = 32  # of the square that a block turns
+SIDE = 32  # of the tile that a block transposes
 DOWN = 8  # rows of threads
 
 
 class Laid(NamedTuple):
-    """An array (n, c, *spatial) that lies in memory as is said here."""
+    """An array (n, c, *spatial) of any layout in memory."""
 
     dtype: str
     what: Any

@@ -1,1 +1,1 @@
-"""The emulator: kernels for a GPU, run and watched on the CPU."""
+"""The emulator: GPU kernels, run and checked on the CPU."""

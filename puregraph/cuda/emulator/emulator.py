@@ -1,11 +1,11 @@
-"""Emulator: kernels for a GPU, run on the CPU, and watched while they run.
+"""Emulator: GPU kernels, run on the CPU, and checked while they run.
 
-The text that NVRTC would compile is compiled by g++. The threads of a block run one after the other, each up to where
-it waits for others. What a GPU would do in silence is told here: an access outside an array, or between the elements of
-a strided one; one whose address does not suit its size; two threads at the same bytes, one of them writing, with no
-barrier between them; a barrier or shuffle that not all threads reach. Memory that nobody wrote is nan.
+g++ compiles the same text as NVRTC. The threads of a block run one after the other, each up to its next barrier or
+shuffle. Faults that a GPU would not report are reported: an access outside an array, or between the elements of a
+strided one; a misaligned access; a data race: two threads at the same bytes, one of them writing, with no
+barrier between them; a barrier or shuffle that not all threads reach. Uninitialized memory is nan.
 
-It computes what a GPU would, but for the last bits of functions such as exp, and for products and sums, which a GPU
+Results are a GPU's, but for the last bits of functions such as exp, and for products and sums, which a GPU
 rounds together.
 """
 
@@ -35,7 +35,7 @@ from puregraph.storage import diskcache
 
 RUNNING = threading.Lock()  # the runtime has one thread at a time
 SHARED = 227 << 10
-PAGE = 512  # bytes that memory on a GPU starts at a multiple of
+PAGE = 512  # alignment of an allocation on a GPU
 ENTRY = re.compile(r'extern "C"\s+__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(')
 FLAGS = """-std=gnu++17 -O1 -w -fPIC -shared -fno-strict-aliasing -ffp-contract=off -fno-exceptions -fno-rtti
 -fvisibility=hidden""".split()
@@ -54,11 +54,11 @@ NUMBERS: dict[str, tuple[Any, tuple[str, ...]]] = {
 
 
 class KernelError(RuntimeError):
-    """What a kernel did that a GPU does not allow, or does in silence."""
+    """A fault of a kernel that a GPU does not allow, or does not report."""
 
 
 class EmulatedText(NamedTuple):
-    """A compiled text: its kernels by name, and what each wants for arguments."""
+    """A compiled text: its kernels by name, and the types of their arguments."""
 
     kernels: dict[str, Any]
     wants: dict[str, list[tuple[str, str]]]
@@ -95,12 +95,12 @@ def compiler() -> tuple[str, str]:
 
 
 def named(text: str, flags: list[str]) -> str:
-    """What the library of a text is called in the cache."""
+    """The name of a text's library in the cache."""
     return digest(text, flags, compiler()[1])
 
 
 def build(text: str, flags: list[str]) -> bytes:
-    """A shared library made of C++.
+    """A shared library, compiled from C++.
 
     Raises    DeviceError with what g++ says if it refuses
     """
@@ -121,7 +121,7 @@ def build(text: str, flags: list[str]) -> bytes:
 
 
 def loaded(data: bytes, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
-    """A library that is held in memory, loaded."""
+    """A library, loaded from its bytes."""
     with tempfile.NamedTemporaryFile(suffix=".so", delete=False) as file:
         file.write(data)
     try:
@@ -133,7 +133,7 @@ def loaded(data: bytes, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
 
 @cache
 def runtime() -> ctypes.CDLL:
-    """What runs and watches kernels."""
+    """The runtime that runs and checks kernels."""
     library = loaded(build(read("emulator.cpp"), ["-O2", "-fvisibility=default"]), ctypes.RTLD_GLOBAL)
     library.emulator_launch.restype = ctypes.c_char_p
     library.emulator_region.argtypes = [
@@ -154,7 +154,7 @@ def program(source: str) -> EmulatedText:
 
 
 def prepare(sources: Iterable[str]) -> None:
-    """Compile texts and load them for the life of the process; those that are new are one run of g++."""
+    """Compile texts and load them for the life of the process; all new ones are one run of g++."""
     runtime()
     names = {
         source: digest("note", named(beginning() + textOf(0, source), WATCHED))
@@ -178,7 +178,7 @@ def prepare(sources: Iterable[str]) -> None:
 
 
 def library(name: str) -> ctypes.CDLL | None:
-    """A library that is in the cache, loaded; None if it is there no more."""
+    """A library from the cache, loaded; None if it is no longer there."""
     if name not in LIBRARIES:
         found = diskcache.read(name)
         if found is None:
@@ -189,7 +189,7 @@ def library(name: str) -> ctypes.CDLL | None:
 
 @cache
 def beginning() -> str:
-    """What stands before all texts."""
+    """The text before all others."""
     return f'{read("emulator.h")}\n#line 1 "common.h"\n{read("common.h")}\n'
 
 
@@ -200,7 +200,7 @@ def common() -> frozenset[str]:
 
 
 def textOf(number: int, source: str) -> str:
-    """A text among others: in a namespace and with a section of its own, and none of its macros left behind it."""
+    """A text among others: in a namespace and with a section of its own; its macros end with it."""
     names = ENTRY.findall(source)
     body = source.replace('extern "C"', "")
     ends = "".join(f"KERNEL({number}, {name})\n" for name in names)
@@ -213,7 +213,7 @@ def textOf(number: int, source: str) -> str:
 
 
 def programIn(library: ctypes.CDLL, number: int, source: str) -> EmulatedText:
-    """The text of a number."""
+    """The text with this index in a library."""
     places = (ctypes.c_void_p * 6)()
     library[f"places{number}"](places)
     wants = {}
@@ -226,9 +226,9 @@ def programIn(library: ctypes.CDLL, number: int, source: str) -> EmulatedText:
 
 
 def run(launches: Iterable[Launch | LibraryCall], arrayOf: Callable[[Any], np.ndarray] | None = None) -> None:
-    """Run launches one after the other; `arrayOf` gives the numpy array for what a slot holds, where it holds none.
+    """Run launches one after the other; `arrayOf` gives the numpy array for a slot that holds none.
 
-    Raises    KernelError with what a kernel did wrong, and where
+    Raises    KernelError with the fault of a kernel, and where it is
     """
     launches = list(launches)
     prepare(launch.source for launch in launches if isinstance(launch, Launch))
@@ -243,7 +243,7 @@ def run(launches: Iterable[Launch | LibraryCall], arrayOf: Callable[[Any], np.nd
 
 
 def start(launch: Launch, memory: GuardedMemory) -> None:
-    """Run one launch on arrays that lie in guarded memory."""
+    """Run one launch on arrays in guarded memory."""
     code = program(launch.source)
     if launch.entry not in code.kernels:
         found = ", ".join(code.kernels) or "none"
@@ -264,9 +264,9 @@ def call(
     values: list[Any],
     regions: Iterable[Region],
 ) -> None:
-    """Run a kernel on numbers and addresses as C has them; `regions` are the memory that it may touch.
+    """Run a kernel on C values and addresses; `regions` are the memory that it may access.
 
-    Raises    KernelError with what it did wrong, and where
+    Raises    KernelError with its fault, and where it is
     """
     limits = (block, (1024, 1024, 64)), (grid, (2**31 - 1, 65535, 65535))
     isThere = all(1 <= n <= most for sizes, mosts in limits for n, most in zip(sizes, mosts))
@@ -293,7 +293,7 @@ def call(
 
 
 def numbers(launch: Launch, wants: list[tuple[str, str]], memory: GuardedMemory) -> Iterable[Any]:
-    """The arguments of a kernel as C has them, each checked against what the kernel says it takes."""
+    """The arguments of a kernel as C values, each checked against the type that the kernel declares."""
     if len(wants) != len(launch.slots):
         raise KernelError(f"{launch.name}: {launch.entry} takes {len(wants)} arguments, got {len(launch.slots)}")
     for i, ((role, letters), (kind, what)) in enumerate(zip(wants, launch.slots)):
@@ -318,7 +318,7 @@ def numbers(launch: Launch, wants: list[tuple[str, str]], memory: GuardedMemory)
 
 
 class GuardedMemory:
-    """Copies of arrays, each array alone between bytes that nobody may touch, at addresses as even as on a GPU."""
+    """Copies of arrays, each between guard bytes that no kernel may access, at addresses aligned as on a GPU."""
 
     def __init__(self, launches: list[Launch | LibraryCall], arrayOf: Callable[[Any], np.ndarray]):
         whats = {id(what): what for what in memories(launches)}
@@ -336,7 +336,7 @@ class GuardedMemory:
             self.at(table)[...] = table.filled(lambda what: self.at(what).ctypes.data)
 
     def copy(self, keys: list[int]) -> None:
-        """Arrays that share bytes, copied so that they share them again."""
+        """Copy arrays that overlap so that the copies overlap likewise."""
         arrays = [self.originals[key] for key in keys]
         low, high = (pick(ends) for pick, ends in zip((min, max), zip(*map(bounds, arrays))))
         root = rootOf(arrays[0])
@@ -358,7 +358,7 @@ class GuardedMemory:
         return self.copies[id(what)]
 
     def regionsOf(self, launch: Launch) -> Iterator[Region]:
-        """What a launch may touch, each region with the number of the first argument that lies in it."""
+        """The memory that a launch may access, each region with the index of its first argument."""
         seen = set()
         for number, what in numbered(launch):
             region = self.regions[id(what)]
@@ -367,14 +367,14 @@ class GuardedMemory:
                 yield region._replace(number=number)
 
     def giveBack(self) -> None:
-        """Copy back what kernels may have written."""
+        """Copy back the arrays that kernels may have written."""
         for key in self.written:
             if self.originals[key].flags.writeable:
                 self.originals[key][...] = self.copies[key]
 
 
 class Region(NamedTuple):
-    """Memory of some arrays: its bytes, how many of them belong together, and which are an array's; None: all."""
+    """Memory of some arrays: its bytes, how many of them an element has, and which are an array's; None: all."""
 
     memory: np.ndarray
     unit: int = 1
@@ -383,7 +383,7 @@ class Region(NamedTuple):
 
 
 def numbered(launch: Launch) -> Iterable[tuple[int, Any]]:
-    """The memory of a launch, each with the number of the argument that leads to it."""
+    """The memory of a launch, each with the index of its argument."""
     for number, (kind, what) in enumerate(launch.slots):
         if kind == "pointer":
             yield number, what
@@ -392,26 +392,26 @@ def numbered(launch: Launch) -> Iterable[tuple[int, Any]]:
 
 
 def poisoned(memory: Scratch | PointerTable) -> np.ndarray:
-    """Memory that holds nan, or -1."""
+    """Memory filled with nan, or -1."""
     return np.full(memory.size * memory.dtype.itemsize, 0xFF, np.uint8).view(memory.dtype).reshape(memory.shape)
 
 
 def rootOf(x: np.ndarray) -> np.ndarray:
-    """The array that has the memory of a view."""
+    """The array that owns the memory of a view."""
     while isinstance(x.base, np.ndarray):
         x = x.base
     return x
 
 
 def bounds(x: np.ndarray) -> tuple[int, int]:
-    """The addresses of the first byte of an array, and of that behind its last."""
+    """The addresses of the first byte of an array, and after its last."""
     if not x.size:
         return x.ctypes.data, x.ctypes.data
     return np.lib.array_utils.byte_bounds(x)
 
 
 def together(arrays: dict[int, np.ndarray]) -> list[list[int]]:
-    """The arrays' keys, those that share bytes in one list."""
+    """The keys of arrays, those that overlap in one list."""
     found: list[list[int]] = []
     end = -1
     for key in sorted(arrays, key=lambda key: bounds(arrays[key])):

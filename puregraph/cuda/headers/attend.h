@@ -1,5 +1,5 @@
-// Attention, after flash.h: a block of queries meets all keys, and keeps of its scores the largest and the sum of
-// exponentials.
+// Flash attention, forward, after flash.h: a block of queries meets all keys, and keeps by online softmax the largest
+// score and the sum of exponentials.
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     attend(T* __restrict__ y, W* __restrict__ lse, const T* __restrict__ q, const T* __restrict__ k,

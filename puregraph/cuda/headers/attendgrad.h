@@ -1,4 +1,4 @@
-// The gradients of attention, after flash.h: each block makes a part of a result alone, and computes again what it needs.
+// The gradients of flash attention, after flash.h: each block computes a part of a result, and recomputes the scores.
 
 #define GIVEN                                                                                                       \
   const T *__restrict__ grad, const T *__restrict__ q, const T *__restrict__ k, const T *__restrict__ v,            \
@@ -6,7 +6,7 @@
       FOUR(v), THREE(lse), THREE(rest), int samples, int heads, int group, int queries, int keys, int d, int e,     \
       int causal, W scale
 
-// p and ds of one block; nothing of what `grad` and the others are is left out
+// p and ds of one block of scores
 #define PIECES(n, h, first, start)                                                                                  \
   W p[4][4] = {}, ds[4][4] = {};                                                                                    \
   dots(p, work, ROW(q, n, h, first), q2, q3, queries - (first),                                  \

@@ -1,5 +1,5 @@
-// The gradient of a mask, after attendgrad.h: dmask = sum ds. A block of it, whose axes of length one meet all that they
-// serve.
+// The gradient of a mask, after attendgrad.h: dmask = sum ds, a block of it at a time; its axes of length one sum over
+// all that they serve.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     attendMask(MASK* __restrict__ dmask, FOUR(dmask), int maskSamples, int maskHeads, int maskRows, int maskKeys,
                GIVEN) {

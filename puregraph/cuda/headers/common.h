@@ -13,7 +13,7 @@ typedef unsigned long long uint64;
 
 #define ALL 0xffffffffu  // the lanes of a warp
 
-// Numbers as they are stored: of 16 bits as raw bits, which are computed with as floats -------------------------------
+// Storage types: 16-bit floats are stored as raw bits and computed with as floats --------------------------------------
 
 struct Half {
   unsigned short bits;
@@ -55,7 +55,7 @@ __device__ static inline Bfloat toBfloat(float x) {
 }
 
 template <class T>
-struct Number {  // of a storage type: what one computes with, and the ways between
+struct Number {  // a storage type: its type to compute in, and the conversions
   typedef T Wide;
   __device__ static inline T widen(T x) { return x; }
   template <class S>
@@ -96,7 +96,7 @@ __device__ static inline void store(T* y, int64 i, S value) {
 }
 
 template <class T, class S>
-struct Kept {  // numbers of one storage type in another
+struct Kept {  // elements of one storage type in another
   __device__ static inline T as(S x) { return Number<T>::narrow(Number<S>::widen(x)); }
 };
 template <class T>
@@ -109,7 +109,7 @@ __device__ static inline T kept(S x) {
 }
 
 template <class T, int n>
-struct alignas(sizeof(T) * n) Pack {  // n numbers that move together: of up to 16 bytes, and so aligned
+struct alignas(sizeof(T) * n) Pack {  // n elements that are loaded or stored at once: up to 16 bytes
   T at[n];
 };
 
@@ -135,7 +135,7 @@ __device__ static inline bool isAligned(const void* x, int bytes) {
   return (reinterpret_cast<uint64>(x) & static_cast<uint64>(bytes - 1)) == 0;
 }
 
-// Numbers next to each other, or some steps apart, as one computes with them: v of them, by accesses of up to 16 bytes.
+// Load v elements, contiguous or strided, converted to what is computed in, by accesses of up to 16 bytes.
 template <int v, class T, class S>
 __device__ static inline void loadMany(const T* x, int64 i, S* to) {
   const int n = v * sizeof(T) <= 16 ? v : 16 / sizeof(T);
@@ -208,7 +208,7 @@ struct Product {
     return a * b;
   }
 };
-struct Max {  // nan is greater than any number
+struct Max {  // nan is greater than any value
   template <class T>
   __device__ static inline T join(T a, T b) {
     return a > b || a != a ? a : b;
@@ -222,7 +222,7 @@ struct Min {  // and less
 };
 
 template <class How, int lanes, class T>
-__device__ static inline T foldLanes(T x) {  // of each so many neighbouring lanes, all lanes of the warp being there
+__device__ static inline T foldLanes(T x) {  // over groups of neighbouring lanes; all lanes of the warp take part
 #pragma unroll
   for (int d = lanes / 2; d > 0; d >>= 1) x = How::join(x, __shfl_xor_sync(ALL, x, d));
   return x;
@@ -233,13 +233,13 @@ __device__ static inline T foldWarp(T x) {
   return foldLanes<How, 32>(x);
 }
 
-// Shared memory is declared outside templates, where g++ puts it together.
+// Shared memory is declared outside templates, where g++ merges it.
 __device__ static inline double* partsOfBlock() {
   __shared__ double parts[32];
   return parts;
 }
 
-// Over a block of whole warps, threads counted along x; what it was called with before may be called again at once.
+// Over a block of whole warps, threads counted along x; the scratch memory may be used again at once.
 template <class How, class T>
 __device__ static inline T foldBlock(T x, T start) {
   T* parts = reinterpret_cast<T*>(partsOfBlock());
@@ -253,7 +253,7 @@ __device__ static inline T foldBlock(T x, T start) {
   return x;
 }
 
-// Of v numbers of each thread those of all y, for each x; the room holds v numbers for each thread of the block.
+// Reduces v elements of each thread over all y, for each x; the scratch memory has v elements for each thread.
 template <class How, int v, class T>
 __device__ static inline void foldColumns(T* x, T* room) {
   T* own = room + (threadIdx.y * blockDim.x + threadIdx.x) * v;
@@ -310,6 +310,6 @@ __device__ static inline Words philox(uint64 key, uint64 counter, uint64 block) 
   return w;
 }
 
-// Numbers in [0, 1), as `uniform`: number i is made of half i % 2 of word i / 2
+// Uniform in [0, 1), as `uniform`: the i-th from half i % 2 of word i / 2
 __device__ static inline float uniformOf(unsigned half) { return static_cast<float>(half >> 8) * 5.9604644775390625e-8f; }
 __device__ static inline double uniformOf(uint64 word) { return static_cast<double>(word >> 11) * 1.1102230246251565e-16; }

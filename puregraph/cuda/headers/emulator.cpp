@@ -1,8 +1,8 @@
 // The runtime of the emulator: one thread of a block after the other, each on a stack of its own, up to where it waits.
 //
-// Every access to memory is looked at (g++ -fsanitize=kernel-address calls __asan_load4_noabort and its like): it must
-// lie in an array that the kernel was given, in shared memory, or on the thread's own stack; be aligned to its size; and
-// not meet, within one stretch between barriers, an access to the same bytes by another thread, one of them writing.
+// Every access to memory is checked (g++ -fsanitize=kernel-address calls __asan_load4_noabort and its like): it must
+// be in an array that the kernel was given, in shared memory, or on the thread's own stack; be aligned to its size; and
+// not race, between two barriers, with an access to the same bytes by another thread, one of them writing.
 
 #include <cmath>
 #include <cstdint>
@@ -33,14 +33,14 @@ struct Thread {
   int how, lane;
   unsigned mask;
   uint64_t value, result;
-  void* stack;  // where it goes on
-  int room;     // the stack that it has; -1: none
+  void* stack;  // where it resumes
+  int room;     // the index of its stack; -1: none
 };
 
-struct Mark {  // who was at some bytes last, counted from 1 through the grid, and when
+struct Mark {  // the last thread at some bytes, counted from 1 through the grid, and when
   uint32_t writer, writeTime;
   uint32_t reader, readTime;
-  uint32_t spread;  // over what readers that nothing orders are spread
+  uint32_t spread;  // how widely unordered readers are spread
 };
 enum Spread { ALONE, WARP, TEAM, GRID };
 
@@ -60,13 +60,13 @@ const uint64_t STACK = 256 << 10;
 
 std::vector<Region> regions;
 std::vector<Thread> threads;
-std::vector<uint32_t> warpTimes;  // when the lanes of a warp last waited for each other
-std::vector<int> rooms;  // stacks that nobody has
+std::vector<uint32_t> warpTimes;  // when the lanes of a warp last synchronized
+std::vector<int> rooms;  // free stacks
 char *stacks = nullptr, *stacksEnd = nullptr, *ownStart = nullptr, *ownEnd = nullptr;
 int stackCount = 0;
 uint32_t now;  // counts barriers
-uint32_t blockStart, blockTime;  // when the block began, and when all its threads last waited for each other
-uint32_t first;  // the number of the block's first thread
+uint32_t blockStart, blockTime;  // when the block began, and when all its threads last synchronized
+uint32_t first;  // the index of the block's first thread
 Thread* here;
 void* scheduler;
 void (*kernel)(void**);
@@ -185,7 +185,7 @@ void suspend(Wait wait) {
   emulator_switch(&self->stack, scheduler);
 }
 
-// What the lanes of a mask wait for is done once all are there; returns whether some go on
+// Run what the lanes of a mask wait for once all have arrived; returns whether some resume
 bool meet(Thread* warp, int lanes, uint32_t& time) {
   bool moved = false;
   for (int i = 0; i < lanes; i++) {
@@ -409,7 +409,7 @@ unsigned short emulator_toHalf(float x) {
   const uint16_t sign = word >> 16 & 0x8000;
   word &= 0x7fffffff;
   if (word > 0x7f800000) return sign | 0x7fff;
-  if (word >= 0x477ff000) return sign | 0x7c00;  // rounds to what is too large
+  if (word >= 0x477ff000) return sign | 0x7c00;  // rounds to infinity
   if (word < 0x38800000) {                       // below the least normal number: as a multiple of 2^-24, to even
     float y;
     memcpy(&y, &word, 4);
@@ -450,7 +450,7 @@ void emulator_region(char* start, uint64_t bytes, uint64_t unit, const uint8_t* 
   regions.push_back({start, bytes, isOurs, unit, number, false, std::vector<Mark>((bytes + unit - 1) / unit)});
 }
 
-// Run a kernel on the arrays told before; gives what went wrong, or null. `places` are those of its library.
+// Run a kernel on the arrays registered before; returns its fault, or null. `places` are those of its library.
 const char* emulator_launch(void (*code)(void**), void** values, char** places, const unsigned* grid,
                             const unsigned* block, uint64_t dynamic) {
   kernel = code, arguments = values;

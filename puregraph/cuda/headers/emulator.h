@@ -1,4 +1,4 @@
-// CUDA C as g++ reads it: what the language and its library have beyond C++, by way of the runtime in emulator.cpp.
+// CUDA C as g++ reads it: what the language and its library have beyond C++, through the runtime in emulator.cpp.
 #pragma once
 #define EMULATED 1
 
@@ -46,7 +46,7 @@ namespace emulator {
 struct Triple {
   unsigned x, y, z;
 };
-struct Here {  // where the thread is that runs
+struct Here {  // the thread that runs
   Triple thread, block, blocks, threads;
   char* dynamic;
 };
@@ -99,7 +99,7 @@ static inline T shuffleUp(unsigned mask, T x, int lanes, int width, const char* 
   return shuffle(mask, x, other >= (lane & ~(width - 1)) ? other : lane, where);
 }
 
-// How a kernel is called, and what its arguments are: rf4 is a pointer to const float, ni8 a long long
+// Signatures of kernels: rf4 is a pointer to const float, ni8 a long long
 template <class T, bool isClass = __is_class(T)>
 struct Kind {
   static const char letter = T(0.5) != T(0) && T(2) != T(1) ? 'f' : T(2) == T(1) ? 'b' : T(-1) < T(0) ? 'i' : 'u';
@@ -313,7 +313,7 @@ static inline T max(T x, T y) {
   return x < y ? y : x;
 }
 
-// Kernels of text number `n`, and where constants and shared memory lie: its own, and what all texts use
+// Kernels of text `n`, and the addresses of constants and shared memory: its own, and what all texts use
 extern "C" __attribute__((weak, visibility("hidden"))) char __start_emulator_shared[], __stop_emulator_shared[];
 extern "C" __attribute__((visibility("hidden"))) char __ehdr_start[], _end[];
 #define KERNEL(n, name)                                                                               \

@@ -1,27 +1,27 @@
-// Attention, block by block: EDGE queries meet EDGE keys at a time, and no score is ever written to memory.
+// Flash attention: EDGE queries meet EDGE keys at a time, and no score is ever written to global memory.
 //
-// T, W: the type of numbers in memory, and of those computed with; COLUMNS of a result that a thread has side by side;
+// T, W: the type of elements in memory, and of those computed with; COLUMNS of a result that a thread has, contiguous;
 // KEPT slices of a result that a block has; MASK, the type of a mask, and IS_BOOL, where there is one; LSE and
 // REST, the types of what backward reads for each query.
 //
-// A thread has four rows and four columns of a block of scores. Of a product a . b' the tiles hold both turned, line
-// by line along what is summed over, so that each thread reads what it needs of a line at once.
+// A thread has a register tile of four rows and four columns of a block of scores. Of a product a . b' both tiles are
+// transposed in shared memory, line by line along the reduced axis, so that a thread loads its part of a line at once.
 
 const int GROUPS = EDGE / 4, THREADS = GROUPS * GROUPS, DEPTH = EDGE / 2, WIDTH = GROUPS * COLUMNS;
 const int WIDE = 16 / sizeof(W);
 const W FLOOR = -1e30;  // a score below this counts as hidden
 
-// The strides of an array, and where a row of it begins
+// The strides of an array, and the address of a row of it
 #define FOUR(x) int x##0, int x##1, int x##2, int x##3
 #define THREE(x) int x##0, int x##1, int x##2
 #define ROW(x, n, h, row) x + ((int64)(n)*x##0 + (int64)(h)*x##1 + (int64)(row)*x##2)
 
-// Where a number of a tile lies: groups of four change places from line to line, so that banks do not collide.
+// The address of an element of a tile: groups of four are swizzled from line to line, against bank conflicts.
 __device__ static inline int at(int line, int column) {
   return line * EDGE + ((column >> 2 ^ (line >> 2 & 7)) << 2) + (column & 3);
 }
 
-// Four numbers side by side, zero from `count` on
+// Four elements at a stride, zero from `count` on
 __device__ static inline void fetch(W (&y)[4], const T* x, int step, int count) {
 #pragma unroll
   for (int j = 0; j < 4; j++) y[j] = j < count ? load(x, (int64)j * step) : W(0);
@@ -48,7 +48,7 @@ __device__ static inline void take(W (&y)[n], const W* tile, int place) {
   }
 }
 
-// The tile of EDGE rows of x and DEPTH columns, turned; zero outside
+// The tile of EDGE rows of x and DEPTH columns, transposed; zero outside
 __device__ static inline void fillTurned(W* tile, const T* x, int row, int step, int rows, int columns) {
   const int quads = DEPTH / 4;
 #pragma unroll 1
@@ -103,7 +103,7 @@ __device__ static inline void dots(W (&sum)[4][4], W* work, const T* a, int aRow
   }
 }
 
-// Scores, scaled, and with what the mask says; -inf where hidden
+// Scores, scaled, plus the mask; -inf where hidden
 #ifdef MASK
 #define MASK_PARAMETERS const MASK *__restrict__ mask, FOUR(mask),
 #define MASK_AT(n, h) ROW(mask, n, h, 0), mask2, mask3,

@@ -1,11 +1,11 @@
-// Sums over k of a(m, k) b(k, n), one tile of them a block. The text before this says where numbers are, and what becomes
-// of sums: Given, Depth, A, B (a Side each), depthOf, finish; and how large all is: ROWS and COLUMNS of a tile, DEPTH
+// GEMM: sums over k of a(m, k) b(k, n), one tile a block. The text before this has the layout of operands and the
+// epilogue: Given, Depth, A, B (a Side each), depthOf, finish; and the blocking: ROWS and COLUMNS of a tile, DEPTH
 // that is in shared memory at a time, STAGES of it, THREADS.
 
-// Memory to shared memory, while the threads go on ---------------------------------------------------------------------
+// Software prefetch: asynchronous copies from global to shared memory --------------------------------------------------
 
 template <int n, class T>
-__device__ static inline void copyAhead(T* to, const T* from, bool isThere) {  // zeros for what is not there
+__device__ static inline void copyAhead(T* to, const T* from, bool isThere) {  // zeros where isThere is false
 #ifdef EMULATED
   Pack<T, n> pack = {};
   if (isThere) pack = loadPack<n>(from, 0);
@@ -36,7 +36,7 @@ __device__ static inline void awaitStage() {  // all stages but the last few
 }
 
 template <int n, class T>
-__device__ static inline void bring(T* to, const T* from, bool isThere) {  // one by one, for want of an even address
+__device__ static inline void bring(T* to, const T* from, bool isThere) {  // one by one: not aligned
 #pragma unroll 1
   for (int j = 0; j < n; j++) {
     if (sizeof(T) >= 4) {
@@ -49,7 +49,7 @@ __device__ static inline void bring(T* to, const T* from, bool isThere) {  // on
   }
 }
 
-// An operand's part of the tile: alongDepth its numbers lie by lanes (rows of a, columns of b), else by depth ---------
+// An operand's panel in shared memory: by lanes (rows of a, columns of b) where alongDepth, else by depth -------------
 
 template <class Side>
 struct Panel {
@@ -109,7 +109,7 @@ struct Panel {
   }
 };
 
-// Where numbers of a depth are: found by one thread for all, a stage ahead, or by each where that is quick ------------
+// Offsets along the depth: computed once for all threads, a stage ahead, or by each thread where quick -----------------
 
 struct Found {
   Depth* places;  // of two stages

@@ -1,8 +1,8 @@
-// Sums of a thread: in float or double, a multiply and an add at a time ------------------------------------------------
+// The accumulators of a thread: in float or double, a multiply and an add at a time -----------------------------------
 
 template <class N>
 struct Plain {
-  static constexpr int G = 16 / sizeof(N);  // numbers of a pack
+  static constexpr int G = 16 / sizeof(N);  // elements of a pack
   static constexpr int TM = THREADROWS, TN = THREADCOLUMNS;
   static constexpr int across = COLUMNS / TN, down = ROWS / TM;  // threads
   N sums[TM][TN];
@@ -18,7 +18,7 @@ struct Plain {
       for (int j = 0; j < TN; j++) sums[i][j] = 0;
   }
 
-  // Lanes of a thread: neighbours where the numbers of a depth lie side by side, else those that meet no bank twice
+  // Lanes of a thread: neighbours where the elements of a depth are contiguous, else those without bank conflicts
   template <class Side>
   __device__ static inline int laneOf(int i, int thread, int threads) {
     return Side::alongDepth ? i * threads + thread : (i / G * threads + thread) * G + i % G;

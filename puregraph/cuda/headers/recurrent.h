@@ -1,18 +1,18 @@
-// What cells along time have in common, forward and back.
+// What recurrent cells share, forward and backward.
 //
-// W: the type that one computes in; OfY and the like: what arrays hold; GATES: sums for each unit; LSTM, GRU, TANH, RELU:
-// 1 for the kind of cell, else 0; HAS_D: the bias of a GRU within r; HAS_ON: which moments count.
+// W: the type to compute in; OfY and the like: what arrays hold; GATES: sums for each unit; LSTM, GRU, TANH, RELU:
+// 1 for the kind of cell, else 0; HAS_D: the bias of a GRU within r; HAS_ON: which time steps count.
 //
-// A block has so many `tiles` of four units and eight samples. A warp sums for one tile, and one gate, its lanes along
-// what is summed over. Then a thread has one unit of one sample. Either one launch goes through all moments, with all
-// units of its samples in a block, or each moment is a launch, for only between launches do blocks wait for each other.
+// A block has `tiles` tiles of four units and eight samples. A warp sums for one tile, and one gate, its lanes along
+// the reduced axis. Then a thread has one unit of one sample. Either one launch runs all time steps, with all
+// units of its samples in a block, or each time step is a launch, for blocks synchronize only between launches.
 
 const int ROWS = 8, UNITS = 4;
 
 #define THREE(x) int64 x##0, int64 x##1, int64 x##2
 #define TWO(x) int64 x##0, int64 x##1
 
-// Of 32 numbers of every lane, lane i gets the sum of the i-th: each step leaves half of them to the other lane
+// Of 32 values of every lane, lane i gets the sum of the i-th: each step leaves half of them to the other lane
 template <int n>
 __device__ static inline void halve(W (&sum)[ROWS * UNITS], int lane) {
   const bool isHigh = lane & n;

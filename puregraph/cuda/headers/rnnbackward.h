@@ -1,5 +1,5 @@
-// The gradients of cells, back through time, after recurrent.h. What a moment gives to the state before it is a sum of
-// its dq, which all units have to be done with: it is taken as the next moment begins, and once more behind the last.
+// The gradients of recurrent cells, backpropagated through time, after recurrent.h. The gradient of the state before a
+// time step is a sum over its dq of all units: it is taken as the next step begins, and once more after the last.
 
 extern "C" __global__ void __launch_bounds__(512, 1)
     backTime(OfDp* dp, W* dh, const OfU* __restrict__ u, const OfGy* __restrict__ gy, const OfLast* __restrict__ last,

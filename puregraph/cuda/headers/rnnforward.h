@@ -1,6 +1,6 @@
-// Cells along time, after recurrent.h.
+// Recurrent cells, forward through time, after recurrent.h.
 
-// The weights turned, so that what is summed over lies side by side
+// The weights transposed, so that the reduced axis is contiguous
 extern "C" __global__ void __launch_bounds__(256) turn(OfU* __restrict__ y, const OfU* __restrict__ x, int rows, int columns,
                                                        TWO(x)) {
   __shared__ OfU tile[32][33];

@@ -1,18 +1,18 @@
-// Rows of gradients added to the rows of a table that they belong to, in an order that is always the same.
+// Scatter-add: rows of gradients added to the rows of a table, in a deterministic order.
 //
-// The positions are sorted by row, those of one row as they stand. Then each window of so many of them is added up by
-// itself, and what belongs to a row that goes on in the next window is put together at last. No row, however often it
-// occurs, holds up the others.
+// The positions are sorted by row, those of one row in order. Then each window of them is summed by itself, and the
+// sums of a row that continues in the next window are added at last. No row, however often it occurs, delays the
+// others.
 //
-// T, S, I and W: the types of the table, of gradients, of indices, and of sums; N: numbers that move together; INDEX_ and GRAD_: where
-// those of a position lie. `range`: rows of a block that sorts; `window`: positions that are added up together.
+// T, S, I and W: the types of the table, of gradients, of indices, and of sums; N: elements loaded at once; INDEX_ and
+// GRAD_: the addresses of a position. `range`: rows that a block sorts; `window`: positions that are summed together.
 
 const int THREADS = 512, WARPS = THREADS / 32;
-const int EACH = 4, TILE = THREADS * EACH;  // positions that a thread, and a block, looks at at a time
+const int EACH = 4, TILE = THREADS * EACH;  // positions that a thread, and a block, reads at a time
 const int ROOM = 4096;                      // that a block holds
 const int RANGE = 4096;                     // rows that it can sort
 
-// Positions from `start` on whose row lies in the range are appended to what is held; gives how many there are then.
+// Positions from `start` on whose row is in the range are appended to the buffer; returns how many there are then.
 __device__ static int collect(const I* index, INDEX_PARAMETERS, int count, int start, int low, int high, int found,
                               unsigned short* rows, int* places, int* sums, int& below, int* counts) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -56,7 +56,7 @@ __device__ static int collect(const I* index, INDEX_PARAMETERS, int count, int s
   return total;
 }
 
-// What is held goes to where its rows have room next.
+// The buffer is written to the next free positions of its rows.
 __device__ static void place(int* order, int* keys, int held, int low, const unsigned short* rows, const int* places,
                              int* next) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -154,7 +154,7 @@ __device__ static void put(T* table, W* parts, W* sum, int key, int slot, int wi
   for (int j = 0; j < n; j++) sum[j] = 0;
 }
 
-// The sum of each row in a window: into the table, or aside if the row has more of them in the next or the last window.
+// The sum of each row in a window: into the table, or into scratch memory if the row continues in another window.
 template <int n>
 __device__ static void addWindow(T* table, W* parts, const int* order, const int* keys, const S* grad, int count,
                                  int width, int window, int step, int number, int at, GRAD_PARAMETERS) {
@@ -209,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     addWindows<1>(table, parts, order, keys, grad, count, width, window, step, GRAD_ARGUMENTS);
 }
 
-// The parts of each row that lies in several windows are put together, from the window in which it begins.
+// The partial sums of each row that spans several windows are added, from the window in which it begins.
 extern "C" __global__ void __launch_bounds__(256)
     joinRows(T* __restrict__ table, const W* __restrict__ parts, const int* __restrict__ keys, int count, int width,
              int window) {

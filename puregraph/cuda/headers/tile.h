@@ -1,10 +1,10 @@
-// The block --------------------------------------------------------------------------------------------------------------
+// The block tile -------------------------------------------------------------------------------------------------------
 
-struct Where {  // what a block sums
+struct Where {  // what a block computes
   int z, part, m, n, start, end;
 };
 
-// Tiles are taken in groups of eight rows of them, so that what several blocks read is still in the cache
+// Tiles are taken in groups of eight rows of them, so that what several blocks read is still in the L2 cache
 __device__ static inline Where placeOfTile(int block, int parts, int down, int across, int part, int k) {
   const int tiles = down * across, beyond = block / tiles, index = block - beyond * tiles;
   const int group = index / (8 * across), high = min(8, down - group * 8), left = index - group * 8 * across;

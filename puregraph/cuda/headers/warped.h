@@ -1,7 +1,7 @@
-// Of 16-bit numbers, by instructions of a whole warp: PTX ISA, ldmatrix and mma.m16n8k16 ------------------------------
+// Tensor cores: 16-bit elements, by instructions of a whole warp: PTX ISA, ldmatrix and mma.m16n8k16 ------------------
 
 // Four matrices of 8 x 8 in shared memory: lane 8 q + r has the address of row r of matrix q. Of each a lane gets the
-// numbers 2 (lane % 4) and the next of row lane / 4; of column lane / 4 where turned.
+// elements 2 (lane % 4) and the next of row lane / 4; of column lane / 4 where transposed.
 template <bool turned, class N>
 __device__ static inline void loadMatrices(unsigned (&to)[4], const N* row) {
 #ifdef EMULATED

@@ -1,1 +1,1 @@
-"""NVIDIA's libraries: cuBLASLt and cuDNN, where they are, what they are asked, and how they are called."""
+"""NVIDIA's libraries: cuBLASLt and cuDNN, where they are found, and how they are called."""

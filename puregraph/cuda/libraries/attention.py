@@ -1,9 +1,9 @@
-"""Attention by cuDNN, which like the kernels of the CPU keeps of all scores one number a row, their log-sum-exp.
+"""Attention by cuDNN, flash attention: of all scores one value a row is kept, their log-sum-exp.
 
     y = p v,  p = drop(softmax(scale q k')),  lse = ln sum exp(scale q k')
 
-Forward and backward drop the same entries of p for the same seed and offset, which are read from memory; what is left
-is divided by the part that is left.
+Forward and backward drop the same entries of p for the same seed and offset, which are read from memory; the rest
+is divided by 1 - dropout.
 
 Source    Dao 2023, FlashAttention-2, arXiv:2307.08691; dropout: Srivastava et al. 2014, JMLR 15
 """
@@ -20,13 +20,13 @@ from puregraph.cuda.libraries.librarycall import pointers
 from puregraph.cuda.libraries.tensorview import flat, load, pick, save
 
 NUMBER = Tensor((1, 1, 1, 1), (1, 1, 1, 1))
-WIDTH = 8  # what divides the numbers of a key, and of a value
+WIDTH = 8  # divides the features of a key, and of a value
 
 
 class AttentionTask(NamedTuple):
-    """Attention: "attend" gives y and lse, "attendGrad" the gradients of q, k and v, which lie as these do.
+    """Attention: "attend" gives y and lse, "attendGrad" the gradients of q, k and v, in the same layout as these.
 
-    `causal` hides key j from query i < j. The heads of k divide those of q. `repeats` asks for the same sums each time.
+    `causal` hides key j from query i < j. The heads of k divide those of q. `repeats` asks for deterministic sums.
     """
 
     what: str
@@ -53,7 +53,7 @@ class AttentionTask(NamedTuple):
 
     @property
     def random(self) -> tuple[tuple[Tensor, str], ...]:
-        """The seed and the offset that are read if something is dropped."""
+        """The seed and the offset that are read for dropout."""
         return ((NUMBER, "int64"), (NUMBER, "int64")) if self.dropout else ()
 
     def describe(self, draft: GraphDraft) -> None:
@@ -77,7 +77,7 @@ class AttentionTask(NamedTuple):
             draft.write(each, lay)
 
     def emulate(self, arrays: Sequence[np.ndarray]) -> None:
-        """Carry it out on memory, by nothing but what the task says; what it drops is not what cuDNN would drop."""
+        """Compute it in numpy, from the task alone; it drops other entries than cuDNN."""
         own = "float32" if self.kind == "tf32" else self.kind
         reads = [(each, own) for each in (*self.grads[:1], self.q, self.k, self.v)]
         reads += [(self.y, own), (self.lse, "float32")] if self.grads else []
@@ -107,7 +107,7 @@ class AttentionTask(NamedTuple):
         return ds @ wholeK, summed(dk, k.shape), summed(dv, v.shape)
 
     def shared(self, x: Any) -> Any:
-        """Keys or values, once for each head of q."""
+        """Keys or values, repeated for each head of q."""
         return np.repeat(x, self.q.shape[1] // x.shape[1], axis=1)
 
     def scores(self, q: Any, k: Any) -> Any:
@@ -116,7 +116,7 @@ class AttentionTask(NamedTuple):
         return np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf) if self.causal else scores
 
     def left(self, p: Any, *random: Any) -> Any:
-        """What p is multiplied with: 0 where it is dropped, else 1 / (1 - dropout)."""
+        """The factor of p: 0 where it is dropped, else 1 / (1 - dropout)."""
         if not self.dropout:
             return np.float32(1)
         key = [int(each.ravel()[0]) for each in random]
@@ -137,7 +137,7 @@ def attend(
 ) -> Any:
     """outs = y and lse; NotImplemented where cuDNN has no plan for it.
 
-    Slots are q, k, v, then, if something is dropped, the seed and the offset, int64 of one number each; then y and lse.
+    Slots are q, k, v, then, with dropout, the seed and the offset, int64 of one element each; then y and lse.
 
     Shapes    q (n, h, t, d), k (n, h / g, s, d), v (n, h / g, s, e) -> y (n, h, t, e), lse (n, h, t, 1) in float32
     """
@@ -165,7 +165,7 @@ def attendGrad(
 ) -> Any:
     """outs = the gradients of q, k and v; NotImplemented where cuDNN has no plan for it.
 
-    Slots are grad, q, k, v, y, lse, then, if something was dropped, the seed and the offset; then the gradients.
+    Slots are grad, q, k, v, y, lse, then, with dropout, the seed and the offset; then the gradients.
     """
     if not areHeads(q, k, v, y, grad, *outs) or not isRow(lse) or bool(dropout) != (len(random) == 2):
         return NotImplemented
@@ -183,17 +183,17 @@ def taskOf(what: str, q: Any, k: Any, v: Any, y: Any, lse: Any, *rest: Any) -> A
 
 
 def byRows(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of an array whose axes lie in their own order."""
+    """The strides of a row-major array."""
     return dense(shape, range(len(shape)))
 
 
 def heads(x: Any) -> Tensor:
-    """Heads as cuDNN is told; where nothing else is known, those of a query lie side by side."""
+    """Heads as a tensor of cuDNN; where the layout is free, those of a query are contiguous."""
     return tensor(x, lambda shape: dense(shape, (0, 2, 1, 3)))
 
 
 def areHeads(*arrays: Any) -> bool:
-    """Whether arrays are heads of numbers of one kind, that lie side by side for each query, key or value."""
+    """Whether arrays are heads of one dtype, contiguous for each query, key or value."""
     first = arrays[0]
     return all(
         isPlain(x)
@@ -206,11 +206,11 @@ def areHeads(*arrays: Any) -> bool:
 
 
 def isRow(lse: Any) -> bool:
-    """Whether a log-sum-exp is of the kind that cuDNN makes."""
+    """Whether a log-sum-exp has the layout that cuDNN writes."""
     return isPlain(lse) and lse.dtype.name == "float32" and len(lse.shape) == 4 and lse.shape[3] == 1
 
 
 def summed(whole: Any, shape: tuple[int, ...]) -> Any:
-    """The gradients of heads that are shared, from those of each that shares one."""
+    """The gradients of shared heads, summed over the heads that share one."""
     n, heads, s, d = shape
     return whole.reshape(n, heads, -1, s, d).sum(axis=2)

@@ -1,9 +1,9 @@
-"""Convolution by cuDNN: forward with what follows it, and its two adjoints.
+"""Convolution by cuDNN: forward with its epilogue, and its two gradients.
 
     y = activation(sum over c, t of W x + bias + residual)
 
-Arrays are told to cuDNN as they lie. It is quickest where all maps and weights lie channels last, and copies what lies
-otherwise in its workspace. Windows of size one that meet each place once are matrix products, as `places` has them.
+cuDNN gets arrays in the layout that they have. It is quickest where all activations and weights are channels last, and
+copies others in its workspace. Windows of size one without strides are matrix products, see `pointwiseconv`.
 
 Source    Dumoulin and Visin 2016, arXiv:1603.07285
 """
@@ -36,8 +36,8 @@ ACTIVATIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {  # cuDNN's names, a
 class ConvolutionTask(NamedTuple):
     """A convolution: "convolve" gives y, "convolveData" the gradient of x, "convolveWeight" that of W.
 
-    `pad` is (before, after) per axis; a group has as many maps as W has. `bias` says whether there is one, `residual`
-    how it lies. `repeats` asks for the same sums each time.
+    `pad` is (before, after) per axis; a group has as many channels as W has. `bias` says if there is one, `residual`
+    is its layout. `repeats` asks for deterministic sums.
     """
 
     what: str
@@ -64,7 +64,7 @@ class ConvolutionTask(NamedTuple):
 
     @property
     def reads(self) -> tuple[Tensor, ...]:
-        """What it reads, in the order of its slots, without the bias and the residual."""
+        """The tensors it reads, in the order of its slots, without the bias and the residual."""
         return {
             "convolve": (self.x, self.W),
             "convolveData": (self.y, self.W),
@@ -73,18 +73,18 @@ class ConvolutionTask(NamedTuple):
 
     @property
     def made(self) -> Tensor:
-        """What it makes."""
+        """The tensor it writes."""
         return {"convolve": self.y, "convolveData": self.x, "convolveWeight": self.W}[self.what]
 
     @property
     def vector(self) -> Tensor:
-        """How cuDNN has the bias."""
+        """The bias as a tensor of cuDNN."""
         maps, ones = self.W.shape[0], (1,) * len(self.stride)
         return Tensor((1, maps, *ones), (maps, 1, *[maps] * len(ones)))
 
     @property
     def isPoint(self) -> bool:
-        """Whether each place is multiplied with the same matrix, and with nothing beside it."""
+        """Whether it is pointwise: each position is multiplied with the same matrix."""
         once = {1} == {*self.W.shape[2:], *self.stride}
         return once and self.groups == 1 and not any(map(any, self.pad))
 
@@ -107,7 +107,7 @@ class ConvolutionTask(NamedTuple):
         draft.write(made, self.made)
 
     def withTail(self, draft: GraphDraft, made: Any) -> Any:
-        """The sums with bias, residual and activation."""
+        """The sums with the epilogue: bias, residual and activation."""
         g = draft.graph
         if self.bias:
             made = g.add(made, draft.read(self.vector))
@@ -116,7 +116,7 @@ class ConvolutionTask(NamedTuple):
         return getattr(g, ACTIVATIONS[self.activation][0])(made) if self.activation else made
 
     def emulate(self, arrays: Sequence[np.ndarray]) -> None:
-        """Carry it out on memory, by nothing but what the task says."""
+        """Compute it in numpy, from the task alone."""
         lay = self.reads + ((self.vector,) if self.bias else ()) + ((self.residual,) if self.residual else ())
         stored = "float32" if self.kind == "tf32" else self.kind
         places = [pick(flat(x, stored), *each) for x, each in zip(arrays, (*lay, self.made))]
@@ -132,11 +132,11 @@ class ConvolutionTask(NamedTuple):
         return self.x.shape[1] // self.W.shape[1]
 
     def apart(self, x: np.ndarray) -> np.ndarray:
-        """Maps (n, c, ...) by group: (n, groups, c / groups, ...)."""
+        """Channels (n, c, ...) by group: (n, groups, c / groups, ...)."""
         return x.reshape(len(x), self.groups, -1, *x.shape[2:])
 
     def taps(self) -> Iterator[tuple[Any, Any]]:
-        """Where in W each tap of the window is, and where in padded x the numbers are that it meets."""
+        """The index of each tap in W, and of the elements of padded x that it reads."""
         steps = list(zip(self.dilation, self.stride, self.y.shape[2:]))
         for tap in product(*map(range, self.W.shape[2:])):
             met = [slice(t * d, t * d + s * (count - 1) + 1, s) for t, (d, s, count) in zip(tap, steps)]
@@ -171,7 +171,7 @@ class ConvolutionTask(NamedTuple):
 
 
 def together(x: np.ndarray) -> np.ndarray:
-    """The places of maps (n, groups, c, ...) as one axis."""
+    """The positions of an array (n, groups, c, ...) as one axis."""
     return x.reshape(*x.shape[:3], -1)
 
 
@@ -214,7 +214,7 @@ def convolve(
 def convolveData(
     out: Any, grad: Any, W: Any, shape: Any, stride: Any, pad: Any, dilation: Any, groups: int, tf32: bool = False
 ) -> Any:
-    """out = the gradient of x, of the shape that is given; NotImplemented where there is no plan for it.
+    """out = the gradient of x, which has the given shape; NotImplemented where there is no plan for it.
 
     Slots are grad, W, out.
     """
@@ -240,13 +240,13 @@ def convolveWeight(
 
 
 def areMaps(*arrays: Any) -> bool:
-    """Whether arrays hold numbers of one kind that cuDNN knows, the first one maps of one to three axes."""
+    """Whether arrays have one dtype that cuDNN supports, and the first one one to three spatial axes."""
     isOne = all(isPlain(x) and x.dtype.name == arrays[0].dtype.name for x in arrays)
     return isOne and len(arrays[0].shape) - 2 in RANKS
 
 
 def taskOf(what: str, x: Any, W: Any, y: Any, stride: Any, pad: Any, dilation: Any, tf32: bool) -> ConvolutionTask:
-    """The task of a call, without a tail."""
+    """The task of a call, without an epilogue."""
     rank = len(x.shape) - 2
     kind = "tf32" if tf32 and x.dtype.name == "float32" else x.dtype.name
     pads = tuple([perAxis(side, 2) for side in perAxis(pad, rank)])

@@ -1,6 +1,6 @@
-"""cuBLASLt through ctypes: what a matrix product is told in its own terms, and how it is put on a stream.
+"""cuBLASLt through ctypes: the descriptors of a matrix product, and its launch on a stream.
 
-Everything here is column-major, as the library has it; `product` says what that means for arrays. Descriptors and
+Everything here is column-major, as in the library; `product` maps arrays to that. Descriptors and
 layouts need no device; `choose`, which asks for the algorithm, and `run` do.
 
 Source    NVIDIA, cuBLAS 13.1 documentation, "Using the cuBLASLt API"; its header cublasLt.h
@@ -40,7 +40,7 @@ CHOOSING = threading.Lock()
 
 
 class MatrixLayout(NamedTuple):
-    """A batch of matrices in memory: number (i, j) of the b-th lies at i + j ld + b stride."""
+    """A batch of matrices in memory: element (i, j) of the b-th is at i + j ld + b stride."""
 
     kind: str
     rows: int
@@ -51,7 +51,7 @@ class MatrixLayout(NamedTuple):
 
 
 class TaskAddresses(NamedTuple):
-    """The addresses of what a task is about: A, B, D, its vector, and what is kept; 0 for what there is not."""
+    """The addresses of a task: A, B, D, its vector, and what is kept for backward; 0 for what is absent."""
 
     a: int
     b: int
@@ -61,15 +61,15 @@ class TaskAddresses(NamedTuple):
 
     @property
     def aligned(self) -> TaskAddresses:
-        """The highest power of two, up to 256, that divides each: all of an address that an algorithm depends on."""
+        """The highest power of two, up to 256, that divides each address: algorithms depend on nothing else of it."""
         return TaskAddresses(*[min(at & -at, ALIGNED) or ALIGNED for at in self])
 
 
 class GemmTask(NamedTuple):
-    """D = tail(alpha op(A) op(B) + beta D), where op is the transpose if A, or B, is turned.
+    """D = epilogue(alpha op(A) op(B) + beta D), where op is the transpose if A, or B, is transposed.
 
-    The tail is a sum of the constants above: a vector, one number a row of D, is added, or gets sums; a further matrix
-    keeps for backward what an activation was given, numbers for Gelu, bits for Relu.
+    The epilogue is a sum of the constants above: a vector, one element a row of D, is added, or gets sums; a further
+    matrix keeps the input of an activation for backward, elements for Gelu, bits for Relu.
     """
 
     compute: str
@@ -124,13 +124,13 @@ class CublasLt:
         self.type("cublasLtMatmul", *[where] * 14, size, where)
 
     def type(self, name: str, *arguments: Any) -> None:
-        """Say what a function that gives a status takes."""
+        """Declare the arguments of a function that returns a status."""
         getattr(self.c, name).argtypes = list(arguments)
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function.
 
-        Raises    DeviceError with the library's words if it does not succeed
+        Raises    DeviceError with the library's message if it does not succeed
         """
         status = getattr(self.c, f"cublasLt{name}")(*arguments)
         if status:
@@ -164,7 +164,7 @@ def missing() -> str | None:
 
 @cache
 def handle() -> ctypes.c_void_p:
-    """The library's own state on the device in use; it lives as long as the process.
+    """The library's handle on the device in use; it lives as long as the process.
 
     Raises    DeviceError where there is no device
     """
@@ -174,18 +174,18 @@ def handle() -> ctypes.c_void_p:
 
 
 class CublasObject:
-    """One of the library's objects, with attributes; freed when nobody has it any more."""
+    """One of the library's objects, with attributes; freed with its last reference."""
 
     def __init__(self, kind: str, *arguments: Any) -> None:
         self.kind, self.at, self.library = kind, ctypes.c_void_p(), library()
         self.library.call(f"{kind}Create", ctypes.byref(self.at), *arguments)
 
     def set(self, attribute: int, value: Any) -> None:
-        """Set an attribute to a number of ctypes."""
+        """Set an attribute to a value of ctypes."""
         self.library.call(f"{self.kind}SetAttribute", self.at, attribute, ctypes.byref(value), ctypes.sizeof(value))
 
     def get(self, attribute: int, kind: Any) -> Any:
-        """What an attribute of a type of ctypes is."""
+        """The value of an attribute of a type of ctypes."""
         value, written = kind(), ctypes.c_size_t()
         size = ctypes.sizeof(value)
         where = ctypes.byref(value), size, ctypes.byref(written)
@@ -219,7 +219,7 @@ class Matmul:
             self.description.set(KEPTSTRIDE, ctypes.c_int64(task.keptStride))
 
     def point(self, at: TaskAddresses) -> None:
-        """Say where the vector and what is kept lie."""
+        """Set the addresses of the vector and of what is kept."""
         if self.task.epilogue & (BIAS | TOTAL | TOTALA | TOTALB):
             self.description.set(VECTOR, ctypes.c_void_p(at.vector))
         if self.task.epilogue & KEPT:
@@ -235,7 +235,7 @@ class Matmul:
         return self.algorithm is not None
 
     def candidates(self, at: TaskAddresses) -> list[Heuristic]:
-        """What the library proposes for memory that is aligned so, best first."""
+        """The library's proposals for memory of this alignment, best first."""
         preference = CublasObject("MatmulPreference")
         preference.set(MOST, ctypes.c_uint64(WORKSPACE))
         for attribute, bytes in zip(ALIGNMENTS, (at.a, at.b, at.d, at.d)):
@@ -248,7 +248,7 @@ class Matmul:
         return [one for one in found[: count.value] if one.state == 0] if status == 0 else []
 
     def tune(self, at: TaskAddresses, time: Callable[[], float]) -> None:
-        """Take, from now on, the proposal that is fastest by `time`, which carries the product out and measures it."""
+        """Take, from now on, the proposal that is fastest by `time`, which runs the product and measures it."""
         times: list[tuple[float, int, Heuristic]] = []
         for one in self.candidates(at.aligned):
             self.algorithm = one
@@ -258,7 +258,7 @@ class Matmul:
         self.choose(at)
 
     def run(self, at: TaskAddresses, workspace: int, stream: int) -> None:
-        """Put the product on a stream."""
+        """Launch the product on a stream."""
         self.point(at)
         a, b, d = [layout.at for layout in self.layouts]
         library().call(
@@ -270,7 +270,7 @@ class Matmul:
 
 
 def isPossible(task: GemmTask) -> bool:
-    """Whether the library has an algorithm for a task, if all is well aligned; it is believed to where no GPU is in
+    """Whether the library has an algorithm for a task, if all is well aligned; assumed where no GPU is in
     use that could be asked."""
     if device.name() != "cuda":
         return True
@@ -278,7 +278,7 @@ def isPossible(task: GemmTask) -> bool:
 
 
 def layoutOf(matrix: MatrixLayout) -> CublasObject:
-    """A matrix as the library describes it."""
+    """The library's descriptor of a matrix."""
     layout = CublasObject("MatrixLayout", TYPES[matrix.kind], matrix.rows, matrix.columns, matrix.ld)
     if matrix.copies > 1:
         layout.set(COUNT, ctypes.c_int32(matrix.copies))

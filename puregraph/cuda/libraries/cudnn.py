@@ -1,8 +1,8 @@
-"""cuDNN's graphs through NVIDIA's frontend: what is planned once for a device, kept on disk, and carried out.
+"""cuDNN's graphs through NVIDIA's frontend: planned once for a device, cached on disk, and run.
 
-A *task* is a NamedTuple that says everything about one call, and nothing about where its arrays lie. A planner turns it
-into a plan: the kernels that cuDNN chose and compiled, as bytes, and the workspace they need. Plans can be made without
-a GPU, for one that is told by its properties; `workspaces.json` has what came of that for the known models.
+A *task* is a NamedTuple that describes one call completely, without addresses. A planner compiles it to
+a plan: the kernels that cuDNN chose and compiled, as bytes, and the workspace they need. Plans can be made without
+a GPU, for a device described by its properties; `workspaces.json` has the results for the known models.
 
 Source    NVIDIA, cuDNN frontend 1.32 and cuDNN 9.19 documentation, "Graph API"
 """
@@ -43,7 +43,7 @@ KINDS = ("float32", "float16", "bfloat16", "float64")
 
 
 class Tensor(NamedTuple):
-    """An array as cuDNN is told: strides are in numbers."""
+    """A tensor as cuDNN describes it: strides are in elements."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -60,7 +60,7 @@ class Tensor(NamedTuple):
 
 
 class CudnnPlan(NamedTuple):
-    """What a planner made of a task: what cuDNN stores, and the bytes of workspace."""
+    """The plan of a task: what cuDNN stores, and the bytes of workspace."""
 
     data: bytes
     workspace: int
@@ -107,7 +107,7 @@ class CudnnCall(LibraryCall):
 class CudnnPlanner:
     """Plans for one device: the one in use, or, without any, that of `properties`, a text of JSON.
 
-    `label` tells devices and versions apart whose plans differ.
+    `label` distinguishes devices and versions whose plans differ.
     """
 
     def __init__(self, properties: str = "") -> None:
@@ -143,7 +143,7 @@ class CudnnPlanner:
         plan = CudnnPlan(found[1], found[0]["workspace"])
         try:
             self.load(plan)
-        except Exception:  # of a driver, or a device of that name, that refuses it: it is made anew
+        except Exception:  # of a driver, or a device of that name, that refuses it: it is planned again
             return None
         return plan
 
@@ -160,7 +160,7 @@ class CudnnPlanner:
         return plan
 
     def place(self, text: str) -> str:
-        """What the file of a plan is named."""
+        """The name of a plan's file."""
         return hashlib.blake2b(f"cudnn {self.label} {text}".encode(), digest_size=20).hexdigest()
 
     def tune(self, task: Any, room: int, time: Callable[[Any], float]) -> None:
@@ -182,7 +182,7 @@ class CudnnPlanner:
     def build(self, task: Any) -> Any:
         """A task as a graph of cuDNN with a plan that was built; None where there is none.
 
-        Raises    DeviceError with cuDNN's words if something else is wrong
+        Raises    DeviceError with cuDNN's message if something else is wrong
         """
         try:
             graph = self.proposed(task)
@@ -201,7 +201,7 @@ class CudnnPlanner:
 
     @CachedProperty
     def compiles(self) -> bool:
-        """Whether cuDNN can compile kernels here, told by one that it always has."""
+        """Whether cuDNN can compile kernels here, tried on one that it always has."""
         return self.build(PROBE) is not None
 
     def proposed(self, task: Any) -> Any:
@@ -217,7 +217,7 @@ class CudnnPlanner:
         return graph
 
     def graph(self, task: Any) -> Any:
-        """A task in the words of cuDNN."""
+        """A task as a graph of cuDNN."""
         c = self.library
         computed = c.data_type.DOUBLE if task.kind == "float64" else c.data_type.FLOAT
         graph = c.pygraph(
@@ -230,7 +230,7 @@ class CudnnPlanner:
         return graph
 
     def data(self, kind: str) -> Any:
-        """cuDNN's constant for a kind of numbers."""
+        """cuDNN's constant for a dtype."""
         return getattr(self.library.data_type, DATA[kind])
 
     def load(self, plan: CudnnPlan) -> Any:
@@ -245,7 +245,7 @@ class CudnnPlanner:
         return graph
 
     def run(self, graph: Any, addresses: Sequence[int], workspace: int, stream: int) -> None:
-        """Put a graph on a stream."""
+        """Launch a graph on a stream."""
         with self.lock:
             if stream != self.stream:
                 self.library.set_stream(handle=self.handle, stream=stream)
@@ -254,7 +254,7 @@ class CudnnPlanner:
 
 
 class Rectifier(NamedTuple):
-    """The task of a rectifier, which is compiled when it is planned."""
+    """The task of a relu, which cuDNN compiles when it is planned."""
 
     kind: str
     x: Tensor
@@ -287,26 +287,26 @@ class GraphDraft:
         )
 
     def write(self, made: Any, tensor: Tensor, kind: str = "") -> None:
-        """The next tensor, into which a node's result goes."""
+        """The next tensor, which gets a node's result."""
         self.count += 1
         made.set_output(True).set_uid(self.count).set_dim(list(tensor.shape)).set_stride(list(tensor.strides))
         made.set_data_type(self.planner.data(kind or self.kind))
 
 
 def avoided(task: Any) -> list[str]:
-    """What no kernel for a task may do: round float32, add up in less than float32, or give other sums each time."""
+    """What no kernel for a task may do: round float32, sum in less than float32, or be nondeterministic."""
     found = ["NONDETERMINISTIC"] if task.repeats else []
     return found + (
         ["TENSOR_CORE", "DOWN_CONVERT_INPUTS"] if task.kind == "float32" else ["REDUCED_PRECISION_REDUCTION"]
     )
 
 
-# What is here -------------------------------------------------------------------------------------------------------
+# Availability -------------------------------------------------------------------------------------------------------
 
 
 @cache
 def library() -> Any:
-    """NVIDIA's frontend, with the cuDNN that it is to find loaded before.
+    """NVIDIA's frontend, after cuDNN itself was loaded for it.
 
     Raises    DeviceError where one of them is missing
     """
@@ -364,13 +364,13 @@ def usePlanner(planner: CudnnPlanner | None) -> ExitStack:
 
 
 def ordinal() -> int:
-    """The number of the device in use."""
+    """The index of the device in use."""
     return device.arrays().cuda.Device().id
 
 
 def isPlanned(task: Any) -> bool:
-    """Whether cuDNN has a plan for a task. Where there is nobody to ask, what is known of a task that came up before
-    counts, and any other is believed to have one."""
+    """Whether cuDNN has a plan for a task. Without a planner, the table of known tasks decides; others are assumed
+    to have one."""
     planner = current()
     if planner is not None:
         return planner.plan(task) is not None
@@ -381,17 +381,17 @@ def isPlanned(task: Any) -> bool:
 
 
 def dense(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
-    """The strides of an array without gaps whose axes lie in an order, the last one side by side."""
+    """The strides of an array without gaps, given the order of its axes, the contiguous one last."""
     return tuple([prod(shape[j] for j in order[order.index(i) + 1 :]) for i in range(len(shape))])
 
 
 def channelsLast(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of maps without gaps whose channels lie side by side."""
+    """The strides of an array without gaps, channels last."""
     return dense(shape, [0, *range(2, len(shape)), 1])
 
 
 def tensor(x: Any, lay: Callable[[Sequence[int]], tuple[int, ...]] = channelsLast) -> Tensor:
-    """An array as cuDNN is told; axes of length one get the strides that they have in a usual order."""
+    """An array as a tensor of cuDNN; axes of length one get the strides of a usual layout."""
     usual = lay(x.shape)
     found = [step // x.dtype.itemsize for step in x.strides]
     if all(n == 1 or mine == its for n, mine, its in zip(x.shape, found, usual)):
@@ -400,7 +400,7 @@ def tensor(x: Any, lay: Callable[[Sequence[int]], tuple[int, ...]] = channelsLas
 
 
 def isPlain(x: Any) -> bool:
-    """Whether an array has numbers that cuDNN knows, and steps that are whole numbers and lead on."""
+    """Whether an array has a dtype that cuDNN supports, and non-negative strides of whole elements."""
     size = x.dtype.itemsize
     leadsOn = all(step % size == 0 and step >= (n > 1) for n, step in zip(x.shape, x.strides))
     return bool(x.size) and x.dtype.name in KINDS and leadsOn

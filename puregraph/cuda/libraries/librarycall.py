@@ -1,4 +1,4 @@
-"""LibraryCall: one call of a library, which a program on a GPU has beside its launches of own kernels."""
+"""LibraryCall: one call of a library, a step of a GPU program beside its launches of own kernels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Time = Callable[[Callable[[], None]], float]
 
 
 class LibraryCall:
-    """A call that is described before any memory is there, and carried out on addresses.
+    """A call that is described before memory is allocated, and run on addresses.
 
-    `name`       what a table shows
+    `name`       its name in tables
     `slots`      (type, what) of each argument, in order: what is read, then what is written; all are "pointer"s to an
-                 array or whatever stands for one
-    `workspace`  the bytes that it needs while it runs, at an address that 256 divides; calls that run one after the
-                 other may share them
+                              array or a placeholder of one
+    `workspace`  the bytes of scratch memory that it needs, aligned to 256 bytes; calls that run one after the
+                              other may share it
     """
 
     name: str
@@ -28,23 +28,23 @@ class LibraryCall:
         raise NotImplementedError
 
     def prepare(self, addresses: Sequence[int]) -> None:
-        """Have everything made that must not be made while a stream captures; the first `run` does it otherwise."""
+        """Create all that must not be created while a stream captures; the first `run` does it otherwise."""
         raise NotImplementedError
 
     def run(self, addresses: Sequence[int], workspace: int, stream: int) -> None:
-        """Put the call on a stream, which may be capturing if it was prepared for these addresses."""
+        """Launch the call on a stream, which may be capturing if it was prepared for these addresses."""
         raise NotImplementedError
 
     def tune(self, addresses: Sequence[int], workspace: int, room: int, stream: int, time: Time) -> None:
-        """Take, from now on, the proposal of the library that is fastest, and needs no more than `room` at `workspace`.
+        """Take, from now on, the library's fastest proposal that needs no more than `room` bytes at `workspace`.
 
-        `time(run)` gives the seconds that a function takes which puts the call on the stream.
+        `time(run)` gives the seconds of a function that launches the call on the stream.
         """
         raise NotImplementedError
 
     def emulate(self, arrays: Sequence[np.ndarray]) -> None:
-        """The same on arrays of numpy, of which nothing is believed but where they start: what lies there is taken as
-        the library is told, and sums are in float32, or in float64 for float64."""
+        """The same on numpy arrays, of which only the start counts: memory is read by the library's
+        descriptors, and sums are in float32, or in float64 for float64."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

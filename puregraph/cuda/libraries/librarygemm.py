@@ -1,8 +1,8 @@
-"""Product: a matrix product of arrays as the column-major task that cuBLASLt takes, with what is done to its sums.
+"""GEMM by cuBLASLt: a matrix product of arrays as the library's column-major task, with its epilogue.
 
-A matrix whose rows lie one after the other is, read column-major, its transpose. Hence a result of rows, D = A B, is
-computed as D' = B' A', with the second operand first. An operand whose columns lie one after the other is turned by
-the library itself, and for a result of columns the roles change. So no view is copied that has numbers side by side
+A row-major matrix, read column-major, is its transpose. Hence a row-major result, D = A B, is
+computed as D' = B' A', with the second operand first. A column-major operand is transposed by
+the library itself, and for a column-major result the operands change places. So no view is copied that is contiguous
 along one of its two axes.
 """
 
@@ -40,16 +40,16 @@ from puregraph.errors import DeviceError
 
 FORWARD = {None: 0, "relu": RELU, "gelu": GELU}
 BACK = {"relu": BACKRELU, "gelu": BACKGELU}
-STEP = {"relu": 128, "gelu": 8}  # what divides a row of what is kept: bits, or numbers
-CALLS = 64  # of the library at most, for a batch that is no evenly spaced row of matrices
+STEP = {"relu": 128, "gelu": 8}  # divides a row of what is kept: bits, or elements
+CALLS = 64  # of the library at most, for a batch that is not evenly strided
 HALVES = ("float16", "bfloat16")
 FLOATS = (*HALVES, "float32", "float64")
 ROOT = 0.7978845608028654  # sqrt(2 / pi)
 
 
 class View(NamedTuple):
-    """How the matrices of a batch lie: the steps, in numbers, along each axis of the batch, from row to row, and from
-    column to column."""
+    """The layout of the matrices of a batch: strides, in elements, along each axis of the batch, from row to row, and
+    from column to column."""
 
     batch: tuple[int, ...]
     rows: int
@@ -57,10 +57,10 @@ class View(NamedTuple):
 
 
 class Product(LibraryCall):
-    """A matrix product, or several that differ in where they start.
+    """A matrix product, or several that differ in their offsets.
 
     `places`  which slot is "a", "b" or "d" of the task, its "vector", and what is "kept"
-    `starts`  for each call how many bytes behind the slot's address these begin
+    `starts`  for each call the offsets of these in bytes from the slot's address
     """
 
     workspace = cublaslt.WORKSPACE
@@ -68,7 +68,7 @@ class Product(LibraryCall):
     def __init__(self, task: GemmTask, slots: Any, places: dict[str, int], starts: list[dict[str, int]]) -> None:
         self.task, self.slots, self.places, self.starts = task, slots, places, starts
         self.matmuls: list[Matmul] = []
-        self.aligned: list[TaskAddresses] = []  # what they were prepared for
+        self.aligned: list[TaskAddresses] = []  # the alignments that the matmuls were prepared for
         d, count = task.d, task.d.copies * len(starts)
         inner = task.a.rows if task.turnA else task.a.columns
         self.name = f"product {f'{count} x ' * (count > 1)}{d.columns}x{inner}x{d.rows} {task.a.kind}"
@@ -124,11 +124,11 @@ def product(
     of: str = "out",
     tf32: bool = False,
 ) -> Any:
-    """out = tail(alpha a b + beta out), as np.matmul has it; NotImplemented where no task of the library says that.
+    """out = epilogue(alpha a b + beta out), as np.matmul; NotImplemented where the library has no such task.
 
     `bias`        (n,), added to each row
     `activation`  "relu" or "gelu" (its tanh form) of that; `kept`, as `keptFor` has it, gets what its gradient needs
-    `back`        the result times the derivative of that activation, which `kept` tells
+    `back`        the result times the derivative of that activation, which is computed from `kept`
     `total`       (n,) gets the sum over the rows of the result, with `back` alone; with of="b" the sum over k of b,
                   with of="a", (m,), that of a
     `tf32`        whether float32 may be multiplied with ten bits of its fraction
@@ -170,9 +170,9 @@ def product(
 
 
 class GemmAxes:
-    """The axes of a product: of its batch, as few as it takes, and of its matrices.
+    """The axes of a product: of its batch, as few as possible, and of its matrices.
 
-    `starts`  where the matrices of each call begin, in numbers, once `task` has told
+    `starts`  the offsets of the matrices of each call, in elements, set by `task`
     """
 
     def __init__(self, m: int, n: int, k: int, batch: list[int], views: dict[str, View]) -> None:
@@ -181,17 +181,17 @@ class GemmAxes:
 
     @property
     def copies(self) -> int:
-        """How many matrices there are."""
+        """The number of matrices."""
         return prod(self.batch)
 
     def keep(self, axes: Sequence[int]) -> None:
-        """Forget all axes of the batch but these."""
+        """Drop all axes of the batch but these."""
         self.batch = [self.batch[i] for i in axes]
         for role, view in self.views.items():
             self.views[role] = view._replace(batch=tuple([view.batch[i] for i in axes]))
 
     def fold(self, shared: str, along: str) -> None:
-        """Take axes of the batch that share one operand for rows, or for columns, where these go on as they began."""
+        """Merge axes of the batch that share one operand into rows, or into columns, where the strides allow it."""
         for i in reversed(range(len(self.batch))):
             if self.views[shared].batch[i]:
                 continue
@@ -209,7 +209,7 @@ class GemmAxes:
                 self.keep([j for j in range(len(self.batch)) if j != i])
 
     def merge(self) -> None:
-        """Take two neighbouring axes of the batch for one, where one goes on as the other began."""
+        """Merge neighbouring axes of the batch where the strides allow it."""
         self.keep([i for i, length in enumerate(self.batch) if length > 1])
         for i in reversed(range(len(self.batch) - 1)):
             length = self.batch[i + 1]
@@ -218,7 +218,7 @@ class GemmAxes:
                 self.keep([j for j in range(len(self.batch)) if j != i])
 
     def task(self, kind: str, made: str, tail: int, step: int) -> GemmTask | None:
-        """What one call does, the longest axis of the batch being its own.
+        """The task of one call, with the longest axis of the batch as the library's batch.
 
         None if the matrices have no leading dimension, what is kept has none that `step` divides, or it takes too
         many calls.
@@ -249,12 +249,12 @@ class GemmAxes:
         return GemmTask(compute, a, b, d, turnA, turnB, tail, kept.ld, kept.stride)
 
     def start(self, axes: Sequence[int], place: Sequence[int]) -> dict[str, int]:
-        """Where the matrices at a place along some axes of the batch begin, in numbers."""
+        """The offsets of the matrices at an index along some axes of the batch, in elements."""
         return {role: sum(at * view.batch[i] for at, i in zip(place, axes)) for role, view in self.views.items()}
 
 
 def matrixOf(view: View, rows: int, columns: int, kind: str) -> tuple[MatrixLayout, bool] | None:
-    """Matrices of rows, or, turned, of columns, as the library has them; None if no numbers lie side by side."""
+    """Row-major or, transposed, column-major matrices as the library has them; None if neither axis is contiguous."""
     for isTurned, length, count, inner, ld in (
         (False, columns, rows, view.columns, view.rows),
         (True, rows, columns, view.rows, view.columns),
@@ -265,13 +265,13 @@ def matrixOf(view: View, rows: int, columns: int, kind: str) -> tuple[MatrixLayo
 
 
 def liesTurned(out: Any) -> bool:
-    """Whether the columns of a result lie one after the other, and not its rows."""
+    """Whether a result is column-major, and not row-major."""
     (m, n), (rows, columns) = out.shape[-2:], out.strides[-2:]
     return n > 1 and columns != out.dtype.itemsize and (m == 1 or rows == out.dtype.itemsize)
 
 
 def viewOf(x: Any, batch: tuple[int, ...], isTurned: bool, bits: int) -> View:
-    """How an array lies for a batch, in numbers; where `bits` is 8, in bits, which bytes hold."""
+    """The layout of an array in a batch, in elements; where `bits` is 8, in bits, which bytes hold."""
     size = x.dtype.itemsize
     steps = [0 if length == 1 else step // size * bits for length, step in zip(x.shape, x.strides)]
     lead = (0,) * (len(batch) + 2 - len(steps)) + tuple(steps[:-2])
@@ -280,7 +280,7 @@ def viewOf(x: Any, batch: tuple[int, ...], isTurned: bool, bits: int) -> View:
 
 
 def tailOf(activation: Any, kept: Any, back: Any, bias: Any, total: Any, of: str, isTurned: bool) -> int | None:
-    """The library's number for what is done to sums; None where it has none."""
+    """The library's code of an epilogue; None where it has none."""
     if total is not None and of != "out":
         isPlain = activation is back is bias is kept is None
         return (TOTALA if (of == "b") != isTurned else TOTALB) if isPlain else None
@@ -294,7 +294,7 @@ def tailOf(activation: Any, kept: Any, back: Any, bias: Any, total: Any, of: str
 
 
 def fits(out: Any, a: Any, b: Any) -> bool:
-    """Whether three arrays have the shapes and numbers of a product that the library knows."""
+    """Whether three arrays have the shapes and dtypes of a product that the library supports."""
     if min(len(a.shape), len(b.shape), len(out.shape)) < 2 or not out.size * a.size:
         return False
     kind, made = a.dtype.name, out.dtype.name
@@ -305,7 +305,7 @@ def fits(out: Any, a: Any, b: Any) -> bool:
 
 
 def suits(tail: int, out: Any, vector: Any, kept: Any, of: str, activation: str | None) -> bool:
-    """Whether what goes with a product has the shapes and numbers that its tail asks for."""
+    """Whether the operands of the epilogue have the shapes and dtypes that it needs."""
     if tail != PLAIN and out.dtype.name == "float64":
         return False
     if vector is not None:
@@ -320,7 +320,7 @@ def suits(tail: int, out: Any, vector: Any, kept: Any, of: str, activation: str 
 
 
 def keptFor(shape: tuple[int, ...], activation: str | None, dtype: Any) -> tuple[tuple[int, ...], Any]:
-    """The shape and dtype of what an activation keeps of results of a shape: a bit a number for "relu", else numbers.
+    """The shape and dtype of what an activation keeps for backward: a bit per element for "relu", else elements.
 
     Rows are longer than those of the result where the library asks for that.
     """
@@ -333,12 +333,12 @@ def keptFor(shape: tuple[int, ...], activation: str | None, dtype: Any) -> tuple
 
 
 def keptKind(task: GemmTask) -> str:
-    """What is kept: numbers like those of D, or bits."""
+    """What is kept: elements like those of D, or bits."""
     return task.d.kind if task.epilogue & (GELU | 64) else "bits"
 
 
 def carryOut(task: GemmTask, parts: dict[str, np.ndarray]) -> None:
-    """Do a task on memory, by nothing but what the task says."""
+    """Compute a task on memory, from its descriptors alone."""
     for n in range(task.d.copies):
         A = load(matrixAt(parts["a"], task.a, n), "tf32" if task.compute == "tf32" else task.a.kind)
         B = load(matrixAt(parts["b"], task.b, n), "tf32" if task.compute == "tf32" else task.b.kind)
@@ -356,7 +356,7 @@ def matrixAt(numbers: np.ndarray, matrix: MatrixLayout, n: int) -> np.ndarray:
 
 
 def finish(task: GemmTask, D: Any, A: Any, B: Any, parts: dict[str, np.ndarray], n: int) -> Any:
-    """The sums after the tail; what that writes beside them is written."""
+    """The sums after the epilogue; what that writes beside them is written."""
     tail, kind = task.epilogue, task.d.kind
     rows, columns = D.shape
     if tail & BIAS:
@@ -375,7 +375,7 @@ def finish(task: GemmTask, D: Any, A: Any, B: Any, parts: dict[str, np.ndarray],
 
 
 def keptShape(task: GemmTask) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The shape and the steps of what is kept of one matrix: columns of numbers, or of bytes of eight bits."""
+    """The shape and the strides of what is kept of one matrix: columns of elements, or of bytes of eight bits."""
     rows, columns = task.d.rows, task.d.columns
     if keptKind(task) == "bits":
         return (-(-rows // 8), columns), (1, task.keptLd // 8)
@@ -383,12 +383,12 @@ def keptShape(task: GemmTask) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def keptStep(task: GemmTask) -> int:
-    """From one matrix to the next, in what is kept."""
+    """The stride from one matrix to the next, in what is kept."""
     return task.keptStride // (8 if keptKind(task) == "bits" else 1)
 
 
 def withKept(task: GemmTask, D: Any, kept: np.ndarray) -> Any:
-    """Keep what an activation is given; or, backward, D times its derivative."""
+    """Keep the input of an activation; or, backward, D times its derivative."""
     rows = len(D)
     if task.epilogue & 64:
         return D * geluSlope(load(kept, task.d.kind))

@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries lie: in wheels of their own, beside CuPy, in a CUDA toolkit, or where the system looks."""
+"""Where NVIDIA's libraries are found: in wheels of their own, beside CuPy, in a CUDA toolkit, or by the loader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load(stem: str, versions: tuple[int, ...] = (), hint: str = "") -> ctypes.CD
 
     `versions` are those of its interface, best first; without any, they are the families of CUDA.
 
-    Raises    DeviceError with where it was looked for
+    Raises    DeviceError with where it was searched for
     """
     tried = []
     for name in candidates(stem, versions or families()):
@@ -36,7 +36,7 @@ def load(stem: str, versions: tuple[int, ...] = (), hint: str = "") -> ctypes.CD
 
 
 def loadCompanions(path: str, stem: str) -> None:
-    """Load what lies beside a library for it alone, which it will look up by name: NVRTC's own declarations."""
+    """Load what only this library uses and looks up by name: NVRTC's own declarations."""
     for companion in glob.glob(f"{glob.escape(os.path.dirname(path))}/*{stem}-*") if os.path.dirname(path) else []:
         ctypes.CDLL(companion, mode=ctypes.RTLD_GLOBAL)
 
@@ -62,7 +62,7 @@ def candidates(stem: str, versions: tuple[int, ...]) -> Iterator[str]:
 
 
 def fileName(stem: str, version: int) -> str:
-    """How the file of a library is named here."""
+    """The file name of a library on this system."""
     return f"{stem}64_{version}.dll" if WINDOWS else f"lib{stem}.so.{version}"
 
 

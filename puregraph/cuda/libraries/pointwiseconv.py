@@ -1,4 +1,4 @@
-"""Convolutions whose window is a single place: matrix products of places by maps, which cuBLASLt does as they lie."""
+"""Pointwise (1x1) convolutions: matrix products of positions by channels, which cuBLASLt computes without copies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from puregraph.cuda.libraries.librarygemm import product
 
-ACTIVATIONS = {"": None, "relu": "relu", "geluTanh": "gelu"}  # that a product may have behind it
+ACTIVATIONS = {"": None, "relu": "relu", "geluTanh": "gelu"}  # that a product may have as its epilogue
 
 
 class Alias:
@@ -34,7 +34,7 @@ def convolveData(out: Any, grad: Any, W: Any, tf32: bool) -> Any:
 
 
 def convolveWeight(out: Any, grad: Any, x: Any, tf32: bool) -> Any:
-    """out[o, c] = sum over n, a of grad[n, o, a] x[n, c, a]; NotImplemented where places do not follow one another."""
+    """out[o, c] = sum over n, a of grad[n, o, a] x[n, c, a]; NotImplemented where positions are not evenly strided."""
     left, right = inRow(grad), inRow(x)
     if left is None or right is None:
         return NotImplemented
@@ -43,14 +43,14 @@ def convolveWeight(out: Any, grad: Any, x: Any, tf32: bool) -> Any:
 
 
 def mapsLast(x: Any) -> Alias:
-    """Maps (n, c, *spatial) as (n, *spatial, c)."""
+    """An array (n, c, *spatial) as (n, *spatial, c)."""
     n, c, *spatial = range(len(x.shape))
     order = (n, *spatial, c)
     return Alias(x, [x.shape[i] for i in order], [x.strides[i] for i in order])
 
 
 def inRow(x: Any) -> Alias | None:
-    """Maps (n, c, *spatial) as (places, c); None if these do not follow one another evenly."""
+    """An array (n, c, *spatial) as (positions, c); None if positions are not evenly strided."""
     last = mapsLast(x)
     count, step = 1, 0
     for length, stride in zip(last.shape[-2::-1], last.strides[-2::-1]):

@@ -1,4 +1,4 @@
-"""Memory as a library sees it: an address, a type of numbers, strides, and no idea of the array that is there."""
+"""Memory as a library sees it: an address, a dtype and strides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STORAGE: dict[str, Any] = {
 
 
 def flat(array: np.ndarray, kind: str) -> np.ndarray:
-    """All numbers from the first of an array to its last in memory."""
+    """All elements from the first of an array to its last in memory."""
     stored = np.dtype(STORAGE[kind])
     reach = sum((n - 1) * stride for n, stride in zip(array.shape, array.strides)) + array.itemsize
     if not array.size or array.itemsize != stored.itemsize or min(array.strides, default=0) < 0:
@@ -28,9 +28,9 @@ def flat(array: np.ndarray, kind: str) -> np.ndarray:
 
 
 def pick(numbers: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...], start: int = 0) -> np.ndarray:
-    """The numbers from `start` on that a library takes for an array of this shape and these strides, in numbers.
+    """The elements from `start` on that a library reads for an array of this shape and these strides, in elements.
 
-    Raises    IndexError if it would leave the memory
+    Raises    IndexError if they are outside the memory
     """
     last = start + sum((n - 1) * stride for n, stride in zip(shape, strides))
     if last >= len(numbers) or start < 0:
@@ -39,7 +39,7 @@ def pick(numbers: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...], 
 
 
 def load(stored: np.ndarray, kind: str) -> np.ndarray:
-    """Stored numbers as what is computed with: float32, or float64 for float64."""
+    """Stored elements as what is computed with: float32, or float64 for float64."""
     if kind == "bfloat16":
         return (stored.astype(np.uint32) << 16).view(np.float32)
     if kind == "tf32":
@@ -48,7 +48,7 @@ def load(stored: np.ndarray, kind: str) -> np.ndarray:
 
 
 def save(to: np.ndarray, values: np.ndarray, kind: str) -> None:
-    """Store what was computed, rounded to the nearest."""
+    """Store results, rounded to nearest."""
     if kind == "bfloat16":
         to[...] = rounded(values, 16).view(np.uint32) >> 16
     else:
@@ -57,7 +57,7 @@ def save(to: np.ndarray, values: np.ndarray, kind: str) -> None:
 
 
 def rounded(values: np.ndarray, bits: int) -> np.ndarray:
-    """float32 rounded to the nearest number, or the even one of two, that has zeros in its last bits."""
+    """float32 rounded to nearest even, with zeros in its last bits."""
     whole = np.ascontiguousarray(values, dtype=np.float32)
     raw = whole.view(np.uint32)
     half = (raw >> bits & 1) + np.uint32((1 << bits - 1) - 1)

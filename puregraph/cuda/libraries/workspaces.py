@@ -1,6 +1,6 @@
-"""What is known of cuDNN's plans where there is no cuDNN: the workspaces of all tasks of the known models on an H200.
+"""Known cuDNN plans, for machines without cuDNN: the workspaces of all tasks of the known models on an H200.
 
-The file is made, and compared with what cuDNN says today, by `scripts/plans.py`.
+The file is generated, and compared with cuDNN's answers, by `scripts/plans.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ KINDS = ("float32", "tf32", "float16", "bfloat16")
 
 
 def known(text: str) -> int | None:
-    """The bytes of workspace of a task as text; None if it has no plan, 0 if nothing is known of it."""
+    """The bytes of workspace of a task as text; None if it has no plan, 0 if the task is unknown."""
     kind, _, rest = text.partition(" ")
     sizes = table().get(rest)
     return 0 if sizes is None or kind not in KINDS else sizes[KINDS.index(kind)]
@@ -22,7 +22,7 @@ def known(text: str) -> int | None:
 
 @cache
 def table() -> dict[str, list[int | None]]:
-    """For each task, without its kind of numbers, the workspace for each kind."""
+    """For each task, without its dtype, the workspace for each dtype."""
     return json.loads(FILE.read_text())["workspaces"]
 
 

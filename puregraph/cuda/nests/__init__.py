@@ -1,1 +1,1 @@
-"""Loop nests as CUDA kernels: elementwise, reductions along rows and columns, transposes, many arrays at once."""
+"""Loop nests as CUDA kernels: elementwise, row and column reductions, transposes, many arrays at once."""

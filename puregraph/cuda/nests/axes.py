@@ -1,6 +1,6 @@
-"""Axes: how a thread finds the elements of arrays of one shape, whatever their strides.
+"""Axes: how a thread computes the offsets of elements of arrays of one shape, whatever their strides.
 
-Axes that all arrays walk alike are joined, so that arrays without gaps cost no division. In the text `i` becomes an
+Axes that all arrays traverse alike are joined, so that arrays without gaps cost no division. In the text `i` becomes an
 offset of each array by its name; sizes and strides are arguments, only the number of axes is in the text.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-LIMIT = 1 << 31  # what counts fewer than this is counted in 32 bits, which divide faster
+LIMIT = 1 << 31  # fewer elements than this are counted in 32 bits, which divide faster
 
 
 class Axes(NamedTuple):
-    """A shape, and under each name the strides of an array in numbers."""
+    """A shape, and under each name the strides of an array in elements."""
 
     shape: tuple[int, ...]
     strides: dict[str, tuple[int, ...]]
@@ -25,28 +25,28 @@ class Axes(NamedTuple):
 
     @property
     def counter(self) -> str:
-        """The type of what counts the elements."""
+        """The C type that counts the elements."""
         return "unsigned" if self.size < LIMIT else "int64"
 
     @property
     def parameters(self) -> str:
-        """What a kernel takes for them."""
+        """The parameters of a kernel for them."""
         sizes = [f"int n{a}" for a in range(1, len(self.shape))]
         return ", ".join([*sizes, *(f"int64 {x}{a}" for x in self.strides for a in range(len(self.shape)))])
 
     @property
     def arguments(self) -> str:
-        """The names of those, to hand them on."""
+        """The names of the parameters, to pass them on."""
         return ", ".join(each.split()[-1] for each in self.parameters.split(", "))
 
     @property
     def slots(self) -> tuple[tuple[str, Any], ...]:
-        """The arguments for those."""
+        """The arguments for the parameters."""
         sizes = [("int", n) for n in self.shape[1:]]
         return (*sizes, *(("long", s) for strides in self.strides.values() for s in strides))
 
     def defined(self, name: str) -> str:
-        """All of this under a name, for a text that is written once for any number of axes."""
+        """Macros with all of this under a name, for a text that is written once for any number of axes."""
         texts = {"COUNTER": self.counter, "PARAMETERS": self.parameters, "ARGUMENTS": self.arguments}
         return "".join(f"#define {name}_{what} {text}\n" for what, text in (*texts.items(), ("OFFSETS", self.offsets)))
 
@@ -69,7 +69,7 @@ class Axes(NamedTuple):
 
 
 def axesOf(shape: Sequence[int], strides: dict[str, Sequence[int]]) -> Axes:
-    """The axes of arrays with these strides in numbers, those of length one left out, neighbours joined."""
+    """The axes of arrays with these strides in elements, those of length one left out, neighbours joined."""
     lines = list(strides.values())
     sizes: list[int] = []
     steps: list[tuple[int, ...]] = []

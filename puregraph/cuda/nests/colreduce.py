@@ -1,7 +1,7 @@
-"""Columns: nests that fold other axes than that along which memory is contiguous.
+"""Column reductions: loop nests that reduce other axes than the contiguous one.
 
-The threads of a block stand along x, for neighbouring columns, and along y, for rows that they take in turn; at the end
-of each phase those of a column join their folds.
+The threads of a block are arranged along x, for neighbouring columns, and along y, for rows in strides; at the end
+of each phase those of a column combine their partial results.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from puregraph.cuda.runtime.launch import WARP, Launch
 from puregraph.formula.loopnest import LoopNest, Shape, isAxis
 
 BLOCK = 256
-FEW = 132  # blocks, that leave room on a large GPU for more threads in each
+FEW = 132  # blocks or fewer, that leave a large GPU capacity for more threads in each
 
 
 def columnLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
-    """The launch of a nest that folds some axes, the last one not among them."""
+    """The launch of a nest that reduces some axes, the last one not among them."""
     return ColumnWriter(nest, axes).write()
 
 
 def across(nest: LoopNest) -> tuple[int, int, int]:
-    """How many numbers a thread has of the columns, how many threads stand along them, and how many blocks."""
+    """How many elements a thread has of the columns, how many threads are along them, and how many blocks."""
     columns = nest.space[-1]
     many = manyOf(nest, [columns])
     x = min(WARP, 1 << (columns // many - 1).bit_length())
@@ -31,7 +31,7 @@ def across(nest: LoopNest) -> tuple[int, int, int]:
 
 
 class ColumnWriter(NestWriter):
-    """Writes the code of columns."""
+    """Writes the text of column reductions."""
 
     def __init__(self, nest: LoopNest, axes: frozenset[int]):
         many, self.x, self.blocks = across(nest)
@@ -67,7 +67,7 @@ class ColumnWriter(NestWriter):
             if folds or stores:
                 self.phase(folds, stores)
         single = [n for n in self.nest.stores if not shape.spread[n]]
-        if single:  # what they read may be what they are written over: so one thread alone reads it
+        if single:  # they may read what they write: so one thread alone reads it
             with self.block("if (isOn && threadIdx.y == 0)"):
                 self.fixed(single, self.outer)
                 for n in single:
@@ -77,7 +77,7 @@ class ColumnWriter(NestWriter):
                     self.put(n, self.outer, f"b_{n}")
 
     def phase(self, folds: list[str], stores: list[str]) -> None:
-        """One phase: results are written, folds go on and are joined."""
+        """One phase: results are written, partial reductions are accumulated and combined."""
         shape, T = self.shape, self.T
         self.fixed([*(shape.folds[n].of for n in folds), *stores], self.outer)
         for n in folds:
@@ -92,7 +92,7 @@ class ColumnWriter(NestWriter):
             self.known[n] = f"f_{n}[u]"
 
     def fixed(self, names: Iterable[str], indices: Mapping[int, str]) -> None:
-        """Make known, for each column, what does not vary along the rows."""
+        """Hoist, for each column, what does not vary along the rows."""
         T = self.T
         for name in self.order(self.shape.dependencies(names)):
             if name in self.known or (isAxis(name) and int(name[4:]) not in indices):
@@ -120,7 +120,7 @@ class ColumnWriter(NestWriter):
                 self.known[name] = f"c_{name}[u]"
 
     def rows(self) -> str:
-        """How many rows are folded."""
+        """The number of rows that are reduced."""
         loops, nest = self.shape.loops, self.nest
         rest = prod(nest.space[a] for a in loops[1:])
         first = self.number(f"n{loops[0]}", nest.space[loops[0]])

@@ -1,4 +1,4 @@
-"""Copy: arrays without gaps in place of strided ones, for kernels that want such."""
+"""Copies of strided arrays without gaps, for kernels that need contiguous ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS |= {f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for b
 
 
 def kindOf(dtype: Any) -> str:
-    """What a nest calls numbers of a dtype."""
+    """The dtype's name in a nest."""
     return KINDS[named(dtype)]
 
 
@@ -26,7 +26,7 @@ def operandOf(x: Any) -> Operand:
 
 
 def copied(y: Any, x: Any) -> list[Launch]:
-    """The launches of y = x, for arrays of one shape that lie in memory as they like, of one dtype or of floats."""
+    """The launches of y = x, for arrays of one shape and any strides, of one dtype or of floats."""
     kinds = {kindOf(x.dtype), kindOf(y.dtype)}
     computed = "f64" if "f64" in kinds else "f32" if kinds & {"f16", "bf16"} else kindOf(x.dtype)
     return launches(
@@ -35,7 +35,7 @@ def copied(y: Any, x: Any) -> list[Launch]:
 
 
 def packed(arrays: Iterable[Any]) -> tuple[list[Launch], list[Any]]:
-    """The arrays, those with gaps as copies without; and the launches that make these. None stays None."""
+    """The arrays, those with gaps as contiguous copies; and the launches that copy them. None stays None."""
     made: list[Launch] = []
     found: list[Any] = []
     for x in arrays:

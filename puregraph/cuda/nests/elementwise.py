@@ -1,4 +1,4 @@
-"""Points: nests that fold nothing. A thread computes some neighbours at a time, and goes on by strides of the grid."""
+"""Elementwise nests, without reductions. A thread computes some neighbours at a time, in a grid-stride loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from puregraph.formula.loopnest import LoopNest, Shape
 
 
 def pointLaunch(nest: LoopNest) -> Launch:
-    """The launch of a nest without folds."""
+    """The launch of a nest without reductions."""
     rank = len(nest.space)
     shape = Shape(nest, frozenset(range(rank)))
     many = manyOf(nest, () if rank == 1 else nest.space[-1:])
@@ -21,7 +21,7 @@ def pointLaunch(nest: LoopNest) -> Launch:
         w.fixed(nest.stores, {})
     if single:
         with w.block("if (blockIdx.x == 0 && threadIdx.x == 0)"):
-            w.fixed(single, {})  # what they read may be what they are written over: so one thread alone reads it
+            w.fixed(single, {})  # they may read what they write: so one thread alone reads it
             for n in single:
                 w.line(f"store(s_{n}, 0, {w.known[n]});")
 

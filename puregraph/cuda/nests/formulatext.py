@@ -1,4 +1,4 @@
-"""Formulas as CUDA C: each a statement on named numbers of one type, whatever they are stored as."""
+"""Formulas as CUDA C: each a statement on named values of one type, whatever the storage type."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LEAST = 2.0**-120  # of what float32 holds, with its inverse
 
 
 def statement(formula: Formula, to: str, T: str) -> str:
-    """The declaration of a number, and the block that computes it of others of its type."""
+    """The declaration of a variable, and the block that computes it from others of its type."""
     body = cudaFrom([multiplied(formula) if T == "float" else formula], [to], T).replace("\n", " ")
     return f"{T} {to}; {{ {body} }}" if "; " in body[:-1] else f"const {T} {body}"
 
 
 @lru_cache(maxsize=4096)
 def multiplied(formula: Formula) -> Formula:
-    """The formula with products in place of quotients by numbers, which take a GPU ten times as long."""
+    """The formula with products in place of quotients by constants, which take a GPU ten times as long."""
 
     def build(op: str, *args: Term) -> Term:
         if op == "/" and args[1].op == "number" and LEAST <= abs(args[1].value) <= 1 / LEAST:

@@ -1,6 +1,6 @@
-"""Given: the arguments of a kernel, collected while its text is written.
+"""The arguments of a kernel, collected while its text is written.
 
-A text names what it needs, as `given.number("rows", 31)`, and gets back how to say that in C: `g.rows`.
+A text declares what it needs, as `given.number("rows", 31)`, and gets the C expression for it: `g.rows`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ TYPES = {"int": "int", "long": "int64", "float": "float", "double": "double"}
 
 
 class KernelArgs:
-    """Arguments by name, in order: how each is declared, and what its slot holds."""
+    """Arguments by name, in order: the declaration of each, and the value of its slot."""
 
     def __init__(self) -> None:
         self.fields: dict[str, str] = {}
         self.slots: list[tuple[str, Any]] = []
 
     def pointer(self, name: str, dtype: str, what: Any, isWritten: bool = False) -> str:
-        """An array of numbers of a dtype."""
+        """A pointer to an array of a dtype."""
         return self.keep(name, f"{'' if isWritten else 'const '}{STORED[dtype]}*", "pointer", what)
 
     def number(self, name: str, value: int, kind: str = "int") -> str:
-        """A number."""
+        """An integer."""
         return self.keep(name, TYPES[kind], kind, value)
 
     def keep(self, name: str, declared: str, kind: str, what: Any) -> str:
@@ -45,16 +45,16 @@ class KernelArgs:
 
     @property
     def struct(self) -> str:
-        """Them all in one, which functions hand on."""
+        """A struct of all arguments, which functions pass on."""
         return "struct Given {\n" + "".join(f"  {d} {n};\n" for n, d in self.fields.items()) + "};\n"
 
     @property
     def made(self) -> str:
-        """The struct made of the arguments."""
+        """C that fills the struct from the arguments."""
         return f"const Given g = {{{', '.join(self.fields)}}};"
 
     def offset(self, name: str, indices: Sequence[str], strides: Iterable[int], kind: str = "long") -> str:
-        """The sum of indices times strides."""
+        """C of the sum of indices times strides."""
         terms = []
         for i, (index, stride) in enumerate(zip(indices, strides)):
             if stride == 1:
@@ -64,13 +64,13 @@ class KernelArgs:
         return " + ".join(terms) or "0"
 
     def divisor(self, name: str, by: int) -> str:
-        """What `quotient` divides by: the number, and what stands for it."""
+        """The arguments of `quotient`: a divisor, and its factor and shift."""
         factor, shift = divisor(max(1, by))
         numbers = (name, by), (f"{name}Factor", factor), (f"{name}Shift", shift)
         return ", ".join([self.number(part, value) for part, value in numbers])
 
     def indices(self, name: str, number: str, sizes: Sequence[int], title: str) -> tuple[str, list[str]]:
-        """C that takes a number apart into indices along axes of these sizes, the last the quickest; their names."""
+        """C that unravels a flat index into indices along axes of these sizes, the last the fastest; their names."""
         names = [f"{name}{i}" for i in range(len(sizes))]
         if not sizes:
             return "", []

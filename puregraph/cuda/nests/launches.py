@@ -1,9 +1,9 @@
-"""Nests as launches: pointwise formulas and folds over one space of indices.
+"""Loop nests as launches: pointwise formulas and reductions over one space of indices.
 
-What is folded decides: nothing (`points`, or `tiles` where arrays lie in different orders), the axis along which memory
-is contiguous (`rows`), or others (`columns`). A fold over many numbers with few results is done in parts by many
-blocks, which a second launch folds, always in the same order. What one launch cannot do is divided: one launch folds,
-the next reads what came out.
+The reduced axes decide: none (`elementwise`, or `transposecopy` where arrays are contiguous along different axes), the
+contiguous axis (`rowreduce`), or others (`colreduce`). A reduction over many elements with few results is split into
+parts by many blocks, which a second launch reduces, always in the same order. What one launch cannot do is divided: one
+launch reduces, the next reads the results.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from puregraph.formula.loopnest import (
     title,
 )
 
-FULL = 528  # blocks that keep a large GPU busy
-PART = 4096  # numbers of a row that make a block worth it
+FULL = 528  # blocks that occupy a large GPU
+PART = 4096  # elements of a row that make a block worth it
 LEAST = 128  # rows, likewise
 
 
 def launches(nest: LoopNest) -> list[Launch]:
-    """The launches that compute a nest; parts of folds lie in Scratches."""
+    """The launches that compute a nest; partial reductions are in Scratches."""
     name = title(nest)
     return [launch._replace(name=name) for launch in described(nest)]
 
@@ -64,13 +64,13 @@ def described(nest: LoopNest) -> list[Launch]:
 
 
 def scratch(nest: LoopNest) -> Callable[[int], Scratch]:
-    """What makes memory for so many numbers of a nest's kind."""
+    """What allocates memory for n elements of a nest's dtype."""
     dtype = np.float64 if nest.kind == "f64" else np.float32
     return lambda count: Scratch((count,), dtype)
 
 
 def emptied(nest: LoopNest) -> LoopNest:
-    """A nest over no numbers as one without folds: these are what they start with, and all else has no elements."""
+    """A nest over no elements as one without reductions: their results are the start values, and all else is empty."""
     gone = {n for n, o in nest.loads.items() if not o.what.size}
     for n, x in nest.lines:
         if isinstance(x, Formula) and gone & set(x.names):
@@ -83,7 +83,7 @@ def emptied(nest: LoopNest) -> LoopNest:
 
 
 def rows(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
-    """A nest that folds the last axis, with others perhaps."""
+    """A nest that reduces the last axis, and perhaps others."""
     long = prod(nest.space[a] for a in axes)
     count = prod(nest.space) // long
     if planOf(nest, axes).held or count >= FULL // 2 or long <= 4 * PART:
@@ -93,7 +93,7 @@ def rows(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
 
 
 def columns(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
-    """A nest that folds other axes than the last."""
+    """A nest that reduces other axes than the last."""
     blocks = across(nest)[2] * prod(n for a, n in enumerate(nest.space[:-1]) if a not in axes)
     long = prod(nest.space[a] for a in axes)
     pieces = min(FULL // (2 * blocks), long // LEAST)
@@ -105,7 +105,7 @@ def columns(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
 def inParts(
     nest: LoopNest, axes: frozenset[int], size: int, launch: Callable[[LoopNest, frozenset[int]], Launch]
 ) -> list[Launch]:
-    """A nest whose folds are done in parts of a size."""
+    """A nest whose reductions are split into parts of a size."""
     try:
         one, two = parted(nest, axes, size, scratch(nest))
     except ValueError:
@@ -114,7 +114,7 @@ def inParts(
 
 
 def mixed(nest: LoopNest, sets: list[frozenset[int]]) -> list[Launch]:
-    """A nest that folds several sets of axes: rows, and beside them columns, in one pass if that is possible."""
+    """A nest that reduces several sets of axes: rows, and beside them columns, in one pass if that is possible."""
     inner = len(nest.space) - 1
     axes = next((each for each in sets if inner in each), None)
     if axes is None or len(sets) > 2:
@@ -133,7 +133,7 @@ def mixed(nest: LoopNest, sets: list[frozenset[int]]) -> list[Launch]:
 
 
 def divided(nest: LoopNest) -> list[Launch]:
-    """A nest as two: one for the folds over one set of axes that need no other folds, and one that reads them."""
+    """A nest as two: one for the reductions over one set of axes that need no others, and one that reads them."""
     late: set[str] = set()
     folds: dict[str, Reduce] = {}
     for n, x in nest.lines:
@@ -155,7 +155,7 @@ def divided(nest: LoopNest) -> list[Launch]:
 
 
 def result(nest: LoopNest, name: str, axes: frozenset[int]) -> Operand:
-    """Where a fold's results lie: where they are wanted, if that is as exact, or in memory of their own."""
+    """The memory of a reduction's results: the wanted array, if that is as exact, or scratch memory."""
     own = nest.stores.get(name)
     if own is not None and own.kind == nest.kind and not any(own.strides[a] for a in axes):
         return own

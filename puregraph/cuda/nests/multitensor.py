@@ -1,4 +1,4 @@
-"""Several: one launch for any number of arrays, each cut into chunks, of which a block takes one."""
+"""Multi-tensor launches: one launch for any number of arrays, each divided into chunks, of which a block takes one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Writer: the text of a kernel for a nest, and what it is called with.
+"""The writer of a nest's kernel: its text, and its arguments.
 
-A kernel that moves several numbers at a time is a template of how many, so that it can move one by one where addresses
-do not suit it. Loads and results are kept in arrays of v numbers; between them stand formulas on one.
+A kernel that loads several elements at a time is a template of their number, so that it can load one by one where
+addresses are not aligned. Loads and results are kept in arrays of v elements; between them are formulas on one.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ KINDS = {
 }
 HOWS = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
 STARTS = {"sum": "0", "prod": "1", "max": "-INFINITY", "min": "INFINITY"}
-MANY = 8  # numbers that a thread moves at a time, at most
-NEAR = 1 << 30  # places that an int can count
+MANY = 8  # elements that a thread loads at a time, at most
+NEAR = 1 << 30  # positions that an int can count
 
 
 def canonical(nest: LoopNest) -> LoopNest:
@@ -56,7 +56,7 @@ def canonical(nest: LoopNest) -> LoopNest:
 
 
 def isNear(nest: LoopNest) -> bool:
-    """Whether an int counts the places of the space, and those of each operand."""
+    """Whether an int counts the positions of the space, and the offsets of each operand."""
     spans = [prod(nest.space)]
     for o in (*nest.loads.values(), *nest.stores.values()):
         spans.append(sum(abs(s) * (n - 1) for s, n in zip(o.strides, nest.space)))
@@ -64,7 +64,7 @@ def isNear(nest: LoopNest) -> bool:
 
 
 def manyOf(nest: LoopNest, even: Iterable[int] = ()) -> int:
-    """How many numbers along the last axis are moved at a time: all strides, and these lengths, are multiples."""
+    """How many elements along the last axis are loaded at a time: all strides, and these lengths, are multiples."""
     operands = [*nest.loads.values(), *nest.stores.values()]
     together = [o for o in operands if o.strides[-1] == 1]
     if not together:
@@ -75,7 +75,7 @@ def manyOf(nest: LoopNest, even: Iterable[int] = ()) -> int:
 
 
 class NestWriter:
-    """Writes the text of a kernel line by line, and notes its arguments as they are wanted."""
+    """Writes the text of a kernel line by line, and collects its arguments."""
 
     def __init__(self, shape: Shape, many: int):
         self.shape, self.nest, self.many = shape, shape.nest, many
@@ -84,7 +84,7 @@ class NestWriter:
         self.text: list[str] = []
         self.depth = 1
         self.slots: dict[str, tuple[str, str, Any]] = {}  # by name: type, type in C, what
-        self.known: dict[str, str] = {}  # what does not vary along the loops, as an expression
+        self.known: dict[str, str] = {}  # what is hoisted out of the loops, as an expression
         for key, o in shape.operands.items():
             const = "const " if key.startswith("l_") else ""
             self.slots[key] = "pointer", f"{const}{KINDS[o.kind][0]}*", o.what
@@ -106,19 +106,19 @@ class NestWriter:
         self.line("}")
 
     def lanes(self, v: str = "v") -> Any:
-        """A loop over the numbers that are moved at a time."""
+        """A loop over the elements that are loaded at a time."""
         if v == "1":
             return self.block("for (int u = 0; u < 1; u++)")
         self.line("#pragma unroll")
         return self.block(f"for (int u = 0; u < {v}; u++)")
 
     def number(self, name: str, value: int) -> str:
-        """An argument that counts."""
+        """An integer argument."""
         self.slots[name] = ("int" if self.I == "int" else "long"), self.I, value
         return name
 
     def launch(self, kind: str, grid: int, block: tuple[int, int, int], shared: int = 0) -> Launch:
-        """The kernel as it stands."""
+        """The launch of the finished kernel."""
         params = ", ".join(f"{ctype} {name}" for name, (_, ctype, _) in self.slots.items())
         given = ", ".join(self.slots)
         formulas = [x for _, x in self.nest.lines if isinstance(x, Formula)]
@@ -126,7 +126,7 @@ class NestWriter:
         body = "\n".join(self.text)
         bounds = f"__launch_bounds__({threads}, 1) " if threads > THREADS else ""  # any number of registers suits fewer
         start = f'extern "C" __global__ void {bounds}{kind}({params})'
-        source = f"{ROUNDED}{preamble(formulas, self.T)}\n"  # a line that two phases compute is one number
+        source = f"{ROUNDED}{preamble(formulas, self.T)}\n"  # a line that two phases compute has one value
         if self.many == 1:
             source += f"{start} {{\n  constexpr int v = 1;\n{body}\n}}\n"
         else:
@@ -137,12 +137,12 @@ class NestWriter:
         return Launch(title(self.nest), source, kind, slots, (grid, 1, 1), block, shared)
 
     def aligned(self) -> Iterator[str]:
-        """What must be true of the addresses, for numbers to be moved several at a time."""
+        """Conditions on the addresses for vector loads and stores."""
         for key, o in self.shape.operands.items():
             if o.strides[-1] == 1:
                 yield f"isAligned({key}, {min(WIDEST, self.many * KINDS[o.kind][1])})"
 
-    # Places ---------------------------------------------------------------------------------------------------------
+    # Offsets --------------------------------------------------------------------------------------------------------
 
     def stride(self, key: str, axis: int) -> str:
         """The stride of an operand along an axis, as an expression."""
@@ -152,13 +152,13 @@ class NestWriter:
         return self.number(f"{key}_{axis}", s)
 
     def place(self, key: str, indices: Mapping[int, str]) -> str:
-        """How far a place is from the operand's start."""
+        """The offset of a position from the operand's start."""
         parts = [(i, self.stride(key, a)) for a, i in indices.items()]
         terms = [i if s == "1" else f"{i} * {s}" for i, s in parts if s != "0" and i != "0"]
         return " + ".join(terms) or "0"
 
     def unravel(self, flat: str, axes: list[int]) -> dict[int, str]:
-        """The indices along some axes that a flat one stands for."""
+        """The indices along some axes that a flat one unravels to."""
         found, rest = {}, flat
         for a in reversed(axes[1:]):
             extent = self.number(f"n{a}", self.nest.space[a])
@@ -173,10 +173,10 @@ class NestWriter:
             found[a], rest = f"i{a}", f"q{a}"
         return {**({axes[0]: rest} if axes else {}), **found}
 
-    # Numbers --------------------------------------------------------------------------------------------------------
+    # Values ---------------------------------------------------------------------------------------------------------
 
     def order(self, names: Iterable[str], kept: Iterable[str] = ()) -> list[str]:
-        """What varies of all that some names are made of, each after its parts; what is kept has none."""
+        """What varies of all that some names depend on, each after its operands; `kept` names are not followed."""
         wanted, kept = dict.fromkeys(names), set(kept)
         found: dict[str, None] = {}
         for name in reversed([*self.nest.loads, *self.shape.lines]):
@@ -189,7 +189,7 @@ class NestWriter:
         return [*axes, *reversed(found)]
 
     def fixed(self, names: Iterable[str], indices: Mapping[int, str]) -> None:
-        """Make known what does not vary along the loops, of all that some names are made of."""
+        """Hoist what does not vary along the loops, of all that some names depend on."""
         for name in self.order(self.shape.dependencies(names)):
             if name in self.known or (isAxis(name) and int(name[4:]) not in indices):
                 continue
@@ -217,7 +217,7 @@ class NestWriter:
         kept: Mapping[str, str] = {},
         keep: Mapping[str, str] = {},
     ) -> None:
-        """Load v numbers of each operand, compute, and write results; folds go on, in the variables that are named.
+        """Load v elements of each operand, compute, and write results; reductions accumulate in the named variables.
 
         `kept` are names that were computed before, as expressions; `keep` those to be kept, and where: of a load as
         it is stored, in a Pack.
@@ -269,17 +269,17 @@ class NestWriter:
             self.put(n, indices, f"b_{n}", v)
 
     def widened(self, name: str, pack: str) -> str:
-        """One number of a load that is kept as it is stored."""
+        """One element of a load that is kept in its storage type."""
         return f"({self.T})Number<{KINDS[self.nest.loads[name].kind][0]}>::widen({pack}.at[u])"
 
     def used(self, order: Iterable[str], kept: Iterable[str], names: Iterable[str]) -> list[str]:
-        """What is known under another name, and is used by lines or wanted itself."""
+        """Values known under another name that are used by lines or wanted themselves."""
         formulas = [self.shape.lines[n] for n in order if n in self.shape.lines and n not in kept]
         found = dict.fromkeys([*names, *(n for x in formulas for n in x.names)])  # type: ignore[union-attr]
         return [n for n in found if self.known.get(n, n) != n]
 
     def put(self, name: str, indices: Mapping[int, str], values: str, v: str = "v", place: str | None = None) -> None:
-        """Write v numbers along the last axis; where an operand repeats along an axis, the first along it does."""
+        """Store v elements along the last axis; where an operand repeats along an axis, only the first is stored."""
         key = f"s_{name}"
         strides = self.shape.operands[key].strides
         repeated = [i for a, i in indices.items() if strides[a] == 0 and self.nest.space[a] > 1]

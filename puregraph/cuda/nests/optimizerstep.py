@@ -1,8 +1,8 @@
-"""Update: an optimizer's step over all its parameters in few launches, from the formulas of its rule.
+"""A fused multi-tensor optimizer step: all parameters in few launches, from the formulas of the rule.
 
-Parameters whose arrays have the same dtypes are one launch: a table in memory says where each one's arrays lie, a block
-takes a chunk of one of them. All numbers that change from step to step are read from memory, so that a captured launch
-serves every step.
+Parameters whose arrays have the same dtypes are one launch: a table in memory has the addresses of their arrays, a
+block takes a chunk of one of them. All values that change from step to step are read from memory, so that a captured
+launch serves every step.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ def launches(
     copies: Sequence[Arrays] | None = None,
     skip: Any = None,
 ) -> Any:
-    """What makes of each parameter's arrays what the formulas say, all at once and in place.
+    """Update each parameter's arrays by the formulas, in place, all from the old values.
 
     `formulas`  by the name of the array that each assigns to: the parameter, its states
     `arrays`    for each parameter the arrays that formulas name or assign to, all of one shape
-    `numbers`   for each parameter the other names: arrays of one number on the GPU, or numbers that never change
-    `copies`    for each parameter arrays, in dtypes of their own, that also get what the array of that name gets:
+    `numbers`   for each parameter the other names: arrays of one element on the GPU, or constants
+    `copies`    for each parameter arrays, in dtypes of their own, that also get the values of the array of that name:
                 weights in bfloat16 beside those in float32 that are updated
-    `skip`      an array of one number; if it is not 0 nothing changes, as after a gradient that is not finite
+    `skip`      an array of one element; if it is not 0 nothing changes, as after a gradient that is not finite
 
-    NotImplemented if the arrays of a parameter have gaps, lie in different orders, or hold no floats.
+    NotImplemented if the arrays of a parameter have gaps, differ in the order of axes, or hold no floats.
     """
     copies = [mangled(each) for each in copies or [{} for _ in arrays]]
     formulas, arrays, numbers = inVariables(formulas), list(map(mangled, arrays)), list(map(mangled, numbers))
     groups: dict[Any, list[tuple[Arrays, Arrays, Arrays]]] = {}
     for own, read, copied in zip(arrays, numbers, copies):
         every = [*own.values(), *copied.values()]
-        if not any(x.size for x in every):  # the strides of nothing are anything
+        if not any(x.size for x in every):  # the strides of an empty array do not matter
             continue
         if not areAlike(every):
             return NotImplemented
@@ -58,7 +58,7 @@ def mangled(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def inVariables(formulas: Mapping[str, Formula]) -> dict[str, Formula]:
-    """Formulas by those names, and of variables that have them."""
+    """Formulas by those names, and of variables with those names."""
     return mangled({to: formula.put(**{n: f"v0{n}_" for n in formula.names}) for to, formula in formulas.items()})
 
 
@@ -69,12 +69,12 @@ def areAlike(arrays: Sequence[Any]) -> bool:
 
 
 def order(x: Any) -> list[tuple[int, int]]:
-    """The axes of an array that matter: their sizes, and strides in numbers."""
+    """The axes of an array that matter: their sizes, and strides in elements."""
     return [(n, stride // x.dtype.itemsize) for n, stride in zip(x.shape, x.strides) if n > 1]
 
 
 def signature(*given: Arrays) -> Any:
-    """What the text of a launch depends on: dtypes, and numbers that are no arrays."""
+    """What the text of a launch depends on: dtypes, and constants."""
     return tuple([tuple([(name, getattr(x, "dtype", x)) for name, x in each.items()]) for each in given])
 
 
@@ -122,7 +122,7 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
 
 
 def putIn(formula: Formula, fixed: Mapping[str, float]) -> Formula:
-    """The formula with the numbers that never change."""
+    """The formula with its constants."""
     return formula.put(**{name: x for name, x in fixed.items() if name in formula.names})
 
 
@@ -140,7 +140,7 @@ def rule(
     changed: Sequence[str],
     real: str,
 ) -> str:
-    """The formulas as a function of one stored number of each array."""
+    """The formulas as a function of one stored element of each array."""
     parameters = [f"{kind}& {name}Stored" for name, kind in kinds.items()] + [f"{real} {name}" for name in given]
     reads = {name for formula in formulas.values() for name in formula.names}
     loads = each(f"{real} {{0}} = Number<{{1}}>::widen({{0}}Stored);", {n: kinds[n] for n in own if n in reads})
@@ -176,10 +176,10 @@ extern "C" __global__ void __launch_bounds__({threads})
 
 
 def reckoned(formulas: Mapping[str, Formula], numbers: Arrays, skip: Any = None) -> Launch:
-    """What makes of arrays of one number each what the formulas say, all at once, in float64: the count of steps, and
+    """Update arrays of one element each by the formulas, all from the old values, in float64: the count of steps, and
     what an update reads that depends on it.
 
-    `numbers` has every name in the formulas; with `skip`, an array of one number, nothing changes if that is not 0.
+    `numbers` has every name in the formulas; with `skip`, an array of one element, nothing changes if that is not 0.
     """
     formulas, numbers = inVariables(formulas), mangled(numbers)
     reads = dict.fromkeys(name for formula in formulas.values() for name in formula.names)

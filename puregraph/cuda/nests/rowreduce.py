@@ -1,8 +1,8 @@
-"""Rows: nests that fold the axis along which memory is contiguous.
+"""Row reductions: loop nests that reduce the contiguous axis.
 
-Some lanes of a warp, or a block, do a row together. What they read of it stays in their registers while it is done in
-phases, one after each fold, so that a softmax reads a row once; a row that is too long for that is read in each phase.
-A block may do many rows, one after the other, and keep folds over them beside, which it stores at its end.
+Some lanes of a warp, or a block, compute a row together. Its elements stay in their registers through the
+phases, one after each reduction, so that a softmax reads a row once; a row that is too long is read in each phase.
+A block may compute many rows, one after the other, and reduce over them too, beside, which it stores at its end.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from puregraph.cuda.nests.nestwriter import HOWS, KINDS, STARTS, NestWriter, man
 from puregraph.cuda.runtime.launch import WARP, Launch
 from puregraph.formula.loopnest import LoopNest, Shape, saved
 
-BLOCK = 128  # threads that do rows, where a row takes no more than a warp
+BLOCK = 128  # threads of a block, where a row takes no more than a warp
 LONG = 512  # threads for a row that does not fit in registers
-BUSY = 132 * 1024  # threads that keep a large GPU busy
-SHARED = 48 << 10  # bytes of shared memory that need no asking
+BUSY = 132 * 1024  # threads that occupy a large GPU
+SHARED = 48 << 10  # bytes of shared memory that any kernel may use
 
 
 class RowSplit(NamedTuple):
-    """How rows are done: by so many threads each, of which a block has so many, each having so many numbers of a row.
+    """How rows are distributed: `lanes` threads for a row, `threads` of a block, `many` elements of a row at a time.
 
-    `held` is 0 where nothing is kept; `kept` are the names of what is.
+    `held` is 0 where no elements are kept; `kept` are the names that are.
     """
 
     lanes: int
@@ -34,19 +34,19 @@ class RowSplit(NamedTuple):
 
     @property
     def groups(self) -> int:
-        """How many rows a block does at a time."""
+        """The number of rows that a block computes at a time."""
         return self.threads // self.lanes
 
 
 def planOf(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
-    """How the rows of a nest are done; a nest that keeps folds beside must be `fits`."""
+    """How the rows of a nest are distributed; a nest with reductions beside must be `fits`."""
     shape = Shape(nest, axes)
     length = prod(nest.space[a] for a in axes)
     rows = prod(nest.space[a] for a in shape.outer)
     ragged = [nest.ragged[1]] if nest.ragged and len(axes) == 1 else []
     many = manyOf(nest, [length, nest.space[-1], *ragged])
     costly = saved(shape)
-    for begun in (costly, {}) if costly else ({},):  # what is costly is computed again if that is what it takes
+    for begun in (costly, {}) if costly else ({},):  # costly values are recomputed if they do not fit
         kept = heldBack(shape, begun)
         weight = max(2, burden(shape, kept, begun))
         for lanes in (1 << i for i in range(11)):
@@ -58,14 +58,14 @@ def planOf(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
 
 
 def most(lanes: int, hasBeside: bool) -> int:
-    """How many bytes of rows a thread may keep in registers, where so many threads do a row."""
+    """The bytes of a row that a thread may keep in registers, where this many threads compute a row."""
     if lanes > 256:
         return 160 if lanes == 512 else 64
     return (384 if lanes <= WARP else 256) if hasBeside else 128
 
 
 def groupsOf(nest: LoopNest, shape: Shape, lanes: int, length: int) -> int:
-    """How many rows a block does at a time, by so many threads each; their folds beside must fit in shared memory."""
+    """The number of rows that a block computes at a time; their reductions beside must fit in shared memory."""
     if lanes > WARP:
         return 1
     groups, warp = BLOCK // lanes, WARP // lanes
@@ -75,7 +75,7 @@ def groupsOf(nest: LoopNest, shape: Shape, lanes: int, length: int) -> int:
 
 
 def heldBack(shape: Shape, costly: dict[str, int]) -> list[str]:
-    """What is kept of a row: loads of its own that several phases read, and what is costly to compute again."""
+    """What is kept of a row: its loads that several phases read, and values that are costly to recompute."""
     nest = shape.nest
     readers: dict[str, set[int]] = {}
     for p in range(shape.count):
@@ -86,7 +86,7 @@ def heldBack(shape: Shape, costly: dict[str, int]) -> list[str]:
 
 
 def burden(shape: Shape, kept: list[str], costly: dict[str, int]) -> int:
-    """The bytes that are kept of each place of a row, between those two phases where they are the most."""
+    """The bytes that are kept of each element of a row, between those two phases where they are the most."""
     size = KINDS[shape.nest.kind][1]
     uses: dict[str, list[int]] = {n: [costly[n]] if n in costly else [] for n in kept}
     for p in range(shape.count):
@@ -106,7 +106,7 @@ def burden(shape: Shape, kept: list[str], costly: dict[str, int]) -> int:
 
 
 def namedIn(shape: Shape, names: list[str], known: list[str]) -> list[str]:
-    """Those of the known lines that some names are made of."""
+    """The known lines that some names depend on."""
     stack, found = list(names), dict[str, None]()
     while stack:
         name = stack.pop()
@@ -118,7 +118,7 @@ def namedIn(shape: Shape, names: list[str], known: list[str]) -> list[str]:
 
 
 def readIn(shape: Shape, names: list[str], kept: list[str]) -> list[str]:
-    """The loads that vary along the loops, of what some names are made of."""
+    """The loads that vary along the loops and that some names depend on."""
     stack, seen = list(names), set(kept)
     found = []
     while stack:
@@ -134,20 +134,20 @@ def readIn(shape: Shape, names: list[str], kept: list[str]) -> list[str]:
 
 
 def fits(nest: LoopNest, axes: frozenset[int]) -> bool:
-    """Whether a thread can keep what it has of a row, and of the folds beside it."""
+    """Whether a thread can keep its elements of a row, and of the reductions beside it."""
     shape, plan = Shape(nest, axes), planOf(nest, axes)
     room = prod(nest.space[a] for a in axes) * KINDS[nest.kind][1]
     return plan.held > 0 and (not shape.beside or plan.lanes > WARP or plan.groups * room <= SHARED)
 
 
 def rowLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
-    """The launch of a nest that folds some axes, the last one among them."""
+    """The launch of a nest that reduces some axes, the last one among them."""
     plan, shape = planOf(nest, axes), Shape(nest, axes)
     return RowWriter(shape, plan).write()
 
 
 class RowWriter(NestWriter):
-    """Writes the code of rows."""
+    """Writes the text of row reductions."""
 
     def __init__(self, shape: Shape, plan: RowSplit):
         super().__init__(shape, plan.many)
@@ -180,7 +180,7 @@ class RowWriter(NestWriter):
         return self.launch("rows", blocks, (plan.threads, 1, 1), shared if self.groups > 1 else 0)
 
     def lane(self) -> str:
-        """The number of a thread in its row."""
+        """The lane of a thread in its row."""
         return "threadIdx.x" if self.groups == 1 else f"threadIdx.x % {self.plan.lanes}"
 
     def row(self) -> None:
@@ -201,7 +201,7 @@ class RowWriter(NestWriter):
             if folds or beside or stores:
                 self.phase(p, folds, beside, stores)
         single = [n for n in self.nest.stores if not shape.spread[n] and n not in shape.beside]
-        if single:  # what they read may be what they are written over: so one thread alone reads it
+        if single:  # they may read what they write: so one thread alone reads it
             with self.block(f"if (lane == 0{self.guard()})"):
                 self.fixed(single, self.outer)
                 for n in single:
@@ -211,7 +211,7 @@ class RowWriter(NestWriter):
         return " && isOn" if self.guarded else ""
 
     def length(self) -> str:
-        """How many numbers a row has."""
+        """The length of a row."""
         loops, nest = self.shape.loops, self.nest
         rest = prod(nest.space[a] for a in loops[1:])
         first = self.number(f"n{loops[0]}", nest.space[loops[0]])
@@ -222,7 +222,7 @@ class RowWriter(NestWriter):
         return first if rest == 1 else f"{first} * {self.number('rest', rest)}"
 
     def phase(self, p: int, folds: list[str], beside: list[str], stores: list[str]) -> None:
-        """One phase: results are written, folds go on and are joined."""
+        """One phase: results are written, partial reductions are accumulated and combined."""
         shape, plan, T = self.shape, self.plan, self.T
         of = [shape.lines[n].of for n in (*folds, *beside)]  # type: ignore[union-attr]
         self.fixed([*of, *stores], self.outer)
@@ -258,7 +258,7 @@ class RowWriter(NestWriter):
         return {**self.outer, **self.unravel("j", self.shape.loops)}
 
     def ending(self) -> None:
-        """The folds kept beside, of all groups of the block, are joined and written."""
+        """Combine the reductions beside of all groups of the block, and write them."""
         plan, T = self.plan, self.T
         size = prod(self.nest.space[a] for a in self.shape.loops)
         length = self.number("size", size)
@@ -285,5 +285,5 @@ class RowWriter(NestWriter):
                 self.line("__syncthreads();")
 
     def part(self, name: str, values: str) -> None:
-        """Write v numbers of a fold kept beside, to this block's part."""
+        """Store v elements of a reduction beside, to this block's part."""
         self.put(name, self.unravel("j", self.shape.loops), values, "v", "(int64)blockIdx.x * size + j")

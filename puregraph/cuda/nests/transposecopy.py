@@ -1,7 +1,7 @@
-"""Tiles: nests without folds in which memory is contiguous along one axis for some arrays, and another for the rest.
+"""Transposing nests, without reductions: some arrays are contiguous along one axis, the rest along another.
 
-A block takes a square of both axes. What lies the other way goes through shared memory, so that neighbouring threads
-always read and write neighbouring numbers.
+A block computes a square tile of both axes. Arrays of the other order go through shared memory, so that neighbouring
+threads always read and write neighbouring elements.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from puregraph.formula.loopnest import LoopNest, Shape
 
 SIDE = 32  # of a tile
 ROWS = 8  # of it that a block has threads for
-ENOUGH = 8  # numbers along each of both axes that make it worth it
-ROOM = 5  # arrays that lie the other way, at most: each has a tile in shared memory
+ENOUGH = 8  # elements along each of both axes that make it worth it
+ROOM = 5  # transposed arrays, at most: each has a tile in shared memory
 
 
 def otherAxis(nest: LoopNest) -> int | None:
-    """The axis beside the last along which memory is contiguous, for some of the arrays that have both."""
+    """The axis beside the last that is contiguous for some of the arrays that have both."""
     inner = len(nest.space) - 1
     operands = [*nest.loads.values(), *nest.stores.values()]
     for a in range(inner):
@@ -33,18 +33,18 @@ def otherAxis(nest: LoopNest) -> int | None:
 
 
 def isTurned(strides: tuple[int, ...], axis: int) -> bool:
-    """Whether an array is contiguous along an axis, and not along the last, where it has more than one number."""
+    """Whether an array is contiguous along an axis, and not along the last, where it has more than one element."""
     return strides[axis] == 1 and strides[-1] not in (0, 1)
 
 
 def tileLaunch(nest: LoopNest, axis: int) -> Launch:
-    """The launch of a nest without folds, by tiles along an axis and the last."""
+    """The launch of a nest without reductions, by tiles along an axis and the last."""
     shape = Shape(nest, frozenset(range(len(nest.space))))
     return TransposeWriter(shape, axis).write()
 
 
 class TransposeWriter(NestWriter):
-    """Writes the code of tiles."""
+    """Writes the text of tiles."""
 
     def __init__(self, shape: Shape, axis: int):
         super().__init__(shape, 1)
@@ -85,7 +85,7 @@ class TransposeWriter(NestWriter):
 
     @contextmanager
     def turned(self) -> Iterator[None]:
-        """The places of a tile, neighbouring threads along the other axis."""
+        """The positions of a tile, neighbouring threads along the other axis."""
         self.here = {**self.outer, self.axis: "p", self.shape.inner: "q"}
         with self.block(f"for (int y = threadIdx.y; y < {SIDE}; y += {ROWS})"):
             self.line(f"const {self.I} p = top + threadIdx.x, q = left + y;")
@@ -93,7 +93,7 @@ class TransposeWriter(NestWriter):
                 yield
 
     def inside(self) -> Any:
-        """Where the space has such a place."""
+        """Where the position is inside the space."""
         space = self.nest.space
         ends = self.number(f"n{self.axis}", space[self.axis]), self.number("columns", space[-1])
         return self.block(f"if (p < {ends[0]} && q < {ends[1]})")

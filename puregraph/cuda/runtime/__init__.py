@@ -1,1 +1,1 @@
-"""Kernels on a device: preprocessing and compiling their text, launching them, and what is missing here."""
+"""Kernels on a device: preprocessing and compiling their text, launching them, and diagnosing what is missing."""

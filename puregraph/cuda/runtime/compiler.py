@@ -1,4 +1,4 @@
-"""Compiler: NVRTC, which needs no GPU: from the text of a kernel to a cubin, by way of a cache on disk."""
+"""Compiler: NVRTC, which needs no GPU, from the text of a kernel to a cubin, with a cache on disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from puregraph.cuda.runtime.preprocess import digest, read
 from puregraph.errors import DeviceError
 from puregraph.storage import diskcache
 
-FORMAT = 1  # of what is stored; a change makes every stored cubin a stranger
+FORMAT = 1  # of what is stored; a change invalidates every stored cubin
 OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v", "--diag-suppress=177")
 ROUNDED = "// Rounded as written: no product is added before it is rounded.\n"  # begins texts that are compiled so
 ASWRITTEN = "--fmad=false"
@@ -29,12 +29,12 @@ LOCKS: dict[str, threading.Lock] = {}
 
 
 class Resources(NamedTuple):
-    """What a kernel takes of a GPU: registers of a thread, and bytes."""
+    """Resources that a kernel needs: registers of a thread, and bytes."""
 
     registers: int
-    local: int  # of memory of a thread's own, which lies as far away as all memory
-    spills: int  # written and read there for want of registers
-    shared: int  # of memory of a block's own, DYNAMIC left out
+    local: int  # of a thread's local memory, which is as slow as global memory
+    spills: int  # of registers, to local memory
+    shared: int  # of static shared memory, DYNAMIC left out
 
 
 class Cubin(NamedTuple):
@@ -76,7 +76,7 @@ def version() -> tuple[int, int]:
 
 
 def demand(code: int, what: str) -> None:
-    """A DeviceError unless a call of NVRTC went well."""
+    """Raise DeviceError unless a call of NVRTC succeeded."""
     if code:
         text = library().nvrtcGetErrorString
         text.restype = ctypes.c_char_p
@@ -86,7 +86,7 @@ def demand(code: int, what: str) -> None:
 def cubin(source: str, arch: str) -> Cubin:
     """The machine code of a text for an architecture such as "sm_90", from the cache if it is there.
 
-    Raises    DeviceError with what NVRTC says if it refuses the text, or where there is no NVRTC
+    Raises    DeviceError with NVRTC's message if it refuses the text, or where there is no NVRTC
     """
     known = KNOWN.get((source, arch))
     if known is None:
@@ -128,7 +128,7 @@ def optionsFor(source: str) -> tuple[str, ...]:
 
 
 def compiled(text: str, arch: str, given: tuple[str, ...] = OPTIONS) -> tuple[bytes, str]:
-    """The cubin of a whole text, and what the assembler says of it."""
+    """The cubin of a whole text, and the assembler's log."""
     nvrtc = library()
     handle = ctypes.c_void_p()
     code = nvrtc.nvrtcCreateProgram(ctypes.byref(handle), text.encode(), b"kernel.cu", 0, None, None)
@@ -155,7 +155,7 @@ def fetched(handle: ctypes.c_void_p, what: str) -> bytes:
 
 
 def resourcesIn(log: str) -> dict[str, Resources]:
-    """What the assembler says that each kernel takes."""
+    """The resources of each kernel, from the assembler's log."""
     found = {}
     for part in re.split(r"(?=Compiling entry function)", log)[1:]:
         name, memory, used, shared = (pattern.search(part) for pattern in (ENTRY, MEMORY, USED, SHARED))

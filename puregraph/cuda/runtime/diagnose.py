@@ -1,4 +1,4 @@
-"""Parts: what there is here of all that a GPU takes, and what it means where something is missing."""
+"""Diagnosis: which libraries a GPU needs, which are found, and the consequence of each that is missing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ DRIVER = "nvcuda.dll" if paths.WINDOWS else "libcuda.so.1"
 
 
 class LibraryStatus(NamedTuple):
-    """A library: why it cannot be used, None where it can; its version; the family of CUDA that it is for; and what it
-    means where it is missing.
+    """A library: why it cannot be used, None where it can; its version; the family of CUDA that it is for; and the
+    consequence where it is missing.
     """
 
     missing: Callable[[], str | None]
@@ -26,12 +26,12 @@ class LibraryStatus(NamedTuple):
 
 
 def parts() -> dict[str, str]:
-    """For the driver and each library its version, or what is missing and what that means."""
+    """For the driver and each library its version, or what is missing and the consequence."""
     return {"driver": driver(), **{name: told(part) for name, part in PARTS.items()}}
 
 
 def lacking() -> list[str]:
-    """What that means for each library that is missing."""
+    """The consequence of each library that is missing."""
     return [f"no {name}: {part.means}" for name, part in PARTS.items() if part.missing() is not None]
 
 
@@ -44,7 +44,7 @@ def driver() -> str:
 
 
 def driverVersion() -> int | None:
-    """The newest CUDA that the driver is for: 13000 is 13.0; None where there is no driver."""
+    """The newest CUDA that the driver supports: 13000 is 13.0; None where there is no driver."""
     found = ctypes.c_int()
     try:
         failed = ctypes.CDLL(DRIVER).cuDriverGetVersion(ctypes.byref(found))
@@ -54,7 +54,7 @@ def driverVersion() -> int | None:
 
 
 def told(part: LibraryStatus) -> str:
-    """A library in a sentence."""
+    """The status of a library in a sentence."""
     why = part.missing()
     if why is not None:
         return f"{why.partition(' (looked for')[0]}; {part.means}"
@@ -72,7 +72,7 @@ def cudnnVersion() -> str:
 
 
 def cudnnFamily() -> int:
-    """The family of CUDA that cuDNN is made for."""
+    """The family of CUDA that cuDNN is built for."""
     return paths.load("cudnn", (cudnn.MAJOR,)).cudnnGetCudartVersion() // 1000
 
 

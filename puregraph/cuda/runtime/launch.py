@@ -1,8 +1,8 @@
-"""Launch: one start of a kernel on a GPU, described before there are addresses.
+"""Launch: one launch of a kernel on a GPU, described before addresses are known.
 
-A kernel's twin gives a list of them. It asks arguments for shape, dtype, strides and size only, so that the same twin
-serves arrays on a GPU, values of a compiled step, and numpy arrays in the emulator. All that shapes the code (dtypes,
-ranks, sizes of blocks) is in the text; what merely counts is an argument, so that few texts serve many shapes.
+A kernel's CUDA implementation returns a list of them. It reads only shape, dtype, strides and size of arguments: so
+it serves arrays on a GPU, values of a compiled step, and numpy arrays in the emulator. What shapes the code (dtypes,
+ranks, sizes of blocks) is in the text; sizes and strides are arguments, so that few texts serve many shapes.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import numpy as np
 from puregraph.cuda.runtime.preprocess import dtypeOf
 
 WARP = 32
-THREADS = 256  # of a block, where nothing asks for another number
-WIDEST = 16  # bytes that a thread moves at once
+THREADS = 256  # of a block, by default
+WIDEST = 16  # bytes that a thread loads at once
 WAVE = 132 * 8  # blocks of 256 threads that a large GPU runs at a time
 
 
 class Launch(NamedTuple):
-    """One start of a kernel.
+    """One launch of a kernel.
 
-    `name`    what a table shows
+    `name`    its name in tables
     `source`  CUDA C, to follow `common.h`
     `entry`   the kernel's name there: `extern "C" __global__ void entry(...)`
-    `slots`   its arguments in order, as (type, what): a "pointer" to an array, or whatever stands for one, a Scratch
-              or a Table; or a number as "int" (32 bits), "long" (64 bits), "float" or "double"
-    `grid`    how many blocks there are, along x, y and z
-    `block`   how many threads a block has
-    `shared`  bytes of shared memory that the text takes by DYNAMIC
+    `slots`   its arguments in order, as (type, what): a "pointer" to an array, or a placeholder of one, a Scratch
+                        or a PointerTable; or an integer as "int" (32 bits), "long" (64 bits), or a "float" or "double"
+    `grid`    the number of blocks along x, y and z
+    `block`   the number of threads of a block, likewise
+    `shared`  bytes of dynamic shared memory, which the text takes by DYNAMIC
     """
 
     name: str
@@ -44,7 +44,7 @@ class Launch(NamedTuple):
 
 
 class Scratch:
-    """Memory for the launches of one list alone; the same Scratch in several slots is the same memory."""
+    """Scratch memory for the launches of one list alone; the same Scratch in several slots is the same memory."""
 
     __slots__ = ("dtype", "shape", "strides")
 
@@ -65,9 +65,9 @@ class Scratch:
 
 
 class PointerTable:
-    """Memory that holds where arrays lie, and whole numbers: int64, row after row.
+    """A table in memory of the addresses of arrays, and integers: int64, row after row.
 
-    It is how one launch works on any number of arrays. Its entries are numbers, and arrays or whatever stands for one.
+    With it one launch works on any number of arrays. Its entries are integers, and arrays or placeholders of them.
     """
 
     __slots__ = ("columns", "dtype", "entries", "shape", "strides")
@@ -83,11 +83,11 @@ class PointerTable:
 
     @property
     def whats(self) -> tuple[Any, ...]:
-        """What has an address."""
+        """The entries that have an address."""
         return tuple([entry for entry in self.entries if not isinstance(entry, int)])
 
     def filled(self, addressOf: Callable[[Any], int]) -> np.ndarray:
-        """What it holds, when it is known where everything lies."""
+        """Its content, once all addresses are known."""
         return np.array([e if isinstance(e, int) else addressOf(e) for e in self.entries], np.uint64).view(np.int64)
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ class PointerTable:
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """The strides in bytes of an array without gaps, its last axis together."""
+    """The strides in bytes of a row-major array without gaps."""
     strides, step = [], itemsize
     for n in reversed(shape):
         strides.append(step)
@@ -104,23 +104,23 @@ def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def isContiguous(x: Any) -> bool:
-    """Whether the numbers of an array lie without gaps, in the order of its axes."""
+    """Whether an array is row-major without gaps."""
     wanted = contiguous(x.shape, x.dtype.itemsize)
     return x.size == 0 or all(n == 1 or s == w for n, s, w in zip(x.shape, x.strides, wanted))
 
 
 def steps(x: Any) -> tuple[int, ...]:
-    """The strides of an array in numbers, not bytes."""
+    """The strides of an array in elements, not bytes."""
     return tuple(stride // x.dtype.itemsize for stride in x.strides)
 
 
 def pieces(count: int, size: int) -> int:
-    """How many pieces of a size hold so many; at least one, for a grid is never empty."""
+    """How many blocks of a size cover n elements; at least one, for a grid is never empty."""
     return max(1, -(-count // size))
 
 
 def spread(count: int, threads: int = THREADS) -> tuple[int, int, int]:
-    """The grid of a kernel whose threads go through so many things by strides of the grid: no more blocks than fill a
+    """The grid of a kernel with grid-stride loops over n elements: no more blocks than fill a
     large GPU twice."""
     return min(pieces(count, threads), 2 * WAVE), 1, 1
 
@@ -140,14 +140,14 @@ def divisor(by: int) -> tuple[int, int]:
 
 
 def isDense(x: Any) -> bool:
-    """Whether the numbers of an array lie without gaps, in whatever order of its axes."""
+    """Whether an array has no gaps, in whatever order of its axes."""
     order = sorted(range(len(x.shape)), key=lambda a: (-x.strides[a], -x.shape[a]))
     wanted = contiguous(tuple([x.shape[a] for a in order]), x.dtype.itemsize)
     return x.size == 0 or all(x.shape[a] == 1 or x.strides[a] == w for a, w in zip(order, wanted))
 
 
 def memories(launches: Iterable[Any]) -> Iterator[Any]:
-    """What launches have pointers to, and tables of theirs too."""
+    """The memory that launches have pointers to, and the entries of their tables."""
     for launch in launches:
         for kind, what in launch.slots:
             if kind == "pointer":
@@ -157,7 +157,7 @@ def memories(launches: Iterable[Any]) -> Iterator[Any]:
 
 
 def scratches(launches: Iterable[Any]) -> list[Scratch]:
-    """The memory that launches use beside their arrays, each once."""
+    """The scratch memory of launches, each once."""
     return list({id(what): what for what in memories(launches) if isinstance(what, Scratch)}.values())
 
 

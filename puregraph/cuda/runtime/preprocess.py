@@ -1,4 +1,4 @@
-"""Source: the text that a compiler is given, and C's names for numpy's dtypes.
+"""The text that a compiler is given, and C's names for numpy's dtypes.
 
 The portable subset of CUDA C that kernels are written in: no headers but `common.h`, no fixed vector types beyond its
 Pack, shared memory by `__shared__` and DYNAMIC, device functions `static`, and no atomics on floats.
@@ -33,7 +33,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 class Bfloat:
-    """bfloat16, of which numpy has no dtype: what launches ask of one. Such numbers lie on a GPU alone."""
+    """bfloat16, of which numpy has no dtype: what launches read of one. Such arrays are on a GPU only."""
 
     name, itemsize, kind = "bfloat16", 2, "f"
 
@@ -63,12 +63,12 @@ def named(dtype: Any) -> str:
 
 
 def stored(dtype: Any) -> str | None:
-    """What numbers of a dtype are in memory, in C; None where kernels know no such numbers."""
+    """The storage type of a dtype in C; None for dtypes that kernels do not support."""
     return STORED.get(named(dtype))
 
 
 def computed(dtype: Any) -> str:
-    """What they are while one computes with them: float for float16 and bfloat16, else what they are in memory."""
+    """The type that is computed in: float for float16 and bfloat16, else the storage type."""
     kind = STORED[named(dtype)]
     return "float" if kind in ("Half", "Bfloat") else kind
 
@@ -80,15 +80,15 @@ def areFloats(*arrays: Any) -> bool:
 
 @cache
 def read(name: str) -> str:
-    """A file of C that lies beside this one."""
+    """A file of C from the folder `headers`."""
     return (Path(__file__).parent.parent / "headers" / name).read_text(encoding="utf-8")
 
 
 def defined(names: dict[str, Any]) -> str:
-    """The beginning of a text: what names stand for in the rest of it."""
+    """The beginning of a text: macros with their values."""
     return "".join(f"#define {name} {what}\n" for name, what in names.items())
 
 
 def digest(*parts: Any) -> str:
-    """A name for something that is made of these parts."""
+    """A hash of these parts, as a name."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=20).hexdigest()

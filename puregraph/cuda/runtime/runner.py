@@ -14,12 +14,12 @@ from puregraph.cuda.runtime.launch import Launch, PointerTable, Scratch, scratch
 from puregraph.errors import DeviceError
 
 NUMBERS = {"int": np.int32, "long": np.int64, "float": np.float32, "double": np.float64}
-ROOM = 48 << 10  # bytes of shared memory that a kernel may have without asking
-ASKED: dict[tuple[str, str], int] = {}  # for how many of them a kernel has been allowed to ask at each launch
+ROOM = 48 << 10  # bytes of shared memory that any kernel may use
+ASKED: dict[tuple[str, str], int] = {}  # the shared memory that each kernel was allowed
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:
-    """A CuPy array with nothing in it yet."""
+    """An uninitialized CuPy array."""
     import cupy  # optional: there is a device array among the arguments, so it is here
 
     return cupy.empty(shape, dtype)
@@ -33,7 +33,7 @@ def uploaded(array: np.ndarray) -> Any:
 
 
 def run(launches: Iterable[Launch | LibraryCall]) -> None:
-    """Start launches one after the other; the memory that they need beside is CuPy's, and goes back to it."""
+    """Start launches one after the other; CuPy allocates their scratch memory, and gets it back."""
     launches = list(launches)
     extra = {id(each): empty(each.shape, each.dtype) for each in scratches(launches)}
     most = max((each.workspace for each in launches if isinstance(each, LibraryCall)), default=0)
@@ -48,7 +48,7 @@ def run(launches: Iterable[Launch | LibraryCall]) -> None:
 
 
 def start(launches: Iterable[Launch | LibraryCall], place: Callable[[Any], int], workspace: int = 0) -> None:
-    """Start launches on the current stream, with nothing allocated: `place` says where what a slot holds lies."""
+    """Start launches on the current stream, allocating nothing: `place` gives the address for what a slot holds."""
     for launch in launches:
         if isinstance(launch, LibraryCall):
             launch.run([place(what) for _, what in launch.slots], workspace, stream())
@@ -68,15 +68,15 @@ def stream() -> int:
 
 
 def wrapped(kind: str, number: Any) -> Any:
-    """An unsigned number of 32 or 64 bits as the signed one of the same bits."""
+    """An unsigned integer of 32 or 64 bits as the signed one of the same bits."""
     bits = {"int": 32, "long": 64}.get(kind)
     return number - (1 << bits) if bits and number >= 1 << (bits - 1) else number
 
 
 def addressOf(array: Any) -> int:
-    """Where a CuPy array lies.
+    """The address of a CuPy array.
 
-    Raises    DeviceError for an array that lies elsewhere
+    Raises    DeviceError for an array that is elsewhere
     """
     memory: Any = getattr(array, "data", None)
     if not hasattr(memory, "ptr"):
@@ -86,7 +86,7 @@ def addressOf(array: Any) -> int:
 
 @cache
 def architecture() -> str:
-    """What kernels are compiled for: the GPU in use."""
+    """The architecture that kernels are compiled for: that of the GPU in use."""
     import cupy  # optional, as above
 
     return f"sm_{cupy.cuda.Device().compute_capability}"
@@ -94,7 +94,7 @@ def architecture() -> str:
 
 @cache
 def function(source: str, entry: str, shared: int) -> Any:
-    """A kernel, loaded on the GPU for the life of the process, which may have so many bytes of shared memory."""
+    """A kernel, loaded on the GPU for the life of the process, which may use this many bytes of shared memory."""
     import cupy  # optional, as above
 
     found, driver = module(source).get_function(entry), cupy.cuda.driver
