@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Iterable
 from typing import Any
 
+from puregraph.base.introspection import callerOf
 from puregraph.errors import ArgumentError, UnknownAttributeError
 
 NEAR = 0.85  # of 1: how like names are that are taken for misspelt
@@ -34,7 +34,7 @@ def checkAttribute(thing: Any, name: str) -> None:
 
     Raises    UnknownAttributeError saying what to do instead
     """
-    caller = sys._getframe(2)
+    caller = callerOf(2)
     isOurs = caller.f_globals.get("__name__", "").startswith("puregraph.")
     if name.startswith("_") or isOurs or caller.f_locals.get("self") is thing:
         return

@@ -8,6 +8,7 @@ import pytest
 from natively import needsNative
 
 import puregraph as pg
+from puregraph.base import introspection
 from puregraph.compile.ir.value import Value
 from puregraph.compile.memory import outputs
 
@@ -64,7 +65,7 @@ def test_a_part_of_a_result_keeps_its_memory(part):
 
 
 def test_without_counts_of_references_every_result_has_memory_of_its_own(monkeypatch):
-    monkeypatch.setattr(outputs, "isCounted", lambda: False)
+    monkeypatch.setattr(introspection, "isCounted", lambda: False)
     program = classifier().compile((MANY, 16))
     results = [program.run(rows(seed)) for seed in range(4)]
     assert len({where(y) for y in results}) == 4

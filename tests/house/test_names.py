@@ -86,6 +86,12 @@ def test_files_and_folders_are_one_lowercase_word(folder):
     assert not found, ", ".join(found)
 
 
+@pytest.mark.parametrize("private", ["dis.get_", "getrefcount", "_getframe", "numpy._", "np._", "co_code"])
+def test_only_one_file_looks_behind_public_interfaces(private):
+    found = [s.name for s in SOURCES if private in s.path.read_text() and s.path.name != "introspection.py"]
+    assert not found, f"{', '.join(found)}: {private} belongs into introspection.py, with the reason"
+
+
 def test_modules_costs_and_optimizers_hold_one_public_class_a_file():
     for source in SOURCES:
         folder = source.name.split(".")[1:2]

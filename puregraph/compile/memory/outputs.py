@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
 from puregraph.base.align import LINE, addressOf
+from puregraph.base.introspection import isAlone
 from puregraph.compile.ir.value import Value
 
 SPARE = 2  # pieces of memory that are kept for later runs: a user mostly has the last result during the next run
@@ -43,28 +43,9 @@ class StepOutput:
     def renew(self) -> None:
         """Go to memory that nobody has."""
         self.owner = None
-        place = next((i for i in reversed(range(len(self.spare))) if isFree(self.spare, i)), None)
+        place = next((i for i in reversed(range(len(self.spare))) if isAlone(self.spare, i)), None)
         self.owner = np.empty(self.bytes, np.uint8) if place is None else self.spare.pop(place)
         self.spare = [*self.spare[1 - SPARE :], self.owner]
         start = self.start
         for slots, i, v, bytes in self.patches:
             slots[i] = start + v.offset + bytes
-
-
-def isFree(objects: list[Any], i: int) -> bool:
-    """Whether nobody else has one of some objects; never, where Python does not count that."""
-    return isCounted() and references(objects, i) == ALONE
-
-
-def references(objects: list[Any], i: int) -> int:
-    """How many there are to one of some objects."""
-    return sys.getrefcount(objects[i])
-
-
-def isCounted() -> bool:
-    """Whether this Python counts references, all of them."""
-    isLocked: Any = getattr(sys, "_is_gil_enabled", lambda: True)
-    return hasattr(sys, "getrefcount") and bool(isLocked())
-
-
-ALONE = references([object()], 0) if isCounted() else 0  # as many, where nobody else has it

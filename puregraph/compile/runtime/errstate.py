@@ -6,10 +6,7 @@ from typing import Any
 
 import numpy as np
 
-try:
-    from numpy._core.umath import _extobj_contextvar as settings
-except ImportError:  # a numpy that keeps its settings elsewhere
-    settings: Any = None  # type: ignore[no-redef]
+from puregraph.base.introspection import errorSettings
 
 
 class ErrstateCache:
@@ -20,7 +17,7 @@ class ErrstateCache:
 
 def raises() -> bool:
     """Whether any error of arithmetic is to be raised, or told to somebody."""
-    now = None if settings is None else settings.get()
+    now = errorSettings()
     seen, answer = ErrstateCache.found
     if now is None or now is not seen:
         answer = not QUIET.issuperset(np.geterr().values())

@@ -7,13 +7,13 @@ reads anything else is not read at all, but runs as it is.
 from __future__ import annotations
 
 import builtins
-import dis
 import functools
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.base.introspection import namesIn
 from puregraph.core.accumulate import isArray
 from puregraph.core.param import Stored
 from puregraph.formula import Formula
@@ -21,7 +21,6 @@ from puregraph.formula.interpreter import Interpreter
 from puregraph.kernel import Kernel
 
 LIBRARIES = ("numpy", "math", "operator", "functools", "itertools", "puregraph")
-IMPURE = {"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME", "STORE_DEREF"}
 EFFECTS = {
     *(
         "print",
@@ -40,8 +39,6 @@ EFFECTS = {
     *("dir", "next", "id", "breakpoint"),
 }
 HIDDEN = {"random", "__dict__", "__getattribute__"}  # attributes behind which anything may change
-ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
-GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
 MISSING = object()
 
@@ -96,18 +93,13 @@ class Reads:
         self.seen.add(rule)
         for name in ("__defaults__", "__kwdefaults__"):
             self.value(rule, name, getattr(rule, name))
-        for code in codesOf(rule.__code__):
-            self.code(code, rule.__globals__)
-
-    def code(self, code: CodeType, names: dict[str, Any]) -> None:
-        """Look through a code that names globals."""
-        for step in dis.get_instructions(code):
-            if step.opname in IMPURE:
+        for kind, name in namesIn(rule.__code__):
+            if kind == "write":
                 raise ImpureError
-            if step.opname in GLOBALS:
-                self.globalName(step.argval, names)
-            if step.opname in ATTRIBUTES:
-                self.attribute(step.argval)
+            if kind == "global":
+                self.globalName(name, rule.__globals__)
+            else:
+                self.attribute(name)
 
     def globalName(self, name: str, names: dict[str, Any]) -> None:
         """A name that is no local one."""
@@ -151,11 +143,6 @@ def readsOf(rules: list[Any], module: Any) -> list[Read] | None:
     except ImpureError:
         return None
     return reads.found
-
-
-def codesOf(code: CodeType) -> list[CodeType]:
-    """A code, and those of the functions that it makes."""
-    return [code, *(inner for c in code.co_consts if isinstance(c, CodeType) for inner in codesOf(c))]
 
 
 def isBasic(kind: type, name: str) -> bool:

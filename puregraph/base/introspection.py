@@ -1,0 +1,69 @@
+"""Introspection: the four places where no public interface of Python or numpy tells what has to be known, and why.
+
+`namesIn`       which names a function's code reads and writes: a user's rule does not declare them, and only one whose
+                names are known can be compiled
+`isAlone`       whether memory may be written over: only the count of references knows that its user let go of it
+`errorSettings` numpy's settings as one object, so that whether they changed costs a comparison at each run;
+                `numpy.geterr` makes a dictionary, which takes twenty times as long
+`callerOf`      who sets an attribute: a class cannot refuse a misspelt one otherwise without refusing its own
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterator
+from types import CodeType, FrameType
+from typing import Any
+
+try:
+    from numpy._core.umath import _extobj_contextvar as settings
+except ImportError:  # a numpy that keeps its settings elsewhere
+    settings: Any = None  # type: ignore[no-redef]
+
+WRITES = {"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME", "STORE_DEREF"}
+ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"}
+GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME"}
+
+
+def namesIn(code: CodeType) -> Iterator[tuple[str, str]]:
+    """What a function's code does with names, and the functions inside it: ("write" "global" or "attribute", name)."""
+    for step in dis.get_instructions(code):
+        if step.opname in WRITES:
+            yield "write", step.argval
+        elif step.opname in GLOBALS:
+            yield "global", step.argval
+        elif step.opname in ATTRIBUTES:
+            yield "attribute", step.argval
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from namesIn(inner)
+
+
+def isAlone(objects: list[Any], i: int) -> bool:
+    """Whether nobody has one of some objects but this list; never, where Python does not count references."""
+    return isCounted() and references(objects, i) == ALONE
+
+
+def references(objects: list[Any], i: int) -> int:
+    """The number of references to one of some objects."""
+    return sys.getrefcount(objects[i])
+
+
+def isCounted() -> bool:
+    """Whether this Python counts references, all of them."""
+    isLocked: Any = getattr(sys, "_is_gil_enabled", lambda: True)
+    return hasattr(sys, "getrefcount") and bool(isLocked())
+
+
+ALONE = references([object()], 0) if isCounted() else 0  # as many, where nobody else has it
+
+
+def errorSettings() -> Any:
+    """The object that holds numpy's settings for errors of arithmetic, a new one after each change; None if unknown."""
+    return None if settings is None else settings.get()
+
+
+def callerOf(depth: int) -> FrameType:
+    """The frame that called the caller of this, `depth` calls up."""
+    return sys._getframe(depth + 1)
