@@ -321,7 +321,7 @@ def test_a_node_on_an_edge_whose_width_shows_only_in_the_pass():
     assert seen == [(6.0, 3.0)]
     back.replace(watch, lambda *grads: (*grads, 1.0))
     graph(np.array(3.0))
-    with pytest.raises(ValueError, match="gave 3 gradients, was handed 2 on the way"):
+    with pytest.raises(ValueError, match="gave 3 gradients, was given 2 on the way"):
         back(np.array(1.0))
 
 

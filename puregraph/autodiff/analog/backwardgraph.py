@@ -30,7 +30,7 @@ class EditableBackwardGraph(InvertedGraph):
         bg.add_connection(bg.OUTPUT, b, clip, a, bg.INPUT)      # `clip` on gradients; a layer between a and b skipped
         bg.replace(noise, BackwardIdentity())                   # straight through
 
-    What a forward node is handed lines up with its outputs, None where no gradient arrives; several for one output
+    What a forward node is given lines up with its outputs, None where no gradient arrives; several for one output
     are added up in forward order. A node that does not stand in the forward graph is called with the gradients that
     arrive. An edge from one forward node to another carries the gradients of what the one took from the other, unless
     `in_arg` or `in_kwarg` say which.

@@ -127,8 +127,8 @@ class ForwardGraph(AcyclicDirectedGraph):
                 else:
                     named[slot] = value, port, edge
         args = [(value, port, edge) for _, value, port, edge in sorted(placed_args, key=lambda row: row[0])] + appended
-        places: list[tuple[Port, Any]] = [*enumerate(args), *named.items()]
-        taken = [Taken(place, port, edge) for place, (_, port, edge) in places]
+        positions: list[tuple[Port, Any]] = [*enumerate(args), *named.items()]
+        taken = [Taken(position, port, edge) for position, (_, port, edge) in positions]
         return ArgsKwargs([row[0] for row in args], {name: row[0] for name, row in named.items()}), taken
 
     def _routes(self, edge: Edge, values: ArgsKwargs) -> list[tuple[Any, Any]]:
@@ -196,8 +196,8 @@ class ForwardGraph(AcyclicDirectedGraph):
             self._append(Edge(source, target, **given))
         if self.INPUT not in self.nodes:
             first = [node for node in list(self.nodes) if not self.incoming[node] and node is not self.OUTPUT]
-            for place, node in enumerate(first):
-                self.add_edge(self.INPUT, node, in_arg=place if len(first) > 1 else None)
+            for position, node in enumerate(first):
+                self.add_edge(self.INPUT, node, in_arg=position if len(first) > 1 else None)
         if self.OUTPUT not in self.nodes:
             for node in [node for node in list(self.nodes) if not self.outgoing[node] and node is not self.INPUT]:
                 self.add_edge(node, self.OUTPUT)

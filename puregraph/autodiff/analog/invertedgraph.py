@@ -8,7 +8,7 @@ from puregraph.autodiff.analog.accumulategrad import AccumulateGrad
 from puregraph.autodiff.analog.forwardgraph import ForwardGraph
 from puregraph.autodiff.analog.modelgraphstate import ModelGraphState
 from puregraph.autodiff.analog.passes.graphadapter import GraphSource
-from puregraph.autodiff.analog.passes.reversal import turn_edges, turn_steps
+from puregraph.autodiff.analog.passes.reversal import invert_edges, invert_steps
 from puregraph.autodiff.analog.structure.acyclic import AcyclicDirectedGraph
 from puregraph.autodiff.analog.structure.edges import Edge, side
 from puregraph.autodiff.analog.structure.executionplan import ExecutionPlan, InspectRow
@@ -55,11 +55,11 @@ class InvertedGraph(AcyclicDirectedGraph):
         self._stands_for = {}
         self.forward_graph, self._source = forward_graph, source
         if source is not None:
-            turn_steps(self, source)
+            invert_steps(self, source)
             self._followed = source.steps, self.version
         else:
             self.graph_state = forward_graph.graph_state
-            turn_edges(self, forward_graph)
+            invert_edges(self, forward_graph)
             self._followed = forward_graph.version, self.version
         return self
 
@@ -68,11 +68,11 @@ class InvertedGraph(AcyclicDirectedGraph):
         taken, given = side(edge.in_arg, edge.in_kwarg), side(edge.out_arg, edge.out_kwarg)
         return edge.source, taken, edge.target, given, id(edge.forward)
 
-    def _halves(self, edge: Edge, node: Any, place: int) -> tuple[Edge, Edge]:
+    def _halves(self, edge: Edge, node: Any, position: int) -> tuple[Edge, Edge]:
         consumer = edge.consumer or edge.source
         if edge.forward is not None:
             return edge.moved(target=node), edge.moved(source=node, consumer=consumer, packed=True)
-        before, after = super()._halves(edge, node, place)
+        before, after = super()._halves(edge, node, position)
         after.consumer = edge.consumer or edge.source
         return before, after
 
@@ -93,7 +93,7 @@ class InvertedGraph(AcyclicDirectedGraph):
     def replace(self, old: Any, new: Any) -> Any:
         """Put a gradient of one's own in the place of a node's: a BackwardModule, or any callable on gradients.
 
-        It is handed what the node would have been, lined up with its outputs, and what it gives is taken for the
+        It is given what the node would have been, lined up with its outputs, and what it gives is taken for the
         gradients of the node's inputs.
         """
         old = self.known(old)

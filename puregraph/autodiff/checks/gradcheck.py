@@ -61,7 +61,7 @@ def gradcheck(
     Each node's own rule is checked with the values that it gets here, in the order in which they run, so that the first
     wrong one is named; then the whole. Noticed besides: rules that write to what they are given, gradients of another
     shape or dtype, results that differ from run to run. Inputs should lie away from kinks, such as 0 for a rectifier;
-    inside, what lies at one and does not move is let be, as the equal zeros are that a rectifier hands to a maximum
+    inside, what is at one and does not move is let be, as the equal zeros are that a rectifier gives to a maximum
     pooling. `skip` has paths of nodes whose gradient is another one on purpose; the whole is not checked then.
 
     Source    torch.autograd.gradcheck
@@ -169,8 +169,8 @@ class _Local:
 
     def error(self, text: str, argument: str = "", expected: Any = None, got: Any = None) -> GradcheckError:
         """What is wrong, with its place."""
-        place = f"at '{self.step.path}' ({self.module.brief()})"
-        return GradcheckError(f"{place}: {text}", self.step.path, self.module, argument, expected, got)
+        where = f"at '{self.step.path}' ({self.module.brief()})"
+        return GradcheckError(f"{where}: {text}", self.step.path, self.module, argument, expected, got)
 
     def run(self, arguments: list[Any]) -> tuple:
         """The outputs; states stay as they were."""
@@ -276,12 +276,12 @@ class _Local:
                 raise self.wrong(i, grad, loss, self.narrowed(line, isRight), limits.eps)
 
     def narrowed(self, line: Any, isRight: Callable[[Any], bool]) -> Any:
-        """A few places where a gradient is wrong along a line, by halves."""
-        places = np.flatnonzero(line)
-        while len(places) > MOST:
-            half, other = np.array_split(places, 2)
-            places = other if isRight(only(line, half)) else half
-        return places
+        """A few positions where a gradient is wrong along a line, by halves."""
+        positions = np.flatnonzero(line)
+        while len(positions) > MOST:
+            half, other = np.array_split(positions, 2)
+            positions = other if isRight(only(line, half)) else half
+        return positions
 
     def along(self, i: int, seeds: list[Any]) -> Callable[[Any], float]:
         """<u, y> as a function of one argument."""
@@ -296,18 +296,18 @@ class _Local:
         """How large the terms are that a loss adds up: what its rounding goes by."""
         return sum(inner(abs(u), abs(y)) for u, y in zip(seeds, self.run(self.arguments)) if u is not None)
 
-    def wrong(self, i: int, grad: Any, loss: Callable, places: Any, eps: float) -> GradcheckError:
+    def wrong(self, i: int, grad: Any, loss: Callable, positions: Any, eps: float) -> GradcheckError:
         """Where a gradient is wrong most, and how it may be put right."""
         x, name = self.arguments[i], self.names[i]
         rows = []
-        for place in places:
-            v = only(np.ones(x.shape), [place])
-            found = 0.0 if grad is None else float(grad.reshape(-1)[place])
+        for position in positions:
+            v = only(np.ones(x.shape), [position])
+            found = 0.0 if grad is None else float(grad.reshape(-1)[position])
             numeric = slope(loss, x, v, eps)
             error, smooth = abs(found - numeric), not isKink(loss, x, v, eps)
-            rows.append((smooth and error > 1e-4 * (abs(numeric) + 1e-3), error, int(place), numeric, found))
-        smooth, _, place, expected, got = max(rows)
-        index = tuple(map(int, np.unravel_index(place, x.shape)))
+            rows.append((smooth and error > 1e-4 * (abs(numeric) + 1e-3), error, int(position), numeric, found))
+        smooth, _, position, expected, got = max(rows)
+        index = tuple(map(int, np.unravel_index(position, x.shape)))
         hint = f"compare {self.rule} with the formula" if grad is not None else "return its gradient instead of None"
         if not smooth:
             hint = "the function has a kink there: move the inputs away from it"
@@ -320,10 +320,10 @@ class _Local:
         )
 
 
-def only(line: Any, places: Any) -> Any:
-    """A direction in a few places, 0 in the others."""
+def only(line: Any, positions: Any) -> Any:
+    """A direction in a few positions, 0 in the others."""
     v = np.zeros(line.size)
-    v[places] = line.reshape(-1)[places]
+    v[positions] = line.reshape(-1)[positions]
     return v.reshape(line.shape)
 
 
@@ -377,12 +377,12 @@ def checkWhole(pure: Pure, xs: list[Any], limits: _Limits, rng: Any) -> None:
         return sum(inner(u, y) for u, y in zip(seeds, pure.outputs(pure.run(at, stored))) if u is not None)
 
     scale = sum(inner(abs(u), abs(y)) for u, y in zip(seeds, outputs) if u is not None)
-    places = [i for i, x in enumerate(xs) if isFloat(x)] + list(range(len(xs), len(xs) + len(params)))
+    positions = [i for i, x in enumerate(xs) if isFloat(x)] + list(range(len(xs), len(xs) + len(params)))
     vs = [rng.standard_normal(x.shape) for _, x, _, _ in rows]
     for chosen in ([*range(len(rows))], *([k] for k in range(len(rows)))):
         moves: list[Any] = [None] * (len(xs) + len(params))
         for k in chosen:
-            moves[places[k]] = limits.eps * vs[k]
+            moves[positions[k]] = limits.eps * vs[k]
         back = [None if m is None else -m for m in moves]
         numeric = (loss(moves) - loss(back)) / (2 * limits.eps)
         parts = [(rows[k][2], vs[k]) for k in chosen if rows[k][2] is not None]

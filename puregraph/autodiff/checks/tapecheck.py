@@ -64,8 +64,8 @@ def faultBehind(
         fault = faultAt(node, near, eps, rng)
         if fault is not None:
             return fault
-    place, expected, got = wrong or (0, 0.0, 0.0)
-    return f"the gradient of input {place} is wrong, though that of each operation is right", str(place), expected, got
+    i, expected, got = wrong or (0, 0.0, 0.0)
+    return f"the gradient of input {i} is wrong, though that of each operation is right", str(i), expected, got
 
 
 def listed(result: Any) -> list[Any]:
@@ -105,7 +105,7 @@ def faultAt(node: TapeNode, near: Near, eps: float, rng: Any) -> Fault | None:
     if parts is None:
         return None
     run, values = parts
-    place = f"at {node.name()}" + (f" ('{node.path}')" if isinstance(node, ModuleBackward) else "")
+    where = f"at {node.name()}" + (f" ('{node.path}')" if isinstance(node, ModuleBackward) else "")
     with no_grad():
         made = [bare(y) for y in run(values)][: node.num_outputs]
         seeds = [rng.standard_normal(np.shape(y)) if isArray(y) and isFloat(y) else None for y in made]
@@ -114,12 +114,12 @@ def faultAt(node: TapeNode, near: Near, eps: float, rng: Any) -> Fault | None:
         for i, (g, x) in enumerate(zip(grads, values)):
             if isArray(g) and isArray(x) and formOf(g) != formOf(x):
                 what = f"a gradient of shape {g.shape} in {g.dtype} for argument {i} of shape {x.shape} in {x.dtype}"
-                return f"{place}: {what}", str(i), 0.0, 0.0
+                return f"{where}: {what}", str(i), 0.0, 0.0
         wrong = compare(run, values, grads, seeds, near, eps, rng)
     if wrong is None:
         return None
     argument, expected, got = wrong
-    return f"{place}: the gradient of argument {argument} is wrong", str(argument), expected, got
+    return f"{where}: the gradient of argument {argument} is wrong", str(argument), expected, got
 
 
 def opened(node: Any) -> tuple[Run, list[Any]] | None:
@@ -174,7 +174,7 @@ def variablesOf(value: Any) -> list[Variable]:
 
 
 def filled(value: Any, values: Iterator[Any]) -> Any:
-    """Arguments with other values in the places of Variables."""
+    """Arguments with other values in place of Variables."""
     if isinstance(value, Variable):
         return next(values)
     if isKeyword(value):

@@ -35,9 +35,9 @@ def counted(x: Any, axis: Any) -> int:
     return max(1, prod([x.shape[i] for i in axesOf(x, axis)]))
 
 
-def alongAxis(values: list, options: dict, place: int = 1) -> tuple[Any, bool]:
+def alongAxis(values: list, options: dict, position: int = 1) -> tuple[Any, bool]:
     """The axis and keepdims of a reduction, wherever they were given."""
-    axis = values[place] if len(values) > place else options.get("axis")
+    axis = values[position] if len(values) > position else options.get("axis")
     return axis, bool(options.get("keepdims") is True)
 
 
@@ -216,7 +216,7 @@ def differences(function: Any, values: list, tangents: list, options: dict) -> t
 
 @vjp(np.sort)
 def sortRule(g, y, a, axis=-1, kind=None, stable=None):
-    """Back to the places where the values were."""
+    """Back to the positions where the values were."""
     return takeAlongRule(g, y, a, np.argsort(a, axis=axis), axis)
 
 

@@ -19,13 +19,13 @@ constant(np.result_type, np.common_type, np.can_cast, np.min_scalar_type, np.isc
 
 @linear(operator.getitem)
 def getitemRule(g, y, x, key):
-    """Back to the places that were read."""
+    """Back to the positions that were read."""
     return putAt(g, key, x.shape)
 
 
 @linear(np.take)
 def takeRule(g, y, a, indices, axis=None):
-    """Back to the places that were read."""
+    """Back to the positions that were read."""
     if axis is None:
         return putAt(g, (indices,), (a.size,)).reshape(a.shape)
     return putAt(g, (slice(None),) * (axis % a.ndim) + (indices,), a.shape)
@@ -33,7 +33,7 @@ def takeRule(g, y, a, indices, axis=None):
 
 @linear(np.take_along_axis)
 def takeAlongRule(g, y, arr, indices, axis=-1):
-    """Back to the places that were read."""
+    """Back to the positions that were read."""
     if axis is None:
         return putAt(g, (indices,), (arr.size,)).reshape(arr.shape)
     sizes = [m if n != 1 else 1 for m, n in zip(y.shape, arr.shape)]
@@ -47,8 +47,8 @@ def repeatRule(g, y, a, repeats, axis=None):
     """The sum over the copies."""
     flat = a.reshape(-1) if axis is None else a
     axis = (axis or 0) % flat.ndim
-    places = np.repeat(np.arange(flat.shape[axis]), repeats)
-    return putAt(g, (slice(None),) * axis + (places,), flat.shape).reshape(a.shape)
+    positions = np.repeat(np.arange(flat.shape[axis]), repeats)
+    return putAt(g, (slice(None),) * axis + (positions,), flat.shape).reshape(a.shape)
 
 
 @linear(np.diagonal)
@@ -62,7 +62,7 @@ def diagonalRule(g, y, a, offset=0, axis1=0, axis2=1):
 
 @linear(np.trace)
 def traceRule(g, y, a, offset=0, axis1=0, axis2=1):
-    """The same for every place of the diagonal."""
+    """The same for every position of the diagonal."""
     rows, columns = a.shape[axis1], a.shape[axis2]
     n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     each = np.broadcast_to(g.reshape((*g.shape, 1)), (*g.shape, n))

@@ -44,7 +44,7 @@ def convolveWeightRule(g, y, grad, x, size, stride, pad, dilation, groups):
 
 @vjp(maxPool)
 def maxPoolRule(g, y, x, size, stride, pad, dilation=1):
-    """Back to the places that were the largest."""
+    """Back to the positions that were the largest."""
     return None if g[0] is None else maxPoolGrad(g[0], whole(y[1]), x.shape, size, stride, pad, dilation)
 
 
@@ -53,14 +53,14 @@ def pooled(function: Any, values: list, tangents: list, options: dict) -> tuple[
     """The tangent of where the maximum was found; none for a window of nothing but padding."""
     y, indices = function(*values, **options)
     t = tangents[0].reshape(*y.shape[:2], -1)
-    places = indices.reshape(*y.shape[:2], -1)
-    found = np.take_along_axis(t, np.maximum(places, 0).astype(np.intp), axis=2)
-    return (y, indices), (np.where(places < 0, 0, found).astype(y.dtype, copy=False).reshape(y.shape), None)
+    positions = indices.reshape(*y.shape[:2], -1)
+    found = np.take_along_axis(t, np.maximum(positions, 0).astype(np.intp), axis=2)
+    return (y, indices), (np.where(positions < 0, 0, found).astype(y.dtype, copy=False).reshape(y.shape), None)
 
 
 @linear(maxPoolGrad)
 def maxPoolGradRule(g, y, grad, indices, shape, *windows):
-    """What is at those places."""
+    """What is at those positions."""
     maps = prod(shape[:2])
     found = addAtRule(g.reshape(maps, -1), y, grad, indices.reshape(maps, -1), None)
     return found.reshape(indices.shape)
@@ -68,7 +68,7 @@ def maxPoolGradRule(g, y, grad, indices, shape, *windows):
 
 @linear(addAt)
 def addAtRule(g, y, values, index, size):
-    """What is at those places."""
+    """What is at those positions."""
     return np.where(index < 0, 0, np.take_along_axis(g, np.maximum(index, 0), 1))
 
 

@@ -7,7 +7,7 @@
     moves(f)         f only moves elements: the gradient follows from where it moves their positions
     constant(f)      f has no derivative
 
-`g` is the gradient of the result `y` (a tuple of them where there are several). A gradient's rule that is handed
+`g` is the gradient of the result `y` (a tuple of them where there are several). A gradient's rule that is given
 Variables records itself, so second derivatives need no further table. Of ufuncs and Formulas both modes follow from the
 derivative of the formula (`ufuncs`). A tangent of None is zero; lists among the values are lists among the tangents.
 
@@ -119,7 +119,7 @@ def each(function: Any, values: list, tangents: list, options: dict) -> tuple[An
 
 
 def moves(*functions: Any, at: int = 0) -> None:
-    """Register functions that only move elements of argument `at`, some of them to several places or to none."""
+    """Register functions that only move elements of argument `at`, some of them to several positions or to none."""
     jvp(*functions)(itself(at))
     for function in functions:
         VJPS[function] = movedBack(function, at)
@@ -146,7 +146,7 @@ def constant(*functions: Any) -> None:
 
 
 def bound(function: Any, rule: Callable) -> Vjp:
-    """A rule that is handed its arguments in one order, however the call gave them."""
+    """A rule that is given its arguments in one order, however the call gave them."""
     wanted = tuple(inspect.signature(rule).parameters)[2:]
     if wanted == RAW:
         return rule
@@ -256,11 +256,11 @@ def refuse(function: Any, options: dict, *names: str) -> None:
             raise AutoDiffException(f"forward mode knows no tangent of {nameOf(function)} with {name}={value!r:.40}")
 
 
-def alone(function: Any, tangents: list, *places: int) -> None:
+def alone(function: Any, tangents: list, *positions: int) -> None:
     """Raise    AutoDiffException where an argument moves that a rule takes for a constant."""
-    moving = [i for i, t in enumerate(tangents) if changes(t) and i not in places]
+    moving = [i for i, t in enumerate(tangents) if changes(t) and i not in positions]
     if moving:
         raise AutoDiffException(
             f"forward mode knows no tangent of {nameOf(function)} along its argument {moving[0]}, only along "
-            f"{', '.join(map(str, places))}"
+            f"{', '.join(map(str, positions))}"
         )

@@ -27,15 +27,15 @@ def putAt(g: Any, key: Any, shape: Any) -> Any:
     elif isDeviceArray(dx):
         to = sys.modules["cupy"].asarray
         keys = tuple([to(k) if isinstance(k, np.ndarray) else k for k in (key if isinstance(key, tuple) else (key,))])
-        places = to(np.arange(prod(shape)).reshape(shape))[keys]
-        return scatterAdd(g.reshape(-1, 1), places.reshape(-1), prod(shape)).reshape(shape)
+        positions = to(np.arange(prod(shape)).reshape(shape))[keys]
+        return scatterAdd(g.reshape(-1, 1), positions.reshape(-1), prod(shape)).reshape(shape)
     else:
         np.add.at(dx, key, g)
     return dx
 
 
 def isBasic(key: Any) -> bool:
-    """Whether an index names no place twice: of slices, whole numbers and masks."""
+    """Whether an index names no position twice: of slices, whole numbers and masks."""
     parts = key if type(key) is tuple else (key,)
     return all(isinstance(part, (int, slice, type(None), type(Ellipsis))) or isMask(part) for part in parts)
 

@@ -171,7 +171,7 @@ def stacked(columns: list[Any], x: Any) -> Any:
 
 
 class _Depth(threading.local):
-    """How many differentiations of this thread lie inside one another."""
+    """The number of differentiations of this thread that are inside one another."""
 
     level = 0
 

@@ -26,7 +26,7 @@ class Samples(Tracer):
     """Arrays of one shape for each of n samples, held as one array of shape (n, *shape).
 
     A call with Samples among its arguments is made for all samples at once, by giving every axis that it names its
-    place behind the axis of samples; other arrays are the same for all.
+    position behind the axis of samples; other arrays are the same for all.
 
     Raises    _Unknown for a function that has no rule here; then each sample has its own turn
     """
@@ -148,7 +148,7 @@ def transposed(function: Any, x: Any, axes: Any = None) -> Any:
 
 @forAll(np.swapaxes, np.moveaxis)
 def moved(function: Any, x: Any, first: Any, second: Any) -> Any:
-    """Axes of each sample in other places."""
+    """Axes of each sample in other positions."""
     return Samples(function(x.all, along(first, x.ndim), along(second, x.ndim)))
 
 
@@ -241,12 +241,12 @@ def scattered(function: Any, grad: Any, index: Any, rows: int) -> Any:
         raise _Unknown("indices that all samples share")
     n = len(grad.all)
     first = (np.cumsum(np.ones_like(index.all, shape=(n,))) - 1).reshape(n, *(1,) * index.ndim) * rows
-    places = np.where(index.all < 0, -1, index.all + first)
-    found = function(grad.all, places, n * rows)
+    positions = np.where(index.all < 0, -1, index.all + first)
+    found = function(grad.all, positions, n * rows)
     return Samples(found.reshape(n, rows, *found.shape[1:]))
 
 
 @forAll(alive)
 def counted(function: Any, lengths: Any, count: int) -> Any:
-    """Which moments lie within the lengths of each sample."""
+    """Which time steps are within the lengths of each sample."""
     return Samples(function(lengths.all.reshape(-1), count).reshape(*lengths.all.shape, count))

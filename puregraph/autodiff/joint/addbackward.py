@@ -41,11 +41,11 @@ class JointGraph(GradientGraph):
         self.labels = (*self.forwardGraph.outputNames, *self.grad_names)
         self.link([*self.entries, *self.seeds], [*(self.given[n] for n in self.forwardSteps.outputs), *edges])
 
-    def seed(self, place: int) -> Node:
-        entry = super().seed(place)
-        (number, *_) = self.outputTargets[place].numbers
+    def seed(self, position: int) -> Node:
+        entry = super().seed(position)
+        (number, *_) = self.outputTargets[position].numbers
         key, edge = self.contributions[number][-1]
-        node = self.grow(CotangentInput(), [self.given[number], edge], f"seed:{self.outputTargets[place].name}")
+        node = self.grow(CotangentInput(), [self.given[number], edge], f"seed:{self.outputTargets[position].name}")
         self.contributions[number][-1] = key, (node, 0)
         return entry
 

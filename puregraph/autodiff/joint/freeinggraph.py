@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.analysis.liveness import Liveness
-from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, twin
+from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, rematerialized
 from puregraph.core.accumulate import isArray, shapeOf
 from puregraph.core.shape import product
 from puregraph.errors import AutoDiffException, DtypeError, ShapeError, need
@@ -66,10 +66,10 @@ class FreeingGraph(Graph):
         return free
 
     def repeat(self, steps: Steps) -> tuple[list[Node], dict[int, Edge]]:
-        """Twins of all steps of a forward pass: the nodes of its inputs, and the edges of its values."""
+        """Clones of all steps of a forward pass: the nodes of its inputs, and the edges of its values."""
         values: dict[int, Edge] = {n: (self.grow(Input(), None, steps.names[n]), 0) for n in steps.inputs}
         for step in steps.items:
-            values |= twin(step, values.__getitem__, self.grow, step.path)
+            values |= rematerialized(step, values.__getitem__, self.grow, step.path)
         return [values[n][0] for n in steps.inputs], values
 
     @property
@@ -179,7 +179,7 @@ class FreeingGraph(Graph):
     # Measuring --------------------------------------------------------------------------------------------------------
 
     def peak(self, *shapes: Any) -> int:
-        """The most bytes at one moment of a run on inputs of these shapes: values, parameters and states.
+        """The peak bytes of a run on inputs of these shapes: values, parameters and states.
 
         What a rule uses inside does not count. Without parameters to say otherwise, a number is a float32.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from puregraph.autodiff.joint.backwardimplementation import BackwardResult
 from puregraph.autodiff.joint.freeinggraph import FreeingGraph
-from puregraph.autodiff.joint.remat import Parameter, twin
+from puregraph.autodiff.joint.remat import Parameter, rematerialized
 from puregraph.autodiff.joint.valuenames import _Target
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
@@ -18,8 +18,8 @@ from puregraph.node import Edge, Node
 class GradientGraph(FreeingGraph, BackwardGraph):
     """The gradient nodes from some values of a graph back to others; what they read is stored, or made again.
 
-    `keep` are the numbers of the values that the forward pass keeps for it. Any other value is made again by twins of
-    the forward nodes when a gradient node first wants it, from stored ones, and freed after the last that does.
+    `keep` are the numbers of the values that the forward pass keeps for it. Any other value is rematerialized by clones
+    of the forward nodes when a gradient node first wants it, from stored ones, and freed after the last that does.
 
     Source    Chen, Xu, Zhang, Guestrin 2016, arXiv:1604.06174, algorithm 1
     """
@@ -91,10 +91,10 @@ class GradientGraph(FreeingGraph, BackwardGraph):
         edges = [self.total(n) for n in target.numbers if n in self.reached]
         return edges[0] if len(edges) == 1 else (self.grow(Accumulate(), edges, f"sum:{target.name}"), 0)
 
-    def seed(self, place: int) -> Node:
-        target = self.outputTargets[place]
+    def seed(self, position: int) -> Node:
+        target = self.outputTargets[position]
         node = self.grow(Input(), None, f"gradient_{target.name}")
-        self.contributions[target.numbers[0]].append(((len(self.forwardSteps.items), place), (node, 0)))
+        self.contributions[target.numbers[0]].append(((len(self.forwardSteps.items), position), (node, 0)))
         return node
 
     # Values of the forward pass ---------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
         return self.given[number]
 
     def make_again(self, number: int) -> None:
-        """Twins of the steps that lead from stored values, or from those made again before, to this one."""
+        """Clones of the steps that lead from stored values, or from those made again before, to this one."""
         items = self.forwardSteps.items
         todo, indices = [number], set()
         while todo:
@@ -143,7 +143,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
                 todo += [n for n in inputs if n != ABSENT and n not in self.keep and n not in self.again]
         for index in sorted(indices):
             self.remade.append(items[index])
-            made = twin(items[index], self.value, self.grow, f"again:{items[index].path}")
+            made = rematerialized(items[index], self.value, self.grow, f"again:{items[index].path}")
             self.again |= {n: edge for n, edge in made.items() if n not in self.keep}
 
 

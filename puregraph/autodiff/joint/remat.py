@@ -1,4 +1,4 @@
-"""Twins: the modules that stand for parts of a forward pass inside a graph that also goes backward."""
+"""Rematerialization: the modules that stand for parts of a forward pass inside a graph that also goes backward."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ class Outline(Module):
         return 0
 
 
-def twin(step: GraphStep, source: Callable[[int], Edge], grow: Callable[..., Node], name: str) -> dict[int, Edge]:
+def rematerialized(
+    step: GraphStep, source: Callable[[int], Edge], grow: Callable[..., Node], name: str
+) -> dict[int, Edge]:
     """The edges of all outputs of a node that runs the module of a step once more; `source` gives those of its inputs.
 
     It is linked to nothing but the nodes of those.

@@ -109,7 +109,7 @@ def spaced(most: int) -> list[int]:
 
 
 def crossing(names: _Names, sizes: list[int], segments: int) -> set[int]:
-    """What is read of earlier segments, if the graph is cut into so many of equal bytes, and the last one whole."""
+    """What is read of earlier segments, if the graph is cut into n of equal bytes, and all of the last one."""
     total, before = max(sum(sizes), 1), 0
     segment: dict[int, int] = {}
     found: set[int] = set()

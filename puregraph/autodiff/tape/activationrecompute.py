@@ -30,7 +30,7 @@ from puregraph.module import Inputs, Module
 from puregraph.node import checkMode, checkSaved
 from puregraph.pointwise import Pointwise
 
-Place = tuple[Module, str]  # a module, and the name of a parameter or state of its own
+Location = tuple[Module, str]  # a module, and the name of a parameter or state of its own
 
 
 class _Before:
@@ -61,7 +61,7 @@ class Checkpoint(Module):
         super().__init__(name or graph.name)
         self.inner = graph
         self.graph = graph if isinstance(graph, Graph) else alone(graph)
-        self.known: tuple[Steps | None, dict[str, Place]] = None, {}
+        self.known: tuple[Steps | None, dict[str, Location]] = None, {}
 
     # Parameters and states, by the paths inside --------------------------------------------------------------------
 
@@ -71,11 +71,11 @@ class Checkpoint(Module):
             yield step.path if self.graph is self.inner else "", step.module
 
     @property
-    def places(self) -> dict[str, Place]:
+    def locations(self) -> dict[str, Location]:
         """Where the parameters and states are that rules take, each once."""
         steps = self.graph.steps()
         if self.known[0] is not steps:
-            found: dict[tuple[int, str], tuple[str, Place]] = {}
+            found: dict[tuple[int, str], tuple[str, Location]] = {}
             for path, module in self.inside():
                 for name in (*module.params, *module.states):
                     found.setdefault((id(module), name), (f"{path}.{name}" if path else name, (module, name)))
@@ -84,14 +84,14 @@ class Checkpoint(Module):
 
     def __getattr__(self, name: str) -> Any:
         if "graph" in vars(self):
-            place = self.places.get(name)
-            if place is not None:
-                return getattr(*place)
+            location = self.locations.get(name)
+            if location is not None:
+                return getattr(*location)
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
     def held(self, kind: type) -> dict[str, Any]:
         """Parameters or states by path."""
-        found = {path: getattr(*place) for path, place in self.places.items()}
+        found = {path: getattr(*location) for path, location in self.locations.items()}
         return {path: stored for path, stored in found.items() if isinstance(stored, kind)}
 
     @property
@@ -108,7 +108,7 @@ class Checkpoint(Module):
 
     def wants(self, param: Any) -> bool:
         """Whether one of the modules that hold a parameter wants its gradient."""
-        return any(m.wants(param) for m, name in self.places.values() if getattr(m, name) is param)
+        return any(m.wants(param) for m, name in self.locations.values() if getattr(m, name) is param)
 
     # As a Module ---------------------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Checkpoint(Module):
     def replay(self, inputs: Any, stored: dict[str, Any]) -> tuple[Steps, list[Any]]:
         """A pass on these parameters and states, and its values."""
         given = list(inputs)
-        while given and given[-1] is None:  # left out; one before others keeps its place
+        while given and given[-1] is None:  # left out; one before others keeps its position
             given.pop()
         steps = self.graph.steps(len(given))
         arrays = {id(getattr(self, name)): array for name, array in stored.items()}
@@ -273,9 +273,9 @@ class CheckpointBackward(TapeNode):
         if [self.inputs[i]._version for i in self.wanted] != self.versions:
             raise AutoDiffException(f"{self.name()}: an input was modified in place since; make a new Variable instead")
         for module, (train, saved) in self.modes.items():
-            place = module.name or module.label
-            checkMode(module, train, place)
-            checkSaved(module, saved, place)
+            location = module.name or module.label
+            checkMode(module, train, location)
+            checkSaved(module, saved, location)
         again = is_grad_enabled()
         fresh = [linked(v) if again else copied(v) for v in self.inputs]
         with enable_grad(), restored(self.before):

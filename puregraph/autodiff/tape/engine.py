@@ -1,9 +1,9 @@
 """The engine: gradients flow from seeds through a backward graph, each node once, all its contributions together.
 
-Nodes run in the reverse of the order in which they were made, so every node has heard from all its readers. What the
+Nodes run in the reverse of the order in which they were made, so every node runs after all its readers. What the
 readers of one value contribute is combined in the order in which they ran forward, then by argument, which makes sums
 repeat to the last bit and texts read in order. `None` is no gradient, and a node that gets none does not run. Nothing
-is written to but sums that the engine itself made. Leaves are told at the very end: a pass that fails changes none.
+is written to but sums that the engine itself made. Leaves receive theirs at the end: a pass that fails changes none.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ def run(
     accumulate: Add | None = None,
     retain_graph: bool = False,
     create_graph: bool = False,
-    tell: bool | None = None,
+    stores: bool | None = None,
 ) -> list[Any]:
     """Send seeds through the graph behind them: the gradients at the edges of `capture`, if any are wanted.
 
-    `tell` says whether leaves (those of `capture`, else all) and `retain_grad` hear of theirs; left out, they do if
+    `stores` says whether leaves (those of `capture`, else all) and `retain_grad` receive theirs; left out, they do if
     nothing is captured.
 
     Raises    what a rule raises, with the name of its node; CycleError
     """
     before, MODE.enabled = MODE.enabled, create_graph
     try:
-        return walk(seeds, capture, accumulate, retain_graph, capture is None if tell is None else tell)
+        return walk(seeds, capture, accumulate, retain_graph, capture is None if stores is None else stores)
     finally:
         MODE.enabled = before
 
@@ -58,7 +58,7 @@ def walk(
     capture: Sequence[GradientEdge] | None,
     add: Add | None,
     retain_graph: bool,
-    tell: bool,
+    stores: bool,
 ) -> list[Any]:
     """What `run` does, in the mode that it has set."""
     order, wanted, pending = planned(seeds, capture)
@@ -105,7 +105,7 @@ def walk(
         if not node.places_errors:
             addPlace(error, f"at {node.name()}, backward")
         raise
-    if tell:
+    if stores:
         deliver(news)
     for node in () if retain_graph else ran:
         node.release()
@@ -147,7 +147,7 @@ def deliver(news: list[tuple[Any, list[Any]]]) -> None:
 
 
 def settled(leaf: LeafAccumulator, found: list[Any], add: Add | None) -> list[Any]:
-    """What a leaf hears: one gradient for an array, or with an `accumulate` of the pass; else each, in order."""
+    """What a leaf receives: one gradient for an array, or with an `accumulate` of the pass; else each, in order."""
     parts = [total(found, add)] if add is not None or isArray(found[0]) else found[::-1]
     return [hooked(leaf.hooks.get(0, ()), g) for g in parts] if leaf.hooks else parts
 
@@ -256,7 +256,7 @@ def backward(
             raise AutoDiffException(
                 f"backward: inputs must be leaves, got one that {edge.node} made; `grad` takes any Variable"
             )
-    run(seeds, edges, accumulate, retain, create_graph, tell=True)
+    run(seeds, edges, accumulate, retain, create_graph, stores=True)
 
 
 def grad(
@@ -279,10 +279,10 @@ def grad(
     seeds = seedsFor(outputs, grad_outputs)
     retain = create_graph if retain_graph is None else retain_graph
     found = run(seeds, edges, accumulate, retain, create_graph)
-    for place, (v, g) in enumerate(zip(wanted, found)):
+    for position, (v, g) in enumerate(zip(wanted, found)):
         if g is None and not allow_unused:
             raise AutoDiffException(
-                f"grad: the outputs do not depend on input {place}, {v!r:.80}; allow_unused=True gives None for it"
+                f"grad: the outputs do not depend on input {position}, {v!r:.80}; allow_unused=True gives None for it"
             )
     if create_graph:
         kind = next(type(v) for v in (*wanted, *listed(outputs), *found) if isinstance(v, Tracer))

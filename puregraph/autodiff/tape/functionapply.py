@@ -11,7 +11,16 @@ import numpy as np
 
 from puregraph.autodiff.tape.gradmode import MODE, no_grad
 from puregraph.autodiff.tape.tapenode import TapeNode
-from puregraph.autodiff.tape.variable import AGAIN, Variable, bare, differentiable, isVariable, place, typed, variable
+from puregraph.autodiff.tape.variable import (
+    AGAIN,
+    Variable,
+    bare,
+    differentiable,
+    isVariable,
+    targetOf,
+    typed,
+    variable,
+)
 from puregraph.core.accumulate import isArray, shapeOf, zeroLike
 from puregraph.core.hooks import HOOKS
 from puregraph.errors import AutoDiffException
@@ -70,7 +79,7 @@ class FunctionBackward(TapeNode):
     __slots__ = ("ctx", "form", "function", "leaves")
 
     def __init__(self, function: type[Function], ctx: FunctionCtx, form: tuple, leaves: list[Variable], count: int):
-        edges = tuple([place(v) for v in leaves])
+        edges = tuple([targetOf(v) for v in leaves])
         super().__init__((), count)
         self.edges = edges
         self.function, self.ctx, self.form, self.leaves = function, ctx, form, leaves
@@ -167,7 +176,7 @@ class OnceBackward(TapeNode):
     __slots__ = ("function",)
 
     def __init__(self, of: FunctionBackward, grads: Sequence[Any]):
-        edges = (*of.edges, *(place(g) for g in grads if isVariable(g)))
+        edges = (*of.edges, *(targetOf(g) for g in grads if isVariable(g)))
         super().__init__()
         self.edges, self.function = edges, of.function.__name__
 

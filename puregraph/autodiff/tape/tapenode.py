@@ -83,7 +83,7 @@ class TapeNode:
         return Handle(hooks, hook)
 
     def keep(self, slot: int, variable: Any) -> None:
-        """Tell a Variable the gradient of an output at the end of each pass, as leaves are told, while it is there."""
+        """Store the gradient of an output in a Variable at the end of each pass, while that is there."""
         self.kept = self.kept or {}
         self.kept.setdefault(slot, []).append(weakref.ref(variable))
 
@@ -109,7 +109,7 @@ class Handle:
 
 
 class LeafAccumulator(TapeNode):
-    """The end of a path: hands all contributions to a leaf, in the order in which its readers ran.
+    """The end of a path: gives all contributions to a leaf, in the order in which its readers ran.
 
     `target.receive(contributions)` decides what becomes of them: arrays add up in `grad`, texts are collected.
 

@@ -275,7 +275,7 @@ class Variable(RecordedValue):
 
     def edge(self) -> GradientEdge:
         """Where its gradient goes; nowhere if it needs none."""
-        node, number = place(self)
+        node, number = targetOf(self)
         return NOWHERE if node is None else GradientEdge(node, number)
 
     def backward(
@@ -370,7 +370,7 @@ def restored(data: Any, role: str, requires_grad: bool) -> Variable:
 LOCK = Mutex()
 
 
-def place(v: Variable) -> tuple[Any, int]:
+def targetOf(v: Variable) -> tuple[Any, int]:
     """Where a Variable's gradient goes: a node, and which of its outputs it is; (None, 0) if it needs none."""
     if v._node is not None:
         return v._node, v.output_nr
@@ -399,7 +399,7 @@ class Operation(TapeNode):
     __slots__ = ("arguments", "function", "leaves", "needs", "options", "result", "rule", "versions")
 
     def __init__(self, function: Any, rule: Any, arguments: tuple, options: dict, leaves: list[Variable], result: Any):
-        edges = tuple([place(v) for v in leaves])
+        edges = tuple([targetOf(v) for v in leaves])
         super().__init__((), len(result) if type(result) is tuple else 1)
         self.edges = edges  # first the leaves, then what reads them: so the numbers run
         self.function, self.rule, self.arguments, self.options = function, rule, arguments, options
@@ -463,11 +463,11 @@ class BinaryOp(TapeNode):
         self.num_outputs = 1
         self.operator, self.left, self.right, self.result, self.isSame = op, a, b, result, isSame
         if not isinstance(b, Variable):
-            self.edges, self.versions = (place(a),), a._version
+            self.edges, self.versions = (targetOf(a),), a._version
         elif not isinstance(a, Variable):
-            self.edges, self.versions = (place(b),), b._version
+            self.edges, self.versions = (targetOf(b),), b._version
         else:
-            self.edges, self.versions = (place(a), place(b)), a._version + b._version
+            self.edges, self.versions = (targetOf(a), targetOf(b)), a._version + b._version
         self.sequence_nr = next(NUMBERS)
 
     def name(self) -> str:
@@ -505,7 +505,7 @@ class UnaryOp(TapeNode):
         self.hooks = self.kept = None
         self.num_outputs = 1
         self.function, self.slope, self.argument, self.result = function, slope, v, result
-        self.edges, self.version = (place(v),), v._version
+        self.edges, self.version = (targetOf(v),), v._version
         self.sequence_nr = next(NUMBERS)
 
     def name(self) -> str:

@@ -68,14 +68,14 @@ class BackwardPass:
     def step(self, node: Any, edges: tuple[Edge, ...], grads: tuple) -> ArgsKwargs | None:
         """What a node gives, from what the sources of its edges gave; None if no gradient reaches it."""
         if node == self.start:
-            handed = grads[0]
+            given = grads[0]
         else:
-            handed = self.routing.handed(node, edges, {edge.source: g for edge, g in zip(edges, grads)})
-            if handed is None or handed.is_nothing():
+            given = self.routing.gathered(node, edges, {edge.source: g for edge, g in zip(edges, grads)})
+            if given is None or given.is_nothing():
                 return None
-        found = self.graph._calculate_gradients(node, InputOutput(handed))
+        found = self.graph._calculate_gradients(node, InputOutput(given))
         if self.keep:
-            self.arrived[node] = handed
+            self.arrived[node] = given
         if self.keep or node is GraphEnum.INPUT:
             self.results[node] = found
         return found
@@ -135,7 +135,7 @@ class BackwardPass:
             )
 
     def store(self, grads: ArgsKwargs) -> None:
-        """Add the parameters' gradients to theirs, and copy those of the inputs that lie in the given ones."""
+        """Add the parameters' gradients to theirs, and copy those of inputs that share memory with the given ones."""
         seeds = [g for g in grads.values() if g is not None]
         given = {id(g) for g in seeds}
         for param, new in self.params.totals():

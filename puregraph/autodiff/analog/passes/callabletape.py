@@ -21,7 +21,7 @@ from puregraph.errors import AutoDiffException
 from puregraph.function import HOLE, Context, Function, Keyword, isHole
 
 ADVICE = (
-    "compute with operators and numpy functions on what it is handed, write a Function, "
+    "compute with operators and numpy functions on what it is given, write a Function, "
     "or say what its gradient is to be with a BackwardModule around it (a constant is given as a Variable)"
 )
 Used = tuple[ArgsKwargs, "Pull | None"]
@@ -55,7 +55,7 @@ def call(function: Callable[..., Any], inputs: ArgsKwargs) -> ArgsKwargs:
 def recorded(function: Callable[..., Any], inputs: ArgsKwargs, node: Any) -> Used:
     """Run a callable on leaves of a tape: the values of what it gives, and the way back through what it recorded.
 
-    A value that cannot have a gradient (a whole number, a flag) is handed on as it is.
+    A value that cannot have a gradient (a whole number, a flag) is passed on as it is.
     """
     given = ArgsKwargs([leaf(v) for v in inputs.args], {name: leaf(v) for name, v in inputs.kwargs.items()})
     with enable_grad():

@@ -47,7 +47,7 @@ def checked_seeds(grads: ArgsKwargs, outputs: ArgsKwargs) -> ArgsKwargs:
 
 
 def owned(g: Any, given: set[int]) -> Any:
-    """A gradient in an array of its own: copied if it is one that the caller gave, or lies in one."""
+    """A gradient in an array of its own: copied if it is one that the caller gave, or a view of one."""
     shared = id(g) in given or id(getattr(g, "base", None)) in given
     return g.copy() if shared and isArray(g) else g
 

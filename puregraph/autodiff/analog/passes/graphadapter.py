@@ -44,15 +44,15 @@ class GraphSource:
                 if number != ABSENT:
                     node, slot = self.maker[number]
                     found[node].append((slot, step.node, argument))
-        for place, number in enumerate(self.steps.outputs):
+        for position, number in enumerate(self.steps.outputs):
             node, slot = self.maker[number]
-            found[node].append((slot, GraphEnum.OUTPUT, place))
+            found[node].append((slot, GraphEnum.OUTPUT, position))
         return found
 
     def step(self, node: Any) -> GraphStep:
         return self.steps.items[self.index[node]]
 
-    def input_label(self, node: Any, place: int) -> str:
+    def input_label(self, node: Any, position: int) -> str:
         """Which input of a node, as a listing shows it after the node's name; nothing for the only one."""
         if node is GraphEnum.OUTPUT:
             names = [self.steps.names[n] for n in self.steps.outputs]
@@ -60,18 +60,18 @@ class GraphSource:
             step = self.step(node)
             names = inputNames(step.module, step.inputs)
         else:
-            return f"[{place}]"
-        return label_in(names, place)
+            return f"[{position}]"
+        return label_in(names, position)
 
-    def output_label(self, node: Any, place: int) -> str:
+    def output_label(self, node: Any, position: int) -> str:
         """Which output of a node, likewise."""
         if node is GraphEnum.INPUT:
             names = [self.steps.names[n] for n in self.steps.inputs]
         elif node in self.index:
             names = list(self.step(node).module.outputNames)
         else:
-            return f"[{place}]"
-        return label_in(names, place)
+            return f"[{position}]"
+        return label_in(names, position)
 
     def needs(self) -> list[tuple[bool, ...]]:
         """For each step, which of its arguments get a gradient, as modules and parameters are set now."""
@@ -202,8 +202,8 @@ def graph_pass(source: GraphSource, spent: Any) -> GraphResiduals:
     return GraphResiduals(source, last)
 
 
-def label_in(names: list[str], place: int) -> str:
+def label_in(names: list[str], position: int) -> str:
     """One of several values by its name, or by its place where names repeat."""
     if len(names) < 2:
         return ""
-    return f"[{place}]" if names.count(names[place]) > 1 else f".{names[place]}"
+    return f"[{position}]" if names.count(names[position]) > 1 else f".{names[position]}"

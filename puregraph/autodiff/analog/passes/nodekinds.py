@@ -48,7 +48,7 @@ def has_backward(node: Any) -> bool:
 
 def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | None) -> Used:
     """A puregraph Module: its rules on the inputs and its parameters. Nothing is kept on the module."""
-    given, places = positional(module, inputs)
+    given, positions = positional(module, inputs)
     module.dataShapeFrom(*[None if x is None else shapeOf(x) for x in given])
     params = module.ruleParams()
     arguments = [*given, *module.ruleValues()]
@@ -73,11 +73,11 @@ def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | N
             if isinstance(param, Param):
                 found.add(id(param), rank, position, param, new[len(given) + position])
         back = ArgsKwargs([None] * len(inputs.args), dict.fromkeys(inputs.kwargs))
-        for place, g in zip(places, new):
-            if isinstance(place, str):
-                back.kwargs[place] = g
-            elif place is not None:
-                back.args[place] = g
+        for position, g in zip(positions, new):
+            if isinstance(position, str):
+                back.kwargs[position] = g
+            elif position is not None:
+                back.args[position] = g
         return back
 
     return ArgsKwargs(outputs[:count]), pull
@@ -92,13 +92,13 @@ def checked(grads: tuple, needs: tuple[bool, ...], arguments: Any) -> list[Any]:
 
 
 def positional(module: Module, inputs: ArgsKwargs) -> tuple[list[Any], list[Any]]:
-    """A module's inputs in its own order, and the place in the call that each came from; None for one left out."""
+    """A module's inputs in its own order, and the position in the call that each came from; None for one left out."""
     spec = module.inputSpec
-    given, places = list(inputs.args), list(range(len(inputs.args)))
+    given, positions = list(inputs.args), list(range(len(inputs.args)))
     if spec.variadic:
         if inputs.kwargs:
             raise GraphError(f"{type(module).__name__} takes any number of inputs by position, none by name")
-        return given, places
+        return given, positions
     rest = spec.names[len(given) :]
     wrong = [name for name in inputs.kwargs if name not in rest]
     missing = [name for name in rest if name not in inputs.kwargs and name not in spec.optional]
@@ -107,7 +107,7 @@ def positional(module: Module, inputs: ArgsKwargs) -> tuple[list[Any], list[Any]
         raise GraphError(f"{type(module).__name__} wanted {', '.join(spec.names)}, got {got}")
     return (
         [*given, *(inputs.kwargs.get(name) for name in rest)],
-        [*places, *(name if name in inputs.kwargs else None for name in rest)],
+        [*positions, *(name if name in inputs.kwargs else None for name in rest)],
     )
 
 

@@ -15,9 +15,9 @@ Pull = Callable[[ArgsKwargs, "ParamGrads"], ArgsKwargs]  # gradients of a node's
 
 
 class Taken(NamedTuple):
-    """One input of a node's call: its own place, the port of the producer that it came from, and along which edge."""
+    """One input of a node's call: its position, the port of the producer that it came from, and along which edge."""
 
-    place: Port
+    position: Port
     port: Port
     edge: Edge
 
@@ -92,7 +92,7 @@ class Residuals:
         return float("inf") if record is None else record.rank
 
     def outputs(self, node: Any) -> ArgsKwargs:
-        """What a node gave, gradients of which it is handed."""
+        """What a node gave, gradients of which it is given."""
         return self.records[node].outputs
 
     def along(self, consumer: Any, edge: Edge) -> list[tuple[int, Taken]]:

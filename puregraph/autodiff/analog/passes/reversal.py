@@ -1,4 +1,4 @@
-"""Turning a forward graph round: the nodes and edges of its backward graph."""
+"""Inverting a forward graph: the nodes and edges of its backward graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 from puregraph.errors import GraphError
 
 
-def turn_steps(back: Any, source: GraphSource) -> None:
+def invert_steps(back: Any, source: GraphSource) -> None:
     """The steps of a puregraph Graph: every edge says which argument it carries, and to which output."""
     readers = source.edges()
     inside: set[Any] = {GraphEnum.OUTPUT}
@@ -39,7 +39,7 @@ def enter(back: Any, node: Any, slots: list[int], entry: dict[Any, Any]) -> bool
     return bool(slots)
 
 
-def turn_edges(back: Any, forward: Any) -> None:
+def invert_edges(back: Any, forward: Any) -> None:
     """The edges of a graph of callables: each carries back what came along it, wherever that went.
 
     Raises    GraphError if nothing leads to the forward graph's OUTPUT
@@ -51,8 +51,8 @@ def turn_edges(back: Any, forward: Any) -> None:
     order = [step.node for step in forward.plan.steps]
     inside = reachable([forward.OUTPUT], lambda node: (edge.source for edge in forward.incoming[node]))
     rank = {node: i for i, node in enumerate(order)}
-    turned = [node for node in reversed(order) if node in inside and node is not back.INPUT]
-    for node in turned + [back.INPUT] * (back.INPUT in inside):
+    inverted = [node for node in reversed(order) if node in inside and node is not back.INPUT]
+    for node in inverted + [back.INPUT] * (back.INPUT in inside):
         edges = sorted((e for e in forward.outgoing[node] if e.target in inside), key=lambda e: rank[e.target])
         first = back.add_node(AccumulateGrad(node)) if len(edges) > 1 else node
         back.add_node(node)

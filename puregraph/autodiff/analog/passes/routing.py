@@ -1,4 +1,4 @@
-"""Routing: what each node of a backward graph is handed, found from where values came from, never from the values."""
+"""Routing: what each node of a backward graph is given, found from where values came from, never from the values."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Routing:
     def __init__(self, residuals: Any, owner_of: Callable[[Any], Any], name_of: Callable[[Any], str]):
         self.residuals, self.owner_of, self.name_of = residuals, owner_of, name_of
 
-    def handed(self, node: Any, edges: tuple[Edge, ...], results: Results) -> ArgsKwargs | None:
-        """What a node is handed, None if no gradient reaches it.
+    def gathered(self, node: Any, edges: tuple[Edge, ...], results: Results) -> ArgsKwargs | None:
+        """What a node is given, None if no gradient reaches it.
 
         For a forward node one gradient per output, None where there is none; for an AccumulateGrad a list of them per
         output, in forward order; for any other node the arguments of a call.
@@ -71,11 +71,11 @@ class Routing:
             if len(along) < len(values.args):
                 raise GraphError(
                     f"at '{self.name_of(edge.source)}': gave {plural(len(values.args), 'gradient')}, "
-                    f"was handed {len(along)} on the way to '{self.name_of(edge.target)}'"
+                    f"was given {len(along)} on the way to '{self.name_of(edge.target)}'"
                 )
             return [(position, taken.port, values.get(i)) for i, (position, taken) in enumerate(along)]
         if along or edge.forward is not None:
-            return [(position, taken.port, values.get(taken.place)) for position, taken in along]
+            return [(position, taken.port, values.get(taken.position)) for position, taken in along]
         rows: list[tuple[int, Port, Any]] = []
         if edge.in_arg is True:
             rows += [(i, i, g) for i, g in enumerate(values.args)]
@@ -109,7 +109,7 @@ class Routing:
                 continue
             if edge.forward is not None and not edge.packed:
                 along = self.residuals.along(edge.consumer or edge.source, edge.forward)
-                appended += [values.get(taken.place) for _, taken in along]
+                appended += [values.get(taken.position) for _, taken in along]
             elif edge.taken is None:
                 if edge.in_arg is True:
                     appended += values.args

@@ -71,18 +71,18 @@ class AcyclicDirectedGraph(LabelledGraph):
                 "and not all say which value goes where: give them in_arg and out_arg"
             )
         self.add_node(node)
-        for place, edge in enumerate(edges):
-            before, after = self._halves(edge, node, place)
+        for position, edge in enumerate(edges):
+            before, after = self._halves(edge, node, position)
             self._swap(edge, after)
             self.attach(before)
         return self
 
-    def _halves(self, edge: Edge, node: Any, place: int) -> tuple[Edge, Edge]:
+    def _halves(self, edge: Edge, node: Any, position: int) -> tuple[Edge, Edge]:
         """The two edges in place of one into which a node is put."""
         if edge.taken is None:
             return edge.moved(target=node), edge.moved(source=node)
-        before = edge.moved(target=node, out_arg=place, out_kwarg=None)
-        return before, edge.moved(source=node, in_arg=place, in_kwarg=None)
+        before = edge.moved(target=node, out_arg=position, out_kwarg=None)
+        return before, edge.moved(source=node, in_arg=position, in_kwarg=None)
 
     def replace(self, old: Any, new: Any) -> AcyclicDirectedGraph:
         """Put a node in the place of another: its edges stay."""

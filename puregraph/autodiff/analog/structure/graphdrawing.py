@@ -22,8 +22,8 @@ def table(head: str, rows: list[InspectRow], notes: list[str]) -> str:
 
 def place_in(arg: Any, kwarg: Any) -> str:
     """One value of a node's, as a listing names it; nothing for all of them."""
-    place = side(arg, kwarg)
-    return "" if place in ("*", "[]", "{}") else place
+    text = side(arg, kwarg)
+    return "" if text in ("*", "[]", "{}") else text
 
 
 def dot_of(graph: Any) -> str:
@@ -36,8 +36,8 @@ def dot_of(graph: Any) -> str:
         lines.append(f"  {key} [label={quoted(names[node])}{shape}];")
     for edges in graph.outgoing.values():
         for edge in edges:
-            told = graph.taken_label(edge) or graph.given_label(edge)
-            label = f" [label={quoted(edge.label)}]" if told else ""
+            isLabelled = graph.taken_label(edge) or graph.given_label(edge)
+            label = f" [label={quoted(edge.label)}]" if isLabelled else ""
             lines.append(f"  {number[edge.source]} -> {number[edge.target]}{label};")
     return "\n".join([*lines, "}"]) + "\n"
 
