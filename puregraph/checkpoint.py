@@ -34,7 +34,7 @@ from puregraph.core.param import Param, Stored
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER
 from puregraph.errors import CheckpointError, brief, printable, quote, show
 from puregraph.graph import Graph
-from puregraph.graph.graph import nearest
+from puregraph.graph.lookup import nearest
 from puregraph.optimizers import InitRecorder
 from puregraph.serialize.blueprint import checkSize, classNamed, fromBlueprint, nameOf, toBlueprint
 from puregraph.serialize.puzzlelib import PuzzleFile
@@ -517,7 +517,3 @@ def loadReport(
 ) -> LoadReport:
     """Load a file into this graph, all or nothing, and say what became of each array; see `loadInto`."""
     return loadInto(path, self, optimizer, strict, root, format).report
-
-
-Graph.save = saveGraph
-Graph.load = loadReport

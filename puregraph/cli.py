@@ -30,7 +30,7 @@ from puregraph.core.shape import asShape, bind, symbols
 from puregraph.cuda.runtime.diagnose import parts
 from puregraph.errors import GraphError, PuregraphError, quote, show
 from puregraph.graph import Graph
-from puregraph.graph.graph import nearest
+from puregraph.graph.lookup import nearest
 from puregraph.module import Module
 from puregraph.storage.jsoncodec import decode
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from puregraph.base.signals import isAsynchronous
 from puregraph.core.accumulate import shapeOf, zeroLike
+from puregraph.core.late import Late
 from puregraph.errors import AutoDiffException, PuregraphError, plural
 from puregraph.module import Inputs, Module
 from puregraph.node import Node
@@ -83,7 +84,7 @@ class Function:
     Source    torch.autograd.Function, whose names afnio shares
     """
 
-    apply: Callable[..., Any]  # `autodiff` stands above this file and adds it
+    apply: Any = Late("puregraph.autodiff.tape.functionapply", "applied")
     outputNames: tuple[str, ...] = ("y",)
 
     def __init__(self, *args: Any, **kwargs: Any):

@@ -117,6 +117,7 @@ class Module(Versioned):
         ),
         **dict.fromkeys(("bias", "biases"), "an array of parameters is set by its name, such as fc.b.data"),
     }
+    isGraph = False  # whether it is nodes between inputs and outputs, which unfold into steps
     unversioned = frozenset(("lastCall", "data", "grad"))
 
     def __init_subclass__(cls, **options: Any) -> None:

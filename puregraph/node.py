@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,11 +14,13 @@ from puregraph.base.align import readOnly
 from puregraph.base.fingerprint import fingerprint
 from puregraph.core.accumulate import accumulate, isValue, shapeOf
 from puregraph.core.hooks import HOOKS
+from puregraph.core.late import Late
 from puregraph.core.param import Param
 from puregraph.core.rules import RuleContext, gradientRule, readBy
 from puregraph.core.versioning import COUNTER
 from puregraph.errors import DataError, DtypeError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
 
+OPERATORS = "puregraph.modules.operators"
 NUMERIC = ("puregraph.modules.", "puregraph.costs.", "puregraph.pointwise")  # what computes with numbers alone
 
 
@@ -444,20 +446,22 @@ class Node:
     def clearTraverse(self) -> None:
         """Nothing to do: a traversal keeps its state to itself, so none is ever left on a node."""
 
-    if TYPE_CHECKING:  # `modules/operators.py` stands above this file and adds them
-
-        def __add__(self, other: Any) -> Node: ...
-        def __radd__(self, other: Any) -> Node: ...
-        def __sub__(self, other: Any) -> Node: ...
-        def __rsub__(self, other: Any) -> Node: ...
-        def __mul__(self, other: Any) -> Node: ...
-        def __rmul__(self, other: Any) -> Node: ...
-        def __truediv__(self, other: Any) -> Node: ...
-        def __rtruediv__(self, other: Any) -> Node: ...
-        def __matmul__(self, other: Any) -> Node: ...
-        def __pow__(self, other: Any) -> Node: ...
-        def __neg__(self) -> Node: ...
-        def __getitem__(self, key: Any) -> Node: ...
+    __add__: Any = Late(OPERATORS, "add")
+    __radd__: Any = Late(OPERATORS, "radd")
+    __sub__: Any = Late(OPERATORS, "sub")
+    __rsub__: Any = Late(OPERATORS, "rsub")
+    __mul__: Any = Late(OPERATORS, "mul")
+    __rmul__: Any = Late(OPERATORS, "rmul")
+    __truediv__: Any = Late(OPERATORS, "truediv")
+    __rtruediv__: Any = Late(OPERATORS, "rtruediv")
+    __matmul__: Any = Late(OPERATORS, "matmul")
+    __rmatmul__: Any = Late(OPERATORS, "rmatmul")
+    __pow__: Any = Late(OPERATORS, "power")
+    __rpow__: Any = Late(OPERATORS, "rpower")
+    __neg__: Any = Late(OPERATORS, "negative")
+    __getitem__: Any = Late(OPERATORS, "getitem")
+    __iter__: Any = None  # a node that can be sliced would otherwise seem to have endlessly many elements
+    __array_ufunc__ = None  # numpy leaves `np.float32(2) * node` to the node
 
     def __repr__(self) -> str:
         return f"Node({self.name!r}, {self.label})"

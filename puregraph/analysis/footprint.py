@@ -12,7 +12,8 @@ from puregraph.core.shape import product, symbols
 from puregraph.errors import AutoDiffException, Fault, GraphError
 from puregraph.graph import Graph
 from puregraph.graph.backward import inputNames, readsOf
-from puregraph.graph.graph import StepShapes, sourceNames
+from puregraph.graph.inference import StepShapes
+from puregraph.graph.lookup import sourceNames
 from puregraph.graph.steps import GraphStep
 
 INDEX = 8  # bytes of a whole number, an int64

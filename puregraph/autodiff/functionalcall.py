@@ -10,7 +10,7 @@ from puregraph.core.rules import rulesFor
 from puregraph.errors import GraphError
 from puregraph.graph import Graph
 from puregraph.graph.backward import BackwardGraph
-from puregraph.graph.graph import few, nearest
+from puregraph.graph.lookup import few, nearest
 from puregraph.graph.steps import Steps
 from puregraph.module import Module
 from puregraph.node import Node

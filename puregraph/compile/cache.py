@@ -131,6 +131,3 @@ def compiled(
     if optimizer is not None:
         getattr(optimizer, "setupFor", optimizer.setupOn)(graph)
     return Program(net, found, dtypes, train, grads=grads, optimizer=optimizer, **options)
-
-
-Graph.compile = compiled

@@ -12,8 +12,9 @@ from puregraph.core.accumulate import combine, shapeOf
 from puregraph.core.param import Param
 from puregraph.core.rules import NOWHERE, RuleContext, gradientRule
 from puregraph.errors import AutoDiffException, PuregraphError, need, show
-from puregraph.graph.graph import Graph, few
+from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.graph.lookup import few
 from puregraph.graph.steps import ABSENT, GraphStep, Steps, inputNames
 from puregraph.module import Module, checkGrads, isFloat
 from puregraph.node import Edge, Node, asGrads
@@ -370,6 +371,3 @@ def readsOf(step: GraphStep) -> list[int]:
 def isOwn(rule: Any, module: Any) -> bool:
     """Whether a gradient rule is the module's own, for which alone its `reads` holds."""
     return getattr(getattr(rule, "func", rule), "__self__", None) is module
-
-
-Graph.backwardType = BackwardGraph

@@ -3,47 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from puregraph.arguments import Flag, Number, takes
-from puregraph.base.fingerprint import fingerprint
-from puregraph.base.signals import isAsynchronous
-from puregraph.core.accumulate import isArray, isValue, shapeOf
+from puregraph.core.accumulate import isArray, shapeOf
+from puregraph.core.late import Late
 from puregraph.core.param import Param, State
 from puregraph.core.rules import rulesFor
 from puregraph.core.tracer import tracerOf
 from puregraph.core.versioning import COUNTER, isVersioned
-from puregraph.device import isDeviceArray
-from puregraph.errors import (
-    DataError,
-    DtypeError,
-    Fault,
-    GraphError,
-    GraphWarning,
-    PuregraphError,
-    ShapeError,
-    addPlace,
-    need,
-    plural,
-    show,
-)
-from puregraph.graph.input import Input
-from puregraph.graph.steps import ABSENT, GraphStep, Steps
+from puregraph.errors import GraphError, GraphWarning, PuregraphError, ShapeError, addPlace, need, show
+from puregraph.graph.datachecks import areMixed, checkInputTypes, checkResults, keyOf
+from puregraph.graph.inference import StepShapes, inferShapes
+from puregraph.graph.lastpass import MODE, Pass, savedOf
+from puregraph.graph.linking import asList, checkInputs, checkReached, edgesOf, namesFor, warnLeftOut
+from puregraph.graph.lookup import few, listing, nodeNamed, setInside, sourceNames
+from puregraph.graph.steps import GraphStep, Steps
+from puregraph.graph.unfolding import graphsIn, inputCounts, inputSpecOf, nestedVersions, outputNamesOf, unfold
 from puregraph.module import PRECISIONS, Inputs, Module, checkGrads, holdsNode, shapesOf
-from puregraph.node import Node, checkMode, isMarked, isModified, modified, parents, postorder
-
-MODE = attrgetter("module.train")
-
-
-class StepShapes(NamedTuple):
-    """What is known of one step ahead of time; `shapes` is None where a fault here or above leaves it unknown."""
-
-    step: GraphStep
-    inshapes: list[Any]
-    shapes: list[Any] | None
-    fault: Fault | None
+from puregraph.node import Node, parents, postorder
 
 
 class Graph(Module):
@@ -63,10 +42,11 @@ class Graph(Module):
     last: Any = None  # the Pass that `backward` belongs to
     data: Any = None
     grad: Any = None
-    backwardType: Any = None  # BackwardGraph, which stands above this file, puts itself here
-    save: Callable[..., Any]  # `checkpoint` stands above this file and adds save and load
-    load: Callable[..., Any]
-    compile: Callable[..., Any]  # as does `compile`
+    isGraph = True
+    backwardType = Late("puregraph.graph.backward", "BackwardGraph")
+    save = Late("puregraph.checkpoint", "saveGraph")
+    load = Late("puregraph.checkpoint", "loadReport")
+    compile = Late("puregraph.compile.cache", "compiled")
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None):
         super().__init__(name)
@@ -81,25 +61,9 @@ class Graph(Module):
         """Find the nodes between inputs and outputs, name them, and forget what was known of older ones."""
         self.inputs: list[Node] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
         self.outputs = [e for o in asList(outputs) for e in edgesOf(o)]
-        for node in self.inputs:
-            if not isinstance(node, Node):
-                raise GraphError(
-                    f"an input of a graph must be a Node, got {type(node).__name__}; make one with Input().node()"
-                )
-            if node.bwds:
-                raise GraphError(
-                    f"input '{node}' ({node.label}) has parents: {', '.join(map(repr, map(str, parents(node))))}"
-                )
-        if len(set(self.inputs)) < len(self.inputs):
-            raise GraphError(f"an input is given twice: {', '.join(map(str, self.inputs))}")
-        self.nodes = self.order()
-        entered = set(self.inputs)
-        lost = [n for n in self.nodes if not n.bwds and n not in entered and n.module.arguments]
-        if lost:
-            raise GraphError(
-                f"the outputs need {', '.join(f'{str(n)!r} ({n.label})' for n in lost)}, which no input reaches: "
-                "add it to the graph's inputs, or give it parents"
-            )
+        checkInputs(self.inputs)
+        self.nodes = postorder([node for node, _ in self.outputs], parents)
+        checkReached(self.nodes, self.inputs)
         self.paths = namesFor(self.nodes)
         for node in self.nodes:
             if node.bwds:
@@ -115,32 +79,9 @@ class Graph(Module):
         self.inferredShapes: list[Any] | None = None
         self.forget()
 
-    def order(self) -> list[Node]:
-        """The nodes that lead to the outputs, in the order in which they run."""
-        return postorder([node for node, _ in self.outputs], parents)
-
     def warnLeftOut(self) -> None:
         """Name the first nodes of branches that lead to no output here, unless another graph has use for them."""
-        inside, ends = set(self.nodes), {node for node, _ in self.outputs}
-        out = [n for n in self.inputs if n not in inside]
-        out += [link.node for n in self.nodes if n not in ends for link in n.fwds if link.node not in inside]
-        out = [n for n in dict.fromkeys(out) if not n.noticed]
-        for node in (*self.nodes, *out):
-            node.noticed = True
-        if out:
-            names = ", ".join(f"'{n}' ({n.label})" for n in out)
-            warnings.warn(f"left out, because no output of the graph needs it: {names}", GraphWarning, stacklevel=4)
-
-    def nested(self) -> tuple:
-        """What this graph's steps were made from: the versions of the graphs inside, each once."""
-        found: dict[int, int] = {}
-        waiting = [self]
-        while waiting:
-            for inner in graphsIn(waiting.pop()):
-                if id(inner) not in found:
-                    found[id(inner)] = inner.version
-                    waiting.append(inner)
-        return tuple(found.items())
+        warnLeftOut(self.nodes, self.inputs, [node for node, _ in self.outputs])
 
     def steps(self, count: int | None = None, innerKnown: bool = False) -> Steps:
         """The graph unfolded, for `count` inputs (which matters where an input node takes any number).
@@ -151,8 +92,8 @@ class Graph(Module):
         known = self.unfolded.get(count)
         if known is not None and known[0] is mark:
             return known[1]
-        sizes = self.inputCounts(count)
-        key, now = sum(sizes), self.nested()
+        sizes = inputCounts(self, count)
+        key, now = sum(sizes), nestedVersions(self)
         if key not in self.cache or self.cache[key][0] != now:
             self.checked.clear()
             self.backwards.clear()
@@ -165,71 +106,14 @@ class Graph(Module):
         return found
 
     def unfold(self, sizes: list[int]) -> Steps:
-        flat = Steps()
-        value = {}
-        sizeOf = dict(zip(self.inputs, sizes, strict=True))
-        for node in self.inputs:
-            value[node] = flat.addInputs(self.paths.get(node, node.name), self.inputNames(node, sizeOf[node]))
-        for node, path in self.paths.items():
-            if node in sizeOf:
-                args = value[node] + (ABSENT,) * (len(node.module.arguments) - sizeOf[node])
-            else:
-                args = tuple(ABSENT if e is None else value[e[0]][e[1]] for e in node.sources)
-            if isinstance(node.module, Graph):
-                value[node] = flat.unfold(node.module.steps(len(args)), path, args)
-                flat.shown.append((node, value[node]))
-            elif isinstance(node.module, Input):
-                value[node] = args
-                flat.shown.append((node, args))
-            else:
-                value[node] = flat.add(path, node, args)
-        flat.outputs = [value[node][slot] for node, slot in self.outputs]
-        return flat
-
-    def inputNames(self, node: Node, count: int) -> list[str]:
-        """The names of the values that enter at an input node."""
-        path, names = self.paths.get(node, node.name), node.module.arguments
-        if isinstance(node.module, Input):
-            return [path]
-        if isinstance(node.module, Graph):
-            inner = node.module.steps(count)
-            return [f"{path}.{inner.names[n]}" for n in inner.inputs]
-        return [f"{path}.{names[i] if i < len(names) else i}" for i in range(count)]
-
-    def inputCounts(self, count: int | None) -> list[int]:
-        """How many of `count` values each input node takes; what is left over goes to what is optional."""
-        specs = [n.module.inputSpec for n in self.inputs]
-        sizes = [len(s.names) - len(s.optional) for s in specs]
-        free = [i for i, s in enumerate(specs) if s.variadic or s.optional]
-        if count is None or count == sum(sizes):
-            return sizes
-        more = count - sum(sizes)
-        if len(free) == 1 and 0 < more and (specs[free[0]].variadic or more <= len(specs[free[0]].optional)):
-            sizes[free[0]] += more
-            return sizes
-        spare = [i for i, s in enumerate(specs) if s.optional]
-        if len(spare) == 1 and 0 < count - sum(sizes) <= len(specs[spare[0]].optional):
-            sizes[spare[0]] += count - sum(sizes)
-            return sizes
-        raise GraphError(
-            f"{self.title()}: wanted {plural(sum(sizes), 'input')} ({', '.join(self.arguments)}), got {count}"
-        )
+        """The flat list of steps, when each input node takes as many values as `sizes` say."""
+        return unfold(self, sizes)
 
     # As a Module ------------------------------------------------------------------------------------------------------
 
     @property
     def inputSpec(self) -> Inputs:
-        known: dict[int, Inputs] = {}
-        for graph in postorder([self], lambda graph: onlyGraphs(graph.inputs)):
-            names, variadic = [], False
-            for node in graph.inputs:
-                spec = known.get(id(node.module)) or node.module.inputSpec
-                variadic = variadic or spec.variadic
-                path = graph.paths.get(node, node.name)
-                required = [n for n in spec.names if n not in spec.optional]
-                names += [path] if len(required) == 1 else [f"{path}.{n}" for n in required]
-            known[id(graph)] = Inputs(tuple(names), (), variadic)
-        return known[id(self)]
+        return inputSpecOf(self)
 
     @property
     def indices(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -242,16 +126,7 @@ class Graph(Module):
 
     @property
     def outputNames(self) -> tuple[str, ...]:
-        known: dict[int, tuple[str, ...]] = {}
-        for graph in postorder(
-            [self], lambda graph: [n.module for n, _ in graph.outputs if isinstance(n.module, Graph)]
-        ):
-            names = []
-            for node, slot in graph.outputs:
-                own = known.get(id(node.module)) or node.module.outputNames
-                names.append(graph.paths[node] if len(own) == 1 else f"{graph.paths[node]}.{own[slot]}")
-            known[id(graph)] = tuple(names)
-        return known[id(self)]
+        return outputNamesOf(self)
 
     @property
     def ruleNames(self) -> tuple[str, ...]:
@@ -360,58 +235,11 @@ class Graph(Module):
 
     def infer(self, *shapes: Any) -> tuple[list[StepShapes], list[Any]]:
         """The same, and the shapes of the outputs."""
-        given = [
-            s
-            for shape in (shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes)
-            for s in shapesOf(shape)
-        ]
-        steps = self.steps(len(given))
-        known: list[Any] = [None] * steps.count
-        unknown: set[int] = set()
-        for number, shape in zip(steps.inputs, given, strict=True):
-            known[number] = shape
-        rows = []
-        for step in steps.items:
-            numbers = step.args[: step.inputs]
-            inshapes = [known[n] for n in numbers]
-            fault, result = None, None
-            if unknown.isdisjoint(numbers):
-                try:
-                    result = step.module.dataShapeFrom(*inshapes)
-                except ShapeError as error:
-                    fault = self.locate(error.faults[0], step, steps)
-                except Exception as error:
-                    if isAsynchronous(error):
-                        raise
-                    raise PuregraphError(
-                        f"at '{step.path}' ({step.label}): its shape rule failed on {show(inshapes)}: {error}"
-                    ) from error
-                else:
-                    checkRule(result, step)
-            if result is None:
-                unknown.update(step.outs)
-                rows.append(StepShapes(step, inshapes, None, fault))
-                continue
-            outs = result if isinstance(result, list) else [result]
-            for number, shape in zip(step.visible, outs, strict=True):
-                known[number] = shape
-            rows.append(StepShapes(step, inshapes, outs, None))
-        outshapes = [known[n] for n in steps.outputs]
+        whole = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
+        given = [s for shape in whole for s in shapesOf(shape)]
+        rows, outshapes = inferShapes(self.steps(len(given)), given)
         self.inferredShapes, self.outshapes = given, outshapes
         return rows, outshapes
-
-    def locate(self, fault: Fault, step: GraphStep, steps: Steps) -> Fault:
-        entered = set(steps.inputs)
-        sources = dict.fromkeys(
-            "the graph's input" if n in entered and steps.producer[n] == step.path else f"'{steps.producer[n]}'"
-            for n in step.args[: step.inputs]
-            if n
-        )
-        return fault._replace(
-            path=f"{step.path}.{fault.path}" if fault.path else step.path,
-            module=fault.module or step.label,
-            source=fault.source or ", ".join(sources),
-        )
 
     # Running ----------------------------------------------------------------------------------------------------------
 
@@ -453,35 +281,11 @@ class Graph(Module):
         try:
             key = tuple([(x.shape, x.dtype) for x in data])
         except AttributeError:
-            wrong = [x for x in data if not isValue(x)]
-            if wrong:
-                raise DataError(
-                    f"{self.title()}: wanted arrays, got {type(wrong[0]).__name__}: {wrong[0]!r:.80}"
-                ) from None
-            key = tuple([(shapeOf(x), getattr(x, "dtype", type(x))) for x in data])
+            key = keyOf(data, self.title())
         if key in self.checked:
             return []
         rows = self.inferShapes([shapeOf(x) for x in data])
-        faults = [row.fault for row in rows if row.fault]
-        if faults:
-            raise ShapeError(*faults)
-        dtype = self.dtype
-        for number, x in zip(steps.inputs, data, strict=True):
-            if not isArray(x):
-                continue
-            if x.dtype.kind not in "fiub":
-                raise DtypeError(f"at '{steps.producer[number]}': wanted numbers, got dtype {x.dtype}")
-            if dtype is not None and x.dtype.kind == "f" and x.dtype != dtype:
-                raise DtypeError(
-                    f"at '{steps.producer[number]}': the graph computes in {dtype}, got {x.dtype}; "
-                    f"convert the data with .astype('{dtype}'), or the graph with .calcMode(np.{x.dtype})"
-                )
-            reader = None if x.dtype.kind == "f" else floatReader(number, steps)
-            if reader is not None:
-                raise DtypeError(
-                    f"at '{reader.path}' ({reader.label}): wanted {dtype}, got {x.dtype}; "
-                    f"convert the data with .astype('{dtype}')"
-                )
+        checkInputTypes(data, steps, rows, self.dtype)
         if len(self.checked) > 256:
             self.checked.clear()
         self.checked[key] = True
@@ -560,31 +364,16 @@ class Graph(Module):
 
     def mode(self, train: bool) -> Any:
         """Set the mode of every module inside; the last pass is forgotten, as its gradient would mix both modes."""
-        self.last = None
-        vars(self)["train"] = train
-        for module in self.modules().values():
-            module.train = train
-        for node in self.nodes:
-            if isinstance(node.module, Graph):
-                node.module.mode(train)
+        setInside(self, "train", train)
         return self
 
     def calcMode(self, mode: Any) -> Any:
         super().calcMode(mode)
         if type(mode) is str and mode in PRECISIONS:
-            self.calculate(mode)
+            setInside(self, "precision", mode)
         self.checked.clear()
         self.reset()
         return self
-
-    def calculate(self, precision: str) -> None:
-        """Have every module inside calculate so."""
-        self.precision = precision
-        for module in self.modules().values():
-            module.precision = precision
-        for node in self.nodes:
-            if isinstance(node.module, Graph):
-                node.module.calculate(precision)
 
     # Looking ----------------------------------------------------------------------------------------------------------
 
@@ -593,16 +382,7 @@ class Graph(Module):
 
         Raises    GraphError listing names that come near
         """
-        for node, path in self.paths.items():
-            if path == name:
-                return node
-        for step in self.steps().items:
-            if step.path == name:
-                return step.node
-        raise GraphError(f"{self.title()} has no node {name!r}; it has {', '.join(nearest(name, self.allNames()))}")
-
-    def allNames(self) -> list[str]:
-        return list(dict.fromkeys([*self.paths.values(), *(s.path for s in self.steps().items)]))
+        return nodeNamed(self, name)
 
     def __getitem__(self, key: Any) -> Any:
         """A module by its path, or by its place in the order of execution."""
@@ -628,12 +408,7 @@ class Graph(Module):
 
     def __str__(self) -> str:
         """One line a node: its path, its module, and where its inputs come from."""
-        steps = self.steps()
-        rows = [(s.path, s.module.brief(), ", ".join(self.sources(s, steps))) for s in steps.items]
-        wide = [max((len(r[i]) for r in rows), default=0) for i in (0, 1)]
-        return "\n".join(
-            [repr(self), *(f"  {p:{wide[0]}}  {m:{wide[1]}}  {'<- ' + f if f else ''}".rstrip() for p, m, f in rows)]
-        )
+        return listing(self)
 
     # Copies -----------------------------------------------------------------------------------------------------------
 
@@ -651,159 +426,3 @@ class Graph(Module):
 DERIVED = frozenset(
     "nodes paths cache unfolded tells checked backwards inferredShapes outshapes last data grad".split()
 )
-
-
-class Pass(NamedTuple):
-    """One forward pass: the steps that ran, all their values, and the modes that the modules were in.
-
-    `saved` tells by number whether inputs, outputs and parameters that gradient rules read were modified since.
-    """
-
-    steps: Steps
-    values: list[Any]
-    modes: list[bool]
-    saved: list[tuple[int, Any, Any]]
-
-    def check(self) -> None:
-        """Going backward through a pass is right as long as all is as it was then.
-
-        Raises    PuregraphError if the mode of a module has changed since, or what gradient rules read was modified
-        """
-        names = self.steps.names
-        for number, value, before in self.saved:
-            if isModified(value, before):
-                raise modified(self.steps.producer[number], "", f"'{names[number]}'")
-        if list(map(MODE, self.steps.items)) != self.modes:
-            for step, train in zip(self.steps.items, self.modes, strict=True):
-                checkMode(step.module, train, step.path)
-
-
-def savedOf(steps: Steps, values: list[Any]) -> list[tuple[int, Any, Any]]:
-    """What gradient rules read of what a user can reach, each with what tells whether it is modified later."""
-    numbers, stored = steps.saved
-    found: list[tuple[int, Any, Any]] = []
-    for n in numbers:
-        found.append((n, values[n], fingerprint(values[n])))
-    for n, module, name in stored:
-        param = getattr(module, name)
-        if isMarked(param):
-            found.append((n, param, param.mark()))
-    return found
-
-
-def areMixed(arrays: list[Any]) -> bool:
-    """Whether some arrays lie on a GPU, and some on the host."""
-    return len({isDeviceArray(x) for x in arrays if x is not None and hasattr(x, "dtype")}) > 1
-
-
-def asList(outputs: Any) -> list[Any]:
-    """Outputs as a list; `(node, slot)` is one output."""
-    if isinstance(outputs, tuple) and len(outputs) == 2 and not isinstance(outputs[1], (Node, tuple)):
-        return [outputs]
-    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-
-
-def onlyGraphs(nodes: Iterable[Node]) -> list[Graph]:
-    """The graphs that stand at some nodes."""
-    return [node.module for node in nodes if isinstance(node.module, Graph)]
-
-
-def graphsIn(graph: Graph) -> list[Graph]:
-    """The graphs that stand at the nodes of a graph."""
-    return onlyGraphs(graph.nodes)
-
-
-def edgesOf(output: Any) -> list[tuple[Node, int]]:
-    """The edges of one output as a user gives it."""
-    node, slots = output if isinstance(output, tuple) and len(output) == 2 else (output, None)
-    if not isinstance(node, Node):
-        raise GraphError(f"an output of a graph must be a Node or (node, slot), got {type(node).__name__}")
-    found = node.slotsFrom(slots, node)
-    return [(node, slot) for slot in (range(len(node.module.outputNames)) if found is None else found)]
-
-
-def namesFor(nodes: list[Node]) -> dict[Node, str]:
-    """A name for each node: the given one, else by position (`relu`, `relu2`); never from a global counter.
-
-    Raises    GraphError if two nodes were given one name
-    """
-    given: dict[str, Node] = {}
-    paths: dict[Node, str | None] = {}
-    for node in nodes:
-        name = node.rename or node.module.name
-        other = given.get(name) if name else None
-        if other is not None and (other.module is not node.module or node.rename):
-            raise GraphError(f"two nodes are named '{name}': a {other.label} and a {node.label}; give one another name")
-        paths[node] = name if other is None else None
-        if name:
-            given.setdefault(name, node)
-    taken = set(given)
-    counts: dict[str, int] = {}
-    for node, name in paths.items():
-        if name is None:
-            base = node.module.name or node.label.lower()
-            count = counts.get(base, 1 if base in taken else 0)
-            while True:
-                count += 1
-                name = base if count == 1 else f"{base}{count}"
-                if name not in taken:
-                    break
-            counts[base] = count
-            taken.add(name)
-            paths[node] = name
-    return {node: str(name) for node, name in paths.items()}
-
-
-def sourceNames(step: GraphStep, steps: Steps) -> list[str]:
-    """The names of the values that a step takes as inputs."""
-    return [steps.names[n] for n in step.args[: step.inputs] if n]
-
-
-def checkRule(result: Any, step: GraphStep) -> None:
-    """A shape rule gives a tuple, or a list of as many tuples as there are outputs."""
-    outs = result if isinstance(result, list) else [result]
-    if not all(isinstance(s, tuple) for s in outs) or len(outs) != len(step.visible):
-        wanted = "a tuple" if len(step.visible) == 1 else f"a list of {len(step.visible)} tuples"
-        raise PuregraphError(f"at '{step.path}' ({step.label}): dataShapeFrom wanted to give {wanted}, gave {result!r}")
-
-
-def checkResults(rows: list[StepShapes], values: list[Any]) -> None:
-    """The outputs of a pass have the shapes that the rules said."""
-    for step, _, shapes, _ in rows:
-        for number, shape in zip(step.visible, shapes or [], strict=True):
-            value = values[number]
-            if not isValue(value) or shapeOf(value) != shape:
-                found = f"shape {show(shapeOf(value))}" if isArray(value) else type(value).__name__
-                raise PuregraphError(
-                    f"at '{step.path}' ({step.label}): dataShapeFrom says {show(shape)}, updateData gave {found}; "
-                    "one of the two rules is wrong"
-                )
-
-
-def floatReader(number: int, steps: Steps) -> GraphStep | None:
-    """The first step that joins an input of the graph with parameters, and so needs their dtype; None if none does."""
-    for step in steps.items:
-        if number in step.args[: step.inputs] and step.module.params:
-            names = step.module.arguments
-            where = [names[min(i, len(names) - 1)] for i, n in enumerate(step.args[: step.inputs]) if n == number]
-            if not set(where) <= set(step.module.indices):
-                return step
-    return None
-
-
-def few(names: Sequence[str], most: int = 4) -> str:
-    """The first few names, and how many more there are."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def nearest(name: str, known: list[str], count: int = 6) -> list[str]:
-    """The names most like a mistaken one, of many only those that begin or end as it does."""
-    import difflib  # only when something is wrong
-    from os.path import commonprefix
-
-    if len(known) > 100 or len(name) > 200:
-        ends = {n: len(commonprefix([name, n])) + len(commonprefix([name[::-1], n[::-1]])) for n in known}
-        known = [n[:200] for n in sorted(ends, key=ends.__getitem__, reverse=True)[:30]]
-        name = name[:200]
-    return difflib.get_close_matches(name, known, count, 0.3) or known[:count]

@@ -1,7 +1,7 @@
 """Operators: arithmetic and slicing written with nodes, `2 * a - b[:, 0]`, makes nodes.
 
-A number becomes a constant of a formula. They are put onto Node here, because Node stands below all modules and knows
-none of them.
+A number becomes a constant of a formula. Node, which stands below all modules, names these functions and finds them
+when one is first used.
 """
 
 from numbers import Integral, Real
@@ -17,16 +17,6 @@ from puregraph.modules.slice import Slice
 from puregraph.modules.sub import Sub
 from puregraph.node import Node
 from puregraph.pointwise import Pointwise
-
-# Sign, and what makes the module for two nodes, for a number on the right, and for one on the left.
-OPERATORS = {
-    "add": ("+", Add, lambda c: MulAddConst(b=c), lambda c: MulAddConst(b=c)),
-    "sub": ("-", Sub, lambda c: MulAddConst(b=-c), lambda c: MulAddConst(a=-1.0, b=c)),
-    "mul": ("*", Mul, lambda c: MulAddConst(a=c), lambda c: MulAddConst(a=c)),
-    "truediv": ("/", Div, lambda c: Pointwise(formula="x / c", c=c), lambda c: Pointwise(formula="c / x", c=c)),
-    "pow": ("**", lambda: Pointwise(formula="a ** b"), Power, lambda c: Pointwise(formula="c ** x", c=c)),
-    "matmul": ("@", MatMul, None, None),
-}
 
 
 def operand(value, sign):
@@ -49,8 +39,9 @@ def operand(value, sign):
     return value
 
 
-def install(name, sign, both, right, left):
-    """Give Node one operator and its reflected version."""
+def operator(sign, both, right, left):
+    """An operator and its reflected version, from what makes the module for two nodes, for a number on the right, and
+    for one on the left."""
 
     def combine(node, other, number, join):
         node = operand(node, sign)
@@ -59,14 +50,30 @@ def install(name, sign, both, right, left):
         other = operand(other, sign)
         return NotImplemented if other is None else join(node, other)
 
-    setattr(Node, f"__{name}__", lambda self, other: combine(self, other, right, lambda a, b: both().node(a, b)))
-    setattr(Node, f"__r{name}__", lambda self, other: combine(self, other, left, lambda a, b: both().node(b, a)))
+    def plain(self, other):
+        return combine(self, other, right, lambda a, b: both().node(a, b))
+
+    def reflected(self, other):
+        return combine(self, other, left, lambda a, b: both().node(b, a))
+
+    return plain, reflected
 
 
-for each, row in OPERATORS.items():
-    install(each, *row)
+add, radd = operator("+", Add, lambda c: MulAddConst(b=c), lambda c: MulAddConst(b=c))
+sub, rsub = operator("-", Sub, lambda c: MulAddConst(b=-c), lambda c: MulAddConst(a=-1.0, b=c))
+mul, rmul = operator("*", Mul, lambda c: MulAddConst(a=c), lambda c: MulAddConst(a=c))
+truediv, rtruediv = operator(
+    "/", Div, lambda c: Pointwise(formula="x / c", c=c), lambda c: Pointwise(formula="c / x", c=c)
+)
+power, rpower = operator("**", lambda: Pointwise(formula="a ** b"), Power, lambda c: Pointwise(formula="c ** x", c=c))
+matmul, rmatmul = operator("@", MatMul, None, None)
 
-Node.__neg__ = lambda self: MulAddConst(a=-1.0).node(operand(self, "-"))
-Node.__getitem__ = lambda self, slc: Slice(slc).node(operand(self, "[]"))
-Node.__iter__ = None  # a node that can be sliced would otherwise seem to have endlessly many elements
-Node.__array_ufunc__ = None  # numpy leaves `np.float32(2) * node` to the node
+
+def negative(self):
+    """-x as a node."""
+    return MulAddConst(a=-1.0).node(operand(self, "-"))
+
+
+def getitem(self, slc):
+    """x[slc] as a node."""
+    return Slice(slc).node(operand(self, "[]"))

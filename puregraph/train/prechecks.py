@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from puregraph.errors import DataError, GraphWarning
-from puregraph.graph.graph import few
+from puregraph.graph.lookup import few
 from puregraph.modules.batchnorm import BatchNorm
 
 NOTHING = 1e-6  # of the highest learning rate: with less than that nothing is learnt

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.autodiff.analog.argskwargs import ArgsKwargs, InputOutput
-from puregraph.autodiff.analog.forwardgraph import ForwardGraph
 from puregraph.autodiff.analog.invertedgraph import InvertedGraph
 from puregraph.autodiff.analog.modelgraphstate import ModelGraphState
 from puregraph.autodiff.analog.passes.backwardpass import BackwardPass
@@ -158,6 +157,3 @@ class EditableBackwardGraph(InvertedGraph):
             self._spent = self._source.graph.last.modes
         else:
             self.graph_state.ready_for_forward()
-
-
-ForwardGraph.backward_type = EditableBackwardGraph

@@ -17,6 +17,7 @@ from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 from puregraph.autodiff.tape.gradmode import enable_grad
 from puregraph.autodiff.tape.variable import Variable
 from puregraph.core.accumulate import shapeOf
+from puregraph.core.late import Late
 from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace, show
 from puregraph.node import located
 
@@ -33,7 +34,7 @@ class ForwardGraph(AcyclicDirectedGraph):
     their edges; keywords keep their names. A node that nothing feeds is called with nothing.
     """
 
-    backward_type: Any = None  # BackwardGraph, which stands above this file, puts itself here
+    backward_type: Any = Late("puregraph.autodiff.analog.backwardgraph", "EditableBackwardGraph")
     _back: Any = None
 
     # Running ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from puregraph.core.accumulate import zeroLike
 from puregraph.core.rules import Registered, RuleContext, register
 from puregraph.errors import AutoDiffException
 from puregraph.graph.backward import argumentNames, inputNames
-from puregraph.graph.graph import nearest
+from puregraph.graph.lookup import nearest
 from puregraph.module import Module
 from puregraph.node import Node
 

@@ -13,8 +13,8 @@ from puregraph.core.shape import product
 from puregraph.errors import AutoDiffException, DtypeError, ShapeError, need
 from puregraph.graph import Graph
 from puregraph.graph.backward import Gradient, behind, inputNames, readsOf
-from puregraph.graph.graph import nearest
 from puregraph.graph.input import Input
+from puregraph.graph.lookup import nearest
 from puregraph.graph.steps import GraphStep, Steps
 from puregraph.module import Module, holdsNode, isFloat
 from puregraph.node import Edge, Node

@@ -9,8 +9,8 @@ from puregraph.autodiff.joint.valuenames import _Target
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
 from puregraph.graph.backward import Accumulate, BackwardGraph, Gradient, inputNames, needsOf
-from puregraph.graph.graph import few
 from puregraph.graph.input import Input
+from puregraph.graph.lookup import few
 from puregraph.graph.steps import ABSENT, GraphStep, Steps
 from puregraph.node import Edge, Node
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from puregraph.errors import AutoDiffException, GraphError
 from puregraph.graph import Graph
-from puregraph.graph.graph import few, nearest
+from puregraph.graph.lookup import few, nearest
 from puregraph.node import Node
 
 

@@ -24,6 +24,7 @@ from puregraph.core.hooks import HOOKS
 from puregraph.core.param import Param, State
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
+from puregraph.graph.lookup import setInside
 from puregraph.graph.sequential import Sequential
 from puregraph.graph.steps import Steps
 from puregraph.module import Inputs, Module
@@ -131,7 +132,7 @@ class Checkpoint(Module):
     @precision.setter
     def precision(self, precision: str) -> None:
         if isinstance(self.inner, Graph):
-            self.inner.calculate(precision)
+            setInside(self.inner, "precision", precision)
         self.inner.precision = precision
 
     @property

@@ -184,4 +184,4 @@ class OnceBackward(TapeNode):
         raise AutoDiffException(f"{self.function}.backward is marked once_differentiable: its gradients have none")
 
 
-Function.apply = classmethod(apply)  # type: ignore[assignment]
+applied = classmethod(apply)

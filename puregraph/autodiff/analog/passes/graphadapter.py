@@ -14,7 +14,7 @@ from puregraph.core.rules import gradientRule, rulesFor
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
 from puregraph.graph.backward import inputNames, needsOf
-from puregraph.graph.graph import Pass
+from puregraph.graph.lastpass import Pass
 from puregraph.graph.steps import ABSENT, GraphStep, Steps
 from puregraph.node import asGrads
 

@@ -1,0 +1,24 @@
+"""Late: a method whose code stands above its class in the order of imports, found at its first use.
+
+What a class offers is so declared in the class itself, and no file above it changes it. The names of the files that
+are meant stand here as texts and nowhere else; a test tries each of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+class Late:
+    """An attribute of a class: the function or class `name` of the file `module`, which is imported when it is used."""
+
+    def __init__(self, module: str, name: str):
+        self.module, self.name = module, name
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self.owner, self.attribute = owner, attribute
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        setattr(self.owner, self.attribute, getattr(import_module(self.module), self.name))
+        return getattr(owner if instance is None else instance, self.attribute)

@@ -1,0 +1,50 @@
+"""Lastpass: one forward pass, kept for the pass back through it, and the checks that nothing was changed since."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from puregraph.base.fingerprint import fingerprint
+from puregraph.graph.steps import Steps
+from puregraph.node import checkMode, isMarked, isModified, modified
+
+MODE = attrgetter("module.train")
+
+
+class Pass(NamedTuple):
+    """One forward pass: the steps that ran, all their values, and the modes that the modules were in.
+
+    `saved` tells by number whether inputs, outputs and parameters that gradient rules read were modified since.
+    """
+
+    steps: Steps
+    values: list[Any]
+    modes: list[bool]
+    saved: list[tuple[int, Any, Any]]
+
+    def check(self) -> None:
+        """Going backward through a pass is right as long as all is as it was then.
+
+        Raises    PuregraphError if the mode of a module has changed since, or what gradient rules read was modified
+        """
+        names = self.steps.names
+        for number, value, before in self.saved:
+            if isModified(value, before):
+                raise modified(self.steps.producer[number], "", f"'{names[number]}'")
+        if list(map(MODE, self.steps.items)) != self.modes:
+            for step, train in zip(self.steps.items, self.modes, strict=True):
+                checkMode(step.module, train, step.path)
+
+
+def savedOf(steps: Steps, values: list[Any]) -> list[tuple[int, Any, Any]]:
+    """What gradient rules read of what a user can reach, each with what tells whether it is modified later."""
+    numbers, stored = steps.saved
+    found: list[tuple[int, Any, Any]] = []
+    for n in numbers:
+        found.append((n, values[n], fingerprint(values[n])))
+    for n, module, name in stored:
+        param = getattr(module, name)
+        if isMarked(param):
+            found.append((n, param, param.mark()))
+    return found

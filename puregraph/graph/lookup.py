@@ -1,0 +1,72 @@
+"""Lookup: nodes by their paths, what is set on all modules inside, and a graph in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from puregraph.core.versioning import COUNTER
+from puregraph.errors import GraphError
+from puregraph.graph.steps import GraphStep, Steps
+from puregraph.graph.unfolding import graphsIn
+from puregraph.node import Node
+
+
+def nodeNamed(graph: Any, name: str) -> Node:
+    """The node of a path.
+
+    Raises    GraphError listing names that come near
+    """
+    for node, path in graph.paths.items():
+        if path == name:
+            return node
+    for step in graph.steps().items:
+        if step.path == name:
+            return step.node
+    known = list(dict.fromkeys([*graph.paths.values(), *(s.path for s in graph.steps().items)]))
+    raise GraphError(f"{graph.title()} has no node {name!r}; it has {', '.join(nearest(name, known))}")
+
+
+def setInside(graph: Any, name: str, value: Any) -> None:
+    """Set the mode or precision of a graph and of every module and graph inside it."""
+    vars(graph)[name] = value
+    if name == "train":
+        graph.last = None
+    else:
+        COUNTER.version = object()
+    for module in graph.modules().values():
+        setattr(module, name, value)
+    for inner in graphsIn(graph):
+        setInside(inner, name, value)
+
+
+def listing(graph: Any) -> str:
+    """One line a node: its path, its module, and where its inputs come from."""
+    steps = graph.steps()
+    rows = [(s.path, s.module.brief(), ", ".join(graph.sources(s, steps))) for s in steps.items]
+    wide = [max((len(r[i]) for r in rows), default=0) for i in (0, 1)]
+    lines = [f"  {p:{wide[0]}}  {m:{wide[1]}}  {'<- ' + f if f else ''}".rstrip() for p, m, f in rows]
+    return "\n".join([repr(graph), *lines])
+
+
+def sourceNames(step: GraphStep, steps: Steps) -> list[str]:
+    """The names of the values that a step takes as inputs."""
+    return [steps.names[n] for n in step.args[: step.inputs] if n]
+
+
+def few(names: Sequence[str], most: int = 4) -> str:
+    """The first few names, and how many more there are."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def nearest(name: str, known: list[str], count: int = 6) -> list[str]:
+    """The names most like a mistaken one, of many only those that begin or end as it does."""
+    import difflib  # only when something is wrong
+    from os.path import commonprefix
+
+    if len(known) > 100 or len(name) > 200:
+        ends = {n: len(commonprefix([name, n])) + len(commonprefix([name[::-1], n[::-1]])) for n in known}
+        known = [n[:200] for n in sorted(ends, key=ends.__getitem__, reverse=True)[:30]]
+        name = name[:200]
+    return difflib.get_close_matches(name, known, count, 0.3) or known[:count]
