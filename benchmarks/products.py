@@ -34,7 +34,7 @@ import numpy as np  # noqa: E402
 
 from benchmarks import report  # noqa: E402
 from puregraph.base.align import aligned  # noqa: E402
-from puregraph.compile.lower.nativesegment import Segment  # noqa: E402
+from puregraph.compile.runtime.segment import Segment  # noqa: E402
 from puregraph.native.gemm.gemm import product, vectorsFor, worthPacking  # noqa: E402
 from puregraph.native.gemm.pack import packed  # noqa: E402
 from puregraph.native.llvm import jit  # noqa: E402

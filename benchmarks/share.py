@@ -53,7 +53,7 @@ def measure(name, batch):
         rests.append((taken - clock.taken) / 1e3)
     gc.enable()
     crew.run = clock.run
-    calls = sum(call.kind != "view" for call in program.plan.schedule.calls)
+    calls = sum(not call.kind.isView for call in program.plan.schedule.calls)
     return statistics.median(times), statistics.median(rests), calls
 
 

@@ -21,8 +21,8 @@ import stubcuda
 
 from puregraph import models
 from puregraph.compile.ir.strides import contiguous
+from puregraph.compile.pipeline import schedule
 from puregraph.compile.trace.channelslast import layoutFor
-from puregraph.compile.trace.schedule import schedule
 from puregraph.cuda.libraries import attention, convolution, cudnn, workspaces
 from puregraph.graph.sequential import Sequential
 from puregraph.kernels.attention import attend, attendGrad

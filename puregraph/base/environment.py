@@ -39,6 +39,7 @@ VARIABLES = {
     "CUDNN": SWITCH,
     "TUNE": SWITCH,
     "VERIFY": SWITCH,
+    "DUMP": ANY,
     "DEVICE": ANY,
     "CACHE": ANY,
     "CPU": ANY,

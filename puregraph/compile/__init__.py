@@ -1,16 +1,18 @@
 """Compile: a graph's whole step as one flat list of calls over planned memory.
 
-schedule   rules are read on tracers that hold no data (`record`, `readers`, `functions`, `reading`; one that
-           cannot be read is kept `whole`); forward, backward and update become a list of Calls on Values (`value`)
-simplify   equal calls once, unneeded calls not at all
-plan       where every Value lies: in the `arena`, in what it is stored to (`targets`), over an argument (`inplace`)
-built      the calls bound to the very arrays (`memory`, `bind`, `entry`), ready to be made
-program    all of this together, made anew when what it was made from changes (`current`)
+trace      the rules of a graph are called once on tracers that hold no data, and become calls on Values (`ir`)
+passes     from schedule to schedule: `pipeline` lists them for each backend, in their order
+lower      calls become native kernels; `gpu` has the same for launches and NVIDIA's libraries
+memory     where every Value is stored: in one arena, over an argument, in a parameter
+runtime    the calls on the very arrays, ready to run, and whether they are still what is wanted
+report     what people see of it
+program    all of this together, compiled anew when what it was compiled from changes
 """
 
 from puregraph.compile.cache import Programs, compiled
+from puregraph.compile.pipeline import schedule
 from puregraph.compile.program import Program
-from puregraph.compile.trace.schedule import Schedule, schedule
+from puregraph.compile.trace.schedule import Schedule
 from puregraph.compile.trace.withcost import dtypesFor, joined
 from puregraph.compile.updater import Updater
 

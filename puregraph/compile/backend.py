@@ -3,49 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from puregraph import device
-from puregraph.compile import gpu
-from puregraph.compile.lower import nativesegment
-from puregraph.compile.memory.planner import ALIGNMENT
-from puregraph.compile.runtime import executable
+from puregraph.compile import pipeline
+from puregraph.compile.gpu.runtime import devicearena
+from puregraph.compile.gpu.runtime.gpuexecutable import GpuExecutable
+from puregraph.compile.lower import rules  # noqa: F401  they register themselves
+from puregraph.compile.lower.registry import LOWERINGS
+from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
+from puregraph.compile.passes.rematerialize import planned
+from puregraph.compile.pipeline import Pipeline, runPasses
+from puregraph.compile.runtime.executable import Executable
+from puregraph.compile.trace.channelslast import layoutFor
 from puregraph.compile.trace.opaque import NotArraysError
+from puregraph.kernel import Kernel
+from puregraph.native.llvm import jit
 
 
 class Backend(NamedTuple):
     """A way from a schedule to something that runs.
 
-    `build`      makes it of a plan and the memory that several programs share; see `built.Built`
-    `lower`      makes a schedule's calls what it carries out best; None: they are all numpy's
-    `layout`     says how the results of kernels lie, see `layout.layoutFor`
-    `isWhole`    whether a composite kernel, a function of numpy's functions, is carried out whole
+    `passes`     those that make the calls of a schedule what it carries out best
+    `build`      makes an executable of a plan and the memory that several programs share
+    `layout`     gives the strides of what a Kernel makes, see `channelslast.layoutFor`
+    `isWhole`    whether a Piece, a function of numpy's functions, is carried out whole
     `alignment`  that of every value, in bytes
     `halves`     whether values are kept in 16 bits where modules say that they may be
     `gives`      whether large results are made where their user gets them
     """
 
     name: str
-    build: Callable[..., Any] = executable.Executable
-    lower: Callable[[Any], Any] | None = None
+    passes: Pipeline = pipeline.NUMPY
+    build: Callable[..., Any] = Executable
     layout: Any = None
     isWhole: Callable[[Any], bool] = lambda piece: True
     alignment: int = ALIGNMENT
     halves: bool = False
     gives: bool = False
 
+    def plan(self, schedule: Any, budget: int | None) -> MemoryPlan:
+        """The memory plan of a traced schedule, after all passes.
+
+        Raises    PuregraphError if the budget, in bytes, cannot be kept
+        """
+        schedule = runPasses(schedule, self.passes.prepare)
+        return planned(schedule, budget, self.lowered, self.alignment, self.gives)
+
+    def lowered(self, schedule: Any) -> Any:
+        """A schedule with its calls lowered, while the one that is given stays as it is."""
+        return runPasses(copy(schedule), self.passes.lower) if self.passes.lower else schedule
+
+
+def hasLaunches(piece: Any) -> bool:
+    """Whether a GPU carries out a function of numpy's functions whole."""
+    return "cuda" in piece.implementations
+
 
 NUMPY = Backend("numpy")
-NATIVE = Backend(
-    "native", executable.Executable, nativesegment.lowered, nativesegment.layoutFor, nativesegment.isWhole, gives=True
+NATIVE = Backend("native", pipeline.NATIVE, layout=layoutFor, isWhole=LOWERINGS.__contains__, gives=True)
+GPU = Backend(
+    "gpu",
+    pipeline.GPU,
+    GpuExecutable,
+    layoutFor,
+    lambda piece: "cuda" in piece.implementations,
+    devicearena.ALIGNMENT,
+    halves=True,
 )
-GPU = Backend("gpu", gpu.GpuExecutable, gpu.lowered, gpu.layoutFor, gpu.isWhole, gpu.ALIGNMENT, True)
 
 
 def backendFor(graph: Any, dtype: Any) -> Backend:
-    """The backend for a graph that computes in a dtype: on a GPU if its parameters lie there.
+    """The backend for a graph that computes in a dtype: on a GPU if its parameters are there.
 
-    Raises    NotArraysError if some do, and some do not
+    Raises    NotArraysError if some are, and some are not
     """
     stored = [*graph.params.values(), *graph.states.values()]
     there = {device.isDeviceArray(s.array) for s in stored if s.made} or {device.name() == "cuda"}
@@ -53,4 +87,9 @@ def backendFor(graph: Any, dtype: Any) -> Backend:
         raise NotArraysError("some parameters lie on a GPU, and some do not")
     if there.pop():
         return GPU
-    return NATIVE if nativesegment.isWanted(dtype) else NUMPY
+    return NATIVE if isNative(dtype) else NUMPY
+
+
+def isNative(dtype: Any) -> bool:
+    """Whether a step that computes in this dtype becomes native code."""
+    return Kernel.fastAllowed and np.dtype(dtype) == np.float32 and jit.available()

@@ -15,7 +15,7 @@ from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.fallback import REPORT, isOwn, placesIn, warnOnce
 from puregraph.compile.ir.external import GRADS, GradientOf
 from puregraph.compile.memory.planner import MemoryPlan
-from puregraph.compile.passes.rematerialize import planned
+from puregraph.compile.pipeline import schedule
 from puregraph.compile.report.graphviz import drawing
 from puregraph.compile.report.steptable import table
 from puregraph.compile.runtime.bind import DeviationError
@@ -26,7 +26,7 @@ from puregraph.compile.runtime.fastpath import shortcut
 from puregraph.compile.runtime.gc import tidied
 from puregraph.compile.runtime.validity import Validity
 from puregraph.compile.trace.opaque import NotCompiledError, RuleProfile, UntriedError
-from puregraph.compile.trace.schedule import Schedule, isFinite, schedule
+from puregraph.compile.trace.schedule import Schedule, isFinite
 from puregraph.compile.trace.withcost import dtypesFor
 from puregraph.compile.verify import VerifyError
 from puregraph.core.accumulate import seedLike
@@ -99,7 +99,7 @@ class Program:
                 found = self.schedule()
                 held, unread, reads = found.held, found.unread, found.reads
                 how = self.backend
-                plan = planned(found, self.budget, how.lower, how.alignment, how.gives)
+                plan = how.plan(found, self.budget)
                 keeps = self.options.get("keepGrads", True)
                 self.left = [(vars(p), GradientOf(p, v.dtype).array) for p, v in found.paramGrads] if keeps else []
                 self.notReached, self.applied = self.others(found)

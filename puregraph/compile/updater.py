@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.base.signals import Deferred
+from puregraph.compile.pipeline import TRACED, runPasses
 from puregraph.compile.program import Program, gatherGrads
-from puregraph.compile.trace.schedule import Schedule, updating
+from puregraph.compile.trace.schedule import Schedule, traceUpdate
 from puregraph.graph import Graph
 
 
@@ -18,7 +19,7 @@ class Updater(Program):
 
     def schedule(self) -> Schedule:
         self.ready = self.optimizer.ready()
-        return updating(self.graph, self.optimizer, self.scales)
+        return runPasses(traceUpdate(self.graph, self.optimizer, self.scales), TRACED)
 
     def isCurrent(self) -> bool:
         return super().isCurrent() and self.optimizer.ready() == self.ready

@@ -23,7 +23,6 @@ VARIABLE = "PUREGRAPH_VERIFY"
 POISON = 255  # the byte of memory that nobody has written: NaN, -1, True
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 LEAVES = ("input", "param", "state", "constant")  # roles of values that are there before the first step
-EXACT = ("copy", "fill", "put", "view")  # kinds of calls that compute nothing
 RELATIVE, ABSOLUTE = (
     64,
     16,
@@ -73,9 +72,9 @@ class Verifier:
 
     def around(self, number: int, call: Call, steps: list[Bound]) -> list[Bound]:
         """The calls of a step between the checks before and after it."""
-        places = dict.fromkeys(c.place[:2] for c in (call.function.calls if call.kind == "native" else [call]))
+        places = dict.fromkeys(c.place[:2] for c in (call.function.calls if call.kind.isNative else [call]))
         nodes = ", ".join(f"'{path}' ({label})" if label else f"'{path}'" for path, label in places)
-        title = f"step {number} '{call.function.name if call.kind == 'native' else call.name}' at {nodes}"
+        title = f"step {number} '{call.function.name if call.kind.isNative else call.name}' at {nodes}"
         before = Bound(call, partial(self.before, title, call), [], {})
         return [before, *steps, Bound(call, partial(self.after, title, number, call), [], {})]
 
@@ -94,7 +93,7 @@ class Verifier:
         operands = [v.root for v in operandsOf(call)]
         for v in operands:
             self.look(title, v)
-        if call.kind == "native":
+        if call.kind.isNative:
             read = [self.array(v) for v in operands]
             for y in written(call):
                 array = self.array(y)
@@ -130,9 +129,9 @@ class Verifier:
 
     def after(self, title: str, number: int, call: Call) -> None:
         """The results are numpy's; they are noted for those who read them."""
-        if call.kind == "native":
+        if call.kind.isNative:
             self.check(title, number, call)
-        if call.kind == "rule":
+        if call.kind.isOpaque:
             self.refresh()
         outs = written(call)
         for y in outs:
@@ -167,7 +166,7 @@ class Verifier:
         single = self.evaluated(calls)
         self.inner |= {n: x for n, x in single.items() if n in made}
         references = [single]
-        isExact = all(c.kind in EXACT for c in calls)
+        isExact = all(c.kind.isExact for c in calls)
         if not isExact:
             references.append(self.evaluated(calls, np.dtype(np.float64)))
         wrong = self.wrongIn(results, references, isExact)
@@ -212,14 +211,14 @@ class Verifier:
 
         with np.errstate(all="ignore"), useFast(False):
             for call in calls:
-                if call.kind == "view" or call.kind == "store":
+                if call.kind.isView or call.kind.isStore:
                     continue
                 outs = [y for y in call.outs if y is not None]
                 for y in outs:
                     found[y.number] = cast(np.empty(y.shape, y.dtype))
                 for step in bound(call, array, None):
                     step.function(*step.arguments, **step.options)
-                for y in outs if noise is not None and call.kind not in EXACT else ():
+                for y in outs if noise is not None and not call.kind.isExact else ():
                     if y.dtype.kind == "f":
                         moves = noise.choice((-2.0, 0.0, 2.0), y.shape) * np.finfo(y.dtype).eps
                         found[y.number] *= (1 + moves).astype(y.dtype)

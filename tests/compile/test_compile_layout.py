@@ -106,7 +106,7 @@ def replayed(recorder, values, arrays, results):
             made = list(made) if call.several else [made]
         for value, y in zip(call.outs, made, strict=True):
             assert (value.shape, value.dtype) == (np.shape(y), y.dtype), call
-            if call.kind != "put":
+            if call.kind.name != "put":
                 assert strides.sameStrides(value.shape, value.strides, y.strides), call
             known[value.number] = y
     return [get(r.value) for r in results]

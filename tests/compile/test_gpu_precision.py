@@ -50,7 +50,7 @@ def tasks(program):
     """What cuBLASLt and cuDNN are told to compute in."""
     found = []
     for call in program.built.schedule.calls:
-        for task in call.function.works if call.kind == "native" else ():
+        for task in call.function.works if call.kind.isNative else ():
             if isinstance(task.what, librarygemm.Product):
                 found.append(task.what.objective.compute)
             elif isinstance(task.what, cudnn.CudnnCall):
@@ -157,7 +157,7 @@ def factors(program):
     """The kinds of numbers that products and convolutions multiply, whoever carries them out."""
     found = []
     for call in program.built.schedule.calls:
-        for each in call.function.calls if call.kind == "native" else [call]:
+        for each in call.function.calls if call.kind.isNative else [call]:
             if each.function in (np.matmul, convolve, convolveData, convolveWeight):
                 found.append({v.dtype.name for v in each.values()[:2]})
     return found
@@ -213,7 +213,7 @@ def test_kernels_of_16_bits_take_registers_alone(monkeypatch, rng, name, kind):
     make, shape, optimizer = {**MODELS, **OTHERS}[name]
     useGpu(monkeypatch)
     program, *_ = trained(inPrecision(kind, make), images(rng, 1, *(shape or (None,))), optimizer(), runs=0)
-    works = [w.what for call in program.built.schedule.calls if call.kind == "native" for w in call.function.works]
+    works = [w.what for call in program.built.schedule.calls if call.kind.isNative for w in call.function.works]
     monkeypatch.undo()  # NVRTC itself
     gate([each for each in works if isinstance(each, Launch)])
 
@@ -263,7 +263,7 @@ def test_libraries_are_given_filters_channels_last_by_one_launch_and_users_are_n
     make, shape, optimizer = MODELS["lenet"]
     useGpu(monkeypatch, libraries)
     program, *_ = trained(inPrecision(mode, make), images(rng, 1, *shape), optimizer(clipNorm=0.1))
-    works = [w.what for call in program.built.schedule.calls if call.kind == "native" for w in call.function.works]
+    works = [w.what for call in program.built.schedule.calls if call.kind.isNative for w in call.function.works]
     given = {
         each.objective.what: each.objective.W
         for each in works
@@ -287,7 +287,7 @@ def test_gradients_of_filters_are_turned_before_somebody_adds_to_them(monkeypatc
     near, wanted, *_ = trained(inPrecision("float32", make), batches, SGD(0.1))
     useGpu(monkeypatch)
     far, got, *_ = trained(inPrecision("tf32", make), batches, SGD(0.1))
-    entries = [w.what.entry for c in far.built.schedule.calls if c.kind == "native" for w in c.function.works
+    entries = [w.what.entry for c in far.built.schedule.calls if c.kind.isNative for w in c.function.works
                if isinstance(w.what, Launch)]  # fmt: skip
     assert entries.count("turn") == 2
     for path, param in near.graph.params.items():

@@ -375,7 +375,7 @@ def test_what_is_no_launch_runs_between_two_graphs(monkeypatch, rng, make, betwe
         for y, z in zip(each, other, strict=True):
             close(y, z)
     sameNet(far, near)
-    parts = [part if call is None else call.kind for call, part in program.built.parts]
+    parts = [part if call is None else call.kind.name for call, part in program.built.parts]
     assert [between] == list(dict.fromkeys(p for p in parts if not isinstance(p, Section)))
     assert all(s.graph is not None for s in sections(program))
     assert len(sections(program)) > 1
@@ -515,7 +515,7 @@ def test_libraries_are_asked_for_their_fastest_proposal_before_the_capture(monke
     make, shape, optimizer = MODELS["lenet"]
     batches = images(rng, 3, *shape)
     program, net, got = trained(make, batches, optimizer())
-    calls = [w.what for c in program.built.schedule.calls if c.kind == "native" for w in c.function.works]
+    calls = [w.what for c in program.built.schedule.calls if c.kind.isNative for w in c.function.works]
     assert set(tried) == ({each.task for each in calls if isinstance(each, LibraryCall)} if isAsked else set())
     assert len(tried) == len(set(tried)) and set(times) <= {1.0}
     assert program.built.captured().note.startswith("1 graph of CUDA")

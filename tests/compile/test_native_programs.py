@@ -112,7 +112,7 @@ def leftToNumpy(program):
     if program.built is None:
         return program.why
     copies = [f"copy to {type(target).__name__}" for target, _ in program.plan.copies]
-    return [c.name for c in program.plan.schedule.calls if c.kind not in ("native", "view", "host")] + copies
+    return [c.name for c in program.plan.schedule.calls if c.kind.name not in ("native", "view", "host")] + copies
 
 
 LEFT: dict[str, list[str]] = {}  # "Module 0 train": what numpy carries out of the steps of an example

@@ -27,9 +27,9 @@ from puregraph import (
 )
 from puregraph.compile import verify
 from puregraph.compile.lower import nestcache
-from puregraph.compile.lower.nativesegment import Segment
 from puregraph.compile.memory import planner
-from puregraph.compile.passes import fusion
+from puregraph.compile.passes import nestlines
+from puregraph.compile.runtime.segment import Segment
 from puregraph.compile.trace import graphtracer
 from puregraph.compile.verify import VerifyError
 from puregraph.core import initial
@@ -92,7 +92,7 @@ def test_training_steps_with_states_and_an_optimizer_are_verified(verified, rng)
 
 @needsNative
 def test_a_kernel_that_computes_something_else_is_named_with_its_element(verified, monkeypatch):
-    monkeypatch.setitem(fusion.UFUNCS, np.multiply, "+")
+    monkeypatch.setitem(nestlines.UFUNCS, np.multiply, "+")
     x, y = Input(name="x").node(), Input(name="y").node()
     program = Graph([x, y], Mul(name="product").node(x, y)).compile([(2, 3), (2, 3)], train=False)
     a, b = np.full((2, 3), 2, np.float32), np.full((2, 3), 2, np.float32)
@@ -116,7 +116,7 @@ def test_memory_that_is_given_away_too_early_is_told_with_who_overwrote_it(verif
     def tooEarly(schedule):
         first, last = {}, right(schedule)
         for i, call in enumerate(schedule.calls):
-            for v in call.values() if call.kind != "view" else ():
+            for v in call.values() if not call.kind.isView else ():
                 first.setdefault(v.root.number, i)
         return {n: min(i, first.get(n, i)) for n, i in last.items()}
 

@@ -555,7 +555,7 @@ def prepared(add):
     """What adds the calls of a step, with all their texts compiled at once before."""
 
     def adds(self, poison):
-        works = [work.what for call in self.schedule.calls if call.kind == "native" for work in call.function.works]
+        works = [work.what for call in self.schedule.calls if call.kind.isNative for work in call.function.works]
         emulator.prepare(each.source for each in works if isinstance(each, Launch))
         add(self, poison)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from puregraph.compile import verify
-from puregraph.compile.lower.nativesegment import keyOf
+from puregraph.compile.runtime.segment import keyOf
 from puregraph.native.llvm import jit
 from puregraph.native.llvm.irbuilder import IRBuilder
 

@@ -74,11 +74,11 @@ class Gathered:
     isQuiet, frozen = True, None
 
     def __init__(self, plan, room, poison=False):
-        calls, found = [call for call in plan.schedule.calls if call.kind != "view"], startsOf(plan)
+        calls, found = [call for call in plan.schedule.calls if not call.kind.isView], startsOf(plan)
         self.launches = [each for each in found if isinstance(each, Launch)]
         self.libraries = [each for each in found if not isinstance(each, Launch)]
-        self.left = [call for call in calls if call.kind != "native"]
-        self.functions = {each.function for call in calls if call.kind == "native" for each in call.function.calls}
+        self.left = [call for call in calls if not call.kind.isNative]
+        self.functions = {each.function for call in calls if call.kind.isNative for each in call.function.calls}
 
 
 @contextmanager

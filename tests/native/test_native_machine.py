@@ -403,7 +403,7 @@ def test_a_process_keeps_to_the_version_that_it_began_with(tmp_path):
     package = Path(diskcache.__file__).parent.parent
     shutil.copytree(package, tmp_path / "puregraph", ignore=shutil.ignore_patterns("__pycache__", "models"))
     script = (
-        "import pathlib, puregraph.compile.lower.nativesegment as native\n"
+        "import pathlib, puregraph.compile.runtime.segment as native\n"
         "before = native.DIGEST\n"
         "path = pathlib.Path('puregraph/formula/loopnest.py')\n"
         "path.write_text(path.read_text() + '# another version\\n')\n"

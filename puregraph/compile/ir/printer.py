@@ -18,7 +18,7 @@ def listing(schedule: Any) -> str:
             place = call.place
             lines.append(f"{place.path}  ({place.label}, {place.phase})")
         made = ", ".join("None" if y is None else shown(y) for y in call.outs)
-        lines.append(f"  {call.kind:9} {call!r}   {made}{formula(call)}")
+        lines.append(f"  {call.kind.name:9} {call!r}   {made}{formula(call)}")
     for what, values in (("output", schedule.outputs), ("input gradient", schedule.inputGrads)):
         lines += [f"  {what} {text(v)}" for v in values if v is not None]
     lines += [f"  gradient {text(v)}   {v.name}" for _, v in schedule.paramGrads]
@@ -35,8 +35,8 @@ def shown(y: Value) -> str:
 
 def formula(call: Any) -> str:
     """The formulas that a call computes."""
-    if call.kind == "rule":
+    if call.kind.isOpaque:
         return f"   whole: {call.function.reason}"
-    if not hasattr(call.function, "terms"):
+    if not hasattr(getattr(call, "function", None), "terms"):
         return ""
     return "   " + "; ".join(map(str, formulasOf(call.function)))

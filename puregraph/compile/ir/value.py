@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.compile.ir.kind import KINDS, Kind
+
 LEAVES = ("input", "param", "state", "scalar", "constant", "object")  # roles of what no call makes
 
 
@@ -107,12 +109,13 @@ class Call:
         arguments: tuple,
         options: dict[str, Any],
         outs: list[Any],
-        kind: str,
+        kind: Kind | str,
         place: CallOrigin,
         several: bool = False,
     ):
         self.function, self.arguments, self.options = function, arguments, options
-        self.outs, self.kind, self.place, self.several = outs, kind, place, several
+        self.outs, self.place, self.several = outs, place, several
+        self.kind = kind if type(kind) is Kind else KINDS[kind]
 
     @property
     def name(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -11,21 +10,18 @@ import numpy as np
 
 from puregraph.compile.ir.value import Call, Value, store
 from puregraph.compile.lower.bounds import Bounds
+from puregraph.compile.lower.matmul import OutputTiling, collapsed, productFrame, productOf
 from puregraph.compile.lower.nestcache import canonical, readBy, shaped
 from puregraph.compile.lower.packedweights import PackedWeights
-from puregraph.compile.passes.fusion import BARRIERS, FLOAT, LONE, Fuser, Group, pointwise
+from puregraph.compile.lower.registry import LOWERINGS
+from puregraph.compile.lower.workspace import LoweringWorkspace
+from puregraph.compile.passes.fusion import Fuser
+from puregraph.compile.passes.group import Group
+from puregraph.compile.passes.nestlines import FLOAT, LONE, pointwise
 from puregraph.core.tracer import astype
 from puregraph.formula.loopnest import LoopNest, Operand, isAxis
-from puregraph.kernels.scatter import putClass, takeClass
-from puregraph.native.gemm.gemm import BatchAxis, product, vectorsFor, worthPacking
-from puregraph.native.gemm.pack import Packed, pack, packedSize
-from puregraph.native.llvm import jit
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.native.ops.epilogue import Epilogue, EpilogueOperand
-
-MOVED = ("kernel", "copy", "put", "fill")  # kinds of calls that have native work under their function's name
-LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
-LOWERINGS: dict[Any, Callable[..., list[KernelCall] | None]] = {}
 
 
 class NativeCall(NamedTuple):
@@ -46,146 +42,16 @@ class NativeCall(NamedTuple):
     checks: tuple[Bounds, ...] = ()
 
 
-class LoweringWorkspace:
-    """What a step needs beside its results: memory, noted in `extra`, and looks at inputs, noted in `checks`.
+def lower(schedule: Any) -> Any:
+    """Have all that is possible done by native code, in an order that gives the same."""
 
-    `isRead` says whether anybody reads a result; what nobody does need not be made, and is noted in `left`.
-    """
+    def new(size: int) -> Value:
+        schedule.count += 1
+        return Value(schedule.count, (size,), FLOAT, (FLOAT.itemsize,), name="scratch")
 
-    def __init__(
-        self,
-        new: Callable[[int], Value],
-        frozen: PackedWeights | None,
-        isRead: Callable[[Value], bool] = lambda v: True,
-    ):
-        self.new, self.frozen, self.isRead = new, frozen, isRead
-        self.left: set[int] = set()
-        self.extra: list[Value] = []
-        self.checks: list[Bounds] = []
-
-    def check(self, bounds: Bounds) -> None:
-        """Have an input, or a view of one, looked at before a run; if it is out of bounds, the graph itself runs."""
-        self.checks.append(bounds)
-
-    def leaves(self, value: Value) -> bool:
-        """Whether a result is left out, as nobody reads it."""
-        if not self.isRead(value):
-            self.left.add(value.number)
-        return value.number in self.left
-
-    def __call__(self, count: int) -> Value:
-        self.extra.append(self.new(count))
-        return self.extra[-1]
-
-    def keeps(self, weight: Any) -> bool:
-        """Whether what a weight is packed to is kept for later runs."""
-        return self.frozen is not None and weight.root.role == "param"
-
-    def packed(
-        self, weight: Any, count: int, write: Callable[[Any], list[KernelCall]]
-    ) -> tuple[Value, list[KernelCall]]:
-        """Room for a weight in another order, and the work that each run has with it: `write(to)`, or none."""
-        if self.frozen is not None and self.keeps(weight):
-            return self.frozen.keep(weight, self.new(0).number, count, write), []
-        to = self(count)
-        return to, write(to)
-
-
-class Offset(NamedTuple):
-    """A place inside a Value: so many bytes from its start."""
-
-    value: Value
-    bytes: int
-
-
-class OutputTiling(NamedTuple):
-    """How the results of a product or convolution lie: which axes of its result count rows of sums, which the columns,
-    and which a batch."""
-
-    rows: tuple[int, ...]
-    column: int
-    batch: tuple[int, ...] = ()
-
-
-def lower(
-    calls: Iterable[Call],
-    outside: Iterable[Value],
-    held: Iterable[tuple[Any, Value]],
-    new: Callable[[int], Value],
-    frozen: PackedWeights | None = None,
-) -> list[Call]:
-    """The calls with all that is possible done by native code, in an order that gives the same.
-
-    `outside` are the Values that are read when all is done, `held` the Values that targets of stores have before;
-    `new(count)` makes a Value of so many floats for what a step needs beside its results; `frozen` keeps what can be
-    made of parameters once for all runs.
-    """
-    return Lowering(Fuser(hoisted(list(calls))).run(), outside, {id(t): v for t, v in held}, new, frozen).run()
-
-
-def hoisted(calls: list[Call]) -> list[Call]:
-    """With the numbers of an update read at the start or before the backward pass: where nothing can fail in between.
-
-    Updates may then follow the gradients, of which most never meet memory. Where those are much of the memory, large
-    ones do at once; elsewhere all else stays nearer if they come in the end.
-    """
-    start = next((i for i, call in enumerate(calls) if call.place.phase == "backward"), len(calls))
-    start = start if any(map(canFail, calls[:start])) else 0
-    for i, call in enumerate(calls):
-        if i > start and call.kind == "host" and call.place.phase == "update" and call.arguments:
-            if call.arguments[0] is None and not any(map(canFail, calls[start:i])):
-                early = Call(call.function, (None,), {}, [], "host", call.place)
-                calls = [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
-                large = bytesOfUpdates(calls)
-                return soon(calls, start) if large and 2 * large > bytesKept(calls, start) else calls
-            break
-    return calls
-
-
-def isLarge(call: Call) -> bool:
-    """Whether a call updates a large parameter."""
-    return call.place.phase == "update" and call.kind == "pointwise" and call.outs[0].nbytes >= LARGE
-
-
-def bytesOfUpdates(calls: list[Call]) -> int:
-    """The gradients of all large parameters."""
-    return sum(call.outs[0].nbytes for call in calls if isLarge(call))
-
-
-def bytesKept(calls: list[Call], start: int) -> int:
-    """What the forward pass makes and later calls read."""
-    made = {y.number for call in calls[:start] for y in call.outs if y is not None and y.base is None}
-    return sum(
-        {v.root.number: v.root.nbytes for c in calls[start:] for v in c.values() if v.root.number in made}.values()
-    )
-
-
-def soon(calls: list[Call], start: int) -> list[Call]:
-    """With the updates of large parameters after the last call that makes or reads what they take."""
-    latest: dict[int, int] = {}
-    places = []
-    for i, call in enumerate(calls):
-        own = [v.root for v in (*call.values(), *call.outs) if v is not None and v.role != "scalar"]
-        places.append(max([latest.get(v.number, start) for v in own]) if isLarge(call) else i)
-        latest.update((v.number, places[-1]) for v in own)
-    order = sorted(range(len(calls)), key=lambda i: (places[i], i))
-    return [calls[i] for i in order]
-
-
-def canFail(call: Call) -> bool:
-    """Whether a call may raise when it runs."""
-    isKnown = call.function in LOWERINGS or call.function in (takeClass, putClass)
-    return call.kind in ("rule", "host", "other") or (call.kind == "kernel" and not isKnown)
-
-
-def lowers(kind: Any) -> Callable[[Any], Any]:
-    """Register what makes native work of a kernel's call: `(call, room)` gives works, or None."""
-
-    def keep(function: Any) -> Any:
-        LOWERINGS[kind] = function
-        return function
-
-    return keep
+    held = {id(target): v for target, v in schedule.held}
+    schedule.calls = Lowering(schedule.calls, schedule.kept(), held, new, schedule.frozen).run()
+    return schedule
 
 
 class Lowering:
@@ -201,12 +67,12 @@ class Lowering:
     ):
         self.steps, self.held, self.new, self.frozen = steps, held, new, frozen
         self.places = {id(step): i for i, step in enumerate(steps)}
-        self.barriers = [i for i, s in enumerate(steps) if not isinstance(s, Group) and s.kind in BARRIERS]
+        self.barriers = [i for i, s in enumerate(steps) if not isinstance(s, Group) and s.kind.hasEffect]
         self.readers: dict[int, list[int]] = {}
         self.makers: dict[int, int] = {}
         for i, step in enumerate(steps):
             for v in values(step):
-                if isinstance(step, Group) or step.kind != "view":  # a view reads nothing itself
+                if isinstance(step, Group) or not step.kind.isView:  # a view reads nothing itself
                     self.readers.setdefault(v.root.number, []).append(i)
             for v in made(step):
                 self.makers[v.number] = i
@@ -328,7 +194,7 @@ class Lowering:
         if frameOf(call) is not None:
             ending = self.finish(i, call)
             if ending is not None:
-                framed = productOf if call.kind == "product" else LOWERINGS[call.function]
+                framed = productOf if call.kind.isContraction else LOWERINGS[call.function]
                 done = framed(call, ending[0], room)
                 if done is not None:
                     calls = [call, *(group.calls if group else ())]
@@ -339,11 +205,11 @@ class Lowering:
                         if all(v.root is not x.root for x in own) and isMetOnce(group, v)
                     ]
                     return [self.step(done, calls, [*own, *ending[1]], ending[2], room, over)]
-        if call.kind in MOVED and whole is not None:
+        if call.kind.isRegistered and whole is not None:
             done = whole(call, room)
         elif isWide(call):
             done = wide(call, room)
-        elif call.kind == "store" and store in LOWERINGS:
+        elif call.kind.isStore and store in LOWERINGS:
             target = self.held.get(id(call.options["target"]))
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
         if done is not None:
@@ -362,7 +228,7 @@ WHOLE = {np.add, np.subtract, np.negative, np.absolute, np.maximum, np.minimum, 
 
 def isWide(call: Call) -> bool:
     """Whether a call computes with numbers of other kinds than groups do, such as the next count of batches."""
-    if call.kind != "pointwise":
+    if not call.kind.isElementwise:
         return False
     values = [*call.values(), *(y for y in call.outs if y is not None)]
     kinds = {v.dtype for v in values}
@@ -451,75 +317,9 @@ def seen(
     return EpilogueOperand(kind, what, row, col, tuple(strides[a] for a in frame.batch))
 
 
-def collapsed(axes: list[tuple[int, int]]) -> int | None:
-    """The stride of several axes seen as one; None if they cannot be."""
-    axes = [(n, s) for n, s in axes if n > 1]
-    for (_, outer), (n, inner) in zip(axes, axes[1:]):
-        if outer != n * inner:
-            return None
-    return axes[-1][1] if axes else 0
-
-
-# Products -----------------------------------------------------------------------------------------------------------
-
-
 def frameOf(call: Call) -> OutputTiling | None:
     """How the sums of a call lie, if it makes sums that formulas can be applied to."""
-    if call.kind == "product":
+    if call.kind.isContraction:
         return productFrame(call)
-    framed = getattr(LOWERINGS.get(call.function), "frame", None) if call.kind == "kernel" else None
+    framed = getattr(LOWERINGS.get(call.function), "frame", None) if call.kind.isKernel else None
     return None if framed is None else framed(call)
-
-
-def productFrame(call: Call) -> OutputTiling | None:
-    """Rows are all axes but the last where b is one matrix and the rows of a follow each other; else a batch."""
-    if call.function is not np.matmul or call.options:
-        return None
-    a, b = call.arguments
-    (y,) = call.outs
-    if not a.dtype == b.dtype == y.dtype == np.float32 or a.ndim < 2 or b.ndim < 2 or 0 in (*a.shape, *b.shape):
-        return None
-    if any(s % 4 for v in (a, b, y) for s in v.strides):
-        return None
-    lead = y.ndim - 2
-    if math.prod(b.shape[:-2]) == 1:
-        rows = [(n, s) for n, s in zip(a.shape[:-1], a.strides[:-1])]
-        own = [(n, s) for n, s in zip(y.shape[:-1], y.strides[:-1])]
-        if collapsed(rows) is not None and collapsed(own) is not None:
-            return OutputTiling(tuple(range(y.ndim - 1)), y.ndim - 1)
-    batch = tuple(a for a in range(lead) if y.shape[a] > 1)
-    return OutputTiling((lead,), lead + 1, batch) if len(batch) <= 2 else None
-
-
-def productOf(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
-    """A matrix product as native work."""
-    a, b = call.arguments
-    (y,) = call.outs
-    frame = productFrame(call)
-    if frame is None:
-        return None
-    m = math.prod(y.shape[i] for i in frame.rows)
-    n, k = y.shape[-1], a.shape[-1]
-    rows = (
-        [(size, s // 4) for size, s in zip(a.shape[:-1], a.strides[:-1])]
-        if len(frame.rows) > 1
-        else [(a.shape[-2], a.strides[-2] // 4)]
-    )
-    aRow = collapsed(rows)
-    batch = []
-    for axis in frame.batch:
-        steps = []
-        for v in (a, b):
-            own = axis - (y.ndim - v.ndim)
-            steps.append(v.strides[own] // 4 if own >= 0 and v.shape[own] > 1 else 0)
-        batch.append(BatchAxis(y.shape[axis], *steps))
-    lanes = jit.lanes(4)
-    aStrides, bStrides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
-    before: list[KernelCall] = []
-    if room.frozen is not None and b.root.role == "param" and not batch and worthPacking(m, n, k, lanes):
-        vectors = vectorsFor(m, n, k, aStrides, lanes)
-        packed, before = room.packed(
-            b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors)
-        )
-        b = Packed(packed, k, n, vectors, lanes)
-    return [*before, *product(a, b, finish, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes, room=room)]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.ir.value import Value
+from puregraph.core.param import Param
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.threads.pages import AlignedBlock
 
@@ -55,3 +56,10 @@ def floats(count: int) -> Any:
     whole = np.frombuffer(block.map, np.uint8)
     start = block.address - whole.__array_interface__["data"][0]
     return whole[start : start + 4 * count].view(np.float32)
+
+
+def keepPackedWeights(schedule: Any) -> Any:
+    """Have weights packed once for all runs, unless the step changes parameters."""
+    changes = schedule.paramGrads or any(isinstance(target, Param) for target, _ in schedule.stores)
+    schedule.frozen = None if changes else PackedWeights()
+    return schedule

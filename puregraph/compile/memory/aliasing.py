@@ -13,11 +13,11 @@ from puregraph.formula.interpreter import Interpreter
 
 def overwritable(call: Call, y: Value) -> Sequence[int]:
     """The places of arguments over which a call may write a result, if that lies as they do."""
-    if call.kind == "pointwise":
+    if call.kind.isElementwise:
         if isinstance(call.function, (np.ufunc, Interpreter)):
             return range(len(call.arguments))
         return (2,) if call.function is np.where else ()  # where the choice is not made, all stays as it is
-    if call.kind == "native":
+    if call.kind.isNative:
         native = call.function  # what it only needs for a time may be written before all arguments are read
         return native.over if any(y is result for result in call.outs[: native.results]) else ()
     return (0,) if call.function is put and type(call.arguments[0]) is Value else ()

@@ -99,7 +99,7 @@ class MemoryPlan:
         others = {
             v.root.number
             for call in self.schedule.calls
-            if call.kind not in ("native", "view")
+            if not (call.kind.isNative or call.kind.isView)
             for v in (*call.values(), *call.outs)
             if v is not None
         }
@@ -141,7 +141,7 @@ def lastReads(schedule: Any) -> dict[int, int]:
     end = len(schedule.calls)
     last: dict[int, int] = {}
     for i, call in enumerate(schedule.calls):
-        if call.kind != "view":
+        if not call.kind.isView:
             for v in call.values():
                 last[v.root.number] = i
     last.update((v.root.number, end) for v in schedule.kept())

@@ -7,284 +7,28 @@ it (`nest`); what others read of it is stored, all else lives in registers.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
 
-import numpy as np
-
-from puregraph.compile.ir.value import Call, Value, fill
-from puregraph.core.tracer import astype
-from puregraph.formula import Formula
-from puregraph.formula.expr import REMEMBERED, Term, leaf, rebuild, term
-from puregraph.formula.formula import formulaOf, formulasOf
-from puregraph.formula.interpreter import Interpreter
+from puregraph.compile.ir.value import Call
+from puregraph.compile.passes.group import Axes, Group
+from puregraph.compile.passes.nestlines import BOOL, NestLines, filled, reading
+from puregraph.formula.expr import REMEMBERED, leaf, term
+from puregraph.formula.formula import Formula, formulaOf
 from puregraph.formula.loopnest import Reduce
-from puregraph.formula.optable import TABLE
-from puregraph.kernels.scatter import putClass, takeClass
-from puregraph.native.ops.nestcode import CHUNK, isColumn
+from puregraph.native.ops.nestcode import CHUNK
 
-Axes = tuple[int | None, ...]
 PATIENCE = 6  # calls after which a group that nobody joined is closed
 AHEAD = 40  # how many calls further on may be taken before their turn
 MOST = 28  # operands and results of one group: what registers can hold
-EXACT = 1 << 24  # whole numbers below this are floats without loss
-UFUNCS = {row.numpy: name for name, row in TABLE.items() if isinstance(row.numpy, np.ufunc)}
-UFUNCS |= {np.square: "square", np.reciprocal: "reciprocal", np.bitwise_and: "and", np.bitwise_or: "or"}
-UFUNCS |= {np.invert: "not", np.abs: "abs", np.true_divide: "/"}
-FOLDS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.min: "min", np.add.reduce: "sum"}
-FOLDS |= {np.prod: "prod", np.any: "max", np.all: "min"}
-FOLDS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np.amin: "min"}
-TRUTHS = (np.any, np.all)
-BARRIERS = ("host", "rule", "store", "object")  # what has effects, or reads what no Value tells
-FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
-KINDS = {FLOAT: "f32", BOOL: "bool", np.dtype(np.int64): "i64", np.dtype(np.int32): "i32"}
-LONE = {**KINDS, np.dtype(np.float64): "f64"}  # of what is one number
 
 
-class Group:
-    """A space, and what is computed over it: `lines` for `LoopNest`, by names that `names` and `loads` give Values.
-
-    Names only count what comes in, so that groups that do the same have the same lines.
-    `axes` says for each made Value which axis of the space each of its own axes runs along (None: length one).
-    """
-
-    kind = "f32"  # what it computes in
-
-    def __init__(self, space: tuple[int, ...], begun: int):
-        self.space, self.size, self.last = space, math.prod(space), begun
-        self.lines: list[tuple[str, Any]] = []
-        self.loads: dict[str, tuple[Value, Axes]] = {}
-        self.known: dict[tuple[int, Axes], str] = {}  # the names of loads, by number and axes
-        self.made: dict[int, Value] = {}
-        self.names: dict[int, str] = {}  # of made Values, by number
-        self.axes: dict[int, Axes] = {}
-        self.folded: dict[int, frozenset[int]] = {}  # over which axes a made Value, or what it is made of, is folded
-        self.folds: list[frozenset[int]] = []  # over which axes there are folds, each once
-        self.calls: list[Call] = []
-        self.inner: int | None = None
-
-    def __repr__(self) -> str:
-        return f"<group over {self.space}: {'; '.join(f'{n} = {x}' for n, x in self.lines)}>"
-
-    def load(self, value: Value, axes: Axes) -> str:
-        """The name of a Value that is read along these axes."""
-        name = self.known.setdefault((value.number, axes), f"x{len(self.known)}")
-        self.loads[name] = value, axes
-        return name
-
-    def add(self, line: Any) -> str:
-        """The name of one more line."""
-        if isinstance(line, Reduce) and line.axes not in self.folds:
-            self.folds.append(line.axes)
-        name = f"y{len(self.lines)}"
-        self.lines.append((name, line))
-        return name
-
-    def place(self, value: Value) -> tuple[Value, Axes] | None:
-        """The made Value that this one is or is a view of, and the axes of the space that its own run along."""
-        if value.number in self.made:
-            return value, self.axes[value.number]
-        root = value.root
-        if root.number not in self.made or value.offset:
-            return None
-        own, used = self.axes[root.number], set()
-        found: list[int | None] = []
-        for n, s in zip(value.shape, value.strides):
-            match = [i for i, (m, t) in enumerate(zip(root.shape, root.strides)) if m == n and t == s and i not in used]
-            if n == 1 or s == 0:
-                found.append(None)
-            elif match:
-                used.add(match[0])
-                found.append(own[match[0]])
-            else:
-                return None
-        wanted = {i for i, n in enumerate(root.shape) if n > 1}
-        return (root, tuple(found)) if wanted == used else None
-
-    def spread(self, axes: frozenset[int]) -> int:
-        return math.prod(self.space[a] for a in axes)
-
-    def beside(self) -> frozenset[int]:
-        """The axes of folds that are complete when all rows are done; nothing made of them then runs along them."""
-        long = frozenset(a for a, n in enumerate(self.space) if n > 1)
-        sets = {s & long for s in self.folds if s & long}
-        return next((s for s in sets if self.inner not in s), frozenset()) if len(sets) > 1 else frozenset()
-
-    def isShort(self, axes: frozenset[int]) -> bool:
-        """Whether what is folded over these axes is known while the same place is still at hand."""
-        long = self.spread(axes)
-        if self.inner in axes:
-            return long <= 4 * CHUNK or self.size >= 64 * long
-        return isColumn(long, self.size)
-
-
-class NestLines(NamedTuple):
-    """A call as lines of a nest over a space of its own.
-
-    `given` has the Values that it reads, by the names that its lines have for them, each with the axes of the space
-    that its own run along; `lines` are those before the results, which are Values with a formula or Reduce each, and
-    again their axes. A fold that is divided by `count` at its end is a mean.
-    """
-
-    space: tuple[int, ...]
-    given: dict[str, tuple[Value, Axes]]
-    lines: list[tuple[str, Formula]]
-    results: list[tuple[Value, Any, Axes]]
-    count: int = 0
-
-
-def aligned(value: Value, rank: int) -> Axes:
-    """The axes that an operand's run along where it broadcasts."""
-    first = rank - len(value.shape)
-    return tuple([None if n == 1 else first + i for i, n in enumerate(value.shape)])
-
-
-def reading(call: Call) -> NestLines | None:
-    """A call as formulas or a fold; None if it is neither, or not of numbers that native code computes with."""
-    found = described(call, isFolded)
-    if found is None:
-        return None
-    values = [v for v, _ in found.given.values()]
-    results = [y for y, _, _ in found.results]
-    makes = isFoldMade if call.kind == "reduce" else isMade
-    if not (all(map(isRead, values)) and all(map(makes, results))):
-        return None
-    return found if values or results[0].dtype == FLOAT else None
-
-
-def described(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> NestLines | None:
-    """A call as formulas or a fold, whatever its numbers are."""
-    if call.kind == "pointwise" or call.kind == "fill":
-        return pointwise(call)
-    if call.kind == "reduce":
-        return folding(call, isFolded)
-    return byClass(call) if call.function is takeClass or call.function is putClass else None
-
-
-def isRead(x: Value) -> bool:
-    """Whether native code reads such numbers."""
-    isExact = x.dtype.kind != "i" or max(x.shape, default=0) < EXACT
-    return x.dtype in (LONE if x.size == 1 else KINDS) and x.role != "object" and isExact
-
-
-def isMade(y: Value) -> bool:
-    """Whether native code makes such numbers."""
-    return (y.dtype == FLOAT or y.dtype == BOOL) and y.size > 0
-
-
-def isFoldMade(y: Value) -> bool:
-    """Whether native code makes such numbers as a fold."""
-    return y.dtype in KINDS and y.size > 0
-
-
-def pointwise(call: Call) -> NestLines | None:
-    """Formulas over the space of their results, which must be one."""
-    found = formulas(call)
-    if found is None or len({y.shape for y in call.outs}) > 1:
-        return None
-    space, rank = call.outs[0].shape, len(call.outs[0].shape)
-    given = {n: (x, aligned(x, rank)) for n, x in found[0].items()}
-    return NestLines(space, given, [], [(y, f, aligned(y, rank)) for y, f in zip(call.outs, found[1])])
-
-
-def byClass(call: Call) -> NestLines | None:
-    """One number of each row, or put into each row, by its class."""
-    x, labels = call.arguments[:2]
-    (y,) = call.outs
-    line = Formula("where(axis1 == k, x, 0)")
-    if call.function is takeClass:
-        own = tuple([a for a in range(x.ndim) if a != 1])
-        given = {"x": (x, aligned(x, x.ndim)), "k": (labels, own)}
-        return NestLines(x.shape, given, [("p", line)], [(y, Reduce("sum", "p", frozenset([1])), own)])
-    own = tuple([a for a in range(y.ndim) if a != 1])
-    return NestLines(y.shape, {"x": (x, own), "k": (labels, own)}, [], [(y, line, aligned(y, y.ndim))])
-
-
-def formulas(call: Call) -> tuple[dict[str, Value], list[Formula]] | None:
-    """The Values that a pointwise call reads, by name, and the formulas of its results; None if it has none."""
-    written = formulasFor(call)
-    if written is None:
-        return None
-    names, found = written
-    given, numbers = {}, {}
-    for name, a in zip(names, call.arguments):
-        number = numberOf(a)
-        if number is not None:
-            numbers[name] = leaf(number)
-        elif type(a) is Value:
-            given[name] = a
-        else:
-            return None
-    return given, [filled(f, numbers) for f in found] if numbers else found
-
-
-def formulasFor(call: Call) -> tuple[Sequence[str], list[Formula]] | None:
-    """The formulas of a pointwise call's results, and the names of its arguments in them."""
-    function, options = call.function, call.options
-    if isinstance(function, Interpreter):
-        return function.names, formulasOf(function)
-    if options.keys() - {"copy"} or len(call.outs) != 1:
-        return None
-    if function is fill:
-        return "a", [Formula("a")]
-    if function is astype:
-        (y,), x = call.outs, call.arguments[0]
-        isCast = type(x) is Value and (y.dtype != BOOL or x.dtype == BOOL)
-        return ("a", [Formula("a")]) if isCast else None
-    op = "where" if function is np.where else UFUNCS.get(function)
-    if op is None or len(call.arguments) != len(TABLE[op].pulls):
-        return None
-    if op in ("and", "or", "not") and any(type(a) is Value and a.dtype != BOOL for a in call.arguments):
-        return None
-    return operation(op)
-
-
-@cache
-def operation(op: str) -> tuple[str, list[Formula]]:
-    """The formula of a function of the table, and the names of its arguments."""
-    names = "abc"[: len(TABLE[op].pulls)]
-    return names, [formulaOf(term(op, *map(leaf, names)))]
-
-
-def numberOf(a: Any) -> float | None:
-    """The number that an argument always is; None if it may be another, or is nan."""
-    if type(a) is Value:
-        isKnown = a.role == "constant" and a.shape == () and a.dtype.kind in "fiub"
-        return float(a.source) if isKnown else None
-    if isinstance(a, (bool, int, float, np.integer, np.floating, np.bool_)) and not math.isnan(a):
-        return float(a)
-    return None
-
-
-def folding(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> NestLines | None:
-    """A reduction as a fold, and for a mean the division by how many there are."""
-    how = FOLDS.get(call.function)
-    if how is None or call.options.keys() - {"axis", "keepdims"} or len(call.arguments) > 2:
-        return None
-    x, y = call.arguments[0], call.outs[0]
-    if type(x) is not Value or 0 in x.shape or not x.shape or not isFolded(call.function, x, y):
-        return None
-    axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis")
-    chosen = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = frozenset(a % x.ndim for a in chosen)
-    whole = range(x.ndim)
-    own = tuple([None if a in axes else a for a in whole] if y.ndim == x.ndim else [a for a in whole if a not in axes])
-    count = math.prod(x.shape[a] for a in axes) if how == "mean" else 0
-    name, lines = "x", []
-    if x.dtype == BOOL:
-        name, lines = "p", [("p", Formula("where(x, 1.0, 0.0)"))]
-    fold = Reduce("sum" if count else how, name, axes)
-    return NestLines(x.shape, {"x": (x, aligned(x, x.ndim))}, lines, [(y, fold, own)], count)
-
-
-def isFolded(function: Any, x: Value, y: Value) -> bool:
-    """Whether numbers of these dtypes can be folded: float32, or truths that are joined or counted."""
-    if x.dtype == BOOL:
-        return function in TRUTHS if y.dtype == BOOL else function is np.sum and y.dtype == np.int64 and x.size < EXACT
-    return x.dtype == y.dtype == FLOAT and function not in TRUTHS
+def fuse(schedule: Any) -> Any:
+    """Have neighbouring calls over one index space become groups."""
+    schedule.calls = Fuser(schedule.calls).run()
+    return schedule
 
 
 class Fuser:
@@ -306,7 +50,7 @@ class Fuser:
         self.known: set[int] = set()
         self.heavy: set[int] = set()
         self.readings: dict[int, NestLines | None] = {}
-        self.barriers = [*(i for i, call in enumerate(self.calls) if call.kind in BARRIERS), len(self.calls)]
+        self.barriers = [*(i for i, call in enumerate(self.calls) if call.kind.hasEffect), len(self.calls)]
         self.readers: dict[int, list[int]] = {}
         for i, roots in enumerate(self.reads):
             for v in roots:
@@ -333,18 +77,18 @@ class Fuser:
 
     def take(self, i: int) -> None:
         call = self.calls[i]
-        if call.kind == "view":
+        if call.kind.isView:
             self.steps.append(call)
             self.done(i)
             return
         read = self.read(i)
         if read is None:
-            for group in list(self.open) if call.kind in BARRIERS else self.sources(i):
+            for group in list(self.open) if call.kind.hasEffect else self.sources(i):
                 self.close(group)
             if i in self.taken:
                 return
             self.steps.append(call)
-            if call.kind in ("product", "kernel"):
+            if call.kind.isContraction or call.kind.isKernel:
                 self.heavy.update(y.number for y in call.outs if y is not None)
             self.done(i)
         else:
@@ -406,13 +150,13 @@ class Fuser:
             i = min(ahead)
             tried.add(i)
             call, read = self.calls[i], None
-            if call.kind == "view":
+            if call.kind.isView:
                 if self.ready(i, group):
                     self.steps.append(call)
                     self.done(i)
                     tried.clear()
                 continue
-            if isTail and call.kind == "reduce" and not group.folds:
+            if isTail and call.kind.isReduction and not group.folds:
                 continue
             read = self.read(i)
             if read is not None and self.ready(i, group) and self.isLast(i) and self.join(group, read, call):
@@ -448,7 +192,7 @@ class Fuser:
         """Add a call to a group, if it fits."""
         places = {}
         for n, (v, _) in read.given.items():
-            places[n] = group.place(v)
+            places[n] = group.find(v)
             if places[n] is None and v.root.number in group.made:
                 return False
         axes = axesOf(group, read, places)
@@ -520,11 +264,6 @@ def renamed(line: Formula, names: Mapping[str, Any]) -> Formula:
 def withNames(line: Formula, names: tuple[Any, ...]) -> Formula:
     """The formula with these names in place of its own; one that is known is found at once."""
     return filled(line, dict(zip(line.names, map(leaf, names))))
-
-
-def filled(line: Formula, parts: Mapping[str, Term]) -> Formula:
-    """The formula with terms in place of some of its names."""
-    return formulaOf(rebuild(line.term, {leaf(n): t for n, t in parts.items()}, term))
 
 
 def innerAxis(group: Group, read: NestLines) -> int:

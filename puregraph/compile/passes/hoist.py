@@ -1,26 +1,35 @@
-"""Early: what is made of parameters and states alone comes first, where no parameter changes.
+"""Hoisting: what is computed from parameters and states alone comes first, where no parameter changes.
 
-What follows the sums of a convolution can then read it: the scale of a normalisation, say.
+The epilogue of a convolution can then read it: the scale of a normalisation, say.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from puregraph.compile.ir.value import Call
 
-MOVED = ("view", "pointwise", "reduce", "copy", "fill")
 LEAVES = ("param", "state", "constant")
 SMALL = 1 << 14  # bytes of a result that may wait for its use
 
 
-def early(calls: list[Call]) -> list[Call]:
-    """The calls with those first that read nothing that comes in, and make little."""
+def hoistConstants(schedule: Any) -> Any:
+    """Put small results first that no input decides, unless the step changes parameters."""
+    if schedule.frozen is None:
+        return schedule
     made: set[int] = set()
     first, rest = [], []
-    for call in calls:
-        known = all(v.root.role in LEAVES or v.root.number in made for v in call.values())
-        if known and call.kind in MOVED and all(y is not None and y.nbytes <= SMALL for y in call.outs):
+    for call in schedule.calls:
+        if isSmall(call) and all(v.root.role in LEAVES or v.root.number in made for v in call.values()):
             made.update(y.number for y in call.outs)
             first.append(call)
         else:
             rest.append(call)
-    return first + rest
+    schedule.calls = first + rest
+    return schedule
+
+
+def isSmall(call: Call) -> bool:
+    """Whether a call costs and makes little."""
+    isLight = call.kind.isCheap or call.kind.isReduction
+    return isLight and all(y is not None and y.nbytes <= SMALL for y in call.outs)

@@ -18,18 +18,18 @@ LARGE = 1 << 14  # bytes from which numbers are worth it
 ASKED = "x"
 
 
-def masked(schedule: Any) -> None:
+def storePredicates(schedule: Any) -> Any:
     """Have formulas of the backward pass read answers, which the forward pass notes, in place of numbers."""
     readers: dict[int, list[Call]] = {}
     for call in schedule.calls:
-        if call.kind != "view" and call.place.phase != "forward":
+        if not call.kind.isView and call.place.phase != "forward":
             for v in call.values():
                 readers.setdefault(v.root.number, []).append(call)
     kept = {v.root.number for v in schedule.kept()}
     calls: list[Call] = []
     for call in schedule.calls:
         calls.append(call)
-        if call.place.phase != "forward" or call.kind != "pointwise":
+        if call.place.phase != "forward" or not call.kind.isElementwise:
             continue
         for y in call.outs:
             later = readers.get(y.number, ())
@@ -41,6 +41,7 @@ def masked(schedule: Any) -> None:
                 for reader in later:
                     exchange(reader, y, calls[-1].outs[0], question)
     schedule.calls = calls
+    return schedule
 
 
 def same(questions: Iterable[Term | None]) -> Term | None:

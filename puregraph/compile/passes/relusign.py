@@ -13,7 +13,7 @@ from puregraph.formula.interpreter import Interpreter
 RELU = Formula("relu(x)").term
 
 
-def fromResults(schedule: Any) -> None:
+def readReluSigns(schedule: Any) -> Any:
     """Have formulas that ask for the sign of x read relu(x), which is above 0 where x is."""
     results: dict[int, Value] = {}
     for call in schedule.calls:
@@ -28,6 +28,7 @@ def fromResults(schedule: Any) -> None:
             )
         if call.function.terms == (RELU,) and call.outs[0].dtype == call.arguments[0].dtype:
             results[call.arguments[0].number] = call.outs[0]
+    return schedule
 
 
 @lru_cache(maxsize=REMEMBERED)

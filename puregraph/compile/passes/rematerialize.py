@@ -8,10 +8,8 @@ from typing import Any
 
 from puregraph.compile.ir.value import Call, Value, changed
 from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
-from puregraph.compile.passes.predicate import masked
 from puregraph.errors import PuregraphError
 
-AGAIN = ("view", "pointwise", "copy", "fill")  # kinds of calls that cost little
 PATIENT = 8  # rounds that may gain nothing
 DEEP = 12  # calls at most that are made again for one value
 
@@ -19,19 +17,17 @@ DEEP = 12  # calls at most that are made again for one value
 def planned(
     schedule: Any,
     budget: int | None = None,
-    lower: Callable[[Any], Any] | None = None,
+    lower: Callable[[Any], Any] = copy,
     alignment: int = ALIGNMENT,
     gives: bool = False,
 ) -> MemoryPlan:
     """The plan of a schedule, with calls made again as far as the budget, in bytes, asks for it.
 
-    `lower` makes native code, or launches, of a schedule's calls; `gives` says whether results get memory of their own.
+    `lower` gives a lowered copy of a schedule; `gives` says whether results get memory of their own.
 
     Raises    PuregraphError if the budget cannot be kept; it says how far one gets
     """
-    if lower is not None:
-        masked(schedule)
-    plan = MemoryPlan(lowered(schedule, lower), alignment, gives)
+    plan = MemoryPlan(lower(schedule), alignment, gives)
     least, rounds = plan.bytes, 0
     while budget is not None and plan.bytes > budget:
         rounds += 1
@@ -40,15 +36,10 @@ def planned(
                 f"{schedule.graph.title()}: wanted a step within {budget:,} bytes, got down to {least:,} by making "
                 "again what costs little; give a larger budget, or smaller batches with accumulate"
             )
-        plan = MemoryPlan(lowered(schedule, lower), alignment, gives)
+        plan = MemoryPlan(lower(schedule), alignment, gives)
         if plan.bytes < least:
             least, rounds = plan.bytes, 0
     return plan
-
-
-def lowered(schedule: Any, lower: Callable[[Any], Any] | None) -> Any:
-    """A schedule with its calls lowered, while the one that is given stays as it is."""
-    return schedule if lower is None else lower(copy(schedule))
 
 
 def relieve(schedule: Any, plan: MemoryPlan, wanted: int) -> bool:
@@ -98,7 +89,7 @@ class PeakReaders:
         self.pinned: set[int] = set()
         self.dropped: set[int] = set()
         for i, call in enumerate(schedule.calls):
-            for v in call.values() if call.kind != "view" else ():
+            for v in call.values() if not call.kind.isView else ():
                 self.readers.setdefault(v.root.number, []).append(i)
         self.kept = {v.root.number for v in schedule.kept()}
 
@@ -107,7 +98,7 @@ class PeakReaders:
         found = []
         for call in self.schedule.calls[: self.peak]:
             for y in call.outs:
-                if y is None or y.base is not None or call.kind not in AGAIN or y.number in self.kept:
+                if y is None or y.base is not None or not call.kind.isCheap or y.number in self.kept:
                     continue
                 readers = self.readers.get(y.number, [])
                 if readers and readers[-1] > self.peak and self.peak not in readers:
@@ -154,7 +145,7 @@ class Clones:
             self.sources.add(value.root.number)
             return value
         call = value.call
-        if call is None or call.kind not in AGAIN or len(self.calls) >= DEEP:
+        if call is None or not call.kind.isCheap or len(self.calls) >= DEEP:
             return None
         parts = {v.number: self.again(v) for v in call.values()}
         if any(v is None for v in parts.values()):
@@ -217,7 +208,7 @@ def insert(schedule: Any, chosen: Any, peak: int) -> None:
 
     for i, call in enumerate(schedule.calls):
         calls += before.get(i, ())
-        if i > peak and call.kind == "view" and call.outs[0].base is not None and call.outs[0].base.number in instead:
+        if i > peak and call.kind.isView and call.outs[0].base is not None and call.outs[0].base.number in instead:
             continue  # made when it is read
         if i > peak:
             call.arguments = changed(call.arguments, now)

@@ -13,8 +13,8 @@ from puregraph.compile.ir.value import Call, Value
 LARGE = 1 << 24  # bytes that have to be saved: what is less may be in a cache still, and its reader should come next
 
 
-def lettingGo(schedule: Any) -> list[Call]:
-    """The calls of a schedule in that order."""
+def reorderForMemory(schedule: Any) -> Any:
+    """Put the calls of a schedule in that order."""
     calls = list(schedule.calls)
     last = {v.root.number: call for call in calls for v in call.values()}
     kept = {v.root.number for v in schedule.kept()}
@@ -22,7 +22,7 @@ def lettingGo(schedule: Any) -> list[Call]:
     before = {new.root.number: old.get(id(target)) for target, new in schedule.stores}
     for i in range(len(calls) - 2, -1, -1):
         first, second = calls[i : i + 2]
-        if first.kind != "native" or second.kind != "native" or bytesOf(first) < LARGE:
+        if not first.kind.isNative or not second.kind.isNative or bytesOf(first) < LARGE:
             continue
         reads, made = rootsOf(first.values()), rootsOf(first.outs)
         replaced = {before.get(n) for n in rootsOf(second.outs)}
@@ -32,7 +32,8 @@ def lettingGo(schedule: Any) -> list[Call]:
         ended = [v for n, v in read if v.role == "made" and last[n] is second and n not in kept and n not in reads]
         if sum(v.nbytes for v in ended) - bytesOf(second) >= LARGE:
             calls[i : i + 2] = second, first
-    return calls
+    schedule.calls = calls
+    return schedule
 
 
 def rootsOf(values: Any) -> dict[int, Value]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value, put, text
-from puregraph.compile.passes.fusion import formulas
+from puregraph.compile.passes.nestlines import formulas
 from puregraph.compile.trace.updaterule import CountStep, OpaqueOptimizer, UpdateScalars
 from puregraph.formula import Formula
 from puregraph.formula.expr import Term, leaf, rebuild, term, walk
@@ -49,7 +49,7 @@ class Describer:
 
     def lines(self, call: Call) -> list[StepText]:
         """The lines of a step: a result each, and what several of them read."""
-        calls = call.function.calls if call.kind == "native" else [call]
+        calls = call.function.calls if call.kind.isNative else [call]
         stored = {y.number for y in call.outs if y is not None}
         uses = Counter(v.root.number for c in calls for v in c.values())
         self.known, found = {}, []
@@ -74,7 +74,7 @@ class Describer:
     def results(self, call: Call) -> list[tuple[list[Value], Term]]:
         """What a call makes, as terms; several values of one term come together."""
         made = [y for y in call.outs if y is not None and y.role != "object"]
-        found = formulas(call) if call.kind == "pointwise" else None
+        found = formulas(call) if call.kind.isElementwise else None
         if found:
             read, lines = found
             given = {leaf(n): self.term(v) for n, v in read.items()}
@@ -92,13 +92,13 @@ class Describer:
     def whole(self, call: Call) -> Term:
         """A call that is no formula."""
         function, given = call.function, call.arguments
-        if call.kind == "product" and function is np.matmul:
+        if call.kind.isContraction and function is np.matmul:
             return leaf(f"({' @ '.join(self.factor(v) for v in given)})")
-        if call.kind == "fill":
+        if call.kind.isFill:
             return leaf(f"{given[0]:.6g}")
-        if call.kind == "host":
+        if call.kind.isHost:
             return leaf(hosted(call))
-        if call.kind == "store":
+        if call.kind.isStore:
             held = self.held.get(id(call.options["target"]))
             return leaf(f"{'gradient' if held is None else self.nameOf(held)} = {self.text(given[0])}")
         if function is put:
@@ -107,7 +107,7 @@ class Describer:
         values = [self.text(v) for v in call.values()]
         if len(values) > MANY:
             values = [*values[: MANY // 2], "...", values[-1]]
-        if call.kind == "reduce":
+        if call.kind.isReduction:
             axis = call.options.get("axis", given[1] if len(given) > 1 else None)
             axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
             values += [] if axis is None else [text(axis)]
@@ -239,8 +239,8 @@ def hosted(call: Call) -> str:
 
 def by(call: Call) -> str:
     """What carries a step out: the first native code that does more than prepare, with a + where there is more."""
-    if call.kind != "native":
-        return "Python" if call.kind in ("host", "rule") else "numpy"
+    if not call.kind.isNative:
+        return "Python" if call.kind.isHost or call.kind.isOpaque else "numpy"
     names = dict.fromkeys(w.by for w in call.function.works)
     first, *rest = [n for n in names if n not in PREPARING] or list(names) or ["nothing"]
     return f"{first}+" if rest else first

@@ -33,22 +33,22 @@ def windowOf(call: Call) -> int:
 
 def flopsOf(call: Call) -> int:
     """The operations of a call; moving and choosing elements is none."""
-    if call.kind in ("view", "copy", "fill", "put", "store", "host"):
+    if call.kind.isExact or call.kind.isStore or call.kind.isHost:
         return 0
     size = max([y.size for y in call.outs if y is not None], default=0)
     if hasattr(call.function, "terms"):
         return size * sum(f.flops for f in formulasOf(call.function))
-    if call.kind == "native":
+    if call.kind.isNative:
         return sum(map(flopsOf, call.function.calls))
     if call.function in KERNELS:
         return KERNELS[call.function](call)
     values = call.values()
     if call.function is np.matmul:
         return 2 * size * values[0].shape[-1]
-    if call.kind == "product":
+    if call.kind.isContraction:
         inner = prod(v.size for v in values) // max(1, size)
         return 2 * size * round(inner**0.5)
-    return max([size, *(v.size for v in values)]) if call.kind == "reduce" else size
+    return max([size, *(v.size for v in values)]) if call.kind.isReduction else size
 
 
 def layoutOf(value: Value) -> str:

@@ -19,7 +19,7 @@ def drawing(plan: Any) -> str:
     source: dict[int, str] = {}
     teller = Describer(schedule)
     for i, call in enumerate(schedule.calls):
-        if call.kind == "view":
+        if call.kind.isView:
             continue
         told = "; ".join(line.text for line in teller.lines(call))
         lines.append(f"  c{i} [label={quoted(shorten(f'{call.place.path}: {told}', WIDE, placeholder=' ...'))}];")

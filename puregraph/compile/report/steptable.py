@@ -46,7 +46,7 @@ class CapturedGraphs(NamedTuple):
 def table(plan: Any, width: int = 120, graphs: CapturedGraphs | None = None) -> str:
     """The results of every step, in lines of so many letters if they can be that short; then what all take."""
     rows, teller, node = [], Describer(plan.schedule), ""
-    calls = [(i, call) for i, call in enumerate(plan.schedule.calls) if call.kind != "view"]
+    calls = [(i, call) for i, call in enumerate(plan.schedule.calls) if not call.kind.isView]
     for number, (i, call) in enumerate(calls, 1):
         found, node = rowsOf(call, teller.lines(call), plan, i, node)
         flops = flopsOf(call)

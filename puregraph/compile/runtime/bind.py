@@ -40,7 +40,7 @@ def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[
     def one(function: Any, arguments: list, options: dict[str, Any] | None = None) -> list[Bound]:
         return [Bound(call, function, arguments, options or {})]
 
-    if call.kind == "store":
+    if call.kind.isStore:
         return one(np.copyto, [call.options["target"].array, given[0]])
     if isinstance(function, Interpreter):
         return one(*evaluated(function, given, outs))

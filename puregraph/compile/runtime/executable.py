@@ -11,14 +11,14 @@ import numpy as np
 from puregraph.base.signals import Deferred
 from puregraph.compile import verify
 from puregraph.compile.ir.value import Call, CallOrigin, Value, store
-from puregraph.compile.lower.lowering import LOWERINGS
-from puregraph.compile.lower.nativesegment import Segment
+from puregraph.compile.lower.registry import LOWERINGS
 from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.compile.runtime.bind import Bound, Running, bound
 from puregraph.compile.runtime.buffers import Buffers, Workspace
 from puregraph.compile.runtime.concurrent import waves
 from puregraph.compile.runtime.guards import InputGuard
 from puregraph.compile.runtime.inputs import entriesOf
+from puregraph.compile.runtime.segment import Segment
 from puregraph.compile.trace.updaterule import CountStep, UpdateScalars
 from puregraph.core.param import State
 from puregraph.core.versioning import ARRAYVERSIONS
@@ -62,16 +62,16 @@ class Executable:
         calls, copies = endedBy(self.plan.copies, list(self.schedule.calls))
         waiting: list[Any] = []
         for i, call in enumerate(calls):
-            if call.kind == "native":
+            if call.kind.isNative:
                 waiting.append(call)
             isOne = self.verifier is not None or i in ends or call is calls[-1]
-            if waiting and (call.kind not in ("native", "view") or isOne):
+            if waiting and (not (call.kind.isNative or call.kind.isView) or isOne):
                 self.segments.append(Segment(waves(waiting, self.memory), self.memory))
                 self.parts[-1].steps += self.verified(i, waiting[0], [Bound(waiting[0], self.segments[-1], [], {})])
                 waiting = []
-            if call.kind == "host":
+            if call.kind.isHost:
                 self.addHost(call)
-            elif call.kind not in ("native", "view"):
+            elif not (call.kind.isNative or call.kind.isView):
                 self.parts[-1].steps += self.verified(i, call, self.boundTo(i, call))
             self.parts[-1].steps += [Bound(call, self.memory.region(b).fill, [POISON], {}) for b in ends.get(i, ())]
         for target, value in copies:
@@ -101,7 +101,7 @@ class Executable:
 
     def watch(self) -> None:
         """Have looked at, before each run, what native code relies on."""
-        checks = [c for call in self.schedule.calls if call.kind == "native" for c in call.function.checks]
+        checks = [c for call in self.schedule.calls if call.kind.isNative for c in call.function.checks]
         fractions = self.schedule.checks
         self.fractions = [] if jit.available() else fractions  # what Python looks at
         checks += [] if self.fractions else fractions
@@ -125,7 +125,7 @@ class Executable:
 
     def boundTo(self, i: int, call: Any) -> list[Bound]:
         """A call as calls of numpy."""
-        if call.kind == "rule":
+        if call.kind.isOpaque:
             outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
             given = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
             return [Bound(call, Running(call, outs, self.objects), given, {})]
@@ -263,8 +263,8 @@ def isNative(part: ExecutablePart) -> bool:
 
 def endedBy(copies: list[Any], calls: list[Any]) -> tuple[list[Any], list[Any]]:
     """The calls with what has to be copied at the end done by the last native one, if that is the end; and the rest."""
-    last = next((i for i in reversed(range(len(calls))) if calls[i].kind == "native"), None)
-    if last is None or not all(c.kind == "view" or type(c.function) is CountStep for c in calls[last + 1 :]):
+    last = next((i for i in reversed(range(len(calls))) if calls[i].kind.isNative), None)
+    if last is None or not all(c.kind.isView or type(c.function) is CountStep for c in calls[last + 1 :]):
         return calls, copies
     end, works, rest = calls[last], list[Any](), list[Any]()
     for target, value in copies:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.lower.nativesegment import Segment
+from puregraph.compile.runtime.segment import Segment
 
 Run = Callable[[Sequence[Any], bool], Any]
 

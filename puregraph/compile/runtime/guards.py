@@ -9,8 +9,8 @@ import numpy as np
 
 from puregraph.base.align import addressOf
 from puregraph.compile.lower.bounds import Bounds
-from puregraph.compile.lower.nativesegment import Segment
 from puregraph.compile.runtime.buffers import Buffers
+from puregraph.compile.runtime.segment import Segment
 from puregraph.native.ops import inputchecks
 
 

@@ -57,7 +57,7 @@ def entriesOf(schedule: Any, memory: Buffers, steps: list[Bound]) -> list[StepIn
     """An Entry for each input, with all the places where it is read."""
     entries = {v.number: StepInput(v, memory) for v in schedule.inputs}
     for call in schedule.calls:
-        for y in call.outs if call.kind == "view" else ():
+        for y in call.outs if call.kind.isView else ():
             if y.base.number in entries:
                 entries[y.base.number].views.append(y)
     found = {}

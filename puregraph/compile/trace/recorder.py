@@ -184,8 +184,8 @@ class Recorder:
             return new
         if (
             fresh
-            and call.kind in ("pointwise", "reduce", "product")
-            and (new.shape == old.shape or call.kind == "pointwise")
+            and (call.kind.isElementwise or call.kind.isReduction or call.kind.isContraction)
+            and (new.shape == old.shape or call.kind.isElementwise)
         ):
             y = self.value(old.shape, old.dtype, strides)
             call.outs, y.call = [y], call
@@ -271,7 +271,7 @@ class RecordedArray(Tracer):
         if isMask(given[0]):
             raise UnreadableError("items are assigned where a mask says")
         made = old.call
-        isFilled = bool(recorder.simpler) and made is not None and made.kind == "fill" and old.base is None
+        isFilled = bool(recorder.simpler) and made is not None and made.kind.isFill and old.base is None
         before = made.arguments[0] if isFilled else old
         self.become(recorder.made(put, (before, *given), {}, "put", old.shape, old.dtype, denseLike(old)))
 

@@ -12,7 +12,6 @@ from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.printer import listing
 from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, store
 from puregraph.compile.lower.bounds import Bounds, canBeLookedAt, fractionBounds
-from puregraph.compile.passes.simplify import simplified
 from puregraph.compile.trace.abstract import readUfunc
 from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.compile.trace.opaque import NotArraysError, RuleProfile
@@ -83,7 +82,7 @@ class Schedule:
         return f"<Schedule of {self.graph.title()}: {len(self.calls)} calls>"
 
 
-def schedule(
+def traceStep(
     graph: Graph,
     shapes: Sequence[Any],
     dtypes: Sequence[Any] | None = None,
@@ -97,7 +96,6 @@ def schedule(
     owner: Any = None,
     wanted: Sequence[bool] | None = None,
     trial: RuleProfile | None = None,
-    simplify: bool = True,
     layout: Any = None,
     isWhole: Any = None,
     scales: bool = False,
@@ -150,10 +148,10 @@ def schedule(
     found.unread, found.reads = reading.unread, reading.reads
     ownMemory(found, reading)
     found.calls, found.count = reading.recorder.calls, reading.recorder.count
-    return simplified(found) if simplify else found
+    return found
 
 
-def updating(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
+def traceUpdate(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
     """The calls of an optimizer's update alone, with the gradients that lie in `Param.grad`."""
     found = Schedule(graph, graph.steps())
     found.scales = scales
@@ -165,7 +163,7 @@ def updating(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
     addUpdate(found, reading, optimizer)
     found.held = reading.targets()
     found.calls, found.count = reading.recorder.calls, reading.recorder.count
-    return simplified(found)
+    return found
 
 
 def isFinite(cost: Any) -> bool:

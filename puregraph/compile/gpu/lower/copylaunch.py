@@ -10,7 +10,7 @@ import numpy as np
 from puregraph.compile.gpu.lower.nestlaunch import FLOATS, KINDS, WHOLE, named
 from puregraph.compile.ir.strides import contiguous
 from puregraph.compile.ir.value import Call, Value, copy, fill, put
-from puregraph.compile.lower.lowering import Offset
+from puregraph.compile.lower.workspace import Offset
 from puregraph.compile.trace.abstract import hidden
 from puregraph.cuda.nests import launches
 from puregraph.formula import Formula
@@ -65,7 +65,7 @@ def stored(value: Value, array: Any) -> list[Any]:
 
 def startsOf(plan: Any) -> list[Any]:
     """The launches and the calls of libraries that a plan comes to, also where there is no GPU to start them on."""
-    native = [call.function for call in plan.schedule.calls if call.kind == "native"]
+    native = [call.function for call in plan.schedule.calls if call.kind.isNative]
     ends = [launch for target, value in plan.copies for launch in stored(value, target.array)]
     return [*(task.what for each in native for task in each.works), *ends]
 

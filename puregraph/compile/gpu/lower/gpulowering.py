@@ -21,9 +21,11 @@ from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula, FusedUpdat
 from puregraph.compile.gpu.passes.fusedxent import FusedCrossEntropyGrad
 from puregraph.compile.gpu.passes.weightlayout import WeightTranspose
 from puregraph.compile.ir.value import Call, Value
-from puregraph.compile.lower.lowering import WHOLE, Lowering, NativeCall, OutputTiling, isMetOnce, needed
+from puregraph.compile.lower.lowering import WHOLE, Lowering, NativeCall, isMetOnce, needed
+from puregraph.compile.lower.matmul import OutputTiling
 from puregraph.compile.lower.nestcache import lateIn
-from puregraph.compile.passes.fusion import Group, pointwise
+from puregraph.compile.passes.group import Group
+from puregraph.compile.passes.nestlines import pointwise
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.nests import launches
 from puregraph.cuda.runtime.launch import Launch, Scratch, scratches
@@ -58,16 +60,21 @@ class GpuTask(NamedTuple):
         return {"product": "cuBLASLt", "cudnn": "cuDNN"}[type(self.what).__module__.rpartition(".")[2]]
 
 
-def launching(schedule: Any) -> Any:
+def fuseForGpu(schedule: Any) -> Any:
+    """Have neighbouring calls over one index space become groups, as far as launches can carry them out."""
+    schedule.calls = GpuFuser(schedule.calls).run()
+    return schedule
+
+
+def lowerToGpu(schedule: Any) -> Any:
     """The schedule with its calls as launches, as far as there are any for them."""
 
     def new(size: int) -> Value:
         schedule.count += 1
         return Value(schedule.count, (size,), BYTE, (1,), name="scratch")
 
-    steps = GpuFuser(schedule.calls).run()
     held = {id(target): v for target, v in schedule.held}
-    schedule.calls = GpuLowering(steps, schedule.kept(), held, new, None).run()
+    schedule.calls = GpuLowering(schedule.calls, schedule.kept(), held, new, None).run()
     return schedule
 
 
@@ -83,7 +90,7 @@ class GpuLowering(Lowering):
         stores = {group.names[v.number]: operand(group.space, v, group.axes[v.number]) for v in stored}
         if any(o is None for o in (*loads.values(), *stores.values())):
             return group.calls
-        whole = LoopNest(group.space, loads, tuple(needed(group, stores)), stores, group.kind, last=group.inner)
+        whole = LoopNest(group.space, loads, tuple(needed(group, stores)), stores, group.arithmetic, last=group.inner)
         reads = [v for v, _ in group.loads.values()]
         isLone = group.size > 1 and not group.folds  # beside results that all threads make
         over = [i for i in lateIn(whole) if isMetOnce(group, reads[i]) and not (isLone and reads[i].size == 1)]
@@ -155,13 +162,13 @@ class GpuLowering(Lowering):
     def launches(self, call: Call) -> tuple[list[Any] | None, list[Any]]:
         """What carries a call out, and what has to be looked at before; None where there is nothing."""
         checks: list[Any] = []
-        if call.kind == "product":
+        if call.kind.isContraction:
             return productOf(call), checks
-        if call.kind in ("copy", "put", "fill"):
+        if call.kind.isExact and not call.kind.isView:
             return moved(call), checks
-        if call.kind == "kernel" and isinstance(call.function, Kernel):
+        if call.kind.isKernel and isinstance(call.function, Kernel):
             return launchesOf(call, checks)
-        if call.kind == "pointwise":
+        if call.kind.isElementwise:
             return wide(call), checks
         return None, checks
 

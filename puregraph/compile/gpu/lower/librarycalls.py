@@ -11,7 +11,7 @@ from puregraph.compile.gpu.lower.fallbackgemm import sumsOf
 from puregraph.compile.gpu.lower.nestlaunch import rounds
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.lowering import needed
-from puregraph.compile.passes.fusion import Group
+from puregraph.compile.passes.group import Group
 from puregraph.cuda.libraries import convolution
 from puregraph.cuda.libraries.librarygemm import product
 from puregraph.formula import Formula
@@ -36,7 +36,7 @@ def endedBy(call: Call, group: Group, kept: list[Value], isKept: bool) -> list[A
     found = epilogue(call, group, kept, isKept)
     if found is not None:
         return [found]
-    if group.kind == "f64" and call.outs[0].dtype != np.float64 or libraryOf(call) is not NotImplemented:
+    if group.arithmetic == "f64" and call.outs[0].dtype != np.float64 or libraryOf(call) is not NotImplemented:
         return None
     found = sumsOf(call, group, kept, isKept)
     return None if found is NotImplemented else found
@@ -72,12 +72,12 @@ def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
     (y,) = kept
     (s,) = [n for n, (v, _) in group.loads.items() if v is sums]
     written = inlined(group, group.names[y.number])
-    column = sums.ndim - 1 if call.kind == "product" else 1
+    column = sums.ndim - 1 if call.kind.isContraction else 1
     bias = [
         n for n, (v, axes) in names.items() if [a for a in axes if a is not None] == [column] and v.dtype == y.dtype
     ]
     same = [n for n, (v, _) in names.items() if v.shape == sums.shape and v.dtype == y.dtype and v.strides == y.strides]
-    rest = same if call.kind != "product" else []
+    rest = same if not call.kind.isContraction else []
     if len(bias) + len(rest) != len(names) or len(bias) > 1 or len(rest) > 1 or y.strides != sums.strides:
         return None
     activation = activationOf(written, s, tuple(bias + rest))
@@ -86,7 +86,7 @@ def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
     vector = flat(names[bias[0]][0]) if bias else None
     if bias and vector is None:
         return None
-    if call.kind == "product":
+    if call.kind.isContraction:
         if activation not in PRODUCTS or call.options:
             return None
         found = product(y, *call.arguments, bias=vector, activation=PRODUCTS[activation], tf32=rounds(call))

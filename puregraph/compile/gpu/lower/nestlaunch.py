@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value
-from puregraph.compile.passes.fusion import EXACT, TRUTHS, Axes, Fuser, Group, NestLines, described
+from puregraph.compile.passes.fusion import Fuser
+from puregraph.compile.passes.group import Axes, Group
+from puregraph.compile.passes.nestlines import EXACT, TRUTHS, NestLines, described
 from puregraph.formula.loopnest import Operand
 
 FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
@@ -29,7 +31,7 @@ def reading(call: Call) -> NestLines | None:
         return None
     results = [y for y, _, _ in found.results]
     values = [v for v, _ in found.given.values()]
-    made = KINDS if call.kind == "reduce" else {**FLOATS, "bool": "bool"}
+    made = KINDS if call.kind.isReduction else {**FLOATS, "bool": "bool"}
     if not all(y.size and named(y.dtype) in made for y in results) or not all(map(isRead, values)):
         return None
     return found if values or named(results[0].dtype) in FLOATS else None
@@ -64,9 +66,9 @@ class GpuFuser(Fuser):
     def join(self, group: Group, read: NestLines, call: Call) -> bool:
         """Add a call to a group, if it fits."""
         kind = kindOf(read)
-        if group.calls and group.kind != kind:
+        if group.calls and group.arithmetic != kind:
             return False
-        group.kind = kind
+        group.arithmetic = kind
         return super().join(group, read, call)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from puregraph.compile.gpu.lower.nestlaunch import rounds
 from puregraph.compile.ir.value import Call, Value
-from puregraph.compile.passes.simplify import alive
+from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.core.tracer import astype
 from puregraph.cuda.libraries import attention
 from puregraph.kernels.attention import attend, attendGrad
@@ -29,12 +29,12 @@ class AttendBack:
         return attention.attendGrad(call.outs, *call.arguments, tf32=rounds(call))
 
 
-def withHeads(schedule: Any) -> Any:
+def useLibraryAttention(schedule: Any) -> Any:
     """The schedule with each gradient of attention for which cuDNN has a plan as a call that reads y."""
     calls = [changed(call) if call.function is attendGrad else call for call in schedule.calls]
     if any(type(call.function) is AttendBack for call in calls):
         schedule.calls = calls
-        alive(schedule)
+        eliminateDeadCode(schedule)
     return schedule
 
 
@@ -47,7 +47,7 @@ def changed(call: Call) -> Call:
     y = made.outs[0]
     if made.outs[1] is not lse or not isRest(rest, grad, y):
         return call
-    back = Call(AttendBack(), (grad, q, k, v, y, lse, causal, scale), {}, call.outs, "attend", call.place, True)
+    back = Call(AttendBack(), (grad, q, k, v, y, lse, causal, scale), {}, call.outs, "launch", call.place, True)
     return call if back.function.launches(back) is NotImplemented else back
 
 

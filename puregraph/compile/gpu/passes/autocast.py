@@ -40,7 +40,6 @@ from puregraph.kernels.scatter import addAt, gather, putClass, scatterAdd, takeC
 
 FLOAT = np.dtype(np.float32)
 HALVES: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
-FORMULAS = ("pointwise", "reduce", "fill")
 FREE = (
     gather,
     scatterAdd,
@@ -65,7 +64,7 @@ KERNELS: dict[Any, tuple[int, int]] = {  # how many arguments and results, from 
 }
 
 
-def precise(schedule: Any) -> Any:
+def autocast(schedule: Any) -> Any:
     """The schedule with what may be kept in 16 bits kept so."""
     if any(call.place.precision in HALVES for call in schedule.calls):
         Autocast(schedule).run()
@@ -93,7 +92,7 @@ class Autocast:
         self.wanted: dict[int, Any] = {}
         self.exact = {v.number for v in (*schedule.gradients, *(v for _, v in schedule.paramGrads))} | stays | self.ends
         for call in schedule.calls:
-            if call.kind == "reduce" or call.function is norm:
+            if call.kind.isReduction or call.function is norm:
                 self.exact.update(v.root.number for v in call.values())
             for y in call.outs:
                 kind = None if y is None else schedule.precisions.get(y.number)
@@ -112,14 +111,14 @@ class Autocast:
 
     def take(self, call: Call) -> None:
         """One call more."""
-        if call.kind == "view":
+        if call.kind.isView:
             if self.now(call.outs[0].root) is call.outs[0].root:
                 self.calls.append(call)
-        elif call.kind in FORMULAS or call.function in FREE:
+        elif call.kind.isElementwise or call.kind.isReduction or call.kind.isFill or call.function in FREE:
             self.formulas(call)
-        elif call.kind == "product":
+        elif call.kind.isContraction:
             self.product(call)
-        elif call.kind in ("copy", "put"):
+        elif call.kind.isExact:
             self.move(call)
         elif call.function in KERNELS:
             self.kernel(call)
@@ -193,7 +192,7 @@ class Autocast:
         arguments, options = changed(call.arguments, now), {k: changed(a, now) for k, a in call.options.items()}
         kinds = kinds or [None] * len(call.outs)
         before = {v.number for v in call.values()}
-        after = {v.number for v in Call(None, arguments, options, [], "", call.place).values()}
+        after = {v.number for v in Call(None, arguments, options, [], call.kind, call.place).values()}
         if before == after and all(k is None or k == y.dtype for k, y in zip(kinds, call.outs)):
             return call
         outs = [None if y is None else self.new(y, k or y.dtype) for y, k in zip(call.outs, kinds)]
@@ -247,7 +246,7 @@ class Autocast:
 
     def between(self, y: Value, call: Call) -> Any:
         """The kind of what a module makes on the way, if it is as many numbers as something that is kept so."""
-        isOurs = call.place.precision == "bfloat16" and call.kind == "pointwise" and y.dtype == FLOAT
+        isOurs = call.place.precision == "bfloat16" and call.kind.isElementwise and y.dtype == FLOAT
         if not isOurs or y.number in self.exact:
             return None
         return BFLOAT16 if any(self.now(v).dtype == BFLOAT16 and v.size == y.size for v in call.values()) else None

@@ -51,7 +51,7 @@ class FusedFormula:
 
     def call(self, xs: Sequence[Value], ys: Sequence[Value], place: CallOrigin, *numbers: Value) -> Call:
         """The call that makes ys of xs."""
-        call = Call(self, (*xs, *numbers), {}, list(ys), "each", place, True)
+        call = Call(self, (*xs, *numbers), {}, list(ys), "launch", place, True)
         for y in ys:
             y.call = call
         return call
@@ -86,4 +86,4 @@ def together(calls: Sequence[Call], members: Sequence[ParameterUpdate], stop: Va
     reads = [v for m in members for v in (*m.arrays.values(), *m.numbers.values()) if type(v) is Value]
     reads = list({v.number: v for v in [*reads, *([] if stop is None else [stop])]}.values())
     outs = [y for call in calls for y in call.outs]
-    return Call(function, tuple(reads), {}, outs, "update", place, True)
+    return Call(function, tuple(reads), {}, outs, "launch", place, True)

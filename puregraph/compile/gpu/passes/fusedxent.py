@@ -17,7 +17,7 @@ import numpy as np
 
 from puregraph.compile.gpu.passes.attentionbackward import narrow
 from puregraph.compile.ir.value import Call, Value
-from puregraph.compile.passes.simplify import alive
+from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.core.tracer import astype
 from puregraph.kernels.entropy import entropyGrad, ofScores
 
@@ -32,12 +32,12 @@ class FusedCrossEntropyGrad:
         return ofScores(call.outs[0], *call.arguments)
 
 
-def withScores(schedule: Any) -> Any:
+def fuseCrossEntropy(schedule: Any) -> Any:
     """The schedule with each gradient of a cross-entropy as a call that reads scores."""
     calls = [changed(call) if call.function is entropyGrad else call for call in schedule.calls]
     if any(type(call.function) is FusedCrossEntropyGrad for call in calls):
         schedule.calls = rounding(calls, {v.root.number for v in schedule.kept()})
-        alive(schedule)
+        eliminateDeadCode(schedule)
     return schedule
 
 
@@ -69,7 +69,7 @@ def changed(call: Call) -> Call:
     x = narrow(x) if narrow(x).dtype.itemsize < x.dtype.itemsize else x
     if isRounded(x):
         return call
-    back = Call(FusedCrossEntropyGrad(), (x, peak, total, *rest), {}, call.outs, "scores", call.place)
+    back = Call(FusedCrossEntropyGrad(), (x, peak, total, *rest), {}, call.outs, "launch", call.place)
     return call if back.function.launches(back) is NotImplemented else back
 
 
@@ -83,7 +83,7 @@ def bare(value: Value) -> Value:
 def isRounded(x: Value) -> bool:
     """Whether what reads a value where it is made sees more of it than what reads it later."""
     made = x.root.call
-    return x.dtype.itemsize < 4 and made is not None and made.kind in ("pointwise", "reduce")
+    return x.dtype.itemsize < 4 and made is not None and (made.kind.isElementwise or made.kind.isReduction)
 
 
 def parts(value: Any, function: Any) -> tuple[Any, ...]:

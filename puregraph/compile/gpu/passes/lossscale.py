@@ -27,7 +27,7 @@ STEADY = 1024.0  # the scale without an optimizer
 PLACE = CallOrigin("scale", "", (), "backward")
 
 
-def scaledUp(schedule: Any) -> Any:
+def scaleLoss(schedule: Any) -> Any:
     """The schedule with the gradient of its cost as large as the scale, and all others as they are without."""
     if schedule.seed is not None:
         LossScaling(schedule).run()
@@ -79,9 +79,9 @@ class LossScaling:
             return call
         arguments = changed(call.arguments, self.value)
         options = {k: changed(a, self.value) for k, a in call.options.items()}
-        outs = [self.viewed(y, arguments[0]) for y in call.outs] if call.kind == "view" else call.outs
+        outs = [self.viewed(y, arguments[0]) for y in call.outs] if call.kind.isView else call.outs
         found = Call(call.function, arguments, options, outs, call.kind, call.place, call.several)
-        for y in outs if call.kind == "view" else ():
+        for y in outs if call.kind.isView else ():
             y.call = found
         return found
 

@@ -93,6 +93,11 @@ class HostUpdate:
             self.ledger.end(self.finish.slots if self.finish is not None else [])
 
 
+def predicate(schedule: Any) -> Any:
+    """Have what would end a step on the CPU choose between new values and old ones."""
+    return Predication(schedule).run()
+
+
 class Predication:
     """Rewrites the calls of one schedule, which becomes another one."""
 
@@ -112,7 +117,7 @@ class Predication:
 
     def run(self) -> Any:
         schedule = self.schedule
-        hosts = [call.function for call in schedule.calls if call.kind == "host"]
+        hosts = [call.function for call in schedule.calls if call.kind.isHost]
         if any(type(f) is OpaqueOptimizer for f in hosts):
             schedule.around = self.around
             return schedule
@@ -132,11 +137,11 @@ class Predication:
 
     def take(self, call: Call) -> None:
         """One call more."""
-        if call.kind == "store":
+        if call.kind.isStore:
             self.store(call.options["target"], call.arguments[0], call.place)
-        elif call.kind != "host" and call.place.phase == "update":
+        elif not call.kind.isHost and call.place.phase == "update":
             self.update(call)
-        elif call.kind != "host":
+        elif not call.kind.isHost:
             self.calls.append(call)
         elif call.function is isFinite:
             self.guard(call.arguments[0], call.place)
@@ -284,7 +289,7 @@ class Predication:
         call = Call(call.function, arguments, call.options, call.outs, call.kind, call.place, call.several)
         targets = {v.number: self.held.get(id(target)) for target, v in self.schedule.stores}
         old = {n: v for n, v in targets.items() if v is not None}
-        isAlone = call.kind != "pointwise" or any(v.number in self.outside for v in call.values())
+        isAlone = not call.kind.isElementwise or any(v.number in self.outside for v in call.values())
         member = None if isAlone else memberOf(call, old)
         if member is None:
             self.calls.append(self.choosing(call, [old.get(y.number) for y in call.outs]))
@@ -305,7 +310,7 @@ class Predication:
 
     def choosing(self, call: Call, old: list[Any]) -> Call:
         """A call that leaves things as they are unless it may go."""
-        if self.go is None or call.kind != "pointwise" or None in old:
+        if self.go is None or not call.kind.isElementwise or None in old:
             return call
         arguments: tuple[Any, ...] = call.arguments
         names = [*call.function.names, "go"]

@@ -36,7 +36,7 @@ class WeightTranspose:
         return filterlayout.turned(call.arguments, call.outs)
 
 
-def withFilters(schedule: Any) -> Any:
+def transposeWeights(schedule: Any) -> Any:
     """The schedule with filters channels last wherever a library then has a plan."""
     return WeightLayout(schedule).run()
 
@@ -122,7 +122,7 @@ class WeightLayout:
 
     def turned(self, xs: tuple[Value, ...], ys: tuple[Value, ...], place: CallOrigin) -> Call:
         """The call that makes ys of xs."""
-        call = Call(WeightTranspose(), tuple(xs), {}, list(ys), "each", place, True)
+        call = Call(WeightTranspose(), tuple(xs), {}, list(ys), "launch", place, True)
         for y in ys:
             y.call = call
         return call

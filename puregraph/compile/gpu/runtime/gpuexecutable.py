@@ -18,7 +18,7 @@ from puregraph.compile.gpu.runtime.devicearena import DeviceBuffers, DeviceWorks
 from puregraph.compile.gpu.runtime.h2d import DeviceInputs
 from puregraph.compile.ir.strides import isDense
 from puregraph.compile.ir.value import Call, CallOrigin, Value
-from puregraph.compile.lower.lowering import Offset
+from puregraph.compile.lower.workspace import Offset
 from puregraph.compile.memory.planner import MemoryPlan
 from puregraph.compile.report.steptable import CapturedGraphs
 from puregraph.compile.runtime.bind import Bound, Running, bound
@@ -52,7 +52,7 @@ class GpuExecutable:
         self.schedule, self.plan = plan.schedule, plan
         self.around = self.schedule.around
         room.device = room.device or DeviceWorkspace()
-        natives = [call.function for call in self.schedule.calls if call.kind == "native"]
+        natives = [call.function for call in self.schedule.calls if call.kind.isNative]
         self.checks = {c: native.calls[0] for native in natives for c in native.checks}
         self.checks |= {c: lookAt(c.value) for c in self.schedule.checks}
         self.inbox = DeviceInputs(self.schedule.scalars, self.schedule.inputs, list(self.checks), block)
@@ -80,13 +80,13 @@ class GpuExecutable:
         for buffer in self.plan.buffers if poison else ():
             ends.setdefault(buffer.death, []).append(buffer)
         for i, call in enumerate(self.schedule.calls):
-            if call.kind == "native":
+            if call.kind.isNative:
                 self.launch(call.function.works)
                 self.sections[i] = self.section()
-            elif call.kind == "host":
+            elif call.kind.isHost:
                 given = [None if v is None else self.memory(v) for v in call.arguments]
                 self.parts.append((call, partial(call.function, *given)))
-            elif call.kind != "view":
+            elif not call.kind.isView:
                 self.parts += [(call, step) for step in self.boundTo(i, call)]
             for buffer in ends.get(i, ()):
                 self.section().starts.append(partial(poisoned, *self.memory.region(buffer)))
@@ -126,7 +126,7 @@ class GpuExecutable:
 
     def boundTo(self, i: int, call: Call) -> list[Callable[[], Any]]:
         """A call as calls of CuPy."""
-        if call.kind == "rule":
+        if call.kind.isOpaque:
             outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
             given = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
             return [done(Bound(call, Running(call, outs, self.objects), given, {}))]
@@ -162,8 +162,8 @@ class GpuExecutable:
         for target in self.schedule.written:
             target.bumpVersion()
         for call, part in self.parts:
-            self.failed = None if call is None or call.kind == "host" else call
-            if part() is False and call is not None and call.kind == "host":
+            self.failed = None if call is None or call.kind.isHost else call
+            if part() is False and call is not None and call.kind.isHost:
                 return True
         self.failed = None
         self.around.after()

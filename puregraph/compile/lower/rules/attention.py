@@ -6,7 +6,7 @@ from typing import Any
 
 from puregraph.compile.ir.strides import contiguous
 from puregraph.compile.ir.value import Call, Value
-from puregraph.compile.lower.lowering import lowers
+from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.elementlayout import isPlain, isSingle, plainly, spread, strided
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.native.llvm.kernelcall import KernelCall

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.compile.ir.value import Call, Value
-from puregraph.compile.lower.lowering import OutputTiling
+from puregraph.compile.lower.matmul import OutputTiling
 from puregraph.compile.lower.rules.elementlayout import copies, isSingle, strided
 from puregraph.compile.trace.channelslast import channelsLast
 from puregraph.native.llvm.kernelcall import KernelCall

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from puregraph.compile.ir.value import Call
-from puregraph.compile.lower.lowering import OutputTiling, lowers
+from puregraph.compile.lower.matmul import OutputTiling
+from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.channels import laidLast, ofMaps
 from puregraph.compile.lower.rules.elementlayout import isPlain, isSingle
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight

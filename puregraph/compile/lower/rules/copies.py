@@ -8,8 +8,9 @@ import numpy as np
 
 from puregraph.compile.ir.strides import contiguous, isDense
 from puregraph.compile.ir.value import Call, Value, copy, put, store
-from puregraph.compile.lower.lowering import Offset, lowers
+from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.elementlayout import copies, isMoved, isPlain, spread, strided
+from puregraph.compile.lower.workspace import Offset
 from puregraph.compile.trace.abstract import hidden
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.copy import fill

@@ -10,7 +10,8 @@ import numpy as np
 from puregraph.compile.ir.strides import contiguous
 from puregraph.compile.ir.value import Call, Value, fill
 from puregraph.compile.lower.bounds import Bounds, canBeBounded
-from puregraph.compile.lower.lowering import OutputTiling, collapsed, lowers
+from puregraph.compile.lower.matmul import OutputTiling, collapsed
+from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.elementlayout import copies, isPlain, isSingle, strided
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand

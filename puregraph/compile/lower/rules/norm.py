@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.compile.ir.value import Call
-from puregraph.compile.lower.lowering import Offset, lowers
+from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.elementlayout import isSingle, strided
+from puregraph.compile.lower.workspace import Offset
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand, Reduce
 from puregraph.kernels.norm import norm

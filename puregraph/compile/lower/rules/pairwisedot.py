@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.compile.ir.value import Call
-from puregraph.compile.lower.lowering import lowers
+from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.elementlayout import isPlain, isSingle, plainly, strided
 from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
 from puregraph.native.llvm.kernelcall import KernelCall

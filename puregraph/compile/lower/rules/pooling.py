@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value
-from puregraph.compile.lower.lowering import OutputTiling, lowers
+from puregraph.compile.lower.matmul import OutputTiling
+from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.channels import laidLast, ofMaps, pixelOf
 from puregraph.compile.lower.rules.elementlayout import isPlain, isSingle, plainly
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad

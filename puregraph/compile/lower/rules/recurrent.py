@@ -6,9 +6,10 @@ from typing import Any
 
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.bounds import Bounds
-from puregraph.compile.lower.lowering import Offset, lowers
+from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.elementlayout import copies, isPlain, isSingle, spread, strided
 from puregraph.compile.lower.rules.gather import isIndex
+from puregraph.compile.lower.workspace import Offset
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand
 from puregraph.kernels.recurrent import (
@@ -92,7 +93,7 @@ def lasting(state: Value, room: Any) -> SequenceOperand | None:
 def isZero(value: Value) -> bool:
     """Whether all numbers are known to be 0."""
     call = value.root.call
-    return call is not None and call.kind == "fill" and call.arguments[0] == 0
+    return call is not None and call.kind.isFill and call.arguments[0] == 0
 
 
 @lowers(forward)

@@ -12,15 +12,9 @@ import numpy as np
 from puregraph.base.align import addressOf
 from puregraph.compile.ir.value import Value
 from puregraph.compile.lower import rules  # noqa: F401  they register themselves
-from puregraph.compile.lower.lowering import LOWERINGS, NativeCall, Offset, lower
-from puregraph.compile.lower.packedweights import PackedWeights
+from puregraph.compile.lower.workspace import Offset
 from puregraph.compile.memory.outputs import StepOutput
-from puregraph.compile.passes.hoist import early
-from puregraph.compile.passes.reorder import lettingGo
 from puregraph.compile.runtime.buffers import Buffers
-from puregraph.compile.trace.channelslast import layoutFor
-from puregraph.core.param import Param
-from puregraph.kernel import Kernel
 from puregraph.native.llvm import jit
 from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
@@ -28,32 +22,6 @@ from puregraph.native.threads import pool
 from puregraph.native.threads.batch import bundled
 
 FLOAT = np.dtype(np.float32)
-
-
-def isWanted(dtype: Any) -> bool:
-    """Whether a step that computes in this dtype becomes native code."""
-    return Kernel.fastAllowed and np.dtype(dtype) == FLOAT and jit.available()
-
-
-def isWhole(piece: Any) -> bool:
-    """Whether there is native code for a function of numpy's functions."""
-    return piece in LOWERINGS
-
-
-def lowered(schedule: Any) -> Any:
-    """The schedule with its calls as native steps, as far as there is native code for them."""
-
-    def new(size: int) -> Value:
-        schedule.count += 1
-        return Value(schedule.count, (size,), FLOAT, (FLOAT.itemsize,), name="scratch")
-
-    changes = schedule.paramGrads or any(isinstance(target, Param) for target, _ in schedule.stores)
-    schedule.frozen = None if changes else PackedWeights()
-    if not changes:
-        schedule.calls = early(schedule.calls)
-    schedule.calls = lower(schedule.calls, schedule.kept(), schedule.held, new, schedule.frozen)
-    schedule.calls = lettingGo(schedule)
-    return schedule
 
 
 class Segment:
@@ -142,6 +110,3 @@ def digestOf(core: Path) -> str:
 
 
 DIGEST = digestOf(Path(jit.__file__).parents[2])  # at import: later on the files may be those of another version
-
-
-__all__ = ["NativeCall", "Segment", "isWanted", "layoutFor", "lowered"]

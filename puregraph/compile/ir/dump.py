@@ -1,0 +1,22 @@
+"""Dump: with PUREGRAPH_DUMP=FOLDER the schedule after each pass is written as text, one line a call."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from puregraph.base.environment import variable
+from puregraph.compile.ir.printer import listing
+
+COUNTS = itertools.count()
+
+
+def dumped(schedule: Any, name: str) -> Any:
+    """The schedule, written to FOLDER/<graph>/<number>-<pass>.txt if that is asked for."""
+    folder = variable("DUMP")
+    if folder:
+        place = Path(folder) / "".join(c if c.isalnum() else "-" for c in schedule.graph.title())
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{next(COUNTS):04}-{name}.txt").write_text(f"{listing(schedule)}\n", encoding="utf-8")
+    return schedule

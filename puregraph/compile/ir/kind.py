@@ -1,0 +1,70 @@
+"""Kind: what a pass may know of a call without knowing its function."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Kind(NamedTuple):
+    """The traits of a kind of call.
+
+    `isElementwise`   each element of a result is computed from one element of each argument, with broadcasting
+    `isReduction`     a sum, maximum and the like along axes
+    `isContraction`   a matrix product
+    `isView`          the result is stored in the memory of the first argument; nothing is done
+    `isKernel`        a Kernel, with launches and native code of its own
+    `isNative`        carried out by native code or launches; its function says what calls it stands for
+    `isOpaque`        a whole rule that could not be traced
+    `isStore`         writes to a parameter, a state or a gradient
+    `isHost`          something that Python does between two parts of a step, which ends there if it gives False
+    `isExact`         computes nothing: elements are copied, or are a constant
+    `isCheap`         made again rather than kept, where that saves memory
+    `isRegistered`    lowered by what is registered for its function
+
+    A "group" is calls over one index space, a "launch" what a pass made for a GPU: lowering takes both.
+    """
+
+    name: str
+    isElementwise: bool = False
+    isReduction: bool = False
+    isContraction: bool = False
+    isView: bool = False
+    isFill: bool = False
+    isKernel: bool = False
+    isNative: bool = False
+    isOpaque: bool = False
+    isStore: bool = False
+    isHost: bool = False
+    isExact: bool = False
+    isCheap: bool = False
+    isRegistered: bool = False
+
+    @property
+    def hasEffect(self) -> bool:
+        """Whether a call is always made, and in its order among those of which this is so."""
+        return self.isOpaque or self.isHost or self.isStore
+
+    def __str__(self) -> str:
+        return self.name
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("pointwise", isElementwise=True, isCheap=True),
+        Kind("reduce", isReduction=True),
+        Kind("product", isContraction=True),
+        Kind("view", isView=True, isExact=True, isCheap=True),
+        Kind("copy", isExact=True, isCheap=True, isRegistered=True),
+        Kind("fill", isFill=True, isExact=True, isCheap=True, isRegistered=True),
+        Kind("put", isExact=True, isRegistered=True),
+        Kind("kernel", isKernel=True, isRegistered=True),
+        Kind("other", isRegistered=True),
+        Kind("group"),
+        Kind("launch"),
+        Kind("native", isNative=True),
+        Kind("rule", isOpaque=True),
+        Kind("store", isStore=True),
+        Kind("host", isHost=True),
+    )
+}

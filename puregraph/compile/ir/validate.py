@@ -1,0 +1,150 @@
+"""Validate: what holds of every schedule, between any two passes.
+
+A value is computed once, before it is read. Shapes and dtypes agree with what the call computes. A view stays inside
+the memory that it is a view of. A parameter or state is not read after the call that stores to it. Calls with
+effects keep their order, unless the pass replaces them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from puregraph.base.environment import variable
+from puregraph.compile.ir.value import LEAVES, Call, Value
+from puregraph.errors import PuregraphError
+
+REPLACING = ("predicate",)  # passes that put new values in place of calls with effects
+
+
+class PassError(PuregraphError):
+    """A pass returned a schedule that means something else, or nothing."""
+
+
+def validated(change: Callable[[Any], Any], schedule: Any) -> Any:
+    """What a pass returns; with PUREGRAPH_VERIFY=1 validated.
+
+    Raises    PassError that names the pass, the call and what does not hold
+    """
+    if not variable("VERIFY", False):
+        return change(schedule)
+    before = effects(schedule.calls)
+    found = change(schedule)
+    try:
+        validate(found)
+        if change.__name__ not in REPLACING:
+            checkEffects(before, effects(found.calls))
+    except PassError as error:
+        raise PassError(f"after the pass {change.__name__}: {error}") from None
+    return found
+
+
+def validate(schedule: Any) -> None:
+    """Check one schedule.
+
+    Raises    PassError
+    """
+    made: set[int] = set()
+    stored: dict[int, Call] = {}
+    old = {value.root.number: id(target) for target, value in schedule.held}
+    for call in schedule.calls:
+        for v in () if call.kind.isView else call.values():  # a view reads no element
+            checkRead(call, v, made)
+            if old.get(v.root.number) in stored:
+                raise PassError(f"{call!r} reads %{v.number} after {stored[old[v.root.number]]!r} has written over it")
+        for y in call.outs:
+            if y is None:
+                continue
+            if y.number in made:
+                raise PassError(f"{call!r} computes %{y.number} a second time")
+            made.add(y.number)
+            checkView(call, y)
+        checkShapes(call)
+        for each in carriedOut(call):
+            if each.kind.isStore:
+                stored[id(each.options["target"])] = each
+    for v in schedule.kept():
+        if v.root.role not in LEAVES and v.root.number not in made:
+            raise PassError(f"%{v.number} is read after the step, and nothing computes it")
+
+
+def isBroadcast(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Whether an array of a shape can be repeated to another one."""
+    return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(to)))
+
+
+def carriedOut(call: Any) -> list[Any]:
+    """The calls that a call stands for."""
+    if call.kind.isNative:
+        return call.function.calls
+    return getattr(call, "calls", None) or [call]
+
+
+def effects(calls: list[Any]) -> tuple[list[Any], set[int]]:
+    """What Python does between calls, and opaque rules, in their order; and the targets of stores."""
+    found = [each for call in calls for each in carriedOut(call) if each.kind.hasEffect]
+    stores = {id(each.options["target"]) for each in found if each.kind.isStore}
+    return [each.function for each in found if not each.kind.isStore], stores
+
+
+def checkEffects(before: tuple[list[Any], set[int]], after: tuple[list[Any], set[int]]) -> None:
+    """Calls with effects have to be the same, in the same order; stores are ordered by what reads their targets."""
+    if len(before[0]) != len(after[0]) or any(a is not b for a, b in zip(before[0], after[0])):
+        raise PassError(f"calls with effects were {names(before[0])}, and are {names(after[0])}")
+    if before[1] != after[1]:
+        raise PassError(f"{len(before[1])} targets were stored to, and are {len(after[1])}")
+
+
+def names(functions: list[Any]) -> str:
+    """Functions, in a few letters."""
+    return ", ".join(getattr(f, "__name__", type(f).__name__) for f in functions) or "none"
+
+
+def checkRead(call: Any, v: Value, made: set[int]) -> None:
+    """What a call reads has to be there."""
+    if v.root.role not in LEAVES and v.root.number not in made:
+        raise PassError(f"{call!r} reads %{v.number} before it is computed")
+
+
+def checkView(call: Any, y: Value) -> None:
+    """A view has to lie inside the memory that it is a view of."""
+    if y.base is None or 0 in y.shape:
+        return
+    ends = [(n - 1) * s for n, s in zip(y.shape, y.strides)]
+    first = y.offset + sum(e for e in ends if e < 0)
+    last = y.offset + sum(e for e in ends if e > 0) + y.dtype.itemsize
+    least, most = extent(y.base)
+    if first < least or last > most:
+        raise PassError(f"{call!r}: %{y.number} runs from byte {first} to {last} of %{y.base.number}, which has {most}")
+
+
+def extent(v: Value) -> tuple[int, int]:
+    """The bytes from its first element that a value spans."""
+    ends = [(n - 1) * s for n, s in zip(v.shape, v.strides)]
+    return sum(e for e in ends if e < 0), sum(e for e in ends if e > 0) + v.dtype.itemsize
+
+
+def checkShapes(call: Any) -> None:
+    """Shapes and dtypes have to be those of what a call computes."""
+    if call.kind.name == "group":
+        return
+    shapes = [v.shape for v in call.values()]
+    outs = [y for y in call.outs if y is not None]
+    if call.kind.isElementwise and outs:
+        wanted = np.broadcast_shapes(*shapes) if shapes else outs[0].shape
+        for y in outs:
+            if not isBroadcast(wanted, y.shape):
+                raise PassError(f"{call!r}: wanted %{y.number} of shape {wanted}, got {y.shape}")
+    if call.function is np.matmul:
+        a, b = (v.shape for v in call.values())
+        inner = b[-2] if len(b) > 1 else b[0]
+        if a[-1] != inner:
+            raise PassError(f"{call!r}: wanted equal lengths to sum over, got {a} and {b}")
+    if call.kind.isView and outs[0].dtype != call.values()[0].dtype:
+        raise PassError(f"{call!r}: a view is {outs[0].dtype}, what it is a view of {call.values()[0].dtype}")
+    if call.kind.name == "copy" and len(shapes) == 1:
+        if outs[0].size % max(1, math.prod(shapes[0])):
+            raise PassError(f"{call!r}: wanted as many elements as {shapes[0]} has, got {outs[0].shape}")

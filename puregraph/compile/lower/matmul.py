@@ -1,0 +1,86 @@
+"""Matrix products as native kernel calls, and how their results are tiled."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.compile.ir.value import Call
+from puregraph.native.gemm.gemm import BatchAxis, product, vectorsFor, worthPacking
+from puregraph.native.gemm.pack import Packed, pack, packedSize
+from puregraph.native.llvm import jit
+from puregraph.native.llvm.kernelcall import KernelCall
+
+
+class OutputTiling(NamedTuple):
+    """How the results of a product or convolution lie: which axes of its result count rows of sums, which the columns,
+    and which a batch."""
+
+    rows: tuple[int, ...]
+    column: int
+    batch: tuple[int, ...] = ()
+
+
+def productFrame(call: Call) -> OutputTiling | None:
+    """Rows are all axes but the last where b is one matrix and the rows of a follow each other; else a batch."""
+    if call.function is not np.matmul or call.options:
+        return None
+    a, b = call.arguments
+    (y,) = call.outs
+    if not a.dtype == b.dtype == y.dtype == np.float32 or a.ndim < 2 or b.ndim < 2 or 0 in (*a.shape, *b.shape):
+        return None
+    if any(s % 4 for v in (a, b, y) for s in v.strides):
+        return None
+    lead = y.ndim - 2
+    if math.prod(b.shape[:-2]) == 1:
+        rows = [(n, s) for n, s in zip(a.shape[:-1], a.strides[:-1])]
+        own = [(n, s) for n, s in zip(y.shape[:-1], y.strides[:-1])]
+        if collapsed(rows) is not None and collapsed(own) is not None:
+            return OutputTiling(tuple(range(y.ndim - 1)), y.ndim - 1)
+    batch = tuple(a for a in range(lead) if y.shape[a] > 1)
+    return OutputTiling((lead,), lead + 1, batch) if len(batch) <= 2 else None
+
+
+def productOf(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+    """A matrix product as native work."""
+    a, b = call.arguments
+    (y,) = call.outs
+    frame = productFrame(call)
+    if frame is None:
+        return None
+    m = math.prod(y.shape[i] for i in frame.rows)
+    n, k = y.shape[-1], a.shape[-1]
+    rows = (
+        [(size, s // 4) for size, s in zip(a.shape[:-1], a.strides[:-1])]
+        if len(frame.rows) > 1
+        else [(a.shape[-2], a.strides[-2] // 4)]
+    )
+    aRow = collapsed(rows)
+    batch = []
+    for axis in frame.batch:
+        steps = []
+        for v in (a, b):
+            own = axis - (y.ndim - v.ndim)
+            steps.append(v.strides[own] // 4 if own >= 0 and v.shape[own] > 1 else 0)
+        batch.append(BatchAxis(y.shape[axis], *steps))
+    lanes = jit.lanes(4)
+    aStrides, bStrides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
+    before: list[KernelCall] = []
+    if room.frozen is not None and b.root.role == "param" and not batch and worthPacking(m, n, k, lanes):
+        vectors = vectorsFor(m, n, k, aStrides, lanes)
+        packed, before = room.packed(
+            b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors)
+        )
+        b = Packed(packed, k, n, vectors, lanes)
+    return [*before, *product(a, b, finish, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes, room=room)]
+
+
+def collapsed(axes: list[tuple[int, int]]) -> int | None:
+    """The stride of several axes seen as one; None if they cannot be."""
+    axes = [(n, s) for n, s in axes if n > 1]
+    for (_, outer), (n, inner) in zip(axes, axes[1:]):
+        if outer != n * inner:
+            return None
+    return axes[-1][1] if axes else 0

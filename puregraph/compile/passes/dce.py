@@ -1,0 +1,20 @@
+"""Dead code elimination: calls whose results nobody reads are left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.ir.value import Call
+
+
+def eliminateDeadCode(schedule: Any) -> Any:
+    """Leave out calls whose results nobody reads; what has an effect always runs."""
+    needed = {v.number for v in schedule.kept()}
+    calls: list[Call] = []
+    for call in reversed(schedule.calls):
+        if call.kind.hasEffect or any(y is not None and y.number in needed for y in call.outs):
+            needed.update(v.number for v in call.values())
+            calls.append(call)
+    calls.reverse()
+    schedule.calls = calls
+    return schedule

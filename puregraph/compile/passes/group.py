@@ -1,0 +1,105 @@
+"""Group: calls over one index space, which become one loop nest."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from puregraph.compile.ir.kind import KINDS
+from puregraph.compile.ir.value import Call, CallOrigin, Value
+from puregraph.formula.loopnest import Reduce
+from puregraph.native.ops.nestcode import CHUNK, isColumn
+
+Axes = tuple[int | None, ...]
+
+
+class Group:
+    """A space, and what is computed over it: `lines` for `LoopNest`, by names that `names` and `loads` give Values.
+
+    Names only count what comes in, so that groups that do the same have the same lines.
+    `axes` says for each made Value which axis of the space each of its own axes runs along (None: length one).
+    """
+
+    kind = KINDS["group"]
+    arithmetic = "f32"  # what it computes in
+
+    def __init__(self, space: tuple[int, ...], begun: int):
+        self.space, self.size, self.last = space, math.prod(space), begun
+        self.lines: list[tuple[str, Any]] = []
+        self.loads: dict[str, tuple[Value, Axes]] = {}
+        self.known: dict[tuple[int, Axes], str] = {}  # the names of loads, by number and axes
+        self.made: dict[int, Value] = {}
+        self.names: dict[int, str] = {}  # of made Values, by number
+        self.axes: dict[int, Axes] = {}
+        self.folded: dict[int, frozenset[int]] = {}  # over which axes a made Value, or what it is made of, is folded
+        self.folds: list[frozenset[int]] = []  # over which axes there are folds, each once
+        self.calls: list[Call] = []
+        self.inner: int | None = None
+
+    @property
+    def outs(self) -> list[Value]:
+        """What it makes."""
+        return list(self.made.values())
+
+    @property
+    def place(self) -> CallOrigin:
+        """Where its last call comes from."""
+        return self.calls[-1].place
+
+    def values(self) -> list[Value]:
+        """What it reads."""
+        return [v for v, _ in self.loads.values()]
+
+    def __repr__(self) -> str:
+        return f"<group over {self.space}: {'; '.join(f'{n} = {x}' for n, x in self.lines)}>"
+
+    def load(self, value: Value, axes: Axes) -> str:
+        """The name of a Value that is read along these axes."""
+        name = self.known.setdefault((value.number, axes), f"x{len(self.known)}")
+        self.loads[name] = value, axes
+        return name
+
+    def add(self, line: Any) -> str:
+        """The name of one more line."""
+        if isinstance(line, Reduce) and line.axes not in self.folds:
+            self.folds.append(line.axes)
+        name = f"y{len(self.lines)}"
+        self.lines.append((name, line))
+        return name
+
+    def find(self, value: Value) -> tuple[Value, Axes] | None:
+        """The made Value that this one is or is a view of, and the axes of the space that its own run along."""
+        if value.number in self.made:
+            return value, self.axes[value.number]
+        root = value.root
+        if root.number not in self.made or value.offset:
+            return None
+        own, used = self.axes[root.number], set()
+        found: list[int | None] = []
+        for n, s in zip(value.shape, value.strides):
+            match = [i for i, (m, t) in enumerate(zip(root.shape, root.strides)) if m == n and t == s and i not in used]
+            if n == 1 or s == 0:
+                found.append(None)
+            elif match:
+                used.add(match[0])
+                found.append(own[match[0]])
+            else:
+                return None
+        wanted = {i for i, n in enumerate(root.shape) if n > 1}
+        return (root, tuple(found)) if wanted == used else None
+
+    def spread(self, axes: frozenset[int]) -> int:
+        return math.prod(self.space[a] for a in axes)
+
+    def beside(self) -> frozenset[int]:
+        """The axes of folds that are complete when all rows are done; nothing made of them then runs along them."""
+        long = frozenset(a for a, n in enumerate(self.space) if n > 1)
+        sets = {s & long for s in self.folds if s & long}
+        return next((s for s in sets if self.inner not in s), frozenset()) if len(sets) > 1 else frozenset()
+
+    def isShort(self, axes: frozenset[int]) -> bool:
+        """Whether what is folded over these axes is known while the same place is still at hand."""
+        long = self.spread(axes)
+        if self.inner in axes:
+            return long <= 4 * CHUNK or self.size >= 64 * long
+        return isColumn(long, self.size)

@@ -1,0 +1,68 @@
+"""Hoisting of updates: their numbers are read before the backward pass, so that they may follow its gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.compile.ir.value import Call
+from puregraph.compile.lower.registry import LOWERINGS
+from puregraph.kernels.scatter import putClass, takeClass
+
+LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
+
+
+def hoistUpdates(schedule: Any) -> Any:
+    """Read the numbers of an update at the start or before the backward pass, where nothing can fail in between.
+
+    Updates may then follow the gradients, of which most never meet memory. Where those are much of the memory, large
+    ones do at once; elsewhere all else stays nearer if they come in the end.
+    """
+    calls = schedule.calls
+    start = next((i for i, call in enumerate(calls) if call.place.phase == "backward"), len(calls))
+    start = start if any(map(canFail, calls[:start])) else 0
+    for i, call in enumerate(calls):
+        if i > start and call.kind.isHost and call.place.phase == "update" and call.arguments:
+            if call.arguments[0] is None and not any(map(canFail, calls[start:i])):
+                early = Call(call.function, (None,), {}, [], "host", call.place)
+                calls = [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
+                large = bytesOfUpdates(calls)
+                isMuch = large and 2 * large > bytesKept(calls, start)
+                schedule.calls = updatedSoon(calls, start) if isMuch else calls
+            break
+    return schedule
+
+
+def isLarge(call: Call) -> bool:
+    """Whether a call updates a large parameter."""
+    return call.place.phase == "update" and call.kind.isElementwise and call.outs[0].nbytes >= LARGE
+
+
+def bytesOfUpdates(calls: list[Call]) -> int:
+    """The gradients of all large parameters."""
+    return sum(call.outs[0].nbytes for call in calls if isLarge(call))
+
+
+def bytesKept(calls: list[Call], start: int) -> int:
+    """What the forward pass makes and later calls read."""
+    made = {y.number for call in calls[:start] for y in call.outs if y is not None and y.base is None}
+    return sum(
+        {v.root.number: v.root.nbytes for c in calls[start:] for v in c.values() if v.root.number in made}.values()
+    )
+
+
+def updatedSoon(calls: list[Call], start: int) -> list[Call]:
+    """With the updates of large parameters after the last call that makes or reads what they take."""
+    latest: dict[int, int] = {}
+    places = []
+    for i, call in enumerate(calls):
+        own = [v.root for v in (*call.values(), *call.outs) if v is not None and v.role != "scalar"]
+        places.append(max([latest.get(v.number, start) for v in own]) if isLarge(call) else i)
+        latest.update((v.number, places[-1]) for v in own)
+    order = sorted(range(len(calls)), key=lambda i: (places[i], i))
+    return [calls[i] for i in order]
+
+
+def canFail(call: Call) -> bool:
+    """Whether a call may raise when it runs."""
+    isKnown = call.function in LOWERINGS or call.function in (takeClass, putClass)
+    return call.kind.isOpaque or call.kind.isHost or (call.kind.isRegistered and not call.kind.isExact and not isKnown)

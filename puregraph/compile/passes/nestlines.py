@@ -1,0 +1,203 @@
+"""LoopNest lines: a call as formulas and reductions over an index space."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from puregraph.compile.ir.value import Call, Value, fill
+from puregraph.compile.passes.group import Axes
+from puregraph.core.tracer import astype
+from puregraph.formula.expr import Term, leaf, rebuild, term
+from puregraph.formula.formula import Formula, formulaOf, formulasOf
+from puregraph.formula.interpreter import Interpreter
+from puregraph.formula.loopnest import Reduce
+from puregraph.formula.optable import TABLE
+from puregraph.kernels.scatter import putClass, takeClass
+
+EXACT = 1 << 24  # whole numbers below this are floats without loss
+UFUNCS = {row.numpy: name for name, row in TABLE.items() if isinstance(row.numpy, np.ufunc)}
+UFUNCS |= {np.square: "square", np.reciprocal: "reciprocal", np.bitwise_and: "and", np.bitwise_or: "or"}
+UFUNCS |= {np.invert: "not", np.abs: "abs", np.true_divide: "/"}
+FOLDS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.min: "min", np.add.reduce: "sum"}
+FOLDS |= {np.prod: "prod", np.any: "max", np.all: "min"}
+FOLDS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np.amin: "min"}
+TRUTHS = (np.any, np.all)
+FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
+KINDS = {FLOAT: "f32", BOOL: "bool", np.dtype(np.int64): "i64", np.dtype(np.int32): "i32"}
+LONE = {**KINDS, np.dtype(np.float64): "f64"}  # of what is one number
+
+
+class NestLines(NamedTuple):
+    """A call as lines of a nest over a space of its own.
+
+    `given` has the Values that it reads, by the names that its lines have for them, each with the axes of the space
+    that its own run along; `lines` are those before the results, which are Values with a formula or Reduce each, and
+    again their axes. A fold that is divided by `count` at its end is a mean.
+    """
+
+    space: tuple[int, ...]
+    given: dict[str, tuple[Value, Axes]]
+    lines: list[tuple[str, Formula]]
+    results: list[tuple[Value, Any, Axes]]
+    count: int = 0
+
+
+def aligned(value: Value, rank: int) -> Axes:
+    """The axes that an operand's run along where it broadcasts."""
+    first = rank - len(value.shape)
+    return tuple([None if n == 1 else first + i for i, n in enumerate(value.shape)])
+
+
+def reading(call: Call) -> NestLines | None:
+    """A call as formulas or a fold; None if it is neither, or not of numbers that native code computes with."""
+    found = described(call, isFolded)
+    if found is None:
+        return None
+    values = [v for v, _ in found.given.values()]
+    results = [y for y, _, _ in found.results]
+    makes = isFoldMade if call.kind.isReduction else isMade
+    if not (all(map(isRead, values)) and all(map(makes, results))):
+        return None
+    return found if values or results[0].dtype == FLOAT else None
+
+
+def described(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> NestLines | None:
+    """A call as formulas or a fold, whatever its numbers are."""
+    if call.kind.isElementwise or call.kind.isFill:
+        return pointwise(call)
+    if call.kind.isReduction:
+        return folding(call, isFolded)
+    return byClass(call) if call.function is takeClass or call.function is putClass else None
+
+
+def isRead(x: Value) -> bool:
+    """Whether native code reads such numbers."""
+    isExact = x.dtype.kind != "i" or max(x.shape, default=0) < EXACT
+    return x.dtype in (LONE if x.size == 1 else KINDS) and x.role != "object" and isExact
+
+
+def isMade(y: Value) -> bool:
+    """Whether native code makes such numbers."""
+    return (y.dtype == FLOAT or y.dtype == BOOL) and y.size > 0
+
+
+def isFoldMade(y: Value) -> bool:
+    """Whether native code makes such numbers as a fold."""
+    return y.dtype in KINDS and y.size > 0
+
+
+def pointwise(call: Call) -> NestLines | None:
+    """Formulas over the space of their results, which must be one."""
+    found = formulas(call)
+    if found is None or len({y.shape for y in call.outs}) > 1:
+        return None
+    space, rank = call.outs[0].shape, len(call.outs[0].shape)
+    given = {n: (x, aligned(x, rank)) for n, x in found[0].items()}
+    return NestLines(space, given, [], [(y, f, aligned(y, rank)) for y, f in zip(call.outs, found[1])])
+
+
+def byClass(call: Call) -> NestLines | None:
+    """One number of each row, or put into each row, by its class."""
+    x, labels = call.arguments[:2]
+    (y,) = call.outs
+    line = Formula("where(axis1 == k, x, 0)")
+    if call.function is takeClass:
+        own = tuple([a for a in range(x.ndim) if a != 1])
+        given = {"x": (x, aligned(x, x.ndim)), "k": (labels, own)}
+        return NestLines(x.shape, given, [("p", line)], [(y, Reduce("sum", "p", frozenset([1])), own)])
+    own = tuple([a for a in range(y.ndim) if a != 1])
+    return NestLines(y.shape, {"x": (x, own), "k": (labels, own)}, [], [(y, line, aligned(y, y.ndim))])
+
+
+def formulas(call: Call) -> tuple[dict[str, Value], list[Formula]] | None:
+    """The Values that a pointwise call reads, by name, and the formulas of its results; None if it has none."""
+    written = formulasFor(call)
+    if written is None:
+        return None
+    names, found = written
+    given, numbers = {}, {}
+    for name, a in zip(names, call.arguments):
+        number = numberOf(a)
+        if number is not None:
+            numbers[name] = leaf(number)
+        elif type(a) is Value:
+            given[name] = a
+        else:
+            return None
+    return given, [filled(f, numbers) for f in found] if numbers else found
+
+
+def formulasFor(call: Call) -> tuple[Sequence[str], list[Formula]] | None:
+    """The formulas of a pointwise call's results, and the names of its arguments in them."""
+    function, options = call.function, call.options
+    if isinstance(function, Interpreter):
+        return function.names, formulasOf(function)
+    if options.keys() - {"copy"} or len(call.outs) != 1:
+        return None
+    if function is fill:
+        return "a", [Formula("a")]
+    if function is astype:
+        (y,), x = call.outs, call.arguments[0]
+        isCast = type(x) is Value and (y.dtype != BOOL or x.dtype == BOOL)
+        return ("a", [Formula("a")]) if isCast else None
+    op = "where" if function is np.where else UFUNCS.get(function)
+    if op is None or len(call.arguments) != len(TABLE[op].pulls):
+        return None
+    if op in ("and", "or", "not") and any(type(a) is Value and a.dtype != BOOL for a in call.arguments):
+        return None
+    return operation(op)
+
+
+@cache
+def operation(op: str) -> tuple[str, list[Formula]]:
+    """The formula of a function of the table, and the names of its arguments."""
+    names = "abc"[: len(TABLE[op].pulls)]
+    return names, [formulaOf(term(op, *map(leaf, names)))]
+
+
+def numberOf(a: Any) -> float | None:
+    """The number that an argument always is; None if it may be another, or is nan."""
+    if type(a) is Value:
+        isKnown = a.role == "constant" and a.shape == () and a.dtype.kind in "fiub"
+        return float(a.source) if isKnown else None
+    if isinstance(a, (bool, int, float, np.integer, np.floating, np.bool_)) and not math.isnan(a):
+        return float(a)
+    return None
+
+
+def folding(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> NestLines | None:
+    """A reduction as a fold, and for a mean the division by how many there are."""
+    how = FOLDS.get(call.function)
+    if how is None or call.options.keys() - {"axis", "keepdims"} or len(call.arguments) > 2:
+        return None
+    x, y = call.arguments[0], call.outs[0]
+    if type(x) is not Value or 0 in x.shape or not x.shape or not isFolded(call.function, x, y):
+        return None
+    axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis")
+    chosen = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = frozenset(a % x.ndim for a in chosen)
+    whole = range(x.ndim)
+    own = tuple([None if a in axes else a for a in whole] if y.ndim == x.ndim else [a for a in whole if a not in axes])
+    count = math.prod(x.shape[a] for a in axes) if how == "mean" else 0
+    name, lines = "x", []
+    if x.dtype == BOOL:
+        name, lines = "p", [("p", Formula("where(x, 1.0, 0.0)"))]
+    fold = Reduce("sum" if count else how, name, axes)
+    return NestLines(x.shape, {"x": (x, aligned(x, x.ndim))}, lines, [(y, fold, own)], count)
+
+
+def isFolded(function: Any, x: Value, y: Value) -> bool:
+    """Whether numbers of these dtypes can be folded: float32, or truths that are joined or counted."""
+    if x.dtype == BOOL:
+        return function in TRUTHS if y.dtype == BOOL else function is np.sum and y.dtype == np.int64 and x.size < EXACT
+    return x.dtype == y.dtype == FLOAT and function not in TRUTHS
+
+
+def filled(line: Formula, parts: Mapping[str, Term]) -> Formula:
+    """The formula with terms in place of some of its names."""
+    return formulaOf(rebuild(line.term, {leaf(n): t for n, t in parts.items()}, term))

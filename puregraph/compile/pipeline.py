@@ -1,0 +1,89 @@
+"""Pipeline: the passes of each backend in their order; each takes a schedule and returns one.
+
+A step is traced (`trace.schedule`), cleaned up by TRACED, prepared once by the `prepare` passes of its backend and
+lowered by the `lower` passes; where the plan does not keep a budget of bytes, `passes.rematerialize` has cheap values
+computed again, and the `lower` passes run on a copy of that schedule once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from puregraph.compile.gpu.lower.gpulowering import fuseForGpu, lowerToGpu
+from puregraph.compile.gpu.passes.attentionbackward import useLibraryAttention
+from puregraph.compile.gpu.passes.autocast import autocast
+from puregraph.compile.gpu.passes.fusedxent import fuseCrossEntropy
+from puregraph.compile.gpu.passes.lossscale import scaleLoss
+from puregraph.compile.gpu.passes.predication import predicate
+from puregraph.compile.gpu.passes.weightlayout import transposeWeights
+from puregraph.compile.ir.dump import dumped
+from puregraph.compile.ir.validate import validated
+from puregraph.compile.lower.lowering import lower
+from puregraph.compile.lower.packedweights import keepPackedWeights
+from puregraph.compile.passes.cse import eliminateCommonSubexpressions
+from puregraph.compile.passes.dce import eliminateDeadCode
+from puregraph.compile.passes.fusion import fuse
+from puregraph.compile.passes.hoist import hoistConstants
+from puregraph.compile.passes.hoistupdates import hoistUpdates
+from puregraph.compile.passes.predicate import storePredicates
+from puregraph.compile.passes.relusign import readReluSigns
+from puregraph.compile.passes.reorder import reorderForMemory
+from puregraph.compile.trace.schedule import traceStep
+
+Pass = Callable[[Any], Any]
+
+
+class Pipeline(NamedTuple):
+    """What is done to a traced schedule once, and what then makes it calls of one backend."""
+
+    prepare: tuple[Pass, ...] = ()
+    lower: tuple[Pass, ...] = ()
+
+
+TRACED: tuple[Pass, ...] = (
+    eliminateCommonSubexpressions,
+    readReluSigns,
+    eliminateDeadCode,
+)
+
+NUMPY = Pipeline()
+
+NATIVE = Pipeline(
+    prepare=(storePredicates,),
+    lower=(
+        keepPackedWeights,
+        hoistConstants,
+        hoistUpdates,
+        fuse,
+        lower,
+        reorderForMemory,
+    ),
+)
+
+GPU = Pipeline(
+    prepare=(storePredicates,),
+    lower=(
+        scaleLoss,
+        autocast,
+        predicate,
+        useLibraryAttention,
+        fuseCrossEntropy,
+        transposeWeights,
+        fuseForGpu,
+        lowerToGpu,
+    ),
+)
+
+
+def schedule(graph: Any, shapes: Sequence[Any], *arguments: Any, **options: Any) -> Any:
+    """The schedule of a step, traced and cleaned up; the arguments are those of `traceStep`."""
+    return runPasses(traceStep(graph, shapes, *arguments, **options), TRACED)
+
+
+def runPasses(schedule: Any, passes: Sequence[Pass]) -> Any:
+    """Apply passes in their order; with PUREGRAPH_VERIFY=1 the schedule is validated after each, and with
+    PUREGRAPH_DUMP=FOLDER written to a file."""
+    for each in passes:
+        schedule = dumped(validated(each, schedule), each.__name__)
+    return schedule
