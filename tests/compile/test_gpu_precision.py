@@ -52,9 +52,9 @@ def tasks(program):
     for call in program.built.schedule.calls:
         for task in call.function.works if call.kind.isNative else ():
             if isinstance(task.what, librarygemm.Product):
-                found.append(task.what.objective.compute)
+                found.append(task.what.task.compute)
             elif isinstance(task.what, cudnn.CudnnCall):
-                found.append(task.what.objective.kind)
+                found.append(task.what.task.kind)
     return found
 
 
@@ -265,9 +265,9 @@ def test_libraries_are_given_filters_channels_last_by_one_launch_and_users_are_n
     program, *_ = trained(inPrecision(mode, make), images(rng, 1, *shape), optimizer(clipNorm=0.1))
     works = [w.what for call in program.built.schedule.calls if call.kind.isNative for w in call.function.works]
     given = {
-        each.objective.what: each.objective.W
+        each.task.what: each.task.W
         for each in works
-        if isinstance(each, cudnn.CudnnCall) and each.objective.W.shape[1] > 1
+        if isinstance(each, cudnn.CudnnCall) and each.task.W.shape[1] > 1
     }
     assert len(given) == (3 if libraries else 0)
     isLast = libraries and mode != "float32"

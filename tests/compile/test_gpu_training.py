@@ -403,7 +403,7 @@ def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, **options):
     with device.useDevice("cpu"):
         near, wanted = go()
     cupy = useGpu(monkeypatch, late=late)
-    for place in ("compile.gpu.inbox", "train.objective"):
+    for place in ("compile.gpu.runtime.h2d", "train.objective"):
         monkeypatch.setattr(f"puregraph.{place}.LITTLE", little)
     made, alloc = [], cupy.cuda.alloc_pinned_memory
     names = lambda size: made.append(threading.current_thread().name) or alloc(size)  # noqa: E731

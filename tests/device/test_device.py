@@ -16,7 +16,7 @@ from puregraph.errors import DeviceError
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """As in a new process: nothing chosen yet, and no wish in the environment."""
-    monkeypatch.setattr(devices, "chooser", devices.Chooser())
+    monkeypatch.setattr(devices, "chooser", devices.DeviceChooser())
     monkeypatch.delenv("PUREGRAPH_DEVICE", raising=False)
 
 

@@ -537,7 +537,7 @@ def useCupy(monkeypatch, **faults):
 def useGpu(monkeypatch, libraries=True, **faults):
     """Have a fake GPU in use; `libraries` says whether cuBLASLt and cuDNN have plans, which numpy carries out."""
     cupy = useCupy(monkeypatch, **faults)
-    monkeypatch.setattr(device, "chooser", device.Chooser())
+    monkeypatch.setattr(device, "chooser", device.DeviceChooser())
     device.useDevice("cuda")
     cupy.machine.reads = cupy.machine.writes = 0
     for module, name in ((librarygemm, "isPossible"), (convolution, "isPlanned"), (attention, "isPlanned")):

@@ -228,7 +228,7 @@ def test_on_a_gpu_a_step_is_one_graph_and_the_host_waits_for_nothing(monkeypatch
     before = machine.reads, machine.waits, machine.replays
     step()
     assert (machine.reads, machine.waits, machine.replays) == (before[0], before[1], before[2] + 1)
-    monkeypatch.setattr(device, "chooser", device.Chooser())
+    monkeypatch.setattr(device, "chooser", device.DeviceChooser())
     with device.useDevice("cpu"):
         step, _ = side.prepare("tiny", "train", 2, None, compiled=True)
         assert first == pytest.approx(side.number(step()), rel=1e-4)

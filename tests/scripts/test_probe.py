@@ -113,7 +113,7 @@ def test_plans_made_elsewhere_are_counted(monkeypatch, tmp_path):
 
 def test_without_a_gpu_it_says_why_and_succeeds(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    monkeypatch.setattr(probe.device, "chooser", probe.device.Chooser())
+    monkeypatch.setattr(probe.device, "chooser", probe.device.DeviceChooser())
     assert probe.main(["--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("skipped: cpu, because CuPy is not installed")
     assert not any(tmp_path.iterdir())

@@ -69,6 +69,8 @@ class CudnnPlan(NamedTuple):
 class CudnnCall(LibraryCall):
     """A task with its arrays. Slots have the order in which the task numbers its tensors, from 1 on."""
 
+    library = "cuDNN"
+
     def __init__(self, task: Any, slots: tuple[tuple[str, Any], ...]) -> None:
         self.task, self.slots, self.name = task, slots, str(task)
         self.planner: CudnnPlanner | None = None

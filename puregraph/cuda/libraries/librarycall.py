@@ -13,13 +13,15 @@ Time = Callable[[Callable[[], None]], float]
 class LibraryCall:
     """A call that is described before memory is allocated, and run on addresses.
 
+    `library`    NVIDIA's library that it calls
     `name`       its name in tables
     `slots`      (type, what) of each argument, in order: what is read, then what is written; all are "pointer"s to an
-                              array or a placeholder of one
+                 array or a placeholder of one
     `workspace`  the bytes of scratch memory that it needs, aligned to 256 bytes; calls that run one after the
-                              other may share it
+                 other may share it
     """
 
+    library: str
     name: str
     slots: tuple[tuple[str, Any], ...]
 

@@ -63,6 +63,7 @@ class Product(LibraryCall):
     `starts`  for each call the offsets of these in bytes from the slot's address
     """
 
+    library = "cuBLASLt"
     workspace = cublaslt.WORKSPACE
 
     def __init__(self, task: GemmTask, slots: Any, places: dict[str, int], starts: list[dict[str, int]]) -> None:

@@ -55,9 +55,7 @@ class GpuTask(NamedTuple):
     @property
     def by(self) -> str:
         """The kernel or library."""
-        if isinstance(self.what, Launch):
-            return self.what.entry
-        return {"product": "cuBLASLt", "cudnn": "cuDNN"}[type(self.what).__module__.rpartition(".")[2]]
+        return self.what.entry if isinstance(self.what, Launch) else self.what.library
 
 
 def fuseForGpu(schedule: Any) -> Any:

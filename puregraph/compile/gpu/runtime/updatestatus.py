@@ -144,7 +144,7 @@ class UpdateStatus:
                 slot.step -= count
             optimizer.step -= count
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Wait for all steps, and take note of them.
 
         Raises    PuregraphError if a gradient was not finite
