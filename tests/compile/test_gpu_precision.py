@@ -265,9 +265,7 @@ def test_libraries_are_given_filters_channels_last_by_one_launch_and_users_are_n
     program, *_ = trained(inPrecision(mode, make), images(rng, 1, *shape), optimizer(clipNorm=0.1))
     works = [w.what for call in program.built.schedule.calls if call.kind.isNative for w in call.function.works]
     given = {
-        each.task.what: each.task.W
-        for each in works
-        if isinstance(each, cudnn.CudnnCall) and each.task.W.shape[1] > 1
+        each.task.what: each.task.W for each in works if isinstance(each, cudnn.CudnnCall) and each.task.W.shape[1] > 1
     }
     assert len(given) == (3 if libraries else 0)
     isLast = libraries and mode != "float32"
