@@ -279,9 +279,9 @@ def test_a_fault_has_the_words_of_the_library():
 
 
 def test_a_missing_library_is_named(monkeypatch):
-    monkeypatch.setattr(cublaslt.libraries, "folders", list)
+    monkeypatch.setattr(cublaslt.paths, "folders", list)
     with pytest.raises(DeviceError, match=r"no cublasLu was found: the extras .* \(looked for libcublasLu.so.13"):
-        cublaslt.libraries.load("cublasLu", hint=cublaslt.HINT)
+        cublaslt.paths.load("cublasLu", hint=cublaslt.HINT)
 
 
 def test_alignments_are_powers_of_two():
