@@ -11,12 +11,13 @@ BUSY = """
 import os, signal, sys, threading, time, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which are what is tried here
 import numpy as np
-from puregraph import MSE, SGD, BatchNorm, Conv2D, Formula, Linear, Relu, Sequential, initial
+from puregraph import MSE, SGD, BatchNorm, Conv2D, Formula, Linear, Relu, Sequential
 from puregraph.compile import Program
-from puregraph.compile.runtime.buffers import Room
+from puregraph.compile.runtime.buffers import Workspace
+from puregraph.core import initial
 
 count, patience = int(sys.argv[1]), 30.0
-net, room = Sequential(Conv2D(3, 8, 3, pad=1), BatchNorm(8), Relu()).evalMode(), Room()
+net, room = Sequential(Conv2D(3, 8, 3, pad=1), BatchNorm(8), Relu()).evalMode(), Workspace()
 given = [np.random.default_rng(n).normal(size=(n, 3, 8, 8)).astype("f4") for n in (4, 9, 16)]
 programs = [Program(net, [x.shape], room=room) for x in given]
 wanted = [net(x) for x in given]

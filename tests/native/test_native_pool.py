@@ -375,8 +375,8 @@ START = """
 import ctypes, os, signal, sys, threading, time
 import numpy as np
 from kernels import BURN, MIX, WITNESS, address, mixed, slots
-from puregraph.native import pool
-from puregraph.native.threads.pages import Block
+from puregraph.native.threads import pool
+from puregraph.native.threads.pages import AlignedBlock
 from test_native_pool import LONG, Mixing, mixings, turned
 """
 
@@ -399,7 +399,7 @@ def output(running):
 def test_a_forked_process_has_a_pool_of_its_own():
     code = """
 mixings(0, 100)
-block = Block(1)
+block = AlignedBlock(1)
 for generation in range(3):
     child = os.fork()
     mixings(generation, 100)
