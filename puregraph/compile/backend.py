@@ -10,11 +10,9 @@ import numpy as np
 
 from puregraph import device
 from puregraph.compile import pipeline
-from puregraph.compile.gpu.runtime import devicearena
-from puregraph.compile.gpu.runtime.gpuexecutable import GpuExecutable
 from puregraph.compile.lower import rules  # noqa: F401  they register themselves
 from puregraph.compile.lower.registry import LOWERINGS
-from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
+from puregraph.compile.memory.planner import ALIGNMENT, GPUALIGNMENT, MemoryPlan
 from puregraph.compile.passes.rematerialize import planned
 from puregraph.compile.pipeline import Pipeline, runPasses
 from puregraph.compile.runtime.executable import Executable
@@ -27,7 +25,7 @@ from puregraph.native.llvm import jit
 class Backend(NamedTuple):
     """A way from a schedule to something that runs.
 
-    `passes`     those that make the calls of a schedule what it carries out best
+    `passes`     gives those that make the calls of a schedule what it carries out best
     `build`      makes an executable of a plan and the memory that several programs share
     `layout`     gives the strides of what a Kernel makes, see `channelslast.layoutFor`
     `isWhole`    whether a Piece, a function of numpy's functions, is carried out whole
@@ -37,7 +35,7 @@ class Backend(NamedTuple):
     """
 
     name: str
-    passes: Pipeline = pipeline.NUMPY
+    passes: Callable[[], Pipeline] = Pipeline
     build: Callable[..., Any] = Executable
     layout: Any = None
     isWhole: Callable[[Any], bool] = lambda piece: True
@@ -50,12 +48,13 @@ class Backend(NamedTuple):
 
         Raises    PuregraphError if the budget, in bytes, cannot be kept
         """
-        schedule = runPasses(schedule, self.passes.prepare)
+        schedule = runPasses(schedule, self.passes().prepare)
         return planned(schedule, budget, self.lowered, self.alignment, self.gives)
 
     def lowered(self, schedule: Any) -> Any:
         """A schedule with its calls lowered, while the one that is given stays as it is."""
-        return runPasses(copy(schedule), self.passes.lower) if self.passes.lower else schedule
+        passes = self.passes().lower
+        return runPasses(copy(schedule), passes) if passes else schedule
 
 
 def hasLaunches(piece: Any) -> bool:
@@ -63,17 +62,16 @@ def hasLaunches(piece: Any) -> bool:
     return "cuda" in piece.implementations
 
 
+def gpuExecutable(*arguments: Any) -> Any:
+    """What carries out a plan on a GPU."""
+    from puregraph.compile.gpu.runtime.gpuexecutable import GpuExecutable
+
+    return GpuExecutable(*arguments)
+
+
 NUMPY = Backend("numpy")
-NATIVE = Backend("native", pipeline.NATIVE, layout=layoutFor, isWhole=LOWERINGS.__contains__, gives=True)
-GPU = Backend(
-    "gpu",
-    pipeline.GPU,
-    GpuExecutable,
-    layoutFor,
-    lambda piece: "cuda" in piece.implementations,
-    devicearena.ALIGNMENT,
-    halves=True,
-)
+NATIVE = Backend("native", lambda: pipeline.NATIVE, layout=layoutFor, isWhole=LOWERINGS.__contains__, gives=True)
+GPU = Backend("gpu", pipeline.gpuPasses, gpuExecutable, layoutFor, hasLaunches, GPUALIGNMENT, halves=True)
 
 
 def backendFor(graph: Any, dtype: Any) -> Backend:

@@ -10,13 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from puregraph.compile.gpu.lower.gpulowering import fuseForGpu, lowerToGpu
-from puregraph.compile.gpu.passes.attentionbackward import useLibraryAttention
-from puregraph.compile.gpu.passes.autocast import autocast
-from puregraph.compile.gpu.passes.fusedxent import fuseCrossEntropy
-from puregraph.compile.gpu.passes.lossscale import scaleLoss
-from puregraph.compile.gpu.passes.predication import predicate
-from puregraph.compile.gpu.passes.weightlayout import transposeWeights
 from puregraph.compile.ir.dump import dumped
 from puregraph.compile.ir.validate import validated
 from puregraph.compile.lower.lowering import lower
@@ -47,8 +40,6 @@ TRACED: tuple[Pass, ...] = (
     eliminateDeadCode,
 )
 
-NUMPY = Pipeline()
-
 NATIVE = Pipeline(
     prepare=(storePredicates,),
     lower=(
@@ -61,19 +52,30 @@ NATIVE = Pipeline(
     ),
 )
 
-GPU = Pipeline(
-    prepare=(storePredicates,),
-    lower=(
-        scaleLoss,
-        autocast,
-        predicate,
-        useLibraryAttention,
-        fuseCrossEntropy,
-        transposeWeights,
-        fuseForGpu,
-        lowerToGpu,
-    ),
-)
+
+def gpuPasses() -> Pipeline:
+    """The passes for a GPU, of which the files are imported where there is one."""
+    from puregraph.compile.gpu.lower.gpulowering import fuseForGpu, lowerToGpu
+    from puregraph.compile.gpu.passes.attentionbackward import useLibraryAttention
+    from puregraph.compile.gpu.passes.autocast import autocast
+    from puregraph.compile.gpu.passes.fusedxent import fuseCrossEntropy
+    from puregraph.compile.gpu.passes.lossscale import scaleLoss
+    from puregraph.compile.gpu.passes.predication import predicate
+    from puregraph.compile.gpu.passes.weightlayout import transposeWeights
+
+    return Pipeline(
+        prepare=(storePredicates,),
+        lower=(
+            scaleLoss,
+            autocast,
+            predicate,
+            useLibraryAttention,
+            fuseCrossEntropy,
+            transposeWeights,
+            fuseForGpu,
+            lowerToGpu,
+        ),
+    )
 
 
 def schedule(graph: Any, shapes: Sequence[Any], *arguments: Any, **options: Any) -> Any:

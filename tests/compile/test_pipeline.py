@@ -50,7 +50,8 @@ def test_every_pass_of_native_code_gives_a_schedule_that_holds(verified):
 
 
 def test_every_pass_of_a_gpu_gives_a_schedule_that_holds(verified):
-    found = pipeline.runPasses(step(), (*pipeline.GPU.prepare, *pipeline.GPU.lower))
+    passes = pipeline.gpuPasses()
+    found = pipeline.runPasses(step(), (*passes.prepare, *passes.lower))
     assert any(call.kind.isNative for call in found.calls)
 
 

@@ -12,6 +12,7 @@ from puregraph.compile.memory.arena import arranged
 from puregraph.compile.memory.outputs import StepOutput
 
 ALIGNMENT = 64  # bytes
+GPUALIGNMENT = 512  # bytes, as CuPy's own pool has it
 LARGE = 1 << 16  # bytes of a result that is not copied
 
 

@@ -14,8 +14,6 @@ from puregraph.compile.ir.value import Value
 from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.compile.runtime.buffers import Buffers as HostMemory
 
-ALIGNMENT = 512  # bytes, as CuPy's own pool has it
-
 
 def block(size: int) -> Any:
     """So many bytes that CuPy's pool knows nothing of: a graph that was captured may write to them at any time."""
