@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from puregraph.arguments import Flag, Number, takes
 from puregraph.core.accumulate import isArray, shapeOf
 from puregraph.core.late import Late
-from puregraph.core.param import Param, State
 from puregraph.core.rules import rulesFor
 from puregraph.core.tracer import tracerOf
-from puregraph.core.versioning import COUNTER, isVersioned
-from puregraph.errors import GraphError, GraphWarning, PuregraphError, ShapeError, addPlace, need, show
+from puregraph.errors import GraphError, PuregraphError, ShapeError, addPlace, need, show
 from puregraph.graph.datachecks import areMixed, checkInputTypes, checkResults, keyOf
 from puregraph.graph.inference import StepShapes, inferShapes
 from puregraph.graph.lastpass import MODE, Pass, savedOf
-from puregraph.graph.linking import asList, checkInputs, checkReached, edgesOf, namesFor, warnLeftOut
-from puregraph.graph.lookup import few, listing, nodeNamed, setInside, sourceNames
-from puregraph.graph.steps import GraphStep, Steps
-from puregraph.graph.unfolding import graphsIn, inputCounts, inputSpecOf, nestedVersions, outputNamesOf, unfold
-from puregraph.module import PRECISIONS, Inputs, Module, checkGrads, holdsNode, shapesOf
-from puregraph.node import Node, parents, postorder
+from puregraph.graph.lookup import setInside
+from puregraph.graph.nodegraph import NodeGraph
+from puregraph.graph.steps import Steps
+from puregraph.module import PRECISIONS, Module, checkGrads, holdsNode, shapesOf
 
 
-class Graph(Module):
+class Graph(NodeGraph):
     """The nodes between `inputs` and `outputs`, checked when it is built and run in a fixed order.
 
     `inputs`    a Node without parents, or a list of them: their order is the order of the data
@@ -39,136 +34,12 @@ class Graph(Module):
 
     hidden = ("values",)
     unversioned = Module.unversioned | {"last", "inferredShapes", "outshapes"}
-    last: Any = None  # the Pass that `backward` belongs to
-    data: Any = None
-    grad: Any = None
-    isGraph = True
     backwardType = Late("puregraph.graph.backward", "BackwardGraph")
     save = Late("puregraph.checkpoint", "saveGraph")
     load = Late("puregraph.checkpoint", "loadReport")
     compile = Late("puregraph.compile.cache", "compiled")
 
-    def __init__(self, inputs: Any, outputs: Any, name: str | None = None):
-        super().__init__(name)
-        self.version = 0
-        if not asList(outputs):
-            raise GraphError(f"{self.title()}: wanted at least one output, got none")
-        self.link(inputs, outputs)
-
-    # Building ---------------------------------------------------------------------------------------------------------
-
-    def link(self, inputs: Any, outputs: Any) -> None:
-        """Find the nodes between inputs and outputs, name them, and forget what was known of older ones."""
-        self.inputs: list[Node] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-        self.outputs = [e for o in asList(outputs) for e in edgesOf(o)]
-        checkInputs(self.inputs)
-        self.nodes = postorder([node for node, _ in self.outputs], parents)
-        checkReached(self.nodes, self.inputs)
-        self.paths = namesFor(self.nodes)
-        for node in self.nodes:
-            if node.bwds:
-                _ = node.sources  # every argument given once: a wrong count is named now, not in the first pass
-        self.warnLeftOut()
-        self.version += 1
-        self.cache: dict[int, tuple[tuple, Steps]] = {}
-        self.unfolded: dict[int | None, tuple[object, Steps]] = {}  # by count, with the mark of `COUNTER`
-        modules = [self, *(node.module for node in self.inputs)]
-        self.tells: bool = all(map(isVersioned, modules)) and all(inner.tells for inner in graphsIn(self))
-        self.checked: dict[Any, Any] = {}
-        self.backwards: dict[Any, Any] = {}
-        self.inferredShapes: list[Any] | None = None
-        self.forget()
-
-    def warnLeftOut(self) -> None:
-        """Name the first nodes of branches that lead to no output here, unless another graph has use for them."""
-        warnLeftOut(self.nodes, self.inputs, [node for node, _ in self.outputs])
-
-    def steps(self, count: int | None = None, innerKnown: bool = False) -> Steps:
-        """The graph unfolded, for `count` inputs (which matters where an input node takes any number).
-
-        Graphs inside are unfolded before it, the innermost first, so that no call is nested deeply; unless they were.
-        """
-        mark = COUNTER.version  # before anything is looked at: what changes meanwhile is seen the next time
-        known = self.unfolded.get(count)
-        if known is not None and known[0] is mark:
-            return known[1]
-        sizes = inputCounts(self, count)
-        key, now = sum(sizes), nestedVersions(self)
-        if key not in self.cache or self.cache[key][0] != now:
-            self.checked.clear()
-            self.backwards.clear()
-            for inner in postorder([self], graphsIn)[:-1] if now and not innerKnown else ():
-                inner.steps(innerKnown=True)
-            self.cache[key] = now, self.unfold(sizes)
-        found = self.cache[key][1]
-        if self.tells:
-            self.unfolded[count] = mark, found
-        return found
-
-    def unfold(self, sizes: list[int]) -> Steps:
-        """The flat list of steps, when each input node takes as many values as `sizes` say."""
-        return unfold(self, sizes)
-
     # As a Module ------------------------------------------------------------------------------------------------------
-
-    @property
-    def inputSpec(self) -> Inputs:
-        return inputSpecOf(self)
-
-    @property
-    def indices(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(
-            name
-            for node in self.inputs
-            for name in [self.paths.get(node, node.name)]
-            if node.module.indices == node.module.arguments and node.module.indices
-        )
-
-    @property
-    def outputNames(self) -> tuple[str, ...]:
-        return outputNamesOf(self)
-
-    @property
-    def ruleNames(self) -> tuple[str, ...]:
-        return tuple(self.params)
-
-    def ruleParams(self) -> list[Any]:
-        return list(self.params.values())
-
-    def modules(self) -> dict[str, Module]:
-        """Every module in use by the path of its first node."""
-        found: dict[int, tuple[str, Module]] = {}
-        for step in self.steps().items:
-            found.setdefault(id(step.module), (step.path, step.module))
-        return dict(found.values())
-
-    @property
-    def params(self) -> dict[str, Param]:
-        """Every trainable array once, by path: `stem.conv.W`."""
-        return {path: p for path, p, owner in self.stored("params") if owner == path}
-
-    @property
-    def states(self) -> dict[str, State]:
-        """Every running statistic once, by path."""
-        return {path: s for path, s, owner in self.stored("states") if owner == path}
-
-    @property
-    def ties(self) -> dict[str, str]:
-        """Further names of arrays that are used in several places, and the path that each is stored under."""
-        return {path: owner for kind in ("params", "states") for path, _, owner in self.stored(kind) if owner != path}
-
-    def stored(self, kind: str) -> Iterator[tuple[str, Any, str]]:
-        """(path, array, the path that it is stored under) wherever a module has one."""
-        owners: dict[int, str] = {}
-        for step in self.steps().items:
-            for name, array in getattr(step.module, kind).items():
-                path = f"{step.path}.{name}"
-                yield path, array, owners.setdefault(id(array), path)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype that the graph computes in: its parameters'; None where it has none."""
-        return next((p.dtype for _, p, _ in self.stored("params")), None)
 
     def updateData(self, *arguments: Any) -> tuple:
         """The rule of a graph that is run as one node: outputs, then all values of the pass as a hidden output."""
@@ -335,9 +206,6 @@ class Graph(Module):
             self.backwards[key] = self.backwardType(self, updGrad, updParamGrads, steps)
         return self.backwards[key]
 
-    def forget(self) -> None:
-        self.last = self.data = self.grad = None
-
     def reset(self) -> None:
         """Forget the values of the last pass, here and on every node."""
         self.forget()
@@ -374,55 +242,3 @@ class Graph(Module):
         self.checked.clear()
         self.reset()
         return self
-
-    # Looking ----------------------------------------------------------------------------------------------------------
-
-    def getNodeByName(self, name: str) -> Node:
-        """The node of a path such as `stem.conv`: its `data` and `grad` are those of the last pass.
-
-        Raises    GraphError listing names that come near
-        """
-        return nodeNamed(self, name)
-
-    def __getitem__(self, key: Any) -> Any:
-        """A module by its path, or by its place in the order of execution."""
-        if isinstance(key, str):
-            return self.getNodeByName(key).module
-        return self.nodes[key].module
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def sources(self, step: GraphStep, steps: Steps) -> list[str]:
-        """The values that a step reads, as a listing names them."""
-        return sourceNames(step, steps)
-
-    def brief(self) -> str:
-        return type(self).__name__
-
-    def title(self) -> str:
-        return f"{type(self).__name__} '{self.name}'" if self.name else type(self).__name__
-
-    def __repr__(self) -> str:
-        return f"<{self.title()}: {len(self.nodes)} nodes, {few(self.arguments)} -> {few(self.outputNames)}>"
-
-    def __str__(self) -> str:
-        """One line a node: its path, its module, and where its inputs come from."""
-        return listing(self)
-
-    # Copies -----------------------------------------------------------------------------------------------------------
-
-    def __getstate__(self) -> dict:
-        kept = {k: v for k, v in vars(self).items() if k not in DERIVED}
-        return {**kept, "initArgs": ((), {}), "lastCall": None}
-
-    def __setstate__(self, state: dict) -> None:
-        vars(self).update(state)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GraphWarning)
-            self.link(self.inputs, self.outputs)
-
-
-DERIVED = frozenset(
-    "nodes paths cache unfolded tells checked backwards inferredShapes outshapes last data grad".split()
-)

@@ -23,8 +23,7 @@ def nodeNamed(graph: Any, name: str) -> Node:
     for step in graph.steps().items:
         if step.path == name:
             return step.node
-    known = list(dict.fromkeys([*graph.paths.values(), *(s.path for s in graph.steps().items)]))
-    raise GraphError(f"{graph.title()} has no node {name!r}; it has {', '.join(nearest(name, known))}")
+    raise GraphError(f"{graph.title()} has no node {name!r}; it has {', '.join(nearest(name, graph.allNames()))}")
 
 
 def setInside(graph: Any, name: str, value: Any) -> None:

@@ -26,9 +26,9 @@ from puregraph.core.rules import candidates
 from puregraph.errors import CheckpointError, GraphWarning, PuregraphError, quote, show
 from puregraph.function import Function, FunctionCall
 from puregraph.graph import Graph
-from puregraph.graph.graph import DERIVED
 from puregraph.graph.input import Input
 from puregraph.graph.lookup import nearest
+from puregraph.graph.nodegraph import DERIVED
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import ModuleList, Sequential
 from puregraph.module import Module
