@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from puregraph import MSE, SGD, Calculator, LayerNorm, Linear, Relu, Sequential, Trainer, Validator
-from puregraph.compile import program
+from puregraph.compile import backend, program
 from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.compile.trace.opaque import NotCompiledError
 from puregraph.errors import FormulaError, GraphWarning, PuregraphError, ShapeError
@@ -30,7 +30,7 @@ def broken(monkeypatch, name, error):
     def fail(*given, **options):
         raise error
 
-    monkeypatch.setattr(program, name, fail)
+    monkeypatch.setattr(backend if name == "planned" else program, name, fail)
 
 
 def network():
@@ -95,7 +95,7 @@ def test_the_nodes_are_named_where_they_are_known(monkeypatch):
         call = found.calls[-1]
         raise KeyError(call.kind)
 
-    monkeypatch.setattr(program, "planned", fail)
+    monkeypatch.setattr(backend, "planned", fail)
     with pytest.warns(GraphWarning, match=r"at 'last' \(Linear\): KeyError"):
         net.compile(x.shape, train=False)
 
@@ -153,7 +153,7 @@ class Alarm:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signals")
 @pytest.mark.parametrize("handler", [alarm, resettingAlarm, Alarm(), partial(alarm, 1)])
-@pytest.mark.parametrize("owner, name", [(program, "schedule"), (program, "planned"), (GraphTracer, "read")])
+@pytest.mark.parametrize("owner, name", [(program, "schedule"), (backend, "planned"), (GraphTracer, "read")])
 def test_what_a_signals_handler_raises_is_no_fault_of_the_compiler(monkeypatch, owner, name, handler):
     net, (x, _) = network().evalMode(), data()
 
