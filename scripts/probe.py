@@ -22,7 +22,7 @@ from puregraph import device
 from puregraph.cuda.libraries import attention, convolution, cublaslt, cudnn, tensorview
 from puregraph.cuda.libraries.librarygemm import product
 from puregraph.cuda.runtime import compiler, runner
-from puregraph.cuda.runtime.launch import Launch, spread
+from puregraph.cuda.runtime.launch import Launch, gridFor
 from puregraph.models import mlp
 from puregraph.optimizers import SGD
 from puregraph.storage import diskcache
@@ -257,7 +257,7 @@ class Probe:
 
     def add(self, x):
         """Add one to each number."""
-        grid = spread(NUMBERS)
+        grid = gridFor(NUMBERS)
         runner.start([Launch("add", ADD, "add", (("pointer", x),), grid, (256, 1, 1))], runner.addressOf)
 
     def spin(self, x, n):

@@ -1,4 +1,4 @@
-"""The array operations that several modules share: numpy references, each with its faster twins below it."""
+"""The array operations that several modules share: numpy references, each with its faster implementations below it."""
 
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight

@@ -1,8 +1,8 @@
-"""Attention: queries that mix values by how well keys answer them, block by block.
+"""Flash attention: y = softmax(scale q k' + mask) v, block by block, with an online softmax.
 
-No array of all queries by all keys is ever made: a block of queries meets one block of keys after the other, keeping
-the largest score and the sum of exponentials so far. What backward needs of that is one number a row, the log-sum-exp;
-the blocks themselves are computed again.
+No array of all queries by all keys is ever stored: a block of queries meets one block of keys after the other, keeping
+the largest score and the sum of exponentials so far. Backward needs one value a row of that, the log-sum-exp;
+the blocks themselves are recomputed.
 
 Everything is written in functions that numpy's protocols carry to any array library.
 
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from puregraph.cuda.runtime.launch import Launch, pieces, steps
+from puregraph.cuda.runtime.launch import Launch, blocksFor, stridesOf
 from puregraph.cuda.runtime.preprocess import computed, defined, read, stored
 from puregraph.kernel import kernel
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.kernels.widen import widen
 
-BLOCK = 128  # queries, and keys, that meet at a time
+BLOCK = 128  # queries, and keys, of a block
 FLOOR = -1e30  # a score below this counts as hidden; large enough that exp(x - FLOOR) = 0 for x = -inf
 
 
@@ -50,8 +50,8 @@ def attend(q, k, v, mask, causal, scale):
                 count, part = count + total * fade, part + y * fade
             top, total, y = high, count, part
         seen = np.where(total > 0, total, 1)
-        found.append(lay.unfold(y / seen))
-        sums.append(lay.unfold(top + np.log(seen)))
+        found.append(lay.splitHeads(y / seen))
+        sums.append(lay.splitHeads(top + np.log(seen)))
     return np.concatenate(found, axis=2).astype(q.dtype, copy=False), np.concatenate(sums, axis=2)
 
 
@@ -64,7 +64,7 @@ def attend(q, k, v, mask, causal, scale):
 
 @attend.cuda
 def attend(outs, q, k, v, mask, causal, scale):
-    """A block of threads takes a block of queries through all keys."""
+    """A thread block computes a block of queries over all keys."""
     y, lse = outs
     given = AttentionArguments(q, k, v, mask, scale)
     if not given.fit(y) or stored(lse.dtype) != given.wide:
@@ -73,12 +73,12 @@ def attend(outs, q, k, v, mask, causal, scale):
         return []
     n, h, t, e = y.shape
     columns = given.columns(e)
-    kept = min(pieces(e, columns * given.groups), given.most)
+    kept = min(blocksFor(e, columns * given.groups), given.most)
     text = given.text({"COLUMNS": columns, "KEPT": kept}) + read("attend.h")
-    strides = [*steps(y), *steps(lse)[:3], *(s for x in (q, k, v) for s in steps(x))]
+    strides = [*stridesOf(y), *stridesOf(lse)[:3], *(s for x in (q, k, v) for s in stridesOf(x))]
     sizes = [h, given.group, t, k.shape[2], q.shape[3], e, int(causal)]
     slots = (*pointers(y, lse, q, k, v), *given.mask, *ints(strides), *ints(sizes), given.scale)
-    blocks = n * h * pieces(t, given.edge) * pieces(e, given.groups * columns * kept)
+    blocks = n * h * blocksFor(t, given.edge) * blocksFor(e, given.groups * columns * kept)
     return [Launch("attend", text, "attend", slots, (blocks, 1, 1), (given.groups**2, 1, 1))]
 
 
@@ -103,7 +103,7 @@ def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
     dq, dk, dv, dmask = [], {}, {}, {}
     for i in lay.queries:
         part = 0.0
-        query, gi, lsei, resti = lay.scaled(i), lay.fold(g, i), lay.fold(lse, i), lay.fold(rest, i)
+        query, gi, lsei, resti = lay.scaled(i), lay.mergeHeads(g, i), lay.mergeHeads(lse, i), lay.mergeHeads(rest, i)
         for j in lay.keysFor(i):
             p = np.exp(lay.scores(i, j) - lsei)
             ds = gi @ values[:, :, j].swapaxes(-1, -2)
@@ -114,7 +114,7 @@ def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
             add(dv, j, p.swapaxes(-1, -2) @ gi)
             if ofMask:
                 lay.addToMask(dmask, i, j, ds)
-        dq.append(lay.unfold(part * lay.scale))
+        dq.append(lay.splitHeads(part * lay.scale))
     found = [np.concatenate(dq, axis=2).astype(q.dtype, copy=False)]
     for parts, x, dtype in ((dk, keys, k.dtype), (dv, values, v.dtype)):
         whole = [parts[j.start] if j.start in parts else np.zeros_like(x[:, :, j]) for j in lay.keys]
@@ -133,7 +133,7 @@ def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
 
 @attendGrad.cuda
 def attendGrad(outs, grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
-    """Blocks of keys for dk and dv, blocks of queries for dq, blocks of the mask; none adds to what another makes."""
+    """Blocks of keys for dk and dv, blocks of queries for dq, blocks of the mask; no block adds to another's result."""
     dq, dk, dv, *_ = outs
     given = AttentionArguments(q, k, v, mask, scale)
     if not given.fit(grad, dq, dk, dv) or not {lse.dtype.name, rest.dtype.name} <= set(EDGES):
@@ -141,12 +141,12 @@ def attendGrad(outs, grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False
     (n, h, t, d), (shared, s, e) = q.shape, v.shape[1:]
     columns = given.columns(max(d, e))
     width = columns * given.groups
-    ofQueries, ofKeys = pieces(d, width), pieces(d, width) + pieces(e, width)
+    ofQueries, ofKeys = blocksFor(d, width), blocksFor(d, width) + blocksFor(e, width)
     kept, keptOfKeys = min(ofQueries, given.most), min(ofKeys, given.most)
     names = {"COLUMNS": columns, "KEPT": kept, "KEPT_OF_KEYS": keptOfKeys}
     names |= {"LSE": stored(lse.dtype), "REST": stored(rest.dtype)}
     text = given.text(names) + read("attendgrad.h") + (read("attendmask.h") if ofMask else "")
-    strides = [*(x for each in (grad, q, k, v) for x in steps(each)), *steps(lse)[:3], *steps(rest)[:3]]
+    strides = [*(x for each in (grad, q, k, v) for x in stridesOf(each)), *stridesOf(lse)[:3], *stridesOf(rest)[:3]]
     reads = [*pointers(grad, q, k, v), *given.mask, *pointers(lse, rest), *ints(strides)]
     reads += [*ints([n, h, given.group, t, s, d, e, int(causal)]), given.scale]
     found = []
@@ -161,11 +161,11 @@ def attendGrad(outs, grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False
             )
             found.append(Launch("attendGrad", text, entry, slots, (blocks, 1, 1), (given.groups**2, 1, 1)))
 
-    launch("attendKeys", [dk, dv], n * shared * pieces(s, given.edge) * pieces(ofKeys, keptOfKeys))
-    launch("attendQueries", [dq], n * h * pieces(t, given.edge) * pieces(ofQueries, kept))
+    launch("attendKeys", [dk, dv], n * shared * blocksFor(s, given.edge) * blocksFor(ofKeys, keptOfKeys))
+    launch("attendQueries", [dq], n * h * blocksFor(t, given.edge) * blocksFor(ofQueries, kept))
     if ofMask:
         samples, heads, rows, keys = shape = (1,) * (4 - len(mask.shape)) + tuple(mask.shape)
-        blocks = samples * heads * pieces(rows, given.edge) * pieces(keys, given.edge)
+        blocks = samples * heads * blocksFor(rows, given.edge) * blocksFor(keys, given.edge)
         launch("attendMask", outs[3:], blocks, *shape)
     return found
 
@@ -176,12 +176,12 @@ def attendGrad(*arguments, **options):
     return attendGrad.reference(*arguments, **options)
 
 
-EDGES = {"float16": 64, "bfloat16": 64, "float32": 64, "float64": 32}  # queries, and keys, that meet at a time
-KEPT = 4  # slices of a result that a block has in registers, half as many in float64; others are left to other blocks
+EDGES = {"float16": 64, "bfloat16": 64, "float32": 64, "float64": 32}  # queries, and keys, of a block
+KEPT = 4  # slices of a result that a block has in registers, half as many in float64; more slices go to more blocks
 
 
 class AttentionArguments:
-    """What launches are told of queries, keys, values and a mask."""
+    """The arguments of launches: queries, keys, values and a mask."""
 
     def __init__(self, q, k, v, mask, scale):
         self.arrays, self.given = [q, k, v], mask
@@ -194,24 +194,24 @@ class AttentionArguments:
         self.mask = () if mask is None else (("pointer", mask), *ints(self.four(mask)))
 
     def fit(self, *others):
-        """Whether launches take these arrays: all of one kind of floats, a mask of floats or bools."""
+        """Whether launches support these arrays: all of one float dtype, a mask of floats or bools."""
         mask = self.given
         isKnown = mask is None or mask.dtype.name in ("bool", *EDGES)
-        if max(abs(s) for x in (*self.arrays, *others) for s in steps(x)) >= 1 << 31:
+        if max(abs(s) for x in (*self.arrays, *others) for s in stridesOf(x)) >= 1 << 31:
             return False
         return self.wide is not None and isKnown and len({x.dtype for x in (*self.arrays, *others)}) == 1
 
     def four(self, x):
         """The strides of an array that broadcasts to (n, h, t, s), 0 along axes that it repeats."""
-        strides = [0 if n == 1 else stride for n, stride in zip(x.shape, steps(x))]
+        strides = [0 if n == 1 else stride for n, stride in zip(x.shape, stridesOf(x))]
         return [0] * (4 - len(strides)) + strides
 
     def columns(self, width):
-        """How many columns of a result a thread has side by side: fewer where there are few."""
+        """How many contiguous columns of a result a thread has: fewer where there are few."""
         return 4 if width > self.edge // 2 else 2 if width > self.edge // 4 else 1
 
     def text(self, names):
-        """What a kernel begins with."""
+        """The macros before a kernel's text."""
         kind = stored(self.arrays[0].dtype)
         names = {"T": kind, "W": self.wide, "EDGE": self.edge, **names}
         isLarge = max(names["KEPT"], names.get("KEPT_OF_KEYS", 0)) > 2 or "REST" in names and self.given is not None
@@ -227,7 +227,7 @@ def pointers(*arrays):
 
 
 def ints(numbers):
-    """Slots of numbers of 32 bits."""
+    """Slots of 32-bit integers."""
     return [("int", n) for n in numbers]
 
 
@@ -237,12 +237,12 @@ def add(parts, block, new):
 
 
 def blocks(length):
-    """The slices of an axis that are worked on at a time; at least one, which may be empty."""
+    """The slices of an axis, one for each block; at least one, which may be empty."""
     return [slice(start, min(start + BLOCK, length)) for start in range(0, max(length, 1), BLOCK)]
 
 
 class HeadLayout:
-    """How queries meet keys: in blocks, the g heads that share keys folded into one block of g rows for each query."""
+    """How queries meet keys: in blocks, the g heads that share keys merged into one block of g rows for each query."""
 
     def __init__(self, q, k, mask, causal, scale):
         self.q, self.k, self.causal, self.scale = widen(q), widen(k), causal, scale
@@ -258,22 +258,22 @@ class HeadLayout:
             self.isBool = mask.dtype.kind == "b"
 
     def keysFor(self, i):
-        """The blocks of keys that a block of queries sees some of."""
+        """The blocks of keys that a block of queries is not masked from."""
         return [j for j in self.keys if not self.causal or j.start < max(i.stop, 1)]
 
-    def fold(self, x, i):
+    def mergeHeads(self, x, i):
         """Rows i of x (n, h, t, d) as (n, h / g, g rows, d)."""
         part = x[:, :, i]
         return part.reshape(x.shape[0], self.heads, self.group * part.shape[2], x.shape[3])
 
-    def unfold(self, x):
-        """The other way round."""
+    def splitHeads(self, x):
+        """The inverse of `mergeHeads`."""
         return x.reshape(x.shape[0], self.heads * self.group, x.shape[2] // self.group, x.shape[3])
 
     def scaled(self, i):
-        """Queries times the scale; kept while the same ones meet other keys."""
+        """Queries times the scale; cached while the same ones meet other keys."""
         if self.folded is None or self.folded[0] != i:
-            self.folded = i, self.fold(self.q, i) * self.scale
+            self.folded = i, self.mergeHeads(self.q, i) * self.scale
         return self.folded[1]
 
     def scores(self, i, j):
@@ -293,26 +293,26 @@ class HeadLayout:
         return scores.reshape(whole)
 
     def maskAt(self, i, j):
-        """The part of the mask for a block: an axis of length one serves all."""
+        """The part of the mask for a block; an axis of length one broadcasts."""
         mask = self.mask if self.mask.shape[-2] == 1 else self.mask[..., i, :]
         return mask if mask.shape[-1] == 1 else mask[..., j]
 
     def addToMask(self, parts, i, j, ds):
-        """Add what a block gives to the gradient of its part of the mask."""
+        """Add a block's ds to the gradient of its part of the mask."""
         inner = (self.group, ds.shape[2] // self.group)
         new = unbroadcast(ds.reshape(*ds.shape[:2], *inner, ds.shape[3]), self.maskAt(i, j).shape)
         rows, columns = self.mask.shape[-2:]
-        place = (0 if rows == 1 else i.start, 0 if columns == 1 else j.start)
-        parts[place] = new if place not in parts else parts[place] + new
+        block = (0 if rows == 1 else i.start, 0 if columns == 1 else j.start)
+        parts[block] = new if block not in parts else parts[block] + new
 
     def joinedMask(self, parts):
-        """The gradient of the mask; zero for blocks that nobody saw."""
+        """The gradient of the mask; zero for blocks that no query met."""
         rows, columns = self.mask.shape[-2:]
         lines = []
         for i in self.queries if rows > 1 else self.queries[:1]:
             line = []
             for j in self.keys if columns > 1 else self.keys[:1]:
-                place = (i.start, j.start)
-                line.append(parts[place] if place in parts else np.zeros_like(self.q, shape=self.maskAt(i, j).shape))
+                block = (i.start, j.start)
+                line.append(parts[block] if block in parts else np.zeros_like(self.q, shape=self.maskAt(i, j).shape))
             lines.append(np.concatenate(line, axis=-1))
         return np.concatenate(lines, axis=-2).reshape(self.maskShape)

@@ -1,15 +1,15 @@
-"""Convolution: cross-correlation of any rank, and its two adjoints, as matrix products.
+"""Convolution (cross-correlation of any rank), and its two gradients, as matrix products after a partial im2col.
 
 One layout serves all three. The first spatial axis, the *rows*, is never unrolled: with the taps of the other
-axes laid out beside the maps,
+axes beside the channels,
 
-    u[g, h, c, *taps, n, *places] = x[n, g c, h, *(places stride + taps dilation)]
+    u[g, h, c, *taps, n, *positions] = x[n, g c, h, *(positions stride + taps dilation)]
 
-the rows that one output row reads lie next to each other, so that they are an operand of a matrix product
-without being copied. A 3x3 window copies its input three times instead of nine.
+the rows that one output row reads are contiguous, so that they are an operand of a matrix product
+without a copy. A 3x3 window copies its input three times instead of nine.
 
 Where the rows are dilated, where there are none (rank 1), or where they are too short to fill a product, a row
-axis of length one is put in front, and the same text unrolls every axis: the usual columns. Windows of size one
+axis of length one is put in front, and the same code unrolls every axis: im2col. Windows of size one
 need none.
 
 Source    Cho and Brand 2017, Memory-efficient Convolution, arXiv:1706.06873
@@ -30,39 +30,39 @@ from puregraph.kernels.windowgeometry import Window, inner, padded, perAxis, win
 
 THIN = 64  # columns below which one row is not worth a matrix product of its own
 FULL = 256  # columns that fill a matrix product
-NEAR = 1 << 19  # numbers that stay in the cache
-LONG = 1024  # places above which a slim product, which is quicker turned, is worth turning its result
-ADDING = 4  # how much slower it is to add up overlaps than to copy them
+NEAR = 1 << 19  # elements that stay in the L2 cache
+LONG = 1024  # positions above which a slim product, which is quicker transposed, is worth transposing its result
+ADDING = 4  # how much slower it is to add overlaps than to copy them
 
 
-class WeightLayoutOnMap(NamedTuple):
-    """How a weight lies on a batch of maps; the rows are the first axis of its window."""
+class ConvLayout(NamedTuple):
+    """The geometry of a convolution: n samples, channels in groups, a window; its first axis are the rows."""
 
     n: int
-    maps: int
+    channels: int
     groups: int
     window: Window
 
     @property
     def depth(self) -> int:
-        """Terms of the sum behind one output value: the rows of the matrix that one output row is made of."""
-        return self.maps // self.groups * prod(self.window.size)
+        """Terms of the sum for one output element: the rows of the im2col matrix for one output row."""
+        return self.channels // self.groups * prod(self.window.size)
 
     @property
     def columns(self) -> int:
-        """Values in one output row, over all samples: the columns of that matrix."""
+        """Elements of one output row, over all samples: the columns of that matrix."""
         return self.n * prod(self.window.count[1:])
 
     @property
     def unrolled(self) -> tuple[int, ...]:
-        """The shape of u: (groups, rows, maps, *taps, n, *places)."""
+        """The shape of u: (groups, rows, channels, *taps, n, *positions)."""
         win = self.window
-        return (self.groups, win.full[0], self.maps // self.groups, *win.size[1:], self.n, *win.count[1:])
+        return (self.groups, win.full[0], self.channels // self.groups, *win.size[1:], self.n, *win.count[1:])
 
 
 def layout(shape, size, stride, pad, dilation, groups):
-    """The Layout of a call; a row axis of length one goes in front where rows cannot be used as they lie."""
-    lay = WeightLayoutOnMap(shape[0], shape[1], groups, window(shape[2:], size, stride, pad, dilation))
+    """The ConvLayout of a call; a row axis of length one goes in front where rows must be unrolled."""
+    lay = ConvLayout(shape[0], shape[1], groups, window(shape[2:], size, stride, pad, dilation))
     if len(shape) > 3 and lay.window.dilation[0] == 1 and lay.columns >= THIN:
         return lay
     front = (1,), (1,), (1,), ((0, 0),), (1,)
@@ -74,14 +74,14 @@ def layout(shape, size, stride, pad, dilation, groups):
 def convolve(x, W, stride, pad, dilation, groups):
     """Cross-correlation: y[n, o, a] = sum over c, t of W[o, c, t] x[n, c, a stride + t dilation - before].
 
-    x counts as zero outside. One entry per spatial axis, or one number for all: stride, dilation, and pad as
+    x counts as zero outside. One entry per spatial axis, or one integer for all: stride, dilation, and pad as
     (before, after).
 
     Shapes    x (n, c, *spatial), W (o, c / groups, *size) -> y (n, o, *count)
     Source    Dumoulin and Visin 2016, arXiv:1603.07285, chapter 2
     """
     lay = layout(x.shape, W.shape[2:], stride, pad, dilation, groups)
-    y = point(x, W, groups) if isPoint(lay) else correlate(x, W, lay)
+    y = pointwise(x, W, groups) if isPointwise(lay) else correlate(x, W, lay)
     return y.reshape(lay.n, len(W), *lay.window.count[2 - x.ndim :])
 
 
@@ -94,7 +94,7 @@ def convolve(x, W, stride, pad, dilation, groups):
 
 @convolve.cuda
 def convolve(y, x, W, stride, pad, dilation, groups):
-    """Each block sums a tile of places and maps; where a filter has one map, each thread a few places."""
+    """A thread block sums a tile of positions and channels; depthwise, a thread sums a few positions."""
     win = window(x.shape[2:], W.shape[2:], stride, pad, dilation)
     return depthwise.forward(y, x, W, win) if isDepthwise(W, groups) else direct.forward(y, x, W, win, groups)
 
@@ -111,12 +111,12 @@ def convolveData(grad, W, shape, stride, pad, dilation, groups):
     """
     lay = layout(shape, W.shape[2:], stride, pad, dilation, groups)
     mirror = mirrored(lay, grad.shape[1])
-    if isPoint(lay):
-        dx = point(grad, turned(W, groups), groups)
+    if isPointwise(lay):
+        dx = pointwise(grad, flipped(W, groups), groups)
     elif prod(lay.window.stride) > 1 or prod(mirror.unrolled) > ADDING * prod(lay.unrolled):
-        dx = spread(grad, W, lay)
+        dx = correlateTransposed(grad, W, lay)
     else:
-        dx = correlate(grad, turned(W, groups), mirror)
+        dx = correlate(grad, flipped(W, groups), mirror)
     return dx.reshape(shape)
 
 
@@ -128,7 +128,7 @@ def convolveData(grad, W, shape, stride, pad, dilation, groups):
 
 @convolveData.cuda
 def convolveData(dx, grad, W, shape, stride, pad, dilation, groups):
-    """The same, over all windows that reach over a place."""
+    """The same, over all windows that contain a position."""
     win = window(shape[2:], W.shape[2:], stride, pad, dilation)
     return depthwise.data(dx, grad, W, win) if isDepthwise(W, groups) else direct.data(dx, grad, W, win, groups)
 
@@ -151,7 +151,7 @@ def convolveWeight(grad, x, size, stride, pad, dilation, groups):
         left, right = (u, g) if isLong else (g, u)
         dW += np.matmul(left, right.swapaxes(-1, -2), out=term)
     dW = fromMatrix(dW.swapaxes(-1, -2) if isLong else dW, lay)
-    return dW.reshape(grad.shape[1], lay.maps // groups, *size)
+    return dW.reshape(grad.shape[1], lay.channels // groups, *size)
 
 
 @convolveWeight.shape
@@ -163,38 +163,38 @@ def convolveWeight(grad, x, size, stride, pad, dilation, groups):
 
 @convolveWeight.cuda
 def convolveWeight(dW, grad, x, size, stride, pad, dilation, groups):
-    """Each block sums a tile of filters and taps, over part of the places; parts are added in order."""
+    """A thread block sums a tile of filters and taps, over part of the positions; parts are added in order."""
     win = window(x.shape[2:], size, stride, pad, dilation)
     isThin = isDepthwise(dW, groups)
     return depthwise.weight(dW, grad, x, win) if isThin else direct.weight(dW, grad, x, win, groups)
 
 
 def isDepthwise(W, groups):
-    """Whether each filter has one map of several."""
+    """Whether each filter has one channel of several."""
     return groups > 1 and W.shape[1] == 1
 
 
 def operands(lay, grad, x):
-    """Pairs of a gradient (groups, o, places) and the columns behind it (groups, depth, places)."""
-    if isPoint(lay):
+    """Pairs of a gradient (groups, o, positions) and the im2col matrix of its input (groups, depth, positions)."""
+    if isPointwise(lay):
         for g, u in zip(grad, x):
             yield g.reshape(lay.groups, -1, prod(g.shape[1:])), u.reshape(lay.groups, -1, prod(u.shape[1:]))
         return
     for few, part in batches(lay):
-        g, u = asRows(grad[few], part), windows(unroll(x[few], part), part)
+        g, u = asRows(grad[few], part), windows(im2col(x[few], part), part)
         for a in range(lay.window.count[0]):
             yield g[:, a], u[:, a]
 
 
-def isPoint(lay):
-    """Whether windows of size one read each place once, so that the maps can be multiplied as they lie."""
+def isPointwise(lay):
+    """Whether windows of size one read each position once, so that the channels can be multiplied without a copy."""
     win = lay.window
     plain = prod(win.size) == prod(win.stride) == 1 and not any(map(any, win.pad))
     return plain and prod(win.spatial) >= THIN
 
 
-def point(x, W, groups):
-    """y[n, o] = sum over c of W[o, c] x[n, c], at each place of each group."""
+def pointwise(x, W, groups):
+    """y[n, o] = sum over c of W[o, c] x[n, c], at each position of each group."""
     n, c = x.shape[:2]
     x = np.ascontiguousarray(x).reshape(n, groups, c // groups, prod(x.shape[2:]))
     return np.matmul(W.reshape(groups, len(W) // groups, c // groups), x)
@@ -205,29 +205,29 @@ def correlate(x, W, lay):
     M = asMatrix(W, lay)[:, None]
     y = np.empty((lay.n, lay.groups, M.shape[2], *lay.window.count), dtype=x.dtype)
     for few, part in batches(lay):
-        rows = np.matmul(M, windows(unroll(x[few], part), part))
+        rows = np.matmul(M, windows(im2col(x[few], part), part))
         rows = rows.reshape(*rows.shape[:3], part.n, *lay.window.count[1:])
         y[few] = np.moveaxis(rows, (3, 0, 2), (0, 1, 2))
     return y
 
 
-def spread(grad, W, lay):
-    """The transpose of `correlate`: a gradient row adds to the rows its output row read; taps fold onto places."""
+def correlateTransposed(grad, W, lay):
+    """The transpose of `correlate`: a gradient row adds to the rows that its output row read, see `col2im`."""
     V = asMatrix(W, lay).swapaxes(-1, -2)
-    dx = np.empty((lay.n, lay.groups, lay.maps // lay.groups, *lay.window.spatial), dtype=grad.dtype)
+    dx = np.empty((lay.n, lay.groups, lay.channels // lay.groups, *lay.window.spatial), dtype=grad.dtype)
     for few, part in batches(lay):
-        g, u = asRows(grad[few], part), blank(part, grad.dtype)
+        g, u = asRows(grad[few], part), emptyColumns(part, grad.dtype)
         u[...] = 0
         term = np.empty((lay.groups, lay.depth, part.columns), dtype=grad.dtype)
         for a in range(lay.window.count[0]):
             rows = u[:, a * lay.window.stride[0] :][:, : lay.window.size[0]]
             rows += np.matmul(V, g[:, a], out=term).reshape(rows.shape)
-        dx[few] = fold(u, part)
+        dx[few] = col2im(u, part)
     return dx
 
 
 def batches(lay):
-    """The samples a few at a time, enough to fill a matrix product and few enough to stay near: (slice, Layout)."""
+    """The samples a few at a time, enough to fill a product and few enough for the cache: (slice, ConvLayout)."""
     one = lay._replace(n=1)
     few = max(1, -(-FULL // max(1, one.columns)), NEAR // max(1, prod(one.unrolled)))
     for i in range(0, lay.n, few):
@@ -235,42 +235,42 @@ def batches(lay):
         yield slice(i, i + n), lay._replace(n=n)
 
 
-def unroll(x, lay):
-    """u[g, h, c, *taps, n, *places] = x[n, g c, h, *(places stride + taps dilation)], x padded."""
+def im2col(x, lay):
+    """u[g, h, c, *taps, n, *positions] = x[n, g c, h, *(positions stride + taps dilation)], x padded."""
     win = lay.window
-    x = padded(x.reshape(lay.n, lay.maps, *win.spatial), win.pad)
+    x = padded(x.reshape(lay.n, lay.channels, *win.spatial), win.pad)
     ns, cs, hs, *rest = x.strides
     taps = [step * d for step, d in zip(rest, win.dilation[1:])]
-    places = [step * s for step, s in zip(rest, win.stride[1:])]
-    u = blank(lay, x.dtype)
-    strides = (cs * (lay.maps // lay.groups), hs, cs, *taps, ns, *places)
+    positions = [step * s for step, s in zip(rest, win.stride[1:])]
+    u = emptyColumns(lay, x.dtype)
+    strides = (cs * (lay.channels // lay.groups), hs, cs, *taps, ns, *positions)
     np.copyto(u, as_strided(x, u.shape, strides, writeable=False))
     return u
 
 
-def fold(u, lay):
-    """The transpose of `unroll`: x (n, groups, c, *spatial), at each place the sum of its taps."""
+def col2im(u, lay):
+    """The transpose of `im2col`: x (n, groups, c, *spatial), at each position the sum of its taps."""
     rows = lay.window._replace(size=(1, *lay.window.size[1:]), stride=(1, *lay.window.stride[1:]))
-    x = np.zeros((lay.groups, rows.full[0], lay.maps // lay.groups, lay.n, *rows.full[1:]), dtype=u.dtype)
+    x = np.zeros((lay.groups, rows.full[0], lay.channels // lay.groups, lay.n, *rows.full[1:]), dtype=u.dtype)
     for tap in rows.taps:
-        x[(..., *rows.places(tap)[2:])] += u[(slice(None),) * 3 + tap[1:]]
+        x[(..., *rows.tapIndex(tap)[2:])] += u[(slice(None),) * 3 + tap[1:]]
     return np.moveaxis(x, (3, 0, 2, 1), (0, 1, 2, 3))[inner(rows.pad, rows.full)]
 
 
-def blank(lay, dtype):
-    """Room for u."""
+def emptyColumns(lay, dtype):
+    """Uninitialized memory for u."""
     lead = lay.unrolled[: -len(lay.window.size)]
     u = np.empty((*lead, pitch(lay, dtype.itemsize)), dtype=dtype)
     return u[..., : lay.columns].reshape(lay.unrolled)
 
 
 def pitch(lay, itemsize):
-    """Numbers from one row of columns to the next: more than columns where rows would share their cache sets."""
+    """Elements from one row of columns to the next: padded where rows would map to the same cache sets."""
     return lay.columns + (64 // itemsize if lay.columns * itemsize % 512 == 0 else 0)
 
 
 def windows(u, lay):
-    """The view (groups, output rows, depth, columns) of u; what one output row reads overlaps the next."""
+    """The view (groups, output rows, depth, columns) of u; the input rows of one output row overlap the next's."""
     row = pitch(lay, u.itemsize) * u.itemsize
     height = lay.depth // lay.window.size[0] * row
     shape = (lay.groups, lay.window.count[0], lay.depth, lay.columns)
@@ -286,7 +286,7 @@ def asRows(grad, lay):
 
 
 def asMatrix(W, lay):
-    """W (o, c, *size) as (groups, o, depth), in the order of u: rows, maps, taps."""
+    """W (o, c, *size) as (groups, o, depth), in the order of u: rows, channels, taps."""
     o, c = len(W) // lay.groups, W.shape[1]
     W = W.reshape(lay.groups, o, c, *lay.window.size).swapaxes(2, 3)
     return np.ascontiguousarray(W).reshape(lay.groups, o, lay.depth)
@@ -294,22 +294,22 @@ def asMatrix(W, lay):
 
 def fromMatrix(M, lay):
     """The inverse of `asMatrix`: (groups, o, c, *size)."""
-    M = M.reshape(*M.shape[:2], lay.window.size[0], lay.maps // lay.groups, *lay.window.size[1:])
+    M = M.reshape(*M.shape[:2], lay.window.size[0], lay.channels // lay.groups, *lay.window.size[1:])
     return np.ascontiguousarray(M.swapaxes(2, 3))
 
 
-def turned(W, groups):
-    """W (o, c, *size), maps in and out exchanged within each group, turned by half a turn: (groups c, o, *size)."""
+def flipped(W, groups):
+    """W (o, c, *size), input and output channels exchanged within each group, taps reversed: (groups c, o, *size)."""
     o, c, *size = W.shape
     W = W.reshape(groups, o // groups, c, *size).swapaxes(1, 2).reshape(groups * c, o // groups, *size)
     return np.flip(W, tuple(range(2, W.ndim)))
 
 
-def mirrored(lay, maps):
-    """The Layout with which the gradient and the turned weight correlate to the adjoint, where strides are one."""
+def mirrored(lay, channels):
+    """The ConvLayout in which the gradient and the flipped weight correlate to dx, where strides are one."""
     win = lay.window
     pad = tuple(
         (d * (k - 1) - before, length + before - count)
         for d, k, (before, _), length, count in zip(win.dilation, win.size, win.pad, win.spatial, win.count)
     )
-    return lay._replace(maps=maps, window=win._replace(spatial=win.count, stride=(1,) * len(pad), pad=pad))
+    return lay._replace(channels=channels, window=win._replace(spatial=win.count, stride=(1,) * len(pad), pad=pad))

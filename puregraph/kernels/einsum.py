@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from puregraph.cuda.nests.axes import Axes
-from puregraph.cuda.runtime.launch import THREADS, Launch, steps
-from puregraph.cuda.runtime.launch import spread as blocks
+from puregraph.cuda.runtime.launch import THREADS, Launch, gridFor, stridesOf
 from puregraph.cuda.runtime.preprocess import areFloats, defined, stored
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widened
@@ -14,7 +13,7 @@ from puregraph.kernels.widen import widened
 
 @widened
 def contract(equation, *xs):
-    """The sum that an equation such as `ij,jk->ik` says, through matrix products where there are some.
+    """The sum of products of an equation such as `ij,jk->ik`, through matrix products where possible.
 
     Shapes    as the equation names them
     """
@@ -47,20 +46,20 @@ def ontoDiagonal(values, letters, shape):
 
 @ontoDiagonal.cuda
 def ontoDiagonal(dx, values, letters, shape):
-    """A thread an element: it is a value where the places along axes of one letter are one."""
+    """A thread an element: a value where the indices along axes of one letter are equal, else zero."""
     if dx.dtype != values.dtype and not areFloats(dx, values):
         return NotImplemented
     if not dx.size:
         return []
     distinct = list(dict.fromkeys(letters))
-    given = dict(zip(distinct, [0 if n == 1 else s for n, s in zip(values.shape, steps(values))]))
+    given = dict(zip(distinct, [0 if n == 1 else s for n, s in zip(values.shape, stridesOf(values))]))
     first = {letter: letters.index(letter) for letter in distinct}
     strides = [given[letter] if first[letter] == a else 0 for a, letter in enumerate(letters)]
-    axes = Axes(tuple(shape), {"to": steps(dx), "fromValues": tuple(strides)})
+    axes = Axes(tuple(shape), {"to": stridesOf(dx), "fromValues": tuple(strides)})
     same = " && ".join(f"c{a} == c{first[x]}" for a, x in enumerate(letters) if first[x] != a)
     text = defined({"T": stored(dx.dtype), "S": stored(values.dtype), "SAME": same}) + axes.defined("AXES") + DIAGONAL
     slots = (("pointer", dx), ("pointer", values), ("long", dx.size), *axes.slots)
-    return [Launch("ontoDiagonal", text, "ontoDiagonal", slots, blocks(dx.size), (THREADS, 1, 1))]
+    return [Launch("ontoDiagonal", text, "ontoDiagonal", slots, gridFor(dx.size), (THREADS, 1, 1))]
 
 
 DIAGONAL = """

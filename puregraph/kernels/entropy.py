@@ -1,4 +1,4 @@
-"""Entropy: the gradient of a cross-entropy in scores, of the probabilities that these make.
+"""The gradient of a cross-entropy in the scores, from their probabilities.
 
 cost = scale sum over n of -w_n ln p[n, k_n],   p[n, c] = exp(x[n, c] - peak[n]) / total[n]
 dx[n, c] = (p[n, c] w_n - [c = k_n] w_n) scale
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from puregraph.cuda.nests import launches
-from puregraph.cuda.runtime.launch import steps
+from puregraph.cuda.runtime.launch import stridesOf
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand
 from puregraph.kernel import compositeKernel
@@ -42,27 +42,27 @@ def entropyGrad(dx, p, weight, index, scale):
 
 
 def ofScores(dx: Any, x: Any, peak: Any, total: Any, weight: Any, index: Any, scale: Any) -> Any:
-    """The same from scores and two numbers (n, 1, *spatial) of each position, so that nobody keeps probabilities."""
-    slope = SLOPE.format("exp(x - peak) * (weight / total)")  # one quotient for all that a thread has of a position
+    """The same from scores and two values (n, 1, *spatial) of each position, so that no probabilities are stored."""
+    slope = SLOPE.format("exp(x - peak) * (weight / total)")  # one quotient for all elements of a position
     return launched(dx, slope, {"x": x, "peak": peak, "total": total}, {"weight": weight, "k": index}, scale)
 
 
 def launched(dx: Any, slope: str, whole: Mapping[str, Any], rows: Mapping[str, Any], scale: Any) -> Any:
-    """The launches of a formula of what lies as dx does, perhaps repeated, of numbers of each position, and of one."""
+    """The launches of a formula of arrays like dx, perhaps broadcast, of values of each position, and of a scale."""
     kinds = [KINDS.get(each.dtype.name) for each in (dx, *whole.values(), *rows.values(), scale)]
     if None in kinds or scale.size != 1:
         return NotImplemented
-    loads = {n: operand(v, [s if m > 1 else 0 for m, s in zip(v.shape, steps(v))]) for n, v in whole.items()}
+    loads = {n: operand(v, [s if m > 1 else 0 for m, s in zip(v.shape, stridesOf(v))]) for n, v in whole.items()}
     for n, v in rows.items():
-        first, *others = steps(v)
+        first, *others = stridesOf(v)
         loads[n] = operand(v, [first, 0, *others])
     loads["scale"] = operand(scale, [0] * len(dx.shape))
-    stores = {"y": operand(dx, steps(dx))}
+    stores = {"y": operand(dx, stridesOf(dx))}
     return launches.launches(
         LoopNest(dx.shape, loads, (("y", Formula(slope)),), stores, "f64" if "f64" in kinds else "f32")
     )
 
 
 def operand(x: Any, strides: Any) -> Operand:
-    """An array with its strides in numbers."""
+    """An array with its strides in elements."""
     return Operand(KINDS[x.dtype.name], x, tuple(strides))

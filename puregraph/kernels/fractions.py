@@ -31,6 +31,6 @@ def fractions(target):
 
 
 def checkFractions(target):
-    """Refuse targets that are not from 0 to 1; while a rule is read there is nothing to look at."""
+    """Refuse targets that are not from 0 to 1; a tracer has no values to check."""
     if tracerOf((target,)) is None:
         fractions(target)

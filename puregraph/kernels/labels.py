@@ -1,9 +1,9 @@
-"""Classes: labels, checked once, before anything is indexed with them."""
+"""Class labels, checked once, before anything is indexed with them."""
 
 import numpy as np
 
 from puregraph.cuda.nests.axes import axesOf
-from puregraph.cuda.runtime.launch import THREADS, Launch, spread, steps
+from puregraph.cuda.runtime.launch import THREADS, Launch, gridFor, stridesOf
 from puregraph.cuda.runtime.preprocess import defined, stored
 from puregraph.errors import DataError
 from puregraph.kernel import kernel
@@ -14,7 +14,7 @@ def classIndex(labels, classes, ignored=None):
     """The labels as int64, with -1 for those that are ignored.
 
     Shapes    labels (any) -> index of that shape
-    Raises    DataError for a label that is no class, or labels that are no whole numbers
+    Raises    DataError for a label that is no class, or labels that are no integers
     """
     if labels.dtype.kind not in "iub":
         raise DataError(f"wanted labels as whole numbers, got {labels.dtype}; convert them with .astype('int64')")
@@ -42,15 +42,15 @@ def labelFault(labels, classes, ignored=None, option="ignoreIndex"):
 
 
 def positionOf(index):
-    """Where a number of a batch stands: its sample, and its position in that."""
+    """The sample of an element of a batch, and its position in that, in words."""
     if not index:
         return ""
-    place = f" at position {index[1] if len(index) == 2 else index[1:]}" if index[1:] else ""
-    return f" for sample {index[0]}{place}"
+    position = f" at position {index[1] if len(index) == 2 else index[1:]}" if index[1:] else ""
+    return f" for sample {index[0]}{position}"
 
 
 def labelHint(found, label, classes, option):
-    """What to try, from all labels that were found and the first that is wrong."""
+    """What to try, given all labels found and the first that is wrong."""
     if found == [-1, 1]:
         return "classes are counted from 0: give (labels + 1) // 2 in place of -1 and 1"
     if found[0] >= 1 and found[-1] == classes:
@@ -68,17 +68,17 @@ def classIndex(labels, classes, ignored=None):
 
 @classIndex.cuda
 def classIndex(index, labels, classes, ignored=None):
-    """A thread a label. One that is no class becomes -2, from which costs are nan: nobody waits to raise."""
+    """A thread a label. One that is no class becomes -2, from which costs are nan: no kernel can raise."""
     if labels.dtype.kind not in "iub":
         return NotImplemented
     if not index.size:
         return []
-    places = axesOf(index.shape, {"to": steps(index), "fromLabels": steps(labels)})
+    axes = axesOf(index.shape, {"to": stridesOf(index), "fromLabels": stridesOf(labels)})
     names = {"I": stored(labels.dtype), "IS_IGNORED": "false" if ignored is None else "label == ignored"}
-    text = defined(names) + places.defined("AXES") + INDEX
+    text = defined(names) + axes.defined("AXES") + INDEX
     sizes = (("long", index.size), ("long", classes), ("long", 0 if ignored is None else int(ignored)))
-    slots = (("pointer", index), ("pointer", labels), *sizes, *places.slots)
-    return [Launch("classIndex", text, "classIndex", slots, spread(index.size), (THREADS, 1, 1))]
+    slots = (("pointer", index), ("pointer", labels), *sizes, *axes.slots)
+    return [Launch("classIndex", text, "classIndex", slots, gridFor(index.size), (THREADS, 1, 1))]
 
 
 INDEX = """

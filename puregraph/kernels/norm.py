@@ -1,4 +1,4 @@
-"""Norm: the size of many arrays taken together."""
+"""The Euclidean norm of many arrays taken together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from puregraph.cuda.nests.axes import axesOf
 from puregraph.cuda.nests.multitensor import ROW, chunked
-from puregraph.cuda.runtime.launch import THREADS, WAVE, Launch, Scratch, isDense, pieces, steps
+from puregraph.cuda.runtime.launch import THREADS, WAVE, Launch, Scratch, blocksFor, isDense, stridesOf
 from puregraph.cuda.runtime.preprocess import computed, defined, stored
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widen
@@ -14,7 +14,7 @@ from puregraph.kernels.widen import widen
 
 @kernel
 def norm(*arrays):
-    """y = sqrt(sum x^2) over all elements of all arrays, one array after the other, in float64 between them.
+    """y = sqrt(sum x^2) over all elements of all arrays, one array after the other, accumulated in float64.
 
     Shapes    any -> y ()
     """
@@ -24,21 +24,21 @@ def norm(*arrays):
 
 @norm.shape
 def norm(*arrays):
-    """A number in float64."""
+    """A scalar in float64."""
     return (), np.dtype(np.float64)
 
 
 @norm.cuda
 def norm(y, *arrays):
-    """Each block sums a chunk of one array, those of one dtype by one launch; the last launch sums what they found."""
+    """A thread block sums a chunk of one array, one launch for those of one dtype; the last launch adds the parts."""
     if any(computed(x.dtype) not in ("float", "double") for x in arrays):
         return NotImplemented
     arrays = [x for x in arrays if x.size]
-    chunk = max(pieces(pieces(sum(x.size for x in arrays), 2 * WAVE), 4096) * 4096, CHUNK)
+    chunk = max(blocksFor(blocksFor(sum(x.size for x in arrays), 2 * WAVE), 4096) * 4096, CHUNK)
     groups = {}
-    for x in arrays:  # the order in which numbers are summed may be that of memory, if there are no gaps
+    for x in arrays:  # without gaps elements may be summed in the order of memory
         groups.setdefault(stored(x.dtype) if isDense(x) else id(x), []).append(x)
-    parts = Scratch((max(sum(pieces(x.size, chunk) for x in arrays), 1),), np.float64)
+    parts = Scratch((max(sum(blocksFor(x.size, chunk) for x in arrays), 1),), np.float64)
     found, done = [], 0
     for group in groups.values():
         x, text = group[0], defined({"T": stored(group[0].dtype), "N": 16 // group[0].dtype.itemsize})
@@ -48,9 +48,9 @@ def norm(y, *arrays):
             text += ROW + SQUARES
             slots += (("pointer", table), ("int", len(group)))
         else:
-            places, blocks = axesOf(x.shape, {"at": steps(x)}), pieces(x.size, chunk)
-            text += places.defined("AXES") + GAPS
-            slots += (("pointer", x), ("long", x.size), *places.slots)
+            axes, blocks = axesOf(x.shape, {"at": stridesOf(x)}), blocksFor(x.size, chunk)
+            text += axes.defined("AXES") + GAPS
+            slots += (("pointer", x), ("long", x.size), *axes.slots)
         found.append(Launch("norm", text, "squares", slots, (blocks, 1, 1), (THREADS, 1, 1)))
         done += blocks
     slots = (("pointer", y), ("pointer", parts), ("int", done))

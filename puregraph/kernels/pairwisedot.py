@@ -1,8 +1,8 @@
-"""Pairs: the products of each two of several vectors."""
+"""Pairwise dot products of several vectors."""
 
 import numpy as np
 
-from puregraph.cuda.runtime.launch import THREADS, Launch, PointerTable, steps
+from puregraph.cuda.runtime.launch import THREADS, Launch, PointerTable, stridesOf
 from puregraph.cuda.runtime.preprocess import areFloats, defined, stored
 from puregraph.kernel import compositeKernel
 from puregraph.kernels.widen import widened
@@ -28,7 +28,7 @@ def pairDots(*xs):
 
 @pairDots.cuda
 def pairDots(y, *xs):
-    """A block takes a sample, a thread one pair after the other."""
+    """A thread block computes a sample, a thread one pair after the other."""
     return launched("pairDots", PAIRS, xs, [y])
 
 
@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(256)
   read(x, table, count, size);
   __syncthreads();
   for (int p = threadIdx.x; p < count * (count - 1) / 2; p += 256) {
-    int i = (int)((1 + sqrtf(8.0f * p + 1)) / 2);  // or one beside it, by rounding
+    int i = (int)((1 + sqrtf(8.0f * p + 1)) / 2);  // rounding may be off by one
     i += i * (i + 1) / 2 <= p;
     i -= i * (i - 1) / 2 > p;
     const int j = p - i * (i - 1) / 2;
@@ -74,7 +74,7 @@ def pairDotsGrad(grad, *xs):
 
 @pairDotsGrad.cuda
 def pairDotsGrad(dx, grad, *xs):
-    """A block takes a sample; a thread has a place of four vectors, and reads that of all others once."""
+    """A thread block computes a sample; a thread has an element of four vectors, and reads that of all others once."""
     return launched("pairDotsGrad", SLOPES, xs, [dx, grad], (len(xs) + 3) // 4 * 4 * len(xs))
 
 
@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(256)
     pairDotsGrad(Y* __restrict__ dx, int64 dx0, int64 dx1, int64 dx2, const G* __restrict__ grad, int64 grad0,
                  int64 grad1, const int64* __restrict__ table, int count, int size) {
   DYNAMIC(W, x);
-  W* const g = x + count * (size + 1);  // count rows of a multiple of four: how two vectors weigh
+  W* const g = x + count * (size + 1);  // count rows, padded to four: the weight of each pair
   const int64 n = blockIdx.x;
   const int quads = (count + 3) / 4, wide = quads * 4;
   read(x, table, count, size);
@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 
 def launched(name, text, xs, others, extra=0):
-    """The launch of a kernel that has all vectors of a sample in shared memory, and `extra` numbers more."""
+    """The launch of a kernel that has all vectors of a sample in shared memory, and `extra` elements more."""
     (n, size), dtype = xs[0].shape, xs[0].dtype
     wide = "double" if "float64" in [x.dtype.name for x in (*xs, *others)] else "float"
     shared = (len(xs) * (size + 1) + extra) * (8 if wide == "double" else 4)
@@ -117,8 +117,8 @@ def launched(name, text, xs, others, extra=0):
         return NotImplemented
     if not others[0].size:
         return []
-    table = PointerTable([(x, *map(int, steps(x))) for x in xs])
-    slots = [slot for x in others for slot in (("pointer", x), *(("long", s) for s in steps(x)))]
+    table = PointerTable([(x, *map(int, stridesOf(x))) for x in xs])
+    slots = [slot for x in others for slot in (("pointer", x), *(("long", s) for s in stridesOf(x)))]
     slots += [("pointer", table), ("int", len(xs)), ("int", size)]
     text = (
         defined({"T": stored(dtype), "Y": stored(others[0].dtype), "G": stored(others[-1].dtype), "W": wide})
@@ -130,7 +130,7 @@ def launched(name, text, xs, others, extra=0):
 
 MOST = 160 << 10  # bytes of shared memory that a block may have
 READ = """
-// The vectors of a sample, each with a gap behind it, so that those of a column lie in different banks
+// The vectors of a sample, each padded by one element, so that those of a column are in different banks
 __device__ static inline void read(W* x, const int64* table, int count, int size) {
   for (int k = threadIdx.x; k < count * size; k += blockDim.x) {
     const int i = k / size, c = k - i * size;

@@ -12,26 +12,26 @@ from puregraph.kernels.scatter import addAt
 from puregraph.kernels.widen import widen, widened
 from puregraph.kernels.windowgeometry import inner, padded, window
 
-CHUNK = 1 << 17  # numbers worked on at a time, so that the copy made of each tap stays in the cache
+CHUNK = 1 << 17  # elements processed at a time, so that the copy of each tap stays in the L2 cache
 
 
 @kernel
 def maxPool(x, size, stride, pad, dilation=1):
-    """y[n, c, a] = max over t of x[n, c, a stride + t dilation - before], and where on its map it was found.
+    """y[n, c, a] = max over t of x[n, c, a stride + t dilation - before], and its flat position in *spatial.
 
-    The first maximum wins, NaN is greater than any number, padding is never chosen: a window of nothing but
-    padding gives -inf and -1. One entry per spatial axis, or one number for all: size, stride, dilation, and pad
+    The first maximum wins, NaN is greater than any number, padding is never chosen: a window of padding alone
+    gives -inf and -1. One entry per spatial axis, or one integer for all: size, stride, dilation, and pad
     as (before, after).
 
     Shapes    x (n, c, *spatial) -> y, indices (n, c, *count), indices being int32 and flat in *spatial
     """
     win = window(x.shape[2:], size, stride, pad, dilation)
     shape = x.shape[:2] + win.count
-    maps = x.reshape(prod(x.shape[:2]), *win.spatial)
-    y = np.empty((len(maps), *win.count), dtype=x.dtype)
+    channels = x.reshape(prod(x.shape[:2]), *win.spatial)
+    y = np.empty((len(channels), *win.count), dtype=x.dtype)
     indices = np.empty(y.shape, dtype=np.int32)
-    for few in chunks(len(maps), win):
-        y[few], indices[few] = peaks(widen(maps[few]), win)
+    for few in chunks(len(channels), win):
+        y[few], indices[few] = maxima(widen(channels[few]), win)
     return y.reshape(shape), indices.reshape(shape)
 
 
@@ -44,21 +44,21 @@ def maxPool(x, size, stride, pad, dilation=1):
 
 @maxPool.cuda
 def maxPool(outs, x, size, stride, pad, dilation=1):
-    """A thread finds one maximum, or those of maps side by side."""
+    """A thread finds one maximum, or those of contiguous channels."""
     y, indices = outs
     return pooling.maxPool(y, indices, x, window(x.shape[2:], size, stride, pad, dilation))
 
 
-def chunks(maps, win):
-    """Slices of a few maps."""
+def chunks(count, win):
+    """Slices of a few channels."""
     step = max(1, CHUNK // max(1, prod(win.full)))
-    return [slice(i, i + step) for i in range(0, maps, step)]
+    return [slice(i, i + step) for i in range(0, count, step)]
 
 
-def peaks(x, win):
-    """Maximum and its position on a few maps x (m, *spatial)."""
+def maxima(x, win):
+    """Maximum and its position for a few channels x (m, *spatial)."""
     x = padded(x, win.pad, -np.inf)
-    values = [np.ascontiguousarray(x[win.places(tap)]) for tap in win.taps]
+    values = [np.ascontiguousarray(x[win.tapIndex(tap)]) for tap in win.taps]
     y = values[0].copy()
     for value in values[1:]:
         np.maximum(y, value, out=y)
@@ -73,7 +73,7 @@ def peaks(x, win):
 
 
 def misses(values, y, win):
-    """For each position in the window, whether the windows found their maximum y elsewhere than there."""
+    """For each position in the window, whether the maximum y of the windows is elsewhere."""
     hasNan, hasPad = np.isnan(y).any(), any(map(any, win.pad)) and np.isneginf(y).any()
     outside = padded(np.zeros(win.spatial, dtype=bool), win.pad, True) if hasPad else None
     for tap, value in zip(win.taps, values):
@@ -81,19 +81,19 @@ def misses(values, y, win):
         if hasNan:
             miss &= value == value
         if hasPad:
-            miss |= outside[win.places(tap)]
+            miss |= outside[win.tapIndex(tap)]
         yield miss
 
 
 def offsets(win):
-    """The flat distance of each position in a window from the first; one more, of any value, for nowhere."""
+    """The flat distance of each position in a window from the first; one more, of any value, for none."""
     steps = [prod(win.spatial[axis + 1 :]) for axis in range(len(win.spatial))]
     flat = [sum(t * d * step for t, d, step in zip(tap, win.dilation, steps)) for tap in win.taps]
     return np.array([*flat, 0], dtype=np.int32)
 
 
 def corners(win):
-    """The flat position of the first place of each window, (*count); it may lie outside the map."""
+    """The flat position of the first element of each window, (*count); it may be outside the input."""
     flat = np.zeros((), dtype=np.int32)
     for length, count, stride, (before, _) in zip(win.spatial, win.count, win.stride, win.pad):
         flat = flat[..., None] * np.int32(length) + (np.arange(count, dtype=np.int32) * stride - before)
@@ -105,12 +105,12 @@ def corners(win):
 def maxPoolGrad(grad, indices, shape, size=None, stride=None, pad=None, dilation=1):
     """dx[n, c, indices[n, c, a]] += grad[n, c, a], for all a in order; an index of -1 adds nothing.
 
-    The windows that the maxima are of, where they are given, change nothing, but a GPU has to search only them.
+    The geometry of the windows, where given, changes no result, but lets a GPU search only the windows over a position.
 
     Shapes    grad, indices (n, c, *count), shape (n, c, *spatial) -> dx of that shape
     """
-    maps = prod(shape[:2])
-    grad, indices = (a.reshape(maps, prod(a.shape[2:])) for a in (grad, indices))
+    channels = prod(shape[:2])
+    grad, indices = (a.reshape(channels, prod(a.shape[2:])) for a in (grad, indices))
     return addAt(grad, indices, prod(shape[2:])).reshape(shape)
 
 
@@ -122,7 +122,7 @@ def maxPoolGrad(grad, indices, shape, size=None, stride=None, pad=None, dilation
 
 @maxPoolGrad.cuda
 def maxPoolGrad(dx, grad, indices, shape, size=None, stride=None, pad=None, dilation=1):
-    """A thread gathers what one place receives; where the windows over it are not known, from all of its map."""
+    """A thread gathers the gradient of one position; without a window, from all windows of its channel."""
     win = None if size is None else window(shape[2:], size, stride, pad, dilation)
     return pooling.maxPoolGrad(dx, grad, indices, win)
 
@@ -135,11 +135,11 @@ def meanPool(x, size, stride, pad, includePad=True):
     Shapes    x (n, c, *spatial) -> y (n, c, *count)
     """
     win = window(x.shape[2:], size, stride, pad)
-    maps = x.reshape(prod(x.shape[:2]), *win.spatial)
-    y = np.empty((len(maps), *win.count), dtype=x.dtype)
+    channels = x.reshape(prod(x.shape[:2]), *win.spatial)
+    y = np.empty((len(channels), *win.count), dtype=x.dtype)
     share = area(win, includePad, x.dtype)
-    for few in chunks(len(maps), win):
-        y[few] = sums(maps[few], win) / share
+    for few in chunks(len(channels), win):
+        y[few] = sums(channels[few], win) / share
     return y.reshape(*x.shape[:2], *win.count)
 
 
@@ -151,7 +151,7 @@ def meanPool(x, size, stride, pad, includePad=True):
 
 @meanPool.cuda
 def meanPool(y, x, size, stride, pad, includePad=True):
-    """A thread sums one window, or those of maps side by side."""
+    """A thread sums one window, or those of contiguous channels."""
     return pooling.meanPool(y, x, window(x.shape[2:], size, stride, pad), includePad)
 
 
@@ -166,16 +166,16 @@ def sums(x, win):
 @kernel
 @widened
 def meanPoolGrad(grad, shape, size, stride, pad, includePad=True):
-    """The adjoint of `meanPool`: each place receives an equal share of the gradient of each window over it.
+    """The adjoint of `meanPool`: each position gets an equal share of the gradient of each window over it.
 
     Shapes    grad (n, c, *count), shape (n, c, *spatial) -> dx of that shape
     """
     win = window(shape[2:], size, stride, pad)
-    maps = grad.reshape(prod(shape[:2]), *win.count)
-    dx = np.empty((len(maps), *win.spatial), dtype=grad.dtype)
+    channels = grad.reshape(prod(shape[:2]), *win.count)
+    dx = np.empty((len(channels), *win.spatial), dtype=grad.dtype)
     share = area(win, includePad, grad.dtype)
-    for few in chunks(len(maps), win):
-        dx[few] = shares(maps[few] / share, win)
+    for few in chunks(len(channels), win):
+        dx[few] = shares(channels[few] / share, win)
     return dx.reshape(shape)
 
 
@@ -187,12 +187,12 @@ def meanPoolGrad(grad, shape, size, stride, pad, includePad=True):
 
 @meanPoolGrad.cuda
 def meanPoolGrad(dx, grad, shape, size, stride, pad, includePad=True):
-    """A thread gathers what one place receives."""
+    """A thread gathers the gradient of one position."""
     return pooling.meanPoolGrad(dx, grad, window(shape[2:], size, stride, pad), includePad)
 
 
 def shares(grad, win):
-    """The transpose of `sums`: each place receives what each window over it has."""
+    """The transpose of `sums`: each position gets the value of each window over it."""
     for axis, (count, k, s) in enumerate(zip(win.count, win.size, win.stride), start=1):
         x = np.zeros((*grad.shape[:axis], win.full[axis - 1], *grad.shape[axis + 1 :]), dtype=grad.dtype)
         for part in parts(axis, count, k, s):
@@ -202,13 +202,13 @@ def shares(grad, win):
 
 
 def parts(axis, count, size, stride):
-    """Along one axis: the index of what all windows have at each of their positions."""
+    """Along one axis: the index of the elements of all windows at each of their positions."""
     stop = stride * (count - 1) + 1 if count else 0
     return [(slice(None),) * axis + (slice(t, t + stop, stride),) for t in range(size)]
 
 
 def area(win, includePad, dtype):
-    """What the sum of a window is divided by: its size, or how much of it lies on the map (at least one)."""
+    """The divisor of a window's sum: its size, or that of its part inside the input (at least one)."""
     if includePad:
         return prod(win.size)
     whole = np.ones((), dtype=dtype)

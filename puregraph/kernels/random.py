@@ -1,4 +1,4 @@
-"""Random: numbers that are a function of a key and a counter, on any machine.
+"""Counter-based random numbers: a function of a key and a counter, the same on any machine.
 
 The generator is Philox4x64-10. Its block b of four 64-bit words, w[4 b] to w[4 b + 3], is a function of the
 128-bit key (key, 0) and of the 256-bit counter (b + 1, 0, counter, 0), low words first: numpy's Philox, which
@@ -17,11 +17,11 @@ from math import factorial, pi, prod
 
 import numpy as np
 
-from puregraph.cuda.runtime.launch import THREADS, Launch, isContiguous, pieces, spread
+from puregraph.cuda.runtime.launch import THREADS, Launch, blocksFor, gridFor, isContiguous
 from puregraph.cuda.runtime.preprocess import defined, stored
 from puregraph.kernel import kernel
 
-CHUNK = 1 << 13  # numbers worked on at a time, so that the many short steps stay in the cache
+CHUNK = 1 << 13  # elements processed at a time, so that the many short steps stay in the L2 cache
 LN2 = 0.6931471805599453
 LOGARITHM = [1.0 / (2 * k + 1) for k in range(12)]
 SINE = [(-1) ** k / factorial(2 * k + 1) for k in range(12)]
@@ -50,14 +50,14 @@ def uniform(shape, key, counter, dtype=np.float32):
 
 @uniform.shape
 def uniform(shape, key, counter, dtype=np.float32):
-    """As many numbers as are asked for."""
+    """The shape and dtype that are asked for."""
     return tuple(shape), np.dtype(dtype)
 
 
 @uniform.cuda
 def uniform(u, shape, key, counter, dtype=np.float32):
-    """A thread makes numbers of a block of four words."""
-    if u.dtype != np.dtype(dtype):  # they would be other numbers
+    """A thread makes the elements of a block of four words."""
+    if u.dtype != np.dtype(dtype):  # the values would differ
         return NotImplemented
     bits = BITS[u.dtype.itemsize]
     half = f"(float)((unsigned)(w.at[i / 2] >> i % 2 * 32) >> {32 - bits}) * 0x1p-{bits}f"
@@ -86,13 +86,13 @@ def normal(shape, key, counter, dtype=np.float32):
 
 @normal.shape
 def normal(shape, key, counter, dtype=np.float32):
-    """As many numbers as are asked for."""
+    """The shape and dtype that are asked for."""
     return tuple(shape), np.dtype(dtype)
 
 
 @normal.cuda
 def normal(x, shape, key, counter, dtype=np.float32):
-    """A thread makes two pairs of a block of four words."""
+    """A thread makes two pairs from a block of four words."""
     if x.dtype != np.dtype(dtype):
         return NotImplemented
     terms = {"LOGARITHM": LOGARITHM, "SINE": SINE, "COSINE": COSINE}
@@ -102,7 +102,7 @@ def normal(x, shape, key, counter, dtype=np.float32):
 
 
 PAIRS = """
-// As numpy: each step is rounded by itself
+// As numpy: each step is rounded
 template <int n>
 __device__ static inline double horner(double z, const double (&terms)[n]) {
   double y = terms[n - 1];
@@ -121,7 +121,7 @@ __device__ static inline double logarithm(double u) {
 }
 __device__ static inline double rounded(double, double x) { return x; }
 __device__ static inline float rounded(float, double x) { return (float)x; }
-// Once, not twice: what a float cannot hold leaves its trace in the last bit
+// Rounded once, not twice: what a float cannot hold is kept in the last bit
 __device__ static inline Half rounded(Half, double x) {
   const int64 bits = __double_as_longlong(x), rest = 0x1fffffff;
   return toHalf((float)__longlong_as_double((bits & ~rest) | ((bits & rest) ? rest + 1 : 0)));
@@ -141,7 +141,7 @@ __device__ static inline void pairs(T* numbers, const Words& w) {
 
 
 def drawing(name, y, key, counter, body, many, before=""):
-    """The launch that makes `many` numbers of a block of words; key and counter are read from memory where they lie."""
+    """The launch that makes `many` elements from a block of words; key and counter are read from memory."""
     if not isContiguous(y) or y.dtype.name not in ("float16", "float32", "float64"):
         return NotImplemented
     if not y.size:
@@ -157,7 +157,7 @@ def drawing(name, y, key, counter, body, many, before=""):
     numbers = [("pointer", x) if isRead[each] else ("long", int(x)) for each, x in given.items()]
     text = defined(names) + before + DRAW.replace("BODY", body)
     slots = (("pointer", y), ("long", y.size), *numbers)
-    return [Launch(name, text, "draw", slots, spread(pieces(y.size, many)), (THREADS, 1, 1))]
+    return [Launch(name, text, "draw", slots, gridFor(blocksFor(y.size, many)), (THREADS, 1, 1))]
 
 
 DRAW = """

@@ -1,14 +1,14 @@
-"""Recurrent: cells that are run along time, and back; plain functions, which numpy's protocols carry to any array.
+"""Recurrent cells, run along time and backpropagated; plain functions, which numpy's protocols carry to any array.
 
-What runs a cell is a piece: compiled as a whole, and read through by everything else.
+Running a cell is a composite kernel: compiled as a whole, and traced through by everything else.
 
-A cell is a pair of functions of one moment,
+A cell is a pair of functions of one time step,
 
     step(p, weights, *states) -> (states after it, what is kept of it)
     back(U, before, after, kept, grads) -> (dp, dq, gradients of the states before it)
 
-where p = x W + b is what comes from outside, and q what U adds to it: p + h U is p + q.
-`before` and `after` are the states around the moment; the first state is h. `kept` holds one array, or none.
+where p = x W + b is the input's part, and q the part of U: p + h U is p + q.
+`before` and `after` are the states around the time step; the first state is h. `kept` holds one array, or none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
 from puregraph.cuda.conv.implicitgemm import ContractionOperand, Space, contraction
 from puregraph.cuda.nests.axes import axesOf
 from puregraph.cuda.nests.contiguous import copied
-from puregraph.cuda.runtime.launch import THREADS, Launch, Scratch, pieces, spread, steps
+from puregraph.cuda.runtime.launch import THREADS, Launch, Scratch, blocksFor, gridFor, stridesOf
 from puregraph.cuda.runtime.preprocess import areFloats, defined, read, stored
 from puregraph.formula import Formula
 from puregraph.kernel import compositeKernel, kernel
@@ -29,14 +29,14 @@ from puregraph.kernel import compositeKernel, kernel
 
 @kernel
 def alive(lengths, count):
-    """Which of `count` moments lie within each length.
+    """Which of `count` time steps are within each length.
 
-    Shapes    lengths (n,) whole numbers -> (n, count) of bools
+    Shapes    lengths (n,) integers -> (n, count) of bools
     Raises    IndexError if a length is below 0 or above the count
     """
     wrong = lengths[(lengths < 0) | (lengths > count)]
     if wrong.size:
-        raise IndexError(f"wanted lengths from 0 to {count}, the moments of x, got {wrong[0]}")
+        raise IndexError(f"wanted lengths from 0 to {count}, the time steps of x, got {wrong[0]}")
     return np.arange(count) < lengths[:, None]
 
 
@@ -48,20 +48,20 @@ def alive(lengths, count):
 
 @alive.cuda
 def alive(on, lengths, count):
-    """A thread a moment."""
+    """A thread a time step."""
     if not on.size:
         return []
-    axes = axesOf(on.shape, {"to": steps(on), "fromLengths": (*steps(lengths), 0), "moment": (0, 1)})
+    axes = axesOf(on.shape, {"to": stridesOf(on), "fromLengths": (*stridesOf(lengths), 0), "timeStep": (0, 1)})
     text = defined({"I": stored(lengths.dtype)}) + axes.defined("AXES") + ALIVE
     slots = (("pointer", on), ("pointer", lengths), ("long", on.size), *axes.slots)
-    return [Launch("alive", text, "alive", slots, spread(on.size), (THREADS, 1, 1))]
+    return [Launch("alive", text, "alive", slots, gridFor(on.size), (THREADS, 1, 1))]
 
 
 ALIVE = """
 extern "C" __global__ void alive(bool* __restrict__ on, const I* __restrict__ lengths, int64 count, AXES_PARAMETERS) {
   for (AXES_COUNTER i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     AXES_OFFSETS
-    on[to] = moment < (int64)lengths[fromLengths];
+    on[to] = timeStep < (int64)lengths[fromLengths];
   }
 }
 """
@@ -69,14 +69,14 @@ extern "C" __global__ void alive(bool* __restrict__ on, const I* __restrict__ le
 
 @compositeKernel
 def forward(step, x, W, b, weights, states, on=None, reverse=False):
-    """The states after every moment, then what is kept; where `on` is False, states stay as they were.
+    """The states after every time step, then what is kept; where `on` is False, states stay as they were.
 
     Shapes    x (n, t, i), W (i, width), b (width,) or None, states (n, hsize), on (n, t) -> each (n, t, ...)
     """
     p = np.matmul(x, W)
     p = p if b is None else p + b
     rows = []
-    for k in moments(p, reverse):
+    for k in timeSteps(p, reverse):
         after, kept = step(p[:, k], weights, *states)
         if on is not None:
             after = [np.where(on[:, k, None], new, old) for new, old in zip(after, states)]
@@ -87,7 +87,7 @@ def forward(step, x, W, b, weights, states, on=None, reverse=False):
 
 @forward.shape
 def forward(step, x, W, b, weights, states, on=None, reverse=False):
-    """Each state, and what an LSTM or a GRU keeps, at every moment."""
+    """Each state, and what an LSTM or a GRU keeps, at every time step."""
     n, t, _ = x.shape
     found = [((n, t, s.shape[1]), s.dtype) for s in states]
     return [*found, ((n, t, 4 * states[0].shape[1]), x.dtype)] if step in (lstmStep, gruStep) else found
@@ -95,8 +95,8 @@ def forward(step, x, W, b, weights, states, on=None, reverse=False):
 
 @forward.cuda
 def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
-    """A product for what comes from outside; then one launch for all moments where the weights are few, else one for
-    each. Before them one turns the weights."""
+    """A product for the inputs; then one launch for all time steps where the weights are few, else one for
+    each. Before them the weights are transposed."""
     U, d = (*weights, None)[:2]
     given = [*outs, x, W, U, *states, *(v for v in (b, d) if v is not None)]
     if step not in CELLS or not areFloats(*given) or x.dtype != W.dtype:
@@ -105,17 +105,17 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
         return []
     cell, (units, width), wide = CELLS[step], U.shape, widest(*given)
     p, turned = Scratch((*x.shape[:2], width), wide), Scratch((width, units), U.dtype)
-    changed, states = zip(*[inKind(s, y.dtype) for s, y in zip(states, outs)])
+    changed, states = zip(*[cast(s, y.dtype) for s, y in zip(states, outs)])
     cells, kept = (*outs[1 : len(states)], None)[0], (*outs[len(states) :], None)[0]
     types = typesOf(wide, Y=outs[0], U=U, Cells=cells, Kept=kept, D=d)
     text = cell.text(types, "rnnforward.h", HAS_D=int(d is not None), HAS_ON=int(on is not None))
-    slots = (*grouped(outs[0], states[0]), ("pointer", p), ("pointer", turned))
-    slots += grouped(cells, states[1]) if len(states) > 1 else ()
+    slots = (*arraySlots(outs[0], states[0]), ("pointer", p), ("pointer", turned))
+    slots += arraySlots(cells, states[1]) if len(states) > 1 else ()
     for v in (kept, d, on):
-        slots += () if v is None else grouped(v)
-    turn = (("pointer", turned), ("pointer", U), ("int", units), ("int", width), *longs(U))
-    grid = (pieces(width, 32), pieces(units, 32), 1)
-    entering = fromOutside(p, x, W, b)
+        slots += () if v is None else arraySlots(v)
+    turn = (("pointer", turned), ("pointer", U), ("int", units), ("int", width), *strideSlots(U))
+    grid = (blocksFor(width, 32), blocksFor(units, 32), 1)
+    entering = inputProduct(p, x, W, b)
     if entering is NotImplemented:
         return NotImplemented
     return [
@@ -126,20 +126,20 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
     ]
 
 
-def fromOutside(p, x, W, b):
-    """The launches of p = x W + b, for all moments."""
-    kind, (n, t, inputs), (row, moment, step) = x.dtype.name, x.shape, steps(x)
-    loads = {} if b is None else {"b": EpilogueOperandText(b.dtype.name, b, (0, 0), steps(b))}
+def inputProduct(p, x, W, b):
+    """The launches of p = x W + b, for all time steps."""
+    kind, (n, t, inputs), (row, timeStep, step) = x.dtype.name, x.shape, stridesOf(x)
+    loads = {} if b is None else {"b": EpilogueOperandText(b.dtype.name, b, (0, 0), stridesOf(b))}
     lines = [] if b is None else [("p", Formula("sums + b"))]
-    stores = {"sums" if b is None else "p": EpilogueOperandText(p.dtype.name, p, steps(p)[:2], (1,))}
-    left = ContractionOperand(kind, x, (row, moment), (step,))
-    right = ContractionOperand(kind, W, steps(W)[1:], steps(W)[:1])
+    stores = {"sums" if b is None else "p": EpilogueOperandText(p.dtype.name, p, stridesOf(p)[:2], (1,))}
+    left = ContractionOperand(kind, x, (row, timeStep), (step,))
+    right = ContractionOperand(kind, W, stridesOf(W)[1:], stridesOf(W)[:1])
     space = Space((n, t), W.shape[1:], (inputs,))
     return contraction("recurrent", space, left, right, EpilogueText("sums", loads, lines, stores))
 
 
 class Cell(NamedTuple):
-    """What launches know of a cell: its kind, and how many sums there are for each unit."""
+    """What launches need of a cell: its kind, and how many sums there are for each unit."""
 
     kind: str
     gates: int
@@ -150,11 +150,11 @@ class Cell(NamedTuple):
         return types + defined({"GATES": self.gates, **kinds, **names}) + read("recurrent.h") + read(name)
 
     def launches(self, text, entry, slots, sizes, count, U, wide, reverse):
-        """Those that go through `count` moments: one after the other, unless a block can have all units."""
-        all = pieces(sizes[2], 4)
+        """Those for `count` time steps: one after the other, unless a block can have all units."""
+        all = blocksFor(sizes[2], 4)
         isOne = U.size * U.dtype.itemsize <= FEW
         tiles = all if isOne else max(2, 4 // self.gates)
-        grid = pieces(sizes[0], 8) * pieces(all, tiles)
+        grid = blocksFor(sizes[0], 8) * blocksFor(all, tiles)
         threads = 32 * min(tiles * self.gates, 16)
         shared = tiles * self.gates * 32 * wide.itemsize
         ranges = [(0, count)] if isOne else [(k, k + 1) for k in range(count)]
@@ -172,41 +172,41 @@ class Cell(NamedTuple):
         ]
 
 
-FEW = 1 << 16  # bytes of weights that one multiprocessor reads again and again as fast as it computes
+FEW = 1 << 16  # bytes of weights that one multiprocessor reads repeatedly as fast as it computes
 
 
 def widest(*arrays):
-    """What is computed in: float64 if any array holds such numbers."""
+    """The dtype to compute in: float64 if any array has it."""
     return np.dtype(np.float64 if any(x.dtype.name == "float64" for x in arrays) else np.float32)
 
 
 def typesOf(wide, **arrays):
-    """C that says what one computes in, and what arrays hold."""
+    """C of the type to compute in, and of the arrays' types."""
     kinds = {f"Of{name}": stored(x.dtype) for name, x in arrays.items() if x is not None}
     return "".join(f"typedef {kind} {name};\n" for name, kind in {"W": stored(wide), **kinds}.items())
 
 
-def inKind(x, dtype):
-    """The launches that make an array one of another dtype, and that; none where it is one."""
+def cast(x, dtype):
+    """The launches that cast an array to another dtype, and the result; none where it has that dtype."""
     if x.dtype == dtype:
         return [], x
     y = Scratch(x.shape, dtype)
     return copied(y, x), y
 
 
-def longs(x):
+def strideSlots(x):
     """Slots for the strides of an array."""
-    return tuple([("long", stride) for stride in steps(x)])
+    return tuple([("long", stride) for stride in stridesOf(x)])
 
 
-def grouped(*arrays):
+def arraySlots(*arrays):
     """Slots for arrays, then for their strides."""
-    strides = [slot for x in arrays for slot in longs(x)]
+    strides = [slot for x in arrays for slot in strideSlots(x)]
     return (*(("pointer", x) for x in arrays), *strides)
 
 
 def backward(back, U, before, after, kept, gy, grads, on=None, reverse=False):
-    """dp and dq of every moment, and the gradients of the first states, from those of all h and of the last states.
+    """dp and dq of every time step, and the gradients of the first states, from those of all h and of the last states.
 
     Shapes    before, after, kept, gy (n, t, ...), grads (n, hsize) -> (n, t, width) twice, and as grads
     """
@@ -217,9 +217,9 @@ def backward(back, U, before, after, kept, gy, grads, on=None, reverse=False):
 
 @compositeKernel
 def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False):
-    """dp of every moment, dq where that is another one, and the gradients of the first states; see `backward`."""
+    """dp of every time step, dq where it differs, and the gradients of the first states; see `backward`."""
     rows = []
-    for k in moments(after[0], not reverse):
+    for k in timeSteps(after[0], not reverse):
         grads = [grads[0] + gy[:, k], *grads[1:]]
         if on is not None:
             passing = [np.where(on[:, k, None], 0, g) for g in grads]
@@ -242,45 +242,45 @@ def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False)
 
 @throughTime.cuda
 def throughTime(outs, back, U, before, after, kept, gy, grads, on=None, reverse=False):
-    """As forward; one more moment makes the gradients of the first states."""
+    """As forward; one more time step computes the gradients of the first states."""
     given = [*outs, U, *before, *after, *kept, gy, *grads]
     if back not in CELLS or not areFloats(*given):
         return NotImplemented
     if not gy.size:
         return [] if not outs[-1].size else NotImplemented
     cell, wide, results = CELLS[back], widest(*given), outs[len(outs) - len(grads) :]
-    ends = [y if y.dtype == wide else Scratch(y.shape, wide) for y in results]  # which are added to at every moment
+    ends = [y if y.dtype == wide else Scratch(y.shape, wide) for y in results]  # which accumulate at every time step
     of = {"Dp": outs[0], "U": U, "Gy": gy, "Last": grads[0], "Kept": (*kept, None)[0]}
-    slots = grouped(outs[0], ends[0], U, gy, grads[0])
+    slots = arraySlots(outs[0], ends[0], U, gy, grads[0])
     if cell.kind == "LSTM":
         of |= {"LastCell": grads[1], "Cells": after[1], "CellsBefore": before[1]}
-        slots += grouped(ends[1], grads[1], after[1], before[1])
+        slots += arraySlots(ends[1], grads[1], after[1], before[1])
     elif cell.kind == "GRU":
         of |= {"Dq": outs[1], "Before": before[0]}
-        slots += grouped(outs[1], before[0])
+        slots += arraySlots(outs[1], before[0])
     else:
         of |= {"Y": after[0]}
-        slots += grouped(after[0])
+        slots += arraySlots(after[0])
     for x in (*kept, on):
-        slots += () if x is None else grouped(x)
+        slots += () if x is None else arraySlots(x)
     n, t, units = gy.shape
     text = cell.text(typesOf(wide, **of), "rnnbackward.h", HAS_ON=int(on is not None))
     found = cell.launches(text, "backTime", slots, (n, t, units), t + 1, U, wide, reverse)
     return [*found, *(launch for y, end in zip(results, ends) if end is not y for launch in copied(y, end))]
 
 
-def moments(x, reverse):
-    """The places along axis 1 in the order in which they are visited."""
+def timeSteps(x, reverse):
+    """The indices along axis 1 in the order of traversal."""
     return range(x.shape[1])[:: -1 if reverse else 1]
 
 
 def stacked(rows, reverse):
-    """What was made at each moment, in the order of time."""
+    """The results of all time steps, in the order of time."""
     return [np.stack(each, axis=1) for each in zip(*(rows[::-1] if reverse else rows))]
 
 
 def sigmoid(x):
-    """1 / (1 + exp(-x)), which overflows nowhere."""
+    """1 / (1 + exp(-x)), without overflow."""
     return 0.5 * np.tanh(0.5 * x) + 0.5
 
 

@@ -1,4 +1,4 @@
-"""Reduce: sums along axes, taken stably; plain functions, which numpy's protocols carry to any array library."""
+"""Reductions along axes, numerically stable; plain functions, which numpy's protocols carry to any array library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph.kernels.widen import widen, widened
 
-CHAIN = 32  # numbers that are added one after the other
+CHAIN = 32  # elements that are added one after the other
 
 
 @widened
@@ -47,7 +47,7 @@ def logSumExp(x, axis=-1, keepdims=False):
 def moments(x, axes, keepdims=False):
     """mean = sum x / m and variance = sum (x - mean)^2 / m over the axes, m being their size.
 
-    The mean of what is left after subtracting a first mean corrects both. float16 gives float32.
+    The mean of the rest after subtracting a first mean corrects both. float16 gives float32.
 
     Shapes    x (any) -> mean, variance without the axes, or of length one there
     Source    Chan, Golub, LeVeque 1983, Algorithms for Computing the Sample Variance, eq. 1.7
@@ -77,10 +77,10 @@ def unbroadcast(grad, shape):
 
 @widened
 def total(x, axis=None, keepdims=False):
-    """The sum over the axes; of an array of numpy in short chains, as every kernel takes it.
+    """The sum over the axes; of a numpy array in short chains (blocked summation), as every kernel computes it.
 
-    numpy adds numbers side by side in memory by pairs, but all others in one chain, whose rounding error grows with its
-    length. Here an axis of which that is true is folded to no more than CHAIN rows, again and again.
+    numpy adds contiguous elements pairwise, but all others in one chain, whose rounding error grows with its
+    length. Here such an axis is reduced to no more than CHAIN rows, repeatedly.
 
     Shapes    x (any) -> y without the axes, or of length one there
     Source    Higham 1993, The accuracy of floating point summation
@@ -92,7 +92,7 @@ def total(x, axis=None, keepdims=False):
     beside = tuple(a for a in axes if a not in chained)
     y = x.sum(axis=beside, keepdims=True) if beside else x
     for a in chained:
-        y = folded(y, a)
+        y = blockedSum(y, a)
     return y if keepdims else y.squeeze(axis=axes)[()]
 
 
@@ -109,9 +109,9 @@ def average(x, axis=None, keepdims=False):
 
 
 def chains(x, axis):
-    """The axes whose numbers numpy would add one after the other, and more than CHAIN of them: those outermost first.
+    """The axes whose elements numpy would add one after the other, and more than CHAIN of them: the outermost first.
 
-    An axis is not among them if all axes that lie further inside are summed as well. Only arrays of numpy in float32
+    An axis is not among them if all axes further inside are summed as well. Only numpy arrays in float32
     have any: float64 has digits to spare, and keeps the order in which a program without native code adds.
     """
     if type(x) is not np.ndarray or x.dtype != np.float32 or max(x.shape, default=0) <= CHAIN or x.size == 0:
@@ -125,14 +125,14 @@ def chains(x, axis):
 
 
 def normalized(axis, ndim):
-    """The axes of a reduction, counted from the front."""
+    """The axes of a reduction as non-negative integers."""
     if axis is None:
         return tuple(range(ndim))
     return tuple(a % ndim for a in axis) if isinstance(axis, (tuple, list)) else (axis % ndim,)
 
 
-def folded(x, axis):
-    """The sum over an axis, which stays, of length one."""
+def blockedSum(x, axis):
+    """The sum over an axis, which stays, of length one, in blocks."""
     while x.shape[axis] > CHAIN:
         n = x.shape[axis]
         rows = -(-n // CHAIN)

@@ -1,4 +1,4 @@
-"""Scatter: reading rows and classes by index, and adding gradients back to where they were read."""
+"""Gather and scatter-add: reading rows and classes by index, and adding gradients back to where they were read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ import numpy as np
 
 from puregraph.cuda.nests.axes import Axes, axesOf
 from puregraph.cuda.nests.contiguous import packed
-from puregraph.cuda.runtime.launch import THREADS, WAVE, Launch, Scratch, isContiguous, pieces, spread, steps, widest
+from puregraph.cuda.runtime.launch import (
+    THREADS,
+    WAVE,
+    Launch,
+    Scratch,
+    blocksFor,
+    gridFor,
+    isContiguous,
+    stridesOf,
+    widest,
+)
 from puregraph.cuda.runtime.preprocess import areFloats, computed, defined, read, stored
 from puregraph.kernel import kernel
 from puregraph.kernels.widen import widened
@@ -38,7 +48,7 @@ def gather(table, index):
 
 @gather.cuda
 def gather(y, table, index):
-    """A thread moves up to 16 bytes of a row at a time. An index out of range gives nan: nobody waits to raise."""
+    """A thread copies up to 16 bytes of a row at a time. An index out of range gives nan: no kernel can raise."""
     if not isContiguous(y) or not areAlike(y, table):
         return NotImplemented
     if not y.size:
@@ -51,7 +61,7 @@ def gather(y, table, index):
     slots = (("pointer", y), ("pointer", table), ("pointer", index), *sizes)
     return [
         *made,
-        Launch("gather", text, "gather", slots, spread(y.size * each // widest(width * each)), (THREADS, 1, 1)),
+        Launch("gather", text, "gather", slots, gridFor(y.size * each // widest(width * each)), (THREADS, 1, 1)),
     ]
 
 
@@ -84,12 +94,12 @@ extern "C" __global__ void gather({T}* __restrict__ y, const {S}* __restrict__ t
 
 
 def areAlike(x, y):
-    """Whether numbers of one array can be kept in the other: they are of one dtype, or floats."""
+    """Whether elements of one array can be stored in the other: they have one dtype, or are floats."""
     return x.dtype == y.dtype or areFloats(x, y)
 
 
 def wrong(dtype):
-    """What stands, in C, where an index is out of range: nan where there is one."""
+    """C of the value where an index is out of range: nan where the dtype has one."""
     kind = stored(dtype)
     return f"Number<{kind}>::narrow({'NAN' if kind in ('Half', 'Bfloat', 'float', 'double') else '0'})"
 
@@ -108,8 +118,8 @@ def scatterAdd(grad, index, rows):
     if check(index, rows):
         grad, index = grad[index >= 0], index[index >= 0]
     table = np.zeros(rows * size, dtype=grad.dtype)
-    places = index.astype(np.intp)[:, None] * size + np.arange(size)
-    np.add.at(table, places.reshape(-1), grad.reshape(-1))  # five times faster flat than by rows
+    flat = index.astype(np.intp)[:, None] * size + np.arange(size)
+    np.add.at(table, flat.reshape(-1), grad.reshape(-1))  # five times faster flat than by rows
     return table.reshape(rows, *width)
 
 
@@ -121,47 +131,47 @@ def scatterAdd(grad, index, rows):
 
 @scatterAdd.cuda
 def scatterAdd(dtable, grad, index, rows):
-    """The positions, sorted by row; the sums of windows of them; and those put together that belong to one row.
+    """Sort the positions by row; sum windows of them; add the partial sums of rows that span windows.
 
     Indices out of range add nothing.
     """
     lead, count = len(index.shape), index.size
     width = prod(grad.shape[lead:])
-    inner = axesOf(grad.shape[lead:], {"x": steps(grad)[lead:]})
+    inner = axesOf(grad.shape[lead:], {"x": stridesOf(grad)[lead:]})
     if not isContiguous(dtable) or len(inner.shape) > 1 or count >= 1 << 31:
         return NotImplemented
     if not areFloats(dtable, grad):
         return NotImplemented
     if not dtable.size:
         return []
-    where = axesOf(index.shape, {"fromIndex": steps(index)})
-    rowsOf = axesOf(index.shape, {"fromGrad": steps(grad)[:lead]})
+    where = axesOf(index.shape, {"fromIndex": stridesOf(index)})
+    rowsOf = axesOf(index.shape, {"fromGrad": stridesOf(grad)[:lead]})
     total = "double" if "double" in (computed(grad.dtype), computed(dtable.dtype)) else "float"
     step, each = inner.strides["x"][0] if inner.size > 1 else 1, max(grad.dtype.itemsize, dtable.dtype.itemsize)
     n = widest(width * each, *(s * each for s in rowsOf.strides["fromGrad"])) // each if step == 1 else 1
     window = WINDOW if count * width // n > BUSY else WINDOW // 4
-    share = min(max(pieces(rows, WAVE // 8), 32), RANGE)
+    share = min(max(blocksFor(rows, WAVE // 8), 32), RANGE)
     names = {"T": stored(dtable.dtype), "S": stored(grad.dtype), "I": stored(index.dtype), "W": total, "N": n}
     text = defined(names) + where.defined("INDEX") + rowsOf.defined("GRAD") + read("scatter.h")
 
     order, keys = [("pointer", Scratch((max(count, 1),), np.int32)) for _ in range(2)]
-    parts = ("pointer", Scratch((2 * pieces(count, window), width), "f8" if total == "double" else "f4"))
+    parts = ("pointer", Scratch((2 * blocksFor(count, window), width), "f8" if total == "double" else "f4"))
     table, grads, indices = [("pointer", x) for x in (dtable, grad, index)]
     size = {"count": ("int", count), "width": ("int", width), "window": ("int", window)}
     sort = (order, keys, table, indices, size["count"], ("int", rows), size["width"], ("int", share), *where.slots)
-    found = [Launch("scatterAdd", text, "sortRows", sort, (pieces(rows, share), 1, 1), (2 * THREADS, 1, 1))]
+    found = [Launch("scatterAdd", text, "sortRows", sort, (blocksFor(rows, share), 1, 1), (2 * THREADS, 1, 1))]
     if count:
         add = (table, parts, order, keys, grads, *size.values(), ("int", step), *rowsOf.slots)
         join = (table, parts, keys, *size.values())
-        work = pieces(count, window) * width
-        found.append(Launch("scatterAdd", text, "sumRows", add, spread(work // n), (THREADS, 1, 1)))
-        found.append(Launch("scatterAdd", text, "joinRows", join, (pieces(work, THREADS), 1, 1), (THREADS, 1, 1)))
+        work = blocksFor(count, window) * width
+        found.append(Launch("scatterAdd", text, "sumRows", add, gridFor(work // n), (THREADS, 1, 1)))
+        found.append(Launch("scatterAdd", text, "joinRows", join, (blocksFor(work, THREADS), 1, 1), (THREADS, 1, 1)))
     return found
 
 
 RANGE = 4096  # rows whose positions one block sorts
-WINDOW = 32  # positions that one thread adds up
-BUSY = 1 << 22  # so many additions keep a large GPU busy even so
+WINDOW = 32  # positions that one thread sums
+BUSY = 1 << 22  # this many additions keep a large GPU busy even so
 
 
 @kernel
@@ -173,8 +183,8 @@ def addAt(values, index, size):
     if index.size and index.min() < 0:
         values, index = np.where(index < 0, values.dtype.type(0), values), np.maximum(index, 0)
     y = np.zeros((len(values), size), dtype=values.dtype)
-    places = index + np.arange(len(values), dtype=np.intp)[:, None] * size
-    np.add.at(y.reshape(-1), places.reshape(-1), values.reshape(-1))  # takes numpy's fast path only flat
+    flat = index + np.arange(len(values), dtype=np.intp)[:, None] * size
+    np.add.at(y.reshape(-1), flat.reshape(-1), values.reshape(-1))  # takes numpy's fast path only flat
     return y
 
 
@@ -186,7 +196,7 @@ def addAt(values, index, size):
 
 @addAt.cuda
 def addAt(y, values, index, size):
-    """A warp takes a row; of values for one place it adds one after the other, in the order in which they stand."""
+    """A warp takes a row; values for one index are added one after the other, in their order."""
     if not isContiguous(y) or not areAlike(y, values):
         return NotImplemented
     if not y.size:
@@ -196,7 +206,7 @@ def addAt(y, values, index, size):
     text = defined({"T": stored(y.dtype), "S": stored(values.dtype), "I": stored(index.dtype)}) + ADD
     sizes = (("int", rows), ("int", count), ("int", size))
     slots = (("pointer", y), ("pointer", values), ("pointer", index), *sizes)
-    return [*made, Launch("addAt", text, "addAt", slots, (pieces(rows, 8), 1, 1), (THREADS, 1, 1))]
+    return [*made, Launch("addAt", text, "addAt", slots, (blocksFor(rows, 8), 1, 1), (THREADS, 1, 1))]
 
 
 ADD = """
@@ -211,10 +221,10 @@ extern "C" __global__ void addAt(T* y, const S* __restrict__ values, const I* __
   for (int start = 0; start < count; start += 32) {
     const bool isThere = start + lane < count;
     const int64 at = isThere ? (int64)index[row * count + start + lane] : -1;
-    const int place = at >= 0 && at < size ? (int)at : -1;
-    const int ahead = __popc(__match_any_sync(ALL, place) & ((1u << lane) - 1));
-    for (int turn = 0; __any_sync(ALL, place >= 0 && ahead >= turn); turn++) {
-      if (place >= 0 && ahead == turn) store(to, place, load(to, place) + load(values, row * count + start + lane));
+    const int column = at >= 0 && at < size ? (int)at : -1;
+    const int ahead = __popc(__match_any_sync(ALL, column) & ((1u << lane) - 1));
+    for (int turn = 0; __any_sync(ALL, column >= 0 && ahead >= turn); turn++) {
+      if (column >= 0 && ahead == turn) store(to, column, load(to, column) + load(values, row * count + start + lane));
       __syncwarp();
     }
   }
@@ -245,18 +255,18 @@ def takeClass(x, labels):
 
 @takeClass.cuda
 def takeClass(y, x, labels):
-    """A thread a label. A label out of range gives nan: nobody waits to raise."""
+    """A thread a label. A label out of range gives nan: no kernel can raise."""
     if not areAlike(y, x):
         return NotImplemented
     if not y.size:
         return []
-    (n, step, *rest) = steps(x)
-    places = axesOf(y.shape, {"to": steps(y), "fromX": (n, *rest), "fromLabels": steps(labels)})
+    (n, step, *rest) = stridesOf(x)
+    axes = axesOf(y.shape, {"to": stridesOf(y), "fromX": (n, *rest), "fromLabels": stridesOf(labels)})
     names = {"T": stored(y.dtype), "S": stored(x.dtype), "I": stored(labels.dtype), "WRONG": wrong(y.dtype)}
-    text = defined(names) + places.defined("AXES") + TAKE
+    text = defined(names) + axes.defined("AXES") + TAKE
     sizes = (("long", y.size), ("long", x.shape[1]), ("long", step))
-    slots = (("pointer", y), ("pointer", x), ("pointer", labels), *sizes, *places.slots)
-    return [Launch("takeClass", text, "takeClass", slots, spread(y.size), (THREADS, 1, 1))]
+    slots = (("pointer", y), ("pointer", x), ("pointer", labels), *sizes, *axes.slots)
+    return [Launch("takeClass", text, "takeClass", slots, gridFor(y.size), (THREADS, 1, 1))]
 
 
 TAKE = """
@@ -294,14 +304,14 @@ def putClass(values, labels, classes):
 
 @putClass.cuda
 def putClass(dx, values, labels, classes):
-    """A thread writes up to 16 bytes at a time. A label out of range puts nothing."""
+    """A thread writes up to 16 bytes at a time. A label out of range writes nothing."""
     if not areAlike(dx, values):
         return NotImplemented
     if not dx.size:
         return []
-    each = {"values": steps(values), "labels": steps(labels)}
+    each = {"values": stridesOf(values), "labels": stridesOf(labels)}
     across = {f"from{name.title()}": (s[0], 0, *s[1:]) for name, s in each.items()}
-    whole = axesOf(dx.shape, {"to": steps(dx), **across, "number": (0, 1, *(0 for _ in values.shape[1:]))})
+    whole = axesOf(dx.shape, {"to": stridesOf(dx), **across, "number": (0, 1, *(0 for _ in values.shape[1:]))})
     last = {name: s[-1] for name, s in whole.strides.items()}
     size = dx.dtype.itemsize
     n = widest(whole.shape[-1] * size, *(s * size for s in whole.strides["to"][:-1])) // size if last["to"] == 1 else 1
@@ -311,7 +321,7 @@ def putClass(dx, values, labels, classes):
     text += packs.defined("AXES") + PUT
     inner = [("long", last[name]) for name in (*across, "number")]
     slots = (("pointer", dx), ("pointer", values), ("pointer", labels), ("long", packs.size), *inner, *packs.slots)
-    return [Launch("putClass", text, "putClass", slots, spread(packs.size), (THREADS, 1, 1))]
+    return [Launch("putClass", text, "putClass", slots, gridFor(packs.size), (THREADS, 1, 1))]
 
 
 PUT = """
@@ -334,7 +344,7 @@ extern "C" __global__ void putClass(T* __restrict__ dx, const S* __restrict__ va
 
 
 def check(index, limit):
-    """Whether some index is -1; an IndexError unless all lie in -1 .. limit - 1."""
+    """Whether some index is -1; an IndexError unless all are in -1 .. limit - 1."""
     if not index.size:
         return False
     low, high = index.min(), index.max()

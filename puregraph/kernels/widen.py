@@ -1,4 +1,4 @@
-"""Widen: float16 is a format to store numbers in, float32 the one to compute them in."""
+"""float16 is a dtype to store, float32 the one to compute in."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ def pairs(pad: Any, rank: int) -> tuple[tuple[int, int], ...]:
 
 
 class Window(NamedTuple):
-    """How windows lie on a map: one entry per spatial axis each."""
+    """The geometry of windows over an input: one entry per spatial axis each."""
 
-    spatial: tuple[int, ...]  # the map, without its padding
+    spatial: tuple[int, ...]  # the input's spatial shape, without padding
     size: tuple[int, ...]
     stride: tuple[int, ...]
     pad: tuple[tuple[int, int], ...]
@@ -44,7 +44,7 @@ class Window(NamedTuple):
 
     @property
     def full(self) -> tuple[int, ...]:
-        """The map with its padding."""
+        """The spatial shape with padding."""
         return tuple(length + sum(both) for length, both in zip(self.spatial, self.pad))
 
     @property
@@ -52,8 +52,8 @@ class Window(NamedTuple):
         """The positions in a window, in row-major order."""
         return product(*map(range, self.size))
 
-    def places(self, tap: tuple[int, ...]) -> tuple[Any, ...]:
-        """The index, into padded maps, of what all windows have at one of their positions."""
+    def tapIndex(self, tap: tuple[int, ...]) -> tuple[Any, ...]:
+        """The index, into padded inputs, of the elements of all windows at one of their positions."""
         return (
             ...,
             *(
@@ -64,7 +64,7 @@ class Window(NamedTuple):
 
 
 def window(spatial: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Window:
-    """The Window of numbers that may be given once for all axes, or for each."""
+    """The Window of integers that may be given once for all axes, or for each."""
     rank = len(spatial)
     each = perAxis(size, rank), perAxis(stride, rank), pairs(pad, rank), perAxis(dilation, rank)
     return Window(tuple(spatial), *each)
@@ -90,5 +90,5 @@ def inner(pad: Any, spatial: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def opposite(pad: Any) -> tuple[tuple[int, int], ...]:
-    """Cutting off what was added, and the other way round."""
+    """The padding that undoes `pad`."""
     return tuple((-before, -after) for before, after in pad)

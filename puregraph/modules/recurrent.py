@@ -48,7 +48,7 @@ class _Recurrent(Module):
     def dataShapeFrom(self, x, *others):
         insize = self.W.shape[0]
         need(len(x) == 3 and x[2] == insize, f"(n, t, {insize})", x, "samples first, then moments")
-        need(x[1] >= 1, "at least one moment in axis 1", x)
+        need(x[1] >= 1, "at least one time step in axis 1", x)
         last = (x[0], self.sides * self.hsize)
         for name, shape in zip(self.arguments[1:], others):
             wanted = last[:1] if name == "lengths" else last

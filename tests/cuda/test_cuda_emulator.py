@@ -73,7 +73,7 @@ def test_a_wrong_index_is_found():
 
 
 def test_an_index_outside_shared_memory_is_found():
-    with pytest.raises(KernelError, match=r"thread \(0, 0, 0\): kernel:7: index 64 lies outside its array"):
+    with pytest.raises(KernelError, match=r"thread \(0, 0, 0\): kernel:7: index 64 is outside its array"):
         turn("room[n - 1 - i]", "room[n - i]", n=64)
     with pytest.raises(KernelError, match=r"writes 4 bytes at byte 128 of shared memory, which has 128"):
         body("DYNAMIC(float, room); room[threadIdx.x] = 1;", np.zeros(1, "f4"), shared=128)
@@ -168,7 +168,7 @@ def test_what_lies_between_the_elements_is_not_touched():
     x = np.zeros((4, 6), "f4")
     body("x[threadIdx.x * 6] = 1;", x[:, :1], block=4)
     assert x.sum(0).tolist() == [4, 0, 0, 0, 0, 0]
-    with pytest.raises(KernelError, match="writes number 1 of argument 0's memory, which lies between its elements"):
+    with pytest.raises(KernelError, match="writes number 1 of argument 0's memory, which is between its elements"):
         body("x[threadIdx.x] = 1;", x[:, :1], block=4)
 
 

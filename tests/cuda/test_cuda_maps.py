@@ -6,8 +6,8 @@ from launches import emulated, misplaced, needsEmulator, runAll
 
 from puregraph.cuda.conv import direct
 from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
-from puregraph.cuda.conv.filterlayout import turned
-from puregraph.cuda.runtime.launch import steps
+from puregraph.cuda.conv.filterlayout import transposed
+from puregraph.cuda.runtime.launch import stridesOf
 from puregraph.formula import Formula
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
@@ -94,7 +94,7 @@ def test_a_tail_sees_the_places_of_each_phase(rng):
     grad, W = filled(rng, last, "bfloat16", 2, 16, 5, 4), filled(rng, last, "bfloat16", 16, 8, 3, 3)
     mask, slopes = filled(rng, last, "bfloat16", 2, 8, 9, 7), filled(rng, last, "float32", 2, 8, 9, 7)
     scale = filled(rng, first, "float32", 1, 8).reshape(8)
-    n, c, *places = steps(mask)
+    n, c, *places = stridesOf(mask)
     loads = {
         "m": EpilogueOperandText("bf16", mask, (n, *places), (c,)),
         "a": EpilogueOperandText("f32", scale, (0, 0, 0), (1,)),
@@ -174,13 +174,13 @@ def test_filters_are_turned_channels_last_and_back_by_one_launch(rng, read, made
     shapes = [(5, 3, 7, 7), (64, 33, 3, 3), (257, 1, 1, 5), (1, 31, 2, 2, 3), (2, 8, 1), (0, 4, 3, 3)]
     rows = [filled(rng, first, read, *shape) for shape in shapes]
     lying = [filled(rng, last, made, *shape) for shape in shapes]
-    launches = turned(rows, lying)
+    launches = transposed(rows, lying)
     assert [launch.entry for launch in launches] == ["turn"]
     runAll(launches)
     for x, y in zip(rows, lying):
         np.testing.assert_array_equal(y, x.astype(y.dtype))
     again = [filled(rng, first, read, *shape) for shape in shapes]
-    runAll(turned(lying, again))
+    runAll(transposed(lying, again))
     for y, z in zip(lying, again):
         np.testing.assert_array_equal(z, y.astype(z.dtype))
-    assert turned([np.ones((2, 2, 3))], [np.ones((2, 2, 3), "f4")]) is NotImplemented
+    assert transposed([np.ones((2, 2, 3))], [np.ones((2, 2, 3), "f4")]) is NotImplemented

@@ -48,10 +48,12 @@ def test_a_library_of_another_cuda_than_cupys_is_told(monkeypatch):
     def part(family):
         return diagnose.LibraryStatus(lambda: None, lambda: "9.19.0", lambda: family, "slower")
 
-    assert diagnose.told(part(13)) == "9.19.0"
+    assert diagnose.describe(part(13)) == "9.19.0"
     useGpu(monkeypatch)
-    assert diagnose.told(part(13)) == "9.19.0"
-    assert diagnose.told(part(12)) == "9.19.0, for CUDA 12, but CuPy is made for CUDA 13: they may not work together"
+    assert diagnose.describe(part(13)) == "9.19.0"
+    assert (
+        diagnose.describe(part(12)) == "9.19.0, for CUDA 12, but CuPy is made for CUDA 13: they may not work together"
+    )
 
 
 def test_a_driver_is_told_by_the_cuda_that_it_is_for(monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 from launches import misplaced, needsEmulator, runAll
 
 from puregraph.core.param import Param
-from puregraph.cuda.nests.optimizerstep import launches, reckoned
+from puregraph.cuda.nests.optimizerstep import launches, scalarUpdate
 from puregraph.formula import Formula
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, Slot
 
@@ -101,9 +101,9 @@ def test_numbers_are_reckoned_on_the_gpu():
     numbers = {"step": np.array(7), "bias": np.array(0, "f4"), "beta": np.array(0.9), "rate": np.array(0.5, "f4")}
     formulas = {"step": Formula("step + 1"), "bias": Formula("1 - beta ** (step + 1)"), "rate": Formula("rate / 2")}
     skip = np.array(True)
-    runAll([reckoned(formulas, numbers, skip)])
+    runAll([scalarUpdate(formulas, numbers, skip)])
     assert numbers["step"] == 7 and numbers["rate"] == 0.5
     skip[...] = False
-    runAll([reckoned(formulas, numbers, skip)])
+    runAll([scalarUpdate(formulas, numbers, skip)])
     assert numbers["step"] == 8 and numbers["rate"] == 0.25
     assert numbers["bias"] == pytest.approx(1 - 0.9**8, rel=1e-7)

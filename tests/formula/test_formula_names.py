@@ -10,7 +10,7 @@ from launches import needsEmulator, runAll
 from puregraph.compile.program import Program
 from puregraph.cuda.nests.launches import launches
 from puregraph.cuda.nests.optimizerstep import launches as updates
-from puregraph.cuda.nests.optimizerstep import reckoned
+from puregraph.cuda.nests.optimizerstep import scalarUpdate
 from puregraph.cuda.runtime.launch import Launch
 from puregraph.errors import FormulaError
 from puregraph.formula import Formula
@@ -140,7 +140,7 @@ def test_any_name_serves_in_an_update_on_a_gpu(names):
     np.testing.assert_allclose(x, wanted[0], 1e-6, 1e-6)
     np.testing.assert_array_equal(y, wanted[1])
     numbers = {name: np.array(2.0) for name in names}
-    runAll([reckoned({first: Formula(" + ".join(names))}, numbers, np.array(False))])
+    runAll([scalarUpdate({first: Formula(" + ".join(names))}, numbers, np.array(False))])
     assert numbers[first] == 2 * len(names)
 
 

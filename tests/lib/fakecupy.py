@@ -301,7 +301,7 @@ class Function:
     def __call__(self, grid, block, args, shared_mem=0, stream=None):
         machine = FakeArray.machine
         own = compiler.cubin(self.module.source, "sm_90").resources[self.entry].shared
-        if shared_mem > machine.allowed.get(self.ptr, runner.ROOM - own):
+        if shared_mem > machine.allowed.get(self.ptr, runner.STATIC_SHARED - own):
             raise RuntimeError(f"CUDA_ERROR_INVALID_VALUE: {shared_mem} bytes of shared memory for {self.entry}")
         args = [a.data.ptr if isinstance(a, FakeArray) else a for a in args]
         machine.launch(self.module.source, self.entry, grid, block, args, shared_mem)
@@ -527,7 +527,7 @@ def useCupy(monkeypatch, **faults):
     cupy = makeCupy(**faults)
     putCupy(monkeypatch, cupy)
     monkeypatch.setattr(compiler, "cubin", pretended)
-    monkeypatch.setattr(runner, "ASKED", {})
+    monkeypatch.setattr(runner, "ALLOWED", {})
     for known in (*KNOWN, runner.architecture, runner.function, runner.module):
         known.cache_clear()
     monkeypatch.setattr(Stream, "current", [])

@@ -91,7 +91,7 @@ def passed(launch, arch, local):
     for entry, used in resources.items():
         assert not used.spills, f"{launch.name}: {entry} spills {used.spills} bytes on {arch}"
         assert used.local <= local, f"{launch.name}: {entry} has {used.local} bytes of local memory on {arch}"
-        assert used.shared <= runner.ROOM, f"{launch.name}: {entry} has {used.shared} bytes of shared memory"
+        assert used.shared <= runner.STATIC_SHARED, f"{launch.name}: {entry} has {used.shared} bytes of shared memory"
     used, warps = resources[launch.entry], -(-prod(launch.block) // 32)
     registers = warps * 32 * (used.registers + -used.registers % 8)
     assert registers <= 1 << 16, f"{launch.name}: a block of {launch.block} wants {registers} registers on {arch}"

@@ -208,7 +208,7 @@ def test_a_state_that_is_left_out_is_left_out_on_every_way(rng):
 def test_wrong_lengths_are_refused(rng):
     x = rng.standard_normal((2, 3, 1)).astype("f")
     for wrong in (4, -1):
-        with pytest.raises(DataError, match=f"GRU: wanted lengths from 0 to 3, the moments of x, got {wrong}"):
+        with pytest.raises(DataError, match=f"GRU: wanted lengths from 0 to 3, the time steps of x, got {wrong}"):
             masked(GRU, x, None)([x, np.array([1, wrong])])
     with pytest.raises(DataError, match="lengths in whole numbers, got float64"):
         GRU(1, 2).updateData(x, None, np.array([1.0, 2.0]), *GRU(1, 2).ruleValues())
@@ -223,7 +223,7 @@ def test_shapes_that_do_not_fit_are_refused(kind):
     assert module.dataShapeFrom(asShape(("N", "T", 3))) == [("N", "T", 8), ("N", 8)]
     with pytest.raises(ShapeError, match=r"wanted \(n, t, 3\), got \(5, 3\); samples first, then moments"):
         module.dataShapeFrom((5, 3))
-    with pytest.raises(ShapeError, match="at least one moment"):
+    with pytest.raises(ShapeError, match="at least one time step"):
         module.dataShapeFrom((5, 0, 3))
     with pytest.raises(ShapeError, match=r"h0 of shape \(5, 8\), got \(5, 4\)"):
         module.dataShapeFrom((5, 2, 3), (5, 4))

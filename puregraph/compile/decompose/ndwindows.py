@@ -29,7 +29,7 @@ def split(win: Window) -> tuple[Window, Any]:
 
 def placesOf(first: Window) -> list[Any]:
     """Of maps that are padded along their first axis: what all windows have at each tap."""
-    return [along(2, *first.places(tap)[1:]) for tap in first.taps]
+    return [along(2, *first.tapIndex(tap)[1:]) for tap in first.taps]
 
 
 def overFirst(x: Any, do: Callable[[Any], Any]) -> Any:

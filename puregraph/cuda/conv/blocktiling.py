@@ -6,7 +6,7 @@ from math import ceil
 from typing import NamedTuple
 
 from puregraph.cuda.conv.operandlayout import OperandReading
-from puregraph.cuda.runtime.launch import WARP, pieces
+from puregraph.cuda.runtime.launch import WARP, blocksFor
 
 PROCESSORS = 132  # streaming multiprocessors of a large GPU
 REGISTERS = 65536  # of a multiprocessor
@@ -82,7 +82,7 @@ def cost(tile: BlockTile, work: ContractionShape) -> float:
 
 def blocksOf(tile: BlockTile, work: ContractionShape) -> int:
     """The number of tiles."""
-    return pieces(work.m, tile.rows) * pieces(work.n, tile.columns) * work.z
+    return blocksFor(work.m, tile.rows) * blocksFor(work.n, tile.columns) * work.z
 
 
 def partsOf(tile: BlockTile, work: ContractionShape) -> int:
@@ -90,7 +90,7 @@ def partsOf(tile: BlockTile, work: ContractionShape) -> int:
     return max(1, min(PROCESSORS * tile.blocks // blocksOf(tile, work), work.k // (LEAST * tile.depth)))
 
 
-def together(tile: BlockTile, work: ContractionShape) -> int:
+def occupancy(tile: BlockTile, work: ContractionShape) -> int:
     """How many such blocks fit the registers of a multiprocessor."""
     few = registers(tile, work)
     return max(1, min(tile.blocks, REGISTERS // (tile.threads * (few + -few % 8))))
@@ -99,7 +99,7 @@ def together(tile: BlockTile, work: ContractionShape) -> int:
 def registers(tile: BlockTile, work: ContractionShape) -> int:
     """Registers of a thread, estimated: accumulators, elements in flight, addresses of lanes, and the rest."""
     rows, columns = tile.threadRows, tile.threadColumns
-    lanes = known(tile, work.a, tile.rows) + known(tile, work.b, tile.columns)
+    lanes = addressRegisters(tile, work.a, tile.rows) + addressRegisters(tile, work.b, tile.columns)
     if work.kind in ("Half", "Bfloat"):
         return rows * columns // WARP + (rows + columns) // 4 + lanes + 24
     words, ahead = (2, 2) if work.kind == "double" else (1, 2 if rows > 4 else 4)
@@ -108,7 +108,7 @@ def registers(tile: BlockTile, work: ContractionShape) -> int:
     return words * (rows * columns + ahead * rows + columns) + lanes + (40 if words == 1 else 69)
 
 
-def known(tile: BlockTile, side: OperandReading, lanes: int) -> int:
+def addressRegisters(tile: BlockTile, side: OperandReading, lanes: int) -> int:
     """Registers that hold the addresses of an operand's lanes."""
-    rounds = pieces(lanes * tile.depth // side.pack, tile.threads) if side.alongDepth else 1
+    rounds = blocksFor(lanes * tile.depth // side.pack, tile.threads) if side.alongDepth else 1
     return rounds * (4 + 3 * len(side.operand.limits)) // 2

@@ -15,10 +15,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from puregraph.cuda.conv.slidingwindow import FAR, MOVES, at, gridOf, launch, packOf, types, windows
-from puregraph.cuda.conv.tonhwc import Laid, turn
+from puregraph.cuda.conv.slidingwindow import FAR, MOVES, at, gridOf, launch, packOf, wideType, windows
+from puregraph.cuda.conv.tonhwc import StridedOperand, toNhwc
 from puregraph.cuda.nests.kernelargs import KernelArgs
-from puregraph.cuda.runtime.launch import THREADS, WARP, Launch, Scratch, pieces, steps
+from puregraph.cuda.runtime.launch import THREADS, WARP, Launch, Scratch, blocksFor, stridesOf
 from puregraph.cuda.runtime.preprocess import areFloats
 
 RUN = 4  # positions along the last axis that a thread computes where channels are contiguous
@@ -28,15 +28,15 @@ LEAST = 64  # positions that make a thread worth it
 
 def forward(y: Any, x: Any, W: Any, window: Any) -> list[Launch] | Any:
     """y = x * W."""
-    return sums("convolve", y, x, W, window, isBack=False)
+    return convolved("convolve", y, x, W, window, isBack=False)
 
 
 def data(dx: Any, grad: Any, W: Any, window: Any) -> list[Launch] | Any:
     """dx of y = x * W."""
-    return sums("convolveData", dx, grad, W, window, isBack=True)
+    return convolved("convolveData", dx, grad, W, window, isBack=True)
 
 
-def sums(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> list[Launch] | Any:
+def convolved(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> list[Launch] | Any:
     """A sum over taps, and backward over the filters of a channel too: x is read, y is written."""
     several = W.shape[0] // (y if isBack else x).shape[1]
     grid, rank, given = gridOf(y, *[x] * (several == 1), run=RUN), len(y.shape) - 2, KernelArgs()
@@ -46,7 +46,9 @@ def sums(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> list[L
         return []
     if several > 1:
         grid = grid._replace(pack=1)
-    first, filters = sideBySide(W) if grid.pack > 1 else ([], Laid(W.dtype.name, W, W.shape, steps(W)))
+    first, filters = (
+        channelsLastWeight(W) if grid.pack > 1 else ([], StridedOperand(W.dtype.name, W, W.shape, stridesOf(W)))
+    )
     for key, array, isWritten in (("y", y, True), ("x", x, False)):
         given.pointer(key, array.dtype.name, array, isWritten)
     given.pointer("w", filters.dtype, filters.what)
@@ -56,42 +58,42 @@ def sums(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> list[L
     heads = []
     for i in range(end):
         heads.append(f"for (int t{i} = 0; t{i} < g.size{i}; t{i}++) {{")
-        heads.append(read(i, f"place{i}", isBack, given, window))
+        heads.append(read(i, f"position{i}", isBack, given, window))
         heads.append(f"if ((unsigned)s{i} >= (unsigned)g.{'count' if isBack else 'length'}{i}) continue;")
     other = "channel * g.several + f" if isBack else "channel / g.several"
     given.number("several", several)
     body = SUMS.format(
         filters="g.several" if isBack else "1",
         filter=other if isBack else "channel",
-        map=other,
+        source=other,
         heads="\n".join(heads),
         end=end,
-        read=read(end, f"(place{end} + r)", isBack, given, window),
+        read=read(end, f"(position{end} + r)", isBack, given, window),
         limit=f"g.{'count' if isBack else 'length'}{end}",
-        room=f"g.{'length' if isBack else 'count'}{end}",
+        end2=f"g.{'length' if isBack else 'count'}{end}",
         w=given.offset("w_", ["o", *[f"t{i}" for i in range(rank)]], (o, *taps)),
-        x=at(given, "x", x, [f"s{i}" for i in range(rank)], channel="map"),
-        y=at(given, "y", y, [*[f"place{i}" for i in range(end)], f"(place{end} + r)"]),
+        x=at(given, "x", x, [f"s{i}" for i in range(rank)], channel="source"),
+        y=at(given, "y", y, [*[f"position{i}" for i in range(end)], f"(position{end} + r)"]),
         tails="}" * end,
     )
-    return [*first, launch(f"{name}Depthwise", grid, given, types(x, y, W), body)]
+    return [*first, launch(f"{name}Depthwise", grid, given, wideType(x, y, W), body)]
 
 
-def read(i: int, place: str, isBack: bool, given: KernelArgs, window: Any) -> str:
+def read(i: int, position: str, isBack: bool, given: KernelArgs, window: Any) -> str:
     """C of s, the position that tap t reads for a position; -1 where it reads nothing."""
     if not isBack:
-        return f"const int s{i} = {place} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};"
+        return f"const int s{i} = {position} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};"
     by = given.divisor(f"stride{i}", window.stride[i])
-    return f"""const int u{i} = {place} + g.before{i} - t{i} * g.dilation{i};
+    return f"""const int u{i} = {position} + g.before{i} - t{i} * g.dilation{i};
 const int q{i} = quotient(max(u{i}, 0), {by}), s{i} = q{i} * g.stride{i} == u{i} ? q{i} : -1;
 """
 
 
-def sideBySide(W: Any) -> tuple[list[Launch], Laid]:
+def channelsLastWeight(W: Any) -> tuple[list[Launch], StridedOperand]:
     """A weight, copied so that the filters of a tap are contiguous."""
-    o, _, *taps = steps(W)
-    made, y = turn(Laid(W.dtype.name, W, (1, W.shape[0], *W.shape[2:]), (0, o, *taps)), 1, W.shape[0])
-    return [made], Laid(y.dtype.name, y, W.shape, (1, 0, *steps(y)[1:-1]))
+    o, _, *taps = stridesOf(W)
+    made, y = toNhwc(StridedOperand(W.dtype.name, W, (1, W.shape[0], *W.shape[2:]), (0, o, *taps)), 1, W.shape[0])
+    return [made], StridedOperand(y.dtype.name, y, W.shape, (1, 0, *stridesOf(y)[1:-1]))
 
 
 def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
@@ -103,13 +105,13 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
     if not dW.size:
         return []
     pack = packOf(grad, x) if several == 1 else 1
-    isLast = abs(steps(grad)[1]) < abs(steps(grad)[-1])
+    isLast = abs(stridesOf(grad)[1]) < abs(stridesOf(grad)[-1])
     lanes = WARP if isLast else 1
-    across = pieces(filters, lanes * pack)
+    across = blocksFor(filters, lanes * pack)
     parts = max(1, min(BLOCKS // (across * taps), count // (THREADS // lanes * LEAST)))
-    part = pieces(count, parts)
-    parts = pieces(count, part)
-    kind = types(dW, grad, x)
+    part = blocksFor(count, parts)
+    parts = blocksFor(count, part)
+    kind = wideType(dW, grad, x)
     kept = Scratch((parts, taps, filters), "float64" if kind["Wide"] == "double" else "float32")
     given, ending = KernelArgs(), KernelArgs()
     given.pointer("kept", kept.dtype.name, kept, True)
@@ -120,24 +122,24 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
         given.number(name, value)
     given.number("several", several)
     tapText, _ = given.indices("t", "tap", window.size, "tap")
-    placeText, names = given.indices("p", "i", (x.shape[0], *window.count), "place")
-    sample, *places = names
+    positionText, names = given.indices("p", "i", (x.shape[0], *window.count), "position")
+    sample, *positions = names
     reads = [
-        f"const int s{i} = {place} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};\n"
+        f"const int s{i} = {position} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};\n"
         f"if ((unsigned)s{i} >= (unsigned)g.length{i}) continue;"
-        for i, place in enumerate(places)
+        for i, position in enumerate(positions)
     ]
     for name, value in {"parts": parts, "filters": filters, "taps": taps}.items():
         ending.number(name, value)
     ending.pointer("dW", dW.dtype.name, dW, True)
     ending.pointer("kept", kept.dtype.name, kept)
-    n, _, *strides = steps(dW)
+    n, _, *strides = stridesOf(dW)
     endText, tapNames = ending.indices("t", "tap", window.size, "tap")
     source = WEIGHT.format(
         types="".join(f"typedef {value} {key};\n" for key, value in kind.items()),
         moves=MOVES, pack=pack, lanes=lanes,
-        tapText=tapText, placeText=placeText, reads="\n".join(reads),
-        grad=at(given, "grad", grad, places, channel="filter", sample=sample),
+        tapText=tapText, positionText=positionText, reads="\n".join(reads),
+        grad=at(given, "grad", grad, positions, channel="filter", sample=sample),
         x=at(given, "x", x, [f"s{i}" for i in range(rank)], channel="filter / g.several", sample=sample),
         endText=endText, dW=ending.offset("dW_", ["filter", *tapNames], (n, *strides)),
         struct=given.struct, arguments=given.arguments, made=given.made,
@@ -146,13 +148,13 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
     )  # fmt: skip
     blocks = across * taps * parts
     return [
-        Launch("convolveWeightDepthwise", source, "sumPlaces", tuple(given.slots), (blocks, 1, 1), (THREADS, 1, 1)),
+        Launch("convolveWeightDepthwise", source, "sumPositions", tuple(given.slots), (blocks, 1, 1), (THREADS, 1, 1)),
         Launch(
             "convolveWeightDepthwise, parts",
             source,
             "sumParts",
             tuple(ending.slots),
-            (pieces(filters * taps, THREADS), 1, 1),
+            (blocksFor(filters * taps, THREADS), 1, 1),
             (THREADS, 1, 1),
         ),
     ]
@@ -162,7 +164,7 @@ SUMS = """
 const bool isWhole = isEven(g.x), areWhole = isEven(g.w);
 Wide sums[RUN][PACK] = {{}};
 for (int f = 0; f < {filters}; f++) {{
-  const int o = {filter}, map = {map};
+  const int o = {filter}, source = {source};
   {heads}
   for (int t{end} = 0; t{end} < g.size{end}; t{end}++) {{
     Wide w[PACK];
@@ -181,7 +183,7 @@ for (int f = 0; f < {filters}; f++) {{
 }}
 #pragma unroll
 for (int r = 0; r < RUN; r++) {{
-  if (place{end} + r >= {room}) break;
+  if (position{end} + r >= {end2}) break;
   put(g.y, {y}, sums[r]);
 }}
 """
@@ -192,7 +194,7 @@ constexpr int PACK = {pack}, LANES = {lanes};
 {moves}
 {struct}
 {endStruct}
-extern "C" __global__ void sumPlaces({arguments}) {{
+extern "C" __global__ void sumPositions({arguments}) {{
   {made}
   __shared__ Wide all[256 * PACK];
   const int tap = blockIdx.x / g.across % g.taps, turn = blockIdx.x / g.across / g.taps;
@@ -203,7 +205,7 @@ extern "C" __global__ void sumPlaces({arguments}) {{
   Wide sums[PACK] = {{}};
   const int end = min(g.count, (turn + 1) * g.part);
   for (int i = turn * g.part + row; i < end && filter < g.filters; i += 256 / LANES) {{
-    {placeText}
+    {positionText}
     {reads}
     Wide one[PACK], two[PACK];
     take(g.grad, {grad}, isWhole, one);

@@ -1,7 +1,7 @@
 """The epilogue of a contraction: formulas applied to its sums while these are in registers: bias, activation, residual.
 
-        EpilogueText("s", {"b": EpilogueOperandText("float32", b, (0,), (1,))}, [("y", Formula("max(s + b, 0)"))],
-                          {"y": EpilogueOperandText("bfloat16", y, (n,), (1,))})
+    EpilogueText("s", {"b": EpilogueOperandText("float32", b, (0,), (1,))}, [("y", Formula("max(s + b, 0)"))],
+                 {"y": EpilogueOperandText("bfloat16", y, (n,), (1,))})
 
 The sums have rows and columns, each along one axis or several, and may be a batch.
 """
@@ -76,7 +76,7 @@ def sizeOf(dtype: str) -> int:
     return SIZES.get(dtype) or np.dtype(dtype).itemsize
 
 
-def most(dtype: str, size: int, steps: Sequence[int]) -> int:
+def vectorWidth(dtype: str, size: int, steps: Sequence[int]) -> int:
     """How many elements are loaded or stored at once, contiguous along an axis of this size: up to 16 bytes, at
     addresses that all other strides leave aligned."""
     n = max(1, WIDEST // sizeOf(dtype))
@@ -92,7 +92,7 @@ class EpilogueLoop(NamedTuple):
     never goes beyond that axis.
     """
 
-    tail: EpilogueText
+    epilogue: EpilogueText
     alongRows: bool
     pack: int
 
@@ -104,28 +104,28 @@ class EpilogueLoop(NamedTuple):
     def isPacked(self, o: EpilogueOperandText, size: int) -> bool:
         """Whether an operand is loaded or stored in packs."""
         axes = (*o.rows[:-1], *o.columns) if self.alongRows else (*o.rows, *o.columns[:-1])
-        return self.step(o) == 1 and most(o.dtype, size, (*axes, *o.batch, o.start)) >= self.pack > 1
+        return self.step(o) == 1 and vectorWidth(o.dtype, size, (*axes, *o.batch, o.start)) >= self.pack > 1
 
 
-def finishOf(tail: EpilogueText, rows: Sequence[int], columns: Sequence[int]) -> EpilogueLoop:
+def epilogueLoop(epilogue: EpilogueText, rows: Sequence[int], columns: Sequence[int]) -> EpilogueLoop:
     """The loop along the axis that is contiguous where results are stored, in packs that suit all of these."""
-    first = next(iter(tail.stores.values()))
+    first = next(iter(epilogue.stores.values()))
     alongRows = bool(rows) and first.rows[-1] == 1 and (not columns or first.columns[-1] != 1)
     size = (rows if alongRows else columns)[-1:]
     pack = MANY
-    for o in tail.columns:
+    for o in epilogue.columns:
         axes = (*o.rows[:-1], *o.columns) if alongRows else (*o.rows, *o.columns[:-1])
         beside = (o.rows if alongRows else o.columns)[-1:]
         if beside == (1,):
-            isStored = any(o is x for x in tail.stores.values())
-            pack = min(pack, most(o.dtype, size[0], (*axes, *o.batch, o.start) if isStored else ()))
-    isAny = any((o.rows if alongRows else o.columns)[-1:] == (1,) for o in tail.stores.values())
-    return EpilogueLoop(tail, alongRows, pack if isAny else 1)
+            isStored = any(o is x for x in epilogue.stores.values())
+            pack = min(pack, vectorWidth(o.dtype, size[0], (*axes, *o.batch, o.start) if isStored else ()))
+    isAny = any((o.rows if alongRows else o.columns)[-1:] == (1,) for o in epilogue.stores.values())
+    return EpilogueLoop(epilogue, alongRows, pack if isAny else 1)
 
 
 def write(finish: EpilogueLoop, given: KernelArgs, space: Any, isWhole: bool = False) -> str:
     """C of `finish`, which takes the sums from row m, column n of the batch's product z on."""
-    tail, pack = finish.tail, finish.pack
+    epilogue, pack = finish.epilogue, finish.pack
     head: list[str] = []
     indices: list[str] = []
     for number, sizes, title in (("m", space.rows, "row"), ("n", space.columns, "column"), ("z", space.batch, "batch")):
@@ -133,15 +133,15 @@ def write(finish: EpilogueLoop, given: KernelArgs, space: Any, isWhole: bool = F
         head.append(text)
         indices += names
     moves: dict[str, list[str]] = {"load": [], "store": []}
-    operands = [("load", f"l_{k}", o) for k, o in tail.loads.items()]
-    for do, name, o in operands + [("store", f"s_{k}", o) for k, o in tail.stores.items()]:
+    operands = [("load", f"l_{k}", o) for k, o in epilogue.loads.items()]
+    for do, name, o in operands + [("store", f"s_{k}", o) for k, o in epilogue.stores.items()]:
         given.pointer(name, o.dtype, o.what, do == "store")
         offset = given.offset(f"{name}_", indices, o.strides)
         offset += f" + {given.number(f'{name}Start', o.start, 'long')}" if o.start or isWhole else ""
         head += [f"Wide {name}[{pack}];", f"const int64 at_{name} = {offset};"]
         moves[do].append(move(finish, given, do, name, o, space))
-    body = [f"const Wide v_{tail.sums} = sums[j];", *[f"const Wide v_{k} = l_{k}[j];" for k in tail.loads]]
-    body += [*lines(tail, "Wide"), *[f"s_{k}[j] = v_{k};" for k in tail.stores]]
+    body = [f"const Wide v_{epilogue.sums} = sums[j];", *[f"const Wide v_{k} = l_{k}[j];" for k in epilogue.loads]]
+    body += [*lines(epilogue, "Wide"), *[f"s_{k}[j] = v_{k};" for k in epilogue.stores]]
     heading = "__device__ static inline void finish(const Given& g, int z, int m, int n, const Wide* sums) {"
     return "\n".join([heading, *head, *moves["load"], loop(pack, "\n".join(body)), *moves["store"], "}"])
 
@@ -163,15 +163,15 @@ def loop(count: int, body: str) -> str:
     return f"#pragma unroll\nfor (int j = 0; j < {count}; j++) {{\n{body}\n}}"
 
 
-def lines(tail: EpilogueText, wide: str) -> list[str]:
+def lines(epilogue: EpilogueText, wide: str) -> list[str]:
     """C that computes the value `v_name` of each line from those above it."""
     found = []
-    for name, formula in tail.lines:
+    for name, formula in epilogue.lines:
         own = formula.put(**{n: f"v_{n}" for n in formula.names}) if formula.names else formula
         found.append(formulatext.statement(own, f"v_{name}", wide))
     return found
 
 
-def preamble(tail: EpilogueText, wide: str) -> str:
+def preamble(epilogue: EpilogueText, wide: str) -> str:
     """The functions that the lines call."""
-    return formulatext.preamble([formula for _, formula in tail.lines], wide)
+    return formulatext.preamble([formula for _, formula in epilogue.lines], wide)

@@ -1,6 +1,6 @@
 """Weights of convolutions, transposed from the order that users see to channels last, and gradients back.
 
-        y[k, t, c] = x[k, c, t]    and    y[k, c, t] = x[k, t, c],    t being the tap of the window
+    y[k, t, c] = x[k, c, t]    and    y[k, c, t] = x[k, t, c],    t being the tap of the window
 
 All weights of the same dtypes are one launch: a table has their addresses, a block copies a chunk of one of them.
 Elements that are read one after the other are a window apart, but those of a chunk are close, and stay in the cache.
@@ -21,7 +21,7 @@ FAR = 2**31  # elements that an index can count
 FLOATS = ("float16", "bfloat16", "float32")
 
 
-def turned(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
+def transposed(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
     """The launches that copy each x (k, c, *window) into y of the same shape: one of the two is row-major, the other
     channels last. NotImplemented for weights of other dtypes."""
     groups: dict[Any, list[tuple[Any, Any, int, int]]] = {}
@@ -38,11 +38,11 @@ def turned(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
 def launch(read: str, made: str, members: Sequence[tuple[Any, Any, int, int]]) -> Launch:
     """The launch for weights of the same dtypes."""
     table, blocks = chunked([x.size for x, *_ in members], members, CHUNK)
-    text = defined({"X": read, "Y": made, "CHUNK": CHUNK, "THREADS": THREADS}) + ROW + TURN
+    text = defined({"X": read, "Y": made, "CHUNK": CHUNK, "THREADS": THREADS}) + ROW + TRANSPOSE
     return Launch("filters", text, "turn", (("pointer", table), ("int", len(members))), (blocks, 1, 1), (THREADS, 1, 1))
 
 
-TURN = """
+TRANSPOSE = """
 extern "C" __global__ void __launch_bounds__(THREADS) turn(const int64* __restrict__ table, int rows) {
   const int64* const row = rowOf(table, rows, 6);
   const X* const x = reinterpret_cast<const X*>(row[2]);

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from puregraph.cuda.conv.epilogue import EpilogueText, stored
 from puregraph.cuda.conv.implicitgemm import contraction
 from puregraph.cuda.conv.operandlayout import ContractionOperand, Space
-from puregraph.cuda.runtime.launch import Launch, steps
+from puregraph.cuda.runtime.launch import Launch, stridesOf
 
 
 class OwnGemmOperand(NamedTuple):
@@ -25,7 +25,7 @@ class OwnGemmOperand(NamedTuple):
 def product(
     a: OwnGemmOperand,
     b: OwnGemmOperand,
-    tail: EpilogueText,
+    epilogue: EpilogueText,
     m: int,
     n: int,
     k: int,
@@ -37,20 +37,20 @@ def product(
     left = ContractionOperand(a.kind, a.what, (a.row,), (a.column,), a.batch, a.start)
     right = ContractionOperand(b.kind, b.what, (b.column,), (b.row,), b.batch, b.start)
     name = f"product {m}x{k}x{n}"
-    return contraction(name, Space((m,), (n,), (k,), batch), left, right, tail, **options)
+    return contraction(name, Space((m,), (n,), (k,), batch), left, right, epilogue, **options)
 
 
 def matmul(out: Any, a: Any, b: Any, **options: Any) -> list[Launch] | Any:
     """np.matmul(a, b, out=out) of arrays of two axes or more."""
     batch = out.shape[:-2]
-    tail = stored(out, steps(out)[-2:-1], steps(out)[-1:], steps(out)[:-2])
+    epilogue = stored(out, stridesOf(out)[-2:-1], stridesOf(out)[-1:], stridesOf(out)[:-2])
     (m, n), k = out.shape[-2:], a.shape[-1]
-    return product(matrixOf(a, batch), matrixOf(b, batch), tail, m, n, k, batch, **options)
+    return product(matrixOf(a, batch), matrixOf(b, batch), epilogue, m, n, k, batch, **options)
 
 
 def matrixOf(x: Any, batch: tuple[int, ...]) -> OwnGemmOperand:
     """An array as the matrices of a batch, along whose axes it may be broadcast."""
-    *before, row, column = steps(x)
+    *before, row, column = stridesOf(x)
     missing = len(batch) - len(before)
     strides = [0] * missing + [0 if n == 1 else s for n, s in zip(x.shape, before)]
     return OwnGemmOperand(x.dtype.name, x, row, column, tuple(strides))

@@ -16,8 +16,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from puregraph.cuda.conv.blocktiling import TILES, BlockTile, ContractionShape, blocksOf, partsOf, tileFor, together
-from puregraph.cuda.conv.epilogue import EpilogueText, finishOf, preamble, sizeOf, write
+from puregraph.cuda.conv.blocktiling import TILES, BlockTile, ContractionShape, blocksOf, occupancy, partsOf, tileFor
+from puregraph.cuda.conv.epilogue import EpilogueText, epilogueLoop, preamble, sizeOf, write
 from puregraph.cuda.conv.operandlayout import (
     FAR,
     ContractionOperand,
@@ -29,7 +29,7 @@ from puregraph.cuda.conv.operandlayout import (
     withBatch,
 )
 from puregraph.cuda.nests.kernelargs import KernelArgs
-from puregraph.cuda.runtime.launch import THREADS, Launch, Scratch, pieces, spread
+from puregraph.cuda.runtime.launch import THREADS, Launch, Scratch, blocksFor, gridFor
 from puregraph.cuda.runtime.preprocess import STORED, read
 
 
@@ -38,7 +38,7 @@ def contraction(
     space: Space,
     a: ContractionOperand,
     b: ContractionOperand,
-    tail: EpilogueText,
+    epilogue: EpilogueText,
     isWhole: bool = False,
     tile: BlockTile | None = None,
     parts: int | None = None,
@@ -50,9 +50,9 @@ def contraction(
     kind = STORED.get(a.dtype, "")
     if a.dtype != b.dtype or kind not in TILES:
         return NotImplemented
-    a, b, tail = withBatch(a, space), withBatch(b, space), tail.moved(lambda c: withBatch(c, space))
+    a, b, epilogue = withBatch(a, space), withBatch(b, space), epilogue.moved(lambda c: withBatch(c, space))
     if not isWhole:
-        space, a, b, tail = collapsed(space, a, b, tail)
+        space, a, b, epilogue = collapsed(space, a, b, epilogue)
     m, n, k, z = map(prod, space)
     if m * n * z == 0:
         return []
@@ -63,15 +63,15 @@ def contraction(
     )
     tile = tile or tileFor(work)
     parts = parts or partsOf(tile, work)
-    part = pieces(pieces(k, parts), tile.depth) * tile.depth
-    parts = pieces(k, part)
-    text = ContractionText(space, work, tail, tile, part, parts, isWhole)
+    part = blocksFor(blocksFor(k, parts), tile.depth) * tile.depth
+    parts = blocksFor(k, part)
+    text = ContractionText(space, work, epilogue, tile, part, parts, isWhole)
     blocks = blocksOf(tile, work) * parts
     source = text.source()
     threads = (tile.threads, 1, 1)
     launches = [Launch(name, source, "contract", tuple(text.given.slots), (blocks, 1, 1), threads, text.shared)]
     if parts > 1:
-        grid = spread(m * n * z // text.finish.pack)
+        grid = gridFor(m * n * z // text.finish.pack)
         launches.append(Launch(f"{name}, parts", source, "total", tuple(text.ending.slots), grid, (THREADS, 1, 1)))
     return launches
 
@@ -83,16 +83,16 @@ class ContractionText:
         self,
         space: Space,
         work: ContractionShape,
-        tail: EpilogueText,
+        epilogue: EpilogueText,
         tile: BlockTile,
         part: int,
         parts: int,
         isWhole: bool,
     ):
-        self.space, self.work, self.tail, self.tile = space, work, tail, tile
+        self.space, self.work, self.epilogue, self.tile = space, work, epilogue, tile
         self.part, self.parts, self.isWhole = part, parts, isWhole
         self.a, self.b = work.a.operand, work.b.operand
-        self.finish = finishOf(tail, space.rows, space.columns)
+        self.finish = epilogueLoop(epilogue, space.rows, space.columns)
         self.given, self.ending = KernelArgs(), KernelArgs()
         self.wide = "double" if work.kind == "double" else "float"
         self.isWarped = work.kind in ("Half", "Bfloat")
@@ -103,8 +103,8 @@ class ContractionText:
         tile, work, finish, given = self.tile, self.work, self.finish, self.given
         for name, size in (("m", work.m), ("n", work.n), ("k", work.k)):
             given.number(name, size)
-        given.number("across", pieces(work.n, tile.columns))
-        given.number("down", pieces(work.m, tile.rows))
+        given.number("across", blocksFor(work.n, tile.columns))
+        given.number("down", blocksFor(work.m, tile.rows))
         sides = [self.side("A", work.a, tile.rows), self.side("B", work.b, tile.columns)]
         depth = self.depth()
         ending = self.ends() if self.parts == 1 else self.keeps()
@@ -121,7 +121,7 @@ class ContractionText:
                 f"typedef {self.wide} Wide;",
                 *[f"constexpr int {name} = {value};" for name, value in constants.items()],
                 f"constexpr bool ALONGROWS = {str(finish.alongRows).lower()};",
-                preamble(self.tail, self.wide),
+                preamble(self.epilogue, self.wide),
                 given.struct,
                 *depth,
                 *sides,
@@ -133,7 +133,7 @@ class ContractionText:
                     arguments=given.arguments,
                     made=given.made,
                     sums=sums,
-                    blocks=together(tile, work),
+                    blocks=occupancy(tile, work),
                     depths="Found" if self.isFound else "Known",
                 ),
                 total,
@@ -156,9 +156,9 @@ class ContractionText:
         tile, stage = self.tile, 0
         for side, lanes in ((self.work.a, tile.rows), (self.work.b, tile.columns)):
             stage += self.pitchOf(side, lanes) * (lanes if side.alongDepth else tile.depth)
-        places = 2 * tile.depth * 4 * (2 + len(self.a.limits) + len(self.b.limits)) if self.isFound else 0
+        offsets = 2 * tile.depth * 4 * (2 + len(self.a.limits) + len(self.b.limits)) if self.isFound else 0
         sums = tile.rows * self.pitch * (8 if self.wide == "double" else 4)
-        return max(stage * tile.stages * sizeOf(self.a.dtype) + places, sums)
+        return max(stage * tile.stages * sizeOf(self.a.dtype) + offsets, sums)
 
     def depth(self) -> list[str]:
         """C of Depth, the offsets of an element of the depth in each operand, and of depthOf, which computes it."""
@@ -202,7 +202,7 @@ class ContractionText:
         return SIDE.format(
             name=name, number=self.work.kind, lanes=lanes, pack=side.pack, pitch=self.pitchOf(side, lanes),
             alongDepth=str(side.alongDepth).lower(), count="m" if isA else "n", low=low, pointer=pointer,
-            places="".join(f" int p{i};" for i in range(len(limits))), laneText=laneText, batchText=batchText,
+            offsets="".join(f" int p{i};" for i in range(len(limits))), laneText=laneText, batchText=batchText,
             start=start, values=", ".join(values), nothing=nothing, tests=" && ".join(["l.at", *tests]),
         )  # fmt: skip
 
@@ -242,7 +242,7 @@ struct {name} {{
   static constexpr int lanes = {lanes}, pack = {pack}, pitch = {pitch};
   static constexpr bool alongDepth = {alongDepth};
   struct Lane {{
-    const {number}* at;{places}
+    const {number}* at;{offsets}
   }};
   __device__ static inline const {number}* base(const Given& g) {{ return {pointer}; }}
   __device__ static inline const {number}* start(const Given& g, int z) {{
@@ -257,7 +257,7 @@ struct {name} {{
   __device__ static inline bool holds(const Given& g, const Lane& l, const Depth& d) {{
     return {tests};
   }}
-  __device__ static inline const {number}* place(const Lane& l, const Depth& d) {{ return l.at + d.{low}; }}
+  __device__ static inline const {number}* address(const Lane& l, const Depth& d) {{ return l.at + d.{low}; }}
 }};
 """
 

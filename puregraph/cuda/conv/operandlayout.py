@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText, most
+from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText, vectorWidth
 
 FAR = 2**31 - 1  # the largest int
 NEAR = 8  # elements that are read together
@@ -49,10 +49,10 @@ def reach(sizes: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def collapsed(
-    space: Space, a: ContractionOperand, b: ContractionOperand, tail: EpilogueText
+    space: Space, a: ContractionOperand, b: ContractionOperand, epilogue: EpilogueText
 ) -> tuple[Space, ContractionOperand, ContractionOperand, EpilogueText]:
     """The same without axes of length one, and with neighbouring axes joined where no operand's elements change."""
-    ends, limits = tail.columns, (*a.limits, *b.limits)
+    ends, limits = epilogue.columns, (*a.limits, *b.limits)
     rows = joined(space.rows, [a.lanes, *(i.lanes for i in a.limits), *(c.rows for c in ends)])
     columns = joined(space.columns, [b.lanes, *(i.lanes for i in b.limits), *(c.columns for c in ends)])
     depth = joined(space.depth, [a.depth, b.depth, *(i.depth for i in limits)])
@@ -69,7 +69,7 @@ def collapsed(
         return c._replace(rows=last(rows, c.rows), columns=last(columns, c.columns), batch=last(batch, c.batch))
 
     sizes = [tuple([prod(axes[i] for i in group) for group in some]) for axes, some in zip(space, groups)]
-    return Space(*sizes), ofOperand(a, rows), ofOperand(b, columns), tail.moved(ofColumn)
+    return Space(*sizes), ofOperand(a, rows), ofOperand(b, columns), epilogue.moved(ofColumn)
 
 
 def last(groups: list[list[int]], strides: Sequence[int]) -> tuple[int, ...]:
@@ -111,7 +111,9 @@ def sideOf(o: ContractionOperand, lanes: tuple[int, ...], depth: tuple[int, ...]
     sizes, axes, others = (depth, o.depth, o.lanes) if alongDepth else (lanes, o.lanes, o.depth)
     if axes[-1:] != (1,) or any((i.depth if alongDepth else i.lanes)[-1] for i in o.limits):
         return OperandReading(o, lanes, alongDepth, 1)
-    return OperandReading(o, lanes, alongDepth, most(o.dtype, sizes[-1], (*axes[:-1], *others, *o.batch, o.start)))
+    return OperandReading(
+        o, lanes, alongDepth, vectorWidth(o.dtype, sizes[-1], (*axes[:-1], *others, *o.batch, o.start))
+    )
 
 
 def distance(sizes: Sequence[int], strides: Sequence[int], isWhole: bool) -> float:

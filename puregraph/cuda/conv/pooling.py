@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.cuda.conv.slidingwindow import at, gridOf, launch, overTaps, overWindows, types, windows
+from puregraph.cuda.conv.slidingwindow import at, gridOf, launch, overTaps, overWindows, wideType, windows
 from puregraph.cuda.nests.kernelargs import KernelArgs
 from puregraph.cuda.runtime.launch import Launch
 from puregraph.cuda.runtime.preprocess import areFloats
@@ -22,10 +22,10 @@ def maxPool(y: Any, indices: Any, x: Any, window: Any) -> list[Launch] | Any:
     take = TAKE.format(x=at(given, "x", x, sources(rank)), flat=flat(sources(rank)))
     body = PEAK.format(
         taps=overTaps(rank, take),
-        y=at(given, "y", y, places(rank)),
-        indices=at(given, "indices", indices, places(rank)),
+        y=at(given, "y", y, positions(rank)),
+        indices=at(given, "indices", indices, positions(rank)),
     )
-    return [launch("maxPool", grid, given, types(x, y), body)]
+    return [launch("maxPool", grid, given, wideType(x, y), body)]
 
 
 def maxPoolGrad(dx: Any, grad: Any, indices: Any, window: Any) -> list[Launch] | Any:
@@ -48,8 +48,8 @@ def maxPoolGrad(dx: Any, grad: Any, indices: Any, window: Any) -> list[Launch] |
             given.number(f"count{i}", count)
         heads = [f"for (int s{i} = 0; s{i} < g.count{i}; s{i}++) {{" for i in range(rank)]
         search = "\n".join([*heads, find, "}" * rank])
-    body = PEAKGRAD.format(flat=flat(places(rank)), search=search, dx=at(given, "dx", dx, places(rank)))
-    return [launch("maxPoolGrad", grid, given, types(dx, grad), body)]
+    body = PEAKGRAD.format(flat=flat(positions(rank)), search=search, dx=at(given, "dx", dx, positions(rank)))
+    return [launch("maxPoolGrad", grid, given, wideType(dx, grad), body)]
 
 
 def meanPool(y: Any, x: Any, window: Any, includePad: bool) -> list[Launch] | Any:
@@ -62,11 +62,11 @@ def meanPool(y: Any, x: Any, window: Any, includePad: bool) -> list[Launch] | An
     arrays(given, y=y, x=x)
     windows(given, window)
     add = ADD.format(x="x", at=at(given, "x", x, sources(rank)), share="")
-    share = shareOf(rank, includePad, "place")
+    share = shareOf(rank, includePad, "position")
     body = MEAN.format(
-        x="x", sums=overTaps(rank, add), share=f" / ({share})", y="y", at=at(given, "y", y, places(rank))
+        x="x", sums=overTaps(rank, add), share=f" / ({share})", y="y", at=at(given, "y", y, positions(rank))
     )
-    return [launch("meanPool", grid, given, types(x, y), body)]
+    return [launch("meanPool", grid, given, wideType(x, y), body)]
 
 
 def meanPoolGrad(dx: Any, grad: Any, window: Any, includePad: bool) -> list[Launch] | Any:
@@ -81,8 +81,8 @@ def meanPoolGrad(dx: Any, grad: Any, window: Any, includePad: bool) -> list[Laun
     share = shareOf(rank, includePad, "s")
     add = ADD.format(x="grad", at=at(given, "grad", grad, sources(rank)), share=f" / ({share})")
     sums = overWindows(rank, add, given, window)
-    body = MEAN.format(x="grad", sums=sums, share="", y="dx", at=at(given, "dx", dx, places(rank)))
-    return [launch("meanPoolGrad", grid, given, types(dx, grad), body)]
+    body = MEAN.format(x="grad", sums=sums, share="", y="dx", at=at(given, "dx", dx, positions(rank)))
+    return [launch("meanPoolGrad", grid, given, wideType(dx, grad), body)]
 
 
 def arrays(given: KernelArgs, **named: Any) -> None:
@@ -91,9 +91,9 @@ def arrays(given: KernelArgs, **named: Any) -> None:
         given.pointer(name, x.dtype.name, x, i == 0 or (name == "indices" and "y" in named))
 
 
-def places(rank: int) -> list[str]:
+def positions(rank: int) -> list[str]:
     """The position that a thread computes."""
-    return [f"place{i}" for i in range(rank)]
+    return [f"position{i}" for i in range(rank)]
 
 
 def sources(rank: int) -> list[str]:
@@ -101,19 +101,19 @@ def sources(rank: int) -> list[str]:
     return [f"s{i}" for i in range(rank)]
 
 
-def flat(places: list[str]) -> str:
+def flat(positions: list[str]) -> str:
     """C of a flat spatial position."""
-    text = places[0]
-    for i, place in enumerate(places[1:], start=1):
-        text = f"({text}) * g.length{i} + {place}"
+    text = positions[0]
+    for i, position in enumerate(positions[1:], start=1):
+        text = f"({text}) * g.length{i} + {position}"
     return text
 
 
-def shareOf(rank: int, includePad: bool, place: str) -> str:
+def shareOf(rank: int, includePad: bool, position: str) -> str:
     """C of the divisor of a window's sum: its size, or that of its part inside the input (at least one)."""
     if includePad:
         return " * ".join(f"(Wide)g.size{i}" for i in range(rank))
-    first = [f"{place}{i} * g.stride{i} - g.before{i}" for i in range(rank)]
+    first = [f"{position}{i} * g.stride{i} - g.before{i}" for i in range(rank)]
     on = [f"min({f} + g.size{i}, g.length{i}) - max({f}, 0)" for i, f in enumerate(first)]
     return " * ".join(f"(Wide)max({each}, 1)" for each in on)
 

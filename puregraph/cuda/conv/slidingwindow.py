@@ -1,8 +1,8 @@
 """Sliding windows: what kernels share whose threads each compute a few elements from windows over another array.
 
 A thread has one channel, or as many as 16 bytes hold where channels are contiguous; neighbouring threads have
-neighbouring addresses. A window at `place` reads the position place * stride + tap * dilation - before; backward, a
-position is read by the windows `place` for which that holds.
+neighbouring addresses. A window at p reads the position p * stride + tap * dilation - before; backward, a
+position is read by the windows p for which that holds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from puregraph.cuda.nests.kernelargs import KernelArgs
-from puregraph.cuda.runtime.launch import THREADS, WIDEST, Launch, pieces, steps
+from puregraph.cuda.runtime.launch import THREADS, WIDEST, Launch, blocksFor, stridesOf
 
 FAR = 2**31 - 1  # the largest int
 
@@ -28,10 +28,10 @@ class ThreadGrid(NamedTuple):
     @property
     def axes(self) -> tuple[int, ...]:
         """The number of threads along samples, positions and channels, in the order of memory."""
-        n, c, *places = self.shape
-        places[-1] = pieces(places[-1], self.run)
-        maps = c // self.pack
-        return (n, *places, maps) if self.isLast else (n, maps, *places)
+        n, c, *positions = self.shape
+        positions[-1] = blocksFor(positions[-1], self.run)
+        packs = c // self.pack
+        return (n, *positions, packs) if self.isLast else (n, packs, *positions)
 
     @property
     def threads(self) -> int:
@@ -41,18 +41,18 @@ class ThreadGrid(NamedTuple):
         """C of sample, channel and place0, ... (the spatial position) of the thread `number`."""
         text, names = given.indices("i", "number", self.axes, "axis")
         sample, *rest = names
-        channel, places = (rest[-1], rest[:-1]) if self.isLast else (rest[0], rest[1:])
+        channel, positions = (rest[-1], rest[:-1]) if self.isLast else (rest[0], rest[1:])
         found = [f"const int sample = {sample}, channel = {channel} * {self.pack};"]
-        for i, place in enumerate(places):
-            run = f" * {self.run}" if i == len(places) - 1 else ""
-            found.append(f"const int place{i} = {place}{run};")
+        for i, position in enumerate(positions):
+            run = f" * {self.run}" if i == len(positions) - 1 else ""
+            found.append(f"const int position{i} = {position}{run};")
         return "\n".join([text, *found])
 
 
 def gridOf(made: Any, *others: Any, run: int = 1) -> ThreadGrid | None:
     """The grid over the array that is written, packed where all have contiguous channels; None if it is too large."""
-    maps, last = (abs(steps(made)[axis]) for axis in (1, -1))
-    isLast = maps < last or made.shape[-1] == 1
+    channels, last = (abs(stridesOf(made)[axis]) for axis in (1, -1))
+    isLast = channels < last or made.shape[-1] == 1
     pack = packOf(made, *others) if isLast else 1
     grid = ThreadGrid(tuple(made.shape), isLast, pack, run if isLast else 1)
     return grid if grid.threads <= FAR else None
@@ -62,10 +62,10 @@ def packOf(made: Any, *others: Any) -> int:
     """How many channels are contiguous and aligned in all arrays; at most 16 bytes of the first."""
     sizes = [made.shape[1]]
     for x in (made, *others):
-        n, c, *places = steps(x)
+        n, c, *positions = stridesOf(x)
         if c != 1:
             return 1
-        sizes += [n, *places]
+        sizes += [n, *positions]
     pack = max(1, WIDEST // made.dtype.itemsize)
     while pack > 1 and any(size % pack for size in sizes):
         pack //= 2
@@ -73,10 +73,10 @@ def packOf(made: Any, *others: Any) -> int:
 
 
 def at(
-    given: KernelArgs, name: str, x: Any, places: Sequence[str], channel: str = "channel", sample: str = "sample"
+    given: KernelArgs, name: str, x: Any, positions: Sequence[str], channel: str = "channel", sample: str = "sample"
 ) -> str:
     """C of the offset of an element of an array."""
-    return given.offset(f"{name}_", [sample, channel, *places], steps(x))
+    return given.offset(f"{name}_", [sample, channel, *positions], stridesOf(x))
 
 
 def windows(given: KernelArgs, window: Any) -> None:
@@ -92,7 +92,7 @@ def overTaps(rank: int, body: str) -> str:
     heads = []
     for i in range(rank):
         heads.append(f"for (int t{i} = 0; t{i} < g.size{i}; t{i}++) {{")
-        heads.append(f"const int s{i} = place{i} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};")
+        heads.append(f"const int s{i} = position{i} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};")
         heads.append(f"if ((unsigned)s{i} >= (unsigned)g.length{i}) continue;")
     return "\n".join([*heads, body, "}" * rank])
 
@@ -103,7 +103,7 @@ def overWindows(rank: int, body: str, given: KernelArgs, window: Any) -> str:
     for i in range(rank):
         by = given.divisor(f"stride{i}", window.stride[i])
         heads.append(
-            f"""const int u{i} = place{i} + g.before{i}, v{i} = u{i} - (g.size{i} - 1) * g.dilation{i};
+            f"""const int u{i} = position{i} + g.before{i}, v{i} = u{i} - (g.size{i} - 1) * g.dilation{i};
 const int low{i} = v{i} > 0 ? quotient(v{i} + g.stride{i} - 1, {by}) : 0;
 const int high{i} = u{i} < 0 ? -1 : min(g.count{i} - 1, quotient(u{i}, {by}));"""
         )
@@ -120,10 +120,10 @@ def launch(name: str, grid: ThreadGrid, given: KernelArgs, constants: dict[str, 
         types=types, struct=given.struct, pack=grid.pack, run=grid.run, name=name,
         arguments=given.arguments, made=given.made, indices=indices, body=body,
     )  # fmt: skip
-    return Launch(name, text, name, tuple(given.slots), (pieces(grid.threads, THREADS), 1, 1), (THREADS, 1, 1))
+    return Launch(name, text, name, tuple(given.slots), (blocksFor(grid.threads, THREADS), 1, 1), (THREADS, 1, 1))
 
 
-def types(*xs: Any) -> dict[str, str]:
+def wideType(*xs: Any) -> dict[str, str]:
     """Wide, the type that is computed in."""
     return {"Wide": "double" if any(x.dtype.name == "float64" for x in xs) else "float"}
 

@@ -6,14 +6,14 @@ from math import prod
 from typing import Any, NamedTuple
 
 from puregraph.cuda.nests.kernelargs import KernelArgs
-from puregraph.cuda.runtime.launch import Launch, Scratch, pieces
+from puregraph.cuda.runtime.launch import Launch, Scratch, blocksFor
 from puregraph.cuda.runtime.preprocess import STORED
 
 SIDE = 32  # of the tile that a block transposes
 DOWN = 8  # rows of threads
 
 
-class Laid(NamedTuple):
+class StridedOperand(NamedTuple):
     """An array (n, c, *spatial) of any layout in memory."""
 
     dtype: str
@@ -22,32 +22,32 @@ class Laid(NamedTuple):
     strides: tuple[int, ...]
 
 
-def turn(x: Laid, samples: int, channels: int) -> tuple[Launch, Scratch]:
+def toNhwc(x: StridedOperand, samples: int, channels: int) -> tuple[Launch, Scratch]:
     """y[n, *spatial, c] = x[n, c, *spatial], and zero for samples and channels that x lacks."""
-    places, given = x.shape[2:], KernelArgs()
-    y = Scratch((samples, *places, channels), x.dtype)
+    positions, given = x.shape[2:], KernelArgs()
+    y = Scratch((samples, *positions, channels), x.dtype)
     given.pointer("y", x.dtype, y, True)
     given.pointer("x", x.dtype, x.what)
-    for name, size in (("places", prod(places)), ("wide", channels), ("n", x.shape[0]), ("c", x.shape[1])):
+    for name, size in (("positions", prod(positions)), ("wide", channels), ("n", x.shape[0]), ("c", x.shape[1])):
         given.number(name, size)
-    across, down = pieces(channels, SIDE), pieces(prod(places), SIDE)
+    across, down = blocksFor(channels, SIDE), blocksFor(prod(positions), SIDE)
     given.number("across", across)
     given.number("down", down)
     n, c, *spatial = x.strides
-    text, indices = given.indices("p", "place", places, "axis")
+    text, indices = given.indices("p", "position", positions, "axis")
     body = {
         "text": text,
-        "offset": given.offset("place", indices, spatial),
+        "offset": given.offset("position", indices, spatial),
         "n": given.number("nStep", n, "long"),
         "c": given.number("cStep", c, "long"),
     }
-    source = given.struct + TURN.format(T=STORED[x.dtype], arguments=given.arguments, made=given.made, **body)
+    source = given.struct + TRANSPOSE.format(T=STORED[x.dtype], arguments=given.arguments, made=given.made, **body)
     blocks = samples * across * down
     return Launch("channels last", source, "turn", tuple(given.slots), (blocks, 1, 1), (SIDE, DOWN, 1)), y
 
 
-TURN = """
-__device__ static inline int64 placeAt(const Given& g, int place) {{
+TRANSPOSE = """
+__device__ static inline int64 offsetAt(const Given& g, int position) {{
   {text}
   return {offset};
 }}
@@ -55,19 +55,19 @@ extern "C" __global__ void turn({arguments}) {{
   {made}
   __shared__ {T} square[32][33];
   const int tile = blockIdx.x % (g.across * g.down), sample = blockIdx.x / (g.across * g.down);
-  const int place = tile / g.across * 32, channel = tile % g.across * 32;
-  const int own = place + threadIdx.x;
-  const int64 at = own < g.places && sample < g.n ? sample * {n} + placeAt(g, own) : -1;
+  const int position = tile / g.across * 32, channel = tile % g.across * 32;
+  const int own = position + threadIdx.x;
+  const int64 at = own < g.positions && sample < g.n ? sample * {n} + offsetAt(g, own) : -1;
 #pragma unroll
   for (int i = threadIdx.y; i < 32; i += 8) {{
     {T} value = {{}};
-    if (own < g.places && sample < g.n && channel + i < g.c) value = g.x[at + (channel + i) * {c}];
+    if (own < g.positions && sample < g.n && channel + i < g.c) value = g.x[at + (channel + i) * {c}];
     square[i][threadIdx.x] = value;
   }}
   __syncthreads();
 #pragma unroll
   for (int i = threadIdx.y; i < 32; i += 8)
-    if (place + i < g.places && channel + threadIdx.x < g.wide)
-      g.y[((int64)sample * g.places + place + i) * g.wide + channel + threadIdx.x] = square[threadIdx.x][i];
+    if (position + i < g.positions && channel + threadIdx.x < g.wide)
+      g.y[((int64)sample * g.positions + position + i) * g.wide + channel + threadIdx.x] = square[threadIdx.x][i];
 }}
 """

@@ -45,7 +45,7 @@ LETTERS = {"bool": "b1", "float16": "h2", "bfloat16": "e2"}
 MACRO = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
 PROGRAMS: dict[str, EmulatedText] = {}
 LIBRARIES: dict[str, ctypes.CDLL] = {}
-NUMBERS: dict[str, tuple[Any, tuple[str, ...]]] = {
+CTYPES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "int": (ctypes.c_int32, ("i4", "u4")),
     "long": (ctypes.c_int64, ("i8", "u8")),
     "float": (ctypes.c_float, ("f4",)),
@@ -62,7 +62,7 @@ class EmulatedText(NamedTuple):
 
     kernels: dict[str, Any]
     wants: dict[str, list[tuple[str, str]]]
-    places: Any
+    addresses: Any
 
 
 def available() -> bool:
@@ -208,21 +208,21 @@ def textOf(number: int, source: str) -> str:
     undone = "".join(f"#undef {name}\n" for name in own)
     return (
         f'#undef SECTION\n#define SECTION "emulator_shared{number}"\nnamespace text{number} {{\n'
-        f'#line 1 "kernel"\n{body}\n}}\n{undone}{ends}PLACES({number})\n'
+        f'#line 1 "kernel"\n{body}\n}}\n{undone}{ends}ADDRESSES({number})\n'
     )
 
 
 def programIn(library: ctypes.CDLL, number: int, source: str) -> EmulatedText:
     """The text with this index in a library."""
-    places = (ctypes.c_void_p * 6)()
-    library[f"places{number}"](places)
+    addresses = (ctypes.c_void_p * 6)()
+    library[f"addresses{number}"](addresses)
     wants = {}
     for name in ENTRY.findall(source):
-        room = ctypes.create_string_buffer(1024)
-        library[f"describe{number}_{name}"](room)
-        letters = room.value.decode()
+        buffer = ctypes.create_string_buffer(1024)
+        library[f"describe{number}_{name}"](buffer)
+        letters = buffer.value.decode()
         wants[name] = [(letters[i], letters[i + 1 : i + 3]) for i in range(0, len(letters), 3)]
-    return EmulatedText({name: library[f"run{number}_{name}"] for name in wants}, wants, places)
+    return EmulatedText({name: library[f"run{number}_{name}"] for name in wants}, wants, addresses)
 
 
 def run(launches: Iterable[Launch | LibraryCall], arrayOf: Callable[[Any], np.ndarray] | None = None) -> None:
@@ -248,7 +248,7 @@ def start(launch: Launch, memory: GuardedMemory) -> None:
     if launch.entry not in code.kernels:
         found = ", ".join(code.kernels) or "none"
         raise KernelError(f"{launch.name}: the text has no kernel {launch.entry!r}, only {found}")
-    values = list(numbers(launch, code.wants[launch.entry], memory))
+    values = list(kernelValues(launch, code.wants[launch.entry], memory))
     try:
         call(code, launch.entry, launch.grid, launch.block, launch.shared, values, memory.regionsOf(launch))
     except KernelError as error:
@@ -283,7 +283,7 @@ def call(
         fault = library.emulator_launch(
             ctypes.cast(code.kernels[entry], ctypes.c_void_p),
             (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values]),
-            code.places,
+            code.addresses,
             (ctypes.c_uint * 3)(*grid),
             (ctypes.c_uint * 3)(*block),
             ctypes.c_uint64(shared),
@@ -292,7 +292,7 @@ def call(
         raise KernelError(f"{entry}, {fault.decode()}")
 
 
-def numbers(launch: Launch, wants: list[tuple[str, str]], memory: GuardedMemory) -> Iterable[Any]:
+def kernelValues(launch: Launch, wants: list[tuple[str, str]], memory: GuardedMemory) -> Iterable[Any]:
     """The arguments of a kernel as C values, each checked against the type that the kernel declares."""
     if len(wants) != len(launch.slots):
         raise KernelError(f"{launch.name}: {launch.entry} takes {len(wants)} arguments, got {len(launch.slots)}")
@@ -309,7 +309,7 @@ def numbers(launch: Launch, wants: list[tuple[str, str]], memory: GuardedMemory)
                 memory.written |= {id(each) for each in what.whats if memory.originals[id(each)].flags.writeable}
             yield ctypes.c_void_p(array.ctypes.data)
         else:
-            ctype, fits = NUMBERS[kind]
+            ctype, fits = CTYPES[kind]
             if role != "n" or letters not in fits:
                 raise KernelError(f"{title} is {role}{letters}, got a number of {kind}")
             if kind == "int" and not -(2**31) <= what < 2**32 or kind == "long" and not -(2**63) <= what < 2**64:
@@ -330,7 +330,7 @@ class GuardedMemory:
         self.copies: dict[int, np.ndarray] = {}
         self.regions: dict[int, Region] = {}
         self.written: set[int] = set()
-        for keys in together(self.originals):
+        for keys in overlapping(self.originals):
             self.copy(keys)
         for table in tables(launches):
             self.at(table)[...] = table.filled(lambda what: self.at(what).ctypes.data)
@@ -341,9 +341,9 @@ class GuardedMemory:
         low, high = (pick(ends) for pick, ends in zip((min, max), zip(*map(bounds, arrays))))
         root = rootOf(arrays[0])
         start = low - root.ctypes.data if root.ctypes.data <= low else 0
-        room = np.full(high - low + 2 * PAGE, 0xFF, np.uint8)
-        skip = -room.ctypes.data % PAGE + start % PAGE
-        memory = room[skip : skip + high - low]
+        buffer = np.full(high - low + 2 * PAGE, 0xFF, np.uint8)
+        skip = -buffer.ctypes.data % PAGE + start % PAGE
+        memory = buffer[skip : skip + high - low]
         isOurs = np.zeros(high - low, bool)
         unit = int(np.gcd.reduce([n for x in arrays for n in (x.itemsize, x.ctypes.data - low)]))
         for key, x in zip(keys, arrays):
@@ -360,7 +360,7 @@ class GuardedMemory:
     def regionsOf(self, launch: Launch) -> Iterator[Region]:
         """The memory that a launch may access, each region with the index of its first argument."""
         seen = set()
-        for number, what in numbered(launch):
+        for number, what in numberedMemory(launch):
             region = self.regions[id(what)]
             if region.memory.size and id(region.memory) not in seen:
                 seen.add(id(region.memory))
@@ -382,7 +382,7 @@ class Region(NamedTuple):
     number: int = 0
 
 
-def numbered(launch: Launch) -> Iterable[tuple[int, Any]]:
+def numberedMemory(launch: Launch) -> Iterable[tuple[int, Any]]:
     """The memory of a launch, each with the index of its argument."""
     for number, (kind, what) in enumerate(launch.slots):
         if kind == "pointer":
@@ -410,7 +410,7 @@ def bounds(x: np.ndarray) -> tuple[int, int]:
     return np.lib.array_utils.byte_bounds(x)
 
 
-def together(arrays: dict[int, np.ndarray]) -> list[list[int]]:
+def overlapping(arrays: dict[int, np.ndarray]) -> list[list[int]]:
     """The keys of arrays, those that overlap in one list."""
     found: list[list[int]] = []
     end = -1

@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       W high = top[i];
 #pragma unroll
       for (int j = 0; j < 4; j++) high = Max::join(high, s[i][j]);
-      high = foldRow<Max>(high);
+      high = reduceRow<Max>(high);
       const W fade = exp(top[i] - high);
       top[i] = high;
       total[i] *= fade;
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     const int row = first + ty * 4 + i;
-    const W all = foldRow<Sum>(total[i]), seen = all != 0 ? all : W(1);
+    const W all = reduceRow<Sum>(total[i]), seen = all != 0 ? all : W(1);
     if (row >= queries) continue;
     if (from == 0 && tx == 0) *(ROW(lse, n, h, row)) = top[i] + log(seen);
 #pragma unroll

@@ -114,9 +114,9 @@ struct alignas(sizeof(T) * n) Pack {  // n elements that are loaded or stored at
 };
 
 #ifdef EMULATED
-#define ALIGNED(place, bytes) emulator::emulator_align(place, bytes)
+#define ALIGNED(address, bytes) emulator::emulator_align(address, bytes)
 #else
-#define ALIGNED(place, bytes)
+#define ALIGNED(address, bytes)
 #endif
 
 template <int n, class T>
@@ -222,15 +222,15 @@ struct Min {  // and less
 };
 
 template <class How, int lanes, class T>
-__device__ static inline T foldLanes(T x) {  // over groups of neighbouring lanes; all lanes of the warp take part
+__device__ static inline T reduceLanes(T x) {  // over groups of neighbouring lanes; all lanes of the warp take part
 #pragma unroll
   for (int d = lanes / 2; d > 0; d >>= 1) x = How::join(x, __shfl_xor_sync(ALL, x, d));
   return x;
 }
 
 template <class How, class T>
-__device__ static inline T foldWarp(T x) {
-  return foldLanes<How, 32>(x);
+__device__ static inline T reduceWarp(T x) {
+  return reduceLanes<How, 32>(x);
 }
 
 // Shared memory is declared outside templates, where g++ merges it.
@@ -241,22 +241,22 @@ __device__ static inline double* partsOfBlock() {
 
 // Over a block of whole warps, threads counted along x; the scratch memory may be used again at once.
 template <class How, class T>
-__device__ static inline T foldBlock(T x, T start) {
+__device__ static inline T reduceBlock(T x, T start) {
   T* parts = reinterpret_cast<T*>(partsOfBlock());
   const int warps = blockDim.x >> 5, lane = threadIdx.x & 31;
-  x = foldWarp<How>(x);
+  x = reduceWarp<How>(x);
   if (warps == 1) return x;
   if (lane == 0) parts[threadIdx.x >> 5] = x;
   __syncthreads();
-  x = foldWarp<How>(lane < warps ? parts[lane] : start);
+  x = reduceWarp<How>(lane < warps ? parts[lane] : start);
   __syncthreads();
   return x;
 }
 
 // Reduces v elements of each thread over all y, for each x; the scratch memory has v elements for each thread.
 template <class How, int v, class T>
-__device__ static inline void foldColumns(T* x, T* room) {
-  T* own = room + (threadIdx.y * blockDim.x + threadIdx.x) * v;
+__device__ static inline void reduceColumns(T* x, T* scratch) {
+  T* own = scratch + (threadIdx.y * blockDim.x + threadIdx.x) * v;
 #pragma unroll
   for (int u = 0; u < v; u++) own[u] = x[u];
   __syncthreads();
@@ -267,25 +267,25 @@ __device__ static inline void foldColumns(T* x, T* room) {
     __syncthreads();
   }
 #pragma unroll
-  for (int u = 0; u < v; u++) x[u] = room[threadIdx.x * v + u];
+  for (int u = 0; u < v; u++) x[u] = scratch[threadIdx.x * v + u];
   __syncthreads();
 }
 
 template <class T>
 __device__ static inline T sumWarp(T x) {
-  return foldWarp<Sum>(x);
+  return reduceWarp<Sum>(x);
 }
 template <class T>
 __device__ static inline T maxWarp(T x) {
-  return foldWarp<Max>(x);
+  return reduceWarp<Max>(x);
 }
 template <class T>
 __device__ static inline T sumBlock(T x) {
-  return foldBlock<Sum>(x, T(0));
+  return reduceBlock<Sum>(x, T(0));
 }
 template <class T>
 __device__ static inline T maxBlock(T x) {
-  return foldBlock<Max>(x, x);
+  return reduceBlock<Max>(x, x);
 }
 
 // Random: Philox4x64-10, block b of four words, as in kernels/random.py ------------------------------------------------

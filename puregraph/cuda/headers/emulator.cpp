@@ -34,7 +34,7 @@ struct Thread {
   unsigned mask;
   uint64_t value, result;
   void* stack;  // where it resumes
-  int room;     // the index of its stack; -1: none
+  int stackIndex;  // the index of its stack; -1: none
 };
 
 struct Mark {  // the last thread at some bytes, counted from 1 through the grid, and when
@@ -61,7 +61,7 @@ const uint64_t STACK = 256 << 10;
 std::vector<Region> regions;
 std::vector<Thread> threads;
 std::vector<uint32_t> warpTimes;  // when the lanes of a warp last synchronized
-std::vector<int> rooms;  // free stacks
+std::vector<int> freeStacks;  // free stacks
 char *stacks = nullptr, *stacksEnd = nullptr, *ownStart = nullptr, *ownEnd = nullptr;
 int stackCount = 0;
 uint32_t now;  // counts barriers
@@ -153,8 +153,8 @@ void begin() {
   leave(DONE);
 }
 
-void* freshStack(int room) {
-  void** top = reinterpret_cast<void**>(stacks + STACK * (room + 1));
+void* freshStack(int stackIndex) {
+  void** top = reinterpret_cast<void**>(stacks + STACK * (stackIndex + 1));
 #if defined(__x86_64__)
   *--top = nullptr;  // so that the stack is aligned as after a call
   *--top = reinterpret_cast<void*>(begin);
@@ -167,16 +167,16 @@ void* freshStack(int room) {
 }
 
 void run(Thread& t) {
-  if (t.room < 0) {
-    t.room = rooms.back();
-    rooms.pop_back();
-    t.stack = freshStack(t.room);
+  if (t.stackIndex < 0) {
+    t.stackIndex = freeStacks.back();
+    freeStacks.pop_back();
+    t.stack = freshStack(t.stackIndex);
   }
   here = &t;
   emulator_here.thread = t.index;
   void* target = t.stack;
   emulator_switch(&scheduler, target);
-  if (t.wait == DONE) rooms.push_back(t.room);
+  if (t.wait == DONE) freeStacks.push_back(t.stackIndex);
 }
 
 void suspend(Wait wait) {
@@ -266,7 +266,7 @@ bool runBlock(int count) {
 
 uint32_t blockOf(uint32_t thread) { return (thread - 1) / (emulator_here.threads.x * emulator_here.threads.y * emulator_here.threads.z); }
 
-// Whether a barrier lies between an access of another thread and now
+// Whether a barrier is between an access of another thread and now
 bool isOrdered(uint32_t other, uint32_t time) {
   if (time < blockTime) return time >= blockStart;
   return (other - first) / 32 == uint32_t(here->number) / 32 && time < warpTimes[here->number / 32];
@@ -274,9 +274,9 @@ bool isOrdered(uint32_t other, uint32_t time) {
 
 [[noreturn]] void race(const Region& r, uint64_t unit, const char* what, uint32_t other) {
   const uint32_t count = emulator_here.threads.x * emulator_here.threads.y * emulator_here.threads.z;
-  char place[40] = "shared memory";
-  if (!r.isShared) snprintf(place, sizeof(place), "argument %d", r.number);
-  fail("%s %llu of %s, and no barrier lies between that and thread %u of %s", what, (unsigned long long)unit, place,
+  char title[40] = "shared memory";
+  if (!r.isShared) snprintf(title, sizeof(title), "argument %d", r.number);
+  fail("%s %llu of %s, and no barrier is between that and thread %u of %s", what, (unsigned long long)unit, title,
        (other - 1) % count, blockOf(other) == blockOf(first) ? "this block" : "another block");
 }
 
@@ -305,13 +305,13 @@ void touch(Region& r, uint64_t unit, bool writes) {
   m.reader = me, m.readTime = now, m.spread = spread;
 }
 
-void align(const void* place, int bytes) {
-  if (reinterpret_cast<uint64_t>(place) % bytes)
+void align(const void* address, int bytes) {
+  if (reinterpret_cast<uint64_t>(address) % bytes)
     fail("moves %d bytes at an address that is no multiple of %d", bytes, bytes);
 }
 
-void check(const void* place, uint64_t bytes, bool writes, bool isAtomic = false) {
-  char* const p = static_cast<char*>(const_cast<void*>(place));
+void check(const void* address, uint64_t bytes, bool writes, bool isAtomic = false) {
+  char* const p = static_cast<char*>(const_cast<void*>(address));
   if (p >= stacks && p < stacksEnd) return;
   if (p - reinterpret_cast<char*>(&emulator_here) < int64_t(sizeof(Here)) && p >= reinterpret_cast<char*>(&emulator_here))
     return;
@@ -323,7 +323,7 @@ void check(const void* place, uint64_t bytes, bool writes, bool isAtomic = false
       const uint64_t from = (p - r.start) / r.unit, to = (p - r.start + bytes - 1) / r.unit;
       for (uint64_t unit = from; unit <= to; unit++) {
         if (r.isOurs && !r.isOurs[unit])
-          fail("%s number %llu of argument %d's memory, which lies between its elements", what,
+          fail("%s number %llu of argument %d's memory, which is between its elements", what,
                (unsigned long long)unit, r.number);
         if (!isAtomic) touch(r, unit, writes);
       }
@@ -365,16 +365,16 @@ uint64_t emulator_exchange(int how, unsigned mask, uint64_t value, int lane, con
   return t.result;
 }
 
-void emulator_align(const void* place, int bytes) { align(place, bytes); }
+void emulator_align(const void* address, int bytes) { align(address, bytes); }
 
-void emulator_check(const void* place, unsigned long bytes, int) { check(place, bytes, true, true); }
+void emulator_check(const void* address, unsigned long bytes, int) { check(address, bytes, true, true); }
 
 #define ACCESS(bytes)                                                                 \
-  void __asan_load##bytes##_noabort(void* place) { check(place, bytes, false); }     \
-  void __asan_store##bytes##_noabort(void* place) { check(place, bytes, true); }
+  void __asan_load##bytes##_noabort(void* address) { check(address, bytes, false); }     \
+  void __asan_store##bytes##_noabort(void* address) { check(address, bytes, true); }
 ACCESS(1) ACCESS(2) ACCESS(4) ACCESS(8) ACCESS(16)
-void __asan_loadN_noabort(void* place, unsigned long bytes) { check(place, bytes, false); }
-void __asan_storeN_noabort(void* place, unsigned long bytes) { check(place, bytes, true); }
+void __asan_loadN_noabort(void* address, unsigned long bytes) { check(address, bytes, false); }
+void __asan_storeN_noabort(void* address, unsigned long bytes) { check(address, bytes, true); }
 void __asan_handle_no_return() {}
 
 struct Location {
@@ -382,7 +382,7 @@ struct Location {
   uint32_t line, column;
 };
 void __ubsan_handle_out_of_bounds(Location* at, uint64_t index) {
-  fail("%s:%u: index %lld lies outside its array", at->file, at->line, (long long)index);
+  fail("%s:%u: index %lld is outside its array", at->file, at->line, (long long)index);
 }
 void __ubsan_handle_divrem_overflow(Location* at, uint64_t, uint64_t) { fail("%s:%u: division by zero", at->file, at->line); }
 
@@ -450,8 +450,8 @@ void emulator_region(char* start, uint64_t bytes, uint64_t unit, const uint8_t* 
   regions.push_back({start, bytes, isOurs, unit, number, false, std::vector<Mark>((bytes + unit - 1) / unit)});
 }
 
-// Run a kernel on the arrays registered before; returns its fault, or null. `places` are those of its library.
-const char* emulator_launch(void (*code)(void**), void** values, char** places, const unsigned* grid,
+// Run a kernel on the arrays registered before; returns its fault, or null. `addresses` are those of its library.
+const char* emulator_launch(void (*code)(void**), void** values, char** addresses, const unsigned* grid,
                             const unsigned* block, uint64_t dynamic) {
   kernel = code, arguments = values;
   emulator_here.blocks = {grid[0], grid[1], grid[2]};
@@ -464,12 +464,12 @@ const char* emulator_launch(void (*code)(void**), void** values, char** places, 
     stackCount = count;
     stacksEnd = stacks + STACK * count;
   }
-  rooms.clear();
-  for (int i = stackCount; i--;) rooms.push_back(i);
-  ownStart = places[4], ownEnd = places[5];
-  std::vector<char> room(dynamic + 64);
-  emulator_here.dynamic = room.data() + (64 - reinterpret_cast<uint64_t>(room.data()) % 64);
-  for (char** of = places; of < places + 4; of += 2) {  // of the text, and of what all texts use
+  freeStacks.clear();
+  for (int i = stackCount; i--;) freeStacks.push_back(i);
+  ownStart = addresses[4], ownEnd = addresses[5];
+  std::vector<char> memory(dynamic + 64);
+  emulator_here.dynamic = memory.data() + (64 - reinterpret_cast<uint64_t>(memory.data()) % 64);
+  for (char** of = addresses; of < addresses + 4; of += 2) {  // of the text, and of what all texts use
     const uint64_t own = of[1] - of[0];
     if (own) regions.push_back({of[0], own, nullptr, 1, 0, true, std::vector<Mark>(own)});
   }
@@ -490,7 +490,7 @@ const char* emulator_launch(void (*code)(void**), void** values, char** places, 
         for (int i = 0; i < count; i++) {
           Thread& t = threads[i];
           t.index = {i % block[0], i / block[0] % block[1], i / (block[0] * block[1])};
-          t.number = i, t.wait = RUNS, t.room = -1;
+          t.number = i, t.wait = RUNS, t.stackIndex = -1;
         }
         good = runBlock(count);
         first += count;

@@ -55,8 +55,8 @@ extern Here emulator_here;
 void emulator_barrier(const char* where);
 int emulator_lane();
 unsigned long long emulator_exchange(int how, unsigned mask, unsigned long long value, int lane, const char* where);
-void emulator_check(const void* place, unsigned long bytes, int how);
-void emulator_align(const void* place, int bytes);
+void emulator_check(const void* address, unsigned long bytes, int how);
+void emulator_align(const void* address, int bytes);
 float emulator_fromHalf(unsigned short bits);
 unsigned short emulator_toHalf(float x), emulator_toBfloat(float x);
 double emulator_erfcx(double x), emulator_erfinv(double x), emulator_normcdfinv(double x);
@@ -219,11 +219,11 @@ static inline unsigned match(unsigned mask, T x, const char* where) {
 
 #define ATOMIC(name, change)                      \
   template <class T, class S>                     \
-  UNCHECKED T name(T* place, S given) {           \
+  UNCHECKED T name(T* address, S given) {           \
     const T value = static_cast<T>(given);        \
-    emulator::emulator_check(place, sizeof(T), 2); \
-    const T old = *place;                         \
-    *place = change;                              \
+    emulator::emulator_check(address, sizeof(T), 2); \
+    const T old = *address;                         \
+    *address = change;                              \
     return old;                                   \
   }
 ATOMIC(atomicAdd, static_cast<T>(old + value))
@@ -236,10 +236,10 @@ ATOMIC(atomicXor, old ^ value)
 ATOMIC(atomicExch, value)
 #undef ATOMIC
 template <class T>
-UNCHECKED T atomicCAS(T* place, T wanted, T value) {
-  emulator::emulator_check(place, sizeof(T), 2);
-  const T old = *place;
-  if (old == wanted) *place = value;
+UNCHECKED T atomicCAS(T* address, T wanted, T value) {
+  emulator::emulator_check(address, sizeof(T), 2);
+  const T old = *address;
+  if (old == wanted) *address = value;
   return old;
 }
 static inline void __threadfence() {}
@@ -323,9 +323,9 @@ extern "C" __attribute__((visibility("hidden"))) char __ehdr_start[], _end[];
   extern "C" __attribute__((no_sanitize("kernel-address"), visibility("default"))) void describe##n##_##name(char* to) { \
     emulator::describe(text##n::name, to);                                                            \
   }
-#define PLACES(n)                                                                                     \
+#define ADDRESSES(n)                                                                                     \
   extern "C" __attribute__((weak, visibility("hidden"))) char __start_emulator_shared##n[], __stop_emulator_shared##n[]; \
-  extern "C" __attribute__((no_sanitize("kernel-address"), visibility("default"))) void places##n(char** to) { \
+  extern "C" __attribute__((no_sanitize("kernel-address"), visibility("default"))) void addresses##n(char** to) { \
     to[0] = __start_emulator_shared##n, to[1] = __stop_emulator_shared##n;                            \
     to[2] = __start_emulator_shared, to[3] = __stop_emulator_shared, to[4] = __ehdr_start, to[5] = _end; \
   }

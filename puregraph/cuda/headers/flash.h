@@ -27,29 +27,29 @@ __device__ static inline void fetch(W (&y)[4], const T* x, int step, int count) 
   for (int j = 0; j < 4; j++) y[j] = j < count ? load(x, (int64)j * step) : W(0);
 }
 
-__device__ static inline void keep(W* tile, int place, const W (&x)[4]) {
+__device__ static inline void keep(W* tile, int offset, const W (&x)[4]) {
 #pragma unroll
   for (int j = 0; j < 4; j += WIDE) {
     Pack<W, WIDE> pack;
 #pragma unroll
     for (int i = 0; i < WIDE; i++) pack.at[i] = x[j + i];
-    storePack(tile, place + j, pack);
+    storePack(tile, offset + j, pack);
   }
 }
 
 template <int n>
-__device__ static inline void take(W (&y)[n], const W* tile, int place) {
+__device__ static inline void take(W (&y)[n], const W* tile, int offset) {
   const int wide = n < WIDE ? n : WIDE;
 #pragma unroll
   for (int j = 0; j < n; j += wide) {
-    const Pack<W, wide> pack = loadPack<wide>(tile, place + j);
+    const Pack<W, wide> pack = loadPack<wide>(tile, offset + j);
 #pragma unroll
     for (int i = 0; i < wide; i++) y[j + i] = pack.at[i];
   }
 }
 
 // The tile of EDGE rows of x and DEPTH columns, transposed; zero outside
-__device__ static inline void fillTurned(W* tile, const T* x, int row, int step, int rows, int columns) {
+__device__ static inline void fillTransposed(W* tile, const T* x, int row, int step, int rows, int columns) {
   const int quads = DEPTH / 4;
 #pragma unroll 1
   for (int i = threadIdx.x; i < EDGE * quads; i += THREADS) {
@@ -96,8 +96,8 @@ __device__ static inline void dots(W (&sum)[4][4], W* work, const T* a, int aRow
                                    int bRow, int bStep, int bRows, int columns) {
   for (int c = 0; c < columns; c += DEPTH) {
     __syncthreads();
-    fillTurned(work, a + (int64)c * aStep, aRow, aStep, aRows, columns - c);
-    fillTurned(work + DEPTH * EDGE, b + (int64)c * bStep, bRow, bStep, bRows, columns - c);
+    fillTransposed(work, a + (int64)c * aStep, aRow, aStep, aRows, columns - c);
+    fillTransposed(work + DEPTH * EDGE, b + (int64)c * bStep, bRow, bStep, bRows, columns - c);
     __syncthreads();
     multiply(sum, work, work + DEPTH * EDGE, min(DEPTH, columns - c));
   }
@@ -123,11 +123,11 @@ __device__ static inline void mark(W (&s)[4][4], MASK_GIVEN W scale, int causal,
       const bool isThere = row + i < queries && key + j < keys && !(causal && key + j > row + i);
       W score = s[i][j] * scale;
 #ifdef MASK
-      const int64 place = (int64)(row + i) * mask2 + (int64)(key + j) * mask3;
+      const int64 offset = (int64)(row + i) * mask2 + (int64)(key + j) * mask3;
 #if IS_BOOL
-      if (!(isThere && mask[place])) score = -INFINITY;
+      if (!(isThere && mask[offset])) score = -INFINITY;
 #else
-      if (isThere) score += load(mask, place);
+      if (isThere) score += load(mask, offset);
 #endif
 #endif
       s[i][j] = isThere ? score : -W(INFINITY);
@@ -135,7 +135,7 @@ __device__ static inline void mark(W (&s)[4][4], MASK_GIVEN W scale, int causal,
 }
 
 template <class How>
-__device__ static inline W foldRow(W x) {
+__device__ static inline W reduceRow(W x) {
 #pragma unroll
   for (int d = GROUPS / 2; d > 0; d >>= 1) x = How::join(x, __shfl_xor_sync(ALL, x, d));
   return x;

@@ -11,14 +11,14 @@ __device__ static inline void copyAhead(T* to, const T* from, bool isThere) {  /
   if (isThere) pack = loadPack<n>(from, 0);
   storePack(to, 0, pack);
 #else
-  const unsigned place = (unsigned)__cvta_generic_to_shared(to);
+  const unsigned address = (unsigned)__cvta_generic_to_shared(to);
   const int bytes = isThere ? n * sizeof(T) : 0;
   if (n * sizeof(T) == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
   else if (n * sizeof(T) == 8)
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(place), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(place), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
 #endif
 }
 
@@ -92,7 +92,7 @@ struct Panel {
       if (!alongDepth) d = depths.at(g, other, k);
       const typename Side::Lane& lane = own[alongDepth ? i : 0];
       const bool isThere = k + (alongDepth ? at : other) < end && Side::holds(g, lane, d);
-      const Number* const from = isThere ? Side::place(lane, d) : nowhere;
+      const Number* const from = isThere ? Side::address(lane, d) : nowhere;
       if (isEven)
         copyAhead<pack>(to + other * pitch + at, from, isThere);
       else
@@ -112,20 +112,20 @@ struct Panel {
 // Offsets along the depth: computed once for all threads, a stage ahead, or by each thread where quick -----------------
 
 struct Found {
-  Depth* places;  // of two stages
+  Depth* offsets;  // of two stages
 
   __device__ inline void find(const Given& g, int stage, int k) const {
-    if (threadIdx.x < DEPTH) places[stage % 2 * DEPTH + threadIdx.x] = depthOf(g, k + threadIdx.x);
+    if (threadIdx.x < DEPTH) offsets[stage % 2 * DEPTH + threadIdx.x] = depthOf(g, k + threadIdx.x);
   }
   struct Stage {
-    const Depth* places;
-    __device__ inline Depth at(const Given&, int i, int) const { return places[i]; }
+    const Depth* offsets;
+    __device__ inline Depth at(const Given&, int i, int) const { return offsets[i]; }
   };
-  __device__ inline Stage stage(int stage) const { return {places + stage % 2 * DEPTH}; }
+  __device__ inline Stage stage(int stage) const { return {offsets + stage % 2 * DEPTH}; }
 };
 
 struct Known {
-  Depth* places;  // none
+  Depth* offsets;  // none
 
   __device__ inline void find(const Given&, int, int) const {}
   struct Stage {

@@ -48,7 +48,7 @@ __device__ static inline W dots(const X* x, int64 xRow, int64 xStep, int rows, c
 __device__ static inline W sigmoid(W x) { return W(0.5) * tanh(W(0.5) * x) + W(0.5); }
 
 // Where a block and a thread is
-#define PLACE                                                                                              \
+#define POSITION                                                                                           \
   DYNAMIC(W, sums);                                                                                        \
   const int across = (units + UNITS * tiles - 1) / (UNITS * tiles), warps = blockDim.x >> 5;               \
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;                                              \

@@ -18,15 +18,15 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 #if HAS_ON
              const bool* __restrict__ on, TWO(on),
 #endif
-             int samples, int moments, int units, int tiles, int from, int to, int reverse) {
-  PLACE;
+             int samples, int steps, int units, int tiles, int from, int to, int reverse) {
+  POSITION;
 #if GRU
 #define DQ(what) dq##what
 #else
 #define DQ(what) dp##what
 #endif
   for (int k = from; k < to; k++) {
-    const int now = reverse ? k : moments - 1 - k, done = reverse ? now - 1 : now + 1;
+    const int now = reverse ? k : steps - 1 - k, done = reverse ? now - 1 : now + 1;
     if (k) {
       for (int item = warp; item < tiles * GATES; item += warps) {
         const int unit = firstUnit + item / GATES * UNITS, gate = item % GATES;
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
       W slope = k ? *carried : W(load(last, row * last0 + unit * last1));
       if (k)
         for (int g = 0; g < GATES; g++) slope += sums[(i / 32 * GATES + g) * 32 + lane];
-      if (k == moments) {
+      if (k == steps) {
         *carried = slope;
         continue;
       }

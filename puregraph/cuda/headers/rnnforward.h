@@ -16,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(256) turn(OfU* __restrict__ y, cons
 
 extern "C" __global__ void __launch_bounds__(512, 1)
     alongTime(OfY* y, const OfY* __restrict__ first, THREE(y), TWO(first), const W* __restrict__ p,
-              const OfU* __restrict__ turned,
+              const OfU* __restrict__ transposed,
 #if LSTM
               OfCells* cells, const OfCells* __restrict__ firstCell, THREE(cells), TWO(firstCell),
 #endif
@@ -29,24 +29,24 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 #if HAS_ON
               const bool* __restrict__ on, TWO(on),
 #endif
-              int samples, int moments, int units, int tiles, int from, int to, int reverse) {
-  PLACE;
+              int samples, int steps, int units, int tiles, int from, int to, int reverse) {
+  POSITION;
   for (int k = from; k < to; k++) {
-    const int now = reverse ? moments - 1 - k : k, before = reverse ? now + 1 : now - 1;
+    const int now = reverse ? steps - 1 - k : k, before = reverse ? now + 1 : now - 1;
     const OfY* const h = k ? y + before * y1 : first;
     const int64 hRow = k ? y0 : first0, hStep = k ? y2 : first1;
     for (int item = warp; item < tiles * GATES; item += warps) {
       const int unit = firstUnit + item / GATES * UNITS, gate = item % GATES;
       if (unit < units)
         sums[item * 32 + lane] = dots(h + firstRow * hRow, hRow, hStep, samples - firstRow,
-                                      turned + (int64)(gate * units + unit) * units, units, 1, units - unit, units);
+                                      transposed + (int64)(gate * units + unit) * units, units, 1, units - unit, units);
     }
     __syncthreads();
     for (int i = threadIdx.x; i < tiles * 32; i += blockDim.x) {
       const int row = firstRow + i % 32 / UNITS, unit = firstUnit + i / 32 * UNITS + i % UNITS;
       if (row >= samples || unit >= units) continue;
       const W* const q = sums + i / 32 * GATES * 32 + lane;
-      const W* const in = p + ((int64)row * moments + now) * GATES * units + unit;
+      const W* const in = p + ((int64)row * steps + now) * GATES * units + unit;
       const int gate = units;
 #if LSTM || GRU
       OfKept* const out = kept + row * kept0 + now * kept1 + unit * kept2;

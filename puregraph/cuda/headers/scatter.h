@@ -9,12 +9,12 @@
 
 const int THREADS = 512, WARPS = THREADS / 32;
 const int EACH = 4, TILE = THREADS * EACH;  // positions that a thread, and a block, reads at a time
-const int ROOM = 4096;                      // that a block holds
+const int CAPACITY = 4096;                  // that a block holds
 const int RANGE = 4096;                     // rows that it can sort
 
 // Positions from `start` on whose row is in the range are appended to the buffer; returns how many there are then.
 __device__ static int collect(const I* index, INDEX_PARAMETERS, int count, int start, int low, int high, int found,
-                              unsigned short* rows, int* places, int* sums, int& below, int* counts) {
+                              unsigned short* rows, int* positions, int* sums, int& below, int* counts) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   int mine = 0, row[EACH];
 #pragma unroll
@@ -47,9 +47,9 @@ __device__ static int collect(const I* index, INDEX_PARAMETERS, int count, int s
   for (int e = 0; e < EACH; e++) {
     if (row[e] < 0) continue;
     if (counts) atomicAdd(&counts[row[e]], 1);
-    if (to < ROOM) {
+    if (to < CAPACITY) {
       rows[to] = row[e];
-      places[to] = start + threadIdx.x * EACH + e;
+      positions[to] = start + threadIdx.x * EACH + e;
     }
     to++;
   }
@@ -57,7 +57,7 @@ __device__ static int collect(const I* index, INDEX_PARAMETERS, int count, int s
 }
 
 // The buffer is written to the next free positions of its rows.
-__device__ static void place(int* order, int* keys, int held, int low, const unsigned short* rows, const int* places,
+__device__ static void distribute(int* order, int* keys, int held, int low, const unsigned short* rows, const int* positions,
                              int* next) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   for (int start = 0; start < held; start += THREADS) {
@@ -74,7 +74,7 @@ __device__ static void place(int* order, int* keys, int held, int low, const uns
       __syncthreads();
     }
     if (row >= 0) {
-      order[to] = places[at];
+      order[to] = positions[at];
       keys[to] = low + row;
     }
   }
@@ -84,8 +84,8 @@ __device__ static void place(int* order, int* keys, int held, int low, const uns
 extern "C" __global__ void __launch_bounds__(512, 1)
     sortRows(int* __restrict__ order, int* __restrict__ keys, T* __restrict__ table, const I* __restrict__ index,
              int count, int rows, int width, int range, INDEX_PARAMETERS) {
-  __shared__ int next[RANGE], places[ROOM], sums[2 * WARPS];
-  __shared__ unsigned short held[ROOM];
+  __shared__ int next[RANGE], positions[CAPACITY], sums[2 * WARPS];
+  __shared__ unsigned short held[CAPACITY];
   const int64 size = (int64)rows * width, step = (int64)gridDim.x * THREADS, me = (int64)blockIdx.x * THREADS + threadIdx.x;
   if (isAligned(table, sizeof(T) * N)) {
     const Pack<T, N> none = {};
@@ -98,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   __syncthreads();
   int below = 0, found = 0, nothing = 0;
   for (int start = 0; start < count; start += TILE)
-    found = collect(index, INDEX_ARGUMENTS, count, start, low, high, found, held, places, sums, below, next);
+    found = collect(index, INDEX_ARGUMENTS, count, start, low, high, found, held, positions, sums, below, next);
   __syncthreads();
   below = sumBlock(below);
 
@@ -123,15 +123,15 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   }
   __syncthreads();
 
-  if (found <= ROOM) {
-    place(order, keys, found, low, held, places, next);
+  if (found <= CAPACITY) {
+    distribute(order, keys, found, low, held, positions, next);
   } else {
     for (int at = 0; at < count;) {
       int many = 0;
-      for (; at < count && many <= ROOM - TILE; at += TILE)
-        many = collect(index, INDEX_ARGUMENTS, count, at, low, high, many, held, places, sums, nothing, 0);
+      for (; at < count && many <= CAPACITY - TILE; at += TILE)
+        many = collect(index, INDEX_ARGUMENTS, count, at, low, high, many, held, positions, sums, nothing, 0);
       __syncthreads();
-      place(order, keys, many, low, held, places, next);
+      distribute(order, keys, many, low, held, positions, next);
       __syncthreads();
     }
   }

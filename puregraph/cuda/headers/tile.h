@@ -31,9 +31,9 @@ __device__ static inline void sumTile(const Given& g, char* memory, int z, int m
   for (int s = 0; s < STAGES - 1; s++) {
     __syncthreads();
     if (s < count) {
-      N* const place = shared + s * stage;
-      a.bringStage(g, place, depths.stage(s), start + s * DEPTH, end);
-      b.bringStage(g, place + Panel<A>::size, depths.stage(s), start + s * DEPTH, end);
+      N* const buffer = shared + s * stage;
+      a.bringStage(g, buffer, depths.stage(s), start + s * DEPTH, end);
+      b.bringStage(g, buffer + Panel<A>::size, depths.stage(s), start + s * DEPTH, end);
     }
     endStage();
     depths.find(g, s + 1, start + (s + 1) * DEPTH);
@@ -43,14 +43,14 @@ __device__ static inline void sumTile(const Given& g, char* memory, int z, int m
     __syncthreads();
     const int next = s + STAGES - 1;
     if (next < count) {
-      N* const place = shared + next % STAGES * stage;
-      a.bringStage(g, place, depths.stage(next), start + next * DEPTH, end);
-      b.bringStage(g, place + Panel<A>::size, depths.stage(next), start + next * DEPTH, end);
+      N* const buffer = shared + next % STAGES * stage;
+      a.bringStage(g, buffer, depths.stage(next), start + next * DEPTH, end);
+      b.bringStage(g, buffer + Panel<A>::size, depths.stage(next), start + next * DEPTH, end);
     }
     endStage();
     depths.find(g, next + 1, start + (next + 1) * DEPTH);
-    const N* const place = shared + s % STAGES * stage;
-    sums.add(place, place + Panel<A>::size);
+    const N* const buffer = shared + s % STAGES * stage;
+    sums.add(buffer, buffer + Panel<A>::size);
   }
   awaitStage<0>();
   __syncthreads();

@@ -2,13 +2,13 @@
 
 // Four matrices of 8 x 8 in shared memory: lane 8 q + r has the address of row r of matrix q. Of each a lane gets the
 // elements 2 (lane % 4) and the next of row lane / 4; of column lane / 4 where transposed.
-template <bool turned, class N>
+template <bool transposed, class N>
 __device__ static inline void loadMatrices(unsigned (&to)[4], const N* row) {
 #ifdef EMULATED
   const int lane = threadIdx.x % 32;
   for (int q = 0; q < 4; q++) {
     N x, y;
-    if (turned) {
+    if (transposed) {
       const N* one = __shfl_sync(ALL, row, q * 8 + lane % 4 * 2);
       const N* two = __shfl_sync(ALL, row, q * 8 + lane % 4 * 2 + 1);
       x = one[lane / 4], y = two[lane / 4];
@@ -19,13 +19,13 @@ __device__ static inline void loadMatrices(unsigned (&to)[4], const N* row) {
     to[q] = x.bits | (unsigned)y.bits << 16;
   }
 #else
-  const unsigned place = (unsigned)__cvta_generic_to_shared(row);
-  if (turned)
+  const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+  if (transposed)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(place) : "memory");
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
   else
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(place) : "memory");
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
 #endif
 }
 

@@ -83,11 +83,11 @@ class AttentionTask(NamedTuple):
         reads += [(self.y, own), (self.lse, "float32")] if self.grads else []
         writes = [(each, own) for each in self.grads[1:]] or [(self.y, own), (self.lse, "float32")]
         lays = [*reads, *self.random, *writes]
-        places = [pick(flat(x, kind), *lay) for x, (lay, kind) in zip(arrays, lays)]
-        numbers = [load(each, kind) for each, (_, kind) in zip(places[: -len(writes)], lays)]
+        views = [pick(flat(x, kind), *lay) for x, (lay, kind) in zip(arrays, lays)]
+        numbers = [load(each, kind) for each, (_, kind) in zip(views[: -len(writes)], lays)]
         results = self.backward(*numbers) if self.grads else self.forward(*numbers)
-        for place, result, (_, kind) in zip(places[-len(writes) :], results, writes):
-            save(place, result, kind)
+        for view, result, (_, kind) in zip(views[-len(writes) :], results, writes):
+            save(view, result, kind)
 
     def forward(self, q: Any, k: Any, v: Any, *random: Any) -> tuple[Any, Any]:
         """y and lse."""
@@ -104,7 +104,7 @@ class AttentionTask(NamedTuple):
         left = self.left(p, *random)
         ds = p * (grad @ wholeV.swapaxes(-1, -2) * left - (grad * y).sum(axis=-1, keepdims=True)) * self.scale
         dk, dv = ds.swapaxes(-1, -2) @ q, (p * left).swapaxes(-1, -2) @ grad
-        return ds @ wholeK, summed(dk, k.shape), summed(dv, v.shape)
+        return ds @ wholeK, summedHeads(dk, k.shape), summedHeads(dv, v.shape)
 
     def shared(self, x: Any) -> Any:
         """Keys or values, repeated for each head of q."""
@@ -210,7 +210,7 @@ def isRow(lse: Any) -> bool:
     return isPlain(lse) and lse.dtype.name == "float32" and len(lse.shape) == 4 and lse.shape[3] == 1
 
 
-def summed(whole: Any, shape: tuple[int, ...]) -> Any:
+def summedHeads(whole: Any, shape: tuple[int, ...]) -> Any:
     """The gradients of shared heads, summed over the heads that share one."""
     n, heads, s, d = shape
     return whole.reshape(n, heads, -1, s, d).sum(axis=2)

@@ -103,10 +103,10 @@ class ConvolutionTask(NamedTuple):
         elif self.what == "convolveWeight":
             made = g.conv_wgrad(loss=one, image=two, **how)
         else:
-            made = self.withTail(draft, g.conv_fprop(image=one, weight=two, **how))
+            made = self.withEpilogue(draft, g.conv_fprop(image=one, weight=two, **how))
         draft.write(made, self.made)
 
-    def withTail(self, draft: GraphDraft, made: Any) -> Any:
+    def withEpilogue(self, draft: GraphDraft, made: Any) -> Any:
         """The sums with the epilogue: bias, residual and activation."""
         g = draft.graph
         if self.bias:
@@ -119,13 +119,13 @@ class ConvolutionTask(NamedTuple):
         """Compute it in numpy, from the task alone."""
         lay = self.reads + ((self.vector,) if self.bias else ()) + ((self.residual,) if self.residual else ())
         stored = "float32" if self.kind == "tf32" else self.kind
-        places = [pick(flat(x, stored), *each) for x, each in zip(arrays, (*lay, self.made))]
-        one, two, *rest = [load(each, stored) for each in places[:-1]]
+        positions = [pick(flat(x, stored), *each) for x, each in zip(arrays, (*lay, self.made))]
+        one, two, *rest = [load(each, stored) for each in positions[:-1]]
         if self.kind == "tf32":
             one, two = load(one, "tf32"), load(two, "tf32")
         made = {"convolve": self.forward, "convolveData": self.data, "convolveWeight": self.weight}[self.what](one, two)
         made = sum(rest, made)
-        save(places[-1], ACTIVATIONS[self.activation][1](made) if self.activation else made, stored)
+        save(positions[-1], ACTIVATIONS[self.activation][1](made) if self.activation else made, stored)
 
     @property
     def groups(self) -> int:
@@ -148,12 +148,12 @@ class ConvolutionTask(NamedTuple):
     def forward(self, x: np.ndarray, W: np.ndarray) -> np.ndarray:
         """y from x and W."""
         x, W = self.apart(self.padded(x)), W.reshape(self.groups, -1, *W.shape[1:])
-        y = sum(W[tap] @ together(x[met]) for tap, met in self.taps())
+        y = sum(W[tap] @ flatPositions(x[met]) for tap, met in self.taps())
         return np.reshape(y, self.y.shape)
 
     def data(self, y: np.ndarray, W: np.ndarray) -> np.ndarray:
         """The gradient of x from that of y, and W."""
-        y, W = together(self.apart(y)), W.reshape(self.groups, -1, *W.shape[1:])
+        y, W = flatPositions(self.apart(y)), W.reshape(self.groups, -1, *W.shape[1:])
         whole = self.padded(np.zeros(self.x.shape, y.dtype))
         x = self.apart(whole)
         for tap, met in self.taps():
@@ -163,14 +163,14 @@ class ConvolutionTask(NamedTuple):
 
     def weight(self, y: np.ndarray, x: np.ndarray) -> np.ndarray:
         """The gradient of W from that of y, and x."""
-        y, x = together(self.apart(y)), self.apart(self.padded(x))
+        y, x = flatPositions(self.apart(y)), self.apart(self.padded(x))
         W = np.zeros((self.groups, y.shape[2], *self.W.shape[1:]), x.dtype)
         for tap, met in self.taps():
-            W[tap] = (y @ together(x[met]).swapaxes(-1, -2)).sum(axis=0)
+            W[tap] = (y @ flatPositions(x[met]).swapaxes(-1, -2)).sum(axis=0)
         return W.reshape(self.W.shape)
 
 
-def together(x: np.ndarray) -> np.ndarray:
+def flatPositions(x: np.ndarray) -> np.ndarray:
     """The positions of an array (n, groups, c, ...) as one axis."""
     return x.reshape(*x.shape[:3], -1)
 
@@ -195,7 +195,7 @@ def convolve(
     Shapes    x (n, c, *spatial), W (o, c / groups, *size), bias (o,), out and residual (n, o, *count)
     """
     tail = [each for each in (bias, residual) if each is not None]
-    if not areMaps(out, x, W, *tail) or (activation and activation not in ACTIVATIONS):
+    if not areSupported(out, x, W, *tail) or (activation and activation not in ACTIVATIONS):
         return NotImplemented
     if bias is not None and (bias.shape != (W.shape[0],) or bias.strides[0] != bias.dtype.itemsize):
         return NotImplemented
@@ -218,7 +218,7 @@ def convolveData(
 
     Slots are grad, W, out.
     """
-    if not areMaps(out, grad, W) or out.shape != tuple(shape):
+    if not areSupported(out, grad, W) or out.shape != tuple(shape):
         return NotImplemented
     task = taskOf("convolveData", out, W, grad, stride, pad, dilation, tf32)
     call = pointwiseconv.convolveData(out, grad, W, tf32) if task.isPoint else NotImplemented
@@ -232,14 +232,14 @@ def convolveWeight(
 
     Slots are grad, x, out.
     """
-    if not areMaps(out, grad, x):
+    if not areSupported(out, grad, x):
         return NotImplemented
     task = taskOf("convolveWeight", x, out, grad, stride, pad, dilation, tf32)
     call = pointwiseconv.convolveWeight(out, grad, x, tf32) if task.isPoint else NotImplemented
     return callOf(task, groups, grad, x, out) if call is NotImplemented else call
 
 
-def areMaps(*arrays: Any) -> bool:
+def areSupported(*arrays: Any) -> bool:
     """Whether arrays have one dtype that cuDNN supports, and the first one one to three spatial axes."""
     isOne = all(isPlain(x) and x.dtype.name == arrays[0].dtype.name for x in arrays)
     return isOne and len(arrays[0].shape) - 2 in RANKS

@@ -31,7 +31,7 @@ BACKRELU, BACKGELU, TOTAL = 8 | KEPT, 64 | KEPT, 16
 TOTALA, TOTALB = 256, 512
 PLAIN = 1
 
-TURNA, TURNB, EPILOGUE, VECTOR, KEPTAT, KEPTLD, KEPTSTRIDE = 3, 4, 7, 8, 11, 12, 13  # cublasLtMatmulDescAttributes_t
+TRANSA, TRANSB, EPILOGUE, VECTOR, KEPTAT, KEPTLD, KEPTSTRIDE = 3, 4, 7, 8, 11, 12, 13  # cublasLtMatmulDescAttributes_t
 COUNT, STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
 MOST, ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t: workspace; alignments of A, B, C and D
 
@@ -76,8 +76,8 @@ class GemmTask(NamedTuple):
     a: MatrixLayout
     b: MatrixLayout
     d: MatrixLayout
-    turnA: bool
-    turnB: bool
+    transA: bool
+    transB: bool
     epilogue: int = PLAIN
     keptLd: int = 0
     keptStride: int = 0
@@ -209,8 +209,8 @@ class Matmul:
         self.alpha, self.beta = number(task.alpha), number(task.beta)
         self.algorithm: Any = None
         for attribute, value in (
-            (TURNA, ctypes.c_int32(task.turnA)),
-            (TURNB, ctypes.c_int32(task.turnB)),
+            (TRANSA, ctypes.c_int32(task.transA)),
+            (TRANSB, ctypes.c_int32(task.transB)),
             (EPILOGUE, ctypes.c_uint32(task.epilogue)),
         ):
             self.description.set(attribute, value)

@@ -96,10 +96,10 @@ class CudnnCall(LibraryCall):
             self.prepare(addresses)
         self.planner.run(self.graph, addresses, workspace, stream)  # type: ignore[union-attr]
 
-    def tune(self, addresses: Sequence[int], workspace: int, room: int, stream: int, time: Time) -> None:
+    def tune(self, addresses: Sequence[int], workspace: int, limit: int, stream: int, time: Time) -> None:
         self.prepare(addresses)
         planner: Any = self.planner
-        planner.tune(self.task, room, lambda graph: time(lambda: planner.run(graph, addresses, workspace, stream)))
+        planner.tune(self.task, limit, lambda graph: time(lambda: planner.run(graph, addresses, workspace, stream)))
         self.prepare(addresses)
 
     def emulate(self, arrays: Sequence[Any]) -> None:
@@ -118,9 +118,9 @@ class CudnnPlanner:
         self.stream: int | None = None
         self.plans: dict[str, CudnnPlan | None] = {}
         self.lock = threading.RLock()
-        told = json.loads(properties or c.create_device_properties(ordinal()).serialize())
-        multiprocessors, version = told["multiProcessorCount"], told["deviceVer"] // 10
-        self.label = f"{c.backend_version_string()} {c.__version__} sm{version} {multiprocessors} {told['deviceName']}"
+        found = json.loads(properties or c.create_device_properties(ordinal()).serialize())
+        multiprocessors, version = found["multiProcessorCount"], found["deviceVer"] // 10
+        self.label = f"{c.backend_version_string()} {c.__version__} sm{version} {multiprocessors} {found['deviceName']}"
         self.options = {"handle": self.handle}
         if properties:
             self.options = {
@@ -139,7 +139,7 @@ class CudnnPlanner:
 
     def fromDisk(self, text: str) -> CudnnPlan | None:
         """The plan that is stored, if it can be loaded here."""
-        found = diskcache.read(self.place(text), workspace=int)
+        found = diskcache.read(self.fileOf(text), workspace=int)
         if found is None:
             return None
         plan = CudnnPlan(found[1], found[0]["workspace"])
@@ -158,15 +158,15 @@ class CudnnPlanner:
 
     def kept(self, text: str, plan: CudnnPlan) -> CudnnPlan:
         """A plan, after it was stored."""
-        diskcache.write(self.place(text), {"workspace": plan.workspace, "key": f"{self.label} {text}"}, plan.data)
+        diskcache.write(self.fileOf(text), {"workspace": plan.workspace, "key": f"{self.label} {text}"}, plan.data)
         return plan
 
-    def place(self, text: str) -> str:
+    def fileOf(self, text: str) -> str:
         """The name of a plan's file."""
         return hashlib.blake2b(f"cudnn {self.label} {text}".encode(), digest_size=20).hexdigest()
 
-    def tune(self, task: Any, room: int, time: Callable[[Any], float]) -> None:
-        """Keep, of all plans that need no more workspace than `room`, the one whose graph is fastest by `time`."""
+    def tune(self, task: Any, limit: int, time: Callable[[Any], float]) -> None:
+        """Keep, of all plans that need no more workspace than `limit`, the one whose graph is fastest by `time`."""
         times = []
         graph = self.proposed(task)
         for index in range(graph.get_execution_plan_count()):
@@ -175,7 +175,7 @@ class CudnnPlanner:
             except Exception:  # proposals that were left out, or cannot be built
                 continue
             plan = CudnnPlan(bytes(graph.serialize(as_bytes=True)), graph.get_workspace_size_plan_at_index(index))
-            if plan.workspace <= room:
+            if plan.workspace <= limit:
                 times.append((time(self.load(plan)), index, plan))
         if times:
             with self.lock:

@@ -37,8 +37,8 @@ class LibraryCall:
         """Launch the call on a stream, which may be capturing if it was prepared for these addresses."""
         raise NotImplementedError
 
-    def tune(self, addresses: Sequence[int], workspace: int, room: int, stream: int, time: Time) -> None:
-        """Take, from now on, the library's fastest proposal that needs no more than `room` bytes at `workspace`.
+    def tune(self, addresses: Sequence[int], workspace: int, limit: int, stream: int, time: Time) -> None:
+        """Take, from now on, the library's fastest proposal that needs no more than `limit` bytes at `workspace`.
 
         `time(run)` gives the seconds of a function that launches the call on the stream.
         """

@@ -59,42 +59,44 @@ class View(NamedTuple):
 class Product(LibraryCall):
     """A matrix product, or several that differ in their offsets.
 
-    `places`  which slot is "a", "b" or "d" of the task, its "vector", and what is "kept"
+    `roles`   which slot is "a", "b" or "d" of the task, its "vector", and what is "kept"
     `starts`  for each call the offsets of these in bytes from the slot's address
     """
 
     library = "cuBLASLt"
     workspace = cublaslt.WORKSPACE
 
-    def __init__(self, task: GemmTask, slots: Any, places: dict[str, int], starts: list[dict[str, int]]) -> None:
-        self.task, self.slots, self.places, self.starts = task, slots, places, starts
+    def __init__(self, task: GemmTask, slots: Any, roles: dict[str, int], starts: list[dict[str, int]]) -> None:
+        self.task, self.slots, self.roles, self.starts = task, slots, roles, starts
         self.matmuls: list[Matmul] = []
         self.aligned: list[TaskAddresses] = []  # the alignments that the matmuls were prepared for
         d, count = task.d, task.d.copies * len(starts)
-        inner = task.a.rows if task.turnA else task.a.columns
+        inner = task.a.rows if task.transA else task.a.columns
         self.name = f"product {f'{count} x ' * (count > 1)}{d.columns}x{inner}x{d.rows} {task.a.kind}"
 
     def at(self, addresses: Sequence[int], start: dict[str, int]) -> TaskAddresses:
         """The addresses of one call."""
-        return TaskAddresses(**{part: addresses[place] + start.get(part, 0) for part, place in self.places.items()})
+        return TaskAddresses(**{part: addresses[slot] + start.get(part, 0) for part, slot in self.roles.items()})
 
     def prepare(self, addresses: Sequence[int]) -> None:
-        matmuls, places = [], [self.at(addresses, start) for start in self.starts]
-        for at in places:
+        matmuls, found = [], [self.at(addresses, start) for start in self.starts]
+        for at in found:
             matmul = Matmul(self.task)
             if not matmul.choose(at):
-                raise DeviceError(f"cuBLASLt has no algorithm for {self.name}, tail {self.task.epilogue}, so aligned")
+                raise DeviceError(
+                    f"cuBLASLt has no algorithm for {self.name}, epilogue {self.task.epilogue}, so aligned"
+                )
             matmuls.append(matmul)
-        self.matmuls, self.aligned = matmuls, [at.aligned for at in places]
+        self.matmuls, self.aligned = matmuls, [at.aligned for at in found]
 
     def run(self, addresses: Sequence[int], workspace: int, stream: int) -> None:
-        places = [self.at(addresses, start) for start in self.starts]
-        if self.aligned != [at.aligned for at in places]:
+        found = [self.at(addresses, start) for start in self.starts]
+        if self.aligned != [at.aligned for at in found]:
             self.prepare(addresses)
-        for matmul, at in zip(self.matmuls, places):
+        for matmul, at in zip(self.matmuls, found):
             matmul.run(at, workspace, stream)
 
-    def tune(self, addresses: Sequence[int], workspace: int, room: int, stream: int, time: Time) -> None:
+    def tune(self, addresses: Sequence[int], workspace: int, limit: int, stream: int, time: Time) -> None:
         self.prepare(addresses)
         for matmul, start in zip(self.matmuls, self.starts):
             run = partial(matmul.run, self.at(addresses, start), workspace, stream)
@@ -105,10 +107,10 @@ class Product(LibraryCall):
         kinds = {"a": task.a.kind, "b": task.b.kind, "d": task.d.kind, "vector": task.d.kind, "kept": keptKind(task)}
         for start in self.starts:
             found = {}
-            for part, place in self.places.items():
-                numbers = flat(arrays[place], kinds[part])
-                found[part] = numbers[start.get(part, 0) // numbers.itemsize :]
-            carryOut(task, found)
+            for part, slot in self.roles.items():
+                elements = flat(arrays[slot], kinds[part])
+                found[part] = elements[start.get(part, 0) // elements.itemsize :]
+            evaluate(task, found)
 
 
 def product(
@@ -139,20 +141,20 @@ def product(
     Shapes    a (..., m, k), b (..., k, n), out (..., m, n); an axis of length one, or none, serves a whole batch
     """
     vector = total if bias is None else bias
-    isTurned = min(len(a.shape), len(b.shape), len(out.shape)) > 1 and liesTurned(out)
-    tail = tailOf(activation, kept, back, bias, total, of, isTurned)
-    if tail is None or not fits(out, a, b) or not suits(tail, out, vector, kept, of, back or activation):
+    isTransposed = min(len(a.shape), len(b.shape), len(out.shape)) > 1 and isColumnMajor(out)
+    epilogue = epilogueCode(activation, kept, back, bias, total, of, isTransposed)
+    if epilogue is None or not fits(out, a, b) or not suits(epilogue, out, vector, kept, of, back or activation):
         return NotImplemented
-    arrays = {"a": a, "b": b, "d": out} if isTurned else {"a": b, "b": a, "d": out}
+    arrays = {"a": a, "b": b, "d": out} if isTransposed else {"a": b, "b": a, "d": out}
     bits = {"kept": 8 if "relu" in (activation, back) else 1}
     if kept is not None:
         arrays["kept"] = kept
     if any(step < 0 or step % x.dtype.itemsize for x in arrays.values() for step in x.strides):
         return NotImplemented
-    views = {role: viewOf(x, out.shape[:-2], isTurned, bits.get(role, 1)) for role, x in arrays.items()}
-    m, n = reversed(out.shape[-2:]) if isTurned else out.shape[-2:]
+    views = {role: viewOf(x, out.shape[:-2], isTransposed, bits.get(role, 1)) for role, x in arrays.items()}
+    m, n = reversed(out.shape[-2:]) if isTransposed else out.shape[-2:]
     lay = GemmAxes(m, n, a.shape[-1], list(out.shape[:-2]), views)
-    task = lay.task(a.dtype.name, out.dtype.name, tail, STEP.get(activation or back or "", 1))
+    task = lay.task(a.dtype.name, out.dtype.name, epilogue, STEP.get(activation or back or "", 1))
     if task is None or (total is not None and lay.copies > 1):
         return NotImplemented
     compute = "tf32" if tf32 and a.dtype.name == "float32" else task.compute
@@ -162,12 +164,12 @@ def product(
     whats = [*(a, b, bias), *[kept] * (back is not None), *(out, total), *[kept] * (back is None)]
     slots = pointers(*whats)
     arrays |= {} if vector is None else {"vector": vector}
-    places = {role: next(i for i, slot in enumerate(slots) if slot[1] is x) for role, x in arrays.items()}
+    roles = {role: next(i for i, slot in enumerate(slots) if slot[1] is x) for role, x in arrays.items()}
     starts = [
         {role: step * arrays[role].dtype.itemsize // bits.get(role, 1) for role, step in start.items()}
         for start in lay.starts
     ]
-    return Product(task, slots, places, starts)
+    return Product(task, slots, roles, starts)
 
 
 class GemmAxes:
@@ -191,7 +193,7 @@ class GemmAxes:
         for role, view in self.views.items():
             self.views[role] = view._replace(batch=tuple([view.batch[i] for i in axes]))
 
-    def fold(self, shared: str, along: str) -> None:
+    def flatten(self, shared: str, along: str) -> None:
         """Merge axes of the batch that share one operand into rows, or into columns, where the strides allow it."""
         for i in reversed(range(len(self.batch))):
             if self.views[shared].batch[i]:
@@ -218,22 +220,22 @@ class GemmAxes:
                 self.batch[i + 1] *= self.batch[i]
                 self.keep([j for j in range(len(self.batch)) if j != i])
 
-    def task(self, kind: str, made: str, tail: int, step: int) -> GemmTask | None:
+    def task(self, kind: str, made: str, epilogue: int, step: int) -> GemmTask | None:
         """The task of one call, with the longest axis of the batch as the library's batch.
 
         None if the matrices have no leading dimension, what is kept has none that `step` divides, or it takes too
         many calls.
         """
-        if tail != TOTALB:
-            self.fold("a", "rows")
-        if tail == PLAIN:
-            self.fold("b", "columns")
+        if epilogue != TOTALB:
+            self.flatten("a", "rows")
+        if epilogue == PLAIN:
+            self.flatten("b", "columns")
         self.merge()
         longest = max(range(len(self.batch)), key=self.batch.__getitem__, default=None)
         others = [i for i in range(len(self.batch)) if i != longest]
         if prod(self.batch[i] for i in others) > CALLS:
             return None
-        self.starts = [self.start(others, place) for place in pairings(*(range(self.batch[i]) for i in others))]
+        self.starts = [self.start(others, index) for index in pairings(*(range(self.batch[i]) for i in others))]
         shapes = {"a": (self.k, self.n), "b": (self.m, self.k), "d": (self.m, self.n), "kept": (self.m, self.n)}
         found = {}
         for role, view in self.views.items():
@@ -242,56 +244,58 @@ class GemmAxes:
                 return None
             copies, stride = (1, 0) if longest is None else (self.batch[longest], view.batch[longest])
             found[role] = matrix[0]._replace(copies=copies, stride=stride), matrix[1]
-        (a, turnA), (b, turnB), (d, turnD) = found["a"], found["b"], found["d"]
-        kept, turnKept = found.get("kept", (d._replace(ld=0, stride=0), False))
-        if turnD or turnKept or kept.ld % step or kept.stride % step or (d.copies > 1 and not d.stride):
+        (a, transA), (b, transB), (d, transD) = found["a"], found["b"], found["d"]
+        kept, transKept = found.get("kept", (d._replace(ld=0, stride=0), False))
+        if transD or transKept or kept.ld % step or kept.stride % step or (d.copies > 1 and not d.stride):
             return None
         compute = "float64" if kind == "float64" else "float32"
-        return GemmTask(compute, a, b, d, turnA, turnB, tail, kept.ld, kept.stride)
+        return GemmTask(compute, a, b, d, transA, transB, epilogue, kept.ld, kept.stride)
 
-    def start(self, axes: Sequence[int], place: Sequence[int]) -> dict[str, int]:
+    def start(self, axes: Sequence[int], index: Sequence[int]) -> dict[str, int]:
         """The offsets of the matrices at an index along some axes of the batch, in elements."""
-        return {role: sum(at * view.batch[i] for at, i in zip(place, axes)) for role, view in self.views.items()}
+        return {role: sum(at * view.batch[i] for at, i in zip(index, axes)) for role, view in self.views.items()}
 
 
 def matrixOf(view: View, rows: int, columns: int, kind: str) -> tuple[MatrixLayout, bool] | None:
     """Row-major or, transposed, column-major matrices as the library has them; None if neither axis is contiguous."""
-    for isTurned, length, count, inner, ld in (
+    for isTransposed, length, count, inner, ld in (
         (False, columns, rows, view.columns, view.rows),
         (True, rows, columns, view.rows, view.columns),
     ):
         if (inner == 1 or length == 1) and (ld >= length or count == 1):
-            return MatrixLayout(kind, length, count, ld if count > 1 else max(ld, length)), isTurned
+            return MatrixLayout(kind, length, count, ld if count > 1 else max(ld, length)), isTransposed
     return None
 
 
-def liesTurned(out: Any) -> bool:
+def isColumnMajor(out: Any) -> bool:
     """Whether a result is column-major, and not row-major."""
     (m, n), (rows, columns) = out.shape[-2:], out.strides[-2:]
     return n > 1 and columns != out.dtype.itemsize and (m == 1 or rows == out.dtype.itemsize)
 
 
-def viewOf(x: Any, batch: tuple[int, ...], isTurned: bool, bits: int) -> View:
+def viewOf(x: Any, batch: tuple[int, ...], isTransposed: bool, bits: int) -> View:
     """The layout of an array in a batch, in elements; where `bits` is 8, in bits, which bytes hold."""
     size = x.dtype.itemsize
     steps = [0 if length == 1 else step // size * bits for length, step in zip(x.shape, x.strides)]
     lead = (0,) * (len(batch) + 2 - len(steps)) + tuple(steps[:-2])
     last = [step // size * bits for step in x.strides[-2:]] if bits == 1 else [x.strides[-2] // size * bits, 1]
-    return View(lead, *(reversed(last) if isTurned else last))
+    return View(lead, *(reversed(last) if isTransposed else last))
 
 
-def tailOf(activation: Any, kept: Any, back: Any, bias: Any, total: Any, of: str, isTurned: bool) -> int | None:
+def epilogueCode(
+    activation: Any, kept: Any, back: Any, bias: Any, total: Any, of: str, isTransposed: bool
+) -> int | None:
     """The library's code of an epilogue; None where it has none."""
     if total is not None and of != "out":
         isPlain = activation is back is bias is kept is None
-        return (TOTALA if (of == "b") != isTurned else TOTALB) if isPlain else None
+        return (TOTALA if (of == "b") != isTransposed else TOTALB) if isPlain else None
     if back is not None:
-        isBack = back in BACK and kept is not None and activation is bias is None and not isTurned
+        isBack = back in BACK and kept is not None and activation is bias is None and not isTransposed
         return BACK[back] | TOTAL * (total is not None) if isBack else None
     if activation not in FORWARD or total is not None or (kept is not None and activation is None):
         return None
-    tail = FORWARD[activation] | BIAS * (bias is not None) | KEPT * (kept is not None)
-    return None if tail and isTurned else tail or PLAIN
+    epilogue = FORWARD[activation] | BIAS * (bias is not None) | KEPT * (kept is not None)
+    return None if epilogue and isTransposed else epilogue or PLAIN
 
 
 def fits(out: Any, a: Any, b: Any) -> bool:
@@ -305,9 +309,9 @@ def fits(out: Any, a: Any, b: Any) -> bool:
     return areKnown and a.shape[-1] == b.shape[-2] and out.shape == shape
 
 
-def suits(tail: int, out: Any, vector: Any, kept: Any, of: str, activation: str | None) -> bool:
+def suits(epilogue: int, out: Any, vector: Any, kept: Any, of: str, activation: str | None) -> bool:
     """Whether the operands of the epilogue have the shapes and dtypes that it needs."""
-    if tail != PLAIN and out.dtype.name == "float64":
+    if epilogue != PLAIN and out.dtype.name == "float64":
         return False
     if vector is not None:
         isPacked = len(vector.shape) == 1 and (vector.size == 1 or vector.strides[0] == vector.dtype.itemsize)
@@ -338,12 +342,12 @@ def keptKind(task: GemmTask) -> str:
     return task.d.kind if task.epilogue & (GELU | 64) else "bits"
 
 
-def carryOut(task: GemmTask, parts: dict[str, np.ndarray]) -> None:
+def evaluate(task: GemmTask, parts: dict[str, np.ndarray]) -> None:
     """Compute a task on memory, from its descriptors alone."""
     for n in range(task.d.copies):
         A = load(matrixAt(parts["a"], task.a, n), "tf32" if task.compute == "tf32" else task.a.kind)
         B = load(matrixAt(parts["b"], task.b, n), "tf32" if task.compute == "tf32" else task.b.kind)
-        A, B = A.T if task.turnA else A, B.T if task.turnB else B
+        A, B = A.T if task.transA else A, B.T if task.transB else B
         to = matrixAt(parts["d"], task.d, n)
         D = A @ B * A.dtype.type(task.alpha)
         if task.beta:
@@ -351,25 +355,25 @@ def carryOut(task: GemmTask, parts: dict[str, np.ndarray]) -> None:
         save(to, finish(task, D, A, B, parts, n), task.d.kind)
 
 
-def matrixAt(numbers: np.ndarray, matrix: MatrixLayout, n: int) -> np.ndarray:
+def matrixAt(elements: np.ndarray, matrix: MatrixLayout, n: int) -> np.ndarray:
     """The n-th matrix of a batch: rows and columns."""
-    return pick(numbers, (matrix.rows, matrix.columns), (1, matrix.ld), n * matrix.stride)
+    return pick(elements, (matrix.rows, matrix.columns), (1, matrix.ld), n * matrix.stride)
 
 
 def finish(task: GemmTask, D: Any, A: Any, B: Any, parts: dict[str, np.ndarray], n: int) -> Any:
     """The sums after the epilogue; what that writes beside them is written."""
-    tail, kind = task.epilogue, task.d.kind
+    epilogue, kind = task.epilogue, task.d.kind
     rows, columns = D.shape
-    if tail & BIAS:
+    if epilogue & BIAS:
         D = D + load(pick(parts["vector"], (rows,), (1,)), kind)[:, None]
-    if tail & KEPT:
+    if epilogue & KEPT:
         D = withKept(task, D, pick(parts["kept"], *keptShape(task), n * keptStep(task)))
-    if tail & RELU and tail != PLAIN:
+    if epilogue & RELU and epilogue != PLAIN:
         D = np.maximum(D, 0)
-    if tail & GELU:
+    if epilogue & GELU:
         D = gelu(D)
     for bit, sums in ((TOTAL, lambda: D.sum(axis=1)), (TOTALA, lambda: A.sum(axis=1)), (TOTALB, lambda: B.sum(axis=0))):
-        if tail & bit:
+        if epilogue & bit:
             found = sums()
             save(pick(parts["vector"], found.shape, (1,)), found, kind)
     return D

@@ -25,33 +25,33 @@ def convolve(out: Any, x: Any, W: Any, bias: Any, activation: str, tf32: bool) -
     if activation not in ACTIVATIONS:
         return NotImplemented
     how = {"bias": bias, "activation": ACTIVATIONS[activation], "tf32": tf32}
-    return revealed(product(mapsLast(out), mapsLast(x), matrix(W, isTurned=True), **how))
+    return unwrapped(product(channelsLast(out), channelsLast(x), matrix(W, isTransposed=True), **how))
 
 
 def convolveData(out: Any, grad: Any, W: Any, tf32: bool) -> Any:
     """out[n, c, a] = sum over o of W[o, c] grad[n, o, a]"""
-    return revealed(product(mapsLast(out), mapsLast(grad), matrix(W), tf32=tf32))
+    return unwrapped(product(channelsLast(out), channelsLast(grad), matrix(W), tf32=tf32))
 
 
 def convolveWeight(out: Any, grad: Any, x: Any, tf32: bool) -> Any:
     """out[o, c] = sum over n, a of grad[n, o, a] x[n, c, a]; NotImplemented where positions are not evenly strided."""
-    left, right = inRow(grad), inRow(x)
+    left, right = positionRows(grad), positionRows(x)
     if left is None or right is None:
         return NotImplemented
     turned = Alias(left.array, left.shape[::-1], left.strides[::-1])
-    return revealed(product(matrix(out), turned, right, tf32=tf32))
+    return unwrapped(product(matrix(out), turned, right, tf32=tf32))
 
 
-def mapsLast(x: Any) -> Alias:
+def channelsLast(x: Any) -> Alias:
     """An array (n, c, *spatial) as (n, *spatial, c)."""
     n, c, *spatial = range(len(x.shape))
     order = (n, *spatial, c)
     return Alias(x, [x.shape[i] for i in order], [x.strides[i] for i in order])
 
 
-def inRow(x: Any) -> Alias | None:
+def positionRows(x: Any) -> Alias | None:
     """An array (n, c, *spatial) as (positions, c); None if positions are not evenly strided."""
-    last = mapsLast(x)
+    last = channelsLast(x)
     count, step = 1, 0
     for length, stride in zip(last.shape[-2::-1], last.strides[-2::-1]):
         if length > 1 and count > 1 and stride != count * step:
@@ -61,13 +61,13 @@ def inRow(x: Any) -> Alias | None:
     return Alias(x, (count, last.shape[-1]), (step, last.strides[-1]))
 
 
-def matrix(W: Any, isTurned: bool = False) -> Alias:
+def matrix(W: Any, isTransposed: bool = False) -> Alias:
     """A weight (o, c, 1, ...) as (o, c), or as (c, o)."""
-    turn = -1 if isTurned else 1
+    turn = -1 if isTransposed else 1
     return Alias(W, W.shape[:2][::turn], W.strides[:2][::turn])
 
 
-def revealed(call: Any) -> Any:
+def unwrapped(call: Any) -> Any:
     """A product with the arrays themselves in its slots."""
     if call is not NotImplemented:
         call.slots = tuple([(kind, what.array if isinstance(what, Alias) else what) for kind, what in call.slots])

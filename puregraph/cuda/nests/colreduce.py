@@ -45,7 +45,7 @@ class ColumnWriter(NestWriter):
         others = shape.outer[:-1]
         blocks = self.number("blocks", self.blocks)
         columns = self.number("columns", nest.space[-1])
-        self.line(f"DYNAMIC({self.T}, room);")
+        self.line(f"DYNAMIC({self.T}, scratch);")
         self.line(f"const {self.I} other = blockIdx.x / {blocks}, block = blockIdx.x - other * {blocks};")
         self.outer = self.unravel("other", others) if others else {}
         self.outer[shape.inner] = "i"
@@ -63,9 +63,9 @@ class ColumnWriter(NestWriter):
         """Some columns, in phases."""
         shape = self.shape
         for p in range(shape.count):
-            folds, _, stores = shape.at(p)
-            if folds or stores:
-                self.phase(folds, stores)
+            reductions, _, stores = shape.at(p)
+            if reductions or stores:
+                self.phase(reductions, stores)
         single = [n for n in self.nest.stores if not shape.spread[n]]
         if single:  # they may read what they write: so one thread alone reads it
             with self.block("if (isOn && threadIdx.y == 0)"):
@@ -76,19 +76,19 @@ class ColumnWriter(NestWriter):
                         self.line(f"b_{n}[u] = {self.known[n]};")
                     self.put(n, self.outer, f"b_{n}")
 
-    def phase(self, folds: list[str], stores: list[str]) -> None:
+    def phase(self, reductions: list[str], stores: list[str]) -> None:
         """One phase: results are written, partial reductions are accumulated and combined."""
         shape, T = self.shape, self.T
-        self.fixed([*(shape.folds[n].of for n in folds), *stores], self.outer)
-        for n in folds:
+        self.fixed([*(shape.folds[n].of for n in reductions), *stores], self.outer)
+        for n in reductions:
             self.line(f"{T} f_{n}[v];")
             with self.lanes():
                 self.line(f"f_{n}[u] = {STARTS[shape.folds[n].how]};")
         with self.block("if (isOn)"), self.block(f"for ({self.I} j = threadIdx.y; j < length; j += {self.y})", 4):
             rows = self.unravel("j", shape.loops)
-            self.each({**self.outer, **rows}, stores, {n: f"f_{n}[u]" for n in folds})
-        for n in folds:
-            self.line(f"foldColumns<{HOWS[shape.folds[n].how]}, v>(f_{n}, room);")
+            self.each({**self.outer, **rows}, stores, {n: f"f_{n}[u]" for n in reductions})
+        for n in reductions:
+            self.line(f"reduceColumns<{HOWS[shape.folds[n].how]}, v>(f_{n}, scratch);")
             self.known[n] = f"f_{n}[u]"
 
     def fixed(self, names: Iterable[str], indices: Mapping[int, str]) -> None:
@@ -101,14 +101,14 @@ class ColumnWriter(NestWriter):
                 a = int(name[4:])
                 self.known[name] = f"(({T})({indices[a]}{' + u' if a == self.shape.inner else ''}))"
             elif name in self.nest.loads:
-                place, step = self.place(f"l_{name}", indices), self.stride(f"l_{name}", self.shape.inner)
+                offset, step = self.offset(f"l_{name}", indices), self.stride(f"l_{name}", self.shape.inner)
                 if step == "0":
-                    self.line(f"const {T} {name} = load(l_{name}, {place});")
+                    self.line(f"const {T} {name} = load(l_{name}, {offset});")
                     self.known[name] = name
                     continue
                 self.line(f"{T} c_{name}[v];")
                 apart = "" if step == "1" else f", {step}"
-                self.line(f"{'loadApart' if apart else 'loadMany'}<v>(l_{name}, {place}{apart}, c_{name});")
+                self.line(f"{'loadApart' if apart else 'loadMany'}<v>(l_{name}, {offset}{apart}, c_{name});")
                 self.known[name] = f"c_{name}[u]"
             else:
                 self.line(f"{T} c_{name}[v];")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from puregraph.cuda.nests.launches import launches
-from puregraph.cuda.runtime.launch import Launch, Scratch, isContiguous, steps
+from puregraph.cuda.runtime.launch import Launch, Scratch, isContiguous, stridesOf
 from puregraph.cuda.runtime.preprocess import named
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand
@@ -22,7 +22,7 @@ def kindOf(dtype: Any) -> str:
 
 def operandOf(x: Any) -> Operand:
     """An array as an operand of a nest over its own shape."""
-    return Operand(kindOf(x.dtype), x, tuple(s if n > 1 else 0 for n, s in zip(x.shape, steps(x))))
+    return Operand(kindOf(x.dtype), x, tuple(s if n > 1 else 0 for n, s in zip(x.shape, stridesOf(x))))
 
 
 def copied(y: Any, x: Any) -> list[Launch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from puregraph.cuda.nests.nestwriter import NestWriter, manyOf
-from puregraph.cuda.runtime.launch import THREADS, Launch, spread
+from puregraph.cuda.runtime.launch import THREADS, Launch, gridFor
 from puregraph.formula.loopnest import LoopNest, Shape
 
 
@@ -37,5 +37,5 @@ def pointLaunch(nest: LoopNest) -> Launch:
         loop("first", f"{count} / v", "v")
         if many > 1 and rank == 1:
             loop(f"{count} / v * v + first", count, "1")
-    blocks = spread(-(-prod(nest.space) // many))[0] if stores else 1
+    blocks = gridFor(-(-prod(nest.space) // many))[0] if stores else 1
     return w.launch("pointwise", blocks, (THREADS, 1, 1))

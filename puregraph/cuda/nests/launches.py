@@ -16,7 +16,7 @@ import numpy as np
 from puregraph.cuda.nests.colreduce import across, columnLaunch
 from puregraph.cuda.nests.elementwise import pointLaunch
 from puregraph.cuda.nests.nestwriter import canonical
-from puregraph.cuda.nests.rowreduce import fits, planOf, rowLaunch
+from puregraph.cuda.nests.rowreduce import fits, rowLaunch, rowSplit
 from puregraph.cuda.nests.transposecopy import otherAxis, tileLaunch
 from puregraph.cuda.runtime.launch import Launch, Scratch
 from puregraph.formula import Formula
@@ -86,7 +86,7 @@ def rows(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
     """A nest that reduces the last axis, and perhaps others."""
     long = prod(nest.space[a] for a in axes)
     count = prod(nest.space) // long
-    if planOf(nest, axes).held or count >= FULL // 2 or long <= 4 * PART:
+    if rowSplit(nest, axes).held or count >= FULL // 2 or long <= 4 * PART:
         return [rowLaunch(nest, axes)]
     size = roundUp(-(-long // min(FULL // count, long // PART)), PART // 4)
     return inParts(nest, axes, size, rowLaunch)
@@ -124,7 +124,7 @@ def mixed(nest: LoopNest, sets: list[frozenset[int]]) -> list[Launch]:
         one, two = besides(nest, axes, block, scratch(nest))
     except ValueError:
         return divided(nest)
-    plan = planOf(one, axes)
+    plan = rowSplit(one, axes)
     if not fits(one, axes):
         return divided(nest)
     if block < plan.groups:
@@ -135,21 +135,21 @@ def mixed(nest: LoopNest, sets: list[frozenset[int]]) -> list[Launch]:
 def divided(nest: LoopNest) -> list[Launch]:
     """A nest as two: one for the reductions over one set of axes that need no others, and one that reads them."""
     late: set[str] = set()
-    folds: dict[str, Reduce] = {}
+    reductions: dict[str, Reduce] = {}
     for n, x in nest.lines:
         isLate = bool(late & ({x.of} if isinstance(x, Reduce) else set(x.names)))
         if isinstance(x, Reduce):
-            if not isLate and (not folds or x.axes == next(iter(folds.values())).axes):
-                folds[n] = x
+            if not isLate and (not reductions or x.axes == next(iter(reductions.values())).axes):
+                reductions[n] = x
             isLate = True
         if isLate:
             late.add(n)
     stores = {n: o for n, o in nest.stores.items() if n not in late}
-    results = {n: result(nest, n, x.axes) for n, x in folds.items()}
-    loads, lines = needed(nest, [*folds, *stores])
+    results = {n: result(nest, n, x.axes) for n, x in reductions.items()}
+    loads, lines = needed(nest, [*reductions, *stores])
     one = nest._replace(loads=loads, lines=lines, stores={**stores, **results})
     rest = {n: o for n, o in nest.stores.items() if n in late and results.get(n) is not o}
-    loads, lines = needed(nest._replace(loads={**nest.loads, **results}), rest, folds)
+    loads, lines = needed(nest._replace(loads={**nest.loads, **results}), rest, reductions)
     two = nest._replace(loads=loads, lines=lines, stores=rest)
     return [*described(one), *(described(two) if rest else [])]
 

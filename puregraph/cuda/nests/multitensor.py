@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from puregraph.cuda.runtime.launch import PointerTable, pieces
+from puregraph.cuda.runtime.launch import PointerTable, blocksFor
 
 ROW = """
 // The row of a table that a block works on: the last whose first block, entry 0, is not behind it
@@ -31,5 +31,5 @@ def chunked(sizes: Sequence[int], whats: Sequence[Sequence[Any]], chunk: int) ->
     rows, blocks = [], 0
     for size, each in zip(sizes, whats):
         rows.append((blocks, size, *each))
-        blocks += pieces(size, chunk)
+        blocks += blocksFor(size, chunk)
     return PointerTable(rows), blocks

@@ -151,7 +151,7 @@ class NestWriter:
             return str(s)
         return self.number(f"{key}_{axis}", s)
 
-    def place(self, key: str, indices: Mapping[int, str]) -> str:
+    def offset(self, key: str, indices: Mapping[int, str]) -> str:
         """The offset of a position from the operand's start."""
         parts = [(i, self.stride(key, a)) for a, i in indices.items()]
         terms = [i if s == "1" else f"{i} * {s}" for i, s in parts if s != "0" and i != "0"]
@@ -195,7 +195,7 @@ class NestWriter:
                 continue
             self.known[name] = name
             if name in self.nest.loads:
-                self.line(f"const {self.T} {name} = load(l_{name}, {self.place(f'l_{name}', indices)});")
+                self.line(f"const {self.T} {name} = load(l_{name}, {self.offset(f'l_{name}', indices)});")
             elif isAxis(name):
                 self.line(f"const {self.T} {name} = {indices[int(name[4:])]};")
             else:
@@ -212,7 +212,7 @@ class NestWriter:
         self,
         indices: Mapping[int, str],
         stores: Iterable[str],
-        folds: Mapping[str, str],
+        reductions: Mapping[str, str],
         v: str = "v",
         kept: Mapping[str, str] = {},
         keep: Mapping[str, str] = {},
@@ -223,24 +223,24 @@ class NestWriter:
         it is stored, in a Pack.
         """
         stores, T = list(stores), self.T
-        of = {n: self.shape.lines[n].of for n in folds}  # type: ignore[union-attr]
+        of = {n: self.shape.lines[n].of for n in reductions}  # type: ignore[union-attr]
         order = self.order([*of.values(), *stores, *keep], kept)
         loads = [n for n in order if n in self.nest.loads and n not in kept]
         values = {}
         for n in loads:
             step = self.stride(f"l_{n}", self.shape.inner)
-            place = self.place(f"l_{n}", indices)
+            offset = self.offset(f"l_{n}", indices)
             if step == "0" and n not in keep:
-                self.line(f"const {T} a_{n} = load(l_{n}, {place});")
+                self.line(f"const {T} a_{n} = load(l_{n}, {offset});")
                 values[n] = f"a_{n}"
                 continue
             apart = "" if step == "1" else f", {step}"
             if n in keep:
-                self.line(f"{'fetchApart' if apart else 'fetchMany'}<{v}>(l_{n}, {place}{apart}, {keep[n]});")
+                self.line(f"{'fetchApart' if apart else 'fetchMany'}<{v}>(l_{n}, {offset}{apart}, {keep[n]});")
                 values[n] = self.widened(n, keep[n])
                 continue
             self.line(f"{T} a_{n}[{v}];")
-            self.line(f"{'loadApart' if apart else 'loadMany'}<{v}>(l_{n}, {place}{apart}, a_{n});")
+            self.line(f"{'loadApart' if apart else 'loadMany'}<{v}>(l_{n}, {offset}{apart}, a_{n});")
             values[n] = f"a_{n}[u]"
         for n in stores:
             self.line(f"{T} b_{n}[{v}];")
@@ -257,12 +257,12 @@ class NestWriter:
                     self.line(f"const {T} {n} = {indices[a]}{' + u' if a == self.shape.inner else ''};")
                 else:
                     self.line(self.formula(n))
-            for n, place in keep.items():
+            for n, target in keep.items():
                 if n not in values:
-                    self.line(f"{place} = {n};")
+                    self.line(f"{target} = {n};")
             for n in stores:
                 self.line(f"b_{n}[u] = {n};")
-            for n, sum in folds.items():
+            for n, sum in reductions.items():
                 how = HOWS[self.shape.lines[n].how]  # type: ignore[union-attr]
                 self.line(f"{sum} = {how}::join({sum}, {of[n]});")
         for n in stores:
@@ -278,13 +278,13 @@ class NestWriter:
         found = dict.fromkeys([*names, *(n for x in formulas for n in x.names)])  # type: ignore[union-attr]
         return [n for n in found if self.known.get(n, n) != n]
 
-    def put(self, name: str, indices: Mapping[int, str], values: str, v: str = "v", place: str | None = None) -> None:
+    def put(self, name: str, indices: Mapping[int, str], values: str, v: str = "v", offset: str | None = None) -> None:
         """Store v elements along the last axis; where an operand repeats along an axis, only the first is stored."""
         key = f"s_{name}"
         strides = self.shape.operands[key].strides
         repeated = [i for a, i in indices.items() if strides[a] == 0 and self.nest.space[a] > 1]
         step = self.stride(key, self.shape.inner) if self.shape.inner in indices else "0"
-        to = self.place(key, indices) if place is None else place
+        to = self.offset(key, indices) if offset is None else offset
         if step == "0":
             text = f"store({key}, {to}, {values}[0]);"
         elif step == "1":

@@ -24,7 +24,7 @@ Arrays = Mapping[str, Any]
 def launches(
     formulas: Mapping[str, Formula],
     arrays: Sequence[Arrays],
-    numbers: Sequence[Arrays],
+    scalars: Sequence[Arrays],
     copies: Sequence[Arrays] | None = None,
     skip: Any = None,
 ) -> Any:
@@ -32,7 +32,7 @@ def launches(
 
     `formulas`  by the name of the array that each assigns to: the parameter, its states
     `arrays`    for each parameter the arrays that formulas name or assign to, all of one shape
-    `numbers`   for each parameter the other names: arrays of one element on the GPU, or constants
+    `scalars`   for each parameter the other names: arrays of one element on the GPU, or constants
     `copies`    for each parameter arrays, in dtypes of their own, that also get the values of the array of that name:
                 weights in bfloat16 beside those in float32 that are updated
     `skip`      an array of one element; if it is not 0 nothing changes, as after a gradient that is not finite
@@ -40,9 +40,9 @@ def launches(
     NotImplemented if the arrays of a parameter have gaps, differ in the order of axes, or hold no floats.
     """
     copies = [mangled(each) for each in copies or [{} for _ in arrays]]
-    formulas, arrays, numbers = inVariables(formulas), list(map(mangled, arrays)), list(map(mangled, numbers))
+    formulas, arrays, scalars = inVariables(formulas), list(map(mangled, arrays)), list(map(mangled, scalars))
     groups: dict[Any, list[tuple[Arrays, Arrays, Arrays]]] = {}
-    for own, read, copied in zip(arrays, numbers, copies):
+    for own, read, copied in zip(arrays, scalars, copies):
         every = [*own.values(), *copied.values()]
         if not any(x.size for x in every):  # the strides of an empty array do not matter
             continue
@@ -80,37 +80,37 @@ def signature(*given: Arrays) -> Any:
 
 def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arrays, Arrays]], skip: Any) -> Launch:
     """The launch for parameters that one text serves."""
-    arrays, numbers, copies = members[0]
-    fixed = {name: x for name, x in numbers.items() if not hasattr(x, "dtype")}
-    formulas = {name: putIn(formula, fixed) for name, formula in formulas.items()}
+    arrays, scalars, copies = members[0]
+    fixed = {name: x for name, x in scalars.items() if not hasattr(x, "dtype")}
+    formulas = {name: withConstants(formula, fixed) for name, formula in formulas.items()}
     reads = {name for formula in formulas.values() for name in formula.names}
     own = [name for name in arrays if name in reads or name in formulas]
-    given = [name for name in numbers if name in reads and name not in fixed]
-    places = {name: arrays[name] for name in own} | {f"{name}Copy": copies[name] for name in copies}
+    given = [name for name in scalars if name in reads and name not in fixed]
+    targets = {name: arrays[name] for name in own} | {f"{name}Copy": copies[name] for name in copies}
 
-    pack = 16 // max(x.dtype.itemsize for x in places.values())
-    real = "double" if any(computed(x.dtype) == "double" for x in places.values()) else "float"
+    pack = 16 // max(x.dtype.itemsize for x in targets.values())
+    real = "double" if any(computed(x.dtype) == "double" for x in targets.values()) else "float"
     chunk = THREADS * pack * PACKS
-    kinds = {name: stored(x.dtype) for name, x in places.items()}
-    read = {name: stored(numbers[name].dtype) for name in given}
+    kinds = {name: stored(x.dtype) for name, x in targets.items()}
+    read = {name: stored(scalars[name].dtype) for name in given}
     old, new = ({name: kind for name, kind in kinds.items() if (name in reads) == isOld} for isOld in (True, False))
-    changed = [name for name in places if name in formulas or name not in own]
+    changed = [name for name in targets if name in formulas or name not in own]
     number = f"const {real} {{0}}Number = load(reinterpret_cast<const {{1}}*>(row[{{2}}]), 0);"
     names = {
         "threads": THREADS,
         "pack": pack,
         "chunk": chunk,
-        "columns": 2 + len(places) + len(given),
+        "columns": 2 + len(targets) + len(given),
         "skip": "" if skip is None else f", const {stored(skip.dtype)}* skip",
         "leave": "" if skip is None else "if (load(skip, 0) != 0) return;",
         "pointers": each("{1}* const {0}Place = reinterpret_cast<{1}*>(row[{2}]);", kinds, 2),
-        "numbers": each(number, read, 2 + len(places)),
+        "scalars": each(number, read, 2 + len(targets)),
         "isWide": " && ".join(f"isAligned({name}Place, sizeof({kind}) * pack)" for name, kind in kinds.items()),
         "loads": each("Pack<{1}, pack> {0}Pack = loadPack<pack>({0}Place, i);", old)
         + each("Pack<{1}, pack> {0}Pack;", new),
         "stores": each("storePack({0}Place, i, {0}Pack);", changed),
-        "packed": ", ".join([*(f"{name}Pack.at[j]" for name in places), *(f"{name}Number" for name in given)]),
-        "single": ", ".join([*(f"{name}Place[i]" for name in places), *(f"{name}Number" for name in given)]),
+        "packed": ", ".join([*(f"{name}Pack.at[j]" for name in targets), *(f"{name}Number" for name in given)]),
+        "single": ", ".join([*(f"{name}Place[i]" for name in targets), *(f"{name}Number" for name in given)]),
     }
     text = ROW + rule(formulas, kinds, own, given, changed, real) + TEXT.format(**names)
     whats = [
@@ -121,7 +121,7 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
     return Launch("update", text, "update", slots, (blocks, 1, 1), (THREADS, 1, 1))
 
 
-def putIn(formula: Formula, fixed: Mapping[str, float]) -> Formula:
+def withConstants(formula: Formula, fixed: Mapping[str, float]) -> Formula:
     """The formula with its constants."""
     return formula.put(**{name: x for name, x in fixed.items() if name in formula.names})
 
@@ -161,7 +161,7 @@ extern "C" __global__ void __launch_bounds__({threads})
   const int64* const row = rowOf(table, rows, {columns});
   const int64 from = (blockIdx.x - row[0]) * chunk, to = min(from + chunk, row[1]);
   {pointers}
-  {numbers}
+  {scalars}
   const int64 even = {isWide} ? from + (to - from) / pack * pack : from;
   for (int64 i = from + threadIdx.x * pack; i < even; i += {threads} * pack) {{
     {loads}
@@ -175,16 +175,16 @@ extern "C" __global__ void __launch_bounds__({threads})
 """
 
 
-def reckoned(formulas: Mapping[str, Formula], numbers: Arrays, skip: Any = None) -> Launch:
+def scalarUpdate(formulas: Mapping[str, Formula], scalars: Arrays, skip: Any = None) -> Launch:
     """Update arrays of one element each by the formulas, all from the old values, in float64: the count of steps, and
     what an update reads that depends on it.
 
-    `numbers` has every name in the formulas; with `skip`, an array of one element, nothing changes if that is not 0.
+    `scalars` has every name in the formulas; with `skip`, an array of one element, nothing changes if that is not 0.
     """
-    formulas, numbers = inVariables(formulas), mangled(numbers)
+    formulas, scalars = inVariables(formulas), mangled(scalars)
     reads = dict.fromkeys(name for formula in formulas.values() for name in formula.names)
     names = list(dict.fromkeys([*reads, *formulas]))
-    parameters = [f"{stored(numbers[name].dtype)}* {name}Place" for name in names]
+    parameters = [f"{stored(scalars[name].dtype)}* {name}Place" for name in names]
     parameters += [] if skip is None else [f"const {stored(skip.dtype)}* skip"]
     text = RECKON.format(
         before=preambleFrom(list(formulas.values()), "double"),
@@ -194,7 +194,7 @@ def reckoned(formulas: Mapping[str, Formula], numbers: Arrays, skip: Any = None)
         body=cudaFrom(list(formulas.values()), list(formulas), "double"),
         stores=" ".join(f"store({name}Place, 0, {name});" for name in formulas),
     )
-    whats = [numbers[name] for name in names] + ([] if skip is None else [skip])
+    whats = [scalars[name] for name in names] + ([] if skip is None else [skip])
     return Launch("update", text, "reckon", tuple([("pointer", what) for what in whats]), (1, 1, 1), (1, 1, 1))
 
 

@@ -38,7 +38,7 @@ class RowSplit(NamedTuple):
         return self.threads // self.lanes
 
 
-def planOf(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
+def rowSplit(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
     """How the rows of a nest are distributed; a nest with reductions beside must be `fits`."""
     shape = Shape(nest, axes)
     length = prod(nest.space[a] for a in axes)
@@ -47,17 +47,17 @@ def planOf(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
     many = manyOf(nest, [length, nest.space[-1], *ragged])
     costly = saved(shape)
     for begun in (costly, {}) if costly else ({},):  # costly values are recomputed if they do not fit
-        kept = heldBack(shape, begun)
-        weight = max(2, burden(shape, kept, begun))
+        kept = keptValues(shape, begun)
+        weight = max(2, bytesKept(shape, kept, begun))
         for lanes in (1 << i for i in range(11)):
             held = -(-length // (lanes * many)) * many
             isWide = lanes >= WARP and (shape.beside or rows * lanes >= BUSY or lanes >= 256)
-            if held * weight <= most(lanes, bool(shape.beside)) and (held <= many or isWide):
+            if held * weight <= registerBytes(lanes, bool(shape.beside)) and (held <= many or isWide):
                 return RowSplit(lanes, lanes * groupsOf(nest, shape, lanes, length), held, tuple(kept), many)
     return RowSplit(LONG, LONG, 0, (), manyOf(nest, [] if len(axes) == 1 else [nest.space[-1]]))
 
 
-def most(lanes: int, hasBeside: bool) -> int:
+def registerBytes(lanes: int, hasBeside: bool) -> int:
     """The bytes of a row that a thread may keep in registers, where this many threads compute a row."""
     if lanes > 256:
         return 160 if lanes == 512 else 64
@@ -74,7 +74,7 @@ def groupsOf(nest: LoopNest, shape: Shape, lanes: int, length: int) -> int:
     return max(1, min(2 * groups, SHARED // (length * KINDS[nest.kind][1])) // warp) * warp
 
 
-def heldBack(shape: Shape, costly: dict[str, int]) -> list[str]:
+def keptValues(shape: Shape, costly: dict[str, int]) -> list[str]:
     """What is kept of a row: its loads that several phases read, and values that are costly to recompute."""
     nest = shape.nest
     readers: dict[str, set[int]] = {}
@@ -85,7 +85,7 @@ def heldBack(shape: Shape, costly: dict[str, int]) -> list[str]:
     return [*(n for n, phases in readers.items() if len(phases) > 1), *costly]
 
 
-def burden(shape: Shape, kept: list[str], costly: dict[str, int]) -> int:
+def bytesKept(shape: Shape, kept: list[str], costly: dict[str, int]) -> int:
     """The bytes that are kept of each element of a row, between those two phases where they are the most."""
     size = KINDS[shape.nest.kind][1]
     uses: dict[str, list[int]] = {n: [costly[n]] if n in costly else [] for n in kept}
@@ -135,14 +135,14 @@ def readIn(shape: Shape, names: list[str], kept: list[str]) -> list[str]:
 
 def fits(nest: LoopNest, axes: frozenset[int]) -> bool:
     """Whether a thread can keep its elements of a row, and of the reductions beside it."""
-    shape, plan = Shape(nest, axes), planOf(nest, axes)
+    shape, plan = Shape(nest, axes), rowSplit(nest, axes)
     room = prod(nest.space[a] for a in axes) * KINDS[nest.kind][1]
     return plan.held > 0 and (not shape.beside or plan.lanes > WARP or plan.groups * room <= SHARED)
 
 
 def rowLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
     """The launch of a nest that reduces some axes, the last one among them."""
-    plan, shape = planOf(nest, axes), Shape(nest, axes)
+    plan, shape = rowSplit(nest, axes), Shape(nest, axes)
     return RowWriter(shape, plan).write()
 
 
@@ -197,15 +197,15 @@ class RowWriter(NestWriter):
         self.done: set[str] = set()
         self.line(f"const {self.I} length = {self.length()};")
         for p in range(shape.count):
-            folds, beside, stores = shape.at(p)
-            if folds or beside or stores:
-                self.phase(p, folds, beside, stores)
+            reductions, beside, stores = shape.at(p)
+            if reductions or beside or stores:
+                self.phase(p, reductions, beside, stores)
         single = [n for n in self.nest.stores if not shape.spread[n] and n not in shape.beside]
         if single:  # they may read what they write: so one thread alone reads it
             with self.block(f"if (lane == 0{self.guard()})"):
                 self.fixed(single, self.outer)
                 for n in single:
-                    self.line(f"store(s_{n}, {self.place(f's_{n}', self.outer)}, {self.known[n]});")
+                    self.line(f"store(s_{n}, {self.offset(f's_{n}', self.outer)}, {self.known[n]});")
 
     def guard(self) -> str:
         return " && isOn" if self.guarded else ""
@@ -221,14 +221,14 @@ class RowWriter(NestWriter):
             first = f"min({first}, {whole} - {piece} * {first})"
         return first if rest == 1 else f"{first} * {self.number('rest', rest)}"
 
-    def phase(self, p: int, folds: list[str], beside: list[str], stores: list[str]) -> None:
+    def phase(self, p: int, reductions: list[str], beside: list[str], stores: list[str]) -> None:
         """One phase: results are written, partial reductions are accumulated and combined."""
         shape, plan, T = self.shape, self.plan, self.T
-        of = [shape.lines[n].of for n in (*folds, *beside)]  # type: ignore[union-attr]
+        of = [shape.lines[n].of for n in (*reductions, *beside)]  # type: ignore[union-attr]
         self.fixed([*of, *stores], self.outer)
-        for n in folds:
+        for n in reductions:
             self.line(f"{T} {n} = {STARTS[shape.folds[n].how]};")
-        sums = {n: n for n in folds} | {n: f"d_{n}[k * v + u]" for n in beside}
+        sums = {n: n for n in reductions} | {n: f"d_{n}[k * v + u]" for n in beside}
         if plan.held:
             read = set(self.order([*of, *stores]))
             own = {n: f"k_{n}[k]" if n in self.nest.loads else f"k_{n}[k * v + u]" for n in plan.kept}
@@ -246,12 +246,12 @@ class RowWriter(NestWriter):
             if plan.many > 1 and len(shape.loops) == 1:
                 with self.block(f"for ({self.I} j = length / v * v + lane; j < length; j += {plan.lanes})"):
                     self.each(self.indices(), stores, sums, "1")
-        for n in folds:
+        for n in reductions:
             how, start = HOWS[shape.folds[n].how], STARTS[shape.folds[n].how]
             if plan.lanes > WARP:
-                self.line(f"{n} = foldBlock<{how}>({n}, ({T}){start});")
+                self.line(f"{n} = reduceBlock<{how}>({n}, ({T}){start});")
             elif plan.lanes > 1:
-                self.line(f"{n} = foldLanes<{how}, {plan.lanes}>({n});")
+                self.line(f"{n} = reduceLanes<{how}, {plan.lanes}>({n});")
             self.known[n] = n
 
     def indices(self) -> dict[int, str]:

@@ -18,7 +18,7 @@ from puregraph.formula.loopnest import LoopNest, Shape
 SIDE = 32  # of a tile
 ROWS = 8  # of it that a block has threads for
 ENOUGH = 8  # elements along each of both axes that make it worth it
-ROOM = 5  # transposed arrays, at most: each has a tile in shared memory
+MOST = 5  # transposed arrays, at most: each has a tile in shared memory
 
 
 def otherAxis(nest: LoopNest) -> int | None:
@@ -26,13 +26,13 @@ def otherAxis(nest: LoopNest) -> int | None:
     inner = len(nest.space) - 1
     operands = [*nest.loads.values(), *nest.stores.values()]
     for a in range(inner):
-        turned = [o for o in operands if isTurned(o.strides, a)]
-        if turned and len(turned) <= ROOM and min(nest.space[a], nest.space[inner]) >= ENOUGH:
+        transposed = [o for o in operands if isTransposed(o.strides, a)]
+        if transposed and len(transposed) <= MOST and min(nest.space[a], nest.space[inner]) >= ENOUGH:
             return a
     return None
 
 
-def isTurned(strides: tuple[int, ...], axis: int) -> bool:
+def isTransposed(strides: tuple[int, ...], axis: int) -> bool:
     """Whether an array is contiguous along an axis, and not along the last, where it has more than one element."""
     return strides[axis] == 1 and strides[-1] not in (0, 1)
 
@@ -50,8 +50,8 @@ class TransposeWriter(NestWriter):
         super().__init__(shape, 1)
         self.axis = axis
         self.here: dict[int, str] = {}
-        self.loads = [n for n, o in shape.nest.loads.items() if isTurned(o.strides, axis)]
-        self.stores = [n for n, o in shape.nest.stores.items() if isTurned(o.strides, axis)]
+        self.loads = [n for n, o in shape.nest.loads.items() if isTransposed(o.strides, axis)]
+        self.stores = [n for n, o in shape.nest.stores.items() if isTransposed(o.strides, axis)]
 
     def write(self) -> Launch:
         nest, inner, axis = self.nest, self.shape.inner, self.axis
@@ -66,9 +66,9 @@ class TransposeWriter(NestWriter):
         self.line(f"const {self.I} top = row * {SIDE}, left = (tile - row * across) * {SIDE};")
         self.outer = self.unravel("other", others)
         if self.loads:
-            with self.turned():
+            with self.transposed():
                 for n in self.loads:
-                    self.line(f"t_{n}[y][threadIdx.x] = load(l_{n}, {self.place(f'l_{n}', self.here)});")
+                    self.line(f"t_{n}[y][threadIdx.x] = load(l_{n}, {self.offset(f'l_{n}', self.here)});")
             self.line("__syncthreads();")
         self.here = {**self.outer, axis: "p", inner: "q"}
         with self.block(f"for (int y = threadIdx.y; y < {SIDE}; y += {ROWS})"):
@@ -78,13 +78,13 @@ class TransposeWriter(NestWriter):
                 self.each(self.here, list(nest.stores), {}, "1", kept)
         if self.stores:
             self.line("__syncthreads();")
-            with self.turned():
+            with self.transposed():
                 for n in self.stores:
-                    self.line(f"store(s_{n}, {self.place(f's_{n}', self.here)}, t_{n}[y][threadIdx.x]);")
+                    self.line(f"store(s_{n}, {self.offset(f's_{n}', self.here)}, t_{n}[y][threadIdx.x]);")
         return self.launch("tiles", across * down * prod(nest.space[a] for a in others), (SIDE, ROWS, 1))
 
     @contextmanager
-    def turned(self) -> Iterator[None]:
+    def transposed(self) -> Iterator[None]:
         """The positions of a tile, neighbouring threads along the other axis."""
         self.here = {**self.outer, self.axis: "p", self.shape.inner: "q"}
         with self.block(f"for (int y = threadIdx.y; y < {SIDE}; y += {ROWS})"):
@@ -98,8 +98,8 @@ class TransposeWriter(NestWriter):
         ends = self.number(f"n{self.axis}", space[self.axis]), self.number("columns", space[-1])
         return self.block(f"if (p < {ends[0]} && q < {ends[1]})")
 
-    def put(self, name: str, indices: Mapping[int, str], values: str, v: str = "v", place: str | None = None) -> None:
+    def put(self, name: str, indices: Mapping[int, str], values: str, v: str = "v", offset: str | None = None) -> None:
         if name in self.stores:
             self.line(f"t_{name}[threadIdx.x][y] = {values}[0];")
         else:
-            super().put(name, indices, values, v, place)
+            super().put(name, indices, values, v, offset)

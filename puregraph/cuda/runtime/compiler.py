@@ -149,9 +149,9 @@ def fetched(handle: ctypes.c_void_p, what: str) -> bytes:
     nvrtc: Any = library()
     size = ctypes.c_size_t()
     demand(nvrtc[f"nvrtcGet{what}Size"](handle, ctypes.byref(size)), f"nvrtcGet{what}Size")
-    room = ctypes.create_string_buffer(size.value)
-    demand(nvrtc[f"nvrtcGet{what}"](handle, room), f"nvrtcGet{what}")
-    return room.raw
+    buffer = ctypes.create_string_buffer(size.value)
+    demand(nvrtc[f"nvrtcGet{what}"](handle, buffer), f"nvrtcGet{what}")
+    return buffer.raw
 
 
 def resourcesIn(log: str) -> dict[str, Resources]:

@@ -27,7 +27,7 @@ class LibraryStatus(NamedTuple):
 
 def parts() -> dict[str, str]:
     """For the driver and each library its version, or what is missing and the consequence."""
-    return {"driver": driver(), **{name: told(part) for name, part in PARTS.items()}}
+    return {"driver": driver(), **{name: describe(part) for name, part in PARTS.items()}}
 
 
 def lacking() -> list[str]:
@@ -53,7 +53,7 @@ def driverVersion() -> int | None:
     return None if failed or not found.value else found.value
 
 
-def told(part: LibraryStatus) -> str:
+def describe(part: LibraryStatus) -> str:
     """The status of a library in a sentence."""
     why = part.missing()
     if why is not None:

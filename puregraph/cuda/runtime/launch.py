@@ -28,7 +28,7 @@ class Launch(NamedTuple):
     `source`  CUDA C, to follow `common.h`
     `entry`   the kernel's name there: `extern "C" __global__ void entry(...)`
     `slots`   its arguments in order, as (type, what): a "pointer" to an array, or a placeholder of one, a Scratch
-                        or a PointerTable; or an integer as "int" (32 bits), "long" (64 bits), or a "float" or "double"
+              or a PointerTable; or an integer as "int" (32 bits), "long" (64 bits), or a "float" or "double"
     `grid`    the number of blocks along x, y and z
     `block`   the number of threads of a block, likewise
     `shared`  bytes of dynamic shared memory, which the text takes by DYNAMIC
@@ -109,20 +109,20 @@ def isContiguous(x: Any) -> bool:
     return x.size == 0 or all(n == 1 or s == w for n, s, w in zip(x.shape, x.strides, wanted))
 
 
-def steps(x: Any) -> tuple[int, ...]:
+def stridesOf(x: Any) -> tuple[int, ...]:
     """The strides of an array in elements, not bytes."""
     return tuple(stride // x.dtype.itemsize for stride in x.strides)
 
 
-def pieces(count: int, size: int) -> int:
+def blocksFor(count: int, size: int) -> int:
     """How many blocks of a size cover n elements; at least one, for a grid is never empty."""
     return max(1, -(-count // size))
 
 
-def spread(count: int, threads: int = THREADS) -> tuple[int, int, int]:
+def gridFor(count: int, threads: int = THREADS) -> tuple[int, int, int]:
     """The grid of a kernel with grid-stride loops over n elements: no more blocks than fill a
     large GPU twice."""
-    return min(pieces(count, threads), 2 * WAVE), 1, 1
+    return min(blocksFor(count, threads), 2 * WAVE), 1, 1
 
 
 def widest(*sizes: int) -> int:

@@ -13,9 +13,9 @@ from puregraph.cuda.runtime import compiler
 from puregraph.cuda.runtime.launch import Launch, PointerTable, Scratch, scratches, tables
 from puregraph.errors import DeviceError
 
-NUMBERS = {"int": np.int32, "long": np.int64, "float": np.float32, "double": np.float64}
-ROOM = 48 << 10  # bytes of shared memory that any kernel may use
-ASKED: dict[tuple[str, str], int] = {}  # the shared memory that each kernel was allowed
+SCALARS = {"int": np.int32, "long": np.int64, "float": np.float32, "double": np.float64}
+STATIC_SHARED = 48 << 10  # bytes of shared memory that any kernel may use
+ALLOWED: dict[tuple[str, str], int] = {}  # the shared memory that each kernel was allowed
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -39,22 +39,22 @@ def run(launches: Iterable[Launch | LibraryCall]) -> None:
     most = max((each.workspace for each in launches if isinstance(each, LibraryCall)), default=0)
     workspace = empty((most,), np.uint8) if most else None
 
-    def place(what: Any) -> int:
+    def locate(what: Any) -> int:
         return addressOf(extra[id(what)] if isinstance(what, (Scratch, PointerTable)) else what)
 
     for table in tables(launches):
-        extra[id(table)] = uploaded(table.filled(place))
-    start(launches, place, 0 if workspace is None else addressOf(workspace))
+        extra[id(table)] = uploaded(table.filled(locate))
+    start(launches, locate, 0 if workspace is None else addressOf(workspace))
 
 
-def start(launches: Iterable[Launch | LibraryCall], place: Callable[[Any], int], workspace: int = 0) -> None:
-    """Start launches on the current stream, allocating nothing: `place` gives the address for what a slot holds."""
+def start(launches: Iterable[Launch | LibraryCall], locate: Callable[[Any], int], workspace: int = 0) -> None:
+    """Start launches on the current stream, allocating nothing: `locate` gives the address for what a slot holds."""
     for launch in launches:
         if isinstance(launch, LibraryCall):
-            launch.run([place(what) for _, what in launch.slots], workspace, stream())
+            launch.run([locate(what) for _, what in launch.slots], workspace, stream())
             continue
         values = [
-            place(what) if kind == "pointer" else NUMBERS[kind](wrapped(kind, what)) for kind, what in launch.slots
+            locate(what) if kind == "pointer" else SCALARS[kind](wrapped(kind, what)) for kind, what in launch.slots
         ]
         kernel = function(launch.source, launch.entry, launch.shared)
         kernel(launch.grid, launch.block, values, shared_mem=launch.shared)
@@ -99,9 +99,9 @@ def function(source: str, entry: str, shared: int) -> Any:
 
     found, driver = module(source).get_function(entry), cupy.cuda.driver
     own = compiler.cubin(source, architecture()).resources[entry].shared
-    most = max(shared, ASKED.get((source, entry), 0))  # a smaller launch takes nothing from a larger one
-    if own + most > ROOM:
-        ASKED[source, entry] = most
+    most = max(shared, ALLOWED.get((source, entry), 0))  # a smaller launch takes nothing from a larger one
+    if own + most > STATIC_SHARED:
+        ALLOWED[source, entry] = most
         driver.funcSetAttribute(found.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
     return found
 

@@ -33,7 +33,7 @@ class WeightTranspose:
 
     def launches(self, call: Call) -> Any:
         """One for all filters of the same dtypes."""
-        return filterlayout.turned(call.arguments, call.outs)
+        return filterlayout.transposed(call.arguments, call.outs)
 
 
 def transposeWeights(schedule: Any) -> Any:
