@@ -35,7 +35,7 @@ import numpy as np  # noqa: E402
 from benchmarks import report  # noqa: E402
 from puregraph.base.align import aligned  # noqa: E402
 from puregraph.compile.runtime.segment import Segment  # noqa: E402
-from puregraph.native.gemm.gemm import product, vectorsFor, worthPacking  # noqa: E402
+from puregraph.native.gemm.gemm import gemm, vectorsFor, worthPacking  # noqa: E402
 from puregraph.native.gemm.pack import packed  # noqa: E402
 from puregraph.native.llvm import jit  # noqa: E402
 from puregraph.native.llvm.kernelcall import EpilogueSpec  # noqa: E402
@@ -61,7 +61,7 @@ def ours(kind, x, w, y):
             return None
         w, before = packed(w, n, k, strides, room, lanes, vectorsFor(m, n, k, (k, 1), lanes))
         Segment([[work] for work in before], None)()
-    works = product(x, w, EpilogueSpec(y, n), m, n, k, (k, 1), strides, lanes=lanes, room=room)
+    works = gemm(x, w, EpilogueSpec(y, n), m, n, k, (k, 1), strides, lanes=lanes, workspace=room)
     return Segment([[work] for work in works], None)
 
 

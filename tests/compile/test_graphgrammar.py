@@ -152,7 +152,7 @@ def withoutOne(monkeypatch):
 
     def planted(self, fold, total, start=None):
         if start is not None:
-            self.mask = self.mask & (self.writer.code.steps(self.lanes) != 0)
+            self.mask = self.mask & (self.writer.code.iota(self.lanes) != 0)
         return joined(self, fold, total, start)
 
     monkeypatch.setattr(Scope, "joined", planted)
@@ -164,7 +164,7 @@ def inHalves(monkeypatch):
 
     def planted(self, *args):
         total, code = joined(self, *args), self.writer.code
-        return code.bits(code.bits(total, "i32") & -8192, "f32") if total.kind == "f32" else total
+        return code.bitcast(code.bitcast(total, "i32") & -8192, "f32") if total.kind == "f32" else total
 
     monkeypatch.setattr(Scope, "joined", planted)
 

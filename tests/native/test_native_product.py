@@ -15,9 +15,9 @@ if not jit.available():
 
 from natively import aligned, compiledFor, run, strides
 
-from puregraph.native.gemm.blocking import DEPTH, KEPT, STORE, GemmSizes, planFor
-from puregraph.native.gemm.gemm import BatchAxis, product
-from puregraph.native.gemm.gemv import totals
+from puregraph.native.gemm.blocking import ACCUMULATORS, DEPTH, PACKED_B, GemmSizes, blockingFor
+from puregraph.native.gemm.gemm import BatchAxis, gemm
+from puregraph.native.gemm.gemv import horizontalSums
 from puregraph.native.gemm.microkernel import registers, tiles
 from puregraph.native.gemm.pack import packed
 from puregraph.native.llvm.irbuilder import IRBuilder
@@ -71,9 +71,7 @@ def multiply(a, b, lanes=LANES, threads=2, walkers=1, **options):
     """a b through native code, into rows longer than needed, whose ends must stay as they are."""
     m, k, n = *a.shape, b.shape[1]
     y = np.full((m, n + 3), 7, "f4")
-    works = product(
-        a, b, EpilogueSpec(y, n + 3), m, n, k, strides(a), strides(b), lanes=lanes, threads=threads, **options
-    )
+    works = gemm(a, b, EpilogueSpec(y, n + 3), m, n, k, strides(a), strides(b), lanes=lanes, threads=threads, **options)
     run(works, walkers)
     assert (y[:, n:] == 7).all()
     return y[:, :n]
@@ -116,7 +114,7 @@ def test_packed_once_for_several_products(rng, cpu, lanes, kind):
         run(works)
         for m in (5, 64, 150):
             a, y = matrix(rng, m, 600, "rows"), np.zeros((m, 70), "f4")
-            run(product(a, panels, EpilogueSpec(y, 70), m, 70, 600, strides(a), lanes=lanes))
+            run(gemm(a, panels, EpilogueSpec(y, 70), m, 70, 600, strides(a), lanes=lanes))
             assert agrees(y, a, b)
 
 
@@ -133,7 +131,7 @@ def test_batches_with_any_strides(rng):
     y = np.zeros((4, 33, 3, 50), "f4")  # [second, row, first, column]
     axes = [BatchAxis(3, 4 * 33 * 20, 0), BatchAxis(4, 33 * 20, 50 * 20)]
     finish = EpilogueSpec(y, 3 * 50, (50, 33 * 3 * 50))
-    run(product(a, b, finish, 33, 50, 20, (20, 1), (1, 20), axes), 2)
+    run(gemm(a, b, finish, 33, 50, 20, (20, 1), (1, 20), axes), 2)
     exact = np.einsum("fsrk,sck->srfc", a.astype("f8"), b.astype("f8"))
     assert np.abs(y - exact).max() < 1e-5
 
@@ -141,7 +139,7 @@ def test_batches_with_any_strides(rng):
 def test_one_batch_axis(rng):
     a, b = rng.standard_normal((5, 40, 17)).astype("f4"), rng.standard_normal((5, 17, 23)).astype("f4")
     y = np.zeros((5, 40, 23), "f4")
-    run(product(a, b, EpilogueSpec(y, 23, (40 * 23,)), 40, 23, 17, (17, 1), (23, 1), [BatchAxis(5, 40 * 17, 17 * 23)]))
+    run(gemm(a, b, EpilogueSpec(y, 23, (40 * 23,)), 40, 23, 17, (17, 1), (23, 1), [BatchAxis(5, 40 * 17, 17 * 23)]))
     assert np.abs(y - a.astype("f8") @ b).max() < 1e-5
 
 
@@ -154,7 +152,7 @@ def test_the_same_numbers_for_any_number_of_threads(rng, m, n, k):
 
 def test_no_products_of_nothing():
     none = np.zeros((0, 4), "f4")
-    assert product(none, none, EpilogueSpec(none, 4), 0, 4, 3, (3, 1), (4, 1)) == []
+    assert gemm(none, none, EpilogueSpec(none, 4), 0, 4, 3, (3, 1), (4, 1)) == []
 
 
 @pytest.mark.parametrize("m, n, k", [(20, 30, 5000), (13, 16, 4100), (64, 10, 20000), (256, 300, 1100)])
@@ -164,7 +162,7 @@ def test_a_long_k_is_cut_into_parts(rng, m, n, k):
     for threads in (1, 2, 4):
         y = np.zeros((m, n), "f4")
         finish = Relu(y, n, bias)
-        works = product(a, b, finish, m, n, k, strides(a), strides(b), lanes=LANES, threads=threads, room=room)
+        works = gemm(a, b, finish, m, n, k, strides(a), strides(b), lanes=LANES, threads=threads, workspace=room)
         assert len(works) == 2 and works[0].tasks >= 2
         run(works, threads)
         results.append(y)
@@ -173,7 +171,7 @@ def test_a_long_k_is_cut_into_parts(rng, m, n, k):
 
 
 def test_rows_are_dealt_out_in_the_order_in_which_they_were_made():
-    plan = planFor(GemmSizes(2048, 1536, 384, 1, 16, "rows", "packed"), 2)
+    plan = blockingFor(GemmSizes(2048, 1536, 384, 1, 16, "rows", "packed"), 2)
     assert plan.down * plan.strips * plan.tile.rows >= 2048 and plan.down >= 2
     block = -(-plan.down * plan.across // 2)  # what a thread begins with
     assert -(-block // plan.across) * plan.strips * plan.tile.rows <= 1024 + plan.tile.rows
@@ -186,7 +184,7 @@ def test_parts_of_batches(rng):
         [BatchAxis(2, 3 * 6 * 5000, 0), BatchAxis(3, 6 * 5000, 5000 * 8)],
         EpilogueSpec(y, 8, (3 * 6 * 8, 6 * 8)),
     )
-    works = product(a, b, finish, 6, 8, 5000, (5000, 1), (8, 1), axes, LANES, 2, room)
+    works = gemm(a, b, finish, 6, 8, 5000, (5000, 1), (8, 1), axes, LANES, 2, room)
     assert len(works) == 2
     run(works, 2)
     assert all(agrees(y[i, j], a[i, j], b[j]) for i in range(2) for j in range(3))
@@ -232,10 +230,10 @@ class Add(EpilogueSpec):
 def test_what_becomes_of_the_sums(rng, m, n, k):
     a, b, bias = matrix(rng, m, k, "rows"), matrix(rng, k, n, "rows"), rng.standard_normal(n).astype("f4")
     y = np.zeros((m, n), "f4")
-    run(product(a, b, Relu(y, n, bias), m, n, k, (k, 1), (n, 1)))
+    run(gemm(a, b, Relu(y, n, bias), m, n, k, (k, 1), (n, 1)))
     exact = np.maximum(a.astype("f8") @ b + bias, 0)
     assert np.abs(y - exact).max() < 1e-3
-    run(product(a, b, Add(y, n), m, n, k, (k, 1), (n, 1)))
+    run(gemm(a, b, Add(y, n), m, n, k, (k, 1), (n, 1)))
     assert np.abs(y - exact - a.astype("f8") @ b).max() < 1e-3
 
 
@@ -266,19 +264,19 @@ def test_plans_cover_all_and_keep_to_their_room(rng, lanes):
     for _ in range(300):
         m, n, k, batch = (int(2 ** rng.uniform(0, high)) for high in (13, 13, 12, 4))
         layouts = rng.choice(["rows", "columns", "any"]), rng.choice(["rows", "columns", "any", "packed"])
-        plan = planFor(GemmSizes(m, n, k, batch, lanes, *layouts), int(rng.integers(1, 17)))
+        plan = blockingFor(GemmSizes(m, n, k, batch, lanes, *layouts), int(rng.integers(1, 17)))
         tile, rows, columns = plan.tile, plan.strips * plan.tile.rows, plan.panels * plan.tile.width
         assert plan.down * rows >= m > (plan.down - 1) * rows
         assert plan.across * columns >= n > (plan.across - 1) * columns
         assert plan.depth <= DEPTH and plan.depth % lanes == 0
-        assert plan.depth * columns <= max(STORE * (1 + (layouts[1] == "packed" and k <= DEPTH)), DEPTH * tile.width)
-        assert k <= DEPTH or rows * columns <= max(KEPT, tile.size)
+        assert plan.depth * columns <= max(PACKED_B * (1 + (layouts[1] == "packed" and k <= DEPTH)), DEPTH * tile.width)
+        assert k <= DEPTH or rows * columns <= max(ACCUMULATORS, tile.size)
 
 
 @pytest.mark.parametrize("layout", ("rows", "columns", "packed"))
 def test_what_the_strips_of_a_task_meet_again_leaves_a_tenth_of_the_second_cache_to_what_runs_through(layout):
     for m, n, k, threads in cartesian(range(20, 2049, 211), (128, 512, 1000, 4096), (128, 512, 1000, 4096), (1, 2, 8)):
-        plan = planFor(GemmSizes(m, n, k, 1, 16, "rows", layout), threads)
+        plan = blockingFor(GemmSizes(m, n, k, 1, 16, "rows", layout), threads)
         again = plan.depth * plan.panels * plan.tile.width
         again += plan.strips * plan.panels * plan.tile.size if k > DEPTH else 0
         assert 4 * again <= 0.9 * (1 << 20), (m, n, k, plan)
@@ -288,18 +286,18 @@ def test_what_the_strips_of_a_task_meet_again_leaves_a_tenth_of_the_second_cache
     "m, n, k, passes", [(1024, 4096, 4096, 3), (2048, 4096, 1000, 5), (777, 4096, 1000, 2), (1024, 2048, 512, 3)]
 )
 def test_how_often_a_packed_matrix_is_read_from_far_memory(m, n, k, passes):
-    assert planFor(GemmSizes(m, n, k, 1, 16, "rows", "packed"), 1).down == passes
+    assert blockingFor(GemmSizes(m, n, k, 1, 16, "rows", "packed"), 1).down == passes
 
 
 def scratchOf(m, n, k, layout):
     """Numbers of scratch that a product's kernel asks for, and the sizes of what it sums."""
     a, b = np.zeros((m, k), "f4"), np.zeros((k, n) if layout == "rows" else (n, k), "f4")
-    (work,) = product(
+    (work,) = gemm(
         a, b, EpilogueSpec(a, n), m, n, k, (k, 1), (n, 1) if layout == "rows" else (1, k), lanes=16, threads=1
     )
     code = IRBuilder()
     work.write(code)
-    return code.scratchBytes // 4, set(code.parts)
+    return code.scratchBytes // 4, set(code.functions)
 
 
 @pytest.mark.parametrize("m, n, whole, last", [(4, 256, 6, 4), (8, 128, 3, 2), (7, 120, 3, 2), (3, 256, 6, 4)])
@@ -311,12 +309,12 @@ def test_a_single_strip_reads_all_rows_of_b_where_they_are_the_last_columns_too(
 
 def test_panels_that_a_single_strip_meets_once_share_one_place():
     for layout in ("rows", "columns"):
-        tile = planFor(GemmSizes(13, 512, 512, 1, 16, "rows", layout), 1).tile
+        tile = blockingFor(GemmSizes(13, 512, 512, 1, 16, "rows", layout), 1).tile
         assert tile.rows >= 13
         panel = 0 if layout == "rows" else DEPTH * tile.width
         strip = tile.rows * (DEPTH + 16) + 16 * 16
-        assert scratchOf(13, 512, 512, layout)[0] == panel + strip + KEPT
-    assert scratchOf(64, 512, 512, "columns")[0] > STORE
+        assert scratchOf(13, 512, 512, layout)[0] == panel + strip + ACCUMULATORS
+    assert scratchOf(64, 512, 512, "columns")[0] > PACKED_B
 
 
 def test_rows_of_b_are_copied_while_the_first_strip_reads_them():
@@ -327,7 +325,7 @@ def test_rows_of_b_are_copied_while_the_first_strip_reads_them():
 def test_up_to_how_many_rows_a_weight_stored_by_its_outputs_is_not_packed(lanes, few):
     for m in range(2, 20):
         a = b = np.zeros(1, "f4")
-        (work,) = product(a, b, EpilogueSpec(a, 9), m, 128, 512, (512, 1), (1, 512), lanes=lanes, threads=1)
+        (work,) = gemm(a, b, EpilogueSpec(a, 9), m, 128, 512, (512, 1), (1, 512), lanes=lanes, threads=1)
         assert work.key.startswith("few") == (m <= few)
 
 
@@ -352,14 +350,14 @@ def test_nothing_is_read_behind_the_last_number(rng, cpu, lanes, m, n, k):
 
 
 def test_a_matrix_that_was_packed_is_read_once_by_a_few_rows():
-    assert planFor(GemmSizes(32, 4096, 4096, 1, 16, "rows", "packed"), 2).down == 1
+    assert blockingFor(GemmSizes(32, 4096, 4096, 1, 16, "rows", "packed"), 2).down == 1
 
 
 def test_plans_suit_their_sizes():
-    assert planFor(GemmSizes(512, 512, 512, 1, 16, "rows", "rows"), 2).tile.rows > 7
-    assert planFor(GemmSizes(3, 512, 512, 1, 16, "rows", "rows"), 2).tile.rows == 3
-    assert planFor(GemmSizes(64, 10, 512, 1, 16, "rows", "rows"), 2).tile.width == 16
-    busy = planFor(GemmSizes(512, 512, 512, 1, 16, "rows", "rows"), 16)
+    assert blockingFor(GemmSizes(512, 512, 512, 1, 16, "rows", "rows"), 2).tile.rows > 7
+    assert blockingFor(GemmSizes(3, 512, 512, 1, 16, "rows", "rows"), 2).tile.rows == 3
+    assert blockingFor(GemmSizes(64, 10, 512, 1, 16, "rows", "rows"), 2).tile.width == 16
+    busy = blockingFor(GemmSizes(512, 512, 512, 1, 16, "rows", "rows"), 16)
     assert busy.down * busy.across >= 16
 
 
@@ -380,4 +378,4 @@ def test_sums_of_all_lanes_of_several_vectors():
 
     for count, lanes in ((8, 16), (8, 8), (4, 4), (2, 16)):
         rows = [Row(10**r * (j + 1) for j in range(lanes)) for r in range(count)]
-        assert totals(Lists(), rows)[:count] == [sum(row) for row in rows]
+        assert horizontalSums(Lists(), rows)[:count] == [sum(row) for row in rows]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.ir.value import Call
-from puregraph.native.gemm.gemm import BatchAxis, product, vectorsFor, worthPacking
-from puregraph.native.gemm.pack import Packed, pack, packedSize
+from puregraph.native.gemm.gemm import BatchAxis, gemm, vectorsFor, worthPacking
+from puregraph.native.gemm.pack import PackedMatrix, pack, packedSize
 from puregraph.native.llvm import jit
 from puregraph.native.llvm.kernelcall import KernelCall
 
@@ -73,8 +73,8 @@ def productOf(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
         packed, before = room.packed(
             b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors)
         )
-        b = Packed(packed, k, n, vectors, lanes)
-    return [*before, *product(a, b, finish, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes, room=room)]
+        b = PackedMatrix(packed, k, n, vectors, lanes)
+    return [*before, *gemm(a, b, finish, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes, workspace=room)]
 
 
 def collapsed(axes: list[tuple[int, int]]) -> int | None:

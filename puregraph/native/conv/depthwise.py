@@ -23,7 +23,8 @@ from puregraph.native.conv.slidingwindow import (
     tileOf,
 )
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRType, IRValue, IRVariable
+from puregraph.native.llvm.instructions import IRType, IRValue, IRVariable
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
 GRAIN = 1 << 18  # products of a part
@@ -161,7 +162,7 @@ class DepthwiseWeightGrad:
             self.to.store(i, code.constant(0, IRType("f32")))
         with code.loop(first, last, unroll=1) as row:
             h, n = row % high.count, row // high.count
-            d, n = (n % deep.count, n // deep.count) if deep.count > 1 else (code.whole(0), n)
+            d, n = (n % deep.count, n // deep.count) if deep.count > 1 else (code.i64(0), n)
             self.h = h * high.stride + high.first
             self.row = row
             with SingleIteration(code) if len(deep.taps) == 1 else code.loop(0, len(deep.taps), unroll=1) as i:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from puregraph.native.conv.geometry import AxisMap
 from puregraph.native.conv.padcopy import copyRow, interleaveRow, stripOf
 from puregraph.native.conv.registertiling import RegisterTile, tile
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue, IRVariable
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
 GRAIN = 1 << 19  # products that a task has at least, where there are enough
@@ -208,8 +209,8 @@ class DirectWriter:
     def copy(self, plane: IRValue, first: IRValue) -> None:
         """What the task reads, with its padding."""
         code, (deep, high, wide) = self.code, self.of.lines
-        copied = code.room("f32", len(deep.taps) * self.strip.plane)
-        n, d = (plane // deep.count, plane % deep.count) if deep.count > 1 else (plane, code.whole(0))
+        copied = code.scratch("f32", len(deep.taps) * self.strip.plane)
+        n, d = (plane // deep.count, plane % deep.count) if deep.count > 1 else (plane, code.i64(0))
         with code.loop(0, len(deep.taps), unroll=1) as i, code.loop(0, self.strip.high, unroll=1) as j:
             d, h = d * deep.stride + deep.first + i * deep.step, first * high.stride + high.first + j
             isThere = (d >= 0) & (d < deep.length) & (h >= 0) & (h < high.length)
@@ -233,27 +234,27 @@ class DirectWriter:
         sweeps = ceil(panels / self.together)
         self.kinds = kinds(self.inner[2], t.pixels)
         if self.blocks > 1:
-            self.sums = code.room("f32", self.chunk * self.across * t.pixels * t.width)
+            self.sums = code.scratch("f32", self.chunk * self.across * t.pixels * t.width)
         if self.isLong:
-            self.totals = code.room("f32", t.pixels * t.width)
+            self.totals = code.scratch("f32", t.pixels * t.width)
         task = code.task
         each = ceil(spans * parts / self.sides)
         sweep = task // each % sweeps
         place = task % each + (task // (each * sweeps) * each if self.sides > 1 else 0)
-        part, span = (place % parts, place // parts) if parts > 1 else (code.whole(0), place)
+        part, span = (place % parts, place // parts) if parts > 1 else (code.i64(0), place)
         if of.isCopied:
             spans = ceil(of.lines[1].count / self.chunk)
             plane, span = span // spans, span % spans
             self.firstRow = plane * of.lines[1].count + span * self.chunk
-            lastRow = code.least(self.firstRow + self.chunk, (plane + 1) * of.lines[1].count)
+            lastRow = code.min(self.firstRow + self.chunk, (plane + 1) * of.lines[1].count)
             self.copy(plane, span * self.chunk)
         else:
             self.firstRow = span * self.chunk
-            lastRow = code.least(self.firstRow + self.chunk, of.rows)
+            lastRow = code.min(self.firstRow + self.chunk, of.rows)
         self.firstTile = part * self.across
-        self.lastTile = code.least(self.firstTile + self.across, tiles)
+        self.lastTile = code.min(self.firstTile + self.across, tiles)
         firstPanel = sweep * self.together
-        with code.loop(firstPanel, code.least(firstPanel + self.together, panels), unroll=1) as panel:
+        with code.loop(firstPanel, code.min(firstPanel + self.together, panels), unroll=1) as panel:
             group, o = (panel // of.panels, (panel % of.panels) * t.width) if of.groups > 1 else (None, panel * t.width)
             self.column = o if group is None else group * of.maps + o
             self.masks = [
@@ -272,7 +273,7 @@ class DirectWriter:
         code, (deep, high, wide) = self.code, self.of.lines
         self.place = (row - self.firstRow) * self.across - self.firstTile
         n = row
-        d = h = code.whole(0)
+        d = h = code.i64(0)
         if high.count > 1:
             h, n = row % high.count, row // high.count
         if deep.count > 1:
@@ -291,7 +292,7 @@ class DirectWriter:
         """The tiles of a row, or of the task's part of it."""
         code, t, (deep, high, wide) = self.code, self.tile, self.inner
         with code.loop(self.firstTile, self.lastTile, unroll=1) as i:
-            a = self.ofKind(i, [code.whole(-kind.skip) for kind in self.kinds]) + i * t.pixels
+            a = self.ofKind(i, [code.i64(-kind.skip) for kind in self.kinds]) + i * t.pixels
             sums = self.begin()
             if self.isLong:
                 self.put(sums, self.totals)
@@ -327,7 +328,7 @@ class DirectWriter:
             numbers = [[k for k, each in enumerate(kind.inside) if each == pixels] for kind in self.kinds]
             order = sum(map(sum, numbers)) / sum(map(len, numbers))
             limits = [(min(each, default=0), max(each, default=-1) + 1) for each in numbers]
-            start, stop = (self.ofKind(i, [self.code.whole(limit[side]) for limit in limits]) for side in (0, 1))
+            start, stop = (self.ofKind(i, [self.code.i64(limit[side]) for limit in limits]) for side in (0, 1))
             same = limits[0] if len(set(limits)) == 1 else None
             found.append((order, Run(pixels, start, stop, same)))
         return [run for _, run in sorted(found, key=lambda each: each[0])]
@@ -388,7 +389,7 @@ class DirectWriter:
         code, t = self.code, self.tile
         step, first = self.of.lines[2].stride * self.xPixel, run.pixels[0]
         size = len(run.pixels) * len(t.vectors)
-        start, stop = (code.whole(k * block) for k in run.same) if run.same else (run.start * block, run.stop * block)
+        start, stop = (code.i64(k * block) for k in run.same) if run.same else (run.start * block, run.stop * block)
         length = (run.same[1] - run.same[0]) * block if run.same else 0
         unroll = max(u for u in range(1, 9) if block % u == 0 and (u == 1 or u * size <= LONGEST))
         if 0 < length * size <= SHORT:
@@ -435,7 +436,7 @@ class SingleIteration:
     """In place of a loop that has one turn."""
 
     def __init__(self, code: IRBuilder, index: IRValue | None = None):
-        self.index = code.whole(0) if index is None else index
+        self.index = code.i64(0) if index is None else index
 
     def __enter__(self) -> IRValue:
         return self.index
@@ -448,9 +449,9 @@ def bounds(code: IRBuilder, line: AxisMap, a: IRValue) -> tuple[IRValue, IRValue
     """From which tap to which an output has inputs; None where there is one tap, always inside."""
     taps = len(line.taps)
     if all(line.isInside(i, t) for i in (0, line.count - 1) for t in (0, taps - 1)) and taps:
-        return None if taps == 1 else (code.whole(0), code.whole(taps))
+        return None if taps == 1 else (code.i64(0), code.i64(taps))
     first = a * line.stride + line.first
     start = code.select(first < 0, (line.step - 1 - first) // line.step, 0)
     left = line.length - 1 - first
     stop = code.select(left < 0, 0, left // line.step + 1)
-    return code.least(start, taps), code.least(stop, taps)
+    return code.min(start, taps), code.min(stop, taps)

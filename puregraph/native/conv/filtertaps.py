@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue
-from puregraph.native.llvm.registertranspose import turned
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
+from puregraph.native.llvm.registertranspose import transposed
 
 
 class FilterTaps(NamedTuple):
@@ -51,14 +52,14 @@ def overFilters(
             source = w.at(i * of.deep)
             body(i, picked(code, source, of.taps, width) if isWhole else gathered(code, source, of, width, left))
         return
-    room = code.room("f32", of.taps * width * width)
+    room = code.scratch("f32", of.taps * width * width)
     whole = first + (stop - first) // width * width
     with code.loop(first, whole, width, unroll=1) as start:
         with code.loop(0, of.taps * width, width, unroll=1) as m:
             # a filter that there is not is any other: what becomes of it is never looked at
-            places = [code.whole(k) if left is None else code.least(left - 1, k) for k in range(width)]
+            places = [code.i64(k) if left is None else code.min(left - 1, k) for k in range(width)]
             rows = [w.at(place * of.lane + start * of.taps + m).load(0, width) for place in places]
-            for k, value in enumerate(turned(code, rows)):
+            for k, value in enumerate(transposed(code, rows)):
                 room.store((m + k) * width, value)
         with code.loop(0, width, unroll=1) as i:
             body(start + i, [room.load((i * of.taps + t) * width, width) for t in range(of.taps)])
@@ -71,7 +72,7 @@ def overFilters(
 def gathered(code: IRBuilder, w: IRPointer, of: FilterTaps, width: int, left: IRValue | None) -> list[IRValue]:
     """Each tap, number by number."""
     mask = None if left is None else code.mask(left, width)
-    each = code.steps(width) * code.constant(of.lane, IRType("i64"))
+    each = code.iota(width) * code.constant(of.lane, IRType("i64"))
     return [w.at(t).gather(each, mask) for t in range(of.taps)]
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from puregraph.native.conv.direct import DirectConvolution, flat
 from puregraph.native.conv.filtertaps import FilterTaps, overFilters
-from puregraph.native.llvm.irbuilder import IRBuilder, IRValue
+from puregraph.native.llvm.instructions import IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
 
 
@@ -42,7 +43,7 @@ def pack(
                 for number, position in enumerate(positions):
                     to.store((i + number * t.block) * t.width + begin, vectors[position])
 
-            span = code.whole(0), code.whole(t.block)
+            span = code.i64(0), code.i64(t.block)
             overFilters(code, filters, w.at(begin * filters.lane), width, left, span, t.block, put)
             begin += width
 

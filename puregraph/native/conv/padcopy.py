@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from puregraph.native.conv.geometry import AxisMap
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 
 
 class PaddedRows(NamedTuple):
@@ -50,15 +51,15 @@ def interleaveRow(
 ) -> None:
     """As `copyRow`, from one row of each map, which lie `plane` numbers apart, to numbers of pixels side by side."""
     lanes = jit.lanes(4)
-    last = code.splat(code.select(isThere, code.whole(line.length), 0), lanes)
+    last = code.splat(code.select(isThere, code.i64(line.length), 0), lanes)
 
     def put(w: IRValue | int, isWhole: bool) -> None:
-        at = code.steps(lanes) + code.splat(code.whole(w), lanes) + line.first
+        at = code.iota(lanes) + code.splat(code.i64(w), lanes) + line.first
         live = (at >= 0) & (at < last)
         rows = [x.load(start + w + (c * plane + line.first), lanes, live) for c in range(strip.depth)]
         for v, value in enumerate(interleaved(code, rows)):
             place = w * strip.depth + v * lanes
-            to.store(place, value, None if isWhole else code.mask(strip.pitch - code.whole(place), lanes))
+            to.store(place, value, None if isWhole else code.mask(strip.pitch - code.i64(place), lanes))
 
     whole = strip.wide // lanes * lanes
     with code.loop(0, whole, lanes, unroll=1) as w:
@@ -95,9 +96,9 @@ def copyRow(
     lanes = jit.lanes(4)
     if pixel == strip.depth:
         before = -line.first * strip.depth
-        last = code.select(isThere, code.whole(line.length * strip.depth + before), 0)
+        last = code.select(isThere, code.i64(line.length * strip.depth + before), 0)
         with code.loop(0, strip.pitch, lanes, unroll=1) as j:
-            at = code.steps(lanes) + code.splat(j, lanes)
+            at = code.iota(lanes) + code.splat(j, lanes)
             live = (at >= before) & (at < code.splat(last, lanes))
             to.store(j, x.load(start + j - before, lanes, live), at < strip.pitch)
         return

@@ -21,7 +21,8 @@ from puregraph.native.conv.slidingwindow import (
     forwardPhases,
     taskCount,
 )
-from puregraph.native.llvm.irbuilder import IRBuilder, IRType, IRValue, IRVariable
+from puregraph.native.llvm.instructions import IRType, IRValue, IRVariable
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
 
@@ -135,7 +136,7 @@ class MaxPooling(Pooler):
             best.value = code.select(isBetter, value, old)
             if where:
                 if offset is None:
-                    offset = code.splat(code.convert(code.whole(tap.offset), "i32"), stretch.lanes)
+                    offset = code.splat(code.convert(code.i64(tap.offset), "i32"), stretch.lanes)
                 where.value = code.select(isBetter, offset, where.value)
 
     def end(self, state: Any, stretch: ChannelVector, row: IRValue, place: WindowPosition) -> None:
@@ -204,9 +205,9 @@ class MeanPooling(Pooler):
 
 def shareOf(code: IRBuilder, starts: Any, axes: tuple[ConvolutionAxis, ...]) -> IRValue:
     """How many numbers of a window are on the map, at least one on each axis."""
-    share = code.whole(1)
+    share = code.i64(1)
     for start, axis in zip(starts, axes):
-        on = code.least(start + axis.size, axis.length) - code.select(start > 0, start, 0)
+        on = code.min(start + axis.size, axis.length) - code.select(start > 0, start, 0)
         share = share * code.select(on > 1, on, 1)
     return code.convert(share, "f32")
 

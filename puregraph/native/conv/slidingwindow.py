@@ -16,7 +16,8 @@ from puregraph.native.conv.direct import SingleIteration, TapRun, bounds, kinds
 from puregraph.native.conv.geometry import AxisMap, ConvolutionAxis, dataLines, forwardLine
 from puregraph.native.conv.registertiling import registers, vectorsOf
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRValue
+from puregraph.native.llvm.instructions import IRPointer, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 
 Lines = tuple[AxisMap, AxisMap, AxisMap]
 GRAIN = 1 << 17  # numbers that a task takes
@@ -109,8 +110,8 @@ class WindowLoop:
         deep, high = (max(lines[axis].count for lines in self.phases) for axis in (0, 1))
         rows = self.n * deep * high
         with code.loop(code.task * rows // self.tasks, (code.task + 1) * rows // self.tasks, unroll=1) as row:
-            h, n = (row % high, row // high) if high > 1 else (code.whole(0), row)
-            d, n = (n % deep, n // deep) if deep > 1 else (code.whole(0), n)
+            h, n = (row % high, row // high) if high > 1 else (code.i64(0), row)
+            d, n = (n % deep, n // deep) if deep > 1 else (code.i64(0), n)
             for lines in self.phases:
                 if not all(line.count for line in lines):
                     continue

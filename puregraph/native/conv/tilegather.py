@@ -6,7 +6,8 @@ from typing import Any
 
 from puregraph.native.conv.winogradmath import POSITIONS, SIZE, TILE, both, outputsBack
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 
 APART = 16  # numbers between positions, so that they do not share cache sets
 
@@ -17,7 +18,7 @@ class TileScratch:
     def __init__(self, code: IRBuilder, tiles: int, maps: int):
         self.code, self.maps = code, maps
         self.pitch = tiles * maps + APART
-        self.numbers = code.room("f32", POSITIONS * self.pitch)
+        self.numbers = code.scratch("f32", POSITIONS * self.pitch)
 
     def at(self, position: IRValue | int, tile: IRValue, map: IRValue | int) -> IRValue:
         return tile * self.maps + position * self.pitch + map
@@ -49,8 +50,8 @@ class TileReader:
         self.code, self.x, self.pixel, self.maps, self.of = code, x, pixel, maps, of
         self.high, self.wide, self.size = high, wide, SIZE if of is outputsBack else TILE
         self.lanes = next(lanes for lanes in (jit.lanes(4), 8, 4) if maps % lanes == 0)
-        self.zeros = code.room("f32", maps)
-        self.places = code.room("ptr", self.size * self.size)
+        self.zeros = code.scratch("f32", maps)
+        self.places = code.scratch("ptr", self.size * self.size)
         with code.loop(0, maps, self.lanes) as c:
             self.zeros.store(c, code.constant(0, IRType("f32", self.lanes)))
 

@@ -21,9 +21,10 @@ from puregraph.native.conv.geometry import AxisMap, Geometry, forwardLine
 from puregraph.native.conv.padcopy import copyRow, stripOf
 from puregraph.native.conv.registertiling import LATENCY, registers, vectorsOf
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.llvm.registertranspose import turned
+from puregraph.native.llvm.registertranspose import transposed
 
 GRAIN = 1 << 20  # products that a task has at least
 MOST = 16  # tasks that the samples are dealt to parts for
@@ -168,7 +169,7 @@ def together(name: str, room: Any, to: Any, size: int, parts: int) -> KernelCall
     def write(code: IRBuilder) -> None:
         source, y, count = code.pointer("parts", "f32"), code.pointer("y", "f32"), code.integer("size")
         first = code.task * chunk
-        with code.loop(first, code.least(first + chunk, count), lanes) as i:
+        with code.loop(first, code.min(first + chunk, count), lanes) as i:
             live = code.mask(count - i, lanes)
             total = source.load(i, lanes, live)
             for part in range(1, parts):
@@ -193,14 +194,14 @@ class WeightGradWriter:
         task = code.task
         sides = ceil(panels / plan.panels)
         each = of.groups * sides * sweeps  # tasks of the same samples follow one another
-        part, task = (task // each, task % each) if plan.parts > 1 else (code.whole(0), task)
-        sweep, task = (task % sweeps, task // sweeps) if sweeps > 1 else (code.whole(0), task)
-        side, self.group = (task % sides, task // sides) if of.groups > 1 else (task, code.whole(0))
+        part, task = (task // each, task % each) if plan.parts > 1 else (code.i64(0), task)
+        sweep, task = (task % sweeps, task // sweeps) if sweeps > 1 else (code.i64(0), task)
+        side, self.group = (task % sides, task // sides) if of.groups > 1 else (task, code.i64(0))
         self.to = to.at(part * (of.groups * of.maps * of.depth * of.taps)) if plan.parts > 1 else to
         self.firstPanel = side * plan.panels
-        self.lastPanel = code.least(self.firstPanel + plan.panels, panels)
+        self.lastPanel = code.min(self.firstPanel + plan.panels, panels)
         self.firstTile = sweep * plan.tiles
-        self.lastTile = code.least(self.firstTile + plan.tiles, tiles)
+        self.lastTile = code.min(self.firstTile + plan.tiles, tiles)
         self.prepare()
         with code.loop(0, self.kept, 16, unroll=1) as i:
             self.allSums.store(i, code.constant(0, IRType("f32", 16)))
@@ -208,10 +209,10 @@ class WeightGradWriter:
         strips = ceil(of.planes / plan.planes) * tall
         with code.loop(part * strips // plan.parts, (part + 1) * strips // plan.parts, unroll=1) as strip:
             planes = strip // tall * plan.planes if tall > 1 else strip * plan.planes
-            high = strip % tall * plan.high if tall > 1 else code.whole(0)
+            high = strip % tall * plan.high if tall > 1 else code.i64(0)
             self.strip(
-                (planes, code.least(planes + plan.planes, of.planes)),
-                (high, code.least(high + plan.high, of.lines[1].count)),
+                (planes, code.min(planes + plan.planes, of.planes)),
+                (high, code.min(high + plan.high, of.lines[1].count)),
             )
         with self.overPanels():
             self.finish()
@@ -236,7 +237,7 @@ class WeightGradWriter:
 
     def room(self, count: int) -> IRPointer:
         self.kept = ceil(count / 16) * 16 * self.plan.panels
-        return self.code.room("f32", self.kept)
+        return self.code.scratch("f32", self.kept)
 
     def prepare(self) -> None:
         raise NotImplementedError
@@ -275,7 +276,7 @@ class WeightGradWriter:
         loop(body)
         for m, each in enumerate(sums):
             for start, width, variable in zip(self.starts, plan.vectors, each):
-                total = self.sums.at(code.whole(place) + (m * plan.width + start))
+                total = self.sums.at(code.i64(place) + (m * plan.width + start))
                 total.store(0, total.load(0, width) + variable.value)
 
     def columns(self) -> Any:
@@ -294,7 +295,7 @@ class OneTapTiles(WeightGradWriter):
 
     def first(self, tile: IRValue) -> IRValue:
         """The first input map of a tile: the last tile may overlap the one before."""
-        return self.code.least(tile * self.plan.rows, self.of.depth - self.plan.rows)
+        return self.code.min(tile * self.plan.rows, self.of.depth - self.plan.rows)
 
     def strip(self, planes: tuple[IRValue, IRValue], high: tuple[IRValue, IRValue]) -> None:
         code, plan, (_, tall, wide) = self.code, self.plan, self.of.lines
@@ -305,7 +306,7 @@ class OneTapTiles(WeightGradWriter):
             tap = (i * len(tall.taps) + j) * len(wide.taps) + k
             place = ((tile - self.firstTile) * self.of.taps + tap) * (plan.rows * plan.width)
             first, stop = reach(code, tall, j, *high)
-            left, right = reach(code, wide, k, code.whole(0), code.whole(wide.count))
+            left, right = reach(code, wide, k, code.i64(0), code.i64(wide.count))
             inputs = self.first(tile) + self.group * self.of.depth
             outputs = self.o + self.group * self.of.maps
 
@@ -334,7 +335,7 @@ class OneTapTiles(WeightGradWriter):
             skip = (tile * plan.rows - first) * of.taps
             for start, width in zip(self.starts, plan.vectors):
                 sums = self.sums.at((tile - self.firstTile) * (of.taps * plan.rows * plan.width) + start)
-                to = self.to.at(self.weightAt(code.whole(start), first, code.whole(0)))
+                to = self.to.at(self.weightAt(code.i64(start), first, code.i64(0)))
                 with code.loop(skip, plan.rows * of.taps, width, unroll=1) as m:
                     self.square(sums, to, m, start, width)
 
@@ -342,10 +343,10 @@ class OneTapTiles(WeightGradWriter):
         """The numbers from m on of the filters of some lanes."""
         code, of, plan = self.code, self.of, self.plan
         end = plan.rows * of.taps
-        places = [code.least(m + k, end - 1) for k in range(width)]
+        places = [code.min(m + k, end - 1) for k in range(width)]
         rows = [sums.load((at % of.taps * plan.rows + at // of.taps) * plan.width, width) for at in places]
         live = code.mask(end - m, width)
-        for lane, value in enumerate(turned(code, rows)):
+        for lane, value in enumerate(transposed(code, rows)):
             with code.when(self.o + (start + lane) < of.maps) if of.maps % plan.width else SingleIteration(code):
                 to.store(m + lane * (of.depth * of.taps), value, live)
 
@@ -359,7 +360,7 @@ class TapRowTiles(WeightGradWriter):
         self.allSums = self.room(of.taps * of.depth * plan.width)
         self.isWhole = plan.rows == len(tall.taps) * len(wide.taps) * of.depth
         self.size = stripOf(plan.high, tall, wide, of.depth)
-        self.copied = self.code.room("f32", plan.planes * self.size.plane)
+        self.copied = self.code.scratch("f32", plan.planes * self.size.plane)
 
     def strip(self, planes: tuple[IRValue, IRValue], high: tuple[IRValue, IRValue]) -> None:
         code, of, plan, (deep, tall, wide) = self.code, self.of, self.plan, self.of.lines
@@ -372,7 +373,7 @@ class TapRowTiles(WeightGradWriter):
                         j * tall.step * self.size.pitch + o for j in range(len(tall.taps)) for o in self.offsets()
                     ]
                     place = i * (len(offsets) * plan.width)
-                    self.sum(place, len(offsets), offsets, self.pixels(planes, high, code.whole(0)))
+                    self.sum(place, len(offsets), offsets, self.pixels(planes, high, code.i64(0)))
                     return
                 count = ceil(run / plan.rows)
                 with code.loop(0, len(tall.taps), unroll=1) as j:
@@ -423,7 +424,7 @@ class TapRowTiles(WeightGradWriter):
     def finish(self) -> None:
         code, of, plan = self.code, self.of, self.plan
         with ExitStack() as loops:
-            lane = loops.enter_context(code.loop(0, code.least(of.maps - self.o, plan.width), unroll=1))
+            lane = loops.enter_context(code.loop(0, code.min(of.maps - self.o, plan.width), unroll=1))
             tap = loops.enter_context(code.loop(0, of.taps, unroll=1))
             c = loops.enter_context(code.loop(0, of.depth, unroll=1))
             at = (tap * of.depth + c) * plan.width + lane
@@ -443,4 +444,4 @@ def reach(code: IRBuilder, line: AxisMap, tap: IRValue, start: IRValue, stop: IR
     low = code.select(first < 0, (line.stride - 1 - first) // line.stride, 0)
     left = line.length - 1 - first
     high = code.select(left < 0, 0, left // line.stride + 1)
-    return code.select(low > start, low, start), code.least(high, stop)
+    return code.select(low > start, low, start), code.min(high, stop)

@@ -18,7 +18,8 @@ from puregraph.native.conv.registertiling import registers, vectorsOf
 from puregraph.native.conv.tilegather import APART, TileReader, TileScratch
 from puregraph.native.conv.winogradmath import POSITIONS, SIZE, TILE, both, inputs, outputs, weights
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue, IRVariable
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
 NEAR = 540 << 10  # bytes of transformed inputs that stay in the second cache
@@ -177,7 +178,7 @@ def pack(name: str, plan: WinogradSplit, W: Any, packed: Any, isTurned: bool, tu
         w, to, first = code.pointer("W", "f32"), code.pointer("packed", "f32"), code.integer("first")
         panel, part = code.task // shares, code.task % shares
         to = to.at(panel * (POSITIONS * plan.pitch))
-        span = part * share, code.least((part + 1) * share, depth)
+        span = part * share, code.min((part + 1) * share, depth)
         for loop, width in vectorLoops(code, plan.vectors):
             with loop as begin:
                 o = (first + panel) * plan.width + begin
@@ -231,13 +232,13 @@ class WinogradWriter:
         self.reader = TileReader(code, self.x, self.xPixel, plan.depth, plan.high[::2], plan.wide[::2], inputs)
         self.v = TileScratch(code, plan.block, plan.depth)
         self.m = TileScratch(code, plan.block, plan.width)
-        self.totals = code.room("f32", plan.rows * plan.width)
+        self.totals = code.scratch("f32", plan.rows * plan.width)
         blocks = ceil(plan.tiles / plan.block)
         span, sweep = code.task % self.spans, code.task // self.spans
         firstPanel, lastPanel = sweep * panels // self.sweeps, (sweep + 1) * panels // self.sweeps
         with code.loop(span * blocks // self.spans, (span + 1) * blocks // self.spans, unroll=1) as block:
             begin = block * plan.block
-            count = code.least(plan.tiles - begin, plan.block)
+            count = code.min(plan.tiles - begin, plan.block)
             with code.loop(0, count, unroll=1) as tile:
                 self.reader.tile(*self.placeOf(begin + tile), self.v, tile)
             with code.loop(firstPanel, lastPanel, unroll=1) as panel:
@@ -260,7 +261,7 @@ class WinogradWriter:
         m = self.m.numbers.at(self.m.at(position, first, 0))
         run = chainOf(plan.depth)
         if run == plan.depth:
-            self.put(self.summed(v, b, code.whole(0), run), m)
+            self.put(self.summed(v, b, code.i64(0), run), m)
             return
         block = gcd(plan.depth, CHAINS * run)
         with code.loop(0, plan.depth, block, unroll=1) as head:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.native.llvm.irbuilder import IRBuilder, IRValue
+from puregraph.native.llvm.instructions import IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 
 SIZE = 4  # outputs of a tile, on each axis
 TILE = 6  # inputs of a tile, on each axis

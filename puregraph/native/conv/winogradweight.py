@@ -17,9 +17,10 @@ from puregraph.native.conv.weightgrad import together
 from puregraph.native.conv.winograd import suits
 from puregraph.native.conv.winogradmath import POSITIONS, SIZE, TILE, both, inputs, outputsBack, weightsBack
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRType, IRValue
+from puregraph.native.llvm.instructions import IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.llvm.registertranspose import turned
+from puregraph.native.llvm.registertranspose import transposed
 
 MOST = 16  # tasks
 TILES = 28  # tiles that are transformed at a time
@@ -101,7 +102,7 @@ class WinogradWeightWriter:
         c, o = task % blocks * plan.block, task // blocks * plan.width
         self.v, self.m = TileScratch(code, TILES, plan.block), TileScratch(code, TILES, plan.width)
         self.sums = TileScratch(code, plan.block, plan.width)
-        self.numbers = code.room("f32", TAPS * self.lanes * self.lanes)
+        self.numbers = code.scratch("f32", TAPS * self.lanes * self.lanes)
         reader = TileReader(
             code, x, self.xPixel, plan.block, (high.length, high.before), (wide.length, wide.before), inputs
         )
@@ -112,7 +113,7 @@ class WinogradWeightWriter:
         tiles = n * rows * columns
         last = (part + 1) * tiles // plan.parts
         with code.loop(part * tiles // plan.parts, last, TILES, unroll=1) as begin:
-            count = code.least(last - begin, TILES)
+            count = code.min(last - begin, TILES)
             with code.loop(0, count, unroll=1) as i:
                 tile = begin + i
                 place = tile // (rows * columns), tile // columns % rows, tile % columns
@@ -133,7 +134,7 @@ class WinogradWeightWriter:
             [code.variable(place.load(r * plan.width + start, lanes)) for start in self.starts]
             for r in range(plan.rows)
         ]
-        v, m = self.v.at(position, code.whole(0), row), self.m.at(position, code.whole(0), 0)
+        v, m = self.v.at(position, code.i64(0), row), self.m.at(position, code.i64(0), 0)
         with code.loop(0, count, unroll=1) as i:
             factors, vectors = self.v.numbers.at(v + i * plan.block), self.m.numbers.at(m + i * plan.width)
             taken = [vectors.load(start, lanes) for start in self.starts]
@@ -154,6 +155,6 @@ class WinogradWeightWriter:
                 for b, value in enumerate(values):
                     self.numbers.store((i * TAPS + a * 3 + b) * lanes, value)
         with code.loop(0, TAPS * lanes, lanes, unroll=1) as i:
-            found = turned(code, [self.numbers.load((i + k) * lanes, lanes) for k in range(lanes)])
+            found = transposed(code, [self.numbers.load((i + k) * lanes, lanes) for k in range(lanes)])
             for k, value in enumerate(found):
                 to.store(i + k * (g.c * TAPS), value)

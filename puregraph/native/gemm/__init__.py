@@ -1,1 +1,1 @@
-"""Matrix products in native code: blocking, packing, the microkernel, split-k, and products with a vector."""
+"""GEMM in native code: blocking, packing, the microkernel, split-k, and GEMV."""

@@ -1,4 +1,4 @@
-"""Plan: how a matrix product is cut into tasks, and into tiles within them."""
+"""Blocking: how a GEMM is cut into tasks, cache blocks and register tiles, by a cost model."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import NamedTuple
 from puregraph.native.gemm.microkernel import Microkernel, tiles
 from puregraph.native.gemm.pack import DEPTH, GROUP
 
-STORE = DEPTH << 8  # numbers of packed b that each strip of a task meets again
-KEPT = 1 << 17  # sums that a task keeps between blocks of k
-TRIED = 3  # tiles whose cuts are compared
-WIDE = 256  # columns that a task usually has
-CACHED = 16  # numbers in a line
-MANY = 8  # tasks for each thread that are always enough
+PACKED_B = DEPTH << 8  # elements of packed b that a task keeps in L2 and reads again for each strip
+ACCUMULATORS = 1 << 17  # accumulators that a task keeps between blocks of k
+CANDIDATE_TILES = 3  # tiles whose blockings are compared
+TYPICAL_COLUMNS = 256  # columns of a usual task
+LINE_ELEMENTS = 16  # elements of a cache line
+TASKS_PER_THREAD = 8  # tasks for each thread; more never help
 
-# Times in vector multiplications.
-STRIP = {"rows": (0.3, 2.0), "any": (2.0, 2.0)}  # to copy a column of a strip: a row, the rest
-LINE = 6.0  # to fetch a line of a column that is contiguous
-PANEL = {"rows": 0.4, "columns": 0.4, "any": 2.0, "packed": 0.4}  # to copy a number of a panel, or to fetch it
-TILE = (3.0, 40.0)  # to begin and end a tile: a vector, the rest
-TASK = 2000.0
-FOREIGN = 0.5  # to meet a number of a that another thread has made
+# Costs in vector multiplications.
+PACK_STRIP = {"rows": (0.3, 2.0), "any": (2.0, 2.0)}  # to pack a column of a strip: for each row, beside that
+LINE_FETCH = 6.0  # to load a cache line of a contiguous column
+PACK_PANEL = {"rows": 0.4, "columns": 0.4, "any": 2.0, "packed": 0.4}  # to pack an element of a panel, or to load it
+TILE_OVERHEAD = (3.0, 40.0)  # to begin and end a tile: for each vector, beside that
+TASK_OVERHEAD = 2000.0
+REMOTE = 0.5  # to load an element of a from another core's cache
 
 
 class Blocking(NamedTuple):
-    """Tiles down and across in each task, how many blocks of them there are, and how much of k is done at a time."""
+    """Strips and panels of a task, the block size along k, and the grid of tasks, down x across."""
 
     tile: Microkernel
     strips: int
@@ -38,7 +38,7 @@ class Blocking(NamedTuple):
 
 
 class GemmSizes(NamedTuple):
-    """A product, as far as its plan depends on it."""
+    """What the blocking of a product depends on."""
 
     m: int
     n: int
@@ -51,7 +51,7 @@ class GemmSizes(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """Blocks of k are of one size, as far as whole vectors allow."""
+        """The size of a block of k: all alike, in whole vectors."""
         return max(1, -(-self.k // self.blocks // self.lanes)) * self.lanes
 
     @property
@@ -66,33 +66,33 @@ class GemmSizes(NamedTuple):
 
 
 @lru_cache(4096)
-def planFor(sizes: GemmSizes, threads: int) -> Blocking:
-    """The plan that all threads are done with first, as far as its parts tell their times."""
+def blockingFor(sizes: GemmSizes, threads: int) -> Blocking:
+    """The blocking with the least estimated time."""
     fit = [tile for tile in tiles(sizes.lanes) if sizes.vectors in (0, tile.vectors)]
-    best = sorted(fit, key=lambda tile: (timeAlone(sizes, tile), -tile.rows))[:TRIED]
-    plans = (plan for tile in best for plan in plansOf(sizes, tile, threads))
-    return min(plans, key=lambda plan: timeOf(sizes, plan, threads))
+    best = sorted(fit, key=lambda tile: (tileEstimate(sizes, tile), -tile.rows))[:CANDIDATE_TILES]
+    blockings = (blocking for tile in best for blocking in candidates(sizes, tile, threads))
+    return min(blockings, key=lambda blocking: estimate(sizes, blocking, threads))
 
 
-def plansOf(sizes: GemmSizes, tile: Microkernel, threads: int) -> Iterator[Blocking]:
-    """Cuts whose blocks have room, into no more tasks than make sense.
+def candidates(sizes: GemmSizes, tile: Microkernel, threads: int) -> Iterator[Blocking]:
+    """Blockings whose packed panels and accumulators fit their memory, in a sensible number of tasks.
 
-    Panels that were packed ahead need no room of their own, but are to stay in L2 as well, from strip to strip: where
-    no sums wait there between blocks of k, twice as many do.
+    Panels that were packed ahead are not copied, but stay in L2 from strip to strip as well: twice as many where no
+    accumulators stay there between blocks of k.
     """
     strips, panels = sizes.strips(tile), sizes.panels(tile)
-    most = 2 * STORE if sizes.bLayout == "packed" and sizes.blocks == 1 else STORE
+    most = 2 * PACKED_B if sizes.bLayout == "packed" and sizes.blocks == 1 else PACKED_B
     widest = max(1, most // (tile.width * sizes.depth))
-    for across in counts(parts(panels, widest), min(panels, MANY * threads)):
-        wide = parts(panels, across)
-        highest = max(1, KEPT // tile.size // wide) if sizes.blocks > 1 else strips
-        for down in counts(parts(strips, highest), min(strips, MANY * threads // across)):
-            high = parts(strips, down)
-            yield Blocking(tile, high, wide, sizes.depth, parts(strips, high), parts(panels, wide))
+    for across in taskCounts(ceilDiv(panels, widest), min(panels, TASKS_PER_THREAD * threads)):
+        wide = ceilDiv(panels, across)
+        highest = max(1, ACCUMULATORS // tile.size // wide) if sizes.blocks > 1 else strips
+        for down in taskCounts(ceilDiv(strips, highest), min(strips, TASKS_PER_THREAD * threads // across)):
+            high = ceilDiv(strips, down)
+            yield Blocking(tile, high, wide, sizes.depth, ceilDiv(strips, high), ceilDiv(panels, wide))
 
 
-def counts(least: int, most: int) -> Iterator[int]:
-    """The least, and up to most all small numbers and some of the larger ones."""
+def taskCounts(least: int, most: int) -> Iterator[int]:
+    """From the least up to the most: all small counts and some of the larger ones."""
     yield least
     count = least + 1
     while count <= most:
@@ -100,55 +100,55 @@ def counts(least: int, most: int) -> Iterator[int]:
         count += max(1, count // 6)
 
 
-def parts(count: int, size: int) -> int:
-    """How many pieces of at most a size there are; how large equal pieces of a number are."""
+def ceilDiv(count: int, size: int) -> int:
+    """count / size, rounded up."""
     return -(-count // size)
 
 
-def timeAlone(sizes: GemmSizes, tile: Microkernel) -> float:
-    """Of all tiles, for one k: their loops, their copies, their beginnings and ends."""
+def tileEstimate(sizes: GemmSizes, tile: Microkernel) -> float:
+    """The cost of all tiles, for one k: microkernels, packing, beginnings and ends."""
     strips, panels = sizes.strips(tile), sizes.panels(tile)
-    copies = strips * stripTime(sizes, tile) * parts(sizes.n, WIDE) + panelTime(sizes, tile) * panels
-    return strips * tile.across(sizes.n) + copies + strips * panels * tileTime(sizes, tile)
+    copies = strips * stripTime(sizes, tile) * ceilDiv(sizes.n, TYPICAL_COLUMNS) + panelTime(sizes, tile) * panels
+    return strips * tile.rowCost(sizes.n) + copies + strips * panels * tileTime(sizes, tile)
 
 
-def timeOf(sizes: GemmSizes, plan: Blocking, threads: int) -> float:
-    """Of the thread with most tasks, for one k."""
-    tile, high, wide = plan.tile, plan.strips, plan.panels
-    task = high * tile.across(sizes.n) * wide / sizes.panels(tile) + high * wide * tileTime(sizes, tile)
-    task += high * stripTime(sizes, tile) + wide * panelTime(sizes, tile) + TASK / max(sizes.k, 1)
-    tasks = parts(sizes.batch * plan.down * plan.across, threads)
-    return tasks * task + FOREIGN * foreign(sizes, plan, tasks, threads)
+def estimate(sizes: GemmSizes, blocking: Blocking, threads: int) -> float:
+    """The cost of the thread with most tasks, for one k."""
+    tile, high, wide = blocking.tile, blocking.strips, blocking.panels
+    task = high * tile.rowCost(sizes.n) * wide / sizes.panels(tile) + high * wide * tileTime(sizes, tile)
+    task += high * stripTime(sizes, tile) + wide * panelTime(sizes, tile) + TASK_OVERHEAD / max(sizes.k, 1)
+    tasks = ceilDiv(sizes.batch * blocking.down * blocking.across, threads)
+    return tasks * task + REMOTE * remoteRows(sizes, blocking, tasks, threads)
 
 
-def foreign(sizes: GemmSizes, plan: Blocking, tasks: int, threads: int) -> int:
-    """How many rows of a a thread meets beyond its share: blocks of rows are dealt out in order, as they were made."""
-    rows = min(sizes.m, parts(tasks, plan.across) * plan.strips * plan.tile.rows)
-    return max(0, rows - parts(sizes.m, threads)) if sizes.batch == 1 else 0
+def remoteRows(sizes: GemmSizes, blocking: Blocking, tasks: int, threads: int) -> int:
+    """How many rows of a a thread reads that another thread has written: tasks are distributed in order of rows."""
+    rows = min(sizes.m, ceilDiv(tasks, blocking.across) * blocking.strips * blocking.tile.rows)
+    return max(0, rows - ceilDiv(sizes.m, threads)) if sizes.batch == 1 else 0
 
 
 def stripTime(sizes: GemmSizes, tile: Microkernel) -> float:
-    """Of copying a strip of a, for one k: by its rows, and what comes on top."""
+    """The cost of packing a strip of a, for one k."""
     if sizes.aLayout == "columns":
-        return LINE * linesOf(tile)
-    row, rest = STRIP[sizes.aLayout]
+        return LINE_FETCH * cacheLines(tile)
+    row, rest = PACK_STRIP[sizes.aLayout]
     return row * tile.rows + rest
 
 
-def linesOf(tile: Microkernel) -> float:
-    """How many lines a column of a strip lies in, where columns are contiguous and GROUP strips are copied together."""
+def cacheLines(tile: Microkernel) -> float:
+    """Cache lines of a column of a strip, where columns are contiguous and GROUP strips are packed at once."""
     together = GROUP * tile.rows
-    step = gcd(together, CACHED)  # between places where the first of them may lie in a line
-    return (1 + (together - step) / CACHED) / GROUP
+    step = gcd(together, LINE_ELEMENTS)  # between the offsets in a line at which it may start
+    return (1 + (together - step) / LINE_ELEMENTS) / GROUP
 
 
 def panelTime(sizes: GemmSizes, tile: Microkernel) -> float:
-    """A single strip reads rows of b where they are."""
+    """The cost of packing a panel of b, for one k: nothing for a single strip, which reads rows of b in place."""
     isRead = sizes.bLayout == "rows" and sizes.m <= tile.rows
-    return 0.0 if isRead else tile.width * PANEL[sizes.bLayout]
+    return 0.0 if isRead else tile.width * PACK_PANEL[sizes.bLayout]
 
 
 def tileTime(sizes: GemmSizes, tile: Microkernel) -> float:
-    """Of the sums of a tile, for one k: by its vectors, and what comes on top."""
-    vector, rest = TILE
+    """The cost to begin and end a tile, for one k."""
+    vector, rest = TILE_OVERHEAD
     return (vector * tile.rows * tile.vectors + rest) / max(sizes.k, 1)

@@ -1,4 +1,4 @@
-"""Sums: sums of products kept in registers, rows of numbers that are repeated times vectors."""
+"""Broadcast FMA: the register tile of kernels that multiply broadcast scalars of rows by vectors."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 
 
 class BroadcastTile(NamedTuple):
-    """What is summed in registers: so many rows of so many vectors of so many lanes."""
+    """A register tile: rows x vectors x lanes of accumulators."""
 
     rows: int
     vectors: int
@@ -21,15 +22,15 @@ class BroadcastTile(NamedTuple):
         return self.vectors * self.lanes
 
 
-def tileHere(vectors: int = 2) -> BroadcastTile:
-    """A tile of that many vectors that the registers of this CPU hold."""
+def tileFor(vectors: int = 2) -> BroadcastTile:
+    """The largest tile of `vectors` vectors a row that the registers of this CPU hold."""
     lanes = jit.lanes(4)
     registers = 16 if lanes == 8 else 32
     return BroadcastTile(min(8, (registers - vectors - 1) // vectors // 2 * 2), vectors, lanes)
 
 
 class BroadcastRows(NamedTuple):
-    """Rows of numbers in memory."""
+    """Rows of a matrix in memory."""
 
     start: IRPointer
     stride: IRValue
@@ -38,17 +39,17 @@ class BroadcastRows(NamedTuple):
         return self.start.at(row * self.stride)
 
     def down(self, rows: Any) -> BroadcastRows:
-        """From a further row on."""
+        """The rows from a later one on."""
         return BroadcastRows(self.at(rows), self.stride)
 
 
-def chosen(code: IRBuilder, condition: IRValue, x: IRPointer, y: IRPointer) -> IRPointer:
-    """One of two places."""
+def selectPointer(code: IRBuilder, condition: IRValue, x: IRPointer, y: IRPointer) -> IRPointer:
+    """x where the condition holds, else y."""
     one, other = (IRValue(code, p.name, IRType("ptr")) for p in (x, y))
     return IRPointer(code, code.select(condition, one, other).name, x.kind)
 
 
-def sums(
+def broadcastFma(
     code: IRBuilder,
     lanes: int,
     count: Any,

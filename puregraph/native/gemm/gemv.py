@@ -1,22 +1,23 @@
-"""Vector: products with a vector, and of two vectors, as fast as memory gives the matrix."""
+"""GEMV: products with a vector, with few rows, and of two vectors, at the speed of memory."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from puregraph.native.gemm.microkernel import registers
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue, IRVariable
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
 CHUNK = 2048  # results of a task
-ROWS = 8  # of the matrix at a time, where they are turned
-LONG = 512  # rows that are summed one after the other
+ROWS = 8  # of a transposed matrix at a time
+LONG = 512  # rows that are summed sequentially
 
 
 class GemvSpec(NamedTuple):
-    """y[i] = sum_k x[k] w[k, i]. Rows of numbers of one k lie side by side, or with `isTurned` those of one i.
+    """y[i] = sum_k x[k] w[k, i], where w is contiguous along i, or along k if `isTransposed`.
 
-    The results are a row (`isRow`) or a column of the whole.
+    The results are a row (`isRow`) or a column of the product.
     """
 
     x: Any
@@ -25,14 +26,14 @@ class GemvSpec(NamedTuple):
     wStride: int
     size: int
     k: int
-    isTurned: bool
+    isTransposed: bool
     isRow: bool
 
 
-def lineFrom(
+def gemvFrom(
     a: Any, b: Any, m: int, n: int, k: int, aStrides: tuple[int, int], bStrides: tuple[int, int]
 ) -> GemvSpec | None:
-    """A product of one row or one column, if its matrix has contiguous rows or columns."""
+    """The GEMV of a product of one row or one column, if its matrix has contiguous rows or columns."""
     if m == 1:
         x, xStride, w, strides, size = a, aStrides[1], b, bStrides, n
     elif n == 1:
@@ -46,36 +47,36 @@ def lineFrom(
     return None
 
 
-def vectorProduct(line: GemvSpec, finish: EpilogueSpec, lanes: int, threads: int) -> list[KernelCall]:
-    """The results of a task are of whole vectors, and of as many as give each thread the same."""
-    unit = ROWS if line.isTurned else 2 * lanes
-    parts = max(threads, -(-line.size // CHUNK))
-    chunk = min(-(-line.size // parts // unit) * unit, CHUNK)
-    write = writeTurned if line.isTurned else writeRows
-    key = f"vector {'turned' if line.isTurned else 'rows'} {'row' if line.isRow else 'column'} {lanes} {finish.key}"
+def gemv(spec: GemvSpec, epilogue: EpilogueSpec, lanes: int, threads: int) -> list[KernelCall]:
+    """A task has a chunk of the results, in whole vectors, alike for each thread."""
+    unit = ROWS if spec.isTransposed else 2 * lanes
+    parts = max(threads, -(-spec.size // CHUNK))
+    chunk = min(-(-spec.size // parts // unit) * unit, CHUNK)
+    write = writeDotGemv if spec.isTransposed else writeRowGemv
+    key = f"gemv {spec.isTransposed:d}{spec.isRow:d} {lanes} {epilogue.key}"
     slots = {
-        "x": line.x,
-        "w": line.w,
-        "xStride": line.xStride,
-        "wStride": line.wStride,
-        "size": line.size,
-        "k": line.k,
+        "x": spec.x,
+        "w": spec.w,
+        "xStride": spec.xStride,
+        "wStride": spec.wStride,
+        "size": spec.size,
+        "k": spec.k,
         "chunk": chunk,
     }
-    name = f"product {1 if line.isRow else line.size}x{line.k}x{line.size if line.isRow else 1}"
+    name = f"product {1 if spec.isRow else spec.size}x{spec.k}x{spec.size if spec.isRow else 1}"
     return [
         KernelCall(
             name,
             key,
-            lambda code: write(code, finish, lanes, line.isRow),
-            slots | finish.slots,
-            -(-line.size // chunk),
+            lambda code: write(code, epilogue, lanes, spec.isRow),
+            slots | epilogue.slots,
+            -(-spec.size // chunk),
         )
     ]
 
 
 class GemvTask(NamedTuple):
-    """What a task works on: x, w from its first result on, and room for `count` results."""
+    """The operands of a task: x, w from its first result on, and scratch memory for `count` results."""
 
     x: IRPointer
     w: IRPointer
@@ -87,24 +88,24 @@ class GemvTask(NamedTuple):
     y: IRPointer
 
 
-def enter(code: IRBuilder, finish: EpilogueSpec, lanes: int) -> GemvTask:
+def readArguments(code: IRBuilder, epilogue: EpilogueSpec, lanes: int) -> GemvTask:
     """The arguments of a task, read as its code begins."""
     x, w = code.pointer("x", "f32"), code.pointer("w", "f32")
     xStride, wStride, size, k, chunk = (code.integer(name) for name in ("xStride", "wStride", "size", "k", "chunk"))
-    finish.open(code)
+    epilogue.open(code)
     start = code.task * chunk
-    y = code.room("f32", CHUNK + lanes)
-    return GemvTask(x, w, xStride, wStride, k, start, code.least(chunk, size - start), y)
+    y = code.scratch("f32", CHUNK + lanes)
+    return GemvTask(x, w, xStride, wStride, k, start, code.min(chunk, size - start), y)
 
 
-def writeRows(code: IRBuilder, finish: EpilogueSpec, lanes: int, isRow: bool) -> None:
-    """y = sum_k x[k] w[k], as many columns at a time as there are registers for, which all rows of w run by."""
-    task = enter(code, finish, lanes)
+def writeRowGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: bool) -> None:
+    """y = sum_k x[k] w[k] over rows of w; accumulators of some columns stay in registers."""
+    task = readArguments(code, epilogue, lanes)
     with code.loop(0, task.count, lanes, unroll=1) as i:
         task.y.store(i, code.constant(0, IRType("f32", lanes)))
     with code.loop(0, task.k, LONG, unroll=1) as k:
-        rows = (k, code.least(k + LONG, task.k))
-        left = code.variable(code.whole(0))
+        rows = (k, code.min(k + LONG, task.k))
+        left = code.variable(code.i64(0))
         for vectors in halvings(registers(lanes) // 2):
             width = vectors * lanes
             with code.loop(left.value, task.count - (width - 1), width, unroll=1) as i:
@@ -112,7 +113,7 @@ def writeRows(code: IRBuilder, finish: EpilogueSpec, lanes: int, isRow: bool) ->
                 left.value = i + width
         with code.when(left.value < task.count):
             addRows(code, task, rows, left.value, 1, lanes, code.mask(task.count - left.value, lanes))
-    hand(code, finish, task, lanes, isRow)
+    putResults(code, epilogue, task, lanes, isRow)
 
 
 def halvings(count: int) -> list[int]:
@@ -129,19 +130,19 @@ def addRows(
     lanes: int,
     mask: IRValue | None = None,
 ) -> None:
-    """y[i:] += sum_k x[k] w[k] over some rows, for so many vectors; where these are few, for some rows side by side."""
-    beside = registers(lanes) // 2 // vectors
+    """y[i:] += sum_k x[k] w[k] over some rows, for `vectors` vectors; for few vectors, in several chains."""
+    rowsAtOnce = registers(lanes) // 2 // vectors
     zero = code.constant(0, IRType("f32", lanes))
-    sums = [[code.variable(zero) for _ in range(vectors)] for _ in range(beside)]
+    sums = [[code.variable(zero) for _ in range(vectors)] for _ in range(rowsAtOnce)]
 
     def add(k: IRValue, each: list[IRVariable]) -> None:
         factor = code.splat(task.x.load(k * task.xStride), lanes)
-        line = task.w.at(k * task.wStride).at(task.start + i)
+        row = task.w.at(k * task.wStride).at(task.start + i)
         for v, one in enumerate(each):
-            one.value = code.fma(factor, line.load(v * lanes, lanes, mask), one.value)
+            one.value = code.fma(factor, row.load(v * lanes, lanes, mask), one.value)
 
-    whole = rows[1] - (rows[1] - rows[0]) % beside
-    with code.loop(rows[0], whole, beside, unroll=1) as k:
+    whole = rows[1] - (rows[1] - rows[0]) % rowsAtOnce
+    with code.loop(rows[0], whole, rowsAtOnce, unroll=1) as k:
         for r, each in enumerate(sums):
             add(k + r, each)
     with code.loop(whole, rows[1], unroll=1) as k:
@@ -152,35 +153,35 @@ def addRows(
                 one.value = one.value + more.value
         sums = sums[::2]
     for v, one in enumerate(sums[0]):
-        place = task.y.at(i + v * lanes)
-        place.store(0, place.load(0, lanes) + one.value)
+        address = task.y.at(i + v * lanes)
+        address.store(0, address.load(0, lanes) + one.value)
 
 
-def writeTurned(code: IRBuilder, finish: EpilogueSpec, lanes: int, isRow: bool) -> None:
-    """Scalar products of x with several rows of memory at a time."""
-    task = enter(code, finish, lanes)
+def writeDotGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: bool) -> None:
+    """Dot products of x with several contiguous rows at a time."""
+    task = readArguments(code, epilogue, lanes)
     rows = min(ROWS, lanes)
     whole = task.k - task.k % lanes
     with code.loop(0, task.count, rows, unroll=1) as i:
-        lines = [task.w.at((task.start + code.least(i + r, task.count - 1)) * task.wStride) for r in range(rows)]
+        lines = [task.w.at((task.start + code.min(i + r, task.count - 1)) * task.wStride) for r in range(rows)]
         sums = [code.variable(code.constant(0, IRType("f32", lanes))) for _ in range(rows)]
         with code.loop(0, whole, lanes, unroll=2) as k:
             x = task.x.load(k, lanes)
-            for one, line in zip(sums, lines):
-                one.value = code.fma(x, line.load(k, lanes), one.value)
+            for one, row in zip(sums, lines):
+                one.value = code.fma(x, row.load(k, lanes), one.value)
         with code.when(whole < task.k):
             mask = code.mask(task.k - whole, lanes)
             x = task.x.load(whole, lanes, mask)
-            for one, line in zip(sums, lines):
-                one.value = code.fma(x, line.load(whole, lanes, mask), one.value)
-        task.y.store(i, totals(code, [one.value for one in sums]))
-    hand(code, finish, task, lanes, isRow)
+            for one, row in zip(sums, lines):
+                one.value = code.fma(x, row.load(whole, lanes, mask), one.value)
+        task.y.store(i, horizontalSums(code, [one.value for one in sums]))
+    putResults(code, epilogue, task, lanes, isRow)
 
 
-def fewFrom(
+def skinnyProduct(
     a: Any,
     b: Any,
-    finish: EpilogueSpec,
+    epilogue: EpilogueSpec,
     m: int,
     n: int,
     k: int,
@@ -188,46 +189,46 @@ def fewFrom(
     lanes: int,
     threads: int,
 ) -> list[KernelCall]:
-    """sums[m, n] of a few rows of a and of columns of b, both contiguous, `strides` apart: scalar products.
+    """sums[m, n] of few rows of a and columns of b, both contiguous, `strides` apart: dot products.
 
-    b is read where it is; to pack it would take longer than so few products.
+    b is read in place; packing it would take longer than so few products.
     """
     most = max(1, min(lanes, (registers(lanes) - 1 - m) // m))
-    beside = 1 << most.bit_length() - 1  # columns whose sums fit the registers, and a vector
+    columnsAtOnce = 1 << most.bit_length() - 1  # columns whose accumulators fit the registers, and a vector
     parts = max(threads, -(-n // CHUNK))
-    chunk = min(-(-n // parts // beside) * beside, CHUNK)
+    chunk = min(-(-n // parts // columnsAtOnce) * columnsAtOnce, CHUNK)
 
     def write(code: IRBuilder) -> None:
-        writeFew(code, finish, m, beside, lanes)
+        writeSkinny(code, epilogue, m, columnsAtOnce, lanes)
 
     slots = {"a": a, "b": b, "n": n, "k": k, "aRow": strides[0], "bColumn": strides[1], "chunk": chunk}
-    key = f"few {m} {beside} {lanes} {finish.key}"
-    return [KernelCall(f"product {m}x{k}x{n}", key, write, slots | finish.slots, -(-n // chunk))]
+    key = f"few {m} {columnsAtOnce} {lanes} {epilogue.key}"
+    return [KernelCall(f"product {m}x{k}x{n}", key, write, slots | epilogue.slots, -(-n // chunk))]
 
 
-def writeFew(code: IRBuilder, finish: EpilogueSpec, m: int, beside: int, lanes: int) -> None:
-    """Tiles of all rows and some columns, whose sums are vectors until the end.
+def writeSkinny(code: IRBuilder, epilogue: EpilogueSpec, m: int, columnsAtOnce: int, lanes: int) -> None:
+    """Tiles of all rows and some columns, with vector accumulators and a horizontal reduction at the end.
 
-    Where the sums leave time for it, the columns of the next tile are asked for: a few short ones at a time are no
-    stream that a CPU would follow by itself.
+    Where there is time for it, the columns of the next tile are prefetched: hardware does not prefetch several short
+    streams.
     """
     a, b = code.pointer("a", "f32"), code.pointer("b", "f32")
     n, k, aRow, bColumn, chunk = (code.integer(name) for name in ("n", "k", "aRow", "bColumn", "chunk"))
-    finish.open(code)
+    epilogue.open(code)
     start = code.task * chunk
-    count, whole = code.least(chunk, n - start), k - k % lanes
-    y = [code.room("f32", CHUNK + lanes) for _ in range(m)]
+    count, whole = code.min(chunk, n - start), k - k % lanes
+    y = [code.scratch("f32", CHUNK + lanes) for _ in range(m)]
     rows = [a.at(r * aRow) for r in range(m)]
-    with code.loop(0, count, beside, unroll=1) as i:
-        columns = [b.at((start + code.least(i + c, count - 1)) * bColumn) for c in range(beside)]
+    with code.loop(0, count, columnsAtOnce, unroll=1) as i:
+        columns = [b.at((start + code.min(i + c, count - 1)) * bColumn) for c in range(columnsAtOnce)]
         sums = [[code.variable(code.constant(0, IRType("f32", lanes))) for _ in columns] for _ in rows]
 
         def add(at: IRValue, mask: IRValue | None = None) -> None:
             left = [row.load(at, lanes, mask) for row in rows]
             for c, column in enumerate(columns):
                 right = column.load(at, lanes, mask)
-                if beside < m and mask is None:
-                    column.at(beside * bColumn).prefetch(at)
+                if columnsAtOnce < m and mask is None:
+                    column.at(columnsAtOnce * bColumn).prefetch(at)
                 for r, one in enumerate(left):
                     sums[r][c].value = code.fma(one, right, sums[r][c].value)
 
@@ -236,19 +237,19 @@ def writeFew(code: IRBuilder, finish: EpilogueSpec, m: int, beside: int, lanes: 
         with code.when(whole < k):
             add(whole, code.mask(k - whole, lanes))
         for to, each in zip(y, sums):
-            to.store(i, totals(code, [one.value for one in each]))
+            to.store(i, horizontalSums(code, [one.value for one in each]))
     for r, found in enumerate(y):
         row = code.constant(r, IRType("i64"))
         full = count - count % lanes
         with code.loop(0, full, lanes, unroll=1) as i:
-            finish.put(code, row, start + i, found.load(i, lanes))
+            epilogue.put(code, row, start + i, found.load(i, lanes))
         with code.when(full < count):
             mask = code.mask(count - full, lanes)
-            finish.put(code, row, start + full, found.load(full, lanes, mask), mask)
+            epilogue.put(code, row, start + full, found.load(full, lanes, mask), mask)
 
 
-def totals(code: IRBuilder, rows: list[IRValue]) -> IRValue:
-    """The sum of all lanes of each vector, in the lane of its number: halves of two vectors are added at a time."""
+def horizontalSums(code: IRBuilder, rows: list[IRValue]) -> IRValue:
+    """Horizontal sums: lane i has the sum of all lanes of vector i; halves of two vectors are added at a time."""
     lanes, bit, rows = rows[0].lanes, 1, list(rows)
     while bit < lanes:
         pairs = [(rows[i], rows[i + 1]) for i in range(0, len(rows), 2)] if len(rows) > 1 else [(rows[0], rows[0])]
@@ -259,42 +260,42 @@ def totals(code: IRBuilder, rows: list[IRValue]) -> IRValue:
     return rows[0]
 
 
-def hand(code: IRBuilder, finish: EpilogueSpec, task: GemvTask, lanes: int, isRow: bool) -> None:
-    """Give the results of a task to its finish."""
+def putResults(code: IRBuilder, epilogue: EpilogueSpec, task: GemvTask, lanes: int, isRow: bool) -> None:
+    """Give the results of a task to the epilogue."""
     first = code.constant(0, IRType("i64"))
     if not isRow:
         with code.loop(0, task.count, unroll=1) as i:
-            finish.put(code, task.start + i, first, task.y.load(i))
+            epilogue.put(code, task.start + i, first, task.y.load(i))
         return
     whole = task.count - task.count % lanes
     with code.loop(0, whole, lanes, unroll=1) as i:
-        finish.put(code, first, task.start + i, task.y.load(i, lanes))
+        epilogue.put(code, first, task.start + i, task.y.load(i, lanes))
     with code.when(whole < task.count):
         mask = code.mask(task.count - whole, lanes)
-        finish.put(code, first, task.start + whole, task.y.load(whole, lanes), mask)
+        epilogue.put(code, first, task.start + whole, task.y.load(whole, lanes), mask)
 
 
-def outer(
-    a: Any, b: Any, finish: EpilogueSpec, m: int, n: int, aStride: int, lanes: int, threads: int
+def outerProduct(
+    a: Any, b: Any, epilogue: EpilogueSpec, m: int, n: int, aStride: int, lanes: int, threads: int
 ) -> list[KernelCall]:
-    """sums[m, n] = a[m] b[n] of a contiguous b, some rows to a task."""
+    """Outer product: sums[m, n] = a[m] b[n] of a contiguous b, some rows to a task."""
     chunk = max(1, min(-(-m // threads), -(-(1 << 16) // n)))
 
     def write(code: IRBuilder) -> None:
         left, right = code.pointer("a", "f32"), code.pointer("b", "f32")
         rows, columns, step, some = (code.integer(name) for name in ("m", "n", "aStride", "chunk"))
-        finish.open(code)
+        epilogue.open(code)
         start = code.task * some
         whole = columns - columns % lanes
-        with code.loop(start, code.least(start + some, rows), unroll=1) as row:
+        with code.loop(start, code.min(start + some, rows), unroll=1) as row:
             factor = code.splat(left.load(row * step), lanes)
             with code.loop(0, whole, lanes, unroll=2) as i:
-                finish.put(code, row, i, factor * right.load(i, lanes))
+                epilogue.put(code, row, i, factor * right.load(i, lanes))
             with code.when(whole < columns):
                 mask = code.mask(columns - whole, lanes)
-                finish.put(code, row, whole, factor * right.load(whole, lanes, mask), mask)
+                epilogue.put(code, row, whole, factor * right.load(whole, lanes, mask), mask)
 
     slots = {"a": a, "b": b, "m": m, "n": n, "aStride": aStride, "chunk": chunk}
     return [
-        KernelCall(f"product {m}x1x{n}", f"outer {lanes} {finish.key}", write, slots | finish.slots, -(-m // chunk))
+        KernelCall(f"product {m}x1x{n}", f"outer {lanes} {epilogue.key}", write, slots | epilogue.slots, -(-m // chunk))
     ]

@@ -1,4 +1,4 @@
-"""Parts: sums over a long k cut into parts, which several tasks take, and the total of the parts."""
+"""Split-k: a long k is cut into parts that are summed by different tasks, and the partial sums are added."""
 
 from __future__ import annotations
 
@@ -6,54 +6,64 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRValue
+from puregraph.native.llvm.instructions import IRPointer, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
-FEW = 1 << 8  # vectors of results: with fewer, a long k is cut
-LONG = 4096  # the shortest k that is
-SHORT = 1024  # the shortest part of it
-MOST = 16  # parts
-MUCH = 1 << 26  # multiplications
-LARGE = 1 << 21  # results that are too many to be kept twice
+FEW_VECTORS = 1 << 8  # vectors of results; with fewer, a long k is split
+LONG_K = 4096  # the shortest k that is split
+SHORTEST_PART = 1024  # of k
+MOST_PARTS = 16  # parts
+MANY_PRODUCTS = 1 << 26  # multiplications
+LARGE_RESULT = 1 << 21  # results; with more, two partial sums take too much memory
 
 
-def partOf(m: int, n: int, k: int, batch: int, lanes: int, overSamples: bool = False) -> int:
-    """How much of k a part has: it follows from the sizes alone, so that sums do not depend on the threads.
+def splitSize(m: int, n: int, k: int, batch: int, lanes: int, overSamples: bool = False) -> int:
+    """The length of a part of k: it follows from the sizes alone, so that sums do not depend on the threads.
 
-    A large sum over samples, `x.T @ dy`, is cut in two: who made one half of the samples has them in its own cache.
+    A large sum over samples, `x.T @ dy`, is split in two: a core has the samples that it computed in its own cache.
     """
-    if overSamples and batch == 1 and k >= SHORT and m * n <= LARGE and m * n * k >= MUCH and k * (m + n) >= 2 * m * n:
+    if (
+        overSamples
+        and batch == 1
+        and k >= SHORTEST_PART
+        and m * n <= LARGE_RESULT
+        and m * n * k >= MANY_PRODUCTS
+        and k * (m + n) >= 2 * m * n
+    ):
         return -(-k // 2 // lanes) * lanes
-    if batch * m * -(-n // lanes) >= FEW or k < LONG:
+    if batch * m * -(-n // lanes) >= FEW_VECTORS or k < LONG_K:
         return k
-    return -(-k // min(MOST, k // SHORT) // lanes) * lanes
+    return -(-k // min(MOST_PARTS, k // SHORTEST_PART) // lanes) * lanes
 
 
-def placeOf(to: Any, m: int, n: int, parts: int, batch: Sequence[int]) -> EpilogueSpec:
-    """Where the sums of the parts wait: [batch][part][row][column]."""
+def partialSums(partials: Any, m: int, n: int, parts: int, batch: Sequence[int]) -> EpilogueSpec:
+    """The partial sums are stored as [batch][part][row][column]."""
     steps = [prod(batch[i + 1 :]) * parts * m * n for i in range(len(batch))]
-    return EpilogueSpec(to, n, (*steps, m * n))
+    return EpilogueSpec(partials, n, (*steps, m * n))
 
 
-def total(place: Any, finish: EpilogueSpec, m: int, n: int, parts: int, batch: Sequence[int], lanes: int) -> KernelCall:
-    """The sums of all parts, in their order, given to `finish`; a task takes some rows."""
+def reduceParts(
+    partials: Any, epilogue: EpilogueSpec, m: int, n: int, parts: int, batch: Sequence[int], lanes: int
+) -> KernelCall:
+    """The partial sums added in their order and given to the epilogue; a task has some rows."""
     chunk = max(1, min(m, -(-(1 << 13) // n)))
     chunks = -(-m // chunk)
 
     def write(code: IRBuilder) -> None:
         start = code.pointer("parts", "f32")
-        rows, columns, count, some = (code.integer(name) for name in ("m", "n", "count", "chunk"))
+        rows, columns, count, rowsEach = (code.integer(name) for name in ("m", "n", "count", "chunk"))
         sizes = [code.integer(f"batch{i}") for i in range(len(batch))]
-        finish.open(code)
-        blocks = (rows + some - 1) / some
+        epilogue.open(code)
+        blocks = (rows + rowsEach - 1) / rowsEach
         left, indices = code.task / blocks, list[IRValue]()
         start = start.at(left * count * rows * columns)
         for size in reversed(sizes):
             indices.insert(0, left % size)
             left = left / size
         if indices:
-            finish.enter(code, indices)
-        first = code.task % blocks * some
+            epilogue.enter(code, indices)
+        first = code.task % blocks * rowsEach
 
         def add(at: IRPointer, mask: IRValue | None = None) -> IRValue:
             sums = code.variable(at.load(0, lanes, mask))
@@ -62,15 +72,15 @@ def total(place: Any, finish: EpilogueSpec, m: int, n: int, parts: int, batch: S
             return sums.value
 
         whole = columns - columns % lanes
-        with code.loop(first, code.least(first + some, rows), unroll=1) as row:
+        with code.loop(first, code.min(first + rowsEach, rows), unroll=1) as row:
             line = start.at(row * columns)
             with code.loop(0, whole, lanes, unroll=1) as column:
-                finish.put(code, row, column, add(line.at(column)))
+                epilogue.put(code, row, column, add(line.at(column)))
             with code.when(whole < columns):
                 mask = code.mask(columns - whole, lanes)
-                finish.put(code, row, whole, add(line.at(whole), mask), mask)
+                epilogue.put(code, row, whole, add(line.at(whole), mask), mask)
 
-    slots = {"parts": place, "m": m, "n": n, "count": parts, "chunk": chunk}
-    slots |= {f"batch{i}": size for i, size in enumerate(batch)} | finish.slots
-    key = f"parts {lanes} {len(batch)} {finish.key}"
+    slots = {"parts": partials, "m": m, "n": n, "count": parts, "chunk": chunk}
+    slots |= {f"batch{i}": size for i, size in enumerate(batch)} | epilogue.slots
+    key = f"parts {lanes} {len(batch)} {epilogue.key}"
     return KernelCall(f"total {parts}x{m}x{n}", key, write, slots, chunks * prod(batch))

@@ -1,1 +1,1 @@
-"""From Python to machine code: the IR builder, the just-in-time compiler, and calls of compiled kernels."""
+"""From Python to machine code: instructions, the IR builder, the just-in-time compiler, calls of kernels."""

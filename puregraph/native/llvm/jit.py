@@ -1,4 +1,4 @@
-"""This CPU as LLVM sees it: from the text of a kernel to its address, by way of a cache on disk."""
+"""The just-in-time compiler: from the LLVM IR of a kernel to its address, through a cache on disk."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from puregraph.storage import diskcache
 from puregraph.version import __version__
 
 ENTRY = "kernel"
-FORMAT = 1  # of what is stored; a change makes every stored kernel a stranger
+FORMAT = 1  # of stored kernels; a change makes all of them stale
 OLDEST = (0, 44)
-LEAST = {"x86": "+64bit", "arm": "+fp-armv8", "other": ""}  # what code for a CPU that is known by its name may rely on
+LEAST = {"x86": "+64bit", "arm": "+fp-armv8", "other": ""}  # features that code for a CPU known by its name may use
 CALLED = (
     "memcpy memmove memset bzero memset_pattern16 roundf rintf floorf ceilf truncf fminf fmaxf fmodf fmaf sqrtf powf "
 )
@@ -35,7 +35,7 @@ CALLED += "exp exp2 expm1 log log2 log1p sin cos tan tanh"
 LOADED: dict[tuple[str, str, str], LoadedKernel] = {}
 LOCKS: dict[str, threading.Lock] = {}
 LOADING = threading.Lock()
-WRITING = threading.Lock()  # works may share what they end with, which knows one code at a time
+WRITING = threading.Lock()  # calls may share an epilogue, which holds the values of one builder at a time
 HERE = threading.local()
 
 
@@ -76,7 +76,7 @@ def processor() -> str:
 
 
 def lanes(itemsize: int) -> int:
-    """How many numbers of so many bytes a vector holds."""
+    """How many elements of a size in bytes a vector holds."""
     return target().bits // 8 // itemsize
 
 
@@ -105,7 +105,7 @@ def missing() -> str | None:
 
 @cache
 def binding() -> Any:
-    """LLVM, made ready once.
+    """LLVM's binding, initialised once.
 
     Raises    DeviceError where there is none that can be used
     """
@@ -120,7 +120,7 @@ def binding() -> Any:
         raise DeviceError(f"native kernels need llvmlite {oldest} or newer, not {found}: pip install puregraph[fast]")
     if ctypes.sizeof(ctypes.c_void_p) != 8:
         raise DeviceError("native kernels need a 64-bit Python")
-    if L.llvm_version_info[0] < 20:  # newer ones are ready by themselves, and refuse
+    if L.llvm_version_info[0] < 20:  # newer versions initialise themselves, and refuse
         L.initialize()
     L.initialize_native_target()
     L.initialize_native_asmprinter()
@@ -138,7 +138,7 @@ def version() -> tuple[int, int]:
 
 
 def provide(L: Any) -> None:
-    """Tell LLVM the functions that compiled code may call, where it does not find them in the process by itself."""
+    """Register with LLVM the library functions that kernels may call, where it finds no symbol of the process."""
     names = [name for name in CALLED.split() if not L.address_of_symbol(name)]
     if os.name == "nt":
         libraries = [ctypes.CDLL("ucrtbase"), ctypes.CDLL("ntdll")]
@@ -152,13 +152,13 @@ def provide(L: Any) -> None:
 
 
 def target() -> Target:
-    """The CPU that kernels are compiled for: this one, or a lower one that PUREGRAPH_CPU names."""
+    """The CPU that kernels are compiled for: this one, or an older one that PUREGRAPH_CPU names."""
     return targetOf(os.environ.get("PUREGRAPH_CPU", ""))
 
 
 @cache
 def targetOf(name: str) -> Target:
-    """The target of a name; of the CPU that is here where the name is empty."""
+    """The target of a name; of this CPU where the name is empty."""
     L = binding()
     if name:
         bits = probe(L, name)
@@ -178,9 +178,9 @@ def widest(features: dict[str, bool]) -> int:
 
 
 def probe(L: Any, name: str) -> int:
-    """The bits of the vectors of a CPU known by its name alone, read from what LLVM does for it: 0 for an unknown one.
+    """The vector bits of a CPU known by its name alone, read from code that LLVM emits for it; 0 for an unknown one.
 
-    LLVM ends the process where a CPU lacks what every 64-bit one has, so it is told that this one has that.
+    LLVM ends the process where a CPU lacks what every 64-bit one has, so those features are given as present.
     """
     text = (
         "define void @f(<16 x i32>* %p, i64* %q) {\n"
@@ -189,7 +189,7 @@ def probe(L: Any, name: str) -> int:
     )
     with L.create_context() as context, L.parse_assembly(text, context) as module:
         assembly = createMachine(L, name, LEAST[processor()]).emit_assembly(module)
-    if "__atomic" in assembly:  # which threads need, and every CPU of 64 bits has
+    if "__atomic" in assembly:  # threads need native atomics, which every CPU of 64 bits has
         return 0
     widths = {"x86": (("zmm", 512), ("ymm", 256), ("xmm", 128)), "arm": ((".4s", 128),), "other": (("", 128),)}
     return next((bits for register, bits in widths[processor()] if register in assembly), 0)
@@ -203,7 +203,7 @@ def createMachine(L: Any, name: str, features: str) -> Any:
 
 
 def machineHere() -> Any:
-    """The target machine of this thread: LLVM's may not be shared."""
+    """The target machine of this thread: those of LLVM are not thread-safe."""
     wanted = target()
     if getattr(HERE, "target", None) != wanted:
         HERE.machine = createMachine(binding(), wanted.name, wanted.features)
@@ -215,7 +215,7 @@ def machineHere() -> Any:
 def objectFrom(text: str, symbol: str = ENTRY) -> bytes:
     """The object code of LLVM IR, optimised for the target; its function `kernel` is named `symbol` there.
 
-    Raises    ValueError with what LLVM says if the text is not IR that it takes
+    Raises    ValueError with the message of LLVM if the text is not valid IR
     """
     L = binding()
     machine = machineHere()
@@ -233,7 +233,7 @@ def objectFrom(text: str, symbol: str = ENTRY) -> bytes:
 
 
 def expose(module: Any, symbol: str) -> None:
-    """Let others see the kernel, under a name of its own, and nothing else: one engine loads all objects."""
+    """Export the kernel under a symbol of its own, and nothing else: one engine loads all objects."""
     try:
         kernel = module.get_function(ENTRY)
     except NameError as error:
@@ -246,10 +246,10 @@ def expose(module: Any, symbol: str) -> None:
 
 
 def optimise(L: Any, module: Any, machine: Any) -> None:
-    """Run LLVM's own passes, its third level, over a module."""
+    """Run LLVM's optimisation passes over a module."""
     tuning = L.create_pipeline_tuning_options(
         speed_level=1
-    )  # kernels come with their vectors; more passes only take longer
+    )  # kernels are vectorised already; more passes only take longer
     builder = L.create_pass_builder(machine, tuning)
     free(L, "LLVMPY_RunNewModulePassManager")(builder.getModulePassManager(), module, builder)
 
@@ -268,24 +268,24 @@ def emit(L: Any, module: Any, machine: Any) -> bytes:
 
 
 def free(L: Any, name: str) -> Any:
-    """A function of LLVM without llvmlite's lock around it: what works on one context alone needs none."""
+    """A function of LLVM without llvmlite's global lock: calls on one context of their own need none."""
     function = getattr(L.ffi.lib, name)
     return getattr(function, "_cfn", function)
 
 
 def load(key: str, make: Make, digest: str = "") -> LoadedKernel:
-    """The kernel stored under a key; `make` gives its IR, argument names and scratch bytes where there is none.
+    """The kernel stored under a key; `make` gives its IR, argument names and scratch bytes on a cache miss.
 
-    `digest` tells versions of the code behind `make` apart. Loaded kernels stay for the life of the process.
+    `digest` distinguishes versions of the code behind `make`. Loaded kernels stay for the life of the process.
     """
-    place = key, digest, os.environ.get("PUREGRAPH_CPU", "")
-    library = LOADED.get(place)
+    slot = key, digest, os.environ.get("PUREGRAPH_CPU", "")
+    library = LOADED.get(slot)
     if library is None:
         name = nameOf(key, digest)
         with LOCKS.setdefault(name, threading.Lock()):
-            library = LOADED.get(place)
+            library = LOADED.get(slot)
             if library is None:
-                library = LOADED[place] = stored(name) or compiled(name, key, make)
+                library = LOADED[slot] = stored(name) or compiled(name, key, make)
     return library
 
 
@@ -300,7 +300,7 @@ def compileAll(wants: Iterable[tuple[str, Make]], digest: str = "") -> list[Load
 
 
 def nameOf(key: str, digest: str) -> str:
-    """The name of the file of a kernel: all that its object code depends on."""
+    """The name of a kernel's file: a hash of all that its object code depends on."""
     wanted = target()
     facts = (FORMAT, key, digest, __version__, stamp(), wanted.name, wanted.features)
     return hashlib.blake2b(repr(facts).encode(), digest_size=20).hexdigest()
@@ -327,7 +327,7 @@ def stored(name: str) -> LoadedKernel | None:
 
 
 def compiled(name: str, key: str, make: Make) -> LoadedKernel:
-    """A kernel made now, and stored."""
+    """A kernel compiled now, and stored."""
     with WRITING:
         text, names, scratch = make()
     names = tuple(names)
@@ -341,12 +341,12 @@ def compiled(name: str, key: str, make: Make) -> LoadedKernel:
 
 
 def symbolOf(name: str) -> str:
-    """What a kernel is named in its object."""
+    """The symbol of a kernel in its object."""
     return f"puregraph_{name}"
 
 
 def addressOf(data: bytes, symbol: str) -> int:
-    """Load an object, for as long as the process lives, and say where its kernel is."""
+    """Load an object, for the life of the process; the address of its kernel."""
     L = binding()
     with LOADING:
         loader = engine()
@@ -360,7 +360,7 @@ def addressOf(data: bytes, symbol: str) -> int:
 
 @cache
 def engine() -> Any:
-    """What loads objects. It is never freed: a daemon thread may run in a kernel while the interpreter ends."""
+    """The engine that loads objects, never freed: a daemon thread may run a kernel while the interpreter ends."""
     L = binding()
     made = L.create_mcjit_compiler(L.parse_assembly(""), createMachine(L, "", ""))
     made.close = made.detach
@@ -368,7 +368,7 @@ def engine() -> Any:
 
 
 def renew() -> None:
-    """After a fork: a lock may have been held by a thread that is not here."""
+    """After a fork: a lock may have been held by a thread that does not exist in the child."""
     global LOADING, WRITING
     LOCKS.clear()
     LOADING, WRITING = threading.Lock(), threading.Lock()

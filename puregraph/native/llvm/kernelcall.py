@@ -1,4 +1,4 @@
-"""Work: one step of native code, before it has addresses: which kernel, on what, in how many tasks."""
+"""A call of a native kernel before its arrays have addresses: the kernel, its arguments, the number of its tasks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class KernelCall(NamedTuple):
     """A call of a native kernel.
 
     `name`   what a table shows: "product 64x512x784"
-    `key`    all that the code depends on and its source does not say: block sizes, options, the key of its finish
+    `key`    all that the code depends on beside its source: block sizes, options, the key of its epilogue
     `write`  writes the code: its slots are those of `slots`, by name
-    `slots`  what each slot holds: an array (or what stands for one until addresses are known), or a whole number
-    `tasks`  how many tasks there are; any thread may run any of them, and no two write to the same place
+    `slots`  what each slot holds: an array (or what stands for one until addresses are known), or an integer
+    `tasks`  how many tasks there are; any thread may run any of them, and no two write to the same address
     """
 
     name: str
@@ -26,16 +26,16 @@ class KernelCall(NamedTuple):
 
     @property
     def by(self) -> str:
-        """The file that writes the code."""
+        """The module that writes the code."""
         return getattr(self.write, "func", self.write).__module__.rpartition(".")[2]
 
 
 class EpilogueSpec:
-    """What becomes of the numbers of a product or convolution once their sums are complete: here they are stored.
+    """The epilogue of a GEMM or convolution: what is done with its sums in registers; here they are stored.
 
-    A kernel calls `open` before its loops, `enter` for the product of a batch that it works on (its indices along the
-    batch axes), and for each row (a pixel, a sample) and run of columns `put` with the sums.
-    A subclass adds bias, activation or a residual on the way, and may store more than one result.
+    A kernel calls `open` before its loops, `enter` with the indices of its product along the batch axes, and `put` with
+    the sums of each row (a pixel, a sample) and vector of columns.
+    A subclass adds bias, activation or a residual, and may store more than one result.
     """
 
     key = "store"
@@ -48,14 +48,15 @@ class EpilogueSpec:
         return {"y": self.to, "yStride": self.stride} | {f"yBatch{i}": step for i, step in enumerate(self.batch)}
 
     def open(self, code: IRBuilder) -> None:
+        """Read the arguments."""
         self.y, self.rowStride = code.pointer("y", "f32"), code.integer("yStride")
         self.steps = [code.integer(f"yBatch{i}") for i in range(len(self.batch))]
 
     def enter(self, code: IRBuilder, indices: Sequence[Any]) -> None:
-        """Go to one product of a batch."""
+        """Select one product of a batch."""
         for index, step in zip(indices, self.steps):
             self.y = self.y.at(index * step)
 
     def put(self, code: IRBuilder, row: Any, column: Any, sums: Any, mask: Any = None) -> None:
-        """Take the sums of `sums.lanes` columns in a row, of which the mask says which there are."""
+        """Take the sums of `sums.lanes` columns of a row; the mask is on for columns that exist."""
         self.y.store(row * self.rowStride + column, sums, mask)

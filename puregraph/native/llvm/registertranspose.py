@@ -1,20 +1,21 @@
-"""Turn: a square of numbers transposed in registers."""
+"""Register transpose: a square tile transposed in vector registers, by shuffles."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from puregraph.native.llvm.irbuilder import IRBuilder, IRValue
+from puregraph.native.llvm.instructions import IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 
-BLOCK = 4  # numbers that vector units move as one: 128 bits
+BLOCK = 4  # elements of a 128-bit lane, within which shuffles are cheap
 
 
-def turned(code: IRBuilder, rows: Sequence[IRValue]) -> list[IRValue]:
-    """The columns of as many rows as each has lanes (4, 8, 16, ...): within blocks of 4 x 4, then by blocks."""
+def transposed(code: IRBuilder, rows: Sequence[IRValue]) -> list[IRValue]:
+    """The columns of as many rows as each has lanes (4, 8, 16, ...): 4 x 4 blocks are transposed, then exchanged."""
     lanes = len(rows)
     columns: list[IRValue] = [rows[0]] * lanes
     for start in range(0, lanes, BLOCK):
-        for k, block in enumerate(turnedBlocks(code, rows[start : start + BLOCK])):
+        for k, block in enumerate(transposedBlocks(code, rows[start : start + BLOCK])):
             columns[k * (lanes // BLOCK) + start // BLOCK] = block
     count = lanes // BLOCK
     found: list[IRValue] = [rows[0]] * lanes
@@ -24,8 +25,8 @@ def turned(code: IRBuilder, rows: Sequence[IRValue]) -> list[IRValue]:
     return found
 
 
-def turnedBlocks(code: IRBuilder, rows: Sequence[IRValue]) -> list[IRValue]:
-    """Four rows to four columns, within each block of four lanes."""
+def transposedBlocks(code: IRBuilder, rows: Sequence[IRValue]) -> list[IRValue]:
+    """Four rows transposed to four columns, within each block of four lanes."""
     lanes = rows[0].lanes
     a, b, c, d = rows
 

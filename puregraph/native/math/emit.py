@@ -18,7 +18,8 @@ import numpy as np
 from puregraph.formula import Formula
 from puregraph.formula.expr import TRUTHS, Term, leaf, lower, read, rebuild, term, walk
 from puregraph.formula.optable import LOGICAL, TABLE
-from puregraph.native.llvm.irbuilder import IRBuilder, IRType, IRValue
+from puregraph.native.llvm.instructions import IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.math import erf, explog, gammafunctions, trig
 from puregraph.native.math.explog import Emission
 
@@ -33,7 +34,7 @@ def isKnown(x: IRValue) -> bool:
 
 def larger(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
     """The larger of two; nan if one is nan."""
-    x, y = code.alike(x, y)
+    x, y = code.broadcast(x, y)
     if isKnown(y):
         return code.select(y > x, y, x)
     most = code.select(x > y, x, y)
@@ -42,7 +43,7 @@ def larger(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
 
 def smaller(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
     """The smaller of two; nan if one is nan."""
-    x, y = code.alike(x, y)
+    x, y = code.broadcast(x, y)
     if isKnown(y):
         return code.select(y < x, y, x)
     least = code.select(x < y, x, y)
@@ -62,7 +63,7 @@ def fmod(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
 
 def modulo(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
     """What is left of x by y, with the sign of y."""
-    x, y = code.alike(x, y)
+    x, y = code.broadcast(x, y)
     rest = x % y
     rest = code.select((rest != 0.0) & ((rest < 0.0) ^ (y < 0.0)), rest + y, rest)
     return code.select(rest == 0.0, code.call("copysign", code.constant(0.0, x.type), y), rest)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from puregraph.native.llvm.irbuilder import IRBuilder, IRValue
+from puregraph.native.llvm.instructions import IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.math.explog import REALS, exp, expNear, horner, log, rounded
 from puregraph.special import error, normal
 
@@ -82,7 +83,7 @@ def expQuick(code: IRBuilder, x: IRValue) -> IRValue:
     t = code.fma(x, 1 / math.log(2), shift)
     r = code.fma(t - shift, -math.log(2), x)
     y = code.fma(r * r, horner(code, r, REALS["f32"].exp), r) + 1.0
-    return y * code.bits(code.bits(t, "i64") << REALS["f64"].digits, "f64")
+    return y * code.bitcast(code.bitcast(t, "i64") << REALS["f64"].digits, "f64")
 
 
 def erfc(code: IRBuilder, x: IRValue) -> IRValue:

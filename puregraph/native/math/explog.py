@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
-from puregraph.native.llvm.irbuilder import IRBuilder, IRType, IRValue
+from puregraph.native.llvm.instructions import IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 
 
 class Real(NamedTuple):
@@ -69,7 +70,7 @@ def rounded(emission: Emission) -> Emission:
 
     @wraps(emission)
     def both(code: IRBuilder, *values: IRValue) -> IRValue:
-        values = tuple(code.alike(*values))
+        values = tuple(code.broadcast(*values))
         if values[0].kind == "f64":
             return emission(code, *values)
         return code.convert(emission(code, *[code.convert(v, "f64") for v in values]), values[0].kind)
@@ -99,7 +100,7 @@ def shiftSigned(code: IRBuilder, x: IRValue, count: int) -> IRValue:
 def powerOfTwo(code: IRBuilder, n: IRValue, kind: str) -> IRValue:
     """2^n for whole numbers n within the range of exponents."""
     real = REALS[kind]
-    return code.bits((n + real.bias) << real.digits, kind)
+    return code.bitcast((n + real.bias) << real.digits, kind)
 
 
 def reduced(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
@@ -109,7 +110,7 @@ def reduced(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     t = code.fma(x, 1 / math.log(2), real.magic)
     n = t - real.magic
     r = code.fma(n, -low, code.fma(n, -high, x))
-    return code.bits(t, real.whole) - bitsOf(real.magic, x.kind), r
+    return code.bitcast(t, real.whole) - bitsOf(real.magic, x.kind), r
 
 
 def bitsOf(number: float, kind: str) -> int:
@@ -163,7 +164,7 @@ def expNear(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     n = t - shift
     high, low = LN2[x.kind]
     y = small(code, code.fma(n, -low, code.fma(n, -high, x))) + 1.0
-    return y, code.bits(code.bits(t, real.whole) << real.digits, x.kind)
+    return y, code.bitcast(code.bitcast(t, real.whole) << real.digits, x.kind)
 
 
 def exp2(code: IRBuilder, x: IRValue) -> IRValue:
@@ -172,7 +173,7 @@ def exp2(code: IRBuilder, x: IRValue) -> IRValue:
     x = clamped(code, x, real.least / math.log(2), real.most / math.log(2))
     t = x + real.magic
     r = (x - (t - real.magic)) * math.log(2)
-    return scaled(code, small(code, r) + 1.0, code.bits(t, real.whole) - bitsOf(real.magic, x.kind))
+    return scaled(code, small(code, r) + 1.0, code.bitcast(t, real.whole) - bitsOf(real.magic, x.kind))
 
 
 def expm1(code: IRBuilder, x: IRValue) -> IRValue:
@@ -186,9 +187,9 @@ def expm1(code: IRBuilder, x: IRValue) -> IRValue:
 def split(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     """Whole e and f with x = 2^e (1 + f), 1 + f from sqrt(1/2) to sqrt(2), for x > 0 with a full fraction."""
     real = REALS[x.kind]
-    b = code.bits(x, real.whole)
+    b = code.bitcast(x, real.whole)
     e = shiftSigned(code, b - real.half, real.digits)
-    return e, code.bits(b - (e << real.digits), x.kind) - 1.0
+    return e, code.bitcast(b - (e << real.digits), x.kind) - 1.0
 
 
 def upscaled(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
@@ -316,7 +317,7 @@ def powerEdges(code: IRBuilder, x: IRValue, y: IRValue, magnitude: IRValue) -> I
     integral = code.call("floor", y) == y
     half = y * 0.5
     odd = integral & (code.call("floor", half) != half)
-    negative = code.bits(x, REALS[x.kind].whole) < 0
+    negative = code.bitcast(x, REALS[x.kind].whole) < 0
     result = code.select(odd & negative, -magnitude, magnitude)
     result = code.select((x < 0.0) & (a < math.inf) & (b < math.inf) & ~integral, math.nan, result)
     result = code.select((a == 1.0) & (b == math.inf), 1.0, result)
@@ -325,7 +326,7 @@ def powerEdges(code: IRBuilder, x: IRValue, y: IRValue, magnitude: IRValue) -> I
 
 def power(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
     """xʸ with the special cases of C."""
-    x, y = code.alike(x, y)
+    x, y = code.broadcast(x, y)
     return power64(code, x, y) if x.kind == "f64" else power32(code, x, y)
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 
-from puregraph.native.llvm.irbuilder import IRBuilder, IRValue
+from puregraph.native.llvm.instructions import IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.math.explog import exp, horner, log, log1p, power64, rounded
 from puregraph.native.math.trig import circle, quarters, turned
 from puregraph.special.bessel import FAR, MOST
@@ -79,7 +80,7 @@ def digamma(code: IRBuilder, x: IRValue) -> IRValue:
 
 def most(code: IRBuilder, x: IRValue) -> IRValue:
     """The largest of all lanes, as a whole number."""
-    return code.convert(code.fold(x, lambda a, b: code.select(a > b, a, b)), "i64")
+    return code.convert(code.reduce(x, lambda a, b: code.select(a > b, a, b)), "i64")
 
 
 def factorial(code: IRBuilder, n: IRValue) -> IRValue:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from puregraph.native.llvm.irbuilder import IRBuilder, IRType, IRValue
+from puregraph.native.llvm.instructions import IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
 
 FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
@@ -33,7 +34,7 @@ def writeUniform(kind: str, code: IRBuilder) -> None:
     key, counter = code.pointer("key", "i64").load(), code.pointer("counter", "i64").load()
     keys = scheduled(code, key)
     start = code.task * CHUNK
-    with code.loop(start, code.least(start + CHUNK, count), many, unroll=1) as i:
+    with code.loop(start, code.min(start + CHUNK, count), many, unroll=1) as i:
         words = block(code, keys, i // many + 1, counter)
         drawn = code.constant(0, IRType("i64", 4))
         for lane, word in enumerate(words):
@@ -49,12 +50,12 @@ def bitsAs(code: IRBuilder, x: IRValue, of: IRType) -> IRValue:
 
 def scheduled(code: IRBuilder, key: IRValue) -> list[tuple[IRValue, IRValue]]:
     """The keys of all rounds."""
-    return [(key + signed(ADDED[0] * r), code.whole(signed(ADDED[1] * r))) for r in range(ROUNDS)]
+    return [(key + signed(ADDED[0] * r), code.i64(signed(ADDED[1] * r))) for r in range(ROUNDS)]
 
 
 def block(code: IRBuilder, keys: list[tuple[IRValue, IRValue]], number: IRValue, counter: IRValue) -> list[IRValue]:
     """The four words of a block."""
-    a, b, c, d = number, code.whole(0), counter, code.whole(0)
+    a, b, c, d = number, code.i64(0), counter, code.i64(0)
     for first, second in keys:
         (low, high), (less, more) = product(code, a, FACTORS[0]), product(code, c, FACTORS[1])
         a, b, c, d = more ^ b ^ first, less, high ^ d ^ second, low

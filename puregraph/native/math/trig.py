@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 
-from puregraph.native.llvm.irbuilder import IRBuilder, IRType, IRValue
+from puregraph.native.llvm.instructions import IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.math.explog import REALS, horner, rounded
 
 QUARTER = {
@@ -64,7 +65,7 @@ def quarters(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue, IRValue]:
     r = whole - part
     gone = r - whole
     rest = (whole - (r - gone)) - (part + gone)  # exactly what rounding has taken from r
-    return code.bits(t, real.whole), r, code.fma(n, -third, rest - code.fma(n, second, -part))
+    return code.bitcast(t, real.whole), r, code.fma(n, -third, rest - code.fma(n, second, -part))
 
 
 def circle(code: IRBuilder, r: IRValue, rest: IRValue) -> tuple[IRValue, IRValue]:
@@ -80,8 +81,8 @@ def circle(code: IRBuilder, r: IRValue, rest: IRValue) -> tuple[IRValue, IRValue
 def turned(code: IRBuilder, x: IRValue, n: IRValue) -> IRValue:
     """x with its sign changed where bit 1 of n is set."""
     whole = REALS[x.kind].whole
-    bits = code.bits(x, whole) ^ ((n & 2) << (REALS[x.kind].digits + {"i32": 7, "i64": 10}[whole]))
-    return code.bits(bits, x.kind)
+    bits = code.bitcast(x, whole) ^ ((n & 2) << (REALS[x.kind].digits + {"i32": 7, "i64": 10}[whole]))
+    return code.bitcast(bits, x.kind)
 
 
 def anyOf(code: IRBuilder, condition: IRValue) -> IRValue:
@@ -155,7 +156,7 @@ def atan2(code: IRBuilder, y: IRValue, x: IRValue) -> IRValue:
     flat = (a == 0.0) | (b == math.inf) & (a < math.inf)
     even = (a == math.inf) & (b == math.inf)
     angle = arctanOf(code, code.select(even, 1.0, code.select(flat, code.constant(0.0, a.type), a / b)))
-    left = code.bits(x, "i64") < 0
+    left = code.bitcast(x, "i64") < 0
     angle = code.select(left, (math.pi - angle) + 2 * REST, angle)
     return code.call("copysign", code.select((x == x) & (y == y), angle, math.nan), y)
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from puregraph.native.gemm.broadcastfma import BroadcastRows, BroadcastTile, sums, tileHere
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue, IRVariable
+from puregraph.native.gemm.broadcastfma import BroadcastRows, BroadcastTile, broadcastFma, tileFor
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.llvm.registertranspose import turned
+from puregraph.native.llvm.registertranspose import transposed
 from puregraph.native.math.explog import expBelow, log
 
 FLOOR = -1e30  # a score below this counts as hidden
@@ -62,7 +63,7 @@ def attend(
     mask: Mask | None = None,
 ) -> list[KernelCall]:
     """y = sum over j of softmax_j(scale q k' + mask) v_j and its lse (samples, heads, queries), as the reference."""
-    tile = tileHere(2)
+    tile = tileFor(2)
     blocks = -(-sizes.queries // tile.columns)
     slots = slotsOf(sizes, {"q": q, "k": k, "v": v, "y": y}, mask) | {"lse": lse, "blocks": blocks}
     plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, KEYS // tile.rows * tile.rows, formOf(mask))
@@ -89,7 +90,7 @@ def attendGrad(
 
     All queries that share keys are one task, so that the sums for a key have one order.
     """
-    tile = tileHere(2)
+    tile = tileFor(2)
     blocks = -(-sizes.queries // tile.columns)
     heads = {"g": grad, "q": q, "k": k, "v": v, "dq": dq, "dk": dk, "dv": dv}
     slots = slotsOf(sizes, heads, mask) | {"lse": lse, "rest": rest, "blocks": blocks}
@@ -155,7 +156,7 @@ class AttentionWriter:
             self.maskPlace = code.pointer("mask", plan.mask.kind)
             self.maskStrides = [code.integer("mask" + axis) for axis in ("Sample", "Head", "Row")]
             if not plan.mask.sameRows:
-                self.maskRoom = code.room("f32", (plan.block + self.lanes) * self.columns)
+                self.maskRoom = code.scratch("f32", (plan.block + self.lanes) * self.columns)
 
     def rows(self, name: str) -> Callable[[IRValue, IRValue], BroadcastRows]:
         """The rows of a sample and head."""
@@ -177,8 +178,8 @@ class AttentionWriter:
 
         def block(u: IRValue, c: Any, count: int) -> None:
             mask = None if count == lanes else code.mask(count, lanes)
-            taken = [rows.at(code.least(u + i, live - 1)).at(c).load(0, lanes, mask) for i in range(lanes)]
-            for i, column in enumerate(turned(code, taken)[:count]):
+            taken = [rows.at(code.min(u + i, live - 1)).at(c).load(0, lanes, mask) for i in range(lanes)]
+            for i, column in enumerate(transposed(code, taken)[:count]):
                 room.store((c + i) * self.columns + u, column * scale if scale != 1 else column)
 
         with code.loop(0, self.columns, lanes, unroll=1) as u:
@@ -196,9 +197,9 @@ class AttentionWriter:
                 factor = factors.load(u, lanes)
                 taken = [x * factor for x in taken]
             taken += [taken[0]] * (lanes - count)
-            for i, row in enumerate(turned(code, taken)):
-                mask = code.mask(code.select(u + i < live, code.whole(count), code.whole(0)), lanes)
-                rows.at(code.least(u + i, live - 1)).at(c).store(0, row, mask)
+            for i, row in enumerate(transposed(code, taken)):
+                mask = code.mask(code.select(u + i < live, code.i64(count), code.i64(0)), lanes)
+                rows.at(code.min(u + i, live - 1)).at(c).store(0, row, mask)
 
         with code.loop(0, self.columns, lanes, unroll=1) as u:
             self.pieces(width, lambda c, count: block(u, c, count))
@@ -210,7 +211,7 @@ class AttentionWriter:
             with self.code.loop(0, width - left, self.lanes, unroll=1) as c:
                 body(c, self.lanes)
         if left:
-            body(self.code.whole(width - left), left)
+            body(self.code.i64(width - left), left)
 
     def tiles(self, count: Any, body: Callable[[IRValue, int], None]) -> None:
         """A range in tiles of rows. The last one may reach beyond it; it is smaller where the count is known."""
@@ -220,7 +221,7 @@ class AttentionWriter:
             with self.code.loop(0, count - left, rows, unroll=1) as j:
                 body(j, rows)
         if left:
-            body(self.code.whole(count - left), left)
+            body(self.code.i64(count - left), left)
 
     def zeros(self, rows: int, vectors: int) -> list[list[IRValue]]:
         return [[self.code.constant(0.0, self.vector)] * vectors for _ in range(rows)]
@@ -228,7 +229,7 @@ class AttentionWriter:
     def dots(self, rows: BroadcastRows, indices: list[IRValue], room: IRPointer, width: int) -> list[list[IRValue]]:
         """Some rows times the turned queries: for each row its products with all queries of the block."""
         places = [rows.at(index) for index in indices]
-        return sums(
+        return broadcastFma(
             self.code,
             self.lanes,
             width,
@@ -254,7 +255,7 @@ class AttentionWriter:
             starts = [self.loadAll(room, (c + r) * self.columns) for r in range(height)]
             if fade is not None:
                 starts = [[x * f for x, f in zip(row, fade)] for row in starts]
-            found = sums(
+            found = broadcastFma(
                 self.code,
                 self.lanes,
                 count,
@@ -271,7 +272,7 @@ class AttentionWriter:
 
     def visible(self, first: IRValue, live: IRValue) -> IRValue:
         """How many keys some query of the block may see."""
-        return self.code.least(self.keys, first + live) if self.plan.causal else self.keys
+        return self.code.min(self.keys, first + live) if self.plan.causal else self.keys
 
     def scoreTiles(
         self,
@@ -286,7 +287,7 @@ class AttentionWriter:
         code = self.code
 
         def tile(j: IRValue, rows: int) -> None:
-            indices = [code.least(j + r, count - 1) for r in range(rows)]
+            indices = [code.min(j + r, count - 1) for r in range(rows)]
             scores = self.dots(keys, indices, query, self.plan.width)
             body(j, indices, [self.hidden(row, start, i, first) for row, i in zip(scores, indices)])
 
@@ -299,13 +300,13 @@ class AttentionWriter:
             row = self.masked(row, start, j)
         if self.plan.causal:
             key = code.splat(code.convert(start + j - first, "i32"), lanes)
-            row = [code.select(code.steps(lanes, "i32") + u < key, HIDDEN, x) for u, x in zip(self.across(), row)]
+            row = [code.select(code.iota(lanes, "i32") + u < key, HIDDEN, x) for u, x in zip(self.across(), row)]
         return row
 
     def masked(self, row: list[IRValue], start: IRValue, j: IRValue) -> list[IRValue]:
         if self.maskRoom is not None:
             return [x + m for x, m in zip(row, self.loadAll(self.maskRoom, j * self.columns))]
-        index = self.code.whole(0) if self.plan.mask is None or self.plan.mask.sameColumns else start + j
+        index = self.code.i64(0) if self.plan.mask is None or self.plan.mask.sameColumns else start + j
         value = self.asAdded(self.maskRows.start.load(index))
         return [x + value for x in row]
 
@@ -331,12 +332,12 @@ class AttentionWriter:
         with code.loop(0, self.columns, lanes, unroll=1) as u, code.loop(0, count, lanes, unroll=1) as j:
             taken = []
             for i in range(lanes):
-                place = self.maskRows.at(code.least(u + i, live - 1))
+                place = self.maskRows.at(code.min(u + i, live - 1))
                 if form.sameColumns:
                     taken.append(code.splat(self.asAdded(place.load()), lanes))
                 else:
                     taken.append(self.asAdded(place.load(start + j, lanes, code.mask(count - j, lanes))))
-            for i, column in enumerate(turned(code, taken)):
+            for i, column in enumerate(transposed(code, taken)):
                 room.store((j + i) * self.columns + u, column)
 
     def clear(self, room: IRPointer, count: int) -> None:
@@ -356,19 +357,19 @@ class AttentionForward(AttentionWriter):
         lse = code.pointer("lse", "f32")
         head, sample = code.task // self.blocks % self.heads, code.task // (self.blocks * self.heads)
         first = (self.blocks - 1 - code.task % self.blocks) * columns
-        live = code.least(self.queries - first, columns)
+        live = code.min(self.queries - first, columns)
         keyHead = head // self.group
         keys, values = k(sample, keyHead), v(sample, keyHead)
         self.findMask(sample, head, first)
 
-        query, result = code.room("f32", plan.width * columns), code.room("f32", plan.out * columns)
-        self.scores = code.room("f32", plan.block * columns)
+        query, result = code.scratch("f32", plan.width * columns), code.scratch("f32", plan.out * columns)
+        self.scores = code.scratch("f32", plan.block * columns)
         self.turnIn(q(sample, head).down(first), live, query, plan.width, plan.scale)
         self.clear(result, plan.out * columns)
         top, total = self.variables(FLOOR), self.variables(0.0)
         stop = self.visible(first, live)
         with code.loop(0, stop, plan.block, unroll=1) as start:
-            count = code.least(stop - start, plan.block)
+            count = code.min(stop - start, plan.block)
             self.turnMask(start, count, live)
             old = [x.value for x in top]
             self.score(keys.down(start), query, start, first, count, top)
@@ -426,7 +427,7 @@ class AttentionForward(AttentionWriter):
         total: list[IRVariable],
     ) -> None:
         code, lanes = self.code, self.lanes
-        factors = code.room("f32", self.columns)
+        factors = code.scratch("f32", self.columns)
         for u, most, one in zip(self.across(), top, total):
             seen = code.select(one.value == 0.0, 1.0, one.value)
             factors.store(u, 1.0 / seen)
@@ -448,12 +449,12 @@ class AttentionGradient(AttentionWriter):
         self.zero(dKeys, plan.width)
         self.zero(dValues, plan.out)
 
-        query, grad = code.room("f32", plan.width * columns), code.room("f32", plan.out * columns)
-        found = code.room("f32", plan.width * columns)
-        self.weights, self.changes = (code.room("f32", plan.block * columns) for _ in range(2))
+        query, grad = code.scratch("f32", plan.width * columns), code.scratch("f32", plan.out * columns)
+        found = code.scratch("f32", plan.width * columns)
+        self.weights, self.changes = (code.scratch("f32", plan.block * columns) for _ in range(2))
         with code.loop(0, self.group, unroll=1) as member, code.loop(0, self.blocks, unroll=1) as block:
             head, first = keyHead * self.group + member, block * columns
-            live = code.least(self.queries - first, columns)
+            live = code.min(self.queries - first, columns)
             self.findMask(sample, head, first)
             queries, grads = q(sample, head).down(first), g(sample, head).down(first)
             self.turnIn(queries, live, query, plan.width, plan.scale)
@@ -467,7 +468,7 @@ class AttentionGradient(AttentionWriter):
             ]
             stop = self.visible(first, live)
             with code.loop(0, stop, plan.block, unroll=1) as start:
-                count = code.least(stop - start, plan.block)
+                count = code.min(stop - start, plan.block)
                 self.turnMask(start, count, live)
                 self.weigh(keys.down(start), values.down(start), query, grad, start, first, count, ends)
                 self.mix(keys.down(start), count, self.changes, found, plan.width, None)
@@ -523,8 +524,8 @@ class AttentionGradient(AttentionWriter):
 
             def tile(j: IRValue, height: int, places: list[int] = places, masks: list[Any] = masks) -> None:
                 own = weights.at(j * self.columns)
-                targets = [to.at(code.least(j + r, count - 1)) for r in range(height)]
-                found = sums(
+                targets = [to.at(code.min(j + r, count - 1)) for r in range(height)]
+                found = broadcastFma(
                     code,
                     lanes,
                     live,

@@ -13,9 +13,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import SIZES, IRBuilder, IRPointer, IRType, IRValue
+from puregraph.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.llvm.registertranspose import turned
+from puregraph.native.llvm.registertranspose import transposed
 
 CHUNK = 1 << 14  # numbers that a task moves, or more
 AHEAD = 4  # squares that are asked for before they are read
@@ -89,7 +90,7 @@ def rows(title: str, kind: str, x: Any, y: Any, axes: list[CopyAxis]) -> list[Ke
 
 def places(code: IRBuilder, index: IRValue, outer: int) -> tuple[IRValue, IRValue]:
     """How far an index of all outer axes reaches in what is read and written."""
-    far, to = code.whole(0), code.whole(0)
+    far, to = code.i64(0), code.i64(0)
     axes = [[code.integer(f"{what}{i}") for what in ("size", "source", "target")] for i in range(outer)]
     for size, source, target in reversed(axes):
         far, to = far + index % size * source, to + index % size * target
@@ -106,9 +107,9 @@ def writeRows(code: IRBuilder, kind: str, outer: int, manner: str) -> None:
     step, across, down = code.integer("step"), code.integer("across"), code.integer("down")
     far, to = places(code, code.task // (across * down), outer)
     first, start = code.task // across % down * step, code.task % across * width
-    own = code.least(width, size - start)
+    own = code.min(width, size - start)
     whole = own - own % lanes
-    with code.loop(first, code.least(first + step, lines), unroll=1) as j:
+    with code.loop(first, code.min(first + step, lines), unroll=1) as j:
         taken = x.at(far + j * lineSource + start * source)
         given = y.at(to + j * lineTarget + start)
         if manner == "row":
@@ -151,18 +152,18 @@ def writeSquares(code: IRBuilder, kind: str, outer: int) -> None:
     size, source, step, down = (code.integer(name) for name in ("size", "source", "step", "down"))
     far, to = places(code, code.task // down, outer)
     first = code.task % down * step
-    end = code.least(first + step, sides)
+    end = code.min(first + step, sides)
     with code.loop(first, end, lanes, unroll=1) as i, code.loop(0, size, lanes, unroll=1) as j:
         taken, given = x.at(far + i + j * source), y.at(to + i * sideTarget + j)
         isWhole = (i + lanes <= end) & (j + lanes <= size)
         with code.when(isWhole):
             for r in range(lanes):
                 taken.prefetch(source * r + AHEAD * lanes)
-            whole = turned(code, [taken.load(source * r, lanes) for r in range(lanes)])
+            whole = transposed(code, [taken.load(source * r, lanes) for r in range(lanes)])
             for r, column in enumerate(whole):
                 given.store(sideTarget * r, column)
         with code.when(~isWhole):
-            square(code, taken, given, source, sideTarget, code.least(lanes, end - i), code.least(lanes, size - j))
+            square(code, taken, given, source, sideTarget, code.min(lanes, end - i), code.min(lanes, size - j))
 
 
 def square(
@@ -198,7 +199,7 @@ def writeFill(kind: str, value: float, code: IRBuilder) -> None:
     lanes = lanesOf(kind)
     y, count = code.pointer("y", kind), code.integer("count")
     start = code.task * CHUNK
-    end = code.least(start + CHUNK, count)
+    end = code.min(start + CHUNK, count)
     whole = start + (end - start) // lanes * lanes
     vector: Callable[[int], IRValue] = lambda n: code.constant(value, IRType(kind, n))  # noqa: E731
     with code.loop(start, whole, lanes) as i:

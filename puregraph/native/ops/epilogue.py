@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from puregraph.formula import Formula
-from puregraph.native.llvm.irbuilder import IRBuilder, IRValue
+from puregraph.native.llvm.instructions import IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import EpilogueSpec
 from puregraph.native.math import emit
 from puregraph.native.ops.nestcode import STORED

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
 
 CHUNK = 1 << 14  # numbers that a task reads or writes, or more
@@ -29,7 +30,7 @@ def each(code: IRBuilder, body: Callable[[IRValue], None]) -> None:
     """For every row of a task: `step` of them, of `count` in all."""
     count, step = code.integer("count"), code.integer("step")
     start = code.task * step
-    with code.loop(start, code.least(start + step, count), unroll=1) as i:
+    with code.loop(start, code.min(start + step, count), unroll=1) as i:
         body(i)
 
 
@@ -46,7 +47,7 @@ def checked(code: IRBuilder, index: IRValue, limit: IRValue, fault: IRPointer) -
     """Whether an index names a row; what is neither that nor -1 is noted."""
     wrong = (index < -1) | (index >= limit)
     with code.when(wrong):
-        fault.store(0, code.whole(1))
+        fault.store(0, code.i64(1))
     return (index >= 0) & (index < limit)
 
 
@@ -123,9 +124,9 @@ def writeScatter(code: IRBuilder) -> None:
     count, rows, width, stride = (code.integer(name) for name in ("count", "rows", "width", "gradRow"))
     part, columns, wide, indexStep = (code.integer(name) for name in ("part", "columns", "wide", "indexStep"))
     low = code.task // wide * part
-    high = code.least(low + part, rows)
+    high = code.min(low + part, rows)
     first = code.task % wide * columns
-    own = code.least(columns, width - first)
+    own = code.min(columns, width - first)
     zero = code.constant(0.0, IRType("f32", lanes))
     with code.loop(low, high, unroll=1) as r:
         target = table.at(r * width + first)
@@ -239,7 +240,7 @@ def writeArgmax(code: IRBuilder, least: bool) -> None:
 
     def row(i: IRValue) -> None:
         source = x.at(i * stride)
-        start = code.steps(lanes, "i32")
+        start = code.iota(lanes, "i32")
         best = code.variable(source.load(0, lanes, code.mask(width, lanes)))
         best.value = code.select(code.mask(width, lanes), best.value, worst)
         place = code.variable(start)
@@ -264,5 +265,5 @@ def halves(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     """The lower and the upper lanes."""
     half = x.lanes // 2
     if half == 1:
-        return code.lane(x, 0), code.lane(x, 1)
+        return code.extract(x, 0), code.extract(x, 1)
     return code.shuffle(x, x, range(half)), code.shuffle(x, x, range(half, 2 * half))

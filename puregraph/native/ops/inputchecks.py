@@ -24,7 +24,7 @@ def bounded(records: Any, count: int, flag: Any, kind: str = "i64") -> list[Kern
 def writeBounded(kind: str, code: IRBuilder) -> None:
     """For each record all of its numbers."""
     records, flag, count = code.pointer("records", "i64"), code.pointer("flag", "i64"), code.integer("count")
-    bad = code.variable(code.whole(0))
+    bad = code.variable(code.i64(0))
     with code.loop(0, count, unroll=1) as i:
         record = records.at(i * WORDS)
         address, low, limit, ignored = (record.load(k) for k in range(4))
@@ -33,8 +33,8 @@ def writeBounded(kind: str, code: IRBuilder) -> None:
         with code.loop(0, sizes[0], unroll=1) as a, code.loop(0, sizes[1], unroll=1) as b:
             row = address + a * steps[0] + b * steps[1]
             with code.loop(0, sizes[2], unroll=4) as c:
-                x = code.convert(code.numbersAt(row + c * steps[2], kind).load(), "i64")
+                x = code.convert(code.pointerTo(row + c * steps[2], kind).load(), "i64")
                 isWrong = ((x < low) | (x >= limit)) & ~(ignores & (x == ignored))
                 bad.value = bad.value | code.convert(isWrong, "i64")
     with code.when(bad.value != 0):
-        flag.store(0, code.whole(1))
+        flag.store(0, code.i64(1))

@@ -33,7 +33,8 @@ from puregraph.formula.loopnest import (
     title,
 )
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue, IRVariable
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.math import emit
 
@@ -153,7 +154,7 @@ class NestCode:
     def extent(self, axis: int, indices: Mapping[int, IRValue]) -> IRValue:
         """The length of an axis, at these indices of those before it."""
         if self.nest.ragged and self.nest.ragged[0] == axis and self.whole is not None:
-            return self.code.least(self.extents[axis], self.whole - indices[0] * self.extents[axis])
+            return self.code.min(self.extents[axis], self.whole - indices[0] * self.extents[axis])
         return self.extents[axis]
 
     def read(self, name: str, indices: Mapping[int, IRValue], lanes: int, mask: IRValue | None) -> IRValue:
@@ -166,7 +167,7 @@ class NestCode:
         elif isinstance(step, int):
             found = pointer.load(0, lanes, mask)
         else:
-            found = pointer.gather(code.steps(lanes) * step, mask)
+            found = pointer.gather(code.iota(lanes) * step, mask)
         kind = self.nest.loads[name].kind
         return found != 0 if kind == "bool" else code.convert(found, self.nest.kind)
 
@@ -183,14 +184,14 @@ class NestCode:
         if lanes == 1 or (isinstance(step, int) and step == 1):
             pointer.store(0, value, mask)
         elif isinstance(step, int):
-            pointer.store(0, code.lane(value, 0))
+            pointer.store(0, code.extract(value, 0))
         else:
             for i in range(lanes):
                 if mask is None:
-                    pointer.store(step * i, code.lane(value, i))
+                    pointer.store(step * i, code.extract(value, i))
                 else:
-                    with code.when(code.lane(mask, i)):
-                        pointer.store(step * i, code.lane(value, i))
+                    with code.when(code.extract(mask, i)):
+                        pointer.store(step * i, code.extract(value, i))
 
     def join(self, how: str, a: IRValue, b: IRValue) -> IRValue:
         if how in ("max", "min"):
@@ -238,7 +239,7 @@ class Scope:
             axis = int(name[4:])
             index = self.indices[axis]
             if axis == writer.shape.inner and self.lanes > 1:
-                index = code.steps(self.lanes) + index
+                index = code.iota(self.lanes) + index
             return code.convert(index, kind)
         line = writer.shape.lines[name]
         if isinstance(line, Reduce):
@@ -300,7 +301,7 @@ def writeRows(writer: NestCode, near: int, cut: int | None) -> None:
     code, shape, nest, lanes = writer.code, writer.shape, writer.nest, writer.lanes
     rows, block = code.integer("rows"), code.integer("block")
     begun = saved(shape) if near else {}
-    kept = {n: code.room(nest.kind, near + lanes) for n in begun}
+    kept = {n: code.scratch(nest.kind, near + lanes) for n in begun}
     unroll = UNROLL if len(shape.lines) <= 6 else UNROLL // 2
     first = code.task * block
 
@@ -326,7 +327,7 @@ def writeRows(writer: NestCode, near: int, cut: int | None) -> None:
                 run = code.integer("chain") * step
                 with code.loop(0, main, run, unroll=1) as head:
                     some = writer.sums(sums, unroll)
-                    go(head, code.least(main, head + run), some)
+                    go(head, code.min(main, head + run), some)
                     writer.add(sums, some)
             else:
                 go(0, main, sums)
@@ -371,7 +372,7 @@ def writeRows(writer: NestCode, near: int, cut: int | None) -> None:
 
     for name, x in shape.beside.items():
         inside({}, {}, lambda at, mask, _, u, n=name, h=x.how: part(n, at).store(0, writer.start(h, lanes), mask))
-    with code.loop(first, code.least(rows, first + block), unroll=1) as row:
+    with code.loop(first, code.min(rows, first + block), unroll=1) as row:
         indices: dict[int, IRValue] = {}
         left = row
         for a in reversed(shape.outer):
@@ -391,7 +392,7 @@ def writeRows(writer: NestCode, near: int, cut: int | None) -> None:
                 how, parts = shape.folds[n].how, [v.value for v in sums[n]]
                 while len(parts) > 1:
                     parts = [writer.join(how, a, b) for a, b in zip(parts[::2], parts[1::2])]
-                outer.values[n] = code.fold(parts[0], partial(writer.join, how))
+                outer.values[n] = code.reduce(parts[0], partial(writer.join, how))
         ends = [n for n in nest.stores if not shape.spread[n] and n not in shape.beside]
         for n, value in [(n, outer.get(n)) for n in ends]:  # all, before any is written
             writer.write(n, value, indices, 1, None)
@@ -452,7 +453,7 @@ def writeColumns(writer: NestCode, wide: int, exact: bool) -> None:
                 return
             with code.loop(0, extent, chain, unroll=1) as head:
                 some = writer.sums(sums, wide)
-                with code.loop(head, code.least(extent, head + chain)) as i:
+                with code.loop(head, code.min(extent, head + chain)) as i:
                     visit({**here, axis: i}, some)
                 writer.add(sums, some)
 

@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.llvm.registertranspose import turned
+from puregraph.native.llvm.registertranspose import transposed
 
 CHUNK = 1 << 18  # multiplications of a task, or more
 
@@ -54,14 +55,14 @@ def writeDots(count: int, size: int, code: IRBuilder) -> None:
     given = vectorsOf(code, count)
     y, stride = code.pointer("y", "f32"), code.integer("yRow")
     wide, high = wholes(size, lanes), wholes(count, lanes)
-    plain, across = code.room("f32", high * wide), code.room("f32", wide * high)
+    plain, across = code.scratch("f32", high * wide), code.scratch("f32", wide * high)
     with eachSample(code) as n:
         for first in range(0, high, lanes):
             with code.loop(0, wide, lanes, unroll=1) as c:
                 block = [read(code, given, n, first + k, c, size, lanes) for k in range(lanes)]
                 for k, row in enumerate(block):
                     plain.store((first + k) * wide + c, row)
-                for k, column in enumerate(turned(code, block)):
+                for k, column in enumerate(transposed(code, block)):
                     across.store((c + k) * high + first, column)
         target = y.at(n * stride)
         with code.loop(1, count, unroll=1) as i:
@@ -79,7 +80,7 @@ def writeGrads(count: int, size: int, code: IRBuilder) -> None:
     given = vectorsOf(code, count)
     grad, stride, dx = code.pointer("grad", "f32"), code.integer("gradRow"), code.pointer("dx", "f32")
     wide = wholes(size, lanes)
-    plain = code.room("f32", count * wide)
+    plain = code.scratch("f32", count * wide)
     with eachSample(code) as n:
         for row in range(count):
             with code.loop(0, wide, lanes, unroll=1) as c:
@@ -123,4 +124,4 @@ def eachSample(code: IRBuilder) -> Any:
     """The loop over the samples of a task."""
     samples, step = code.integer("samples"), code.integer("step")
     start = code.task * step
-    return code.loop(start, code.least(start + step, samples), unroll=1)
+    return code.loop(start, code.min(start + step, samples), unroll=1)

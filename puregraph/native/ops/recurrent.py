@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from puregraph.native.gemm.broadcastfma import BroadcastRows, BroadcastTile, chosen, sums, tileHere
-from puregraph.native.llvm.irbuilder import IRBuilder, IRPointer, IRType, IRValue
+from puregraph.native.gemm.broadcastfma import BroadcastRows, BroadcastTile, broadcastFma, selectPointer, tileFor
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.llvm.registertranspose import turned
+from puregraph.native.llvm.registertranspose import transposed
 from puregraph.native.math.rnnactivations import Ratio, sigmoid, tanh
 
 
@@ -65,7 +66,7 @@ def packedSize(kind: str, units: int, rows: int | None = None) -> int:
     """How many numbers packed weights are, with so many rows for `run`, or for `back`."""
     cell = CELLS[kind]
     if rows is None:
-        back = tileHere(BACK).columns
+        back = tileFor(BACK).columns
         return cell.gates * units * -(-units // back) * back
     tile = forwardTile(cell)
     width = perGate(cell, tile) * tile.lanes
@@ -83,7 +84,7 @@ def pack(kind: str, weights: Any, stride: int, packed: Any, rows: int, units: in
 
 def forwardTile(cell: NativeCell) -> BroadcastTile:
     """The tile of states that is computed at a time, smaller for cells with more gates."""
-    return tileHere({1: 2, 3: 3, 4: 4}[cell.gates])
+    return tileFor({1: 2, 3: 3, 4: 4}[cell.gates])
 
 
 def fitted(tile: BroadcastTile, samples: int) -> BroadcastTile:
@@ -165,7 +166,7 @@ def back(
     cell = CELLS[kind]
     slots = shared(sizes, groups, packed, on) | tracks("gy", gy) | tracks("dp", dp)
     plan = RecurrentSpec(
-        cell, fitted(tileHere(BACK), slots["group"]), RecurrentOptions(reverse, on is not None, keeps=kept is not None)
+        cell, fitted(tileFor(BACK), slots["group"]), RecurrentOptions(reverse, on is not None, keeps=kept is not None)
     )
     for name, (what, stride), track, grad in zip("hc", first, states, grads):
         slots |= {name + "First": what, name + "FirstSample": stride, f"d{name}": grad} | tracks(name, track)
@@ -238,10 +239,10 @@ class RecurrentSpec(NamedTuple):
         to = packed.at(code.task * count * width)
         with code.loop(0, width, lanes, unroll=1) as u, code.loop(0, count, lanes, unroll=1) as k:
             mask = code.mask(count - k, lanes)
-            rows = [code.least(start + u + i, units - 1) for i in range(lanes)]
+            rows = [code.min(start + u + i, units - 1) for i in range(lanes)]
             taken = [U.load(row * stride + k, lanes, mask) for row in rows]
             live = code.mask(units - start - u, lanes)
-            for i, column in enumerate(turned(code, taken)):
+            for i, column in enumerate(transposed(code, taken)):
                 with code.when(k + i < count):
                     to.store((k + i) * width + u, code.select(live, column, 0.0))
 
@@ -271,7 +272,7 @@ class RecurrentWriter:
         self.samples, self.moments, self.units = (code.integer(n) for n in ("samples", "moments", "units"))
         self.group, self.packed = code.integer("group"), code.pointer("packed", "f32")
         self.start = code.task * self.group
-        self.live = code.least(self.group, self.samples - self.start)
+        self.live = code.min(self.group, self.samples - self.start)
         self.on = self.line("on", "i8") if plan.options.lengths else None
         self.names = "hc"[: plan.cell.states]
         self.first = {name: self.firstLine(name) for name in self.names}
@@ -295,7 +296,8 @@ class RecurrentWriter:
         there = line.place.at(self.start * line.sample + self.moment(k - 1) * line.moment)
         isFirst = k == 0
         return BroadcastRows(
-            chosen(code, isFirst, place.at(self.start * stride), there), code.select(isFirst, stride, line.sample)
+            selectPointer(code, isFirst, place.at(self.start * stride), there),
+            code.select(isFirst, stride, line.sample),
         )
 
     def rows(self, line: StateRow, moment: IRValue) -> BroadcastRows:
@@ -303,10 +305,10 @@ class RecurrentWriter:
 
     def indices(self, row: IRValue, count: int) -> list[IRValue]:
         """The samples of a tile; the last one repeats, which does the same once more."""
-        return [self.code.least(row + r, self.live - 1) for r in range(count)]
+        return [self.code.min(row + r, self.live - 1) for r in range(count)]
 
     def isOn(self, sample: IRValue, moment: IRValue) -> IRValue:
-        return self.on.at(self.start + sample, moment).load() != 0 if self.on is not None else self.code.whole(1) == 1
+        return self.on.at(self.start + sample, moment).load() != 0 if self.on is not None else self.code.i64(1) == 1
 
     def mask(self, unit: IRValue) -> IRValue:
         return self.code.mask(self.units - unit, self.lanes)
@@ -326,7 +328,7 @@ class RecurrentForward(RecurrentWriter):
         self.b = code.pointer("b", "f32") if options.b else None
         self.d = code.pointer("d", "f32") if options.d else None
         self.block = TILES * tile.rows
-        self.waiting = code.room("f32", self.block * self.parts * width)
+        self.waiting = code.scratch("f32", self.block * self.parts * width)
         with code.loop(0, self.moments, unroll=1) as k:
             moment = self.moment(k)
             old = {name: self.before(name, k) for name in self.names}
@@ -335,7 +337,7 @@ class RecurrentForward(RecurrentWriter):
             kept = None if self.kept is None else self.rows(self.kept, moment)
             with code.loop(0, self.units, width, unroll=1) as unit:
                 with code.loop(0, self.live, self.block, unroll=1) as first:
-                    last = code.least(first + self.block, self.live)
+                    last = code.min(first + self.block, self.live)
                     with code.loop(first, last, tile.rows, unroll=1) as row:
                         count = code.select(k == 0, begin, self.units)
                         self.tile(self.indices(row, tile.rows), row - first, unit, x, old["h"], count, kept)
@@ -402,7 +404,7 @@ class RecurrentForward(RecurrentWriter):
         lanes, width, gates = self.lanes, self.plan.width, self.cell.gates
         panel, places = weights.at(unit * (high * gates)), [x.at(row) for row in rows]
         across, each = range(0, gates * width, lanes), width // lanes
-        found = sums(
+        found = broadcastFma(
             self.code,
             lanes,
             count,
@@ -608,7 +610,7 @@ class RecurrentBackward(RecurrentWriter):
         across = range(0, tile.columns, lanes)
         places, own = [dq.at(row) for row in rows], [self.grads["h"].at(row).at(unit) for row in rows]
         masks = [self.mask(unit + u) for u in across]
-        found = sums(
+        found = broadcastFma(
             code,
             lanes,
             self.units * self.cell.gates,

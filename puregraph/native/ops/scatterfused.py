@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.irbuilder import IRBuilder, IRType, IRValue
+from puregraph.native.llvm.instructions import IRType, IRValue
+from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.native.ops.gather import checked
 
@@ -54,9 +55,9 @@ def writeGathered(
         code.integer(name) for name in ("gradRow", "indexStep", "count", "rows", "width")
     )
     finish.open(code)
-    place, sums = code.room("i32", part + lanes), code.room("f32", most * columns)
+    place, sums = code.scratch("i32", part + lanes), code.scratch("f32", most * columns)
     low, first = code.task // wide * part, code.task % wide * columns
-    high = code.least(low + part, rows)
+    high = code.min(low + part, rows)
     zero, none = code.constant(0.0, IRType("f32", lanes)), code.constant(0, IRType("i32", lanes))
 
     def mask(c: int) -> IRValue | None:
@@ -68,7 +69,7 @@ def writeGathered(
         place.store(r, none)
     for c in range(0, columns, lanes):
         sums.store(c, zero)
-    found = code.variable(code.whole(0))
+    found = code.variable(code.i64(0))
     with code.loop(0, count, unroll=1) as i:
         at = index.load(i * indexStep)
         checked(code, at, rows, fault)

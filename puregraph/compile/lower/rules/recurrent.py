@@ -25,7 +25,7 @@ from puregraph.kernels.recurrent import (
     tanhStep,
     throughTime,
 )
-from puregraph.native.gemm.gemm import BatchAxis, product
+from puregraph.native.gemm.gemm import BatchAxis, gemm
 from puregraph.native.llvm import jit
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.native.ops import recurrent
@@ -78,7 +78,7 @@ def summed(x: Value, W: Value, room: Any) -> tuple[SequenceOperand, list[KernelC
     (n, t, inputs), width = x.shape, W.shape[1]
     sums, steps, lanes = room(n * t * width), strided(x), jit.lanes(4)
     finish, around = EpilogueSpec(sums, width, (t * width,)), (rowsOf(W)[1], 1)
-    done = product(x, W, finish, t, width, inputs, steps[1:], around, [BatchAxis(n, steps[0], 0)], lanes, room=room)
+    done = gemm(x, W, finish, t, width, inputs, steps[1:], around, [BatchAxis(n, steps[0], 0)], lanes, workspace=room)
     return SequenceOperand(sums, (t * width, width)), done
 
 
