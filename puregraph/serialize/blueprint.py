@@ -47,7 +47,19 @@ STARTS = {c.__name__: c for c in (initial.Constant, initial.Normal, initial.Unif
 # Classes by name ----------------------------------------------------------------------------------------------------
 
 NAMED = (Module, Function, InitRecorder)  # InitRecorder: optimizers and schedules
-OWN: dict[str, type] = {}
+OWN: dict[str, type] = {}  # registered classes of users, in files "user:NAME"
+BARE = frozenset(  # built-ins that files name without a prefix; other bare names, in older files, are users' classes
+    """
+    Add Attention AvgPool1D AvgPool2D AvgPoolNd BatchNorm Call Checkpoint Clip Concat Conv1D Conv2D Conv3D ConvNd
+    Deconv2D DeconvNd Div Dropout Einsum Elu Embedder Flatten GRU Gather Gelu GlobalAvgPool Graph GroupNorm HardSwish
+    Identity Input LSTM LayerNorm LeakyRelu Linear MatMul Max MaxPool1D MaxPool2D MaxPoolNd Mean Min Mul MulAddConst
+    Pad PairDot Parallel Pointwise Position Power Prepend RNN Relu Reshape Sequential Sigmoid Slice SoftMax SoftPlus
+    Split Sub Sum Swish Tanh Transpose Upsample2D costs.Abs costs.BCE costs.CrossEntropy costs.MSE costs.PointwiseCost
+    costs.SmoothL1 optimizers.Adam optimizers.AdamW optimizers.Cosine optimizers.MomentumSGD optimizers.NesterovSGD
+    optimizers.OneCycle optimizers.Optimizer optimizers.RMSProp optimizers.SGD optimizers.Schedule optimizers.Step
+    optimizers.WarmUp
+    """.split()
+)
 
 
 @cache
@@ -65,9 +77,9 @@ def builtin() -> dict[str, type]:
 def registerModule(cls: Any = None, name: str | None = None) -> Any:
     """Make a class of your own (a Module, Function, Optimizer or Schedule) known by name, so that files can name it.
 
-    A decorator, with or without a name, or a call.
+    A decorator, with or without a name, or a call. Files name it `user:NAME`, so a class of puregraph's may have its name.
 
-    Raises    PuregraphError if it is neither, or the name belongs to another class
+    Raises    PuregraphError if it is neither, or the name belongs to another class that was registered
     """
     if cls is None:
         return lambda found: registerModule(found, name)
@@ -76,7 +88,7 @@ def registerModule(cls: Any = None, name: str | None = None) -> Any:
             f"registerModule: wanted a subclass of {' or '.join(c.__name__ for c in NAMED)}, got {cls!r:.80}"
         )
     name = name or cls.__name__
-    other = OWN.get(name, builtin().get(name))
+    other = OWN.get(name)
     again = other is not None and (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
     if other is not None and not again:
         raise PuregraphError(f"registerModule: {name!r} is {fullName(other)} already; give {fullName(cls)} a name=")
@@ -89,25 +101,32 @@ def classNamed(name: Any) -> type:
 
     Raises    CheckpointError naming `registerModule` for one that is unknown
     """
-    known = {**builtin(), **OWN}
-    if not isinstance(name, str) or name not in known:
+    known = {fileName(n): c for n, c in builtin().items()} | {f"user:{n}": c for n, c in OWN.items()}
+    full = f"user:{name}" if isinstance(name, str) and ":" not in name and name not in BARE else name
+    if not isinstance(name, str) or full not in known:
+        near = nearest(str(name)[:80], sorted({**builtin(), **OWN}))
         raise CheckpointError(
             f"unknown class {name!r:.80}: a class of your own is made known with puregraph.registerModule(TheClass); "
-            f"known are {', '.join(nearest(str(name)[:80], sorted(known)))} and {len(known)} in all"
+            f"known are {', '.join(near)} and {len(known)} in all"
         )
-    return known[name]
+    return known[full]
 
 
 def nameOf(cls: type, place: str) -> str:
-    """The name that a class is known by."""
-    for table in (OWN, builtin()):
-        for name, known in table.items():
+    """The name that files give a class."""
+    for names in ({fileName(n): c for n, c in builtin().items()}, {f"user:{n}": c for n, c in OWN.items()}):
+        for name, known in names.items():
             if known is cls:
                 return name
     raise CheckpointError(
         f"{place}: {fullName(cls)} is not known by name, so no file can name it; "
         f"put @puregraph.registerModule above the class {cls.__name__}"
     )
+
+
+def fileName(name: str) -> str:
+    """The name that files give a class of puregraph's."""
+    return name if name in BARE else f"puregraph:{name}"
 
 
 def fullName(cls: type) -> str:

@@ -1,12 +1,14 @@
 """Graphs as JSON and back: equal in structure, names, settings and ties; forged ones are refused."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from nets import branched, same, small, tied
 
-from puregraph import costs, modules
+import puregraph as pg
+from puregraph import checkpoint, costs, modules
 from puregraph.core import initial
 from puregraph.core.dim import Dim
 from puregraph.core.param import Param, State
@@ -318,14 +320,54 @@ def test_registering_is_a_decorator_with_or_without_a_name():
     assert type(again(Sequential(Second()))[0]) is Second
 
 
-def test_a_name_belongs_to_one_class():
+def test_a_name_belongs_to_one_registered_class():
+    @registerModule
+    class Twice(Echo):
+        pass
+
+    with pytest.raises(PuregraphError, match="'Twice' is .*Twice already"):
+        registerModule(type("Twice", (Echo,), {"__qualname__": "another.Twice"}))
+    with pytest.raises(PuregraphError, match="wanted a subclass of Module or Function"):
+        registerModule(int)
+
+
+def test_a_registered_class_may_have_the_name_of_a_built_in_one():
     class Linear(Echo):
         pass
 
-    with pytest.raises(PuregraphError, match="'Linear' is puregraph.modules.linear.Linear already"):
-        registerModule(Linear)
-    with pytest.raises(PuregraphError, match="wanted a subclass of Module or Function"):
-        registerModule(int)
+    registerModule(Linear)
+    back = again(Sequential(Linear(3), pg.Linear(2, 2)))
+    assert type(back[0]) is Linear and type(back[1]) is pg.Linear
+
+
+def test_a_registered_built_in_class_keeps_its_name():
+    registerModule(Relu)
+    assert toBlueprint(Sequential(Relu()))["modules"][0]["class"] == "Relu"
+
+
+@pytest.mark.parametrize("isBuiltinToo", [False, True])
+def test_a_file_from_before_names_had_prefixes_finds_the_users_classes(monkeypatch, isBuiltinToo):
+    @registerModule
+    class Halve(Echo):
+        def updateData(self, x):
+            return x / 2 ** self.given[0]
+
+    @registerModule
+    class Slow(pg.optimizers.SGD):
+        pass
+
+    class Other(Echo):
+        pass
+
+    if isBuiltinToo:
+        monkeypatch.setitem(builtin(), "Halve", Other)
+        monkeypatch.setitem(builtin(), "Slow", Other)
+    found = pg.load(Path(__file__).parent / "usernames.h5")
+    assert type(found[1]) is Halve and found(np.ones((1, 2), np.float32)).tolist() == [[1, 2]]
+    assert type(checkpoint.load(Path(__file__).parent / "usernames.h5").optimizer) is Slow
+    assert type(again(Sequential(Halve(1)))[0]) is Halve
+    if isBuiltinToo:
+        assert type(again(Sequential(Other(1)))[0]) is Other
 
 
 def test_a_class_that_was_defined_again_takes_its_own_place():

@@ -323,7 +323,7 @@ def test_an_optimizer_of_ones_own_comes_back():
     data = net.save(None, optimizer=Slow().setupOn(net))
     assert type(load(data).optimizer) is Slow
     del OWN["Slow"]
-    with pytest.raises(CheckpointError, match="unknown class 'Slow'"):
+    with pytest.raises(CheckpointError, match="unknown class 'user:Slow'"):
         load(data)
     assert same(loadGraph(data), net), "the graph alone needs no optimizer"
 
