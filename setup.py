@@ -24,11 +24,6 @@ EXTRAS = {
         "nvidia-cudnn-cu13>=9.19,<10",
         "nvidia-cudnn-frontend==1.32.0",
     ],
-    "onnx": ["onnx>=1.16"],
-    "hf": ["safetensors>=0.4"],
-    "plot": ["matplotlib>=3.8"],
-    "tensorboard": ["tensorboardX>=2.6"],
-    "mpi": ["mpi4py>=4.0"],
     "networkx": ["networkx>=3"],
     "examples": ["scikit-learn>=1.4"],
     "cupy": ["cupy-cuda13x==14.2.0"],  # to try what is done with it where there is no driver
