@@ -77,7 +77,7 @@ def builtin() -> dict[str, type]:
 def registerModule(cls: Any = None, name: str | None = None) -> Any:
     """Make a class of your own (a Module, Function, Optimizer or Schedule) known by name, so that files can name it.
 
-    A decorator, with or without a name, or a call. Files name it `user:NAME`, so a class of puregraph's may have its name.
+    A decorator, with or without a name, or a call. Files name it `user:NAME`, whatever classes puregraph itself has.
 
     Raises    PuregraphError if it is neither, or the name belongs to another class that was registered
     """
