@@ -10,6 +10,7 @@ from puregraph import costs
 from puregraph.autodiff.forward import persample
 from puregraph.autodiff.forward.forwardmode import jvp, vjp
 from puregraph.autodiff.forward.persample import grad_norms, per_sample_gradients
+from puregraph.autodiff.forward.vmap import Samples
 from puregraph.autodiff.tape.activationrecompute import Checkpoint
 from puregraph.check import Case
 from puregraph.core.param import Param
@@ -435,3 +436,9 @@ def test_it_runs_on_device_arrays(found, index, monkeypatch):
         got = per_sample_gradients(case.module, [*map(toStrict, case.inputs)], [*map(toStrict, us)]).params
     for path, g in wanted.items():
         assert isinstance(got[path], Strict) and np.array_equal(got[path].values, g)
+
+
+def test_the_array_of_samples_has_its_old_name_for_one_release():
+    samples = Samples(np.ones((3, 2)))
+    with pytest.warns(DeprecationWarning, match="Samples.batch"):
+        assert samples.all is samples.batch

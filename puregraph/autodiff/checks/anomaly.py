@@ -163,7 +163,7 @@ def high(x: Any) -> float:
 def bare(x: Any) -> Any:
     """What a tracer for an array holds: the value of a number with its tangent, the data of a Variable."""
     while isinstance(x, Tracer):
-        x = x.value if isinstance(x, Dual) else x.data
+        x = x.value if isinstance(x, Dual) else x.data  # type: ignore[attr-defined]
     return x
 
 
@@ -182,11 +182,11 @@ class _Place(NamedTuple):
         """The place of a forward rule, of a node of a BackwardGraph, or of a gradient rule (`backward`)."""
         if not isinstance(module, Module):
             stage = "backward" if backward else "forward"
-            given = "the gradient of output" if backward else "argument"
-            made = "the gradient of input" if backward else "its result"  # of a function, or a node of a tape
+            one = "the gradient of output" if backward else "argument"
+            result = "the gradient of input" if backward else "its result"  # of a function, or a node of a tape
             more = f" ('{module.path}')" if getattr(module, "path", "") else ""
-            several = [f"{made} {i}" if backward or results > 1 else made for i in range(results)]
-            return cls(path, stage, f"{stage} at {path}{more}", [f"{given} {i}" for i in range(count)], several, set())
+            several = [f"{result} {i}" if backward or results > 1 else result for i in range(results)]
+            return cls(path, stage, f"{stage} at {path}{more}", [f"{one} {i}" for i in range(count)], several, set())
         if isinstance(module, Accumulate):
             name = path.removeprefix("sum:")
             title = f"backward, where the gradients of '{name}' are added"

@@ -147,7 +147,7 @@ def moved(pure: Pure, xs: list[Any], eps: float, rng: Any) -> list[Any]:
     by = {id(p): rng.standard_normal(p.shape) for p in pure.params.values()}
     ends = []
     for step in (eps, -eps):
-        stored = pure.stored(lambda s, a, step=step: a + step * by[id(s)] if id(s) in by else a)
+        stored = pure.stored(lambda s, a, step=step: a + step * by[id(s)] if id(s) in by else a)  # type: ignore[misc]
         ends.append(pure.run([x + step * v if isFloat(x) else x for x, v in zip(xs, vs)], stored))
     return [
         (a - b) / (2 * eps) if isArray(a) and isFloat(a) and np.shape(a) == np.shape(b) else None for a, b in zip(*ends)
@@ -367,7 +367,7 @@ def checkWhole(pure: Pure, xs: list[Any], limits: _Limits, rng: Any) -> None:
     inputs, found = pure.pull(seeds, values, True, pure.params.values())
     names = [pure.steps.names[n] for n in pure.steps.inputs]
     params = {id(p): (path, p) for path, p in pure.params.items()}
-    rows = [(f"input '{n}'", x, g, None) for n, x, g in zip(names, xs, inputs) if isFloat(x)]
+    rows: list[tuple] = [(f"input '{n}'", x, g, None) for n, x, g in zip(names, xs, inputs) if isFloat(x)]
     rows += [(f"parameter '{path}'", p.data, found.get(key), key) for key, (path, p) in params.items()]
 
     def loss(moves: list[Any]) -> float:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.indexing import takeAlongRule
-from puregraph.autodiff.derivatives.registry import alone, isLeftOut, itself, jvp, linear, vjp
+from puregraph.autodiff.derivatives.registry import VJPS, alone, isLeftOut, itself, jvp, linear, vjp
 from puregraph.autodiff.derivatives.ufuncs import inShape
 from puregraph.core.accumulate import isArray
 from puregraph.kernels.reduce import unbroadcast
@@ -217,7 +216,7 @@ def differences(function: Any, values: list, tangents: list, options: dict) -> t
 @vjp(np.sort)
 def sortRule(g, y, a, axis=-1, kind=None, stable=None):
     """Back to the positions where the values were."""
-    return takeAlongRule(g, y, a, np.argsort(a, axis=axis), axis)
+    return VJPS[np.take_along_axis](g, y, (a, np.argsort(a, axis=axis), axis), {}, (True,))[0]
 
 
 @jvp(np.sort)

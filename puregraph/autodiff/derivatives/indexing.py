@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.registry import constant, linear, vjp
+from puregraph.autodiff.derivatives.registry import VJPS, constant, linear, moves, vjp
 from puregraph.autodiff.derivatives.ufuncs import fit
 from puregraph.autodiff.derivatives.writes import putAt, setAt
 
@@ -31,33 +31,7 @@ def takeRule(g, y, a, indices, axis=None):
     return putAt(g, (slice(None),) * (axis % a.ndim) + (indices,), a.shape)
 
 
-@linear(np.take_along_axis)
-def takeAlongRule(g, y, arr, indices, axis=-1):
-    """Back to the positions that were read."""
-    if axis is None:
-        return putAt(g, (indices,), (arr.size,)).reshape(arr.shape)
-    sizes = [m if n != 1 else 1 for m, n in zip(y.shape, arr.shape)]
-    grid: list[Any] = list(np.ogrid[tuple([slice(n) for n in sizes])])
-    grid[axis] = indices
-    return putAt(g, tuple(grid), arr.shape)
-
-
-@linear(np.repeat)
-def repeatRule(g, y, a, repeats, axis=None):
-    """The sum over the copies."""
-    flat = a.reshape(-1) if axis is None else a
-    axis = (axis or 0) % flat.ndim
-    positions = np.repeat(np.arange(flat.shape[axis]), repeats)
-    return putAt(g, (slice(None),) * axis + (positions,), flat.shape).reshape(a.shape)
-
-
-@linear(np.diagonal)
-def diagonalRule(g, y, a, offset=0, axis1=0, axis2=1):
-    """Onto the diagonal; zero beside it."""
-    i = np.arange(y.shape[-1])
-    shape = np.moveaxis(np.broadcast_to(np.empty(()), a.shape), (axis1, axis2), (0, 1)).shape
-    dx = putAt(np.moveaxis(g, -1, 0), (i + max(-offset, 0), i + max(offset, 0)), shape)
-    return np.moveaxis(dx, (0, 1), (axis1, axis2))
+moves(np.take_along_axis, np.repeat, np.diagonal)
 
 
 @linear(np.trace)
@@ -66,13 +40,13 @@ def traceRule(g, y, a, offset=0, axis1=0, axis2=1):
     rows, columns = a.shape[axis1], a.shape[axis2]
     n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     each = np.broadcast_to(g.reshape((*g.shape, 1)), (*g.shape, n))
-    return diagonalRule(each, each, a, offset, axis1, axis2)
+    return VJPS[np.diagonal](each, each, (a, offset, axis1, axis2), {}, (True,))[0]
 
 
 @linear(np.diag)
 def diagRule(g, y, v, k=0):
     """Out of a diagonal, or onto it."""
-    return np.diagonal(g, k) if v.ndim == 1 else diagonalRule(g, y, v, k)
+    return np.diagonal(g, k) if v.ndim == 1 else VJPS[np.diagonal](g, y, (v, k), {}, (True,))[0]
 
 
 @linear(putAt)

@@ -130,13 +130,13 @@ def movedBack(function: Any, at: int) -> Vjp:
 
     def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
         x = whole(arguments[at])
-        positions = np.arange(x.size).reshape(x.shape)
+        positions = np.cumsum(np.ones_like(x, dtype=np.intp)).reshape(x.shape) - 1  # where x is, on a GPU too
         read = function(*arguments[:at], positions, *arguments[at + 1 :], **options)
         pairs = zip(g, read) if type(y) is tuple else [(g, read)]
         found = [putAt(part, (whole(p),), (x.size,)) for part, p in pairs if part is not None]
         return (*[None] * at, combine(found).reshape(x.shape), *[None] * (len(arguments) - at - 1))
 
-    rule.reads = None  # type: ignore[attr-defined] - every option is one of the move
+    rule.reads = None  # type: ignore[attr-defined]  # every option is one of the move
     return rule
 
 

@@ -26,14 +26,14 @@ class Dual(Tracer):
     """
 
     __slots__ = ("level", "owns", "tangent", "value")
-    __hash__ = None  # type: ignore[assignment] - equality is that of arrays
+    __hash__ = None  # type: ignore[assignment]  # equality is that of arrays
 
     def __init__(self, value: Any, tangent: Any = None, level: int = 0):
         self.value, self.tangent, self.level = value, tangent, level
         self.owns = False  # whether the tangent is nobody else's
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> Any:  # type: ignore[override]
         return self.value.shape
 
     @property
@@ -99,8 +99,8 @@ class Dual(Tracer):
     def __repr__(self) -> str:
         return f"Dual({self.value!r}, {self.tangent!r})"
 
-    __eq__ = method(np.equal)  # type: ignore[assignment]
-    __ne__ = method(np.not_equal)  # type: ignore[assignment]
+    __eq__ = method(np.equal)
+    __ne__ = method(np.not_equal)
     __pos__ = method(np.positive)
     __floordiv__ = method(np.floor_divide)
     dot = method(np.dot)

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.autodiff.forward.samplekinds import COMMON, EACH, JOINT, SampleKinds, shapeOf
+from puregraph.autodiff.forward.samplekinds import COMMON, EACH, JOINT, SampleKinds
 from puregraph.autodiff.forward.vmap import Samples, _Unknown
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.base.signals import isAsynchronous
-from puregraph.core.accumulate import combine, isArray
+from puregraph.core.accumulate import combine, isArray, shapeOf
 from puregraph.core.param import State
 from puregraph.core.rules import RuleContext, gradientRule
 from puregraph.device import toHost
 from puregraph.errors import AutoDiffException, addPlace, show
 from puregraph.graph.backward import inputNames
-from puregraph.graph.steps import GraphStep
+from puregraph.graph.steps import ABSENT, GraphStep
 from puregraph.module import Module, checkGrads, isFloat
 from puregraph.node import asGrads
 
@@ -185,11 +185,12 @@ class _Attribution(SampleKinds):
         arguments = [each(self.values[n]) if self.kind(n) == EACH and n else self.values[n] for n in step.args]
         outputs = [each(self.values[n]) if self.batched.get(n) else self.values[n] for n in step.outs]
         made = self.call(step, [None if g is None else each(g) for g in grads], needs, (arguments, outputs))
-        found = []
+        found: list[Any] = []
+        g: Any
         for n, need, g in zip(step.args, needs, made):
             shape = (self.count, *shapeOf(self.values[n]))
             if need and g is not None:
-                g = g.all if isinstance(g, Samples) else np.broadcast_to(g, shape)
+                g = g.batch if isinstance(g, Samples) else np.broadcast_to(g, shape)
                 if g.shape != shape:
                     raise _Unknown("a gradient of another shape")
             found.append(g if need else None)
@@ -226,7 +227,11 @@ class _Attribution(SampleKinds):
         """
         names, indices = inputNames(step.module, step.inputs), step.module.indices
         trial = [
-            i < step.inputs and n and self.kind(n) == EACH and isFloat(self.values[n]) and names[i] not in indices
+            i < step.inputs
+            and n != ABSENT
+            and self.kind(n) == EACH
+            and isFloat(self.values[n])
+            and names[i] not in indices
             for i, n in enumerate(step.args)
         ]
         if self.count < 2 or not any(trial):

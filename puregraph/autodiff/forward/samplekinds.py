@@ -6,7 +6,7 @@ from typing import Any
 
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.base.signals import isAsynchronous
-from puregraph.core.accumulate import isArray
+from puregraph.core.accumulate import shapeOf
 from puregraph.core.dim import Dim
 from puregraph.core.param import Param
 from puregraph.errors import AutoDiffException, show
@@ -109,8 +109,3 @@ class SampleKinds:
 def isEach(shape: Any) -> bool:
     """Whether the first axis, and no other, counts samples."""
     return len(shape) > 0 and shape[0] == N and not any(isinstance(d, Dim) for d in shape[1:])
-
-
-def shapeOf(value: Any) -> tuple:
-    """The shape of an array; anything else has none."""
-    return tuple(value.shape) if isArray(value) else ()

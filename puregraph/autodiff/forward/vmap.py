@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Callable
 from string import ascii_letters
 from typing import Any
 
 import numpy as np
 
+from puregraph.autodiff.derivatives.registry import namesOf
 from puregraph.core.tracer import Tracer, astype
 from puregraph.errors import AutoDiffException
 from puregraph.formula.interpreter import Interpreter
@@ -31,18 +33,24 @@ class Samples(Tracer):
     Raises    _Unknown for a function that has no rule here; then each sample has its own turn
     """
 
-    __slots__ = ("all",)
+    __slots__ = ("batch",)
 
-    def __init__(self, all: Any):
-        self.all = all
+    def __init__(self, batch: Any):
+        self.batch = batch
 
     @property
-    def shape(self) -> Any:
-        return self.all.shape[1:]
+    def shape(self) -> Any:  # type: ignore[override]
+        return self.batch.shape[1:]
 
     @property
     def dtype(self) -> Any:
-        return self.all.dtype
+        return self.batch.dtype
+
+    @property
+    def all(self) -> Any:  # type: ignore[override]
+        """`batch`, under its name before."""
+        warnings.warn("Samples.all is called Samples.batch now", DeprecationWarning, stacklevel=2)
+        return self.batch
 
     def handle(self, function: Callable[..., Any], arguments: tuple, options: dict[str, Any]) -> Any:
         rule = RULES.get(function)
@@ -53,10 +61,11 @@ class Samples(Tracer):
         return rule(function, *arguments, **options)
 
     def __setitem__(self, key: Any, new: Any) -> None:
-        self.all[behind(key)] = new.all if isinstance(new, Samples) else new
+        self.batch[behind(key)] = new.batch if isinstance(new, Samples) else new
 
 
 RULES: dict[Any, Rule] = {}
+AXES = {"axis", "axis1", "axis2", "source", "destination"}  # what parameters are called that count axes
 
 
 def forAll(*functions: Any) -> Callable[[Rule], Rule]:
@@ -78,7 +87,7 @@ def aligned(arguments: tuple) -> list[Any]:
     """Arrays that broadcast as those of each sample do: the missing axes are put in behind that of samples."""
     rank = max(map(rankOf, arguments))
     return [
-        a.all.reshape(a.all.shape[0], *(1,) * (rank - a.ndim), *a.shape) if isinstance(a, Samples) else a
+        a.batch.reshape(a.batch.shape[0], *(1,) * (rank - a.ndim), *a.shape) if isinstance(a, Samples) else a
         for a in arguments
     ]
 
@@ -92,7 +101,7 @@ def wrapped(result: Any, count: int, rank: int) -> Any:
 def pointwise(function: Any, *arguments: Any, **options: Any) -> Any:
     """Element by element."""
     given = aligned(arguments)
-    count = next(len(a.all) for a in arguments if isinstance(a, Samples))
+    count = next(len(a.batch) for a in arguments if isinstance(a, Samples))
     rank = max(map(rankOf, arguments))
     result = function(*given, **options)
     if isinstance(result, (list, tuple)):
@@ -110,17 +119,13 @@ def along(axis: Any, rank: int) -> Any:
 
 
 @forAll(np.sum, np.mean, np.max, np.min, np.prod, np.var, np.std, np.any, np.all, np.amax, np.amin)
-def reduced(function: Any, x: Any, axis: Any = None, **options: Any) -> Any:
-    """A reduction within each sample."""
-    return Samples(function(x.all, axis=along(axis, x.ndim), **options))
-
-
-@forAll(np.cumsum, np.flip)
-def directed(function: Any, x: Any, axis: Any = None, **options: Any) -> Any:
-    """Along an axis of each sample."""
-    if axis is None and function is np.cumsum:
-        raise _Unknown("a cumsum over all axes")
-    return Samples(function(x.all, along(axis, x.ndim), **options))
+@forAll(np.cumsum, np.flip, np.swapaxes, np.moveaxis)
+def alongAxes(function: Any, x: Any, *arguments: Any, **options: Any) -> Any:
+    """What a function does along axes, within each sample."""
+    names = namesOf(function)
+    given = {**dict(zip(names[1:], arguments)), **options}
+    axes = {name: along(given.get(name), x.ndim) for name in names if name in AXES}
+    return Samples(function(x.batch, **{**given, **axes}))
 
 
 @forAll(np.reshape)
@@ -130,7 +135,7 @@ def reshaped(function: Any, x: Any, shape: Any) -> Any:
     if -1 in shape:
         rest = int(np.prod([d for d in shape if d != -1]))
         shape = [x.size // max(1, rest) if d == -1 else d for d in shape]
-    return Samples(x.all.reshape(len(x.all), *shape))
+    return Samples(x.batch.reshape(len(x.batch), *shape))
 
 
 @forAll(np.ravel)
@@ -143,55 +148,49 @@ def raveled(function: Any, x: Any) -> Any:
 def transposed(function: Any, x: Any, axes: Any = None) -> Any:
     """The axes of each sample in another order."""
     order = range(x.ndim)[::-1] if axes is None else [a % x.ndim for a in axes]
-    return Samples(x.all.transpose(0, *(a + 1 for a in order)))
-
-
-@forAll(np.swapaxes, np.moveaxis)
-def moved(function: Any, x: Any, first: Any, second: Any) -> Any:
-    """Axes of each sample in other positions."""
-    return Samples(function(x.all, along(first, x.ndim), along(second, x.ndim)))
+    return Samples(x.batch.transpose(0, *(a + 1 for a in order)))
 
 
 @forAll(np.squeeze)
 def squeezed(function: Any, x: Any, axis: Any = None) -> Any:
     """Each sample without axes of length one."""
     ones = tuple(i for i, d in enumerate(x.shape) if d == 1) if axis is None else axis
-    return Samples(x.all.squeeze(axis=along(ones, x.ndim))) if ones != () else x
+    return Samples(x.batch.squeeze(axis=along(ones, x.ndim))) if ones != () else x
 
 
 @forAll(np.broadcast_to)
 def broadcasted(function: Any, x: Any, shape: Any) -> Any:
     """Each sample seen in a larger shape."""
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    full = x.all.reshape(len(x.all), *(1,) * (len(shape) - x.ndim), *x.shape)
-    return Samples(function(full, (len(x.all), *shape)))
+    full = x.batch.reshape(len(x.batch), *(1,) * (len(shape) - x.ndim), *x.shape)
+    return Samples(function(full, (len(x.batch), *shape)))
 
 
 @forAll(astype, np.copy)
 def converted(function: Any, x: Any, *arguments: Any, **options: Any) -> Any:
     """Each sample in another dtype, or in memory of its own."""
-    return Samples(function(x.all, *arguments, **options))
+    return Samples(function(x.batch, *arguments, **options))
 
 
 @forAll(np.zeros_like, np.ones_like, np.full_like)
 def alike(function: Any, x: Any, *arguments: Any, shape: Any = None, **options: Any) -> Any:
     """An array for each sample, filled alike."""
-    whole = x.all.shape if shape is None else (len(x.all), *(shape if isinstance(shape, (tuple, list)) else (shape,)))
-    return Samples(function(x.all, *arguments, shape=whole, **options))
+    own = x.shape if shape is None else shape if isinstance(shape, (tuple, list)) else (shape,)
+    return Samples(function(x.batch, *arguments, shape=(len(x.batch), *own), **options))
 
 
 @forAll(np.concatenate, np.stack)
 def joined(function: Any, arrays: Any, axis: int = 0) -> Any:
     """Arrays of each sample one after another, or along a new axis."""
     first = next(a for a in arrays if isinstance(a, Samples))
-    parts = [a.all if isinstance(a, Samples) else np.broadcast_to(a, (len(first.all), *a.shape)) for a in arrays]
+    parts = [a.batch if isinstance(a, Samples) else np.broadcast_to(a, (len(first.batch), *a.shape)) for a in arrays]
     return Samples(function(parts, axis=along(axis, first.ndim + (function is np.stack))))
 
 
 @forAll(operator.getitem)
 def indexed(function: Any, x: Any, key: Any) -> Any:
     """A part of each sample."""
-    return Samples(x.all[behind(key)])
+    return Samples(x.batch[behind(key)])
 
 
 def behind(key: Any) -> tuple:
@@ -219,7 +218,7 @@ def contracted(function: Any, equation: str, *xs: Any, **options: Any) -> Any:
     if not arrow or "." in equation or not free:
         raise _Unknown(f"the equation {equation!r}")
     groups = [free[0] * isinstance(x, Samples) + letters for letters, x in zip(left.split(","), xs)]
-    arrays = [x.all if isinstance(x, Samples) else x for x in xs]
+    arrays = [x.batch if isinstance(x, Samples) else x for x in xs]
     return Samples(function(f"{','.join(groups)}->{free[0]}{output}", *arrays, **options))
 
 
@@ -228,8 +227,8 @@ def weighed(function: Any, grad: Any, x: Any, size: Any, stride: Any, pad: Any, 
     """The gradient of a weight for each sample: samples become groups, which never meet."""
     if not (isinstance(grad, Samples) and isinstance(x, Samples)) or grad.shape[0] != 1:
         raise _Unknown("a convolution of several samples each")
-    n = len(x.all)
-    g, u = (a.all.reshape(1, n * a.shape[1], *a.shape[2:]) for a in (grad, x))
+    n = len(x.batch)
+    g, u = (a.batch.reshape(1, n * a.shape[1], *a.shape[2:]) for a in (grad, x))
     found = function(g, u, size, stride, pad, dilation, n * groups)
     return Samples(found.reshape(n, grad.shape[1], *found.shape[1:]))
 
@@ -239,14 +238,14 @@ def scattered(function: Any, grad: Any, index: Any, rows: int) -> Any:
     """What is added to a table by each sample: all tables are one, in which each sample has its rows."""
     if not (isinstance(grad, Samples) and isinstance(index, Samples)):
         raise _Unknown("indices that all samples share")
-    n = len(grad.all)
-    first = (np.cumsum(np.ones_like(index.all, shape=(n,))) - 1).reshape(n, *(1,) * index.ndim) * rows
-    positions = np.where(index.all < 0, -1, index.all + first)
-    found = function(grad.all, positions, n * rows)
+    n = len(grad.batch)
+    first = (np.cumsum(np.ones_like(index.batch, shape=(n,))) - 1).reshape(n, *(1,) * index.ndim) * rows
+    positions = np.where(index.batch < 0, -1, index.batch + first)
+    found = function(grad.batch, positions, n * rows)
     return Samples(found.reshape(n, rows, *found.shape[1:]))
 
 
 @forAll(alive)
 def counted(function: Any, lengths: Any, count: int) -> Any:
     """Which time steps are within the lengths of each sample."""
-    return Samples(function(lengths.all.reshape(-1), count).reshape(*lengths.all.shape, count))
+    return Samples(function(lengths.batch.reshape(-1), count).reshape(*lengths.batch.shape, count))

@@ -74,7 +74,7 @@ class BackwardImplementation:
         def keep(implementation: type[BackwardImplementation]) -> type[BackwardImplementation]:
             if not (isinstance(implementation, type) and issubclass(implementation, BackwardImplementation)):
                 raise ValueError(f"register: wanted a subclass of BackwardImplementation, got {implementation!r}")
-            register(node_type or op, name, Registered(implementation.rule, implementation.applies))
+            register(node_type or op or "", name, Registered(implementation.rule, implementation.applies))
             return implementation
 
         return keep if cls is BackwardImplementation else keep(cls)
@@ -170,7 +170,7 @@ class _Reverse:
             )
 
     def __call__(self, grad: Any, *values: Any) -> tuple:
-        table = dict(zip(self.values, values))
+        table: dict[Any, Any] = dict(zip(self.values, values))
         outputs = values[len(self.needs) :]
         for name, g, y in zip(self.grads, grad if isinstance(grad, list) else [grad], outputs):
             table[name] = zeroLike(y) if g is None else g

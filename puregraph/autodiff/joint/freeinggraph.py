@@ -186,7 +186,7 @@ class FreeingGraph(Graph):
         Raises    ShapeError listing every faulty node
         """
         values, lives = self.described(*shapes), Liveness()
-        size = {n: product(shape) * (dtype or WHOLE).itemsize for n, (shape, dtype) in values.items()}
+        size = {n: product(shape or ()) * (dtype or WHOLE).itemsize for n, (shape, dtype) in values.items()}
         steps = self.steps(len(shapes))
         for number in steps.inputs:
             lives.make(number, size[number])
@@ -207,7 +207,7 @@ class FreeingGraph(Graph):
         if faults:
             raise ShapeError(*faults)
         steps, dtype = self.steps(len(shapes)), np.dtype(self.dtype or np.float32)
-        found = {n: Descriptor(shape, dtype) for n, shape in zip(steps.inputs, self.inferredShapes)}
+        found = {n: Descriptor(shape, dtype) for n, shape in zip(steps.inputs, self.inferredShapes or ())}
         for step, inshapes, outshapes, _ in rows:
             module, dtypes = step.module, [dtype] * len(step.outs)
             for name, n in zip(inputNames(module, step.inputs), step.args):
@@ -218,7 +218,7 @@ class FreeingGraph(Graph):
                 dtypes[len(dtypes) - len(hidden) :] = hidden
             if isinstance(module, Outline):
                 dtypes = [found[step.args[0]].dtype]
-            found |= {n: Descriptor(*known) for n, *known in zip(step.outs, outshapes, dtypes)}
+            found |= {n: Descriptor(*known) for n, *known in zip(step.outs, outshapes or (), dtypes)}
         return found
 
 

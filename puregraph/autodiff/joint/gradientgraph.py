@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from puregraph.autodiff.joint.backwardimplementation import BackwardResult
 from puregraph.autodiff.joint.freeinggraph import FreeingGraph
 from puregraph.autodiff.joint.remat import Parameter, rematerialized
@@ -88,7 +90,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
 
     def gradient(self, target: _Target) -> Edge:
         """The whole gradient of an input; of a parameter that modules share, over all of them."""
-        edges = [self.total(n) for n in target.numbers if n in self.reached]
+        edges: list[Any] = [self.total(n) for n in target.numbers if n in self.reached]
         return edges[0] if len(edges) == 1 else (self.grow(Accumulate(), edges, f"sum:{target.name}"), 0)
 
     def seed(self, position: int) -> Node:
@@ -105,7 +107,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
         like = dict(zip(step.visible, grads))
         return [self.value(n) if reads else like.get(n) or self.shape(n) for n, reads in zip(numbers, flags)]
 
-    def value(self, number: int) -> Edge | None:
+    def value(self, number: int) -> Any:
         """The edge of a value whose data is read."""
         if number == ABSENT:
             return None

@@ -76,12 +76,13 @@ def choices(names: _Names, make: Callable[[set[int]], Any], budget: int, shapes:
     rows = graph.inferShapes(shapes)
     known = dict(zip(flat.inputs, shapes))
     for row in rows:
-        known |= zip(row.step.visible, row.shapes)
-    sizes = [sum(map(product, row.shapes)) for row in rows]
+        known |= zip(row.step.visible, row.shapes or ())
+    sizes = [sum(map(product, row.shapes or ())) for row in rows]
     work = {row.step: row.step.module.flopsFrom(*row.inshapes) for row in rows}
-    found, peaks = [], []
+    found: list[tuple[Any, ...]] = []
+    peaks: list[int] = []
     for stored in dict.fromkeys(map(frozenset, ways(names, sizes, list(work.values())))):
-        joint = make(stored)
+        joint = make(set(stored))
         peaks.append(joint.peak(*shapes, *(known[n] for n in joint.targets)))
         if peaks[-1] <= budget:
             found.append((sum(work[step] for step in joint.remade), peaks[-1], len(found), joint))

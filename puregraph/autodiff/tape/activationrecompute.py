@@ -114,7 +114,7 @@ class Checkpoint(Module):
     # As a Module ---------------------------------------------------------------------------------------------------
 
     @property
-    def train(self) -> bool:  # type: ignore[override]
+    def train(self) -> bool:
         return self.inner.train
 
     @train.setter
@@ -126,7 +126,7 @@ class Checkpoint(Module):
         return self
 
     @property
-    def precision(self) -> str:  # type: ignore[override]
+    def precision(self) -> str:
         return self.inner.precision
 
     @precision.setter
@@ -148,7 +148,8 @@ class Checkpoint(Module):
         """The inputs that are read as indices, and as nothing else."""
         if self.graph is not self.inner:
             return self.inner.indices
-        steps, uses = self.graph.steps(), {}
+        steps = self.graph.steps()
+        uses: dict[int, bool] = {}
         for step in steps.items:
             names = step.module.arguments
             for i, number in enumerate(step.args[: step.inputs]):
@@ -179,7 +180,7 @@ class Checkpoint(Module):
 
     def updateGrad(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
         names, outputs = self.ruleNames, len(self.outputNames)
-        *values, before = values[: len(needs)] + values[-1:]
+        before = values[-1]
         count = len(needs) - len(names)
         inputs, stored = values[:count], dict(zip(names, values[count:]))
         for name, array in zip(self.states, before.arrays):  # a Variable is not written into, so it needs no copy
@@ -310,7 +311,7 @@ def boundary(outputs: list[Variable], start: int, fresh: list[Any]) -> list[Grad
     """
     own = {v.edge() for v in fresh if isinstance(v, Variable)}
     found: dict[GradientEdge, None] = {}
-    stack = [y.edge().node for y in outputs if y.edge().node is not None]
+    stack: list[Any] = [y.edge().node for y in outputs if y.edge().node is not None]
     seen = set(stack)
     while stack:
         node = stack.pop()
@@ -325,7 +326,7 @@ def boundary(outputs: list[Variable], start: int, fresh: list[Any]) -> list[Grad
             if target is not None and target not in seen:
                 seen.add(target)
                 stack.append(target)
-    return sorted(found, key=lambda edge: edge.node.sequence_nr)
+    return sorted(found, key=lambda edge: edge.node.sequence_nr)  # type: ignore[union-attr]
 
 
 @contextmanager

@@ -285,7 +285,7 @@ def grad(
                 f"grad: the outputs do not depend on input {position}, {v!r:.80}; allow_unused=True gives None for it"
             )
     if create_graph:
-        kind = next(type(v) for v in (*wanted, *listed(outputs), *found) if isinstance(v, Tracer))
+        kind: Any = next(type(v) for v in (*wanted, *listed(outputs), *found) if isinstance(v, Tracer))
         return tuple([kind(g) if isArray(g) and not isinstance(g, Tracer) else g for g in found])
     return tuple([g.copy() if isArray(g) else g for g in found])  # no seed, and nobody else's
 

@@ -65,14 +65,14 @@ class ModuleBackward(TapeNode):
 
     def __init__(self, module: Module, inputs: list[Any], values: list[Any], outputs: tuple, rule: Any, path: str):
         self.params = module.ruleParams()
-        ends = [v.edge() if isinstance(v, Variable) and v.requires_grad else None for v in inputs]
+        ends: list[Any] = [v.edge() if isinstance(v, Variable) and v.requires_grad else None for v in inputs]
         ends += [(leafOf(p), 0) if isinstance(p, Param) else None for p in self.params]
         free = module.needs(values[: len(inputs)])
         self.needs = tuple([n and end is not None for n, end in zip(free, ends)])
         edges = [end for end, n in zip(ends, self.needs) if n and end is not None]
         reads, names = readBy(module, rule), module.ruleNames
         named = [(n, p) for n, p in zip(names, self.params) if isMarked(p) and (reads is None or n in reads)]
-        self.saved = [(name, param, param.mark()) for name, param in named]
+        self.saved = [(name, param, param.mark()) for name, param in named if param is not None]
         super().__init__((), len(module.outputNames))
         self.edges = tuple(edges)
         self.module, self.inputs, self.values, self.outputs = module, inputs, values, outputs

@@ -170,7 +170,7 @@ class Variable(RecordedValue):
         return shapeOf(self._data)
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
+    def dtype(self) -> Any:
         if isinstance(self._data, (bool, int)):
             return np.dtype(type(self._data))
         return self._data.dtype
@@ -501,7 +501,7 @@ class UnaryOp(TapeNode):
 
     __slots__ = ("argument", "function", "result", "slope", "version")
 
-    def __init__(self, function: Any, slope: Callable[[Any, Any, Any], Any], v: Variable, result: Any):
+    def __init__(self, function: Any, slope: Callable[[Any, Any, Any], Any], v: Any, result: Any):
         self.hooks = self.kept = None
         self.num_outputs = 1
         self.function, self.slope, self.argument, self.result = function, slope, v, result
@@ -525,7 +525,7 @@ class UnaryOp(TapeNode):
         self.argument = self.result = None
 
 
-def slide(function: Any, slope: Callable[[Any, Any, Any], Any], v: Variable, *more: Any) -> Variable:
+def slide(function: Any, slope: Callable[[Any, Any, Any], Any], v: Any, *more: Any) -> Variable:
     """A function of one Variable whose derivative is known by `slope`; float16, computed wider, goes the long way."""
     isShort = v._wants and MODE.enabled and HOOKS.look is None and isArray(v._data) and v._data.dtype.itemsize > 2
     if not isShort:

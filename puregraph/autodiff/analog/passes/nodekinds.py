@@ -57,7 +57,7 @@ def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | N
     count, train = len(module.outputNames), module.train
     reads, name = readBy(module, rule_name), module.name or module.label
     stored = [(n, p) for n, p in zip(module.ruleNames, params) if isMarked(p) and (reads is None or n in reads)]
-    saved = [(n, p, p.mark()) for n, p in stored]
+    saved = [(n, p, p.mark()) for n, p in stored if p is not None]
 
     def pull(grads: ArgsKwargs, found: ParamGrads) -> ArgsKwargs:
         checkMode(module, train, name)
@@ -128,18 +128,17 @@ def call_backward(
     asked = {}
     if inputs is not None:
         known = {"inputs": inputs, "outputs": outputs}
-        asked = {name: known[name] for name in keywords_of(module.backward) if name in known}
+        asked = {
+            name: known[name]
+            for name in keywords(getattr(module.backward, "__func__", module.backward))
+            if name in known
+        }
     return ArgsKwargs.to_args_kwargs_object(module.backward(*grads.args, **grads.kwargs, **asked))
-
-
-def keywords_of(function: Callable) -> tuple[str, ...]:
-    """The keyword-only parameters of a function."""
-    return keywords(getattr(function, "__func__", function))
 
 
 @cache
 def keywords(function: Callable) -> tuple[str, ...]:
-    """The same, read once for each function."""
+    """The keyword-only parameters of a function."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # something built in
