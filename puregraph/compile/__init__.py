@@ -5,7 +5,7 @@ passes     from schedule to schedule: `pipeline` lists them for each backend, in
 lower      calls become native kernels; `gpu` has the same for launches and NVIDIA's libraries
 memory     where every Value is stored: in one arena, over an argument, in a parameter
 runtime    the calls on the very arrays, ready to run, and whether they are still what is wanted
-report     what people see of it
+report     tables, formulas and drawings of a program
 program    all of this together, compiled anew when what it was compiled from changes
 """
 

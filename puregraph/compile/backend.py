@@ -1,4 +1,4 @@
-"""Backend: what carries a program out: numpy, native code, or a GPU."""
+"""Backend: what runs a program: numpy, native code, or a GPU."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from puregraph.native.llvm import jit
 
 
 class Backend(NamedTuple):
-    """A way from a schedule to something that runs.
+    """How a schedule becomes something that runs.
 
-    `passes`     gives those that make the calls of a schedule what it carries out best
+    `passes`     the passes that lower a schedule
     `build`      makes an executable of a plan and the memory that several programs share
     `layout`     gives the strides of what a Kernel makes, see `channelslast.layoutFor`
-    `isWhole`    whether a Piece, a function of numpy's functions, is carried out whole
+    `isWhole`    whether a Piece, a function composed of numpy's functions, is one call
     `alignment`  that of every value, in bytes
-    `halves`     whether values are kept in 16 bits where modules say that they may be
-    `gives`      whether large results are made where their user gets them
+    `halves`     whether values are kept in 16 bits where modules allow it
+    `gives`      whether large results are computed in the memory that the user gets
     """
 
     name: str
@@ -52,13 +52,13 @@ class Backend(NamedTuple):
         return planned(schedule, budget, self.lowered, self.alignment, self.gives)
 
     def lowered(self, schedule: Any) -> Any:
-        """A schedule with its calls lowered, while the one that is given stays as it is."""
+        """A schedule with its calls lowered; the schedule given is left as it is."""
         passes = self.passes().lower
         return runPasses(copy(schedule), passes) if passes else schedule
 
 
 def hasLaunches(piece: Any) -> bool:
-    """Whether a GPU carries out a function of numpy's functions whole."""
+    """Whether a GPU runs a composite function as one call."""
     return "cuda" in piece.implementations
 
 
@@ -82,7 +82,7 @@ def backendFor(graph: Any, dtype: Any) -> Backend:
     stored = [*graph.params.values(), *graph.states.values()]
     there = {device.isDeviceArray(s.array) for s in stored if s.made} or {device.name() == "cuda"}
     if len(there) > 1:
-        raise NotArraysError("some parameters lie on a GPU, and some do not")
+        raise NotArraysError("some parameters are on a GPU, and some are not")
     if there.pop():
         return GPU
     return NATIVE if isNative(dtype) else NUMPY

@@ -1,4 +1,4 @@
-"""Compiled: `graph.compile(...)`, and the programs of a graph for many shapes."""
+"""Cache: `graph.compile(...)`, and the compiled programs of a graph by shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from puregraph.errors import GraphError, GraphWarning
 from puregraph.graph import Graph
 from puregraph.module import shapesOf
 
-SOON = 4  # shapes that are compiled when they are first seen; of further ones, those that come again
+SOON = 4  # the first shapes are compiled when first seen, further ones when they come again
 MOST = 32  # programs that are kept
-UNUSED = 16 * MOST  # batches after which a program that none of them used makes room for another
-KNOWN = 4096  # shapes of which it is known whether they came before
+UNUSED = 16 * MOST  # batches after which a program that was not used may be replaced
+KNOWN = 4096  # shapes of which it is remembered whether they came before
 
 
 class Programs:
     """The programs of one graph by shapes and dtypes; all of them share one arena.
 
-    What comes once is not compiled, unless only a few shapes are known so far. Once as many are compiled as are kept,
-    others run eagerly, until one of those has not been used for long: shapes that come in turn would else be compiled
-    again and again, which takes longer than they do. A warning says so once. `check` looks at the shapes first.
+    A shape that comes once is not compiled, unless only a few shapes are known so far. Once MOST programs are kept,
+    other shapes run eagerly until one of the programs has not been used for long: compiling shapes that come in turn
+    again and again would take longer than running them. A warning says so once. `check` checks the shapes first.
     """
 
     def __init__(self, graph: Graph, check: Callable[[list[Any]], None] | None = None):
         self.graph, self.check, self.room = graph, check, Workspace()
         self.found: OrderedDict[Any, Program] = OrderedDict()
         self.seen: Counter[Any] = Counter()
-        self.used: dict[Any, int] = {}  # by key the number of the last batch
+        self.used: dict[Any, int] = {}  # by key the index of the last batch
         self.count = 0
         self.hasWarned = False
 
@@ -45,14 +45,14 @@ class Programs:
         self.__init__(**state)
 
     def get(self, arrays: Sequence[Any], **options: Any) -> Program | None:
-        """The program for such arrays; None if it is not worth while to compile one yet."""
+        """The program for such arrays; None if compiling one is not worth while yet."""
         shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
         key = *shapes, *dtypes, *[(k, v if isinstance(v, (bool, str, tuple)) else id(v)) for k, v in options.items()]
         with self.room.lock:
             return self.getKnown(key, shapes, dtypes, options)
 
     def getKnown(self, key: Any, shapes: list[Any], dtypes: list[Any], options: dict[str, Any]) -> Program | None:
-        """The program of a key, by one thread at a time."""
+        """The program of a key, compiled by one thread at a time."""
         self.count += 1
         program = self.found.get(key)
         if program is None:
@@ -71,7 +71,7 @@ class Programs:
         return program
 
     def makeRoom(self) -> bool:
-        """Drop the program that was not used for longest, if that is long; warn the first time that it is not."""
+        """Drop the program that was not used for longest, if that is long; warn the first time there is none."""
         oldest = next(iter(self.found))
         if self.count - self.used[oldest] > UNUSED:
             del self.found[oldest], self.used[oldest]

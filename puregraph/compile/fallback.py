@@ -14,18 +14,18 @@ from puregraph.graph.steps import GraphStep
 
 REPORT = "results are the same, but slower; please report this with the graph, print(graph), so that it can be mended"
 FEW = 6  # nodes that a warning names
-TOLD: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # by graph what was said of it
+TOLD: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # by graph the warnings that were given
 
 
 def isOwn(error: Exception) -> bool:
-    """Whether an exception is to be raised as it is: what is wrong with a graph or its shapes, memory that ends, and
-    what a signal's handler raises. All else is a fault of the compiler."""
+    """Whether an exception is raised as it is: a fault of a graph or its shapes, lack of memory, or the exception of a
+    signal's handler. All else is a fault of the compiler."""
     isUsers = isinstance(error, PuregraphError) and not isinstance(error, FormulaError)
     return isUsers or isinstance(error, (MemoryError, GraphWarning)) or isAsynchronous(error)
 
 
 def warnOnce(graph: Any, text: str) -> None:
-    """Warn, unless that was said of this graph already."""
+    """Warn, unless this graph was warned of the same already."""
     told = TOLD.setdefault(graph, set())
     if text not in told:
         told.add(text)
@@ -52,7 +52,7 @@ def framesOf(error: Exception) -> list[dict[str, Any]]:
 
 
 def placesOf(variables: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Path and label of the nodes of the calls and steps that a frame is at."""
+    """Path and label of the nodes of the calls and steps that a frame works on."""
     given = [*variables.values(), *getattr(variables.get("group"), "calls", ())]
     for x in given:
         if isinstance(x, GraphStep):

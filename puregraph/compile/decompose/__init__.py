@@ -1,15 +1,15 @@
-"""Simpler: functions said by others, of which there is native code; in a recording these stand in their place.
+"""Decompositions: a function composed of other functions, for which there is native code; the tracer records these.
 
-Each is a rule of the same arguments, written with numpy's functions on whatever is recorded. Numbers come out as they
-would, but for the order of sums and the layout, so numpy's own steps are not made in this way.
+Each is a rule of the same arguments, written with numpy's functions on traced values. Results are the same but for
+the order of summation and the layout, so calls that numpy itself runs are not decomposed.
 
-arrays       parts repeated, put around, put together
-elements     what is done element by element
-reductions   along axes
-products     einsum, and all that one can say by it
-windows      convolution and pooling over more than three axes
-attention    the gradient of a mask
-lookup       weights of classes; tables that do not lie row by row
+arrayfunctions   parts repeated, padded, concatenated
+elements         element by element
+reductions       along axes
+contractions     einsum, and what can be written as one
+ndwindows        convolution and pooling over more than three axes
+attention        the gradient of a mask
+gather           weights of classes; tables that are not stored row by row
 """
 
 from puregraph.compile.decompose import arrayfunctions, attention, contractions, elements, gather, ndwindows, reductions

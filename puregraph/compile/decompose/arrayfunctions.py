@@ -1,4 +1,4 @@
-"""Arrays: elements repeated, put around others, put together."""
+"""Array functions: repeat, tile, pad, roll, stack and the like."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from puregraph.kernels.einsum import ontoDiagonal
 
 @simpler(np.repeat)
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Each element several times: on an axis of its own, then seen as one with the axis before."""
+    """Each element several times: along a new axis, which is then merged with the axis before."""
     if not isinstance(repeats, Integral) or axis is None:
         return NotImplemented
     axis %= x.ndim
@@ -24,7 +24,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
 
 @simpler(np.tile)
 def tile(x: Any, reps: Any) -> Any:
-    """The whole several times along axes."""
+    """The whole array several times along axes."""
     reps = tuple(reps) if isinstance(reps, (tuple, list)) else (reps,)
     rank = max(x.ndim, len(reps))
     x = x.reshape((1,) * (rank - x.ndim) + x.shape)
@@ -34,7 +34,7 @@ def tile(x: Any, reps: Any) -> Any:
 
 
 def wide(x: Any, axis: int, new: int, count: int) -> Any:
-    """x repeated along a new axis at that place, which is then one with the axis beside it."""
+    """x repeated along a new axis at that position, which is then merged with the axis beside it."""
     shape = (*x.shape[:axis], x.shape[axis] * count, *x.shape[axis + 1 :])
     spread = (*x.shape[:new], count, *x.shape[new:])
     if count == 1 or 0 in shape:
@@ -48,7 +48,7 @@ def wide(x: Any, axis: int, new: int, count: int) -> Any:
 
 @simpler(np.pad)
 def pad(x: Any, width: Any, mode: str = "constant", **options: Any) -> Any:
-    """More elements around: one number, or what lies at the border."""
+    """Padding: a constant, or values computed from the border."""
     if options.keys() - {"constant_values"} or (mode != "constant" and mode not in BORDERS):
         return NotImplemented
     number = options.get("constant_values", 0)
@@ -92,7 +92,7 @@ def symmetric(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
 
 
 def wrap(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
-    """What lies at the other end."""
+    """Elements from the other end."""
     n = x.shape[axis]
     return x[along(axis, slice(n - before, n))], x[along(axis, slice(0, after))]
 
@@ -113,19 +113,19 @@ def concatenate(parts: Any, axis: int = 0, **options: Any) -> Any:
 
 @simpler(np.hstack)
 def hstack(parts: Any) -> Any:
-    """Side by side along the second axis, or the only one."""
+    """Concatenated along the second axis, or the only one."""
     return np.concatenate(parts, axis=1 if parts[0].ndim > 1 else 0)
 
 
 @simpler(np.vstack)
 def vstack(parts: Any) -> Any:
-    """Below each other."""
+    """Concatenated along the first axis."""
     return np.concatenate([x if x.ndim > 1 else x.reshape(1, -1) for x in parts], axis=0)
 
 
 @simpler(np.roll)
 def roll(x: Any, shift: Any, axis: Any = None) -> Any:
-    """What leaves at the end comes in at the front."""
+    """Elements that leave at the end come in at the front."""
     if not isinstance(shift, Integral) or not isinstance(axis, Integral) or 0 in x.shape:
         return NotImplemented
     axis, cut = int(axis) % x.ndim, -int(shift) % x.shape[int(axis)]

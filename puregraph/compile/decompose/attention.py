@@ -1,4 +1,4 @@
-"""Attention: the gradient of a mask, which has a number for every query and key, if all are written down."""
+"""Attention: the gradient of a mask, which has an element for every pair of query and key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def gradients(
     heads, s = k.shape[1], k.shape[2]
 
     def meet(rows: Any, others: Any) -> Any:
-        """All products of rows with those of other heads, which several in a row share."""
+        """Products of query rows with the keys of their head; several query heads in a row share one."""
         rows = rows.reshape(n, heads, h // heads * t, rows.shape[3])
         return (rows @ others.swapaxes(-1, -2)).reshape(n, h, t, s)
 

@@ -1,4 +1,4 @@
-"""Products: sums of products along named axes, as sums, matrix products, and transposed views."""
+"""Contractions: sums of products along named axes, as reductions, matrix products and transposed views."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def matmul(a: Any, b: Any) -> Any:
 
 @simpler(np.einsum)
 def einsum(equation: Any, *xs: Any, optimize: Any = False) -> Any:
-    """Two inputs at a time, in the order that takes least."""
+    """Two operands at a time, in the cheapest order."""
     if not isinstance(equation, str) or "." in equation or "->" not in equation or not areRecorded(*xs):
         return NotImplemented
     if any(x.size == 0 or x.dtype != xs[0].dtype for x in xs):
@@ -49,7 +49,7 @@ def einsum(equation: Any, *xs: Any, optimize: Any = False) -> Any:
 
 
 def pathOf(equation: str, xs: Any) -> list[Any]:
-    """Which two inputs meet each time."""
+    """Which two operands are contracted in each step."""
     if len(xs) < 3:
         return [(0, 1)] * (len(xs) - 1)
     _, *path = np.einsum_path(equation, *[np.broadcast_to(0.0, x.shape) for x in xs], optimize="greedy")[0]
@@ -57,7 +57,7 @@ def pathOf(equation: str, xs: Any) -> list[Any]:
 
 
 def pairs(group: Any) -> list[Any]:
-    """Two at a time in place of several that meet at once, which leave one behind the others."""
+    """Two at a time in place of several operands in one step."""
     first, *rest = sorted(group, reverse=True)
     return [(first, rest[0]), *[(i, LAST) for i in rest[1:]]] if rest else []
 
@@ -76,7 +76,7 @@ def diagonals(x: Any, letters: str) -> tuple[Any, str]:
 
 
 def without(x: Any, letters: str, kept: Any) -> tuple[Any, str]:
-    """Summed over the letters that nobody else has."""
+    """Summed over the letters that no other operand has."""
     lone = tuple([i for i, letter in enumerate(letters) if letter not in kept])
     return (x.sum(axis=lone), "".join(filter(kept.__contains__, letters))) if lone else (x, letters)
 
@@ -118,12 +118,12 @@ def seen(x: Any, letters: str, wanted: list[str]) -> Any:
     return x.reshape([next(sizes) if letter in letters else 1 for letter in wanted])
 
 
-# What is said by einsum -----------------------------------------------------------------------------------------------
+# Functions that are an einsum   -------- -------- -------- -------- -------- -------- -------- -----------------
 
 
 @simpler(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """Sums over axes of both."""
+    """Sums of products over axes of both."""
     if isinstance(axes, int):
         axes = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     left, right = [list(each) if isinstance(each, (tuple, list)) else [each] for each in axes]
@@ -136,7 +136,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 @simpler(np.dot)
 def dot(a: Any, b: Any) -> Any:
-    """The last axis of a meets the last but one of b."""
+    """The last axis of a is contracted with the last but one of b."""
     if not areRecorded(a, b) or a.ndim * b.ndim == 0:
         return NotImplemented
     return np.matmul(a, b) if b.ndim < 3 else tensordot(a, b, (-1, -2))
@@ -144,19 +144,19 @@ def dot(a: Any, b: Any) -> Any:
 
 @simpler(np.inner)
 def inner(a: Any, b: Any) -> Any:
-    """The last axis of a meets the last of b."""
+    """The last axis of a is contracted with the last of b."""
     return tensordot(a, b, (-1, -1)) if areRecorded(a, b) and a.ndim * b.ndim else NotImplemented
 
 
 @simpler(np.outer)
 def outer(a: Any, b: Any) -> Any:
-    """Each number of a times each of b."""
+    """Each element of a times each of b."""
     return a.reshape(-1, 1) * b.reshape(1, -1) if areRecorded(a, b) else NotImplemented
 
 
 @simpler(np.vdot)
 def vdot(a: Any, b: Any) -> Any:
-    """The sum of a b."""
+    """The sum of the products of all elements of a and b."""
     return (a.reshape(-1) * b.reshape(-1)).sum() if areRecorded(a, b) else NotImplemented
 
 

@@ -1,4 +1,4 @@
-"""Rules: what says a function by simpler ones."""
+"""Decomposition: registers a function as composed of simpler ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIMPLER: dict[Any, Rule] = {}
 
 
 def simpler(*functions: Any) -> Callable[[Rule], Rule]:
-    """Register a rule for functions: of their arguments, it gives what they do, or NotImplemented."""
+    """Register a rule for functions: of their arguments it computes the same result, or gives NotImplemented."""
 
     def keep(rule: Rule) -> Rule:
         SIMPLER.update(dict.fromkeys(functions, rule))
@@ -22,7 +22,7 @@ def simpler(*functions: Any) -> Callable[[Rule], Rule]:
 
 
 def areRecorded(*xs: Any) -> bool:
-    """Whether all are values of a recording."""
+    """Whether all are traced values."""
     return all(isinstance(x, Tracer) for x in xs)
 
 

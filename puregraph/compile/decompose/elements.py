@@ -1,4 +1,4 @@
-"""Elements: ufuncs, and functions like them, that no formula has a name for."""
+"""Elements: ufuncs, and functions like them, for which there is no formula."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def fabs(x: Any) -> Any:
 
 @simpler(np.fmax)
 def fmax(x: Any, y: Any) -> Any:
-    """max(x, y), or the one of them that is a number."""
+    """max(x, y); where one of them is nan, the other."""
     return np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.maximum(x, y)))
 
 
 @simpler(np.fmin)
 def fmin(x: Any, y: Any) -> Any:
-    """min(x, y), or the one of them that is a number."""
+    """min(x, y); where one of them is nan, the other."""
     return np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.minimum(x, y)))
 
 
 @simpler(np.clip)
 def clip(x: Any, low: Any = None, high: Any = None, **options: Any) -> Any:
-    """min(max(x, low), high), of which either may be missing."""
+    """min(max(x, low), high); either bound may be missing."""
     if options or not areRecorded(x) or x.dtype.kind != "f":
         return NotImplemented
     x = x if low is None else np.maximum(x, low)
@@ -44,7 +44,7 @@ def clip(x: Any, low: Any = None, high: Any = None, **options: Any) -> Any:
 
 @simpler(np.round, np.around)
 def rounded(x: Any, decimals: int = 0) -> Any:
-    """To the nearest whole number, of two the even one."""
+    """Rounded to the nearest integer, halves to the even one."""
     return np.rint(x) if decimals == 0 and x.dtype.kind == "f" else NotImplemented
 
 
@@ -62,7 +62,7 @@ def degrees(x: Any) -> Any:
 
 @simpler(np.nan_to_num)
 def finite(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    """Numbers in place of nan and of both infinities."""
+    """Finite values in place of nan and of both infinities."""
     if not areRecorded(x) or x.dtype.kind != "f":
         return NotImplemented
     most = float(np.finfo(x.dtype).max)

@@ -1,4 +1,4 @@
-"""Lookup: weights of classes, and tables whose rows do not lie one after another."""
+"""Gather: weights of classes, and tables whose rows are not contiguous."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from puregraph.kernels.scatter import gather, scatterAdd, takeClass
 
 
 def liesByRow(x: Any, lead: int) -> bool:
-    """Whether rows are without gaps and one after another; `lead` axes count them."""
+    """Whether rows are contiguous and follow each other; `lead` axes count them."""
     return x.dtype != np.float32 or rowLike(x.current, lead) is not None
 
 
 @simpler(gather)
 def gathered(table: Any, index: Any) -> Any:
-    """Numbers of classes that are known to be some; else rows of a table that lies row by row."""
+    """Values of classes that are known to be in range; else rows of a table that is stored row by row."""
     if not areRecorded(table, index) or 0 in table.shape:
         return NotImplemented
     made = index.current.call
@@ -32,5 +32,5 @@ def gathered(table: Any, index: Any) -> Any:
 
 @simpler(scatterAdd)
 def scattered(grad: Any, index: Any, rows: int) -> Any:
-    """The gradient lying row by row."""
+    """The gradient, stored row by row."""
     return NotImplemented if liesByRow(grad, index.ndim) else scatterAdd(grad.copy(), index, rows)

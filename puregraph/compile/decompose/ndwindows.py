@@ -1,7 +1,7 @@
-"""Windows over more than three axes: the first axis by itself, and windows of the others on each of its places.
+"""N-d windows: convolution and pooling over more than three axes, as windows of the other axes along the first.
 
-A convolution is the sum, over the taps of the first axis, of convolutions of what these see; a mean over windows is a
-mean over the first axis of means over the others. In a maximum all windows are seen at once, as views that overlap.
+A convolution is the sum, over the taps of the first axis, of convolutions over the others; a mean over windows is a
+mean over the first axis of means over the others. For a maximum all windows are one overlapping strided view.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from puregraph.kernels.scatter import addAt
 from puregraph.kernels.windowgeometry import Window, inner, window
 
 MOST = 3  # axes that native windows have
-EXACT = 1 << 24  # places below this are floats without loss
+EXACT = 1 << 24  # integers below this are exact as floats
 
 
 def split(win: Window) -> tuple[Window, Any]:
@@ -28,26 +28,26 @@ def split(win: Window) -> tuple[Window, Any]:
 
 
 def placesOf(first: Window) -> list[Any]:
-    """Of maps that are padded along their first axis: what all windows have at each tap."""
+    """For feature maps padded along their first axis: the elements that all windows have at each tap."""
     return [along(2, *first.tapIndex(tap)[1:]) for tap in first.taps]
 
 
 def overFirst(x: Any, do: Callable[[Any], Any]) -> Any:
-    """What is done to maps, done for each place along their first axis: x (n, c, first, *rest)."""
+    """Apply a function of feature maps at each position along their first axis: x (n, c, first, *rest)."""
     n, c, first, *rest = x.shape
     y = do(np.moveaxis(x, 2, 1).reshape(n * first, c, *rest))
     return np.moveaxis(y.reshape(n, first, *y.shape[1:]), 1, 2)
 
 
 def alongFirst(x: Any, do: Callable[[Any], Any]) -> Any:
-    """What is done to maps of one axis, done along the first of several."""
+    """Apply a function of feature maps of one axis along the first of several."""
     n, c, first, *rest = x.shape
     y = do(np.moveaxis(x, 2, -1).reshape(n, c * prod(rest), first))
     return np.moveaxis(y.reshape(n, c, *rest, y.shape[2]), -1, 2)
 
 
 def padded(x: Any, first: Window) -> Any:
-    """Maps with zeros around along their first axis."""
+    """Feature maps padded with zeros along their first axis."""
     (pad,) = first.pad
     return np.pad(x, [(0, 0), (0, 0), pad, *[(0, 0)] * (x.ndim - 3)]) if any(pad) else x
 
@@ -67,7 +67,7 @@ def convolved(x: Any, W: Any, stride: Any, pad: Any, dilation: Any, groups: int)
 
 @simpler(convolveData)
 def convolvedData(grad: Any, W: Any, shape: Any, stride: Any, pad: Any, dilation: Any, groups: int) -> Any:
-    """What each tap of the first axis sees gets its part."""
+    """Add to each tap of the first axis its part of the gradient."""
     if len(shape) - 2 <= MOST:
         return NotImplemented
     first, (_, *rest) = split(window(shape[2:], W.shape[2:], stride, pad, dilation))
@@ -106,7 +106,7 @@ def meanPooled(x: Any, size: Any, stride: Any, pad: Any, includePad: bool = True
 
 @simpler(meanPoolGrad)
 def meanPooledGrad(grad: Any, shape: Any, size: Any, stride: Any, pad: Any, includePad: bool = True) -> Any:
-    """The same the other way round."""
+    """The gradient of a mean of means."""
     if len(shape) - 2 <= MOST:
         return NotImplemented
     n, c, length, *others = shape
@@ -118,7 +118,7 @@ def meanPooledGrad(grad: Any, shape: Any, size: Any, stride: Any, pad: Any, incl
 
 @simpler(maxPool)
 def maxPooled(x: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Any:
-    """The largest of each window, and the first place where it stands."""
+    """The maximum of each window, and the first position where it stands."""
     win = window(x.shape[2:], size, stride, pad, dilation)
     if len(win.size) <= MOST or x.size == 0 or prod(win.spatial) >= EXACT or x.dtype != np.float32:
         return NotImplemented
@@ -133,7 +133,7 @@ def maxPooled(x: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> An
 
 
 def seen(x: Any, win: Window) -> Any:
-    """The view (n, c, *count, *size) of padded maps."""
+    """The windows of padded feature maps as a view (n, c, *count, *size)."""
     reach = [d * (k - 1) + 1 for k, d in zip(win.size, win.dilation)]
     views = np.lib.stride_tricks.sliding_window_view(x, reach, axis=tuple(range(2, x.ndim)))
     steps = [*win.stride, *win.dilation]
@@ -142,7 +142,7 @@ def seen(x: Any, win: Window) -> Any:
 
 @simpler(maxPoolGrad)
 def maxPooledGrad(grad: Any, indices: Any, shape: Any, *windows: Any) -> Any:
-    """Each gradient where the maximum stood."""
+    """Each gradient added at the position of its maximum."""
     if len(shape) - 2 <= MOST or 0 in shape or 0 in grad.shape:
         return NotImplemented
     n, c, *spatial = shape

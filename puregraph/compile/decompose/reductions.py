@@ -1,4 +1,4 @@
-"""Reductions: over no axes, over nothing, and those that are made of sums."""
+"""Reductions: over no axes, over no elements, and those composed of sums."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAME = (np.max, np.min, np.amax, np.amin, np.mean)
 
 @simpler(np.sum)
 def total(x: Any, axis: Any = None, **options: Any) -> Any:
-    """The sum over no axes is x itself, the sum of no numbers is 0."""
+    """The sum over no axes is x itself, the sum of no elements is 0."""
     if x.dtype.kind != "f" or not options.keys() <= {"keepdims"}:
         return NotImplemented
     if axis == ():
@@ -30,12 +30,12 @@ def left(x: Any, axis: Any, keepdims: bool = False) -> tuple[int, ...]:
 
 
 def chosen(x: Any, axis: Any) -> Any:
-    """The axes that are meant."""
+    """The axes as a tuple, counted from the front."""
     return range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
 
 
 def overNone(function: Any) -> Any:
-    """A reduction that over no axes is x itself."""
+    """A reduction that gives x itself over no axes."""
 
     def reduced(x: Any, axis: Any = None, **options: Any) -> Any:
         return x.copy("K") if axis == () and x.dtype.kind == "f" and options.keys() <= {"keepdims"} else NotImplemented
@@ -66,19 +66,19 @@ def deviation(x: Any, axis: Any = None, **options: Any) -> Any:
 
 @simpler(np.any)
 def some(x: Any, axis: Any = None, **options: Any) -> Any:
-    """Of numbers: whether one is not 0."""
+    """For numbers: whether one is not 0."""
     return NotImplemented if x.dtype == bool else np.any(x != 0, axis=axis, **options)
 
 
 @simpler(np.all)
 def every(x: Any, axis: Any = None, **options: Any) -> Any:
-    """Of numbers: whether none is 0."""
+    """For numbers: whether none is 0."""
     return NotImplemented if x.dtype == bool else np.all(x != 0, axis=axis, **options)
 
 
 @simpler(np.count_nonzero)
 def count(x: Any, axis: Any = None, **options: Any) -> Any:
-    """How many are not 0."""
+    """The count of elements that are not 0."""
     return (x if x.dtype == bool else x != 0).sum(axis=axis, **options)
 
 

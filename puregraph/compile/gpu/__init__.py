@@ -1,8 +1,8 @@
 """GPU: a step as graphs of CUDA.
 
-passes     gradients are scaled, calls computed in 16 bits, host decisions predicated, libraries' calls prepared
-lower      calls become launches of kernels and calls of libraries
-runtime    memory, transfers, captured graphs, and what became of updates
+passes     loss scaling, autocast, predication of host decisions, preparation of library calls
+lower      calls become kernel launches and library calls
+runtime    memory, transfers, captured graphs, and the status of updates
 
-`compile/pipeline.py` has the passes in their order.
+`compile/pipeline.py` lists the passes in their order.
 """

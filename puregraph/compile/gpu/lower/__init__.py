@@ -1,1 +1,1 @@
-"""From the calls of a schedule to launches of kernels and calls of NVIDIA's libraries."""
+"""From the calls of a schedule to kernel launches and calls of NVIDIA's libraries."""

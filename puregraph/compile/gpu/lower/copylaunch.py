@@ -1,4 +1,4 @@
-"""Moving: numbers copied, put side by side, put into others."""
+"""Copy launches: elements copied, concatenated, stacked, assigned to slices, filled."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from puregraph.cuda.nests import launches
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand
 
-BITS = {1: "u8", 2: "u16", 4: "f32", 8: "f64"}  # by bytes: as what numbers are moved, none of which changes on the way
+BITS = {1: "u8", 2: "u16", 4: "f32", 8: "f64"}  # by bytes: the type that elements are copied as, bit for bit
 KEYS = (int, slice)
 
 
 def kindOf(dtype: Any) -> str:
-    """As what numbers are moved."""
+    """The type that elements are copied as."""
     return FLOATS.get(named(dtype)) or BITS[dtype.itemsize]
 
 
 def isMoved(*values: Any) -> bool:
-    """Whether all are Values of one dtype, of which none lies between numbers."""
+    """Whether all are Values of one dtype, stored at multiples of its size."""
     if not all(type(v) is Value and v.role != "object" and v.dtype == values[0].dtype for v in values):
         return False
     size = values[0].dtype.itemsize
@@ -34,17 +34,17 @@ def isMoved(*values: Any) -> bool:
 
 
 def strided(value: Value) -> tuple[int, ...]:
-    """Strides in numbers, 0 along axes of length one."""
+    """Strides in elements, 0 along axes of length one."""
     return tuple([s // value.dtype.itemsize if n > 1 else 0 for n, s in zip(value.shape, value.strides)])
 
 
 def spread(value: Value, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a value that is repeated to fill a shape."""
+    """The strides of a value that is broadcast to a shape."""
     return (0,) * (len(shape) - value.ndim) + strided(value)
 
 
 def copies(x: Any, y: Any, dtype: Any, shape: tuple[int, ...], own: tuple[int, ...], other: tuple[int, ...]) -> list:
-    """The launches that put the numbers of x, which lie by some strides, where those of y are to lie."""
+    """The launches that copy the elements of x, stored with some strides, to where those of y are stored."""
     if 0 in shape:
         return []
     kind = kindOf(dtype)
@@ -54,7 +54,7 @@ def copies(x: Any, y: Any, dtype: Any, shape: tuple[int, ...], own: tuple[int, .
 
 
 def stored(value: Value, array: Any) -> list[Any]:
-    """The launches that put the numbers of a Value where an array lies."""
+    """The launches that copy the elements of a Value to an array."""
     shape, size = array.shape, array.dtype.itemsize
     if value.dtype == array.dtype:
         return copies(value, array, array.dtype, shape, spread(value, shape), tuple([s // size for s in array.strides]))
@@ -64,20 +64,20 @@ def stored(value: Value, array: Any) -> list[Any]:
 
 
 def startsOf(plan: Any) -> list[Any]:
-    """The launches and the calls of libraries that a plan comes to, also where there is no GPU to start them on."""
+    """The launches and library calls of a plan, also where there is no GPU to start them on."""
     native = [call.function for call in plan.schedule.calls if call.kind.isNative]
     ends = [launch for target, value in plan.copies for launch in stored(value, target.array)]
     return [*(task.what for each in native for task in each.works), *ends]
 
 
 def copied(call: Call) -> list[Any] | None:
-    """The numbers of x, repeated where y is larger."""
+    """The elements of x, broadcast where y is larger."""
     (x,), (y,) = call.values(), call.outs
     return copies(x, y, y.dtype, y.shape, spread(x, y.shape), strided(y)) if isMoved(x, y) else None
 
 
 def reshaped(call: Call) -> list[Any] | None:
-    """The numbers of x, row by row, whatever order they lay in."""
+    """The elements of x in row-major order."""
     x, (y,) = call.values()[0], call.outs
     size = x.dtype.itemsize
     isPlain = all(n == 1 or s == t for n, s, t in zip(y.shape, y.strides, contiguous(y.shape, size)))
@@ -87,7 +87,7 @@ def reshaped(call: Call) -> list[Any] | None:
 
 
 def joined(call: Call) -> list[Any] | None:
-    """Each part behind the one before."""
+    """The parts one after another along an axis."""
     parts, (y,) = list(call.arguments[0]), call.outs
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)
     if axis is None or not isMoved(y, *parts):
@@ -100,7 +100,7 @@ def joined(call: Call) -> list[Any] | None:
 
 
 def stacked(call: Call) -> list[Any] | None:
-    """Each part at its place of a new axis."""
+    """Each part at its index of a new axis."""
     parts, (y,) = list(call.arguments[0]), call.outs
     axis = (call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)) % y.ndim
     if not isMoved(y, *parts):
@@ -111,7 +111,7 @@ def stacked(call: Call) -> list[Any] | None:
 
 
 def putInto(call: Call) -> list[Any] | None:
-    """x, or a number everywhere, with a part replaced that slices and numbers say."""
+    """x, or a constant, with the part replaced that a basic index selects."""
     x, key, part = call.arguments
     (y,) = call.outs
     given = [v for v in (x, part) if type(v) is Value]
@@ -126,31 +126,31 @@ def putInto(call: Call) -> list[Any] | None:
 
 
 def laid(x: Any, to: Any, dtype: Any, shape: tuple[int, ...], steps: tuple[int, ...]) -> list[Any] | None:
-    """The launches that put a Value, or one number, into places of a shape."""
+    """The launches that write a Value, or a constant, into some elements of an array."""
     if type(x) is not Value:
         return everywhere(x, to, dtype, shape, steps)
     return copies(x, to, dtype, shape, spread(x, shape), steps) if x.ndim <= len(shape) else None
 
 
 def isNumber(x: Any) -> bool:
-    """Whether something is a number that formulas have."""
+    """Whether something is a number of a dtype that formulas have."""
     return isinstance(x, (bool, int, float, np.generic)) and not math.isnan(x)
 
 
 def isPlainKey(key: Any) -> bool:
-    """Whether an index consists of slices, numbers, new axes and dots."""
+    """Whether an index is basic: slices, integers, new axes and an ellipsis."""
     parts = key if isinstance(key, tuple) else (key,)
     return all(k is None or k is Ellipsis or (isinstance(k, KEYS) and type(k) is not bool) for k in parts)
 
 
 def filled(call: Call) -> list[Any] | None:
-    """One number everywhere."""
+    """A constant in every element."""
     (number,), (y,) = call.arguments, call.outs
     return everywhere(number, y, y.dtype, y.shape, strided(y)) if isNumber(number) else None
 
 
 def everywhere(number: Any, to: Any, dtype: Any, shape: tuple[int, ...], steps: tuple[int, ...]) -> list[Any] | None:
-    """The launches that put one number everywhere."""
+    """The launches that write a constant into every element."""
     kind = KINDS.get(named(dtype))
     if kind is None:
         return None
@@ -172,5 +172,5 @@ MOVES = {
 
 
 def moved(call: Call) -> list[Any] | None:
-    """The launches that move numbers; None where there are none for that way."""
+    """The launches that copy elements; None where there are none for these strides."""
     return MOVES[call.function](call) if call.function in MOVES else None

@@ -1,4 +1,4 @@
-"""Sums: products and convolutions by own kernels, where no library has a plan, with formulas on what they sum."""
+"""Fallback GEMM: products and convolutions by kernels of this library, where no library has a plan, with epilogues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from puregraph.kernels.windowgeometry import window
 
 
 class GpuOutputTiling(NamedTuple):
-    """How sums lie: which axes of the result count rows, which columns, and which a batch."""
+    """How a product is tiled: which axes of the result count rows, which columns, and which a batch."""
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
@@ -32,7 +32,7 @@ class GpuOutputTiling(NamedTuple):
 
 
 def frameOf(call: Call) -> GpuOutputTiling | None:
-    """How the sums of a call lie; None if it makes none that formulas can be applied to."""
+    """The output tiling of a call; None if its result takes no epilogue."""
     if call.function is convolve:
         rank = call.outs[0].ndim
         return GpuOutputTiling((0, *range(2, rank)), (1,))
@@ -48,14 +48,14 @@ def frameOf(call: Call) -> GpuOutputTiling | None:
 
 
 def isOne(b: Value) -> bool:
-    """Whether there is one matrix for all of a batch."""
+    """Whether one matrix serves the whole batch."""
     return all(n == 1 for n in b.shape[:-2])
 
 
 def sumsOf(call: Call, group: Group | None = None, kept: Sequence[Value] = (), isKept: bool = True) -> Any:
-    """The launches of a product or convolution, and of a group that reads its sums; NotImplemented if there are none.
+    """The launches of a product or convolution and of a group as its epilogue; NotImplemented if there are none.
 
-    `kept` are the results of the group that somebody reads; `isKept` says whether the sums themselves are read as well.
+    `kept` are the results of the group that are read; `isKept` says whether the product itself is read as well.
     """
     frame = frameOf(call)
     tail = None if frame is None else tailOf(call.outs[0], frame, group, kept, isKept)
@@ -67,7 +67,7 @@ def sumsOf(call: Call, group: Group | None = None, kept: Sequence[Value] = (), i
 def tailOf(
     y: Value, frame: GpuOutputTiling, group: Group | None, kept: Sequence[Value], isKept: bool
 ) -> EpilogueText | None:
-    """What becomes of sums; None if some operand cannot be seen so."""
+    """The epilogue of a group; None if some operand cannot be read tile by tile."""
     axes = tuple([None if n == 1 else a for a, n in enumerate(y.shape)])
     names = {} if group is None else {n: x for n, x in group.loads.items() if x[0] is not y}
     sums = "sums" if group is None else next(n for n, (v, _) in group.loads.items() if v is y)
@@ -100,13 +100,13 @@ def multiplied(call: Call, frame: GpuOutputTiling, tail: EpilogueText) -> Any:
 
 
 def stepsOf(x: Value, rank: int) -> tuple[int, ...]:
-    """The strides in numbers along the axes of a result of more, 0 where an operand is repeated."""
+    """The strides in elements along the axes of a larger result, 0 where an operand is broadcast."""
     own = [0 if n == 1 else s // x.dtype.itemsize for n, s in zip(x.shape, x.strides)]
     return (*[0] * (rank - x.ndim), *own)
 
 
 def convolved(call: Call, tail: EpilogueText) -> Any:
-    """A convolution; where a filter has one map, other kernels are better, which take no formulas."""
+    """A convolution; where a filter has one channel, other kernels are better, which take no epilogue."""
     x, W, stride, pad, dilation, groups = call.arguments
     if groups > 1 and W.shape[1] == 1:
         return NotImplemented

@@ -1,8 +1,8 @@
-"""Lowering: the calls of a step as launches of kernels and calls of NVIDIA's libraries, where there are any for them.
+"""GPU lowering: the calls of a step as kernel launches and calls of NVIDIA's libraries.
 
-Pointwise formulas and folds are gathered in groups, which `cuda.nest` makes launches of. Products, convolutions and
-attention are a library's, where it has a plan for them, all other Kernels have launches of their own. What has none is
-left as it is: a call on CuPy's arrays.
+Pointwise formulas and reductions are fused into groups, which `cuda.nest` makes launches of. Products, convolutions
+and attention are a library's where it has a plan for them; all other Kernels have launches of their own. What has
+none is left as it is: a call on CuPy's arrays.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ BYTE = np.dtype(np.uint8)
 
 
 class GpuTask(NamedTuple):
-    """One launch, or one call of a library.
+    """One launch, or one library call.
 
     `workspace`  memory that a library needs while it runs
-    `extra`      the memory that launches use beside their arrays: (Scratch, Value)
+    `extra`      the scratch memory of the launches: (Scratch, Value)
     """
 
     what: Launch | LibraryCall
@@ -49,23 +49,23 @@ class GpuTask(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a table shows."""
+        """The text in a table."""
         return self.what.name
 
     @property
     def by(self) -> str:
-        """The kernel or library."""
+        """The name of the kernel or library."""
         return self.what.entry if isinstance(self.what, Launch) else self.what.library
 
 
 def fuseForGpu(schedule: Any) -> Any:
-    """Have neighbouring calls over one index space become groups, as far as launches can carry them out."""
+    """Fuse neighbouring calls over one index space into groups, as far as launches can compute them."""
     schedule.calls = GpuFuser(schedule.calls).run()
     return schedule
 
 
 def lowerToGpu(schedule: Any) -> Any:
-    """The schedule with its calls as launches, as far as there are any for them."""
+    """The schedule with its calls lowered to launches, as far as there are any for them."""
 
     def new(size: int) -> Value:
         schedule.count += 1
@@ -77,10 +77,10 @@ def lowerToGpu(schedule: Any) -> Any:
 
 
 class GpuLowering(Lowering):
-    """One list of steps on its way to launches."""
+    """Lowers one list of steps to launches."""
 
     def group(self, i: int, group: Group) -> list[Call]:
-        """A group as one step; as the calls it is made of where its numbers do not lie as launches take them."""
+        """A group as one step; as its calls where its elements are not stored as launches read them."""
         stored = [v for v in group.made.values() if self.isRead(v, (i,))]
         if not stored:
             return []
@@ -90,7 +90,7 @@ class GpuLowering(Lowering):
             return group.calls
         whole = LoopNest(group.space, loads, tuple(needed(group, stores)), stores, group.arithmetic, last=group.inner)
         reads = [v for v, _ in group.loads.values()]
-        isLone = group.size > 1 and not group.folds  # beside results that all threads make
+        isLone = group.size > 1 and not group.folds  # beside results that all threads compute
         over = [i for i in lateIn(whole) if isMetOnce(group, reads[i]) and not (isLone and reads[i].size == 1)]
         return [self.launched(launches.launches(whole), group.calls, reads, stored, over)]
 
@@ -103,7 +103,7 @@ class GpuLowering(Lowering):
         over: Iterable[int] = (),
         checks: Iterable[Any] = (),
     ) -> Call:
-        """Launches as one step, which has what they need beside among its results."""
+        """Launches as one step, with their scratch memory among its results."""
         found = list(found)
         extra = tuple([(each, self.new(max(each.nbytes, 1))) for each in scratches(found)])
         tasks = []
@@ -118,11 +118,11 @@ class GpuLowering(Lowering):
     # Products and kernels -------------------------------------------------------------------------------------------
 
     def frameOf(self, call: Call) -> Any:
-        """Something that is not None, if formulas can be applied to what a call sums."""
+        """Something that is not None, if the result of a call takes an epilogue."""
         return call if call.function is np.matmul or call.function is convolve else None
 
     def ends(self, p: int, group: Group, kept: list[Value], frame: OutputTiling) -> bool:
-        """Whether a library does a group as it finishes a product or a convolution."""
+        """Whether a library computes a group as the epilogue of a product or convolution."""
         call = self.steps[p]
         isKept = self.isRead(call.outs[0], (p, self.places[id(group)]))
         return endedBy(call, group, kept, isKept) is not None
@@ -154,11 +154,11 @@ class GpuLowering(Lowering):
         return [self.launched(found, [call], call.values(), call.outs, (), checks)] if found else [self.nothing(call)]
 
     def nothing(self, call: Call) -> Call:
-        """A call that takes no launch, as nothing is in it."""
+        """A call without launches, as its result is empty."""
         return self.launched([], [call], call.values(), call.outs)
 
     def launches(self, call: Call) -> tuple[list[Any] | None, list[Any]]:
-        """What carries a call out, and what has to be looked at before; None where there is nothing."""
+        """What runs a call, and the bounds to check before; None where there is nothing."""
         checks: list[Any] = []
         if call.kind.isContraction:
             return productOf(call), checks
@@ -172,7 +172,7 @@ class GpuLowering(Lowering):
 
 
 def wide(call: Call) -> list[Any] | None:
-    """A call on whole numbers by way of float64, which holds them exactly up to 2^53."""
+    """A call on integers computed in float64, which holds them exactly up to 2^53."""
     values = [*call.values(), *call.outs]
     if not all(named(v.dtype) in KINDS for v in values):
         return None

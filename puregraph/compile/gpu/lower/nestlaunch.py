@@ -1,4 +1,4 @@
-"""Numbers: which formulas and folds become launches, and how the numbers of a Value lie for them."""
+"""Nest launches: which formulas and reductions become launches, and how the elements of a Value are stored for them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ KINDS = {**FLOATS, **WHOLE, "bool": "bool"}
 
 @cache
 def named(dtype: Any) -> str:
-    """The name of a dtype, which numpy puts together anew each time."""
+    """The name of a dtype, which numpy would build anew each time."""
     return dtype.name
 
 
 def reading(call: Call) -> NestLines | None:
-    """A call as formulas or a fold; None if it is neither, or not of numbers that launches compute with."""
+    """A call as formulas or a reduction; None if it is neither, or of a dtype that launches do not compute with."""
     found = described(call, isFolded)
     if found is None:
         return None
@@ -38,7 +38,7 @@ def reading(call: Call) -> NestLines | None:
 
 
 def isRead(x: Value) -> bool:
-    """Whether launches read such numbers; large whole numbers are no exact floats, but indices are small."""
+    """Whether launches read such elements; large integers are no exact floats, but indices are small."""
     kind = named(x.dtype)
     return x.role != "object" and (
         kind in FLOATS or kind == "bool" or (kind in WHOLE and max(x.shape, default=0) < EXACT)
@@ -46,14 +46,14 @@ def isRead(x: Value) -> bool:
 
 
 def isFolded(function: Any, x: Value, y: Value) -> bool:
-    """Whether numbers of these dtypes can be folded: floats, of whatever kind, or truths that are joined or counted."""
+    """Whether these dtypes can be reduced: floats of any kind, or booleans that are joined or counted."""
     if x.dtype == bool:
         return function in TRUTHS if y.dtype == bool else function is np.sum and y.dtype == np.int64 and x.size < EXACT
     return named(x.dtype) in FLOATS and named(y.dtype) in FLOATS and function not in TRUTHS
 
 
 def kindOf(read: NestLines) -> str:
-    """What is computed in: float64 where it is made, or more than a number of it is read."""
+    """The dtype to compute in: float64 where a result is, or an operand of more than one element."""
     values = [*(y for y, _, _ in read.results), *(x for x, _ in read.given.values() if x.size > 1)]
     return "f64" if any(v.dtype == np.float64 for v in values) else "f32"
 
@@ -73,12 +73,12 @@ class GpuFuser(Fuser):
 
 
 def rounds(call: Call) -> bool:
-    """Whether a call may multiply float32 with ten bits of its fraction."""
+    """Whether a call may multiply float32 in tf32, with a fraction of ten bits."""
     return call.place.precision == "tf32"
 
 
 def operand(space: tuple[int, ...], value: Value, axes: Axes) -> Operand | None:
-    """A Value as an operand of a nest; None if its numbers lie between numbers."""
+    """A Value as an operand of a nest; None if its elements are not stored at multiples of their size."""
     size, steps = value.dtype.itemsize, [0] * len(space)
     for a, s in zip(axes, value.strides):
         if a is not None:

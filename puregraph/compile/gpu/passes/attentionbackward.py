@@ -1,4 +1,4 @@
-"""Heads: the gradient of attention by cuDNN, which makes of y itself what the kernel is given as `rest`.
+"""Attention backward: the gradient of attention by cuDNN, which computes from y what the kernel reads as `rest`.
 
     rest = sum over e of grad y
 
@@ -25,7 +25,7 @@ class AttendBack:
     __name__ = "attendGrad"
 
     def launches(self, call: Call) -> Any:
-        """The call of cuDNN; NotImplemented where that has no plan."""
+        """The cuDNN call; NotImplemented where cuDNN has no plan."""
         return attention.attendGrad(call.outs, *call.arguments, tf32=rounds(call))
 
 
@@ -39,7 +39,7 @@ def useLibraryAttention(schedule: Any) -> Any:
 
 
 def changed(call: Call) -> Call:
-    """A gradient of attention, reading y if that is all that `rest` is made of."""
+    """A gradient of attention that reads y, if `rest` is computed from y and its gradient alone."""
     grad, q, k, v, mask, lse, rest, causal, scale, *more = call.arguments
     made = lse.call
     if mask is not None or any(more) or call.options or made is None or made.function is not attend:
@@ -63,6 +63,6 @@ def isRest(rest: Value, grad: Value, y: Value) -> bool:
 
 
 def narrow(value: Any) -> Any:
-    """What a value was before it was widened."""
+    """The value before it was widened."""
     made = getattr(value, "call", None)
     return made.arguments[0] if made is not None and made.function is astype else value

@@ -1,11 +1,11 @@
-"""Precision: what modules make that may calculate in 16 bits is kept so, and multiplied so; all else stays float32.
+"""Autocast: results of modules that allow it are stored and multiplied in 16 bits; all else stays float32.
 
     y = half(x) half(W),    summed in float32
 
-Formulas and sums compute in float32 whatever they read and write, so for them only the memory of a value changes.
-Products, convolutions, pooling, attention and cells want all that they multiply in one kind: what is not gets a copy,
-made by a formula where it is first wanted, those of all weights together at the start. What knows no such numbers reads
-and makes float32 as before. What lies between in bfloat16, which reaches as far as float32, is kept so too.
+Formulas and reductions compute in float32 whatever they read and write, so for them only the storage of a value
+changes. Products, convolutions, pooling, attention and cells want all factors in one dtype: others are converted by
+a formula where first wanted, the weights all together at the start. Functions without 16-bit code read and write
+float32 as before. bfloat16 values that are only copied, which have the range of float32, stay bfloat16.
 
 Parameters, their gradients, states, sums, costs and what users get are float32 always.
 """
@@ -51,7 +51,7 @@ FREE = (
     pairDotsGrad,
     entropyGrad,
 )  # of any floats
-KERNELS: dict[Any, tuple[int, int]] = {  # how many arguments and results, from the first on, are of one kind
+KERNELS: dict[Any, tuple[int, int]] = {  # the leading arguments and results that have one dtype
     convolve: (2, 1),
     convolveData: (2, 1),
     convolveWeight: (2, 1),
@@ -65,19 +65,19 @@ KERNELS: dict[Any, tuple[int, int]] = {  # how many arguments and results, from 
 
 
 def autocast(schedule: Any) -> Any:
-    """The schedule with what may be kept in 16 bits kept so."""
+    """Store in 16 bits whatever may be."""
     if any(call.place.precision in HALVES for call in schedule.calls):
         Autocast(schedule).run()
     return schedule
 
 
 class Autocast:
-    """Rewrites the calls of one schedule. A call that reads or makes other numbers than before makes new Values.
+    """Rewrites the calls of one schedule. A call that reads or writes other dtypes than before makes new Values.
 
-    `kept`    what has the numbers of a Value now, by its number
-    `others`  copies of Values in other kinds, and `views` of those, by their numbers and the kind
-    `wanted`  the kinds of Values that are to be kept in 16 bits
-    `exact`   the numbers of those that stay float32 unless they are wanted otherwise
+    `kept`    by the number of a Value the Value that replaces it
+    `others`  copies of Values in other dtypes, and `views` of those, by number and dtype
+    `wanted`  the dtypes of Values that are to be stored in 16 bits
+    `exact`   the numbers of Values that stay float32 unless they are wanted otherwise
     """
 
     def __init__(self, schedule: Any):
@@ -132,22 +132,22 @@ class Autocast:
     # Values -----------------------------------------------------------------------------------------------------------
 
     def new(self, like: Value, dtype: Any) -> Value:
-        """A Value that lies like another, in another kind."""
+        """A Value of the same layout in another dtype."""
         self.schedule.count += 1
         role = "object" if like.role == "object" else "made"
         return Value(self.schedule.count, like.shape, dtype, scaled(like, dtype), role, like.name)
 
     def now(self, v: Value) -> Value:
-        """What has the numbers of a Value."""
+        """The Value that replaces a Value."""
         root = self.kept.get(v.root.number, v.root)
         return v if root is v.root else root if v.base is None else self.seen(v, root)
 
     def plain(self, v: Value | None) -> Any:
-        """A Value in float32, if it is of floats."""
+        """A Value in float32, if it is a float."""
         return None if v is None else self.to(v, FLOAT)
 
     def to(self, v: Value, dtype: Any) -> Value:
-        """A Value in a kind, if it is of floats."""
+        """A Value in a dtype, if it is a float."""
         x = self.now(v)
         if not isFloat(v) or x.dtype == dtype:
             return x
@@ -158,7 +158,7 @@ class Autocast:
         return self.others[key] if x is source else self.seen(x, self.others[key])
 
     def copy(self, x: Value, dtype: Any) -> Value:
-        """A Value in another kind; those of weights are made at the start."""
+        """A Value converted to another dtype; weights are converted at the start."""
         y = self.new(x, dtype)
         if x.role == "param":
             self.weights.setdefault(dtype.name, []).append((x, y))
@@ -167,13 +167,13 @@ class Autocast:
         return y
 
     def cast(self, x: Value, y: Value, place: CallOrigin) -> None:
-        """A call that makes y of x."""
+        """A call that converts x to y."""
         place = place._replace(phase="backward") if place.phase == "update" else place
         y.call = Call(astype, (x, y.dtype), {}, [y], "pointwise", place)
         self.calls.append(y.call)
 
     def seen(self, v: Value, root: Value) -> Value:
-        """What a view of one Value is of another that has the same numbers."""
+        """The same view of another Value with the same elements."""
         key = v.number, root.number
         if key not in self.views:
             made: Any = v.call
@@ -188,7 +188,7 @@ class Autocast:
     # Calls ------------------------------------------------------------------------------------------------------------
 
     def made(self, call: Call, now: Callable[[Value], Value], kinds: list[Any] | None = None) -> Call:
-        """A call on what Values are now, whose results are of these kinds (None: as they were)."""
+        """Add a call on the new Values, whose results have these dtypes (None: as they were)."""
         arguments, options = changed(call.arguments, now), {k: changed(a, now) for k, a in call.options.items()}
         kinds = kinds or [None] * len(call.outs)
         before = {v.number for v in call.values()}
@@ -203,20 +203,20 @@ class Autocast:
         return found
 
     def add(self, call: Call, found: Call) -> None:
-        """Take a call in place of another."""
+        """Replace a call."""
         self.calls.append(found)
         for y, new in zip(call.outs, found.outs):
             if y is not None and new is not y:
                 self.kept[y.number] = new
             if y is not None and y.number in self.ends:
-                self.to(y, FLOAT)  # where it is at hand
+                self.to(y, FLOAT)  # where it was just computed
 
     def kindOf(self, y: Value | None) -> Any:
-        """As what a result is to be kept; None: as it is."""
+        """The dtype that a result is to be stored in; None: its own."""
         return None if y is None else self.wanted.get(y.number)
 
     def whole(self, call: Call) -> None:
-        """A call that reads and makes float32; its results are then kept as they are to be."""
+        """A call that reads and writes float32; its results are then converted if wanted."""
         found = self.made(call, self.plain)
         self.calls.append(found)
         for y, new in zip(call.outs, found.outs):
@@ -231,7 +231,7 @@ class Autocast:
                 self.others[half.number, FLOAT.name] = new
 
     def formulas(self, call: Call) -> None:
-        """Formulas and sums, which read and make any kind."""
+        """Formulas and reductions, which read and write any dtype."""
         bias = self.biasOf(call)
 
         def now(v: Value) -> Value:
@@ -245,14 +245,14 @@ class Autocast:
             self.whole(call)
 
     def between(self, y: Value, call: Call) -> Any:
-        """The kind of what a module makes on the way, if it is as many numbers as something that is kept so."""
+        """The dtype of an intermediate of a module, if it has as many elements as something stored in it."""
         isOurs = call.place.precision == "bfloat16" and call.kind.isElementwise and y.dtype == FLOAT
         if not isOurs or y.number in self.exact:
             return None
         return BFLOAT16 if any(self.now(v).dtype == BFLOAT16 and v.size == y.size for v in call.values()) else None
 
     def biasOf(self, call: Call) -> Any:
-        """The kind of sums that a parameter is added to: a library that does so wants it in the same."""
+        """The dtype of a product that a parameter is added to: a library that fuses the addition wants both in one."""
         if call.function is np.add and call.place.phase == "forward" and call.place.precision in HALVES:
             for v in call.values():
                 x = self.now(v)
@@ -261,7 +261,7 @@ class Autocast:
         return None
 
     def product(self, call: Call) -> None:
-        """A matrix product: sums that are kept as they are may be float32 beside factors of 16 bits."""
+        """A matrix product: one that stays float32 may have factors of 16 bits."""
         half, y = HALVES.get(call.place.precision), call.outs[0]
         if half is not None and all(map(isFloat, (*call.values(), y))):
             kind = self.kindOf(y) or (half if call.place.phase == "forward" else FLOAT)
@@ -272,7 +272,7 @@ class Autocast:
         self.whole(call)
 
     def move(self, call: Call) -> None:
-        """Numbers that only change their places: they stay of their kind; beside those of 16 bits others become so."""
+        """Elements that are only copied: they keep their dtype; beside those of 16 bits others become 16 bits."""
         values, y = call.values(), call.outs[0]
         kinds, half = {self.now(v).dtype for v in values}, HALVES.get(call.place.precision)
         kind = self.kindOf(y) or (half if half in kinds else kinds.pop() if len(kinds) == 1 else FLOAT)
@@ -284,7 +284,7 @@ class Autocast:
         self.whole(call)
 
     def kernel(self, call: Call) -> None:
-        """A Kernel that multiplies, or pools, numbers of one kind; the gradient of weights is float32 if it may be."""
+        """A Kernel that multiplies, or pools, in one dtype; the gradient of weights is float32 if it may be."""
         half, (reads, makes) = HALVES.get(call.place.precision), KERNELS[call.function]
         given = call.arguments[:reads]
         if half is not None and all(type(v) is Value and isFloat(v) for v in (*given, *call.outs[:makes])):
@@ -299,7 +299,7 @@ class Autocast:
         self.whole(call)
 
     def cells(self, call: Call) -> None:
-        """Cells along time: what comes from outside and weights are of 16 bits, the rest as it is kept."""
+        """Cells over time steps: inputs and weights are 16 bits, the rest as it is stored."""
         half = HALVES.get(call.place.precision)
         if half is not None and all(map(isFloat, [y for y in call.outs if y is not None])):
             factors = (*call.arguments[1:3], call.arguments[4][0]) if call.function is forward else call.arguments[1:2]
@@ -312,12 +312,12 @@ class Autocast:
         self.whole(call)
 
     def isPlanned(self, call: Call, half: Any) -> bool:
-        """Whether a library carries out a call on numbers of 16 bits; it then makes such numbers."""
+        """Whether a library computes a call in 16 bits; its result is then of 16 bits."""
         found = self.made(call, lambda v: self.to(v, half), [half] * len(call.outs))
         return libraryOf(found, found.outs[0]) is not NotImplemented
 
     def copied(self) -> list[Call]:
-        """What makes the copies of all weights that are read."""
+        """The call that converts all weights that are read."""
         found = []
         read = {v.root.number for call in self.calls for v in call.values()}
         for each in self.weights.values():
@@ -338,17 +338,17 @@ class Autocast:
 
 
 def isFloat(v: Value) -> bool:
-    """Whether a Value is of the kind that may be kept otherwise; who computes in float16 anyway goes on to."""
+    """Whether a Value is of the dtype that may be stored otherwise; a program in float16 stays in float16."""
     return v.dtype == FLOAT
 
 
 def isHalf(v: Value) -> bool:
-    """Whether a Value is kept in 16 bits."""
+    """Whether a Value is stored in 16 bits."""
     return v.dtype in HALVES.values()
 
 
 def scaled(v: Value, dtype: Any) -> tuple[int, ...]:
-    """The strides of a Value of another kind that lies likewise; without gaps."""
+    """The strides of a Value of another dtype with the same layout, without gaps."""
     size = v.dtype.itemsize
     if v.base is None and not isDense(v.shape, v.strides, size):
         return contiguous(v.shape, dtype.itemsize)

@@ -1,4 +1,4 @@
-"""Updates: those of all parameters together, in as few launches as there are kinds of them."""
+"""Fused optimizer: the updates of all parameters in as few launches as there are dtypes and layouts (multi-tensor)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from puregraph.formula.interpreter import Interpreter
 
 
 class ParameterUpdate(NamedTuple):
-    """The update of one parameter: formulas of what its arrays become, by name, the arrays, and the numbers."""
+    """The update of one parameter: formulas of its arrays by name, the arrays, and the numbers."""
 
     formulas: dict[str, Formula]
     arrays: dict[str, Value]
@@ -21,7 +21,7 @@ class ParameterUpdate(NamedTuple):
 
 
 class FusedUpdate:
-    """The function of a call that updates many parameters; `stop` is a number that keeps it from doing so."""
+    """The function of a call that updates many parameters; `stop` is a number that disables the update."""
 
     __name__ = "update"
 
@@ -29,7 +29,7 @@ class FusedUpdate:
         self.members, self.calls, self.stop = list(members), list(calls), stop
 
     def launches(self) -> Any:
-        """One for each kind of parameters; NotImplemented if some parameter takes another form."""
+        """One launch for each kind of parameters; NotImplemented if some parameter takes another form."""
         kinds: dict[Any, list[ParameterUpdate]] = {}
         for member in self.members:
             kinds.setdefault(tuple(member.formulas.items()), []).append(member)
@@ -44,20 +44,20 @@ class FusedUpdate:
 
 
 class FusedFormula:
-    """The function of a call that makes of every array another by one formula of x, and of numbers, in few launches."""
+    """The function of a call that applies one formula of x, and of numbers, to every array, in few launches."""
 
     def __init__(self, name: str, formula: Formula, numbers: Sequence[str] = ()):
         self.__name__, self.formula, self.numbers = name, formula, tuple(numbers)
 
     def call(self, xs: Sequence[Value], ys: Sequence[Value], place: CallOrigin, *numbers: Value) -> Call:
-        """The call that makes ys of xs."""
+        """The call that computes ys from xs."""
         call = Call(self, (*xs, *numbers), {}, list(ys), "launch", place, True)
         for y in ys:
             y.call = call
         return call
 
     def launches(self, call: Call) -> Any:
-        """One for each kind of arrays; NotImplemented if some has gaps."""
+        """One launch for each kind of arrays; NotImplemented if some has gaps."""
         xs, numbers = call.arguments[: len(call.outs)], call.arguments[len(call.outs) :]
         arrays = [{"x": x, "y": y} for x, y in zip(xs, call.outs)]
         found = optimizerstep.launches({"y": self.formula}, arrays, [dict(zip(self.numbers, numbers))] * len(arrays))
@@ -65,7 +65,7 @@ class FusedFormula:
 
 
 def memberOf(call: Call, targets: dict[int, Value]) -> ParameterUpdate | None:
-    """The update of a parameter; `targets` are what its results replace, by their numbers. None if it is no such."""
+    """The update of a parameter; `targets` are what its results replace, by number. None if it has no formulas."""
     if not isinstance(call.function, Interpreter) or any(y.number not in targets for y in call.outs):
         return None
     shape = call.outs[0].shape

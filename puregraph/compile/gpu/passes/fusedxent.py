@@ -1,12 +1,12 @@
-"""Scores: the gradient of a cross-entropy from the scores themselves, as the GPU is to keep no probabilities.
+"""Fused cross-entropy: its gradient computed from the scores, so that no probabilities are stored.
 
     dx = (exp(x - peak) w / total - onehot(k) w) scale
 
-Scores stay as they are stored, in 16 bits perhaps, and of each position two numbers: a pass that writes all
-probabilities in float32 falls away, and the pass back reads half.
+Stored are the scores, in 16 bits perhaps, and of each position two numbers: no pass writes all probabilities in
+float32, and the backward pass reads half the bytes.
 
-Where formulas make scores of 16 bits, the sums before are of numbers that were not rounded yet, and probabilities of
-rounded ones would not add up to one: they are kept then.
+Where formulas compute scores of 16 bits, the reductions before them read values that were not rounded yet, and
+probabilities of rounded scores would not add up to one: they are stored then.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FusedCrossEntropyGrad:
     __name__ = "entropyGrad"
 
     def launches(self, call: Call) -> Any:
-        """Its launches; NotImplemented for numbers that none are made for."""
+        """Its launches; NotImplemented for dtypes without a kernel."""
         return ofScores(call.outs[0], *call.arguments)
 
 
@@ -42,7 +42,7 @@ def fuseCrossEntropy(schedule: Any) -> Any:
 
 
 def rounding(calls: list[Call], kept: set[int]) -> list[Call]:
-    """The calls with each gradient made as it is read, where all that reads it is a call that rounds it."""
+    """The calls with each gradient computed in the dtype it is read in, where only a call that rounds it reads it."""
     readers: dict[int, list[Call]] = {}
     for call in calls:
         for v in call.values():
@@ -74,20 +74,20 @@ def changed(call: Call) -> Call:
 
 
 def bare(value: Value) -> Value:
-    """What a value was before it was rounded and widened."""
+    """The value before it was rounded and widened."""
     while narrow(value) is not value:
         value = narrow(value)
     return value
 
 
 def isRounded(x: Value) -> bool:
-    """Whether what reads a value where it is made sees more of it than what reads it later."""
+    """Whether the readers of a value in its own group see more bits of it than those that read it later."""
     made = x.root.call
     return x.dtype.itemsize < 4 and made is not None and (made.kind.isElementwise or made.kind.isReduction)
 
 
 def parts(value: Any, function: Any) -> tuple[Any, ...]:
-    """The Values that a function made a value of; two times None if it did not."""
+    """The arguments of the call that computes a value by a function; two times None if another function does."""
     made = getattr(value, "call", None)
     isIt = made is not None and made.function is function and all(type(v) is Value for v in made.arguments)
     return made.arguments if isIt and not made.options else (None, None)

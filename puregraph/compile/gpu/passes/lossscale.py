@@ -1,10 +1,10 @@
-"""Scaling: gradients that are to be kept in float16 are made larger from the cost on, so that small ones do not vanish.
+"""Loss scaling: gradients that are stored in float16 are multiplied by a factor, so that small ones do not underflow.
 
     d cost = scale,    grad = (d cost / d param) / scale
 
-The scale of an optimizer lies on the GPU. An update whose gradients are not finite is left out, and halves it; 2,000
-updates one after the other double it (`choices`). A step that only adds gradients up reads the scale, and the update
-behind it changes it. Where there is no optimizer it is a number that always stays.
+The scale of an optimizer is stored on the GPU. An update whose gradients are not finite is skipped, and halves it;
+2,000 updates in a row double it (`predication`). A step that only accumulates gradients reads the scale, and the
+update behind it changes it. Without an optimizer it is a constant.
 
 Source    Micikevicius et al. 2018, Mixed Precision Training, arXiv:1710.03740, section 3.2
 """
@@ -28,7 +28,7 @@ PLACE = CallOrigin("scale", "", (), "backward")
 
 
 def scaleLoss(schedule: Any) -> Any:
-    """The schedule with the gradient of its cost as large as the scale, and all others as they are without."""
+    """The schedule with the gradient of its cost equal to the scale, and all others divided by it."""
     if schedule.seed is not None:
         LossScaling(schedule).run()
     elif schedule.scales:
@@ -64,7 +64,7 @@ class LossScaling:
     # Values -----------------------------------------------------------------------------------------------------------
 
     def new(self, like: Value | None, **named: Any) -> Value:
-        """A Value more, a number or like another one."""
+        """One more Value, a scalar or like another one."""
         self.schedule.count += 1
         if like is None:
             return Value(self.schedule.count, (), FLOAT, (), **named)
@@ -74,7 +74,7 @@ class LossScaling:
         return self.instead.get(v.number, v)
 
     def now(self, call: Call) -> Call:
-        """A call on what there is in place of Values."""
+        """A call on the Values that replace the given ones."""
         if not any(v.number in self.instead for v in call.values()):
             return call
         arguments = changed(call.arguments, self.value)
@@ -86,18 +86,18 @@ class LossScaling:
         return found
 
     def viewed(self, y: Value, of: Value) -> Value:
-        """What a view is of something else that lies alike."""
+        """The same view of another Value of the same layout."""
         new = self.instead[y.number] = self.new(y)
         new.base, new.offset = of.root, y.offset
         return new
 
     def constant(self, number: float, dtype: Any = FLOAT) -> Value:
-        """A number that never changes."""
+        """A constant scalar."""
         self.schedule.count += 1
         return Value(self.schedule.count, (), dtype, (), "constant", source=np.array(number, dtype))
 
     def scale(self) -> Value:
-        """The scale: a field of the optimizer's ledger."""
+        """The scale: a field of the optimizer's update status."""
         if self.optimizer is None:
             return self.constant(STEADY)
         ledger = ledgerOf(self.optimizer)
@@ -110,7 +110,7 @@ class LossScaling:
     # Calls ------------------------------------------------------------------------------------------------------------
 
     def unscaled(self, grads: list[Value], scale: Value) -> list[Call]:
-        """What divides gradients by the scale: all that lie without gaps together."""
+        """Divides gradients by the scale: all that are stored without gaps together."""
         by = self.new(None, name="unscale")
         found = [self.formula("1 / scale", {"scale": scale}, by)]
         ys = [self.new(v) for v in grads]

@@ -1,9 +1,9 @@
-"""Choices: what would end a step on the CPU becomes, on a GPU, a choice between new values and old ones.
+"""Predication: what would end a step on the CPU becomes, on a GPU, a selection between new values and old ones.
 
     go = the cost is finite, and so are the gradients;  param = where(go, update, param);  state = where(go, new, state)
 
-So nothing is asked in the middle of a step. What is done on the host before a step, the numbers of an update, and what
-is counted after it, stand beside the calls.
+So the host is not asked in the middle of a step. Its work before a step, the numbers of an update, and after it, the
+count, stand beside the calls.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class HostUpdate:
         return {*self.numbers.values(), *self.fewer.values(), *prelude}
 
     def before(self) -> None:
-        """Write all numbers; if updates may be left out, also those that hold if some of the last ones were."""
+        """Write all numbers; if updates may be skipped, also those that hold if some of the last ones were."""
         if self.ledger is not None:
             self.ledger.begin()
             self.arrays["clear"][...] = self.ledger.clear
@@ -94,12 +94,12 @@ class HostUpdate:
 
 
 def predicate(schedule: Any) -> Any:
-    """Have what would end a step on the CPU choose between new values and old ones."""
+    """Replace decisions of the host by selections between new values and old ones."""
     return Predication(schedule).run()
 
 
 class Predication:
-    """Rewrites the calls of one schedule, which becomes another one."""
+    """Rewrites the calls of one schedule into another one."""
 
     def __init__(self, schedule: Any):
         self.schedule = schedule
@@ -151,19 +151,19 @@ class Predication:
     # Values -----------------------------------------------------------------------------------------------------------
 
     def new(self, dtype: Any, shape: tuple[int, ...] = (), strides: Any = (), **named: Any) -> Value:
-        """A Value more."""
+        """One more Value."""
         self.schedule.count += 1
         return Value(self.schedule.count, shape, dtype, strides, **named)
 
     def number(self, name: str) -> Value:
-        """A number that the host writes before each step."""
+        """A scalar that the host writes before each step."""
         if name not in self.around.numbers:
             value = self.around.numbers[name] = self.new(FLOAT, role="scalar", name=name, source=name)
             self.scalars.append(value)
         return self.around.numbers[name]
 
     def field(self, name: str) -> Value:
-        """A field of the ledger, as it is before the step."""
+        """A field of the update status, as it is before the step."""
         target = self.around.ledger.fields[name]  # type: ignore[union-attr]
         if id(target) not in self.held:
             value = self.held[id(target)] = self.new(FLOAT, role="state", name=name, source=target)
@@ -171,7 +171,7 @@ class Predication:
         return self.held[id(target)]
 
     def keep(self, name: str, value: Value) -> None:
-        """What a field is to be after the step."""
+        """Store what a field is after the step."""
         target = self.around.ledger.fields[name]  # type: ignore[union-attr]
         self.stores = [(t, v) for t, v in self.stores if t is not target] + [(target, value)]
 
@@ -185,7 +185,7 @@ class Predication:
     # Choices ----------------------------------------------------------------------------------------------------------
 
     def guard(self, cost: Value, place: CallOrigin) -> None:
-        """Whether to go on with a cost; where there is a ledger, and updates have not stopped."""
+        """Whether to go on with a cost; where there is an update status, and updates have not stopped."""
         self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
         if self.around.ledger is None:
             self.compute(place, [*self.going(Formula("isfinite(cost)"))], cost=cost)
@@ -202,7 +202,7 @@ class Predication:
         return [(goes, self.go), (Formula("where(goes, 0, 1)").put(goes=goes), self.stop)]  # type: ignore[list-item]
 
     def normFor(self, call: Call) -> Value | None:
-        """The norm of gradients that nobody has asked for, where their scale depends on it."""
+        """The norm of the gradients, computed here where their scale depends on it."""
         if self.schedule.scale is None:
             return None
         size = self.new(DOUBLE, name="norm")
@@ -210,7 +210,7 @@ class Predication:
         return size
 
     def judge(self, prelude: UpdateScalars, norm: Value | None, place: CallOrigin) -> None:
-        """Whether to update, and by what gradients are multiplied."""
+        """Whether to update, and the factor of the gradients."""
         ledger, optimizer = self.around.ledger, prelude.optimizer
         if ledger is None:
             return
@@ -245,14 +245,14 @@ class Predication:
         self.compute(place, results, **{name: v for name, v in given.items() if v is not None})
 
     def unlessScaled(self, given: dict[str, Any]) -> str:
-        """Gradients that are too large for float16 are no fault, as long as they can be scaled less."""
+        """Gradients that overflow float16 are no fault, as long as the scale can be made smaller."""
         if self.schedule.scale is None:
             return ""
         given |= {"scale": self.schedule.scale, "good": self.field("good")}
         return f" and scale <= {LEAST}"
 
     def rescale(self, results: list[tuple[Formula, Value]], goes: Formula, before: Formula) -> None:
-        """What the scale is from now on."""
+        """The scale from now on."""
         fails = Formula("before and not isfinite(norm)").put(before=before)
         for name, formula in (("scale", SCALES), ("good", RUNS)):
             value = self.new(FLOAT, name=name)
@@ -260,7 +260,7 @@ class Predication:
             self.keep(name, value)
 
     def shrink(self, prelude: UpdateScalars, results: list[tuple[Formula, Value]], given: dict[str, Any]) -> None:
-        """What gradients are multiplied by, in place of the numbers of that name."""
+        """The Values that replace the factors of gradients of that name."""
         for (_, name, dtype), scalar in prelude.numbers.items():
             if name == "shrink":
                 given["clipNorm"] = self.number("clipNorm")
@@ -268,7 +268,7 @@ class Predication:
                 results.append((Formula(f"minimum(1, clipNorm / (norm + {NORM}))"), made))
 
     def choose(self, prelude: UpdateScalars, place: CallOrigin) -> None:
-        """Which numbers hold: those for as many updates as were made, of which the host has not been told yet."""
+        """Select the numbers for as many updates as were made, of which the host has not been notified yet."""
         given = {"missed": self.field("missed"), "told": self.number("told")}
         for (group, name, dtype), scalar in prelude.numbers.items():
             if name == "rate" or name in prelude.counting:
@@ -309,7 +309,7 @@ class Predication:
             self.calls += [self.choosing(call, each) for call, each in zip(calls, old)]
 
     def choosing(self, call: Call, old: list[Any]) -> Call:
-        """A call that leaves things as they are unless it may go."""
+        """A call that keeps the old values unless the step goes on."""
         if self.go is None or not call.kind.isElementwise or None in old:
             return call
         arguments: tuple[Any, ...] = call.arguments
@@ -325,7 +325,7 @@ class Predication:
         return Call(function, arguments, {}, call.outs, "pointwise", call.place, True)
 
     def store(self, target: Any, value: Value, place: CallOrigin) -> None:
-        """A state, which is made where it lies; unless the step may go, it stays as it is."""
+        """A state, updated in place; unless the step goes on, it stays as it is."""
         old = self.held.get(id(target))
         if self.go is not None and old is not None:
             new = self.new(value.dtype, value.shape, old.strides, name=value.name)

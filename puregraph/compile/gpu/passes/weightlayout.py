@@ -1,9 +1,9 @@
-"""Filters: a library is given the weights of convolutions channels last, as the maps lie, and gives gradients so.
+"""Weight layout: libraries read the weights of convolutions channels last, like feature maps, and give gradients so.
 
-cuDNN's quick kernels for numbers of 16 bits and tf32 want that; what lies otherwise it turns itself, in memory of its
-own, each time it is read: forward, for the gradient of the maps, and once more for that of the weights. Here all
-weights are turned once, at the start of a step, by the launch that rounds them to 16 bits; and all gradients in one
-launch, before the first of them is read. Users see neither: parameters and their gradients lie as ever.
+cuDNN's fast kernels for 16 bits and tf32 want that; another layout it transposes in its own workspace, each time it
+is read: forward, for the gradient of the input, and once more for that of the weights. Here all weights are
+transposed once, at the start of a step, by the launch that rounds them to 16 bits; and all gradients in one launch,
+before the first of them is read. Users see neither: parameters and their gradients keep their layout.
 
 In float32 cuDNN's kernels want weights as they are.
 """
@@ -27,12 +27,12 @@ PLACE = CallOrigin("weights")
 
 
 class WeightTranspose:
-    """The function of a call that puts filters into another order."""
+    """The function of a call that transposes filters."""
 
     __name__ = "turned"
 
     def launches(self, call: Call) -> Any:
-        """One for all filters of the same dtypes."""
+        """One launch for all filters of the same dtypes."""
         return filterlayout.transposed(call.arguments, call.outs)
 
 
@@ -44,8 +44,8 @@ def transposeWeights(schedule: Any) -> Any:
 class WeightLayout:
     """Rewrites the calls of one schedule.
 
-    `filters`  by the number of what holds weights: where they come from, and themselves channels last
-    `waiting`  gradients as they are made, and as they are read, that nobody has read so far
+    `filters`  by the number of a weight: the Value it was computed from, and itself channels last
+    `waiting`  gradients as they are computed, and as they are read, that have no reader so far
     """
 
     def __init__(self, schedule: Any):
@@ -77,7 +77,7 @@ class WeightLayout:
         self.calls.append(call)
 
     def isOurs(self, call: Call, W: Value) -> bool:
-        """Whether filters are read, or made, in the order of users, and a library would rather have another."""
+        """Whether a call reads or writes filters in the layout of users, and a library prefers another."""
         isOther = prod(W.shape[2:]) > 1 and W.shape[1] > 1 and isContiguous(W.shape, W.strides, W.dtype.itemsize)
         return isOther and W.base is None and (W.dtype.itemsize == 2 or rounds(call))
 
@@ -115,13 +115,13 @@ class WeightLayout:
         return Value(self.schedule.count, W.shape, W.dtype, strides, name=W.name)
 
     def flush(self) -> None:
-        """Turn the gradients that wait."""
+        """Transpose the gradients that wait."""
         if self.waiting:
             self.calls.append(self.turned(*zip(*self.waiting.values()), CallOrigin("gradients", phase="backward")))
             self.waiting = {}
 
     def turned(self, xs: tuple[Value, ...], ys: tuple[Value, ...], place: CallOrigin) -> Call:
-        """The call that makes ys of xs."""
+        """The call that computes ys from xs."""
         call = Call(WeightTranspose(), tuple(xs), {}, list(ys), "launch", place, True)
         for y in ys:
             y.call = call
@@ -129,7 +129,7 @@ class WeightLayout:
 
 
 def sourceOf(W: Value) -> Value:
-    """What filters are rounded from, if they are a copy of a parameter."""
+    """The parameter that filters are a copy of, if they are."""
     made = W.call
     if made is None or type(made.function) is not FusedFormula or made.place != PLACE:
         return W
@@ -137,7 +137,7 @@ def sourceOf(W: Value) -> Value:
 
 
 def fewer(call: Call, read: set[int]) -> Call | None:
-    """A call that makes of many arrays others, without those that nobody reads."""
+    """A call that transposes many arrays, without those that are not read."""
     pairs = [(x, y) for x, y in zip(call.arguments, call.outs) if y.number in read]
     if len(pairs) in (0, len(call.outs)):
         return call if pairs else None

@@ -1,8 +1,8 @@
-"""Tuning: with PUREGRAPH_TUNE=1 libraries are asked for all their proposals, and the fastest one is kept.
+"""Autotune: with PUREGRAPH_TUNE=1 libraries are asked for all their algorithms, and the fastest one is kept.
 
-A library's first proposal is nearly always good; which one is best depends on the GPU, and is found by trying. It is
-tried where it stands in the first run of a step, when its arguments are there and nothing else has its memory. The
-choice for a task serves every program; cuDNN's is kept on disk.
+A library's first proposal is nearly always good; which one is best depends on the GPU, and is found by measuring. It
+is measured in the first run of a step, when its arguments are there and nothing else uses its memory. The choice for
+a task serves every program; cuDNN's is cached on disk.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from puregraph.base.environment import variable
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.runtime import runner
 
-TIMES = 5  # that each proposal runs
-KNOWN: set[Any] = set()  # tasks that were tried
+TIMES = 5  # runs of each proposal
+KNOWN: set[Any] = set()  # tasks that were measured
 
 
 def isWanted() -> bool:
-    """Whether somebody asks for that."""
+    """Whether tuning is asked for."""
     return bool(variable("TUNE", False))
 
 
 class Tuned:
-    """What puts a library's call on the current stream, and has it tried before it first does so."""
+    """Puts a library's call on the current stream, after tuning it the first time."""
 
     def __init__(self, call: LibraryCall, place: Callable[[Any], int], workspace: int):
         self.call, self.place, self.workspace, self.hasRun = call, place, workspace, False
@@ -37,19 +37,19 @@ class Tuned:
         runner.start([self.call], self.place, self.workspace)
 
     def choose(self) -> None:
-        """Try all proposals that need no more memory than was planned; where that fails, the first one stays."""
+        """Measure all proposals that need no more workspace than was planned; where that fails, the first one stays."""
         task, addresses = self.call.task, [self.place(what) for _, what in self.call.slots]  # type: ignore[attr-defined]
         if task in KNOWN or getattr(task, "beta", 0) or len(set(addresses)) < len(addresses):
-            return  # what is written over what was read gives something else the second time
+            return  # a call that writes over its operand gives something else the second time
         KNOWN.add(task)
         try:
             self.call.tune(addresses, self.workspace, self.call.workspace, runner.stream(), seconds)
-        except Exception:  # of a proposal that does not keep what it promises
+        except Exception:  # a proposal may fail when it runs
             self.call.prepare(addresses)
 
 
 def seconds(run: Callable[[], None]) -> float:
-    """How long a function takes on the GPU that puts something on the current stream."""
+    """The time on the GPU of what a function puts on the current stream."""
     cuda = sys.modules["cupy"].cuda
     run()
     first, last = cuda.Event(), cuda.Event()

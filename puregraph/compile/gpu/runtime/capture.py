@@ -1,7 +1,7 @@
-"""Capture: launches that follow one another become one graph of CUDA, which is started at once.
+"""Capture: consecutive launches become one CUDA graph, which is started at once.
 
-The first run starts them one by one: modules are loaded, plans are made, the library's own memory is taken. Then a
-stream captures what the same calls put on it, with nothing allocated and nobody waiting; from then on the graph runs.
+The first run starts them one by one: modules are loaded, plans are made, workspace is allocated. Then a stream
+captures the same calls, with nothing allocated and no synchronisation; from then on the graph runs.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def capturer() -> Any:
 
 
 class Section:
-    """Calls of a GPU with nothing between them that is Python's.
+    """Calls on a GPU with no Python between them.
 
     `starts`  put them on the current stream, one after the other
-    `why`     they are no graph, if they cannot be captured
+    `why`     why they are no graph, if they cannot be captured
     """
 
     def __init__(self) -> None:
@@ -45,9 +45,9 @@ class Section:
             self.capture()
 
     def capture(self) -> None:
-        """Have the next run be a graph."""
+        """Have the next run captured."""
         stream = capturer()
-        with uncollected(), stream:  # what is freed meanwhile would be waited for
+        with uncollected(), stream:  # freeing memory meanwhile would synchronise
             stream.begin_capture()
             try:
                 for start in self.starts:

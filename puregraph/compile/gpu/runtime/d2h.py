@@ -1,6 +1,6 @@
-"""Outbox: what runs give, on its way to the host, which reads it some runs later and need not wait for the GPU.
+"""D2H: device-to-host transfers of results, which the host reads some runs later without waiting for the GPU.
 
-Results are copied to memory of the host that is pinned, behind the run that makes them: little ones on its own stream,
+Results are copied to pinned memory of the host, behind the run that computes them: small ones on its own stream,
 before the next run writes over them; large ones from a copy on the GPU, on a stream of their own, beside the next run.
 """
 
@@ -19,7 +19,7 @@ from puregraph.compile.gpu.runtime.devicearena import emptied
 from puregraph.compile.gpu.runtime.h2d import LITTLE
 from puregraph.compile.ir.strides import isDense
 
-MOST = 1 << 28  # bytes of one array that are pinned; a larger one is waited for
+MOST = 1 << 28  # bytes of the largest pinned array; a larger one is copied synchronously
 UNIT = 64  # bytes between arrays
 
 
@@ -30,22 +30,22 @@ def sender() -> Any:
 
 
 class DeviceResults:
-    """Arrays, of which those that lie on a GPU are on their way to the host; anything else stays as it is.
+    """Arrays, of which those on a GPU are being copied to the host; anything else stays as it is.
 
-    `nbytes`  how much memory of the host they take
+    `nbytes`  how many bytes of host memory they take
     """
 
     def __init__(self, arrays: Iterable[Any]):
         self.arrays, self.nbytes = list(arrays), 0
         self.event: Any = None
-        self.sources: list[Any] = []  # what is read until the event comes
+        self.sources: list[Any] = []  # kept alive until the event comes
         there = {id(x): x for x in self.arrays if device.isDeviceArray(x)}
         if there:
             found = self.sent(there)
             self.arrays = [found.get(id(x), x) for x in self.arrays]
 
     def sent(self, there: dict[int, Any]) -> dict[int, Any]:
-        """What those arrays become on the host, once they are made."""
+        """The host arrays of the results, once they are computed."""
         cuda = sys.modules["cupy"].cuda
         found = {i: device.toHost(x) for i, x in there.items() if x.nbytes > MOST}
         sources = {i: dense(x) for i, x in there.items() if i not in found}
@@ -59,7 +59,7 @@ class DeviceResults:
         for i, x in sources.items():
             starts[i], self.nbytes = self.nbytes, self.nbytes + max(-(-x.nbytes // UNIT), 1) * UNIT
         if sources:
-            pinned = cuda.alloc_pinned_memory(self.nbytes)  # CuPy's pool has it again when nobody sees it any more
+            pinned = cuda.alloc_pinned_memory(self.nbytes)  # CuPy's pool has it again when no array refers to it
             room = np.frombuffer(pinned, np.uint8, self.nbytes)
         for i, x in sources.items():
             if x.nbytes:
@@ -71,7 +71,7 @@ class DeviceResults:
         return found
 
     def read(self, copy: bool = False) -> list[Any]:
-        """All of them on the host, once they are there; with `copy`, not in memory that is pinned."""
+        """All of them on the host, once they are there; with `copy`, not in pinned memory."""
         if self.event is not None:
             self.event.synchronize()
             self.event, self.sources = None, []
@@ -79,11 +79,11 @@ class DeviceResults:
 
     def __del__(self) -> None:
         with suppress(Exception):  # of a process that ends, or a GPU that has failed
-            self.read()  # nobody else may have memory that is still written to
+            self.read()  # memory that is still written to must not be reused
 
 
 def dense(x: Any) -> Any:
-    """An array whose numbers fill its memory."""
+    """An array without gaps."""
     return x if isDense(x.shape, x.strides, x.dtype.itemsize) else sys.modules["cupy"].ascontiguousarray(x)
 
 

@@ -1,4 +1,4 @@
-"""Memory on a GPU: one arena outside CuPy's pool, beside it what comes from the host, and all else where it lies."""
+"""Device arena: memory on a GPU: one arena outside CuPy's pool, and beside it the block of inputs from the host."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from puregraph.compile.runtime.buffers import Buffers as HostMemory
 
 
 def block(size: int) -> Any:
-    """So many bytes that CuPy's pool knows nothing of: a graph that was captured may write to them at any time."""
+    """n bytes unknown to CuPy's pool: a captured graph may write to them at any time."""
     cupy = sys.modules["cupy"]
     memory = cupy.cuda.Memory(max(size, 1))
     return cupy.ndarray((size,), np.uint8, cupy.cuda.MemoryPointer(memory, 0))
 
 
 def emptied(shape: Any, dtype: Any, strides: Any) -> Any:
-    """An array of CuPy's pool whose numbers lie as these strides say, without gaps."""
+    """An array of CuPy's pool with these strides, without gaps."""
     cupy = sys.modules["cupy"]
     size = math.prod(shape) * np.dtype(dtype).itemsize
     return cupy.ndarray(shape, dtype, cupy.cuda.alloc(size), strides)
@@ -36,7 +36,7 @@ class DeviceWorkspace:
         self.array: Any = None
 
     def reserve(self, size: int) -> Any:
-        """At least so many bytes; if that is more than before, all programs have to move there."""
+        """At least n bytes; if that is more than before, all programs have to move there."""
         if self.array is None or size > self.array.size:
             self.array = block(size)
         return self.array
@@ -59,11 +59,11 @@ class DeviceBuffers(HostMemory):
         return sys.modules["cupy"].ndarray(value.shape, value.dtype, start, value.strides)
 
     def address(self, value: Value) -> int:
-        """Where the first number of a Value lies."""
+        """The address of the first element of a Value."""
         return self.pointer(value.root).ptr + value.offset
 
     def pointer(self, root: Value) -> Any:
-        """Where the memory of a Value begins."""
+        """The address of the first byte of a Value."""
         found = self.pointers.get(root.number)
         if found is None:
             found = self.pointers[root.number] = self.pointerOf(root)
@@ -85,7 +85,7 @@ class DeviceBuffers(HostMemory):
 
 
 def onDevice(constant: Value) -> Any:
-    """The memory of a constant, as it lies on the host, copied to the GPU; where its first number is."""
+    """The memory of a constant, copied to the GPU with its layout; and the address of its first element."""
     array = constant.source
     if not array.size:
         return block(1).data

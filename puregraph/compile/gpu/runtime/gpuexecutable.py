@@ -1,4 +1,4 @@
-"""Built: a schedule with its memory on a GPU, as graphs that were captured, and what Python does between them."""
+"""GPU executable: a schedule with its memory on a GPU, as captured graphs, and the Python calls between them."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from puregraph.cuda.runtime.launch import PointerTable
 from puregraph.errors import addPlace
 from puregraph.kernels.fractions import fractions
 
-POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
+POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, never right by chance
 
 
 def lookAt(value: Value) -> Call:
-    """What refuses an input that does not hold fractions."""
+    """The call that refuses an input that does not hold fractions."""
     return Call(fractions, (value,), {}, [], "kernel", CallOrigin(value.name, "numbers from 0 to 1"))
 
 
 class GpuExecutable:
     """The calls of a schedule on the arrays of a plan.
 
-    `parts`    Sections, calls of CuPy, and what Python does, in order
-    `numbers`  (name, array of the host) of what is set from outside
+    `parts`    Sections, CuPy calls, and Python calls, in order
+    `numbers`  (name, host array) of the scalars that are set from outside
     `failed`   the call that raised
     """
 
@@ -62,7 +62,7 @@ class GpuExecutable:
         self.numbers = [(v.source, self.inbox.number(v)) for v in self.schedule.scalars if v not in own]
         self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
         self.objects: dict[int, Any] = {}
-        self.starts: dict[int, int] = {}  # by the number of a result where it lies; 0 if it has gaps
+        self.starts: dict[int, int] = {}  # by the number of a result its address; 0 if it has gaps
         self.extra: dict[int, Value] = {}  # by the id of a Scratch
         self.tables: dict[int, Any] = {}  # by the id of a table its copy on the GPU
         self.failed: Call | None = None
@@ -75,7 +75,7 @@ class GpuExecutable:
     # Building ---------------------------------------------------------------------------------------------------------
 
     def add(self, poison: bool) -> None:
-        """All calls."""
+        """Bind all calls."""
         ends: dict[int, list[Any]] = {}
         for buffer in self.plan.buffers if poison else ():
             ends.setdefault(buffer.death, []).append(buffer)
@@ -94,7 +94,7 @@ class GpuExecutable:
             self.launch([GpuTask(each) for each in stored(value, target.array)])
 
     def launch(self, tasks: Sequence[Any]) -> None:
-        """Some launches more."""
+        """Add launches."""
         section = self.section()
         for task in tasks:
             workspace = 0 if task.workspace is None else self.memory.address(task.workspace)
@@ -112,7 +112,7 @@ class GpuExecutable:
         return self.parts[-1][1]  # type: ignore[return-value]
 
     def place(self, what: Any) -> int:
-        """Where what a slot holds lies."""
+        """The address of a slot's operand."""
         if isinstance(what, Offset):
             return self.memory.address(what.value) + what.bytes
         value = self.extra.get(id(what)) or getattr(what, "value", what)
@@ -125,7 +125,7 @@ class GpuExecutable:
         return runner.addressOf(value)
 
     def boundTo(self, i: int, call: Call) -> list[Callable[[], Any]]:
-        """A call as calls of CuPy."""
+        """Bind a call as calls of CuPy."""
         if call.kind.isOpaque:
             outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
             given = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
@@ -133,12 +133,12 @@ class GpuExecutable:
         return list(map(done, bound(call, self.memory, self.plan.taken.get(i))))
 
     def restore(self) -> None:
-        """What a call that failed has changed stays."""
+        """Do nothing: what a failed call has changed stays."""
 
     # Running ----------------------------------------------------------------------------------------------------------
 
     def takes(self, inputs: Sequence[Any]) -> bool:
-        """Whether inputs are what they are to be, on the host or on the GPU."""
+        """Whether inputs have the shapes and dtypes wanted, on the host or on the GPU."""
         if len(inputs) != len(self.wanted):
             return False
         for x, (shape, dtype) in zip(inputs, self.wanted):
@@ -147,9 +147,9 @@ class GpuExecutable:
         return True
 
     def run(self, inputs: Sequence[Any]) -> bool:
-        """Start everything; the results lie in the memory once it is done.
+        """Start everything; the results are in memory once it is done.
 
-        Raises    what a kernel says of whole numbers from the host that are out of bounds; whatever a call raises, with
+        Raises    the error of a kernel for integers from the host that are out of bounds; whatever a call raises, with
                   that call in `failed`; what Python does between calls raises as it is
         """
         block = self.inbox.fill(inputs)
@@ -172,7 +172,7 @@ class GpuExecutable:
         return True
 
     def refuse(self, inputs: Sequence[Any]) -> None:
-        """Have the numpy reference of a kernel say what is wrong with its indices."""
+        """Run the numpy reference of a kernel, which raises for its indices."""
         given = {v.number: x for v, x in zip(self.schedule.inputs, inputs) if not device.isDeviceArray(x)}
         for bounds, call in self.checks.items():
             value = bounds.value
@@ -187,7 +187,7 @@ class GpuExecutable:
                     raise
 
     def captured(self) -> CapturedGraphs:
-        """What was captured, and why some of it was not."""
+        """The captured graphs, and why some calls were not captured."""
         sections = [part for _, part in self.parts if type(part) is Section]
         found = [s for s in sections if s.graph is not None]
         numbers = {i: str(found.index(s) + 1) for i, s in self.sections.items() if s in found}
@@ -198,7 +198,7 @@ class GpuExecutable:
         return CapturedGraphs(numbers, "; ".join(notes))
 
     def taken(self, value: Value, copy: bool) -> Any:
-        """A result as a user gets it: on the GPU, once it is done; a lone number is an array as well."""
+        """A result as a user gets it: on the GPU, once it is done; a scalar is an array as well."""
         if not copy:
             return self.memory(value)
         start = self.starts.get(value.number)
@@ -214,7 +214,7 @@ class GpuExecutable:
 
 
 def done(step: Bound) -> Callable[[], Any]:
-    """A call of CuPy, to be made; what it gives is left."""
+    """A CuPy call; its result is discarded."""
 
     def make() -> None:
         step.function(*step.arguments, **step.options)
@@ -223,6 +223,6 @@ def done(step: Bound) -> Callable[[], Any]:
 
 
 def poisoned(address: int, size: int) -> None:
-    """Have memory hold nothing that is right."""
+    """Fill memory with the poison byte."""
     cuda = sys.modules["cupy"].cuda
     cuda.runtime.memsetAsync(address, POISON, size, cuda.get_current_stream().ptr)

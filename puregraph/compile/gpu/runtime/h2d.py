@@ -1,9 +1,9 @@
-"""Inbox: what a run is given, numbers and inputs, side by side in memory that stays where it is.
+"""H2D: host-to-device transfers of inputs and scalars, packed into one block of fixed address.
 
-What lies on the host goes to memory there that is pinned, and from it by one transfer to the GPU. A large one runs
-beside the step before, on a stream of its own, and is put in its place at the start of its own step. There are several
-such blocks, so that nobody waits, unless the host is as many steps ahead. What a thread that makes batches ahead has
-put into pinned memory itself (`Pinner`) goes from there.
+What is on the host is copied to pinned memory there, and from it by one transfer to the GPU. A large block is
+transferred beside the step before, on a stream of its own, and copied to its address at the start of its own step.
+There are several such blocks, so that nothing waits, unless the host is as many steps ahead. What a thread that
+prepares batches has put into pinned memory itself (`Pinner`) is transferred from there.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from puregraph.compile.runtime.guards import InputGuard
 from puregraph.native.llvm import jit
 
 LITTLE = 1 << 17  # bytes that are not worth a stream of their own
-SMALL, MANY = 1 << 20, 8  # up to so many bytes there are more blocks
-NUMBER = 8  # bytes between numbers
+SMALL, MANY = 1 << 20, 8  # up to these bytes there are more blocks
+NUMBER = 8  # bytes between scalars
 PAGE = 512  # bytes between inputs
-There = tuple[bool, ...]  # for each input, whether it is on the GPU already, or goes there by itself
+There = tuple[bool, ...]  # for each input, whether it is on the GPU already, or transferred by itself
 
 
 @cache
@@ -37,19 +37,19 @@ def copier() -> Any:
     return sys.modules["cupy"].cuda.Stream(non_blocking=True)
 
 
-PINNED: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()  # arrays that Pinners have made, by address
+PINNED: WeakValueDictionary[int, np.ndarray] = WeakValueDictionary()  # arrays made by Pinners, by address
 
 
 class Pinner:
-    """Makes arrays of the host in memory that a GPU reads by itself: in any thread, for the device of the one that has
-    made it. CuPy's pool has the memory again when nobody sees such an array any more."""
+    """Allocates host arrays in memory that a GPU reads by itself: in any thread, for the device of the thread that made
+    it. CuPy's pool has the memory again when no array refers to it any more."""
 
     def __init__(self) -> None:
         self.cuda = sys.modules["cupy"].cuda
         self.device = self.cuda.Device()
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """An array with nothing in it yet."""
+        """An uninitialised array."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         with self.device:
             room = np.frombuffer(self.cuda.alloc_pinned_memory(size), np.uint8, size)
@@ -58,21 +58,21 @@ class Pinner:
 
 
 def isPinned(x: Any) -> bool:
-    """Whether a Pinner has made an array."""
+    """Whether a Pinner has allocated an array."""
     return type(x) is np.ndarray and PINNED.get(addressOf(x)) is x
 
 
 def addressOf(x: np.ndarray) -> int:
-    """Where an array of the host lies."""
+    """The address of an array of the host."""
     return x.__array_interface__["data"][0]
 
 
 class PinnedBlock:
-    """Pinned memory of the host, and memory of the GPU that it goes to if it is large.
+    """Pinned memory of the host, and memory of the GPU that a large block is transferred to.
 
     `views`  the memory of each input
-    `given`  inputs that are pinned themselves, and are read in its place
-    `sent`   comes when it may be written to again, `used` when that of the GPU may be
+    `given`  inputs that are pinned themselves, and are read in its stead
+    `sent`   the event after which it may be written to again; `used`: after which that of the GPU may be
     """
 
     def __init__(self, size: int, isLarge: bool):
@@ -89,14 +89,14 @@ class PinnedBlock:
     def __del__(self) -> None:
         with suppress(Exception):  # of a process that ends, or a GPU that has failed
             if not self.isNew:
-                self.sent.synchronize()  # nobody else may have memory that is still read
+                self.sent.synchronize()  # memory that is still read must not be reused
 
 
 class DeviceInputs:
-    """Where numbers and inputs lie.
+    """Where scalars and inputs are stored.
 
-    `host`    has the numbers as they will be at the next run
-    `bounds`  what inputs that come from the host have to be
+    `host`    has the scalars as they will be at the next run
+    `bounds`  the bounds of inputs that come from the host
     """
 
     def __init__(self, numbers: Sequence[Value], inputs: Sequence[Value], bounds: Sequence[Bounds], make: Any):
@@ -120,23 +120,23 @@ class DeviceInputs:
         self.known: dict[Any, list[tuple[int, int]]] = {}
 
     def pointer(self, value: Value) -> Any:
-        """Where a number or an input lies on the GPU."""
+        """The address of a scalar or an input on the GPU."""
         return self.memory.data + self.offsets[value.number]
 
     def number(self, value: Value) -> Any:
-        """A number on the host: what is written there is what the next run reads."""
+        """A scalar on the host: the next run reads what is written there."""
         return self.seen(self.host, value)
 
     def seen(self, bytes: Any, value: Value) -> Any:
-        """The part of a block that a Value has."""
+        """The bytes of a block for a Value."""
         start = self.offsets[value.number]
         return bytes[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
 
     # A run ------------------------------------------------------------------------------------------------------------
 
     def fill(self, given: Sequence[Any]) -> PinnedBlock | None:
-        """The block whose turn it is, once it may be written to, with the inputs that come from the host; None if they
-        are not what they have to be."""
+        """The next block in turn, once it may be written to, with the inputs from the host; None if they are out
+        of bounds."""
         there = self.there = tuple([device.isDeviceArray(x) or (self.isLarge and isPinned(x)) for x in given])
         if len(self.blocks) < (MANY if self.size <= SMALL else 2):
             self.add()
@@ -158,7 +158,7 @@ class DeviceInputs:
         return block
 
     def put(self, block: PinnedBlock, given: Sequence[Any]) -> None:
-        """Have the step that is started next read these inputs, and the numbers as they are."""
+        """Have the next step read these inputs, and the scalars as they are."""
         spans = self.spans(self.there)
         stream = sys.modules["cupy"].cuda.get_current_stream()
         parts = [(start, size, block.pinned.ptr + start) for start, size in spans]
@@ -174,7 +174,7 @@ class DeviceInputs:
                 self.take(value, x, stream)
 
     def send(self, block: PinnedBlock, parts: Sequence[tuple[int, int, int]], stream: Any) -> None:
-        """Bring parts of a block, and what lies beside it, to their places: (start, size, address on the host)."""
+        """Copy parts of a block, and pinned inputs beside it, to the GPU: (start, size, host address)."""
         runtime = sys.modules["cupy"].cuda.runtime
         to, isNew, block.isNew = self.start, block.isNew, False
         if block.memory is None:
@@ -205,13 +205,13 @@ class DeviceInputs:
     # Blocks -----------------------------------------------------------------------------------------------------------
 
     def add(self) -> None:
-        """One block more."""
+        """One more block."""
         block = PinnedBlock(self.size, self.isLarge)
         block.views = [self.seen(block.bytes, value) for value in self.inputs]
         self.blocks.append(block)
 
     def look(self, block: PinnedBlock, there: There) -> Callable[[], bool]:
-        """What tells whether the inputs of a block that come from the host are what they have to be."""
+        """The guard that checks the bounds of inputs of a block that come from the host."""
         views = {v.number: view for v, view, isThere in zip(self.inputs, block.views, there) if not isThere}
         bounds = [b for b in self.bounds if b.value.root.number in views and b.value.size]
 
@@ -224,7 +224,7 @@ class DeviceInputs:
         return lambda: all(b.holds(arrayOf(b.value)) for b in bounds)
 
     def spans(self, there: There) -> list[tuple[int, int]]:
-        """The parts of a block that come from the host: numbers that have changed, inputs that are not on the GPU."""
+        """The parts of a block that come from the host: scalars that have changed, inputs that are not on the GPU."""
         numbers = self.host.tobytes()
         key = numbers != self.last, there
         self.last = numbers
@@ -233,7 +233,7 @@ class DeviceInputs:
         return self.known[key]
 
     def parts(self, haveChanged: bool, there: There) -> list[tuple[int, int]]:
-        """Their starts and sizes, neighbours joined."""
+        """Their starts and sizes, neighbours merged."""
         found = [(0, self.host.size)] if haveChanged else []
         for value, isThere in zip(self.inputs, there):
             if isThere or not value.nbytes:

@@ -1,8 +1,8 @@
-"""Ledger: what becomes of the updates of an optimizer on a GPU, noted there, and told to the host later.
+"""Update status: what became of an optimizer's updates on a GPU, stored there, and read by the host some steps later.
 
-A step on a GPU asks nobody whether its cost and its gradients are finite: it chooses itself between new values and old
-ones. What it chose it writes to the fields of a ledger, of which a copy goes to the host behind every step. The host
-reads a copy when it is some steps further, so that it need not wait; then it takes back what it counted too much.
+A step on a GPU decides itself whether its cost and its gradients are finite, by selecting between new values and old
+ones. It stores its decision in the fields of an update status, which are copied to the host behind every step. The
+host reads a copy some steps later, so that it need not wait; then it takes back what it counted too much.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from puregraph.errors import PuregraphError
 # than they are, and how many updates were made since that changed
 FIELDS = ("halt", "missed", "norm", "scale", "good")
 FIRST, LEAST, MOST = 2.0**16, 1.0, 2.0**24  # of the scale
-PATIENCE = 2000  # updates one after the other that double it
-COST, GRADIENT = 1.0, 2.0  # what was not finite, so that no update is made until the host has taken note
+PATIENCE = 2000  # updates in a row that double it
+COST, GRADIENT = 1.0, 2.0  # what was not finite; no update is made until the host has taken note
 DEPTH = 8  # steps that the host may be ahead of what it has read
 FLOAT = np.dtype(np.float32)
 
@@ -37,7 +37,7 @@ class StatusField:
 class StatusReport:
     """A copy of the fields behind one step, in pinned memory; `count` steps were started by then.
 
-    `slots` are those that this one updates.
+    `slots` are those that this step updates.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class StatusReport:
         self.slots: list[Any] = []
 
     def take(self, memory: Any, count: int, slots: list[Any]) -> None:
-        """Have the fields copied once the steps before are done."""
+        """Copy the fields once the steps before are done."""
         cuda = sys.modules["cupy"].cuda
         stream, runtime = cuda.get_current_stream(), cuda.runtime
         size, kind = len(FIELDS) * FLOAT.itemsize, runtime.memcpyDeviceToHost
@@ -58,13 +58,13 @@ class StatusReport:
 
 
 class UpdateStatus:
-    """The fields of one optimizer, and what the host knows of them.
+    """The fields of one optimizer, and what the host has read of them.
 
     `clear`   whether the next step is to go on, although updates have stopped
     `halted`  whether the host has read that updates have stopped, because a cost is not finite; the next step begins
               anew
-    `skips`   whether updates are left out where a gradient is not finite, and all goes on
-    `scale`   the scale of gradients in float16, as it was last told, if anything `scales` them
+    `skips`   whether updates are skipped where a gradient is not finite, and training goes on
+    `scale`   the scale of gradients in float16, as last read, if anything `scales` them
     """
 
     def __init__(self, optimizer: Any):
@@ -82,10 +82,10 @@ class UpdateStatus:
         cupy.ndarray((1,), FLOAT, places[FIELDS.index("scale")])[...] = FIRST
 
     def __reduce__(self) -> Any:
-        return type(None), ()  # a copy of an optimizer gets a ledger of its own
+        return type(None), ()  # a copy of an optimizer gets an update status of its own
 
     def begin(self, depth: int = DEPTH) -> None:
-        """Before a step: read what is due.
+        """Before a step: read the reports that are due.
 
         Raises    PuregraphError if a gradient was not finite, in one of the last steps; nothing was updated since.
                   Its `behind` says how many steps were started after that one
@@ -104,7 +104,7 @@ class UpdateStatus:
         self.open.append(report)
 
     def read(self) -> None:
-        """Wait for the oldest report, and take note of it."""
+        """Wait for the oldest report, and apply it."""
         count, halt, norm = self.taken()
         optimizer: Any = self.optimizer()
         if optimizer is not None and optimizer.looks:
@@ -130,13 +130,13 @@ class UpdateStatus:
         return report.count, halt, norm
 
     def release(self) -> None:
-        """Once the host has taken note: wait for the steps that were held back, and have the next one go on."""
+        """After the host has taken note: wait for the steps that were held back, and have the next one go on."""
         while self.open:
             self.taken()
         self.cleared, self.clear, self.halted = self.started, True, False
 
     def takeBack(self, count: int, slots: list[Any]) -> None:
-        """So many updates of these slots, which the host has counted, were left out."""
+        """Take back n updates of these slots, which the host has counted, but which were skipped."""
         optimizer: Any = self.optimizer()
         self.missed += count
         if count and optimizer is not None:
@@ -145,7 +145,7 @@ class UpdateStatus:
             optimizer.step -= count
 
     def sync(self) -> None:
-        """Wait for all steps, and take note of them.
+        """Wait for all steps, and apply their reports.
 
         Raises    PuregraphError if a gradient was not finite
         """
@@ -156,7 +156,7 @@ class UpdateStatus:
 
 
 def ledgerOf(optimizer: Any) -> UpdateStatus:
-    """The ledger of an optimizer."""
+    """The update status of an optimizer."""
     if optimizer.later is None:
         optimizer.later = UpdateStatus(optimizer)
     return optimizer.later
