@@ -28,7 +28,7 @@ Pass = Callable[[Any], Any]
 
 
 class Pipeline(NamedTuple):
-    """What is done to a traced schedule once, and what then makes it calls of one backend."""
+    """The passes that a traced schedule goes through once, and those that lower it to calls of one backend."""
 
     prepare: tuple[Pass, ...] = ()
     lower: tuple[Pass, ...] = ()

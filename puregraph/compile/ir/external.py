@@ -1,4 +1,4 @@
-"""Targets: the arrays outside of the arena that a step reads and writes, each found anew as long as it is the same."""
+"""External: the arrays outside of the arena that a step reads and writes, looked up again while they are the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GRADS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # the arrays that comp
 
 
 class GradientOf:
-    """Where the gradient of a parameter is left: one array for all compiled steps."""
+    """Where the gradient of a parameter is stored: one array for all compiled steps."""
 
     __slots__ = ("dtype", "param")
 
@@ -58,5 +58,5 @@ class ReshapedTarget:
 
     @property
     def array(self) -> Any:
-        """The array, whose elements lie row by row."""
+        """The array, whose elements are in row-major order."""
         return self.target.array.reshape(self.shape)

@@ -13,15 +13,15 @@ class Kind(NamedTuple):
     `isContraction`   a matrix product
     `isView`          the result is stored in the memory of the first argument; nothing is done
     `isKernel`        a Kernel, with launches and native code of its own
-    `isNative`        carried out by native code or launches; its function says what calls it stands for
+    `isNative`        run by native code or launches; its function names the calls it stands for
     `isOpaque`        a whole rule that could not be traced
     `isStore`         writes to a parameter, a state or a gradient
-    `isHost`          something that Python does between two parts of a step, which ends there if it gives False
+    `isHost`          a Python call between two parts of a step, which ends there if it gives False
     `isExact`         computes nothing: elements are copied, or are a constant
-    `isCheap`         made again rather than kept, where that saves memory
+    `isCheap`         computed again rather than kept, where that saves memory
     `isRegistered`    lowered by what is registered for its function
 
-    A "group" is calls over one index space, a "launch" what a pass made for a GPU: lowering takes both.
+    A "group" is calls over one index space, a "launch" what a pass prepared for a GPU: lowering takes both.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Strides: how numpy lays out what it makes, told from the layouts of what it is made of, without any memory.
+"""Strides: how numpy lays out a result, computed from the layouts of the operands, without any memory.
 
-Sums depend, in their last bits, on the order in which they are taken, and that on the layout. A compiled step that is
-to equal the eager one lays its values out as numpy would.
+Sums depend, in their last bits, on the order of summation, and that on the layout. A compiled step that is to equal
+the eager one lays its values out as numpy would.
 
 Source    numpy 2: nditer's ordering of axes, PyArray_NewLikeArray, PyArray_ConcatenateArrays
 """
@@ -24,7 +24,7 @@ def contiguous(shape: Sequence[int], itemsize: int) -> Strides:
 
 
 def isContiguous(shape: Sequence[int], strides: Strides, itemsize: int) -> bool:
-    """Whether the elements lie one after the other in row-major order; axes of length one do not matter."""
+    """Whether the elements are contiguous in row-major order; axes of length one do not matter."""
     step = itemsize
     for size, stride in zip(reversed(shape), reversed(strides)):
         if size != 1:
@@ -47,7 +47,7 @@ def isDense(shape: Sequence[int], strides: Strides, itemsize: int) -> bool:
 
 
 def sameStrides(shape: Sequence[int], a: Strides, b: Strides) -> bool:
-    """Whether two layouts are one; axes of length one do not matter, and nothing does where there are no elements."""
+    """Whether two layouts are equal; axes of length one do not matter, and nothing does where there are no elements."""
     return 0 in shape or all(size == 1 or s == t for size, s, t in zip(shape, a, b))
 
 
@@ -61,7 +61,7 @@ def dense(shape: Sequence[int], order: Sequence[int], itemsize: int) -> Strides:
 
 
 def aligned(shape: Sequence[int], strides: Strides, rank: int) -> Strides:
-    """Strides of an operand along the last axes of a result of more, 0 where it is repeated."""
+    """Strides of an operand along the last axes of a larger result, 0 where it is broadcast."""
     return (0,) * (rank - len(shape)) + tuple([0 if n == 1 else s for n, s in zip(shape, strides)])
 
 
@@ -78,7 +78,7 @@ def falling(strides: Strides) -> bool:
 
 
 def sortedAxes(operands: Sequence[Strides], rank: int) -> list[int]:
-    """The axes in the order in which numpy's iterator walks them, the slowest first, for operands of full rank."""
+    """The axes in the order in which numpy's iterator traverses them, the slowest first, for operands of full rank."""
     order = list(range(rank))
     for place in range(rank - 2, -1, -1):  # each axis moves inward past those that are slower
         axis, goal = order[place], place
@@ -93,7 +93,7 @@ def sortedAxes(operands: Sequence[Strides], rank: int) -> list[int]:
 
 
 def compared(operands: Sequence[Strides], axis: int, inner: int) -> bool | None:
-    """Whether an axis belongs inside of another one further in; None where no operand tells."""
+    """Whether an axis belongs inside of another one further in; None where no operand decides."""
     swap = None
     for strides in operands:
         outside, inside = abs(strides[axis]), abs(strides[inner])
@@ -106,7 +106,7 @@ def compared(operands: Sequence[Strides], axis: int, inner: int) -> bool | None:
 
 
 def iterated(shape: Sequence[int], operands: Sequence[Strides], itemsize: int) -> Strides:
-    """The layout of what a ufunc makes of operands, given by their strides at full rank."""
+    """The layout of a ufunc's result, from the strides of its operands at full rank."""
     if len(shape) < 2 or all(map(falling, operands)):
         return contiguous(shape, itemsize)
     return dense(shape, sortedAxes(operands, len(shape)), itemsize)
@@ -180,7 +180,7 @@ def reshaped(shape: Sequence[int], strides: Strides, wanted: Sequence[int], item
 
 
 def extent(shape: Sequence[int], strides: Strides, itemsize: int) -> tuple[int, int]:
-    """The first byte that is touched, relative to the first element, and the end of the last."""
+    """The first byte that is accessed, relative to the first element, and the end of the last."""
     if 0 in shape:
         return 0, 0
     low = sum((n - 1) * s for n, s in zip(shape, strides) if s < 0)
@@ -189,7 +189,7 @@ def extent(shape: Sequence[int], strides: Strides, itemsize: int) -> tuple[int, 
 
 
 def wholeShape(size: int, wanted: Any) -> tuple[int, ...]:
-    """A shape with the -1 in it, if there is one, replaced by what is left."""
+    """A shape with the -1 in it, if there is one, replaced by the remaining size."""
     shape = [int(wanted)] if not isinstance(wanted, (tuple, list)) else [int(n) for n in wanted]
     if -1 in shape:
         rest = 1

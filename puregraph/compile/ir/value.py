@@ -1,4 +1,4 @@
-"""Value and Call: what a compiled step is written in, one assignment a Value."""
+"""Value and Call: the intermediate form of a compiled step, in single assignment form."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from puregraph.compile.ir.kind import KINDS, Kind
 
-LEAVES = ("input", "param", "state", "scalar", "constant", "object")  # roles of what no call makes
+LEAVES = ("input", "param", "state", "scalar", "constant", "object")  # roles of Values that no call computes
 
 
 class Value:
-    """One array of a step. It is made once and never changes; writing in place makes another Value.
+    """One array of a step. It is computed once and never changes; writing in place makes another Value.
 
-    `number`   its place in the order in which values were made
+    `number`   its index in the order in which values were made
     `role`     "input", "param", "state", "scalar" (a number that each run reads), "constant", "made" by a call, or
-               "object": whatever a rule hands on that is no array, and is kept as it is
+                          "object": no array, handed from rule to rule as it is
     `strides`  in bytes, as numpy would lay it out
-    `base`     the Value in whose memory it lies, if it is a view, and `offset` how many bytes from its start
-    `source`   of a parameter or state what holds it, of a constant its array, of a scalar its name
+    `base`     the Value whose memory it is a view of, if it is one, and `offset` in bytes from its start
+    `source`   of a parameter or state its holder, of a constant its array, of a scalar its name
     """
 
     __slots__ = ("base", "call", "dtype", "name", "number", "offset", "role", "shape", "size", "source", "strides")
@@ -45,7 +45,7 @@ class Value:
 
     @property
     def root(self) -> Value:
-        """The Value that has the memory: itself, or what it is a view of."""
+        """The Value that has the memory: itself, or the one it is a view of."""
         return self.base or self
 
     @property
@@ -69,8 +69,8 @@ class Value:
 
 
 class CallOrigin(NamedTuple):
-    """Where a call comes from: the node's path and module, the shapes it was given, the part of the step, and how the
-    module may calculate."""
+    """Where a call comes from: the node's path and module, its input shapes, the phase of the step, and the precision of
+    the module."""
 
     path: str
     label: str = ""
@@ -82,21 +82,21 @@ class CallOrigin(NamedTuple):
 class Call:
     """One call: `outs = function(*arguments, **options)`; arguments may hold Values, also inside tuples and lists.
 
-    `kind` says how it may be treated:
+    `kind` has its traits:
 
     "pointwise"  element by element with broadcasting: a ufunc, `astype`, `np.where`, or an Interpreter (a Formula)
     "reduce"     `np.sum`, `np.mean`, `np.max` and the like
     "product"    `np.matmul`, `np.dot` and the like
-    "view"       the result lies in the memory of the first argument; nothing is done
+    "view"       the result is stored in the memory of the first argument; nothing is done
     "copy"       the elements of the first argument in a new order (`copy`, `reshape`), or `np.concatenate`, `np.stack`
     "fill"       a constant everywhere: `fill(number)`
-    "put"        `put(x, key, y)`: x with x[key] = y; a number in place of x is everywhere
+    "put"        `put(x, key, y)`: x with x[key] = y; a number in place of x fills it
     "kernel"     a Kernel
     "other"      any other function of numpy
-    "native"     native code, which takes the place of one call or several
-    "rule"       a whole rule that could not be read; it may have effects, and is always run
-    "store"      `store(x)`: x is put into the memory of the option `target`
-    "host"       something that Python does between two parts of a step; the step ends there if it gives False
+    "native"     native code, which stands for one call or several
+    "rule"       a whole rule that could not be traced; it may have effects, and always runs
+    "store"      `store(x)`: x is copied to the memory of the option `target`
+    "host"       a Python call between two parts of a step; the step ends there if it gives False
 
     A call gives one value, or `several` as a tuple or list; None among `outs` stands for one that is None.
     """
@@ -119,11 +119,11 @@ class Call:
 
     @property
     def name(self) -> str:
-        """What is called, in a few letters."""
+        """The function's name, in a few letters."""
         return nameOf(self.function)
 
     def values(self) -> list[Value]:
-        """The Values among the arguments, in order; one that is given twice comes twice."""
+        """The Values among the arguments, in order; one that occurs twice is listed twice."""
         found: list[Value] = []
         for a in self.arguments:
             if type(a) is Value:
@@ -163,7 +163,7 @@ def changed(nested: Any, change: Any) -> Any:
 
 
 def frozen(a: Any, numbers: dict[int, int] | None = None) -> Any:
-    """What an argument or a function is, as something that can be compared: equal only for what has the same effect."""
+    """An argument or a function as something that can be compared: equal only for equal effects."""
     kind = type(a)
     if kind is Value:
         return a.number if numbers is None else numbers.get(a.number, a.number)
@@ -185,16 +185,16 @@ def frozen(a: Any, numbers: dict[int, int] | None = None) -> Any:
     return a if isinstance(a, (np.dtype, type, np.ufunc)) else ("id", id(a))
 
 
-# Functions that stand in calls and have no name in numpy -------------------------------------------------------------
+# Functions of calls that have no name in numpy -----------------------------------------------------------------------
 
 
 def fill(number: Any) -> Any:
     """A constant everywhere; the shape is that of the result."""
-    raise NotImplementedError("fill is carried out in the memory of its result")
+    raise NotImplementedError("fill is computed in the memory of its result")
 
 
 def copy(x: Any) -> Any:
-    """The same elements, perhaps repeated, in memory of their own and the order of the result."""
+    """The same elements, perhaps broadcast, in memory of their own and the layout of the result."""
     return np.array(x)
 
 
@@ -206,15 +206,15 @@ def put(x: Any, key: Any, y: Any) -> Any:
 
 
 def store(x: Any) -> Any:
-    """The values of x, put where a parameter, a state or a gradient lies."""
-    raise NotImplementedError("store is carried out in the memory of its result")
+    """The values of x, copied to a parameter, a state or a gradient."""
+    raise NotImplementedError("store is computed in the memory of its result")
 
 
-# Writing -------------------------------------------------------------------------------------------------------------
+# Printing -------------------------------------------------------------------------------------------------------------
 
 
 def nameOf(function: Any) -> str:
-    """What is called, in a few letters."""
+    """The function's name, in a few letters."""
     terms = getattr(function, "terms", None)
     if terms is not None:
         return "formula"

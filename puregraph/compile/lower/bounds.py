@@ -1,4 +1,4 @@
-"""Bounds: what numbers that come in have to be: whole ones, so that a step can use them as indices, and fractions."""
+"""Bounds: the range of valid inputs: integers that a step uses as indices, and fractions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from puregraph.native.ops.copy import merged
 
 
 class Bounds(NamedTuple):
-    """What whole numbers of an input have to be: from `low` to below `limit`, or `ignored`.
+    """The range of an integer input: from `low` to below `limit`, or `ignored`.
 
-    Those of floats are the whole numbers that have the same bits.
+    Those of floats are the integers that have the same bits.
     """
 
     value: Value
@@ -24,11 +24,11 @@ class Bounds(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """As what native code reads the numbers."""
+        """The dtype as which native code reads the elements."""
         return f"i{8 * self.value.dtype.itemsize}"
 
     def holds(self, numbers: Any) -> bool:
-        """Whether all numbers of an array are so."""
+        """Whether all elements of an array are in range."""
         numbers = numbers.view(f"i{numbers.dtype.itemsize}")
         if self.ignored is not None:
             numbers = numbers[numbers != self.ignored]
@@ -43,22 +43,22 @@ class Bounds(NamedTuple):
 
 
 def fractionBounds(value: Value) -> Bounds:
-    """From 0 to 1: the bits of floats that are not negative are in the order of the floats; -0 is 0."""
+    """From 0 to 1: the bits of non-negative floats are ordered like the floats; -0 is 0."""
     kind = np.dtype(f"i{value.dtype.itemsize}")
     one, zero = np.array([1.0, -0.0], value.dtype).view(kind).tolist()
     return Bounds(value, 0, one + 1, zero)
 
 
 def axesOf(value: Value) -> list[tuple[int, int]]:
-    """The axes of a Value as few as they can be, with their strides in bytes."""
+    """The axes of a Value merged to as few as possible, with their strides in bytes."""
     return [(a.size, a.source) for a in merged(value.shape, value.strides, value.strides)]
 
 
 def canBeBounded(value: Value) -> bool:
-    """Whether whole numbers can be looked at: they are an input, or a view of one."""
+    """Whether integers can be checked before a step: they are an input, or a view of one."""
     return value.dtype == np.int64 and value.root.role == "input" and len(axesOf(value)) <= inputchecks.AXES
 
 
 def canBeLookedAt(value: Value) -> bool:
-    """Whether the fractions of an input can be."""
+    """Whether the fractions of an input can be checked before a step."""
     return value.dtype in (np.float32, np.float64) and 0 not in value.shape

@@ -1,4 +1,4 @@
-"""Lower: steps of a program as native code, where there is any for them; what is left is carried out by numpy."""
+"""Lowering: the calls of a step as native code, where there is any for them; numpy runs the rest."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from puregraph.native.ops.epilogue import Epilogue, EpilogueOperand
 
 
 class NativeCall(NamedTuple):
-    """The function of a step that native code carries out; the slots of its works hold Values, `At`s and numbers.
+    """The function of a native call; the slots of its kernels hold Values, `Offset`s and numbers.
 
-    `calls`      what it carries out
-    `results`    how many of the values that it makes are results; those after them are memory for the time between
-    `checks`     the Bounds of inputs, which have to be looked at before a run
-    `over`       the places of arguments of which each number is read only where that of a result is made, so that the
-                 result may be written over them, if it lies as they do
+    `calls`      the calls that it stands for
+    `results`    how many of its values are results; those after them are scratch memory
+    `checks`     the Bounds of inputs to check before a run
+    `over`       the indices of arguments that a result may be written over, if it has their layout: each element is
+                              read only where that of the result is computed
     """
 
     name: str
@@ -43,7 +43,7 @@ class NativeCall(NamedTuple):
 
 
 def lower(schedule: Any) -> Any:
-    """Have all that is possible done by native code, in an order that gives the same."""
+    """Lower all calls that native code can run, in an order with equal results."""
 
     def new(size: int) -> Value:
         schedule.count += 1
@@ -55,7 +55,7 @@ def lower(schedule: Any) -> Any:
 
 
 class Lowering:
-    """One list of steps on its way to native code."""
+    """Lowers one list of steps."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Lowering:
         self.makers: dict[int, int] = {}
         for i, step in enumerate(steps):
             for v in values(step):
-                if isinstance(step, Group) or not step.kind.isView:  # a view reads nothing itself
+                if isinstance(step, Group) or not step.kind.isView:  # a view reads no element
                     self.readers.setdefault(v.root.number, []).append(i)
             for v in made(step):
                 self.makers[v.number] = i
@@ -95,13 +95,13 @@ class Lowering:
         return found
 
     def isRead(self, value: Value, besides: Iterable[int]) -> bool:
-        """Whether other steps than these read a value."""
+        """Whether steps other than these read a value."""
         return not set(besides).issuperset(self.readers.get(value.number, ()))
 
     # Groups ---------------------------------------------------------------------------------------------------------
 
     def group(self, i: int, group: Group) -> list[Call]:
-        """A group as one step; as the calls it is made of where its numbers do not lie as native code takes them."""
+        """A group as one step; as its calls where its elements are not stored as native code reads them."""
         stored = [v for v in group.made.values() if self.isRead(v, (i,))]
         if not stored:
             return []
@@ -132,8 +132,8 @@ class Lowering:
     # Products and kernels -------------------------------------------------------------------------------------------
 
     def attach(self, i: int, group: Group) -> None:
-        """Have a group done by the product or convolution whose sums it reads, if that is possible: a place in the tile
-        that is at hand is no index along an axis."""
+        """Compute a group as the epilogue of the product or convolution it reads, if that is possible: an index along an
+        axis is not known within a tile."""
         if group.folds or any(isAxis(n) for _, line in group.lines for n in line.names):
             return
         sources = [(self.makers[v.number], v, axes) for v, axes in group.loads.values() if v.number in self.makers]
@@ -153,16 +153,16 @@ class Lowering:
                 return
 
     def frameOf(self, call: Call) -> Any:
-        """How the sums of a call lie, if it makes sums that formulas can be applied to."""
+        """The output tiling of a call, if its result takes an epilogue."""
         return frameOf(call)
 
     def ends(self, p: int, group: Group, kept: list[Value], frame: OutputTiling) -> bool:
-        """Whether the step of this number can do a group as its sums are finished."""
+        """Whether the step of this number can compute a group as its epilogue."""
         everything = [*group.loads.values(), *((v, group.axes[v.number]) for v in kept)]
         return all(column(group, v, a, frame) is not None for v, a in everything)
 
     def finish(self, i: int, call: Call) -> tuple[Any, list[Value], list[Value]] | None:
-        """What becomes of the sums of a call, what that reads besides, and what it makes."""
+        """The epilogue of a call, the operands it reads besides, and its results."""
         (y,), frame = call.outs, frameOf(call)
         if frame is None:
             return None
@@ -219,7 +219,7 @@ class Lowering:
 
 
 def wholeOf(lowering: Any) -> Any:
-    """What makes native work of a call, whatever becomes of its results; None if there is only what needs a frame."""
+    """The rule that lowers a call without an epilogue; None if the only one needs a tiling."""
     return getattr(lowering, "whole", None if hasattr(lowering, "frame") else lowering)
 
 
@@ -227,7 +227,7 @@ WHOLE = {np.add, np.subtract, np.negative, np.absolute, np.maximum, np.minimum, 
 
 
 def isWide(call: Call) -> bool:
-    """Whether a call computes with numbers of other kinds than groups do, such as the next count of batches."""
+    """Whether a call computes in dtypes that groups do not, such as a step count."""
     if not call.kind.isElementwise:
         return False
     values = [*call.values(), *(y for y in call.outs if y is not None)]
@@ -237,7 +237,7 @@ def isWide(call: Call) -> bool:
 
 
 def wide(call: Call, room: LoweringWorkspace) -> list[KernelCall] | None:
-    """A call by way of float64, which holds whole numbers exactly up to 2^53."""
+    """A call computed in float64, which holds integers exactly up to 2^53."""
     found = pointwise(call)
     if found is None or 0 in found.space:
         return None
@@ -251,17 +251,17 @@ def wide(call: Call, room: LoweringWorkspace) -> list[KernelCall] | None:
 
 
 def values(step: Any) -> list[Value]:
-    """What a step reads."""
+    """The Values that a step reads."""
     return [v for v, _ in step.loads.values()] if isinstance(step, Group) else step.values()
 
 
 def made(step: Any) -> list[Value]:
-    """What a step makes and somebody reads."""
+    """The results of a step that are read."""
     return list(step.made.values()) if isinstance(step, Group) else [y for y in step.outs if y is not None]
 
 
 def isMetOnce(group: Group, value: Value) -> bool:
-    """Whether each number of a value is read only where that of a result of the same shape is made."""
+    """Whether each element of a value is read only where that of a result of the same shape is computed."""
     read = [axes for v, axes in group.loads.values() if v is value]
     made = [group.axes[y.number] for y in group.made.values() if y.shape == value.shape]
     long = [i for i, n in enumerate(value.shape) if n > 1]
@@ -274,7 +274,7 @@ def identity(group: Group, value: Value) -> tuple[int | None, ...]:
 
 
 def needed(group: Group, names: Iterable[str]) -> list[tuple[str, Any]]:
-    """The lines of a group that some names need."""
+    """The lines of a group that some names depend on."""
     wanted, found = set(names), []
     for name, line in reversed(group.lines):
         if name in wanted:
@@ -284,7 +284,7 @@ def needed(group: Group, names: Iterable[str]) -> list[tuple[str, Any]]:
 
 
 def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand | None:
-    """A Value as an operand of a nest; None if its numbers lie between numbers."""
+    """A Value as an operand of a nest; None if its elements are not stored at multiples of their size."""
     size, steps = value.dtype.itemsize, [0] * len(group.space)
     for a, s in zip(axes, value.strides):
         if a is not None:
@@ -295,13 +295,13 @@ def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand
 
 
 def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: OutputTiling) -> EpilogueOperand | None:
-    """A Value as an operand of a tail; None if it cannot be seen so."""
+    """A Value as an operand of an epilogue; None if it cannot be tiled like the result."""
     found = operand(group, value, axes)
     return None if found is None else seen(found.kind, value, found.strides, group.space, frame)
 
 
 def place(value: Value, frame: OutputTiling) -> EpilogueOperand | None:
-    """Where a product puts its own result."""
+    """Where a product stores its own result."""
     size = value.dtype.itemsize
     return seen(LONE[value.dtype], value, tuple(s // size for s in value.strides), value.shape, frame)
 
@@ -318,7 +318,7 @@ def seen(
 
 
 def frameOf(call: Call) -> OutputTiling | None:
-    """How the sums of a call lie, if it makes sums that formulas can be applied to."""
+    """The output tiling of a call, if its result takes an epilogue."""
     if call.kind.isContraction:
         return productFrame(call)
     framed = getattr(LOWERINGS.get(call.function), "frame", None) if call.kind.isKernel else None

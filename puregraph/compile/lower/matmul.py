@@ -15,8 +15,8 @@ from puregraph.native.llvm.kernelcall import KernelCall
 
 
 class OutputTiling(NamedTuple):
-    """How the results of a product or convolution lie: which axes of its result count rows of sums, which the columns,
-    and which a batch."""
+    """The output tiling of a product or convolution: which axes of its result count rows, which columns, and which a
+    batch."""
 
     rows: tuple[int, ...]
     column: int
@@ -44,7 +44,7 @@ def productFrame(call: Call) -> OutputTiling | None:
 
 
 def productOf(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
-    """A matrix product as native work."""
+    """A matrix product (GEMM) as native kernel calls."""
     a, b = call.arguments
     (y,) = call.outs
     frame = productFrame(call)
@@ -78,7 +78,7 @@ def productOf(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
 
 
 def collapsed(axes: list[tuple[int, int]]) -> int | None:
-    """The stride of several axes seen as one; None if they cannot be."""
+    """The stride of several axes merged into one; None if they cannot be."""
     axes = [(n, s) for n, s in axes if n > 1]
     for (_, outer), (n, inner) in zip(axes, axes[1:]):
         if outer != n * inner:

@@ -1,4 +1,4 @@
-"""Shaped: the native work of a nest, shaped once for all nests that differ only in where their numbers are."""
+"""Nest cache: the kernel calls of a loop nest, built once for all nests that differ only in their addresses."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from puregraph.formula.loopnest import Line, LoopNest, Operand, Reduce, Shape, o
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.nestcode import works
 
-MANY = 256  # kinds of nests that are remembered
+MANY = 256  # nests that are cached
 
 
 class MemorySlot(NamedTuple):
-    """Stands for memory: of the operand of a name among the loads or stores of a nest, or what it needs besides."""
+    """Stands for memory: of an operand by its name among the loads or stores of a nest, or scratch memory."""
 
     among: str
     name: Any
@@ -25,7 +25,7 @@ Outline = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
 class Template(NamedTuple):
-    """The steps of a nest with Spots for its memory, the sizes of what they need besides, and `lateIn` of it."""
+    """The kernel calls of a nest with Slots for its memory, the sizes of its scratch memory, and its `lateIn`."""
 
     works: list[KernelCall]
     sizes: list[int]
@@ -33,9 +33,9 @@ class Template(NamedTuple):
 
 
 def shaped(nest: LoopNest, scratch: Callable[[int], Any]) -> tuple[list[KernelCall], list[int]]:
-    """The steps that compute a nest, and `lateIn` of it.
+    """The kernel calls of a nest, and its `lateIn`.
 
-    `scratch` gives memory for so many numbers of its kind, for parts of folds.
+    `scratch` allocates memory for n elements of a dtype, for partial reductions.
     """
     found = template(nest.space, outline(nest.loads), nest.lines, outline(nest.stores), nest.kind, nest.last)
     memory: dict[Any, Any] = {("loads", n): o.what for n, o in nest.loads.items()}
@@ -49,7 +49,7 @@ def shaped(nest: LoopNest, scratch: Callable[[int], Any]) -> tuple[list[KernelCa
 
 
 def outline(operands: Mapping[str, Operand]) -> Outline:
-    """All of operands but where they are."""
+    """Operands without their addresses."""
     return tuple([(n, o.kind, o.strides) for n, o in operands.items()])
 
 
@@ -57,7 +57,7 @@ def outline(operands: Mapping[str, Operand]) -> Outline:
 def template(
     space: tuple[int, ...], loads: Outline, lines: tuple[Line, ...], stores: Outline, kind: str, last: int | None
 ) -> Template:
-    """What there is of a nest without its memory."""
+    """The key of a nest: all but its memory."""
     sizes: list[int] = []
 
     def scratch(size: int) -> MemorySlot:
@@ -71,7 +71,7 @@ def template(
 
 
 def canonical(nest: LoopNest) -> LoopNest:
-    """The nest with names by order of use, so that equal formulas have one code; without what it does not use."""
+    """The nest with names by order of use, so that equal formulas share code; without unused lines."""
     names: dict[str, str] = {}
     loads: dict[str, Any] = {}
     lines: list[Line] = []
@@ -94,13 +94,13 @@ def canonical(nest: LoopNest) -> LoopNest:
 
 
 def lateIn(nest: LoopNest) -> list[int]:
-    """The places of loads of which a number is read only where results are made that lie as they do.
+    """The indices of loads of which each element is read only where a result of the same layout is computed.
 
-    If there are folds, these are loads that are read after the folds over some axes, along which they do not vary; or
-    before as well, if it takes a nest of its own to finish these; and of those that vary, all, if nothing that does is
-    made before the last fold.
+    If there are reductions, these are loads that are read after the reductions over some axes, along which they do not
+    vary; or before as well, if a nest of its own finishes these; and of those that vary, all, if nothing that varies is
+    computed before the last reduction.
     """
-    nest = ordered(nest)  # a fold over axes of length one is none, and nothing waits for it
+    nest = ordered(nest)  # a reduction over axes of length one is none, and nothing waits for it
     inner = len(nest.space) - 1
     sets, late = reduceSets(nest), set(nest.loads)
     if sets:
@@ -119,16 +119,16 @@ def lateIn(nest: LoopNest) -> list[int]:
 
 
 def isMadeLast(nest: LoopNest, axes: frozenset[int]) -> bool:
-    """Whether there are results that vary along folded axes, all of them made after the last fold."""
+    """Whether there are results that vary along reduced axes, all of them computed after the last reduction."""
     shape = Shape(nest, axes)
     return {shape.phase[n] for n in nest.stores if shape.spread[n]} == {shape.count - 1} != {0}
 
 
 def isTurned(x: Operand, y: Operand) -> bool:
-    """Whether two operands that lie alike in memory run along other axes."""
+    """Whether two operands of equal layout in memory run along other axes."""
     return x.strides != y.strides and sorted(x.strides) == sorted(y.strides)
 
 
 def readBy(line: Any) -> tuple[str, ...]:
-    """What a line reads."""
+    """The names that a line reads."""
     return (line.of,) if isinstance(line, Reduce) else line.names

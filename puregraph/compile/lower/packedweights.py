@@ -1,4 +1,4 @@
-"""Frozen: weights in the order in which native code uses them, kept as long as the weights stay what they are."""
+"""Packed weights: weights in the layout of native code, kept as long as the weights stay the same."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ VERSION, LEASES = attrgetter("version"), attrgetter("leases")
 class PackedWeights:
     """Packed weights of a program that changes no parameter.
 
-    They are packed anew when the version of a parameter is another than it was, see `Stored`, at each run while
-    somebody has the array of one and may write to it, and once more when he has it no longer.
+    They are packed anew when the version of a parameter changes, see `Stored`, at each run while somebody holds its
+    array and may write to it, and once more when nobody holds it any longer.
     """
 
     def __init__(self) -> None:
@@ -41,17 +41,17 @@ class PackedWeights:
         return self.values[key]
 
     def refresh(self, pack: Callable[[], None]) -> None:
-        """Have `pack` called, which puts all weights into their order, unless they are in it."""
+        """Run `pack`, which packs all weights, unless they are current."""
         weights = self.weights.values()
         versions, areLeased = list(map(VERSION, weights)), any(map(LEASES, weights))
         if self.isStale or versions != self.versions:
-            self.isStale = True  # until it is done; what changes meanwhile has a version that is seen the next time
+            self.isStale = True  # until it is done; a change meanwhile has a version that is seen the next time
             pack()
             self.versions, self.isStale = versions, areLeased
 
 
 def floats(count: int) -> Any:
-    """Memory for numbers, on large pages where there are many."""
+    """Memory for elements, on large pages where there are many."""
     block = AlignedBlock(4 * count)
     whole = np.frombuffer(block.map, np.uint8)
     start = block.address - whole.__array_interface__["data"][0]
@@ -59,7 +59,7 @@ def floats(count: int) -> Any:
 
 
 def keepPackedWeights(schedule: Any) -> Any:
-    """Have weights packed once for all runs, unless the step changes parameters."""
+    """Pack weights once for all runs, unless the step changes parameters."""
     changes = schedule.paramGrads or any(isinstance(target, Param) for target, _ in schedule.stores)
     schedule.frozen = None if changes else PackedWeights()
     return schedule

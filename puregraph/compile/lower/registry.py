@@ -1,4 +1,4 @@
-"""Registry: what makes native kernel calls of a call, by its function."""
+"""Registry: what lowers a call to native kernel calls, by its function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOWERINGS: dict[Any, Callable[..., list[KernelCall] | None]] = {}
 
 
 def lowers(function: Any) -> Callable[[Any], Any]:
-    """Register what makes native kernel calls of a function's calls: `(call, workspace)` gives them, or None."""
+    """Register what lowers a function's calls to native kernel calls: `(call, workspace)` gives them, or None."""
 
     def keep(rule: Any) -> Any:
         LOWERINGS[function] = rule

@@ -1,4 +1,4 @@
-"""In place: which arguments' memory a call may write its result to."""
+"""Aliasing: which arguments' memory a call may write its result to."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from puregraph.formula.interpreter import Interpreter
 
 
 def overwritable(call: Call, y: Value) -> Sequence[int]:
-    """The places of arguments over which a call may write a result, if that lies as they do."""
+    """The indices of arguments over which a call may write a result of equal layout."""
     if call.kind.isElementwise:
         if isinstance(call.function, (np.ufunc, Interpreter)):
             return range(len(call.arguments))
-        return (2,) if call.function is np.where else ()  # where the choice is not made, all stays as it is
+        return (2,) if call.function is np.where else ()  # where the choice is not made, elements keep their value
     if call.kind.isNative:
-        native = call.function  # what it only needs for a time may be written before all arguments are read
+        native = call.function  # its scratch memory may be written before all arguments are read
         return native.over if any(y is result for result in call.outs[: native.results]) else ()
     return (0,) if call.function is put and type(call.arguments[0]) is Value else ()
 
 
 def isSame(call: Call, place: int, y: Value) -> bool:
-    """Whether an argument lies as a result does, has all of its memory, and no other argument has a part of it."""
+    """Whether an argument has the layout of a result, all of its memory, and shares it with no other argument."""
     x = call.arguments[place]
     if x.root.nbytes != x.nbytes or x.dtype != y.dtype or x.shape != y.shape:
         return False

@@ -1,4 +1,4 @@
-"""Arena: offsets for buffers that are in use for a while, so that all of them take little memory."""
+"""Arena: offsets for buffers by their lifetimes, so that all of them take little memory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 FEW = 3000  # the largest buffers, which are placed one by one where they fit best
-TRIES, LITTLE = 60, 400  # other orders of so few buffers that are tried
-WASTE = 1.01  # of what is in use at the worst time, from which on they are
+TRIES, LITTLE = 60, 400  # orders that are tried, for up to this many buffers
+WASTE = 1.01  # peak bytes in use, above which they are tried
 
 
 def arranged(buffers: list[Any]) -> int:
@@ -49,7 +49,7 @@ def shuffled(buffers: list[Any], total: int) -> int:
 
 
 def inUse(buffers: list[Any]) -> int:
-    """The bytes of the buffers that are in use at the worst time: no arena is smaller."""
+    """The peak of the bytes in use: no arena is smaller."""
     change: dict[int, int] = defaultdict(int)
     for b in buffers:
         change[b.birth] += b.size
@@ -58,7 +58,7 @@ def inUse(buffers: list[Any]) -> int:
 
 
 def inOrder(buffers: list[Any]) -> int:
-    """As memory is handed out and back in the course of time: the smallest gap that is large enough, or the end."""
+    """Offsets as an allocator gives them in the order of time: the smallest free block that fits, or the end."""
     births, deaths = defaultdict(list), defaultdict(list)
     for b in buffers:
         births[b.birth].append(b)
@@ -73,16 +73,16 @@ def inOrder(buffers: list[Any]) -> int:
 
 
 class Gaps:
-    """The free pieces of an arena that grows at its end."""
+    """The free blocks of an arena that grows at its end."""
 
     def __init__(self) -> None:
         self.end = 0
         self.bySize: list[tuple[int, int]] = []
         self.starts: dict[int, int] = {}  # offset -> size
-        self.stops: dict[int, int] = {}  # the end of a piece -> its offset
+        self.stops: dict[int, int] = {}  # the end of a block -> its offset
 
     def take(self, size: int) -> int:
-        """An offset at which so many bytes are free."""
+        """An offset at which n bytes are free."""
         place = bisect_left(self.bySize, (size, 0))
         if place < len(self.bySize):
             found, offset = self.bySize[place]
@@ -91,14 +91,14 @@ class Gaps:
                 self.add(offset + size, found - size)
             return offset
         last = self.stops.get(self.end)
-        if last is not None:  # the piece at the end is used, and made longer
+        if last is not None:  # the block at the end is used, and extended
             self.remove(last)
             self.end = last
         offset, self.end = self.end, self.end + size
         return offset
 
     def give(self, offset: int, size: int) -> None:
-        """These bytes are free again."""
+        """Free these bytes."""
         before, after = self.stops.get(offset), offset + size
         if after in self.starts:
             size += self.starts[after]
@@ -110,13 +110,13 @@ class Gaps:
         self.add(offset, size)
 
     def add(self, offset: int, size: int) -> None:
-        """Note a free piece."""
+        """Add a free block."""
         self.starts[offset] = size
         self.stops[offset + size] = offset
         insort(self.bySize, (size, offset))
 
     def remove(self, offset: int) -> None:
-        """Forget a free piece."""
+        """Remove a free block."""
         size = self.starts.pop(offset)
         del self.stops[offset + size]
         del self.bySize[bisect_left(self.bySize, (size, offset))]

@@ -1,4 +1,4 @@
-"""Exit: how a large result gets to its user, without a copy: it is made in memory of its own, which the user gets."""
+"""Outputs: a large result is computed in memory of its own, which the user gets without a copy."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from puregraph.base.align import LINE, addressOf
 from puregraph.base.introspection import isAlone
 from puregraph.compile.ir.value import Value
 
-SPARE = 2  # pieces of memory that are kept for later runs: a user mostly has the last result during the next run
+SPARE = 2  # blocks of memory that are kept for later runs: a user mostly has the last result during the next run
 
 
 class StepOutput:
-    """Where a result is made: in memory that nobody has, found anew before each run.
+    """The memory of a result that the user gets: unused memory, chosen anew before each run.
 
     `value`    the result
     `patches`  (slots, index, Value, bytes) of every argument of native code that is an address in it
@@ -31,17 +31,17 @@ class StepOutput:
 
     @property
     def array(self) -> Any:
-        """The result; whoever has it, or a view of it, has the memory."""
+        """The result; whoever holds it, or a view of it, holds the memory."""
         v = self.value
         return np.ndarray(v.shape, v.dtype, self.owner, self.start - addressOf(self.owner) + v.offset, v.strides)
 
     @property
     def start(self) -> int:
-        """Where the memory of the result begins: at a line of the cache."""
+        """The address of the result: at the start of a cache line."""
         return -(-addressOf(self.owner) // LINE) * LINE
 
     def renew(self) -> None:
-        """Go to memory that nobody has."""
+        """Move to unused memory."""
         self.owner = None
         place = next((i for i in reversed(range(len(self.spare))) if isAlone(self.spare, i)), None)
         self.owner = np.empty(self.bytes, np.uint8) if place is None else self.spare.pop(place)

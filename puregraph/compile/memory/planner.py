@@ -1,4 +1,4 @@
-"""Plan: where every value of a step lies, in one arena or outside of it."""
+"""Planner: the address of every value of a step, in one arena or outside of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGE = 1 << 16  # bytes of a result that is not copied
 
 
 class Buffer:
-    """A piece of the arena, and the calls from which to which it is in use; values may follow one another in it."""
+    """A block of the arena, and the calls from which to which it is in use; values may follow one another in it."""
 
     __slots__ = ("birth", "death", "offset", "size", "values")
 
@@ -28,13 +28,13 @@ class Buffer:
 
 
 class MemoryPlan:
-    """Where the values lie that calls make, each at a multiple of so many bytes.
+    """Where the values of calls are stored, each at a multiple of `alignment` bytes.
 
-    `buffers`   the pieces of the arena
-    `places`    by a Value's number the Buffer that it is in, or the target outside that it is made in
+    `buffers`   the blocks of the arena
+    `places`    by a Value's number the Buffer that it is in, or the external target that it is stored in
     `taken`     by the number of a call the argument whose memory it writes its result to
-    `copies`    (target, Value) of what has to be copied to a target after the last call
-    `exits`     by the number of a large result the Exit that it is made in, if that is possible and wanted
+    `copies`    (target, Value) of what is copied to a target after the last call
+    `exits`     by the number of a large result its own memory, if that is possible and wanted
     `bytes`     the size of the arena
     """
 
@@ -53,7 +53,7 @@ class MemoryPlan:
         self.bytes = arranged(self.buffers)
 
     def settle(self) -> None:
-        """Have a value that is stored made in the memory of its target, where nobody reads the old value later."""
+        """Compute a value that is stored in the memory of its target, where the old value is not read later."""
         birth = {y.number: i for i, call in enumerate(self.schedule.calls) for y in call.outs if y is not None}
         old = {id(target): value for target, value in self.schedule.held}
         for target, value in self.schedule.stores:
@@ -67,7 +67,7 @@ class MemoryPlan:
                 self.copies.append((target, value))
 
     def follows(self, old: Value | None, new: Value, birth: int) -> bool:
-        """Whether a new value may be written over an old one by the call that makes it."""
+        """Whether a new value may be written over an old one by the call that computes it."""
         if old is None or self.last.get(old.number, -1) < birth:
             return True
         call = self.schedule.calls[birth]
@@ -76,7 +76,7 @@ class MemoryPlan:
         return any(call.arguments[i] is old and isSame(call, i, new) for i in overwritable(call, new))
 
     def share(self) -> None:
-        """Give every value that a call makes memory: that of an argument that ends there, or its own."""
+        """Allocate every value that a call computes: over an argument whose lifetime ends, or a buffer of its own."""
         for i, call in enumerate(self.schedule.calls):
             for y in call.outs:
                 if y is None or y.base is not None or y.role == "object" or y.number in self.places:
@@ -94,7 +94,7 @@ class MemoryPlan:
                 self.places[y.number] = buffer
 
     def give(self) -> None:
-        """Have large results made in memory of their own, where native code alone has to do with it."""
+        """Allocate large results in memory of their own, where only native code uses them."""
         results = [v for v in (*self.schedule.outputs, *self.schedule.inputGrads) if v is not None]
         kept = [v.root.number for v in self.schedule.kept()]
         others = {
@@ -116,7 +116,7 @@ class MemoryPlan:
                 self.places.update(dict.fromkeys(numbers, found))
 
     def heir(self, i: int, call: Any, y: Value) -> int | None:
-        """The argument whose memory a result may have, if no other result of the call has it."""
+        """The argument whose memory a result may take, if no other result of the call has it."""
         for place in overwritable(call, y):
             x = call.arguments[place]
             if type(x) is Value and self.last.get(x.root.number) == i:
@@ -128,7 +128,7 @@ class MemoryPlan:
 
 
 def isWhole(value: Value, target: Any) -> bool:
-    """Whether a view, and what it is a view of, and its target have the same elements, row by row in memory."""
+    """Whether a view, its base and its target have the same elements, row by row in memory."""
     root, array = value.root, target.array
     if root is value or root.role != "made" or value.offset or root.size != value.size:
         return False
@@ -138,7 +138,7 @@ def isWhole(value: Value, target: Any) -> bool:
 
 
 def lastReads(schedule: Any) -> dict[int, int]:
-    """By the number of a value with memory the last call that reads it, or a view of it."""
+    """Liveness: by the number of a value with memory the last call that reads it, or a view of it."""
     end = len(schedule.calls)
     last: dict[int, int] = {}
     for i, call in enumerate(schedule.calls):
@@ -150,7 +150,7 @@ def lastReads(schedule: Any) -> dict[int, int]:
 
 
 def fits(target: Any, value: Value) -> bool:
-    """Whether a value can be made in the memory of a target."""
+    """Whether a value can be computed in the memory of a target."""
     array = target.array
     same = array.shape == value.shape and array.dtype == value.dtype
     return same and sameStrides(array.shape, array.strides, value.strides)

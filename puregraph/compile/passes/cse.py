@@ -1,4 +1,4 @@
-"""Common subexpression elimination: equal calls on equal values are made once."""
+"""Common subexpression elimination: equal calls on equal values are computed once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LITTLE = 4096  # bytes that may always be kept
 
 
 def eliminateCommonSubexpressions(schedule: Any) -> Any:
-    """Have equal calls on equal values made once; what is cheap only within forward, or within backward."""
+    """Compute equal calls on equal values once; cheap ones only within forward, or within backward."""
     known: dict[Any, list[Any]] = {}
     instead: dict[int, Value] = {}
     calls = []
@@ -44,7 +44,7 @@ def eliminateCommonSubexpressions(schedule: Any) -> Any:
 
 
 def replace(schedule: Any, now: Any) -> None:
-    """Put other Values in place of what the schedule hands out."""
+    """Replace Values in the results of the schedule."""
 
     def each(values: list[Any]) -> list[Any]:
         return [None if v is None else now(v) for v in values]

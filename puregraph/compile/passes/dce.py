@@ -1,4 +1,4 @@
-"""Dead code elimination: calls whose results nobody reads are left out."""
+"""Dead code elimination: calls whose results are not read are left out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from puregraph.compile.ir.value import Call
 
 
 def eliminateDeadCode(schedule: Any) -> Any:
-    """Leave out calls whose results nobody reads; what has an effect always runs."""
+    """Leave out calls whose results are not read; calls with effects always run."""
     needed = {v.number for v in schedule.kept()}
     calls: list[Call] = []
     for call in reversed(schedule.calls):

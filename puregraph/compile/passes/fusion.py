@@ -1,8 +1,8 @@
-"""Fuse: neighbouring pointwise calls and reductions of a step become groups, each one pass over memory.
+"""Fusion: neighbouring pointwise calls and reductions of a step become groups, each one pass over memory.
 
-Calls are taken in order. One that reads what an open group makes joins it where that is possible, else the group is
-closed, which puts it into the list of steps at that point. A group is a space of indices with formulas and folds over
-it (`nest`); what others read of it is stored, all else lives in registers.
+Calls are taken in order. One that reads a result of an open group joins it where that is possible, else the group is
+closed, which puts it into the list of steps at that point. A group is an index space with formulas and reductions
+over it (a loop nest); results that others read are stored, all else stays in registers.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from puregraph.formula.formula import Formula, formulaOf
 from puregraph.formula.loopnest import Reduce
 from puregraph.native.ops.nestcode import CHUNK
 
-PATIENCE = 6  # calls after which a group that nobody joined is closed
-AHEAD = 40  # how many calls further on may be taken before their turn
-MOST = 28  # operands and results of one group: what registers can hold
+PATIENCE = 6  # calls after which a group that none joined is closed
+AHEAD = 40  # how many calls ahead a call may be taken out of order
+MOST = 28  # operands and results of one group: as many as registers can hold
 
 
 def fuse(schedule: Any) -> Any:
-    """Have neighbouring calls over one index space become groups."""
+    """Fuse neighbouring calls over one index space into groups."""
     schedule.calls = Fuser(schedule.calls).run()
     return schedule
 
@@ -34,7 +34,7 @@ def fuse(schedule: Any) -> Any:
 class Fuser:
     """Takes the calls of a step in order and gives the steps that they become, calls and groups.
 
-    Before a group is closed, calls further on that fit into it and need nothing that is still to come are taken too.
+    Before a group is closed, later calls that fit into it and need no result that is still missing are taken too.
     """
 
     reading = staticmethod(reading)
@@ -44,7 +44,7 @@ class Fuser:
         self.reads = [[v.root for v in call.values()] for call in self.calls]
         self.steps: list[Any] = []
         self.open: list[Group] = []
-        self.makers: dict[int, Group] = {}  # which of these makes a Value
+        self.makers: dict[int, Group] = {}  # by the number of a Value the open group that computes it
         self.count = 0
         self.taken: set[int] = set()
         self.known: set[int] = set()
@@ -66,7 +66,7 @@ class Fuser:
         return self.steps
 
     def done(self, i: int) -> None:
-        """Note that a call has its place."""
+        """Mark a call as taken."""
         self.taken.add(i)
         self.known.update(y.root.number for y in self.calls[i].outs if y is not None)
 
@@ -97,12 +97,12 @@ class Fuser:
             self.close(group)
 
     def sources(self, i: int) -> list[Group]:
-        """The open groups that make what a call reads, in the order in which they were opened."""
+        """The open groups that compute what a call reads, in the order in which they were opened."""
         found = {id(g): g for v in self.reads[i] if (g := self.makers.get(v.number))}
         return list(found.values()) if len(found) < 2 else [g for g in self.open if id(g) in found]
 
     def place(self, i: int, read: NestLines, call: Call) -> None:
-        """Put a call into the group that makes what it reads, one that reads the same, or a new one."""
+        """Put a call into the group that computes what it reads, one that reads the same, or a new one."""
         sources = sorted(self.sources(i), key=lambda g: g.size)
         for group in sources[:-1]:
             self.close(group)
@@ -134,7 +134,7 @@ class Fuser:
         return True
 
     def close(self, group: Group) -> None:
-        """Take what is further on and fits, then put the group into the list."""
+        """Take later calls that fit, then append the group to the list."""
         self.open.remove(group)
         for number in group.made:
             del self.makers[number]
@@ -165,7 +165,7 @@ class Fuser:
         self.steps.append(group)
 
     def ready(self, i: int, group: Group) -> bool:
-        """Whether all that a call reads is there, or in this group."""
+        """Whether all that a call reads is computed, or in this group."""
         for v in self.reads[i]:
             isThere = v.role != "made" or v.number in group.made or v.number in self.known
             if not isThere or v.number in self.makers:
@@ -173,12 +173,12 @@ class Fuser:
         return True
 
     def isLast(self, i: int) -> bool:
-        """Whether all others have read what an update writes over."""
+        """Whether all other readers of what an update writes over have run."""
         if self.calls[i].place.phase != "update":
             return True
         old = {v.number for v in self.reads[i] if v.role in ("param", "state")}
         if any(v.root.number in old for group in self.open for v, _ in group.loads.values()):
-            return False  # what joined an open group has its place, but comes later
+            return False  # calls of an open group are taken, but come later
         return all(r in self.taken for n in old for r in self.readers[n] if r < i)
 
     def shares(self, group: Group, read: NestLines) -> bool:
@@ -239,8 +239,8 @@ class Fuser:
         return True
 
     def fits(self, group: Group, over: frozenset[int], read: NestLines, axes: Axes) -> bool:
-        """Whether a group may have a fold over these axes beside those that it has: of all that the space holds, over
-        its rows or its columns."""
+        """Whether a group may have a reduction over these axes beside those that it has: over the whole space, its rows
+        or its columns."""
         rest = frozenset(a for a, n in enumerate(group.space) if n > 1)
         if not over or not rest <= set(axes):
             return False
@@ -262,7 +262,7 @@ def renamed(line: Formula, names: Mapping[str, Any]) -> Formula:
 
 @lru_cache(maxsize=REMEMBERED)
 def withNames(line: Formula, names: tuple[Any, ...]) -> Formula:
-    """The formula with these names in place of its own; one that is known is found at once."""
+    """The formula with these names in place of its own; known ones are cached."""
     return filled(line, dict(zip(line.names, map(leaf, names))))
 
 
@@ -277,7 +277,7 @@ def innerAxis(group: Group, read: NestLines) -> int:
 
 
 def axesOf(group: Group, read: NestLines, places: dict[str, Any]) -> Axes | None:
-    """Which axis of the group's space each axis of a call's space runs along; None if that cannot be told."""
+    """Which axis of the group's space each axis of a call's space runs along; None if that is ambiguous."""
     rank = len(read.space)
     if not group.calls:
         return tuple(range(rank))

@@ -14,14 +14,14 @@ Axes = tuple[int | None, ...]
 
 
 class Group:
-    """A space, and what is computed over it: `lines` for `LoopNest`, by names that `names` and `loads` give Values.
+    """An index space and the lines computed over it: `lines` for `LoopNest`, whose names `names` and `loads` give Values.
 
-    Names only count what comes in, so that groups that do the same have the same lines.
-    `axes` says for each made Value which axis of the space each of its own axes runs along (None: length one).
+    Names only count operands, so that groups that compute the same have the same lines.
+    `axes` says for each computed Value which axis of the space each of its own axes runs along (None: length one).
     """
 
     kind = KINDS["group"]
-    arithmetic = "f32"  # what it computes in
+    arithmetic = "f32"  # the dtype it computes in
 
     def __init__(self, space: tuple[int, ...], begun: int):
         self.space, self.size, self.last = space, math.prod(space), begun
@@ -29,25 +29,25 @@ class Group:
         self.loads: dict[str, tuple[Value, Axes]] = {}
         self.known: dict[tuple[int, Axes], str] = {}  # the names of loads, by number and axes
         self.made: dict[int, Value] = {}
-        self.names: dict[int, str] = {}  # of made Values, by number
+        self.names: dict[int, str] = {}  # of computed Values, by number
         self.axes: dict[int, Axes] = {}
-        self.folded: dict[int, frozenset[int]] = {}  # over which axes a made Value, or what it is made of, is folded
-        self.folds: list[frozenset[int]] = []  # over which axes there are folds, each once
+        self.folded: dict[int, frozenset[int]] = {}  # axes over which a computed Value, or an operand, is reduced
+        self.folds: list[frozenset[int]] = []  # the axes of its reductions, each set once
         self.calls: list[Call] = []
         self.inner: int | None = None
 
     @property
     def outs(self) -> list[Value]:
-        """What it makes."""
+        """The Values that it computes."""
         return list(self.made.values())
 
     @property
     def place(self) -> CallOrigin:
-        """Where its last call comes from."""
+        """The origin of its last call."""
         return self.calls[-1].place
 
     def values(self) -> list[Value]:
-        """What it reads."""
+        """The Values that it reads."""
         return [v for v, _ in self.loads.values()]
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class Group:
         return name
 
     def find(self, value: Value) -> tuple[Value, Axes] | None:
-        """The made Value that this one is or is a view of, and the axes of the space that its own run along."""
+        """The computed Value that this one is or is a view of, and the axes of the space that its own run along."""
         if value.number in self.made:
             return value, self.axes[value.number]
         root = value.root
@@ -92,13 +92,13 @@ class Group:
         return math.prod(self.space[a] for a in axes)
 
     def beside(self) -> frozenset[int]:
-        """The axes of folds that are complete when all rows are done; nothing made of them then runs along them."""
+        """The axes of reductions that are complete when all rows are done; nothing computed from them runs along them."""
         long = frozenset(a for a, n in enumerate(self.space) if n > 1)
         sets = {s & long for s in self.folds if s & long}
         return next((s for s in sets if self.inner not in s), frozenset()) if len(sets) > 1 else frozenset()
 
     def isShort(self, axes: frozenset[int]) -> bool:
-        """Whether what is folded over these axes is known while the same place is still at hand."""
+        """Whether a reduction over these axes is complete while the same position is still being computed."""
         long = self.spread(axes)
         if self.inner in axes:
             return long <= 4 * CHUNK or self.size >= 64 * long

@@ -1,4 +1,4 @@
-"""Hoisting: what is computed from parameters and states alone comes first, where no parameter changes.
+"""Hoisting: calls that depend on parameters and states alone come first, where no parameter changes.
 
 The epilogue of a convolution can then read it: the scale of a normalisation, say.
 """
@@ -14,7 +14,7 @@ SMALL = 1 << 14  # bytes of a result that may wait for its use
 
 
 def hoistConstants(schedule: Any) -> Any:
-    """Put small results first that no input decides, unless the step changes parameters."""
+    """Move small results first that depend on no input, unless the step changes parameters."""
     if schedule.frozen is None:
         return schedule
     made: set[int] = set()
@@ -30,6 +30,6 @@ def hoistConstants(schedule: Any) -> Any:
 
 
 def isSmall(call: Call) -> bool:
-    """Whether a call costs and makes little."""
+    """Whether a call costs little and its result is small."""
     isLight = call.kind.isCheap or call.kind.isReduction
     return isLight and all(y is not None and y.nbytes <= SMALL for y in call.outs)

@@ -14,8 +14,8 @@ LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
 def hoistUpdates(schedule: Any) -> Any:
     """Read the numbers of an update at the start or before the backward pass, where nothing can fail in between.
 
-    Updates may then follow the gradients, of which most never meet memory. Where those are much of the memory, large
-    ones do at once; elsewhere all else stays nearer if they come in the end.
+    Updates may then follow the gradients, of which most are never stored in memory. Where those are much of the memory,
+    large ones do at once; elsewhere locality is better if updates come in the end.
     """
     calls = schedule.calls
     start = next((i for i, call in enumerate(calls) if call.place.phase == "backward"), len(calls))
@@ -43,7 +43,7 @@ def bytesOfUpdates(calls: list[Call]) -> int:
 
 
 def bytesKept(calls: list[Call], start: int) -> int:
-    """What the forward pass makes and later calls read."""
+    """The results of the forward pass that later calls read."""
     made = {y.number for call in calls[:start] for y in call.outs if y is not None and y.base is None}
     return sum(
         {v.root.number: v.root.nbytes for c in calls[start:] for v in c.values() if v.root.number in made}.values()
@@ -51,7 +51,7 @@ def bytesKept(calls: list[Call], start: int) -> int:
 
 
 def updatedSoon(calls: list[Call], start: int) -> list[Call]:
-    """With the updates of large parameters after the last call that makes or reads what they take."""
+    """Move the updates of large parameters behind the last call that computes or reads their operands."""
     latest: dict[int, int] = {}
     places = []
     for i, call in enumerate(calls):

@@ -1,4 +1,4 @@
-"""LoopNest lines: a call as formulas and reductions over an index space."""
+"""Nest lines: a call as formulas and reductions over an index space."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from puregraph.formula.loopnest import Reduce
 from puregraph.formula.optable import TABLE
 from puregraph.kernels.scatter import putClass, takeClass
 
-EXACT = 1 << 24  # whole numbers below this are floats without loss
+EXACT = 1 << 24  # integers below this are exact as floats
 UFUNCS = {row.numpy: name for name, row in TABLE.items() if isinstance(row.numpy, np.ufunc)}
 UFUNCS |= {np.square: "square", np.reciprocal: "reciprocal", np.bitwise_and: "and", np.bitwise_or: "or"}
 UFUNCS |= {np.invert: "not", np.abs: "abs", np.true_divide: "/"}
@@ -29,15 +29,15 @@ FOLDS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np
 TRUTHS = (np.any, np.all)
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
 KINDS = {FLOAT: "f32", BOOL: "bool", np.dtype(np.int64): "i64", np.dtype(np.int32): "i32"}
-LONE = {**KINDS, np.dtype(np.float64): "f64"}  # of what is one number
+LONE = {**KINDS, np.dtype(np.float64): "f64"}  # of scalars
 
 
 class NestLines(NamedTuple):
-    """A call as lines of a nest over a space of its own.
+    """A call as lines of a nest over an index space of its own.
 
     `given` has the Values that it reads, by the names that its lines have for them, each with the axes of the space
     that its own run along; `lines` are those before the results, which are Values with a formula or Reduce each, and
-    again their axes. A fold that is divided by `count` at its end is a mean.
+    again their axes. A reduction that is divided by `count` at its end is a mean.
     """
 
     space: tuple[int, ...]
@@ -48,13 +48,13 @@ class NestLines(NamedTuple):
 
 
 def aligned(value: Value, rank: int) -> Axes:
-    """The axes that an operand's run along where it broadcasts."""
+    """The axes of an operand that is broadcast."""
     first = rank - len(value.shape)
     return tuple([None if n == 1 else first + i for i, n in enumerate(value.shape)])
 
 
 def reading(call: Call) -> NestLines | None:
-    """A call as formulas or a fold; None if it is neither, or not of numbers that native code computes with."""
+    """A call as formulas or a reduction; None if it is neither, or of a dtype that native code does not compute in."""
     found = described(call, isFolded)
     if found is None:
         return None
@@ -67,7 +67,7 @@ def reading(call: Call) -> NestLines | None:
 
 
 def described(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> NestLines | None:
-    """A call as formulas or a fold, whatever its numbers are."""
+    """A call as formulas or a reduction, whatever its dtype."""
     if call.kind.isElementwise or call.kind.isFill:
         return pointwise(call)
     if call.kind.isReduction:
@@ -76,18 +76,18 @@ def described(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> Nest
 
 
 def isRead(x: Value) -> bool:
-    """Whether native code reads such numbers."""
+    """Whether native code reads such elements."""
     isExact = x.dtype.kind != "i" or max(x.shape, default=0) < EXACT
     return x.dtype in (LONE if x.size == 1 else KINDS) and x.role != "object" and isExact
 
 
 def isMade(y: Value) -> bool:
-    """Whether native code makes such numbers."""
+    """Whether native code computes such elements."""
     return (y.dtype == FLOAT or y.dtype == BOOL) and y.size > 0
 
 
 def isFoldMade(y: Value) -> bool:
-    """Whether native code makes such numbers as a fold."""
+    """Whether native code computes such elements by a reduction."""
     return y.dtype in KINDS and y.size > 0
 
 
@@ -102,7 +102,7 @@ def pointwise(call: Call) -> NestLines | None:
 
 
 def byClass(call: Call) -> NestLines | None:
-    """One number of each row, or put into each row, by its class."""
+    """One element of each row, or put into each row, by its class."""
     x, labels = call.arguments[:2]
     (y,) = call.outs
     line = Formula("where(axis1 == k, x, 0)")
@@ -161,7 +161,7 @@ def operation(op: str) -> tuple[str, list[Formula]]:
 
 
 def numberOf(a: Any) -> float | None:
-    """The number that an argument always is; None if it may be another, or is nan."""
+    """The number that an argument always is; None if it may vary, or is nan."""
     if type(a) is Value:
         isKnown = a.role == "constant" and a.shape == () and a.dtype.kind in "fiub"
         return float(a.source) if isKnown else None
@@ -171,7 +171,7 @@ def numberOf(a: Any) -> float | None:
 
 
 def folding(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> NestLines | None:
-    """A reduction as a fold, and for a mean the division by how many there are."""
+    """A reduction, and for a mean the division by the count of elements."""
     how = FOLDS.get(call.function)
     if how is None or call.options.keys() - {"axis", "keepdims"} or len(call.arguments) > 2:
         return None
@@ -192,7 +192,7 @@ def folding(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> NestLi
 
 
 def isFolded(function: Any, x: Value, y: Value) -> bool:
-    """Whether numbers of these dtypes can be folded: float32, or truths that are joined or counted."""
+    """Whether these dtypes can be reduced: float32, or booleans that are joined or counted."""
     if x.dtype == BOOL:
         return function in TRUTHS if y.dtype == BOOL else function is np.sum and y.dtype == np.int64 and x.size < EXACT
     return x.dtype == y.dtype == FLOAT and function not in TRUTHS

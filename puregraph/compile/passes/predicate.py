@@ -1,4 +1,4 @@
-"""Masks: of numbers that backward only asks a question, such as `0 <= x and x <= 6`, the answers are kept."""
+"""Predicates: where backward only reads a condition of values, such as `0 <= x and x <= 6`, one byte each is kept."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from puregraph.formula.formula import formulaOf, numpyFrom
 from puregraph.formula.interpreter import Interpreter
 from puregraph.formula.optable import LOGICAL
 
-LARGE = 1 << 14  # bytes from which numbers are worth it
+LARGE = 1 << 14  # bytes from which values are worth it
 ASKED = "x"
 
 
 def storePredicates(schedule: Any) -> Any:
-    """Have formulas of the backward pass read answers, which the forward pass notes, in place of numbers."""
+    """Have formulas of the backward pass read predicates, which the forward pass stores, in place of values."""
     readers: dict[int, list[Call]] = {}
     for call in schedule.calls:
         if not call.kind.isView and call.place.phase != "forward":
@@ -45,13 +45,13 @@ def storePredicates(schedule: Any) -> Any:
 
 
 def same(questions: Iterable[Term | None]) -> Term | None:
-    """The one question that there is; None if there are more, or what is asked is no question."""
+    """The one condition on a value; None if there are several, or it is read otherwise."""
     found = set(questions)
     return found.pop() if len(found) == 1 else None
 
 
 def asked(call: Call, value: Value) -> Term | None:
-    """What a call asks of a value, as a term of `x`; None if it reads more of it than the answer."""
+    """The condition of a value that a call reads, as a term of `x`; None if it reads more of the value."""
     if not isinstance(call.function, Interpreter):
         return None
     places = [i for i, a in enumerate(call.arguments) if a is value]
@@ -79,7 +79,7 @@ def leavesOf(root: Term) -> set[Term]:
 
 
 def answering(schedule: Any, call: Call, value: Value, question: Term) -> Call:
-    """The call that notes the answers, laid out as the numbers are."""
+    """The call that stores the predicate, in the layout of the value."""
     schedule.count += 1
     strides = tuple([s // value.dtype.itemsize for s in value.strides])
     answer = Value(schedule.count, value.shape, np.dtype(np.bool_), strides, name=f"{value.name}.answer")
@@ -90,7 +90,7 @@ def answering(schedule: Any, call: Call, value: Value, question: Term) -> Call:
 
 
 def exchange(call: Call, value: Value, answer: Value, question: Term) -> None:
-    """Have a call read the answers."""
+    """Have a call read the predicate."""
     evaluator = call.function
     (place,) = [i for i, a in enumerate(call.arguments) if a is value]
     name = leaf(evaluator.names[place])

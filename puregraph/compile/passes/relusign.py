@@ -1,4 +1,4 @@
-"""Signs: where only `x > 0` is asked of the x of a relu, its result tells as well, and x need not be kept."""
+"""ReLU sign: where only `x > 0` is read of the x of a relu, its result has that sign too, and x need not be kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RELU = Formula("relu(x)").term
 
 
 def readReluSigns(schedule: Any) -> Any:
-    """Have formulas that ask for the sign of x read relu(x), which is above 0 where x is."""
+    """Have formulas that compare x with 0 read relu(x), which is above 0 where x is."""
     results: dict[int, Value] = {}
     for call in schedule.calls:
         if not isinstance(call.function, Interpreter):

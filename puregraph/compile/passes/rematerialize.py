@@ -1,4 +1,4 @@
-"""Recompute: values that cost little are made again in backward instead of being kept, until a plan fits its budget."""
+"""Rematerialization: cheap values are computed again in backward, not kept, until a plan fits its budget."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from puregraph.compile.ir.value import Call, Value, changed
 from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
 from puregraph.errors import PuregraphError
 
-PATIENT = 8  # rounds that may gain nothing
-DEEP = 12  # calls at most that are made again for one value
+PATIENT = 8  # rounds without gain before it ends
+DEEP = 12  # calls at most that are computed again for one value
 
 
 def planned(
@@ -21,11 +21,11 @@ def planned(
     alignment: int = ALIGNMENT,
     gives: bool = False,
 ) -> MemoryPlan:
-    """The plan of a schedule, with calls made again as far as the budget, in bytes, asks for it.
+    """The plan of a schedule, with calls computed again as far as the budget, in bytes, asks for it.
 
     `lower` gives a lowered copy of a schedule; `gives` says whether results get memory of their own.
 
-    Raises    PuregraphError if the budget cannot be kept; it says how far one gets
+    Raises    PuregraphError if the budget cannot be kept; it says which bytes can be reached
     """
     plan = MemoryPlan(lower(schedule), alignment, gives)
     least, rounds = plan.bytes, 0
@@ -43,7 +43,7 @@ def planned(
 
 
 def relieve(schedule: Any, plan: MemoryPlan, wanted: int) -> bool:
-    """Have some of the values that wait while memory is shortest made again; whether there were any."""
+    """Have some of the values that wait at the peak of memory computed again; whether there were any."""
     reading = PeakReaders(schedule, peakOf(plan))
     found = sorted(reading.waiting(), key=lambda v: (-v.nbytes, v.number))
     gained, chosen = 0, {}
@@ -77,10 +77,10 @@ def peakOf(plan: MemoryPlan) -> int:
 
 
 class PeakReaders:
-    """Who reads what, around the call at which memory is shortest.
+    """Liveness of values around the call at the peak of memory.
 
     `readers`  by the number of a value with memory the calls that read it, or a view of it
-    `pinned`   values that must stay, because others are made again from them; `dropped`: those that do not stay
+    `pinned`   values that must stay, because others are computed from them; `dropped`: those that do not stay
     """
 
     def __init__(self, schedule: Any, peak: int):
@@ -94,7 +94,7 @@ class PeakReaders:
         self.kept = {v.root.number for v in schedule.kept()}
 
     def waiting(self) -> list[Value]:
-        """The values that are made before the peak and read after it, not at it, and cost little."""
+        """The values that are computed before the peak and read after it, not at it, and cost little."""
         found = []
         for call in self.schedule.calls[: self.peak]:
             for y in call.outs:
@@ -110,7 +110,7 @@ class PeakReaders:
         return next(i for i in self.readers[value.number] if i > self.peak)
 
     def stays(self, value: Value, until: int) -> bool:
-        """Whether a value, or what it is a view of, is there anyway at some later call."""
+        """Whether a value, or its base, is kept anyway until some later call."""
         root = value.root
         if root.role != "made":
             return True
@@ -120,7 +120,7 @@ class PeakReaders:
 
 
 class Clones:
-    """The calls that make one value again before a call that reads it, from what is there anyway."""
+    """The calls that compute one value again before a call that reads it, from what is kept anyway."""
 
     def __init__(self, schedule: Any, reading: PeakReaders, place: int, value: Value):
         self.schedule, self.reading, self.place, self.value = schedule, reading, place, value
@@ -138,7 +138,7 @@ class Clones:
         return found
 
     def again(self, value: Value) -> Value | None:
-        """The same value as it is made again; None if that would take too much."""
+        """The clone of a value; None if computing it again would take too many calls."""
         if value.number in self.made:
             return self.made[value.number]
         if self.reading.stays(value, self.place):
@@ -153,7 +153,7 @@ class Clones:
         return self.clone(call, parts)[value.number]
 
     def clone(self, call: Call, parts: dict[int, Any]) -> dict[int, Value]:
-        """Note a call once more, on other values."""
+        """Clone a call on other values."""
 
         def now(v: Value) -> Value:
             return parts[v.number]
@@ -180,7 +180,7 @@ class Clones:
 
 
 def insert(schedule: Any, chosen: Any, peak: int) -> None:
-    """Put clones before the calls that read them first, and have all later calls read them."""
+    """Insert clones before the calls that read them first, and have all later calls read them."""
     before: dict[int, list[Call]] = {}
     instead: dict[int, Value] = {}
     for clones in chosen:
@@ -195,7 +195,7 @@ def insert(schedule: Any, chosen: Any, peak: int) -> None:
         return viewed(v) if v.base.number in instead else v
 
     def viewed(v: Value) -> Value:
-        """A view of what is made again."""
+        """A view of a clone."""
         if v.number not in views:
             call = v.call
             schedule.count += 1
@@ -209,7 +209,7 @@ def insert(schedule: Any, chosen: Any, peak: int) -> None:
     for i, call in enumerate(schedule.calls):
         calls += before.get(i, ())
         if i > peak and call.kind.isView and call.outs[0].base is not None and call.outs[0].base.number in instead:
-            continue  # made when it is read
+            continue  # cloned when it is read
         if i > peak:
             call.arguments = changed(call.arguments, now)
             call.options = {k: changed(v, now) for k, v in call.options.items()}

@@ -1,4 +1,4 @@
-"""Let go: of two neighbouring steps that need not wait for each other, the one that ends the life of much comes first.
+"""Reordering: of two neighbouring independent calls, the one that frees more memory comes first.
 
 The gradient of a layer's input is often as large as that input, which only the gradient of its weight still reads: the
 weight's first, and both are never in memory at the same time.
@@ -10,11 +10,11 @@ from typing import Any
 
 from puregraph.compile.ir.value import Call, Value
 
-LARGE = 1 << 24  # bytes that have to be saved: what is less may be in a cache still, and its reader should come next
+LARGE = 1 << 24  # bytes that have to be freed: a smaller value may still be in a cache, and its reader should come next
 
 
 def reorderForMemory(schedule: Any) -> Any:
-    """Put the calls of a schedule in that order."""
+    """Reorder the calls of a schedule to use less memory."""
     calls = list(schedule.calls)
     last = {v.root.number: call for call in calls for v in call.values()}
     kept = {v.root.number for v in schedule.kept()}
@@ -37,10 +37,10 @@ def reorderForMemory(schedule: Any) -> Any:
 
 
 def rootsOf(values: Any) -> dict[int, Value]:
-    """What has the memory of some Values, by number."""
+    """By number the Values that have the memory of some Values."""
     return {v.root.number: v.root for v in values if v is not None}
 
 
 def bytesOf(call: Call) -> int:
-    """What a call makes and what it needs beside."""
+    """The results of a call and its scratch memory."""
     return sum(y.nbytes for y in call.outs if y is not None and y.base is None)
