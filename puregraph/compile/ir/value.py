@@ -18,7 +18,7 @@ class Value:
 
     `number`   its index in the order in which values were made
     `role`     "input", "param", "state", "scalar" (a number that each run reads), "constant", "made" by a call, or
-                          "object": no array, handed from rule to rule as it is
+               "object": no array, handed from rule to rule as it is
     `strides`  in bytes, as numpy would lay it out
     `base`     the Value whose memory it is a view of, if it is one, and `offset` in bytes from its start
     `source`   of a parameter or state its holder, of a constant its array, of a scalar its name
@@ -69,7 +69,7 @@ class Value:
 
 
 class CallOrigin(NamedTuple):
-    """Where a call comes from: the node's path and module, its input shapes, the phase of the step, and the precision of
+    """Where a call comes from: the node's path and module, its input shapes, its phase in the step, and the precision of
     the module."""
 
     path: str

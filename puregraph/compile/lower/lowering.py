@@ -31,7 +31,7 @@ class NativeCall(NamedTuple):
     `results`    how many of its values are results; those after them are scratch memory
     `checks`     the Bounds of inputs to check before a run
     `over`       the indices of arguments that a result may be written over, if it has their layout: each element is
-                              read only where that of the result is computed
+                 read only where that of the result is computed
     """
 
     name: str
@@ -132,7 +132,7 @@ class Lowering:
     # Products and kernels -------------------------------------------------------------------------------------------
 
     def attach(self, i: int, group: Group) -> None:
-        """Compute a group as the epilogue of the product or convolution it reads, if that is possible: an index along an
+        """Compute a group as the epilogue of the product or convolution it reads, if possible: an index along an
         axis is not known within a tile."""
         if group.folds or any(isAxis(n) for _, line in group.lines for n in line.names):
             return

@@ -14,7 +14,7 @@ Axes = tuple[int | None, ...]
 
 
 class Group:
-    """An index space and the lines computed over it: `lines` for `LoopNest`, whose names `names` and `loads` give Values.
+    """An index space and `lines` for a `LoopNest` over it, by names that `names` and `loads` give Values.
 
     Names only count operands, so that groups that compute the same have the same lines.
     `axes` says for each computed Value which axis of the space each of its own axes runs along (None: length one).
