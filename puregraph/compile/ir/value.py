@@ -69,7 +69,7 @@ class Value:
 
 
 class CallOrigin(NamedTuple):
-    """Where a call comes from: the node's path and module, its input shapes, its phase in the step, and the precision of
+    """Where a call comes from: the node's path and module, its input shapes, the phase of the step and the precision of
     the module."""
 
     path: str
