@@ -92,7 +92,7 @@ class Group:
         return math.prod(self.space[a] for a in axes)
 
     def beside(self) -> frozenset[int]:
-        """The axes of reductions that are complete when all rows are done; nothing computed from them runs along them."""
+        """Axes of reductions that are complete after all rows; nothing computed from them runs along them."""
         long = frozenset(a for a, n in enumerate(self.space) if n > 1)
         sets = {s & long for s in self.folds if s & long}
         return next((s for s in sets if self.inner not in s), frozenset()) if len(sets) > 1 else frozenset()
