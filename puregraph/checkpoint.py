@@ -138,10 +138,15 @@ def collect(graph: Graph, optimizer: Any, extra: Any) -> tuple[list[Fetched], di
             array = Array(f"{group}/{path}", tuple(s.shape), s.dtype.name)
             arrays.append((array, lambda s=s: device.toHost(s.materialize())))
     if optimizer is not None:
-        state = optimizer.state
-        names = list(state)
-        arrays += [arrayOf(f"optimizer/{i}", state[name]) for i, name in enumerate(names)]
-        about["optimizer"] = {**describe(optimizer, "the optimizer"), "step": int(optimizer.step), "state": names}
+        part = partOf(graph, optimizer)
+        state = {named(name, part): array for name, array in optimizer.state.items()}
+        arrays += [arrayOf(f"optimizer/{i}", array) for i, array in enumerate(state.values())]
+        about["optimizer"] = {
+            **describe(optimizer, "the optimizer"),
+            "step": int(optimizer.step),
+            "state": list(state),
+            **({} if part is None else {"part": list(part.values())}),
+        }
     found: list[Fetched] = []
 
     def special(value: Any) -> Any:
@@ -152,6 +157,21 @@ def collect(graph: Graph, optimizer: Any, extra: Any) -> tuple[list[Fetched], di
 
     about["extra"] = encode(extra, "extra", special)
     return arrays + found, about
+
+
+def partOf(graph: Graph, optimizer: Any) -> dict[str, str] | None:
+    """The paths in the graph of what an optimizer updates, by those that it has for them; None if that is all of it."""
+    paths = {id(param): path for path, param in reversed(graph.params.items())}
+    slots = getattr(optimizer, "slots", ())
+    if not slots or {id(slot.param) for slot in slots} == paths.keys():
+        return None
+    return {slot.path: paths.get(id(slot.param), slot.path) for slot in slots}
+
+
+def named(name: str, part: dict[str, str] | None) -> str:
+    """The name of an optimizer's array with the path of its parameter in the graph, or back."""
+    kind, _, path = name.partition("/")
+    return name if part is None else f"{kind}/{part.get(path, path)}"
 
 
 def arrayOf(name: str, values: Any) -> Fetched:
@@ -274,11 +294,13 @@ def isDescription(value: Any) -> bool:
     """What `collect` writes of an optimizer."""
     return (
         isinstance(value, dict)
-        and set(value) == {"class", "args", "kwargs", "step", "state"}
+        and set(value) - {"part"} == {"class", "args", "kwargs", "step", "state"}
         and [type(value[key]) for key in ("class", "args", "kwargs", "step", "state")] == [str, list, dict, int, list]
         and value["step"] >= 0
         and all(type(name) is str for name in value["state"])
         and len(set(value["state"])) == len(value["state"])
+        and isinstance(value.get("part", []), list)
+        and all(type(path) is str for path in value.get("part", []))
     )
 
 
@@ -339,7 +361,9 @@ def load(path: Any, format: str = "puregraph") -> LoadedCheckpoint:
     """
     with opened(path, format) as source:
         graph = source.graph().evalMode()
-        optimizer = None if source.optimizer is None else remake(source.optimizer).setupOn(graph)
+        optimizer = None if source.optimizer is None else remake(source.optimizer)
+        if optimizer is not None:
+            optimizer.setupOn(holderOfPart(graph, source.optimizer.get("part")))
         return LoadedCheckpoint(graph, optimizer, bring(source, graph, optimizer, True).extra)
 
 
@@ -369,17 +393,49 @@ def loadInto(
     """
     with opened(path, format, root) as source:
         if optimizer is not None and strict:
-            checkOptimizer(source.optimizer, optimizer)
+            checkOptimizer(source.optimizer, optimizer, graph)
         return bring(source, graph, optimizer if source.optimizer else None, strict)
 
 
-def checkOptimizer(row: dict[str, Any] | None, optimizer: Any) -> None:
-    """The file must hold an optimizer of the same class."""
+def holderOfPart(graph: Graph, part: list[str] | None) -> Any:
+    """The module of a graph, or the graph, that has the parameters of these paths and no others.
+
+    Raises    CheckpointError if there is none
+    """
+    if part is None:
+        return graph
+    wanted = {id(graph.params.get(path)) for path in part}
+    for path in graph.allNames():
+        module = graph[path]
+        if {id(param) for param in module.params.values()} == wanted:
+            return module
+    raise CheckpointError(
+        f"its optimizer updates {listed(part)} alone, which no module of the graph holds by themselves; call "
+        "setupOn for these on an optimizer, and graph.load(path, optimizer=optimizer)"
+    )
+
+
+def listed(paths: list[str]) -> str:
+    """Some paths, quoted."""
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return ", ".join(map(quote, paths[:SHOWN])) + more
+
+
+def checkOptimizer(row: dict[str, Any] | None, optimizer: Any, graph: Graph) -> None:
+    """The file must hold an optimizer of the same class, for the same parameters."""
     if row is None:
         raise CheckpointError(f"it holds no optimizer; the {type(optimizer).__name__} given would start anew")
     if classNamed(row["class"]) is not type(optimizer):
         raise CheckpointError(
             f"it holds the state of {row['class']}, the optimizer given is {type(optimizer).__name__}"
+        )
+    part = partOf(graph, optimizer)
+    own = None if part is None else set(part.values())
+    if "part" in row and own != set(row["part"]):
+        given = "all parameters" if own is None else listed(sorted(own))
+        raise CheckpointError(
+            f"its optimizer updates {listed(row['part'])} alone, the {type(optimizer).__name__} given updates {given}; "
+            "call setupOn with that part of the network first"
         )
 
 
@@ -409,7 +465,10 @@ def stage(source: Any, graph: Graph, optimizer: Any, strict: bool) -> Staged:
     loaded = Loaded(report, source.extra())
     steps = [step for path, value in values.items() for step in putting(targets[path], value)]
     if optimizer is not None:
-        attributes = optimizer.restored(source.optimizer["step"], source.state())
+        part = partOf(graph, optimizer) if "part" in source.optimizer else None
+        back = None if part is None else {path: own for own, path in part.items()}
+        given = {named(name, back): array for name, array in source.state().items()}
+        attributes = optimizer.restored(source.optimizer["step"], given)
         steps.append(partial(vars(optimizer).update, attributes))
     return Staged(loaded, steps)
 

@@ -219,7 +219,7 @@ class Trainer(Settable):
                 refusal = error
             else:
                 optimizer = self.setupOptimizer()
-                checkOptimizer(source.optimizer, optimizer)
+                checkOptimizer(source.optimizer, optimizer, self.net)
                 staged = stage(source, self.net, optimizer, True)
                 with state.restoring(self, saved) as steps:
                     assign([*staged.steps, *steps])
