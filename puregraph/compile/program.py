@@ -39,26 +39,26 @@ MADE = ("backend", "built", "short", "current", "room", "left")  # what a copy m
 
 
 class Program:
-    """A step of a graph for inputs of given shapes, compiled; `graph.compile` makes one.
+    """A compiled step of a graph for inputs of given shapes; `graph.compile` makes one.
 
-    `graph`      what runs, in the modes that its modules are in, or in those of `train` (True: all train)
-    `dtypes`     those of the inputs; left out, int64 for labels and the like, else the graph's own
-    `grads`      None: forward only; "one": backward from the first output, which is one number; or for each output
-                 whether its gradient is given as a further input
+    `graph`      the graph, in the modes of its modules, or in that of `train` (True: all train)
+    `dtypes`     of the inputs; left out, int64 for labels and the like, else the graph's own
+    `grads`      None: forward only; "one": backward from the first output, a scalar; or for each output whether its
+                 gradient is given as a further input
     `optimizer`  updates the parameters at the end of each run
-    `budget`     the most bytes that the arena may have; values that cost little are made again to keep it
+    `budget`     the most bytes that the arena may have; cheap values are computed again to keep it
 
-    What decides the calls is looked at before each run, and compiled anew if it has changed: the graph and its modules,
-    what they hold, modes, which parameters are trained, the optimizer's options. Parameters, states and what an
-    optimizer keeps are the very arrays that a run of the graph itself would use.
+    Before each run it is checked, and compiled anew if something has changed: the graph and its modules, their
+    attributes, modes, which parameters are trained, the optimizer's options. Parameters, states and the arrays of an
+    optimizer are the very arrays that a run of the graph itself would use.
 
-    Where compiling cannot serve, the graph itself runs: for values that are no arrays, while somebody looks on
-    (`detect_anomaly`), with numpy's errors set to raise, when a rule that could not be read does something else than
-    when it was tried (`why` says so), when compiling fails (a warning says so), and when a call fails, to tell where
-    and why.
+    Where compiling cannot serve, the graph itself runs: for values that are no arrays, while a hook is set
+    (`detect_anomaly`), with numpy's errors set to raise, when a rule that could not be traced gives something else than
+    in its trial run (`why` has the reason), when compiling fails (with a warning), and when a call fails, to report
+    where and why.
 
-    Where the parameters lie on a GPU the step is carried out there, from its second run on as graphs of CUDA, and
-    nobody waits for it: outputs are arrays on the GPU, and what is wrong with a gradient is told some runs later.
+    Where the parameters are on a GPU the step runs there, from its second run on as CUDA graphs, and the host does not
+    wait for it: outputs are arrays on the GPU, and a gradient that is not finite is reported some runs later.
 
     `data` and `grad` of nodes are not set; `Param.grad` is an array that the next run writes to again.
     """

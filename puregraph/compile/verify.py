@@ -1,4 +1,4 @@
-"""Verify: with PUREGRAPH_VERIFY=1 every step of a program on the CPU is checked against numpy, on its very operands."""
+"""Verify: with PUREGRAPH_VERIFY=1 every step of a program on the CPU is compared with numpy, on the same operands."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from puregraph.errors import PuregraphError
 from puregraph.kernel import useFast
 
 VARIABLE = "PUREGRAPH_VERIFY"
-POISON = 255  # the byte of memory that nobody has written: NaN, -1, True
+POISON = 255  # the byte of memory that was never written: NaN, -1, True
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
-LEAVES = ("input", "param", "state", "constant")  # roles of values that are there before the first step
+LEAVES = ("input", "param", "state", "constant")  # roles of values that exist before the first step
 RELATIVE, ABSOLUTE = (
     64,
     16,
-)  # what float operations may be off by, in units in the last place: of an element, of the largest
+)  # error bounds of float operations, in units in the last place: of an element, of the largest
 ROUNDING = 32  # and in units of the difference between float32 and float64
 TRIES = 12  # evaluations with perturbed intermediates before an element near a discontinuity is called wrong
 
 
 class VerifyError(PuregraphError):
-    """A step of a program gave, read or overwrote something else than it should."""
+    """A step of a program computed, read or overwrote something else than it should."""
 
 
 def isOn() -> bool:
@@ -43,30 +43,30 @@ def isOn() -> bool:
 class Verifier:
     """Checks the steps of one program as they run.
 
-    Before a step, every value that it reads must still be what its maker left (a shadow copy is kept of each), and what
-    it is to write is poisoned. After a step, its results must be those of numpy's functions on the shadows. So a value
-    that nobody wrote, one that was overwritten before its last use, and a wrong kernel are three different sentences.
+    Before a step, every value that it reads must be what its maker left (a shadow copy of each is kept); its results
+    are poisoned. After a step, its results must be those of numpy's functions on the shadows. So a value that was never
+    written, one that was overwritten before its last use, and a wrong kernel are three different errors.
 
-    `shadows`  by the number of a Value a copy of what its maker left
-    `inner`    by the number of a Value inside a fused step that stays in registers what numpy computes for it
+    `shadows`  by the number of a Value a copy of it as its maker left it
+    `inner`    by the number of a Value inside a fused step, which stays in registers, numpy's result
     """
 
     def __init__(self, plan: MemoryPlan, memory: Buffers):
         self.plan, self.memory = plan, memory
         self.shadows: dict[int, np.ndarray] = {}
         self.inner: dict[int, np.ndarray] = {}
-        self.writers: dict[int, str] = {}  # by a Value's number the step that made it
+        self.writers: dict[int, str] = {}  # by a Value's number the step that computed it
         self.steps: list[tuple[str, list[Value]]] = []  # all that ran, and what they wrote
         read = [*plan.schedule.kept(), *(v for call in plan.schedule.calls for v in operandsOf(call))]
         self.leaves = {v.root.number: v.root for v in read if v.root.role in LEAVES}
 
     def start(self) -> None:
-        """Before the first step: note all that is there already."""
+        """Before the first step: copy all existing values."""
         self.shadows, self.inner, self.writers, self.steps = {}, {}, {}, []
         self.refresh()
 
     def refresh(self) -> None:
-        """Note parameters, states and inputs as they are now."""
+        """Copy parameters, states and inputs as they are now."""
         for v in self.leaves.values():
             self.shadows[v.number] = self.array(v).copy()
 
@@ -89,7 +89,7 @@ class Verifier:
     # Before and after a step ------------------------------------------------------------------------------------------
 
     def before(self, title: str, call: Call) -> None:
-        """The operands are as they were made; what is to be written is poisoned."""
+        """Check the operands, and poison the results."""
         operands = [v.root for v in operandsOf(call)]
         for v in operands:
             self.look(title, v)
@@ -101,7 +101,7 @@ class Verifier:
                     poison(array)
 
     def look(self, title: str, value: Value) -> None:
-        """Raise a VerifyError unless a Value has been made, and is still what its maker left."""
+        """Raise a VerifyError unless a Value has been computed, and is still what its maker left."""
         if value.role in ("scalar", "object"):
             return
         kept, now = self.shadows.get(value.number), self.array(value)
@@ -128,7 +128,7 @@ class Verifier:
         return a.number != b.number and np.may_share_memory(self.array(a), self.array(b))
 
     def after(self, title: str, number: int, call: Call) -> None:
-        """The results are numpy's; they are noted for those who read them."""
+        """Check the results against numpy, and copy them for their readers."""
         if call.kind.isNative:
             self.check(title, number, call)
         if call.kind.isOpaque:
@@ -159,7 +159,7 @@ class Verifier:
         """Raise a VerifyError unless the results of native code are those of the calls that it stands for."""
         calls = call.function.calls
         made = {y.number for c in calls for y in c.outs if y is not None}
-        last = self.plan.last  # a result that nobody reads may share its memory with another one
+        last = self.plan.last  # a result that is not read may share its memory with another one
         results = [y for y in written(call) if y.number in made and last.get(y.number, -1) > number]
         if not results:
             return
@@ -179,7 +179,7 @@ class Verifier:
             raise VerifyError(f"{title}: {named(y)} at {place}: wanted {want}, as numpy has it, got {got}")
 
     def wrongIn(self, results: list[Value], references: list[Any], isExact: bool) -> tuple[Value, Any] | None:
-        """The first result, and where, that is near none of its references."""
+        """The first result that is near none of its references, and where."""
         for y in results:
             wrong = far(self.array(y), [r[y.number] for r in references], isExact)
             if wrong.any():
@@ -236,13 +236,13 @@ def singly(segment: Any) -> None:
 
 
 def operandsOf(call: Call) -> list[Value]:
-    """What a step reads; for native code also what the calls read that it stands for."""
+    """The Values that a step reads; for native code also those that its calls read."""
     found = {v.number: v for v in call.values() if v is not None}
     return [v for v in found.values() if v.role not in ("scalar", "object")]
 
 
 def written(call: Call) -> list[Value]:
-    """What a step writes."""
+    """The Values that a step writes."""
     return [y for y in call.outs if y is not None and y.base is None and y.role != "object"]
 
 
@@ -252,7 +252,7 @@ def named(value: Value) -> str:
 
 
 def poison(array: Any) -> None:
-    """Fill an array with what is never right by chance."""
+    """Fill an array with the poison byte."""
     if array.dtype.kind == "f":
         array[...] = np.nan
     elif array.dtype.kind == "b":
@@ -273,7 +273,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def first(wrong: Any) -> tuple[int, ...]:
-    """The first place where something holds."""
+    """The first position where something holds."""
     return tuple(map(int, np.argwhere(wrong)[0]))
 
 

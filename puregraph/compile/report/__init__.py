@@ -1,1 +1,1 @@
-"""What a program says of itself: its steps as a table, as formulas, as a drawing; FLOPs."""
+"""Reports of a program: its steps as a table, as formulas, as a drawing; FLOPs."""

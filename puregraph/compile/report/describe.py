@@ -1,4 +1,4 @@
-"""Told: what a step does, as formulas of the names of values."""
+"""Describe: a step as formulas of the names of values."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from puregraph.formula.expr import Term, leaf, rebuild, term, walk
 from puregraph.formula.formula import formulaOf
 from puregraph.formula.interpreter import Interpreter
 
-BRIEF = 12  # letters of what may be written twice
-LONG = 80  # letters of a formula that is written below the table
-MANY = 8  # arguments that are all named
+BRIEF = 12  # letters of a term that may be written twice
+LONG = 80  # letters of a formula, above which it is written below the table
+MANY = 8  # arguments, up to which all are named
 TURNED = (np.transpose, np.swapaxes, np.moveaxis)
 NAMED = {np.flip: "flip", np.diagonal: "diagonal"}  # views whose name says something
 ALONE = re.compile(r"(^|\(|, )\(([^()]+ @ [^()]+)\)(?=,|\)|$)")  # a product that needs no parentheses
-PREPARING = ("packing", "pack", "move")  # works that another one needs
+PREPARING = ("packing", "pack", "move")  # kernels that prepare another one
 
 
 class StepText(NamedTuple):
-    """What a call of a step says: the values that it makes and somebody reads, and a text."""
+    """The text of a call: the values that it computes and others read, and a formula."""
 
     path: str
     values: list[Value]
@@ -35,7 +35,7 @@ class StepText(NamedTuple):
 
 
 class Describer:
-    """Tells the steps of one schedule; values without a name are called t1, t2, ... in the order in which they come.
+    """Describes the steps of one schedule; values without a name are called t1, t2, ... in order of appearance.
 
     `rules` are formulas that are written once, below: those of updates, which most parameters share, and long ones.
     """
@@ -48,7 +48,7 @@ class Describer:
         self.path = ""
 
     def lines(self, call: Call) -> list[StepText]:
-        """The lines of a step: a result each, and what several of them read."""
+        """The lines of a step: one for each result, and one for each term that several of them read."""
         calls = call.function.calls if call.kind.isNative else [call]
         stored = {y.number for y in call.outs if y is not None}
         uses = Counter(v.root.number for c in calls for v in c.values())
@@ -72,7 +72,7 @@ class Describer:
     # Calls ----------------------------------------------------------------------------------------------------------
 
     def results(self, call: Call) -> list[tuple[list[Value], Term]]:
-        """What a call makes, as terms; several values of one term come together."""
+        """The results of a call as terms; several values of one term come together."""
         made = [y for y in call.outs if y is not None and y.role != "object"]
         found = formulas(call) if call.kind.isElementwise else None
         if found:
@@ -83,7 +83,7 @@ class Describer:
         return [(made, self.whole(call))]
 
     def noted(self, read: dict[str, Value], formula: Formula) -> Term:
-        """A long formula by a name, under which it stands below the table."""
+        """A long formula by a name, whose definition is below the table."""
         letters = dict(zip(dict.fromkeys(read.values()), "xyzuvw"))
         plain = {leaf(n): leaf(letters[v]) for n, v in read.items()}
         name = self.ruled(f"({', '.join(letters.values())}) = {written(rebuild(formula.term, plain, term))}", "f")
@@ -114,18 +114,18 @@ class Describer:
         return leaf(f"{call.name.removesuffix('.reduce')}({', '.join(values)})")
 
     def ruled(self, text: str, label: str) -> str:
-        """The name of a formula that stands below the table."""
+        """The name of a formula whose definition is below the table."""
         if text not in self.rules:
             count = sum(name.rstrip("0123456789") == label for name in self.rules.values())
             self.rules[text] = f"{label}{count + 1}" if count else label
         return self.rules[text]
 
     def notes(self) -> list[str]:
-        """What stands below the table."""
+        """The definitions below the table."""
         return [name + text for text, name in self.rules.items()]
 
     def update(self, call: Call) -> StepText:
-        """What an optimizer does with a parameter: the rule stands below the table."""
+        """The update of a parameter, whose rule is below the table."""
         names = [y.name for y in call.outs]
         grad = next((v for n, v in zip(call.function.names, call.arguments) if n == "grad"), None)
         lines, done = [], {}
@@ -167,7 +167,7 @@ class Describer:
         return bound(self.term(v))
 
     def nameOf(self, v: Value) -> str:
-        """The name of a value, without what it has in common with the path of the step.
+        """The name of a value, without the prefix that it shares with the path of the step.
 
         x.dx is the gradient of what a node x reads, x.dy that of what it makes.
         """
@@ -188,7 +188,7 @@ class Describer:
 
 
 def isBrief(t: Term) -> bool:
-    """Whether a term is short enough to be written wherever it is read."""
+    """Whether a term is short enough to be written at each of its readers."""
     return len(written(t)) <= BRIEF
 
 
@@ -198,13 +198,13 @@ def isShort(t: Term) -> bool:
 
 
 def written(t: Term) -> str:
-    """A term as text, its numbers to six digits."""
+    """A term as text, its numbers with six digits."""
     numbers = {each: leaf(rounded(each.value)) for each in walk(t) if each.op == "number"}
     return ALONE.sub(r"\1\2", str(formulaOf(rebuild(t, numbers, term))))
 
 
 def rounded(number: Any) -> Any:
-    """A number as one reads it."""
+    """A number in short form."""
     near = float(f"{number:.6g}")
     return int(near) if near.is_integer() and abs(near) < 1e6 else near
 
@@ -216,7 +216,7 @@ def bound(t: Term) -> str:
 
 
 def keyText(key: Any) -> str:
-    """An index as one writes it, without a tail that takes all."""
+    """An index as in Python, without trailing full slices."""
     parts = list(key) if isinstance(key, tuple) else [key]
     while parts and (parts[-1] is Ellipsis or parts[-1] == slice(None)):
         parts.pop()
@@ -226,7 +226,7 @@ def keyText(key: Any) -> str:
 
 
 def hosted(call: Call) -> str:
-    """What Python does between two parts of a step."""
+    """A Python call between two parts of a step."""
     function = call.function
     if isinstance(function, UpdateScalars):
         return f"{', '.join(dict.fromkeys(name for _, name, _ in function.numbers))} of this update"
@@ -238,7 +238,7 @@ def hosted(call: Call) -> str:
 
 
 def by(call: Call) -> str:
-    """What carries a step out: the first native code that does more than prepare, with a + where there is more."""
+    """The kernel of a step: the first that does more than prepare, with a + where there are more."""
     if not call.kind.isNative:
         return "Python" if call.kind.isHost or call.kind.isOpaque else "numpy"
     names = dict.fromkeys(w.by for w in call.function.works)

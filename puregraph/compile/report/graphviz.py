@@ -1,4 +1,4 @@
-"""Drawing: the calls of a plan as Graphviz draws them."""
+"""Graphviz: the calls of a plan as a graph in the DOT language."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHAPES = {"input": "ellipse", "param": "cylinder", "state": "cylinder", "constan
 
 
 def drawing(plan: Any) -> str:
-    """Every call as a box, every input, parameter and state as what holds it, and the values that go between them."""
+    """Every call as a box, every input, parameter and state as its holder, and the values as edges between them."""
     schedule = plan.schedule
     lines = ["digraph Program {", "  rankdir=TB;", "  node [shape=box, style=rounded];"]
     source: dict[int, str] = {}
@@ -35,7 +35,7 @@ def drawing(plan: Any) -> str:
 
 
 def entered(v: Value, source: dict[int, str]) -> list[str]:
-    """The line of a Value that no call makes, when it is first met."""
+    """The node of a Value that no call computes, when it is first met."""
     if v.number in source:
         return []
     source[v.number] = f"v{v.number}"
@@ -43,5 +43,5 @@ def entered(v: Value, source: dict[int, str]) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """A text in the language of Graphviz."""
+    """A quoted DOT string."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

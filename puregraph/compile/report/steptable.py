@@ -1,4 +1,4 @@
-"""Table: the steps of a plan in columns."""
+"""Step table: the steps of a plan in columns."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from puregraph.compile.trace.abstract import isLast
 
 HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops", "graph")
 RIGHT = ("", "bytes", "offset", "flops")
-LEAST = 26  # letters that a step is given at least
-NODE = 26  # and a node at most
+LEAST = 26  # least width of the column of steps
+NODE = 26  # greatest width of the column of nodes
 MOST = 3  # lines that a step may take
-LAST = {4: "nhwc", 5: "ndhwc"}  # maps whose channels lie side by side
+LAST = {4: "nhwc", 5: "ndhwc"}  # feature maps stored channels last
 UNITS = ("", "k", "M", "G", "T", "P")
 
 
@@ -37,14 +37,14 @@ class StepRow(NamedTuple):
 
 
 class CapturedGraphs(NamedTuple):
-    """What of a program on a GPU was captured: by the number of a call its graph of CUDA, and a sentence about all."""
+    """The captured CUDA graph of each call by its number, and a summary."""
 
     numbers: dict[int, str]
     note: str
 
 
 def table(plan: Any, width: int = 120, graphs: CapturedGraphs | None = None) -> str:
-    """The results of every step, in lines of so many letters if they can be that short; then what all take."""
+    """The results of every step, in lines of at most n letters where possible; then the totals."""
     rows, teller, node = [], Describer(plan.schedule), ""
     calls = [(i, call) for i, call in enumerate(plan.schedule.calls) if not call.kind.isView]
     for number, (i, call) in enumerate(calls, 1):
@@ -78,8 +78,8 @@ def wrapped(row: StepRow, width: int) -> list[StepRow]:
 
 
 def rowsOf(call: Call, lines: list[StepText], plan: Any, i: int, node: str) -> tuple[list[StepRow], str]:
-    """The rows of a step, and the node that the last of them is about: for each line one, and one more for each
-    result that is not like the one before it."""
+    """The rows of a step, and the node of the last of them: one for each line, and one more for each result unlike
+    the one before it."""
     held = {y.number for y in call.outs if y is not None}
     rows: list[StepRow] = []
     for line in lines:
@@ -100,8 +100,8 @@ def rowsOf(call: Call, lines: list[StepText], plan: Any, i: int, node: str) -> t
 
 
 def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
-    """What a result is, and where it lies: its offset in the arena, with a star where it takes the place of what the
-    step reads, or the name of what holds it."""
+    """The type of a result, and where it is stored: its offset in the arena, with a star where it is written over an
+    operand, or the name of its holder."""
     kind = "" if y.dtype.name == "float32" else f"{y.dtype} "
     place = plan.places.get(y.number)
     order = layoutOf(y)
@@ -117,7 +117,7 @@ def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
 
 
 def near(path: str) -> str:
-    """A path in the space of its column: its end."""
+    """A path cut to the width of its column: its end."""
     kind, colon, name = path.rpartition(":")
     room, parts = NODE - len(kind + colon), name.split(".")
     while len(parts) > 1 and len(name) > room:
@@ -127,7 +127,7 @@ def near(path: str) -> str:
 
 
 def short(number: int) -> str:
-    """A number in three digits."""
+    """A number with three digits."""
     found, unit = float(number), 0
     while found >= 999.5 and unit + 1 < len(UNITS):
         found, unit = found / 1000, unit + 1

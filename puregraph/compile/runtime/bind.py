@@ -1,4 +1,4 @@
-"""Bind: calls on Values become calls of numpy on the very arrays, writing their results where those belong."""
+"""Bind: calls on Values become calls of numpy on their arrays, which write to the memory of the results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEANS = {np.mean, np.var, np.std}
 
 
 class DeviationError(Exception):
-    """A rule that was kept whole gave something else than what it gave when it was tried."""
+    """An opaque rule gave something else than in its trial run."""
 
 
 class Bound:
@@ -61,7 +61,7 @@ def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[
         return [*first, *one(operator.setitem, [out, changed(call.arguments[1], array), given[2]])]
     if function is np.reshape:
         return one(np.copyto, [out.reshape(call.arguments[0].shape), given[0]])
-    half = function in MEANS and out.dtype == np.float16  # which would be rounded before it is divided
+    half = function in MEANS and out.dtype == np.float16  # which would be rounded before the division
     if not half and (function in WITH_OUT or isinstance(getattr(function, "__self__", None), np.ufunc)):
         return one(function, given, {**options, "out": out})
     return one(Copying(function, outs, call.several), [changed(a, array) for a in call.arguments], options)
@@ -73,7 +73,7 @@ def listed(a: Any, array: Callable[[Value], Any]) -> Any:
 
 
 def chosen(one: Any, first: list[Bound], out: Any, given: list) -> list[Bound]:
-    """np.where(c, a, b): b, and over it a where c holds."""
+    """np.where(c, a, b): b, and over it a where c is true."""
     condition = given[0]
     if condition.dtype != np.bool_:
         return one(Copying(np.where, [out], False), given)
@@ -81,7 +81,7 @@ def chosen(one: Any, first: list[Bound], out: Any, given: list) -> list[Bound]:
 
 
 def evaluated(evaluator: Interpreter, given: list, outs: list) -> tuple[Any, list]:
-    """An Interpreter without the questions that it asks each time; in pieces where arrays are large."""
+    """An Interpreter without its checks at each call; in blocks where arrays are large."""
     plan = evaluator.plan(tuple([getattr(a, "dtype", None) for a in given]))
     if len(evaluator.steps) > 2 and isLarge(given):
         return Pieces(evaluator, plan), [given, outs]
@@ -89,7 +89,7 @@ def evaluated(evaluator: Interpreter, given: list, outs: list) -> tuple[Any, lis
 
 
 class Pieces:
-    """An Interpreter that works on large arrays in pieces, if that can be done."""
+    """An Interpreter that computes large arrays in blocks, if that is possible."""
 
     __slots__ = ("evaluator", "plan")
 
@@ -102,7 +102,7 @@ class Pieces:
 
 
 class Copying:
-    """A function that makes its result itself; it is copied to where it belongs."""
+    """A function that allocates its result itself; it is copied to its memory."""
 
     __slots__ = ("function", "outs", "several")
 
@@ -116,9 +116,9 @@ class Copying:
 
 
 class Running:
-    """A rule that was kept whole: what is no array goes from one such rule to the next in `objects`.
+    """An opaque rule; what is no array goes from one such rule to the next in `objects`.
 
-    Raises    DeviationError if it gives other results than when it was tried
+    Raises    DeviationError if it gives other results than in its trial run
     """
 
     __slots__ = ("call", "objects", "outs", "whole")

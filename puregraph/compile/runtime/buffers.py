@@ -1,4 +1,4 @@
-"""Memory: the arrays of a step's Values, in the arena, in targets, or where they lie already."""
+"""Buffers: the arrays of a step's Values, in the arena, in external targets, or in inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from puregraph.native.threads.pages import AlignedBlock
 class Workspace(Mutex):
     """Memory that several programs use in turn, as large as the largest of them needs; `device` has that of a GPU.
 
-    Who runs holds its lock until results have left it.
+    A run holds its lock until results have left it.
     """
 
     def __init__(self) -> None:
@@ -29,18 +29,18 @@ class Workspace(Mutex):
         self.device: Any = None
 
     def reserve(self, size: int) -> Any:
-        """At least so many bytes; if that is more than before, all programs have to move there."""
+        """At least n bytes; if that is more than before, all programs have to move there."""
         if size > self.array.size:
             self.array = alignedBytes(size)
         return self.array
 
     def abandon(self) -> None:
-        """Go to other memory: a step that was under way has left this, and what was packed before it, half done."""
+        """Move to other memory: a step that was interrupted has left this one, and packed weights, half written."""
         super().abandon()
         self.array = alignedBytes(self.array.size)
 
     def refusal(self) -> PuregraphError:
-        """What to say to a signal's handler, or a rule, that runs a program in the middle of its own run."""
+        """The error for a signal's handler, or a rule, that runs a program in the middle of its own run."""
         return PuregraphError(
             "this program, or another one of its graph, is running in this very thread: a signal's handler, or a "
             "rule, that runs in the middle of a run cannot run it again; have the handler note what it wants, and do "
@@ -66,13 +66,13 @@ class Buffers:
         self.ends = [own[begin] for begin in self.begins]
 
     def isOwn(self, begin: int, end: int) -> bool:
-        """Whether bytes lie in memory that a run may write to: the arena, parameters, states, gradients."""
+        """Whether bytes are in memory that a run may write to: the arena, parameters, states, gradients."""
         i = bisect_left(self.begins, end)
         return i > 0 and self.ends[i - 1] > begin
 
     @property
     def isCurrent(self) -> bool:
-        """Whether the room is still where it was."""
+        """Whether the workspace is still at its address."""
         return self.arena is self.room.array
 
     def __call__(self, value: Value) -> Any:
@@ -84,7 +84,7 @@ class Buffers:
         return found
 
     def make(self, value: Value) -> Any:
-        """The array of a Value: a view is made by the very call that stands in the schedule."""
+        """The array of a Value: a view is computed by the call of the schedule."""
         if value.base is not None and value.call is not None:
             call = value.call
             given = [changed(a, self) for a in call.arguments]
@@ -93,7 +93,7 @@ class Buffers:
             return value.source
         if value.role == "scalar":
             return np.zeros(value.shape, value.dtype)
-        if value.role == "input":  # in memory that is not there until somebody writes to it
+        if value.role == "input":  # untouched pages take no memory until they are written
             return alignedBytes(value.nbytes).view(value.dtype).reshape(value.shape)
         place = self.plan.places[value.number]
         if isinstance(place, Buffer):
@@ -101,7 +101,7 @@ class Buffers:
         return place.array
 
     def address(self, value: Value) -> int:
-        """Where the first number of a Value lies."""
+        """The address of the first element of a Value."""
         root = value.root
         start = self.starts.get(root.number)
         if start is None:
@@ -109,7 +109,7 @@ class Buffers:
         return start + value.offset
 
     def startOf(self, root: Value) -> int:
-        """Where the memory of a Value begins."""
+        """The address of the first byte of a Value."""
         place = self.plan.places.get(root.number)
         if isinstance(place, Buffer):
             return addressOf(self.arena) + place.offset
@@ -121,6 +121,6 @@ class Buffers:
 
 
 def alignedBytes(size: int) -> Any:
-    """So many zeros that begin where a page does, or a large page where there are that many."""
+    """n zero bytes at the start of a page, or of a large page where they fill one."""
     block = AlignedBlock(size)
     return np.frombuffer(block.map, np.uint8, size, block.address - ctypes.addressof(block.start))

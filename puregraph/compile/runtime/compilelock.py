@@ -1,4 +1,4 @@
-"""Compiling: one thread does it at a time, and the process does not fork meanwhile."""
+"""Compile lock: one thread compiles at a time, and the process does not fork meanwhile."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from puregraph.base.mutex import Mutex
 from puregraph.errors import PuregraphError
 
 COMPILING = Mutex()
-PATIENCE = 60.0  # seconds that a fork waits for a compilation that is under way; its child could then not compile
-FORKS: list[bool] = []  # whether the lock is held for each fork that is under way
+PATIENCE = 60.0  # seconds that a fork waits for a running compilation; its child could then not compile
+FORKS: list[bool] = []  # whether the lock is held, for each running fork
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """What is done inside is done by one thread at a time.
+    """One thread at a time runs the body.
 
-    Raises    PuregraphError if it is this very thread that compiles: a signal's handler came in between
+    Raises    PuregraphError if this very thread compiles already: a signal's handler came in between
     """
     with COMPILING.lock:
         if COMPILING.isHeld:
@@ -34,7 +34,7 @@ def compiling() -> Iterator[None]:
 
 
 def beforeFork() -> None:
-    """LLVM has locks of its own, which a child would inherit from a thread that is not there."""
+    """LLVM has locks of its own, which a child would inherit from a thread that it does not have."""
     FORKS.append(COMPILING.lock.acquire(timeout=PATIENCE))
 
 

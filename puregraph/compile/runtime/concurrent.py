@@ -1,4 +1,4 @@
-"""Waves: native steps of one kind that follow one another and do not depend on each other are done as one."""
+"""Concurrent: consecutive independent native steps of one kind run in parallel as one."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.runtime.buffers import Buffers
 
-MOST = 64  # steps that are done as one
-ENOUGH = 1 << 16  # bytes that steps of a single task write together, if all threads are to wait for one another for it
+MOST = 64  # steps that run as one
+ENOUGH = 1 << 16  # bytes that steps of a single task write together, from which on a barrier of all threads pays
 
 Range = tuple[int, int]
 
 
 def waves(calls: list[Call], memory: Buffers) -> list[list[Any]]:
-    """The works of native calls in their order, those that may be done at the same time in one list."""
+    """The kernel calls of native steps in order, in lists that may run at the same time."""
     found: list[list[Any]] = []
     wave: list[Call] = []
-    reads, writes = list[Range](), list[Range]()  # of all calls of the wave, once there is a second one like the first
+    reads, writes = list[Range](), list[Range]()  # of all calls of a list, once there are two
     for call in calls:
         isNext = bool(wave) and len(wave) < MOST and isAlike(call, wave[0])
         if isNext and len(wave) == 1:
@@ -34,7 +34,7 @@ def waves(calls: list[Call], memory: Buffers) -> list[list[Any]]:
 
 
 def listed(wave: list[Call]) -> list[list[Any]]:
-    """The works of calls of one kind, together if that is worth while."""
+    """The kernel calls of one kind, in one list if that is worth while."""
     if len(wave) == 1:
         return [[w] for w in wave[0].function.works if w.tasks]
     works = [w for call in wave for w in call.function.works if w.tasks]
@@ -44,7 +44,7 @@ def listed(wave: list[Call]) -> list[list[Any]]:
 
 
 def isAlike(a: Call, b: Call) -> bool:
-    """Whether each of two calls is one work, and both have the same code."""
+    """Whether each of two calls is one kernel call, and both have the same code."""
     if not len(a.function.works) == len(b.function.works) == 1:
         return False
     (x,), (y,) = a.function.works, b.function.works
@@ -52,21 +52,21 @@ def isAlike(a: Call, b: Call) -> bool:
 
 
 def codeOf(work: Any) -> Any:
-    """Who writes the code of a work."""
+    """The function that generates the code of a kernel call."""
     return getattr(work.write, "func", work.write), getattr(work.write, "args", ())
 
 
 def rangesOf(values: Any, memory: Buffers) -> list[Range]:
-    """Where the memory of some Values begins and ends; that of inputs is left out, for nobody writes there."""
+    """The byte ranges of some Values; those of inputs are left out, as no step writes there."""
     roots = {v.root for v in values if v is not None and v.root.role != "input"}
     return [(start, start + extent(v)) for v in roots for start in [memory.address(v)]]
 
 
 def extent(value: Value) -> int:
-    """The bytes from the first to the last number."""
+    """The bytes from the first to the last element."""
     return sum((n - 1) * abs(s) for n, s in zip(value.shape, value.strides) if n) + value.dtype.itemsize
 
 
 def meet(a: list[Range], b: list[Range]) -> bool:
-    """Whether any two of these overlap."""
+    """Whether any two ranges overlap."""
     return any(x[0] < y[1] and y[0] < x[1] for x in a for y in b)

@@ -1,4 +1,4 @@
-"""Quiet: whether numpy raises where a number is not finite, which only the graph itself can do."""
+"""Error state: whether numpy raises where a result is not finite, which only the graph itself can do."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from puregraph.base.introspection import errorSettings
 
 
 class ErrstateCache:
-    """The settings that were looked at last, and what they say: numpy makes new ones for every change."""
+    """The settings that were checked last, and the result: numpy creates a new object for every change."""
 
     found: tuple[Any, bool] = None, False
 
 
 def raises() -> bool:
-    """Whether any error of arithmetic is to be raised, or told to somebody."""
+    """Whether any arithmetic error is to be raised, or passed to a handler."""
     now = errorSettings()
     seen, answer = ErrstateCache.found
     if now is None or now is not seen:

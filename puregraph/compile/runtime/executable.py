@@ -1,4 +1,4 @@
-"""Built: a schedule with its memory, as flat lists of numpy calls that are ready to be made."""
+"""Executable: a schedule with its memory, as flat lists of numpy calls that are ready to run."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from puregraph.core.param import State
 from puregraph.core.versioning import ARRAYVERSIONS
 from puregraph.native.llvm import jit
 
-POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, nothing that is right by chance
+POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, never right by chance
 
 
 class ExecutablePart:
-    """Calls that follow one another, and what Python does after them: if it gives False, the step ends there."""
+    """Consecutive calls, and the Python call after them: if that gives False, the step ends there."""
 
     __slots__ = ("host", "steps")
 
@@ -40,14 +40,14 @@ class ExecutablePart:
 class Executable:
     """The calls of a schedule on the arrays of a plan.
 
-    `parts`    the calls, in parts between which Python does something
-    `entries`  how each input gets to where it is read
-    `exits`    where large results are made
-    `numbers`  (name, array) of what is set from outside
+    `parts`    the calls, in parts with Python calls between them
+    `entries`  how each input reaches its readers
+    `exits`    the memory of large results
+    `numbers`  (name, array) of the scalars that are set from outside
     `frozen`   weights that are kept in an order of their own, if there are any, and `packing`, which puts them into it
     `isQuiet`  whether no call is numpy's, which would warn
-    `begin`    the part from which on signals wait, for weights and the count of updates are to agree
-    `undo`     (array, room for a copy) of states that are put back if a call fails: the graph then does it all again
+    `begin`    the part from which on signals wait, so that weights and the count of updates agree
+    `undo`     (array, copy) of states that are restored if a call fails: the graph then repeats the step
     """
 
     def __init__(self, plan: MemoryPlan, room: Workspace, poison: bool = False):
@@ -94,16 +94,16 @@ class Executable:
         self.begin = self.beginUpdate()
         self.undo = self.statesBefore(self.parts[: self.begin])
         own = {v for call in calls if type(call.function) is UpdateScalars for v in call.function.numbers.values()}
-        self.written = list(map(vars, self.schedule.written))  # set past what looks for misspelt names
+        self.written = list(map(vars, self.schedule.written))  # past __setattr__, which checks names
         self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars if v not in own]
         if poison:
             self.memory.arena.fill(POISON)
 
     def watch(self) -> None:
-        """Have looked at, before each run, what native code relies on."""
+        """Check, before each run, the bounds that native code relies on."""
         checks = [c for call in self.schedule.calls if call.kind.isNative for c in call.function.checks]
         fractions = self.schedule.checks
-        self.fractions = [] if jit.available() else fractions  # what Python looks at
+        self.fractions = [] if jit.available() else fractions  # checked by Python
         checks += [] if self.fractions else fractions
         frozen = self.schedule.frozen
         self.guard = InputGuard(checks, self.memory)
@@ -111,7 +111,7 @@ class Executable:
         self.packing = None if self.frozen is None else Segment([[w] for w in self.frozen.works], self.memory)
 
     def verified(self, i: int, call: Call, steps: list[Bound]) -> list[Bound]:
-        """The calls of a step, checked as they run if that is wanted."""
+        """The calls of a step, verified as they run if that is wanted."""
         if self.verifier is None:
             return steps
         for step in steps:
@@ -120,11 +120,11 @@ class Executable:
         return self.verifier.around(i, call, steps)
 
     def movedBy(self, root: Value) -> Any:
-        """Who says where a Value lies that each run may find elsewhere."""
+        """Who provides the address of a Value that may change with each run."""
         return next((e for e in self.entries if e.value is root), None) or self.plan.places[root.number]
 
     def boundTo(self, i: int, call: Any) -> list[Bound]:
-        """A call as calls of numpy."""
+        """Bind a call as calls of numpy."""
         if call.kind.isOpaque:
             outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
             given = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
@@ -132,24 +132,24 @@ class Executable:
         return bound(call, self.memory, self.plan.taken.get(i))
 
     def addHost(self, call: Any) -> None:
-        """End a part with what Python does there."""
+        """End a part with a Python call."""
         given = [None if v is None else self.memory(v) for v in call.arguments]
         if isinstance(call.function, UpdateScalars):
             call.function.bind(self.memory)
         self.parts[-1].host = partial(call.function, *given)
         self.parts.append(ExecutablePart())
-        if self.verifier is not None:  # parameters may be others then
+        if self.verifier is not None:  # parameters may have changed
             self.parts[-1].steps.append(Bound(None, self.verifier.refresh, [], {}))
 
     def ending(self) -> dict[int, list[Buffer]]:
-        """By the number of a call the buffers that nobody reads after it."""
+        """By the number of a call the buffers whose lifetime ends with it."""
         found: dict[int, list[Buffer]] = {}
         for buffer in self.plan.buffers:
             found.setdefault(buffer.death, []).append(buffer)
         return found
 
     def takes(self, inputs: Sequence[Any]) -> bool:
-        """Whether inputs are what they are to be."""
+        """Whether inputs have the types, shapes and dtypes wanted."""
         if len(inputs) != len(self.wanted):
             return False
         for x, (shape, dtype) in zip(inputs, self.wanted):
@@ -158,9 +158,9 @@ class Executable:
         return True
 
     def run(self, inputs: Sequence[Any]) -> bool:
-        """Do everything; the results lie in the memory. False, with nothing done, if an input is not fit for it.
+        """Run everything; the results are in memory. False, with nothing done, if an input is not fit for it.
 
-        Raises    whatever a call raises, with that call in `failed`; what Python does between calls raises as it is
+        Raises    whatever a call raises, with that call in `failed`; what Python calls between parts raise as it is
         """
         for entry, x in zip(self.entries, inputs):
             entry.put(x)
@@ -189,7 +189,7 @@ class Executable:
         return True
 
     def go(self, parts: list[ExecutablePart], begin: int, end: int) -> bool:
-        """Do some of the parts; False if the step is to end."""
+        """Run some of the parts; False if the step is to end."""
         step: Any = None
         for i in range(begin, end):
             part = parts[i]
@@ -197,7 +197,7 @@ class Executable:
                 for step in part.steps:
                     step.function(*step.arguments, **step.options)
             except Exception:
-                if type(step.function) is not Segment:  # native code does not raise, so that was something else
+                if type(step.function) is not Segment:  # native code does not raise, so the error came from elsewhere
                     self.failed = step.call
                 raise
             if part.host is not None and not part.host():
@@ -205,12 +205,12 @@ class Executable:
         return True
 
     def restore(self) -> None:
-        """Have states as they were before the run that failed."""
+        """Restore states as they were before the run that failed."""
         for array, kept in self.undo:
             array[...] = kept
 
     def beginUpdate(self) -> int:
-        """The number of the part from which on signals wait: behind all, where native code updates and counts at once.
+        """The index of the part from which on signals wait: behind all, where native code updates and counts at once.
 
         A handler that raises in the middle would leave some parameters updated, or all of them, and none counted.
         """
@@ -229,40 +229,40 @@ class Executable:
         return begin
 
     def statesBefore(self, parts: list[ExecutablePart]) -> list[tuple[Any, Any]]:
-        """The states that change ahead of the update, and room for copies, where there is a call that may fail."""
+        """The states that change before the update, and memory for copies, where there is a call that may fail."""
         if all(type(step.function) is Segment for part in parts for step in part.steps):
             return []
         arrays = [target.data for target, _ in self.schedule.stores if isinstance(target, State)]
         return [(array, np.empty_like(array)) for array in arrays]
 
     def holdsFractions(self) -> bool:
-        """Whether the inputs that native code does not look at are from 0 to 1."""
+        """Whether the inputs that native code does not check are from 0 to 1."""
         return all(each.holds(self.memory(each.value)) for each in self.fractions)
 
     def captured(self) -> None:
-        """What was captured; there is no GPU."""
+        """The captured graphs: none on the CPU."""
         return None
 
     def taken(self, value: Value, copy: bool) -> Any:
-        """A result as a user gets it; a lone number is a number of numpy."""
+        """A result as a user gets it; a scalar is a numpy scalar."""
         array = self.memory(value)
         if array.ndim == 0:
             return array[()]
         if value.number in self.plan.exits:
             return array
-        # nobody but its owner is to have the memory of a parameter or state
+        # only its owner may hold the memory of a parameter or state
         return array.copy("K") if copy or value.root.role in ("param", "state") else array
 
 
 def isNative(part: ExecutablePart) -> bool:
-    """Whether nothing in a part is numpy's."""
+    """Whether no call in a part is numpy's."""
     host = None if part.host is None else part.host.func
     isPlain = host is None or type(host) is CountStep or (type(host) is UpdateScalars and not host.optimizer.looks)
     return isPlain and all(type(step.function) is Segment for step in part.steps)
 
 
 def endedBy(copies: list[Any], calls: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The calls with what has to be copied at the end done by the last native one, if that is the end; and the rest."""
+    """The calls with the final copies done by the last native one, if that is the end; and the rest."""
     last = next((i for i in reversed(range(len(calls))) if calls[i].kind.isNative), None)
     if last is None or not all(c.kind.isView or type(c.function) is CountStep for c in calls[last + 1 :]):
         return calls, copies

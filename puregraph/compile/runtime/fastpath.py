@@ -1,7 +1,7 @@
-"""Short: the run of a step with nothing to decide, which is native code alone: inputs in, one result out.
+"""Fast path: the run of a step that is native code alone, without decisions: inputs in, one result out.
 
-Python takes longer than a small network does, above all when weights have just gone through every cache. So here stands
-on one page what `Built.run` and its likes do for the usual case.
+Python takes longer than a small network does, above all when weights have just evicted it from every cache. So one
+function does what `Executable.run` and its helpers do for the usual case.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Run = Callable[[Sequence[Any], bool], Any]
 
 
 def shortcut(built: Any) -> Run | None:
-    """`run(inputs, copy)` gives the output, or None, with nothing done, for inputs that need a closer look.
+    """`run(inputs, copy)` gives the output, or None, with nothing done, for inputs that need a full check.
 
-    None where a step has anything else: calls of numpy, numbers, gradients, states, an update, indices to check.
+    None where a step has anything else: calls of numpy, scalars, gradients, states, an update, indices to check.
     """
     schedule, memory = built.schedule, built.memory
     steps = [step for part in built.parts for step in part.steps]
@@ -37,7 +37,7 @@ def shortcut(built: Any) -> Run | None:
     frozen, packing = built.frozen, built.packing
     exit = built.exits[0] if built.exits else None
     if exit is not None:
-        output = None  # whoever has it has its memory
+        output = None  # its user owns its memory
 
     def run(inputs: Sequence[Any], copy: bool) -> Any:
         if len(inputs) != count or arena is not room.array:

@@ -1,4 +1,4 @@
-"""Garbage: what nobody has any more is looked for later, and the memory of it goes back to the system."""
+"""Garbage collection: none while a program is built, and afterwards freed memory goes back to the system."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without a search for garbage, which would go through all that is being made again and again."""
+    """Without garbage collection, which would traverse all objects that are being built again and again."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -23,16 +23,16 @@ def uncollected() -> Iterator[None]:
 
 @contextmanager
 def tidied() -> Iterator[None]:
-    """Uncollected; in the end nothing stays but what was made."""
+    """`uncollected`; at the end only what was built stays in memory."""
     with uncollected():
         yield
     if gc.isenabled():
-        gc.collect(0)  # the next object would have it done
+        gc.collect(0)  # else the next object would trigger it
     giveBack()
 
 
 def giveBack() -> None:
-    """Have the allocator of C return what it keeps free; only that of glibc can."""
+    """Have the C allocator return its free memory; only glibc's can."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)

@@ -1,4 +1,4 @@
-"""Guard: what is looked at, in native code, before a step begins."""
+"""Guards: what native code checks before a step begins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from puregraph.native.ops import inputchecks
 
 
 class InputGuard:
-    """Called, it says whether whole numbers of inputs are out of bounds; `patches` are those of `Segment`."""
+    """A call that returns whether integers of inputs are out of bounds; `patches` are those of `Segment`."""
 
     def __init__(self, bounds: Iterable[Bounds], memory: Buffers):
         self.flag = np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""Entry: how an input gets to where it is read, without a copy if that can be."""
+"""Inputs: how an input reaches its readers, without a copy if possible."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from puregraph.compile.ir.value import Value
 from puregraph.compile.runtime.bind import Bound
 from puregraph.compile.runtime.buffers import Buffers
 
-LITTLE, MORE = 1 << 14, 1 << 11  # bytes that are copied sooner than exchanged, and for each place where they are read
+LITTLE, MORE = 1 << 14, 1 << 11  # bytes up to which an input is copied, and further ones for each of its readers
 
 
 class StepInput:
     """An input of a step.
 
-    `views`   the Values in its memory, in the order in which they are made
-    `places`  (list, index, Value) of every argument of a call that is the input or one of them
+    `views`   the Values in its memory, in order
+    `places`  (list, index, Value) of every argument of a call that is the input or a view of it
     `patches` (slots, index, Value, bytes) of every argument of native code that is the address of one of them
-    `fixed`   whether it also stands where nothing can be exchanged; the input is then copied to one place
+    `fixed`   whether it is also read where nothing can be exchanged; the input is then copied to a fixed address
     """
 
     def __init__(self, value: Value, memory: Buffers):
@@ -30,7 +30,7 @@ class StepInput:
         self.fixed = False
 
     def settle(self) -> None:
-        """Choose whether the input is copied, once it is known where it is read."""
+        """Choose whether the input is copied, once its readers are known."""
         places = len(self.patches) + len(self.places) + len(self.views)
         self.fixed = self.fixed or self.value.nbytes <= LITTLE + MORE * places
 
@@ -41,7 +41,7 @@ class StepInput:
             return
         known, flags, start = self.memory.known, x.flags, addressOf(x)
         isFit = flags.c_contiguous and flags.aligned and not self.memory.isOwn(start, start + x.nbytes)
-        if not isFit:  # what a run writes to, while it reads its inputs, must not be among them
+        if not isFit:  # the memory that a run writes to must not be among its inputs
             x = x.copy()
             start = addressOf(x)
         known[self.value.number] = x
@@ -54,7 +54,7 @@ class StepInput:
 
 
 def entriesOf(schedule: Any, memory: Buffers, steps: list[Bound]) -> list[StepInput]:
-    """An Entry for each input, with all the places where it is read."""
+    """An InputBinding for each input, with all its readers."""
     entries = {v.number: StepInput(v, memory) for v in schedule.inputs}
     for call in schedule.calls:
         for y in call.outs if call.kind.isView else ():
@@ -71,7 +71,7 @@ def entriesOf(schedule: Any, memory: Buffers, steps: list[Bound]) -> list[StepIn
 
 
 def note(arguments: list, found: dict[int, Any]) -> None:
-    """Note the places in a list, and in lists inside of it."""
+    """Add the readers in a list, and in lists inside of it."""
     for i, a in enumerate(arguments):
         if id(a) in found:
             entry, value = found[id(a)]
@@ -83,7 +83,7 @@ def note(arguments: list, found: dict[int, Any]) -> None:
 
 
 def fix(parts: Any, found: dict[int, Any]) -> None:
-    """Note that what stands here cannot be exchanged."""
+    """Mark inputs that occur where they cannot be exchanged."""
     for a in parts:
         if id(a) in found:
             found[id(a)][0].fixed = True

@@ -1,4 +1,4 @@
-"""Native: steps of native code on the very arrays, as tables that the pool of threads walks."""
+"""Segment: consecutive native steps on their arrays, as tables for the worker loop of the thread pool."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ FLOAT = np.dtype(np.float32)
 
 
 class Segment:
-    """Native steps that follow one another, on the arrays of a program: called, it runs them.
+    """Consecutive native steps on the arrays of a program: called, it runs them.
 
-    `steps`    the works of each step: several where they are done at the same time
-    `slots`    the arguments of all works, one after the other
-    `kernels`  (address of the code, address of its slots, tasks) of each work, which take `scratch` bytes of memory
+    `steps`    the kernel calls of each step: several where they run at the same time
+    `slots`    the arguments of all kernel calls, one after the other
+    `kernels`  (code address, slots address, tasks) of each kernel call, which take `scratch` bytes of memory
     `patches`  (slots, index, Value, bytes) of every argument that is an address in an input, or in an Exit
     """
 
@@ -60,11 +60,11 @@ class Segment:
 
     @property
     def works(self) -> list[KernelCall]:
-        """One for each step."""
+        """The kernel calls of each step."""
         return [step[0] if len(step) == 1 else together(step) for step in self.steps]
 
     def slot(self, i: int, what: Any, moving: list[tuple[int, Value, int]]) -> int:
-        """A number, or an address; one that each run may change is noted."""
+        """A number, or an address; one that may change with each run is added to the patches."""
         if isinstance(what, (int, np.integer)):
             return int(what)
         if isinstance(what, np.ndarray):
@@ -79,18 +79,18 @@ class Segment:
 
 
 def together(step: list[KernelCall]) -> KernelCall:
-    """Several works as one."""
+    """Several kernel calls as one (a batch)."""
     return step[0]._replace(name=f"{len(step)} x {step[0].name}", tasks=sum(w.tasks for w in step))
 
 
 def keyOf(work: KernelCall) -> str:
-    """What the code of a work depends on: who writes it, and what that says."""
+    """The key of the code of a kernel call: its generator and arguments."""
     write, given = getattr(work.write, "func", work.write), getattr(work.write, "args", ())
     return f"{write.__module__}.{write.__qualname__} {given} {work.key}"
 
 
 def maker(work: KernelCall) -> Callable[[], tuple[str, Any, int]]:
-    """What writes the code of a work."""
+    """The function that generates the code of a kernel call."""
 
     def make() -> tuple[str, Any, int]:
         code = IRBuilder()
@@ -101,7 +101,7 @@ def maker(work: KernelCall) -> Callable[[], tuple[str, Any, int]]:
 
 
 def digestOf(core: Path) -> str:
-    """Tells one version of the code that writes native code from another, by its sources."""
+    """A version of the code generators, by their sources."""
     found = hashlib.blake2b(digest_size=16)
     parts = ("native/**/*.py", "special/*.py", "formula/*.py")
     for path in sorted(path for part in parts for path in core.glob(part)):

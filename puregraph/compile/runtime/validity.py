@@ -1,4 +1,4 @@
-"""Current: whether what a program was made from is still as it was."""
+"""Validity: whether what a program was compiled from is still the same."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ARRAY, KEPT, STEP, MODE, PRECISION = map(attrgetter, ("array", "arrays", "step",
 
 
 class Validity:
-    """A likeness of a graph and of an optimizer: their modules, what those hold, modes, and options.
+    """A snapshot of a graph and of an optimizer: their modules, attributes, modes, and options.
 
-    It is looked at before every run. As long as nothing was set anywhere (`changes`) only what does not tell is looked
-    at: what an optimizer keeps, and how far it is. Else whole lists of identities are compared, and only where one
-    differs, the things themselves. `held` are the targets of a schedule, `unread` the ids of modules whose rules run as
-    they are; with `anyMode` modes may change. `reads` is what rules read beside their arguments.
+    It is checked before every run. While no attribute was set anywhere (the version counter) only what has no version
+    is checked: the arrays of an optimizer, and its step. Else lists of identities are compared, and where one differs,
+    the objects themselves. `held` are the targets of a schedule, `unread` the ids of modules with opaque rules; with
+    `anyMode` modes may change. `reads` is what rules read beside their arguments.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Validity:
         self.options, self.steps0 = self.optionsNow(), self.stepsNow()
         self.rules = self.rulesNow()
         self.kept = self.keptNow()
-        self.alive = [t.array for t in self.stored], [dict(slot.arrays) for slot in self.slots]  # so ids stay theirs
+        self.alive = [t.array for t in self.stored], [dict(slot.arrays) for slot in self.slots]  # keeps ids unique
         self.tells = all(map(isVersioned, (*self.modules, *graphsIn(graph), *filter(None, [optimizer]))))
         self.isEven = not any(self.steps0)
 
@@ -58,7 +58,7 @@ class Validity:
         """Whether nothing has changed since."""
         if self.reads and not all(read.isSame for read in self.reads):
             return False
-        mark = COUNTER.version  # before anything is looked at: what changes meanwhile is seen the next time
+        mark = COUNTER.version  # read first: a later change is seen the next time
         if mark is self.mark and (not self.updated or self.isWhereItWas()):
             return True
         self.mark = mark if self.tells else None
@@ -68,7 +68,7 @@ class Validity:
         return False
 
     def isWhereItWas(self) -> bool:
-        """Whether an optimizer has the slots, arrays and steps that it had, of which nothing tells."""
+        """Whether an optimizer has the same slots, arrays and steps, which have no version."""
         steps = list(map(STEP, self.updated))
         isEven = steps.count(steps[0]) == len(steps) if self.isEven else self.stepsNow() == self.steps0
         return isEven and self.optimizer.slots == self.slots and self.keptNow() == self.kept
@@ -88,7 +88,7 @@ class Validity:
         )
 
     def idsNow(self) -> list[int]:
-        """The identities of all that modules hold."""
+        """The identities of all attributes of modules."""
         return list(map(id, chain.from_iterable(map(dict.values, self.names))))
 
     def arraysNow(self) -> list[int]:
@@ -96,7 +96,7 @@ class Validity:
         return list(map(id, map(ARRAY, self.stored)))
 
     def keptNow(self) -> list[int]:
-        """The identities of all arrays that the optimizer keeps."""
+        """The identities of all arrays of the optimizer."""
         return list(map(id, chain.from_iterable(map(dict.values, map(KEPT, self.slots)))))
 
     def flagsNow(self) -> list[Any]:
@@ -104,7 +104,7 @@ class Validity:
         return list(map(FLAGS, self.params))
 
     def rulesNow(self) -> Any:
-        """What decides the gradient rules of all nodes."""
+        """The gradient rules of all nodes."""
         return rulesFor([step.node for step in self.steps.items])
 
     def modesNow(self) -> list[bool]:
@@ -112,15 +112,15 @@ class Validity:
         return [] if self.anyMode else list(map(MODE, self.modules))
 
     def precisionsNow(self) -> list[str]:
-        """How every module may calculate."""
+        """The precision of every module."""
         return list(map(PRECISION, self.modules))
 
     def attributesNow(self) -> list[dict[str, Any]]:
-        """What modules hold, without the values of their last run."""
+        """The attributes of modules, without the values of their last run."""
         return [{k: v for k, v in each.items() if k not in IGNORED} for each in self.names]
 
     def isSame(self) -> bool:
-        """Whether all that modules hold is equal to what it was, even if some of it was set again."""
+        """Whether all attributes are equal to what they were, even if some were set again."""
         now = self.attributesNow()
         if not all(map(sameValues, now, self.attributes)):
             return False
@@ -128,7 +128,7 @@ class Validity:
         return True
 
     def optionsNow(self) -> Any:
-        """What of an optimizer decides the calls of its update."""
+        """The options of an optimizer that decide the calls of its update."""
         optimizer, slots = self.optimizer, list(map(id, getattr(self.optimizer, "slots", ())))
         if not hasattr(optimizer, "constants"):
             return slots
@@ -136,13 +136,13 @@ class Validity:
         return slots, limits, bool(optimizer.decay), optimizer.constants()
 
     def stepsNow(self) -> list[int]:
-        """How much further each parameter that is updated is than the first."""
+        """By how many steps each updated parameter is ahead of the first."""
         steps = list(map(STEP, self.updated))
         return [n - steps[0] for n in steps]
 
 
 def graphsIn(graph: Any) -> Iterator[Any]:
-    """A graph and all those inside of it."""
+    """A graph and all its subgraphs."""
     yield graph
     for node in graph.nodes:
         if hasattr(node.module, "nodes"):

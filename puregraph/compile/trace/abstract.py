@@ -1,4 +1,4 @@
-"""Readers: what functions make of values of which only shape, dtype and layout are known."""
+"""Abstract evaluation: the results of functions on values of which only shape, dtype and layout are known."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READERS: dict[Any, Reader] = {}
 
 
 def reads(*functions: Any) -> Callable[[Reader], Reader]:
-    """Register a reader for functions."""
+    """Register an abstract evaluation for functions."""
 
     def keep(reader: Reader) -> Reader:
         READERS.update(dict.fromkeys(functions, reader))
@@ -33,7 +33,7 @@ def reads(*functions: Any) -> Callable[[Reader], Reader]:
 
 
 def readerOf(function: Any) -> Reader | None:
-    """What reads a call of this function; None if what it gives may depend on numbers, or is not known."""
+    """The abstract evaluation of this function; None if its results may depend on the data, or it is unknown."""
     if isinstance(function, np.ufunc):
         return readProduct if function is np.matmul else readUfunc if function.signature is None else None
     if isinstance(function, Interpreter):
@@ -59,12 +59,12 @@ def operand(recorder: Recorder, a: Any) -> Any:
 
 
 def isConstant(given: Any) -> bool:
-    """Whether no value enters that a run could change."""
+    """Whether no value is an operand that a run could change."""
     return all(x.role == "constant" for x in valuesIn(given))
 
 
 def folded(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Any:
-    """The result of a call that only constants enter."""
+    """The result of a call of constants only."""
     with np.errstate(all="ignore"):
         given, values = changed((list(given), list(options.values())), lambda v: v.source)
         result = function(*given, **dict(zip(options, values)))
@@ -83,7 +83,7 @@ def broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def layoutOf(recorder: Recorder, shape: tuple[int, ...], operands: list[Value], itemsize: int) -> Any:
-    """The layout of what a ufunc makes of operands; for native code channels last where one of them lies so."""
+    """The layout of a ufunc's result; for native code channels last where an operand is so."""
     rank = len(shape)
     if rank < 2:
         return None
@@ -93,7 +93,7 @@ def layoutOf(recorder: Recorder, shape: tuple[int, ...], operands: list[Value], 
 
 
 def isLast(x: Value) -> bool:
-    """Whether maps lie channels last, and not row by row as well."""
+    """Whether feature maps are stored channels last, and not row-major as well."""
     size = x.dtype.itemsize
     if x.ndim < 3 or x.strides[1] != size or x.shape[1] == 1:
         return False
@@ -102,7 +102,7 @@ def isLast(x: Value) -> bool:
 
 
 def hidden(x: Value) -> Any:
-    """An array of the shape and strides of a Value that must not be read from: it has no such memory."""
+    """An array of the shape and strides of a Value that must not be read: it has no such memory."""
     dtype = x.dtype if isinstance(x.dtype, np.dtype) else f"V{x.dtype.itemsize}"  # bfloat16
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), x.shape, x.strides)
 
@@ -131,7 +131,7 @@ def readUfunc(recorder: Recorder, ufunc: Any, given: list, options: dict[str, An
 
 
 def kindOf(a: Any) -> Any:
-    """What of an operand decides dtypes: its dtype, or the type of a plain number."""
+    """What decides result dtypes: an operand's dtype, or the type of a plain number."""
     return a.dtype if type(a) is Value or isinstance(a, np.generic) else type(a)
 
 
@@ -144,7 +144,7 @@ def dtypesOf(ufunc: Any, kinds: tuple, dtype: Any) -> list[Any]:
 
 
 def readFormula(recorder: Recorder, evaluator: Interpreter, given: list, options: dict[str, Any]) -> list[Value]:
-    """The results of an Interpreter: each has the shape that the values broadcast to that it reads."""
+    """The results of an Interpreter: each has the shape that the values it reads broadcast to."""
     given = [operand(recorder, a) for a in given]
     plan = evaluator.plan(floatsOf(given))
     handed = [handedOn(register, plan, given) for register in evaluator.results]
@@ -152,7 +152,7 @@ def readFormula(recorder: Recorder, evaluator: Interpreter, given: list, options
         rest = [f for f, x in zip(formulasOf(evaluator), handed) if x is None]
         others = iter(readFormula(recorder, numpyFrom(rest, evaluator.names), given, options) if rest else [])
         return [next(others) if x is None else x for x in handed]
-    if not any(evaluator.reads):  # numbers
+    if not any(evaluator.reads):  # constants only
         some = [np.ones((), a.dtype) if type(a) is Value else a for a in given]
         return [recorder.constant(np.asarray(y)) for y in evaluator(*some)]
     outs = []
@@ -183,12 +183,12 @@ def needed(evaluator: Interpreter, given: list) -> tuple[Interpreter, list, Any]
 
 
 def floatsOf(given: list) -> tuple:
-    """The dtypes that decide what an Interpreter computes in."""
+    """The dtypes that an Interpreter computes in."""
     return tuple([a.dtype if type(a) is Value or isinstance(a, np.generic) else None for a in given])
 
 
 def handedOn(register: int, plan: Any, given: list) -> Value | None:
-    """The argument that a result is, if it is one."""
+    """The argument that a result is identical to, if there is one."""
     value = given[register] if register < len(given) else None
     same = type(value) is Value and value.dtype == (plan.back or plan.work) and register not in plan.casts
     return value if same else None
@@ -234,7 +234,7 @@ def laidOut(recorder: Recorder, evaluator: Interpreter, plan: Any, given: list) 
 
 
 def isBlockwise(evaluator: Interpreter, given: list, shape: tuple[int, ...]) -> bool:
-    """Whether an Interpreter works on such arrays in pieces; their results then lie like the first argument."""
+    """Whether an Interpreter computes such arrays in blocks; its results then have the layout of the first argument."""
     values = [a for a in given if type(a) is Value and a.shape]
     whole = {i for i, a in enumerate(given) if type(a) is Value and a.shape == shape}
     if not all(whole & reads for reads in evaluator.reads):
@@ -249,7 +249,7 @@ def isBlockwise(evaluator: Interpreter, given: list, shape: tuple[int, ...]) -> 
 
 
 def readKernel(recorder: Recorder, kernel: Kernel, given: list, options: dict[str, Any]) -> Any:
-    """A Kernel: as its outline says, or else as it does with ones."""
+    """A Kernel: by its outline, or else by running it on ones."""
     if kernel.shapeRule is not None:
         found = kernel.shapeRule(*given, **options)
     else:
@@ -268,7 +268,7 @@ def readKernel(recorder: Recorder, kernel: Kernel, given: list, options: dict[st
 
 
 def readProduct(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """np.matmul: the last two axes are those of matrices, the ones before broadcast."""
+    """np.matmul: the last two axes are those of matrices, the ones before are batch axes and broadcast."""
     if options:
         raise UnreadableError(f"matmul is given {', '.join(options)}")
     a, b = (operand(recorder, x) for x in given)

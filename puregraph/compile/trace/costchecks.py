@@ -1,4 +1,4 @@
-"""Doubts: what a network and its cost compute together without fault, and nobody can have meant."""
+"""Cost checks: warnings of combinations of a network and its cost that run, but that nobody can have meant."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NONE = "the cost is 0 whatever the network gives; for yes and no there is BCE, o
 
 
 def warnOf(graph: Graph, cost: Any, shapes: list[Any], stacklevel: int = 3) -> None:
-    """Warn once of all doubts about a network joined to its cost, for inputs and targets of these shapes."""
+    """Give all warnings about a network joined to its cost once, for inputs and targets of these shapes."""
     found = list(doubts(graph, cost, shapes))
     if found:
         warnings.warn("; ".join(found), GraphWarning, stacklevel=stacklevel)
 
 
 def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
-    """Sentences on what the cost takes, next to what the last module of the network gives."""
+    """Warnings about the argument of the cost, given the last module of the network."""
     last = lastBefore(graph, cost, len(shapes))
     name, takes = type(cost).__name__, getattr(cost, "takes", "")
     label = "" if last is None else f"'{last.path}' ({last.module.label})"
@@ -46,7 +46,7 @@ def doubts(graph: Graph, cost: Any, shapes: list[Any]) -> Iterator[str]:
 
 
 def lastBefore(graph: Graph, cost: Any, inputs: int, hasViews: bool = True) -> Any:
-    """The step that makes what a cost compares, or None; modules that give what they take, and views, left aside."""
+    """The step that computes the argument of a cost, or None; identities and views are skipped."""
     steps = graph.steps(inputs)
     made = {number: step for step in steps.items for number in step.visible}
     found = next((step for step in steps.items if step.module is cost), None)

@@ -1,4 +1,4 @@
-"""Reading: the rules of a graph become calls, each read once; one that cannot be read is kept whole."""
+"""Graph tracer: the rules of a graph become calls, each traced once; one that cannot be traced stays opaque."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ Found = tuple[list[Any], list[tuple[int, Value]]]
 
 
 class GraphTracer:
-    """Reads one rule after the other.
+    """Traces one rule after the other.
 
-    `unread`  the ids of modules with a rule that is kept whole
-    `trial`   what rules gave that cannot be read, if they have run
-    `stored`  every Param and State so far by its id, with the Value that it had first; `now` those that it has by now
+    `unread`  the ids of modules with an opaque rule
+    `trial`   the results of opaque rules, if they have run
+    `stored`  every Param and State by its id, with its first Value; `now` with its present one
     """
 
     def __init__(self, trial: RuleProfile | None = None):
         self.recorder, self.trial = Recorder(readerOf), trial
         self.unread: set[int] = set()
-        self.reads: list[Read] = []  # what rules read beside their arguments
+        self.reads: list[Read] = []  # reads of rules beside their arguments
         self.stored: dict[int, tuple[Any, Value]] = {}
         self.now: dict[int, Value] = {}
         self.states: dict[int, int] = {}  # the number of a State's value -> the State's id
         self.keys = MemoKeys()
-        self.known: dict[Any, MemoEntry] = {}  # what was read so far
+        self.known: dict[Any, MemoEntry] = {}  # rules that were traced so far
 
     def held(self, stored: Any, name: str) -> Value:
-        """The Value now of a Param, a State, or another target."""
+        """The present Value of a Param, a State, or another target."""
         key = id(stored)
         if key not in self.now:
             array, isState = arrayOf(stored, name), isinstance(stored, State)
@@ -52,15 +52,15 @@ class GraphTracer:
         return self.now[key]
 
     def become(self, key: int, value: Value, isState: bool = True) -> None:
-        """Note what a Param or State is from now on."""
+        """Set the Value of a Param or State from now on."""
         self.now[key] = value
         if isState:
             self.states[value.number] = key
 
     def targets(self) -> list[tuple[Any, Value]]:
-        """Every Param, State and other target, with the Value that it had first.
+        """Every Param, State and other target, with its first Value.
 
-        Raises    NotCompiledError if two of them share memory: what one becomes would be what the other was
+        Raises    NotCompiledError if two of them share memory: a store to one would change the other
         """
         found = list(self.stored.values())
         spans = sorted([(*spanOf(stored.array), value.name) for stored, value in found])
@@ -73,13 +73,13 @@ class GraphTracer:
 
     @property
     def changes(self) -> list[tuple[Any, Value]]:
-        """Every State that rules have changed, with what it is to become."""
+        """Every State that rules have changed, with its new Value."""
         return [(stored, self.now[key]) for key, (stored, first) in self.stored.items() if self.now[key] is not first]
 
     # One rule ---------------------------------------------------------------------------------------------------------
 
     def rule(self, step: GraphStep, values: list[Any], phase: str) -> list[Any]:
-        """The Values of what a rule gives for those of its arguments; None stands for None."""
+        """The Values of a rule's results for those of its arguments; None stands for None."""
         given = tuple([None if v is None else v.shape for v in values])
         precision = getattr(step.module, "of", step.module).precision
         self.recorder.place = CallOrigin(step.path, step.label, given, phase, precision)
@@ -87,7 +87,7 @@ class GraphTracer:
         mark = len(calls)
         try:
             found, changes = self.readOnce(step, values) if isTrusted(step) else self.readTwice(step, values)
-        except Exception as error:  # whatever it is, the rule itself will say it when it runs
+        except Exception as error:  # whatever it is, the rule itself will raise it when it runs
             if isAsynchronous(error):
                 raise
             del calls[mark:]
@@ -98,7 +98,7 @@ class GraphTracer:
         return found
 
     def readOnce(self, step: GraphStep, values: list[Any]) -> Found:
-        """Run a rule on handles, or note again what an equal one did."""
+        """Run a rule on tracers, or add the calls of an equal one again."""
         key = self.keys(step.module, values)
         noted = self.known.get(key)
         if noted is not None:
@@ -109,7 +109,7 @@ class GraphTracer:
         return found, changes
 
     def read(self, step: GraphStep, values: list[Any]) -> Found:
-        """Run a rule on handles: its results, and what States become."""
+        """Run a rule on tracers: its results, and the new Values of States."""
         if isinstance(step.module, FunctionCall):
             raise UnreadableError("a Function may do more than compute")
         handles = [self.recorder.handle(v) for v in values]
@@ -126,7 +126,7 @@ class GraphTracer:
         return found, changes
 
     def readTwice(self, step: GraphStep, values: list[Any]) -> Found:
-        """Run a rule on handles, and see whether it does the same a second time, and nothing besides."""
+        """Run a rule on tracers twice, and check that it does the same again, without side effects."""
         calls, module = self.recorder.calls, getattr(step.module, "of", step.module)
         rules = [module.updateData, getattr(step.module, "rule", None) or module.updateData]
         reads = readsOf(rules, module)
@@ -156,7 +156,7 @@ class GraphTracer:
         raise UnreadableError(f"a result is {type(y).__name__}")
 
     def whole(self, step: GraphStep, values: list[Any], reason: str) -> Found:
-        """Note a rule as one call."""
+        """Add a rule as one opaque call."""
         outs = outputsOf(self.recorder, step, self.trial)
         count, changes = len(outs), []
         states = [i for i, v in enumerate(values) if v is not None and v.number in self.states]
@@ -169,9 +169,9 @@ class GraphTracer:
 
 
 def arrayOf(stored: Any, name: str) -> Any:
-    """The memory of a Param, a State or another target, which is as compiled code takes it to be.
+    """The memory of a Param, a State or another target, checked for what compiled code assumes.
 
-    Raises    NotCompiledError if it is not
+    Raises    NotCompiledError if it is unsuitable
     """
     array = stored.materialize() if isinstance(stored, Stored) else stored.array
     if isinstance(array, np.ndarray) and not (array.flags.carray and array.dtype.isnative):
@@ -182,7 +182,7 @@ def arrayOf(stored: Any, name: str) -> Any:
 
 
 def spanOf(array: Any) -> tuple[int, int]:
-    """Where the numbers of an array begin and end; nowhere in particular on a GPU, or without any."""
+    """The address range of an array; empty on a GPU, or without elements."""
     isHere = isinstance(array, np.ndarray) and array.size
     return (addressOf(array), addressOf(array) + array.nbytes) if isHere else (0, 0)
 
@@ -193,14 +193,14 @@ def isTrusted(step: GraphStep) -> bool:
 
 
 def rulesOf(step: GraphStep) -> list[Any]:
-    """The functions and classes that a rule consists of."""
+    """The functions and classes of a rule."""
     module = step.module
     rule = getattr(module, "rule", None)
     return [type(getattr(module, "of", module)), getattr(rule, "func", rule) or type(module)]
 
 
 def signature(calls: list[Call]) -> list[Any]:
-    """What calls do, whatever the numbers of the values that they make."""
+    """The calls as a comparable form, without the numbers of Values."""
     numbers: dict[int, int] = {}
     for call in calls:
         for y in call.outs:

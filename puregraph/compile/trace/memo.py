@@ -1,4 +1,4 @@
-"""Repeat: a rule that was read is not read again for an equal module on equal arguments; its calls are noted again."""
+"""Memo: a rule is not traced again for an equal module on equal arguments; its calls are cloned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Key = tuple[Any, ...]
 
 
 class MemoKeys:
-    """Tells rules of this library, which read nothing but their module and their arguments, from one another."""
+    """Keys of rules of this library, which read nothing but their module and their arguments."""
 
     def __init__(self) -> None:
         self.modules: dict[int, Key] = {}
@@ -28,12 +28,12 @@ class MemoKeys:
         return self.of(module), tuple([None if v is None else self.about(v, values) for v in values])
 
     def about(self, value: Value, values: Sequence[Value | None]) -> Key:
-        """What a rule may know of an argument, and whether it was given before; a constant is known by itself."""
+        """What a rule may know of an argument, and whether it occurred before; a constant is known by its identity."""
         own = value.number if value.role == "constant" else values.index(value)
         return value.role, own, value.shape, value.dtype, value.strides
 
     def of(self, module: Module) -> Key:
-        """The class of a module, its mode, and what it holds."""
+        """The class of a module, its mode, and its attributes."""
         found = self.modules.get(id(module))
         if found is None:
             own = [(name, self.held(a)) for name, a in vars(module).items() if name not in PASSING]
@@ -41,7 +41,7 @@ class MemoKeys:
         return found
 
     def held(self, a: Any) -> Any:
-        """An attribute of a module; what may change is known by itself."""
+        """An attribute of a module; a mutable one is known by its identity."""
         if isinstance(a, Stored):
             return type(a), a.shape, a.dtype
         if isinstance(a, Module):
@@ -54,7 +54,7 @@ class MemoKeys:
 
 
 class MemoEntry:
-    """The calls of a rule on some arguments, its results, and what it made of those arguments that are States."""
+    """The calls of a rule on some arguments, its results, and the new values of those arguments that are States."""
 
     def __init__(
         self, calls: list[Call], values: Sequence[Value | None], found: list[Any], changes: list[tuple[int, Value]]
@@ -62,7 +62,7 @@ class MemoEntry:
         self.calls, self.values, self.found, self.changes = calls, values, found, changes
 
     def again(self, recorder: Recorder, values: Sequence[Value | None]) -> tuple[list[Any], list[tuple[int, Value]]]:
-        """The same for other arguments."""
+        """Clone the calls for other arguments."""
         made = {old.number: new for old, new in zip(self.values, values) if old is not None}
 
         def now(v: Value) -> Any:
@@ -80,7 +80,7 @@ class MemoEntry:
 
 
 def lay(call: Call, again: Call) -> None:
-    """Have views lie in the first argument of their call as others do in that of theirs."""
+    """Give views the same offset and strides in the first argument of their call."""
     before, now = call.arguments[0], again.arguments[0]
     for old, new in zip(call.outs, again.outs):
         new.base, new.offset = now.root, now.offset + old.offset - before.offset

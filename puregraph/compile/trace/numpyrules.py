@@ -1,4 +1,4 @@
-"""The functions of numpy that a recording can hold: those whose results' shapes depend on shapes alone."""
+"""Numpy rules: abstract evaluations of numpy functions whose result shapes depend on shapes alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from puregraph.compile.trace.recorder import Fresh, Plain, Recorder, UnreadableE
 from puregraph.core.tracer import astype
 
 __all__ = ["readerOf"]
-SMALL = 1 << 14  # bytes of a constant that is worked out while recording
+SMALL = 1 << 14  # bytes of a constant that is computed while tracing
 
 
 def need(x: Any) -> Value:
@@ -44,7 +44,7 @@ VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.squeeze, np.expand_dims, np.
 
 @reads(*VIEWS, np.lib.stride_tricks.sliding_window_view)
 def readView(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """A view: numpy says its strides, on an array that has the right ones and no memory."""
+    """A view: numpy computes its strides, on an array of the right strides without memory."""
     x = need(given[0])
     if isConstant([x, given[1:]]):
         return folded(recorder, function, given, options)
@@ -56,7 +56,7 @@ def readView(recorder: Recorder, function: Any, given: list, options: dict[str, 
 
 @reads(operator.getitem)
 def readItem(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """x[key]: a view, or with whole numbers from arrays among the key, a copy."""
+    """x[key]: a view, or a copy where the key has integer arrays."""
     x, key = need(given[0]), given[1]
     parts = key if type(key) is tuple else (key,)
     if isMask(key):
@@ -67,12 +67,12 @@ def readItem(recorder: Recorder, function: Any, given: list, options: dict[str, 
         raise UnreadableError("a slice has ends that are not known ahead of time")
     if isConstant([x]):
         return folded(recorder, function, given, options)
-    key = parts if Ellipsis in parts else (*parts, Ellipsis)  # a number alone would be read
+    key = parts if Ellipsis in parts else (*parts, Ellipsis)  # a scalar would be read
     return readView(recorder, function, [x, key], {})
 
 
 def readPicked(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """x[index]: numpy says the shape."""
+    """x[index]: numpy computes the shape."""
     x, key = given
     parts = key if type(key) is tuple else (key,)
     if isConstant(given):
@@ -86,7 +86,7 @@ def readPicked(recorder: Recorder, function: Any, given: list, options: dict[str
 
 @reads(np.reshape)
 def readReshape(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """A view where the elements lie well for it, else a copy."""
+    """A view where the strides allow it, else a copy."""
     x, shape = need(given[0]), given[1] if len(given) > 1 else options.pop("shape")
     if options.get("order", "C") != "C" or len(given) > 2:
         raise UnreadableError("reshape in another order")
@@ -114,7 +114,7 @@ class _Like:
 
 @reads(np.ravel)
 def readRavel(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """The elements in one axis."""
+    """All elements along one axis."""
     if options or len(given) > 1:
         raise UnreadableError("ravel in another order")
     return readReshape(recorder, np.reshape, [given[0], (-1,)], {})
@@ -141,7 +141,7 @@ def readCast(recorder: Recorder, function: Any, given: list, options: dict[str, 
 
 @reads(np.copy)
 def readCopy(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Any:
-    """A copy, which need not be made if it lies as the original does."""
+    """A copy, which is left out if it has the layout of the original."""
     x = need(given[0])
     order = options.get("order", "K")
     if order not in ("K", "C") or len(given) > 1 or not options.keys() <= {"order"}:
@@ -157,7 +157,7 @@ def readCopy(recorder: Recorder, function: Any, given: list, options: dict[str, 
 
 @reads(np.zeros_like, np.ones_like, np.empty_like, np.full_like)
 def readFill(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """An array of one number everywhere, in the shape of another or one that is given."""
+    """An array of one constant, in the shape of another or a given one."""
     given = list(given)
     x = need(given.pop(0))
     number = {np.ones_like: 1}.get(function, 0)
@@ -176,7 +176,7 @@ def readFill(recorder: Recorder, function: Any, given: list, options: dict[str, 
 
 @reads(np.concatenate)
 def readJoined(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """Parts side by side."""
+    """Parts concatenated along an axis."""
     axis = given[1] if len(given) > 1 else options.get("axis", 0)
     parts = [need(operand(recorder, x)) for x in given[0]]
     if axis is None or not options.keys() <= {"axis"} or len(given) > 2:
@@ -191,7 +191,7 @@ def readJoined(recorder: Recorder, function: Any, given: list, options: dict[str
 
 @reads(np.stack)
 def readStack(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """Parts one after the other along a new axis."""
+    """Parts stacked along a new axis."""
     axis = given[1] if len(given) > 1 else options.get("axis", 0)
     parts = [need(operand(recorder, x)) for x in given[0]]
     first = parts[0]
@@ -204,7 +204,7 @@ def readStack(recorder: Recorder, function: Any, given: list, options: dict[str,
 
 
 def joined(recorder: Recorder, function: Any, parts: list[Value], axis: int, shape: Any, lays: list) -> Value:
-    """Note parts that are put together; numpy orders the axes of the result by those of the parts."""
+    """Add a concatenation; numpy orders the axes of the result by those of the parts."""
     dtype = np.result_type(*[x.dtype for x in parts])
     if all(strides.isDescending(s, t) for s, t in lays):
         layout = None
@@ -219,7 +219,7 @@ def joined(recorder: Recorder, function: Any, parts: list[Value], axis: int, sha
 
 @reads(np.where)
 def readWhere(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """A choice between two, element by element."""
+    """A selection between two values, element by element."""
     if len(given) != 3 or options:
         raise UnreadableError("where without a choice gives as many places as there are")
     c, a, b = (operand(recorder, x) for x in given)
@@ -250,7 +250,7 @@ REDUCTIONS = (
 
 @reads(*REDUCTIONS)
 def readReduction(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """A sum or the like: numpy says the dtype, on an array of one element."""
+    """A reduction: numpy decides the dtype, on an array of one element."""
     x, *rest = given
     x = need(x)
     given = dict(zip(("axis", "dtype"), rest), **options)
@@ -289,7 +289,7 @@ def reducedAxes(axis: Any, rank: int) -> set[int]:
 
 @reads(np.shape, np.ndim, np.size, np.result_type)
 def readShape(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Plain:
-    """What is known ahead of time is no value of the step."""
+    """A function of what is known ahead of time, whose result is no value of the step."""
     return Plain(function(*[dummy(x) if type(x) is Value else x for x in given], **options))
 
 
@@ -307,7 +307,7 @@ COUNTED = {np.repeat, np.tile, np.roll, np.pad}
 
 @reads(*OTHERS)
 def readOther(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
-    """What numpy makes of ones."""
+    """The result's type, by running numpy on ones."""
     if function in COUNTED and any(valuesIn([given[1:], list(options.values())])):
         raise UnreadableError(f"{function.__name__} by numbers that are not known ahead of time")
     if isConstant([given, list(options.values())]) and all(x.nbytes <= SMALL for x in valuesIn([given])):
@@ -326,14 +326,14 @@ def readOther(recorder: Recorder, function: Any, given: list, options: dict[str,
 
 
 def standsFor(a: Any) -> Any:
-    """Ones, or zeros for whole numbers, which may be indices, in place of Values."""
+    """Ones, or zeros for integers, which may be indices, in place of Values."""
     if type(a) is Value:
         return np.broadcast_to(np.zeros((), a.dtype) if a.dtype.kind in "iu" else np.ones((), a.dtype), a.shape)
     return type(a)([standsFor(each) for each in a]) if type(a) in (tuple, list) else a
 
 
 def contracted(given: list, options: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Shape, dtype and layout of an einsum, told by one in which every axis is at most two long."""
+    """Shape, dtype and layout of an einsum, from one in which every axis is at most two long."""
     equation, *xs = given
     if not isinstance(equation, str) or "..." in equation or not options.keys() <= {"optimize"}:
         raise UnreadableError("an einsum that is not written as letters")

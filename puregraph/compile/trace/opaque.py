@@ -1,4 +1,4 @@
-"""Whole: a rule that could not be read, as one call; what it gives is learned when the graph itself runs once."""
+"""Opaque: a rule that could not be traced, as one call; its results are learned when the graph itself runs once."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from puregraph.graph.steps import GraphStep
 
 
 class NotCompiledError(PuregraphError):
-    """A program cannot serve, and why: its graph runs instead, and a warning says so once."""
+    """A program cannot be compiled, and why: its graph runs instead, with one warning."""
 
 
 class NotArraysError(NotCompiledError):
-    """What flows through a graph is no array: there is nothing to compile."""
+    """The values of a graph are no arrays: there is nothing to compile."""
 
 
 class UntriedError(NotCompiledError):
-    """A rule could not be read, and has not run yet: what it gives is not known."""
+    """A rule could not be traced, and has not run yet: the types of its results are unknown."""
 
 
 class ResultSpec(NamedTuple):
-    """What of a result is known ahead of time."""
+    """The type of a result."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -35,9 +35,9 @@ class ResultSpec(NamedTuple):
 
 
 class OpaqueRule:
-    """A rule as a function: its states, copied, come back after its results, as it leaves them.
+    """A rule as a function: copies of its states follow its results, as the rule leaves them.
 
-    `reason` says why it was not read.
+    `reason` says why it was not traced.
     """
 
     __slots__ = ("reason", "rule", "states")
@@ -59,14 +59,14 @@ class OpaqueRule:
 
 
 class RuleProfile:
-    """What the rules of a graph gave when it ran, by the path of their node."""
+    """The results of rules when the graph ran, by the path of their node."""
 
     def __init__(self) -> None:
         self.results: dict[str, list[Any]] = {}
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Note what rules give while the graph runs inside."""
+        """Record the results of rules while the graph runs in the body."""
         before, HOOKS.look = HOOKS.look, self.look
         try:
             yield
@@ -74,18 +74,18 @@ class RuleProfile:
             HOOKS.look = before
 
     def look(self, path: str, module: Any, arguments: Any, results: Any, isGradient: bool = False) -> None:
-        """One rule has run."""
+        """Record one rule that has run."""
         self.results[path] = [self.noted(y) for y in results]
 
     def noted(self, y: Any) -> Any:
-        """A result, without its numbers; what is no array as its type."""
+        """A result, without its data; what is no array as its type."""
         if y is None:
             return None
         return ResultSpec(tuple(y.shape), y.dtype, y.strides) if hasattr(y, "strides") else type(y)
 
 
 def outputsOf(recorder: Recorder, step: GraphStep, trial: RuleProfile | None) -> list[Any]:
-    """Values for what a rule gives; hidden results may be anything.
+    """Values for the results of a rule; hidden results may be anything.
 
     Raises    UntriedError if it has not run yet; NotArraysError if it does not give arrays
     """
@@ -103,5 +103,5 @@ def outputsOf(recorder: Recorder, step: GraphStep, trial: RuleProfile | None) ->
 
 
 def madeLike(recorder: Recorder, y: ResultSpec) -> Value:
-    """A Value that lies as a result did."""
+    """A Value with the layout of a recorded result."""
     return recorder.value(y.shape, y.dtype, like(y.shape, y.strides, y.dtype.itemsize))

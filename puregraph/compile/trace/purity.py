@@ -1,7 +1,7 @@
 """Purity: whether a rule that somebody else wrote only computes, and what it reads beside its arguments.
 
-Such a rule is read once. What it reads elsewhere, if that is plain, is looked at again before every run; a rule that
-reads anything else is not read at all, but runs as it is.
+Such a rule is traced once. The plain values it reads elsewhere are checked before every run; a rule that reads
+anything else is not traced at all, but runs as it is.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ MISSING = object()
 
 
 class ImpureError(Exception):
-    """A rule may do more than compute, or read what cannot be looked at again."""
+    """A rule may do more than compute, or read what cannot be checked again."""
 
 
 class Read(NamedTuple):
-    """Something that a rule reads beside its arguments: where, under what name, and what it was."""
+    """A name that a rule reads beside its arguments: its holder, the name, and the value."""
 
     holder: Any
     name: str
@@ -57,7 +57,7 @@ class Read(NamedTuple):
 
     @property
     def isSame(self) -> bool:
-        """Whether it still is what it was."""
+        """Whether it is still the same."""
         found = self.holder
         now = found.get(self.name, MISSING) if type(found) is dict else getattr(found, self.name, MISSING)
         if self.frozen is None:
@@ -79,7 +79,7 @@ class Reads:
         self.found: list[Read] = []
 
     def rule(self, rule: Any) -> None:
-        """Look through a rule.
+        """Check a rule.
 
         Raises    ImpureError if it may do more than compute
         """
@@ -102,7 +102,7 @@ class Reads:
                 self.attribute(name)
 
     def globalName(self, name: str, names: dict[str, Any]) -> None:
-        """A name that is no local one."""
+        """A global name or a name of an enclosing function."""
         if name in names:
             self.value(names, name, names[name])
         elif not hasattr(builtins, name) or name in EFFECTS:
@@ -123,7 +123,7 @@ class Reads:
             self.value(self.kind, name, found)
 
     def value(self, holder: Any, name: str, value: Any) -> None:
-        """Something that is read: noted, if one can see whether it is still as it was."""
+        """A value that is read: recorded, if a change of it can be detected."""
         if isinstance(value, FunctionType):
             self.rule(value)
         elif isinstance(value, ModuleType):
@@ -152,7 +152,7 @@ def isBasic(kind: type, name: str) -> bool:
 
 
 def isPlain(value: Any) -> bool:
-    """Whether a value is a number, a text, or made of nothing else: one can tell whether it changes."""
+    """Whether a value is a number, a text, or a container of only these: a change of it can be detected."""
     if isinstance(value, (list, tuple, set, frozenset)):
         return type(value) in (list, tuple, set, frozenset) and all(map(isPlain, value))
     if type(value) is dict:

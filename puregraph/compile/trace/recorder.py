@@ -1,4 +1,4 @@
-"""Record: reads a rule by running it once on tracers that hold no data, and notes every call it makes."""
+"""Recorder: traces a rule by running it once on tracers that hold no data, and records every call."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from puregraph.kernel import CompositeKernel
 
 
 class UnreadableError(TypeError):
-    """A rule does what cannot be noted ahead of time, such as to ask for a number; it is then kept whole."""
+    """A rule does what cannot be traced, such as reading an element; it then stays opaque."""
 
 
 class RecordedMemory:
-    """What handles on one memory share: how often it was written to."""
+    """The write count that tracers of one memory share."""
 
     __slots__ = ("writes",)
 
@@ -28,10 +28,10 @@ class RecordedMemory:
 
 
 class Recorder:
-    """The calls so far, in order, and the values that they are about.
+    """The calls so far, in order, and their values.
 
-    `readers` says for every function what it makes of its arguments: `reader(recorder, function, arguments, options)`
-    gives the Values of the results, see `calls`.
+    `readers` has for every function its abstract evaluation: `reader(recorder, function, arguments, options)` gives the
+    Values of the results, see `abstract`.
     """
 
     def __init__(self, readerOf: Callable[[Any], Any]):
@@ -40,10 +40,10 @@ class Recorder:
         self.place = CallOrigin("")
         self.readerOf = readerOf
         self.constants: dict[Any, Value] = {}
-        self.layout: Any = None  # where kernels put what they make, see `layout.layoutFor`
-        self.simpler: dict[Any, Any] = {}  # what says functions by others, see `simpler`
+        self.layout: Any = None  # the layout of kernels' results, see `channelslast.layoutFor`
+        self.simpler: dict[Any, Any] = {}  # functions composed of others, see `decompose`
         self.isWhole: Any = None  # whether a composite kernel is one call
-        self.held: list[Any] = []  # arrays that are known by their id
+        self.held: list[Any] = []  # arrays that are known by their id, kept alive
 
     # Values -----------------------------------------------------------------------------------------------------------
 
@@ -62,7 +62,7 @@ class Recorder:
         return Value(self.count, shape, dtype, strides, role, name, source)
 
     def constant(self, array: Any) -> Value:
-        """The Value of an array that is there already; a small one is known by its contents."""
+        """The Value of an existing array; a small one is known by its contents."""
         array = np.asarray(array)
         small = array.nbytes <= 64
         key = (array.shape, array.dtype.str, array.tobytes()) if small else id(array)
@@ -74,7 +74,7 @@ class Recorder:
         return found
 
     def thing(self) -> Value:
-        """The Value of something that need not be an array."""
+        """The Value of an object that need not be an array."""
         self.count += 1
         return Value(self.count, (), np.dtype(object), (), "object")
 
@@ -89,7 +89,7 @@ class Recorder:
         kind: str,
         several: bool = False,
     ) -> Call:
-        """Note a call that makes new Values."""
+        """Add a call that computes new Values."""
         call = Call(function, arguments, options, outs, kind, self.place, several)
         for y in outs:
             if y is not None:
@@ -100,7 +100,7 @@ class Recorder:
     def made(
         self, function: Any, arguments: tuple, options: dict, kind: str, shape: Any, dtype: Any, strides: Any = None
     ) -> Value:
-        """Note a call of one result, which has memory of its own."""
+        """Add a call of one result, which has memory of its own."""
         y = self.value(shape, dtype, strides)
         self.add(function, arguments, options, [y], kind)
         return y
@@ -108,16 +108,16 @@ class Recorder:
     def view(
         self, function: Any, arguments: tuple, options: dict[str, Any], of: Value, like: Any, offset: int
     ) -> Value:
-        """Note a call whose result lies in the memory of a Value; `like` has its shape and strides."""
+        """Add a call whose result is a view of a Value; `like` has its shape and strides."""
         y = self.value(like.shape, of.dtype, like.strides)
         y.base, y.offset = of.root, of.offset + offset
         self.add(function, arguments, options, [y], "view")
         return y
 
-    # Handles ----------------------------------------------------------------------------------------------------------
+    # Tracers ----------------------------------------------------------------------------------------------------------
 
     def handle(self, value: Value | None) -> Any:
-        """What a rule is given for a Value."""
+        """The tracer of a Value."""
         if value is None:
             return None
         if value.role == "object":
@@ -125,7 +125,7 @@ class Recorder:
         return RecordedArray(self, value, RecordedMemory())
 
     def call(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
-        """What a call on handles gives: handles."""
+        """A call on tracers gives tracers."""
         out = options.pop("out", None) if options else None
         if out is None and function in self.simpler:
             found = self.simpler[function](*arguments, **options)
@@ -151,7 +151,7 @@ class Recorder:
         return RecordedArray(self, found.value, RecordedMemory()) if type(found) is Fresh else found.value
 
     def wrapped(self, value: Value, arguments: tuple) -> RecordedArray:
-        """A handle on a result; a view shares the writes to the memory that it lies in."""
+        """A tracer of a result; a view shares the write count of its memory."""
         root = value.root
         for a in arguments:
             if type(a) is RecordedArray and a.value.root is root:
@@ -159,7 +159,7 @@ class Recorder:
         return RecordedArray(self, value, RecordedMemory())
 
     def into(self, reader: Any, function: Any, given: list, options: dict[str, Any], out: Any) -> Any:
-        """A call with `out=`: its results become the values of these handles."""
+        """A call with `out=`: its results become the values of these tracers."""
         targets = out if type(out) is tuple else (out,)
         if not all(type(t) is RecordedArray for t in targets):
             raise UnreadableError("a result is written to an array that is there already")
@@ -176,7 +176,7 @@ class Recorder:
         return target
 
     def fitted(self, new: Value, old: Value) -> Value:
-        """A new Value in the shape, dtype and layout of what it replaces, as the last call makes it right away."""
+        """A new Value in the shape, dtype and layout of the one it replaces, computed right away by the last call."""
         strides = denseLike(old)
         call = new.call
         fresh = call is not None and bool(self.calls) and call is self.calls[-1] and not new.isView
@@ -194,7 +194,7 @@ class Recorder:
 
 
 class Plain:
-    """What a call gives that is no value of the step: a shape, a dtype."""
+    """A result that is no value of the step: a shape, a dtype."""
 
     __slots__ = ("value",)
 
@@ -203,17 +203,17 @@ class Plain:
 
 
 class Fresh(Plain):
-    """A copy of a Value, which need not be made, as nothing ever changes a Value."""
+    """A copy of a Value, which is left out, as no Value ever changes."""
 
     __slots__ = ()
 
 
 class RecordedArray(Tracer):
-    """A handle on a value: what a rule takes for an array while it is read.
+    """A tracer: stands for an array while a rule is traced.
 
-    `x += y`, `np.add(x, y, out=x)` and `x[key] = y` note a call whose result is this handle's value from then on. A
-    handle on the same memory (a view, or what this is a view of) must not be used after that; it raises, as does
-    whatever asks for numbers: `if x > 0`, `float(x)`, `np.asarray(x)`.
+    `x += y`, `np.add(x, y, out=x)` and `x[key] = y` record a call whose result is this tracer's value from then on. A
+    tracer of the same memory (a view, or its base) must not be used after that; it raises, as does whatever reads
+    elements: `if x > 0`, `float(x)`, `np.asarray(x)`.
     """
 
     __slots__ = ("known", "memory", "recorder", "value")
@@ -244,13 +244,13 @@ class RecordedArray(Tracer):
 
     @property
     def current(self) -> Value:
-        """The value, which must still be what lies there."""
+        """The value, which must still be current."""
         if self.known != self.memory.writes:
             raise UnreadableError("a view is used after its memory was written to through another one")
         return self.value
 
     def become(self, value: Value) -> None:
-        """Have another value from now on, in the same memory."""
+        """Set another value, in the same memory."""
         _ = self.current
         self.memory.writes += 1
         self.value, self.known = value, self.memory.writes
@@ -329,14 +329,14 @@ class RecordedArray(Tracer):
 
 
 def denseLike(value: Value) -> tuple[int, ...]:
-    """The layout of what replaces a Value: its own, without gaps."""
+    """The layout of the Value that replaces one: its own, without gaps."""
     if isDense(value.shape, value.strides, value.dtype.itemsize):
         return value.strides
     return likeStrides(value.shape, value.strides, value.dtype.itemsize)
 
 
 def isMask(key: Any) -> bool:
-    """Whether an index picks by truth, so that the number of what it picks is not known ahead of time."""
+    """Whether an index has a boolean mask, so that the number of selected elements is not known ahead of time."""
     parts = key if type(key) is tuple else (key,)
     return any(isinstance(k, bool) or getattr(k, "dtype", None) == np.bool_ for k in parts)
 
@@ -345,7 +345,7 @@ LOOKED = (RecordedArray, np.ndarray, tuple, list, slice)
 
 
 def plain(recorder: Recorder, a: Any) -> Any:
-    """An argument with Values for the handles and arrays in it."""
+    """An argument with Values in place of tracers and arrays."""
     if type(a) is RecordedArray:
         if a.recorder is not recorder:
             raise UnreadableError("a value of another recording is used")

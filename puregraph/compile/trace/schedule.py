@@ -32,18 +32,18 @@ class Schedule:
     `inputs`      the Values of the graph's inputs, then those of the gradients of outputs that are given from outside
     `outputs`     those of its outputs; `inputGrads` of the gradients of its inputs, None where there is none
     `paramGrads`  (Param, Value) of every gradient of a parameter, summed over its uses
-    `stores`      (target, Value): what a Param, a State, or one of `targets`, is to hold after the step
+    `stores`      (target, Value): the content of a Param, a State, or one of `targets`, after the step
     `written`     every Param and State that the step writes to
-    `held`        (target, Value): what each of those, and every Param and State that is read, holds before it
+    `held`        (target, Value): the content of each of those, and of every Param and State that is read, before it
     `checks`      the Bounds of inputs that rules refuse otherwise
     `scalars`     the Values of numbers that are set before, or in the middle of, every run
-    `precisions`  by the number of a Value as what a GPU may keep it: what modules make that may calculate so, and the
-                  gradients of that
-    `scales`      whether gradients are kept in float16, so that they have to be larger than they are
-    `seed`        the gradient of a cost, if it is the number by which they are; `gradients` are then those of
-                  parameters, before anybody reads them; `scale` is that number, if the step changes it
-    `unread`      the ids of modules whose rules could not be read
-    `owner`       the optimizer that is told of a cost that is not finite, and then makes no update
+    `precisions`  by the number of a Value the dtype that a GPU may store it in: results of modules that allow it, and
+                  their gradients
+    `scales`      whether gradients are stored in float16, so that the loss has to be scaled
+    `seed`        the gradient of a cost, if it is the loss scale; `gradients` are then those of parameters, before they
+                  are read; `scale` is that number, if the step changes it
+    `unread`      the ids of modules with opaque rules
+    `owner`       the optimizer that is notified of a cost that is not finite, and then makes no update
     `count`       the highest number of a Value
     """
 
@@ -64,7 +64,7 @@ class Schedule:
         self.seed: Value | None = None
         self.scale: Value | None = None
         self.gradients: list[Value] = []
-        self.frozen: Any = None  # weights that native code keeps in an order of its own
+        self.frozen: Any = None  # weights in the layout of native code
         self.owner: Any = None
         self.unread: set[int] = set()
         self.reads: list[Any] = []
@@ -100,26 +100,26 @@ def traceStep(
     isWhole: Any = None,
     scales: bool = False,
 ) -> Schedule:
-    """The calls of a graph's passes for inputs of these shapes, in the modes that its modules are in.
+    """Trace a graph's passes for inputs of these shapes, in the modes of its modules.
 
-    `grads`      None: forward only; "one": backward from the first output, which is one number; or for each output
-                 whether its gradient is given as a further input
+    `grads`      None: forward only; "one": backward from the first output, a scalar; or for each output whether its
+                 gradient is given as a further input
     `updGrad`    whether the inputs get gradients
     `optimizer`  updates the parameters at the end
     `keepGrads`  whether the gradients of parameters are left in `Param.grad`
-    `scaled`     whether they are multiplied by the scalar "scale"; `added`: whether what `Param.grad` has is added
-    `guarded`    whether nothing more is done if the first output, a cost, is not finite; `owner`: the optimizer that is
-                 then to make no update either, in a step of its own
+    `scaled`     whether they are multiplied by the scalar "scale"; `added`: whether `Param.grad` is added to them
+    `guarded`    whether the step ends if the first output, a cost, is not finite; `owner`: the optimizer that skips
+                 its update too, in a step of its own
     `wanted`     for each output whether it is read after the step; all are, if this is left out
-    `layout`     says how the results of kernels lie, see `layout.layoutFor`; None: as numpy lays them out
-    `isWhole`    says whether a composite kernel, a function of numpy's functions, is one call; all are, if left out
+    `layout`     decides the layout of the results of kernels, see `channelslast.layoutFor`; None: numpy's
+    `isWhole`    whether a composite kernel, a function composed of numpy's functions, is one call; left out: all are
 
     `scales`     whether the gradient of the first output is left open, see `Schedule.seed`
 
-    `trial`      what rules gave that cannot be read, when the graph itself ran
+    `trial`      the results of opaque rules, when the graph itself ran
 
     Raises    ShapeError if the shapes do not fit; UntriedError if there is such a rule and no trial; NotArraysError if
-              what flows is no array
+              a value of the graph is no array
     """
     shapes = [tuple(s) for s in shapes]
     graph.dataShapeFrom(shapes)
@@ -152,7 +152,7 @@ def traceStep(
 
 
 def traceUpdate(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
-    """The calls of an optimizer's update alone, with the gradients that lie in `Param.grad`."""
+    """The calls of an optimizer's update alone, with the gradients of `Param.grad`."""
     found = Schedule(graph, graph.steps())
     found.scales = scales
     found.owner = optimizer
@@ -167,12 +167,12 @@ def traceUpdate(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
 
 
 def isFinite(cost: Any) -> bool:
-    """Whether a cost is a number that one can go on with."""
+    """Whether a cost is finite."""
     return bool(np.isfinite(toHost(cost)))
 
 
 def accumulate(found: Schedule, reading: GraphTracer, scaled: bool, added: bool) -> None:
-    """Scale the gradients of parameters, and add those that there are."""
+    """Scale the gradients of parameters, and add existing ones."""
     recorder, scales = reading.recorder, {}
     for place, (param, new) in enumerate(found.paramGrads):
         recorder.place = CallOrigin(f"sum:{new.name}", "", (), "backward")
@@ -188,7 +188,7 @@ def accumulate(found: Schedule, reading: GraphTracer, scaled: bool, added: bool)
 
 
 def storeStates(found: Schedule, reading: GraphTracer) -> None:
-    """Put what rules made of States where those lie, once nothing can fail any more."""
+    """Store the new values of States, once no call can fail any more."""
     reading.recorder.place = CallOrigin("states", "", (), "backward")
     changes = [(stored, v) for stored, v in reading.changes if isinstance(stored, State)]
     kept = [(stored, copied(reading, v) if v.root.role == "state" else v) for stored, v in changes]
@@ -203,7 +203,7 @@ def copied(reading: GraphTracer, value: Value) -> Value:
 
 
 def ownMemory(found: Schedule, reading: GraphTracer) -> None:
-    """Have everything that is stored be made by a call: what lies in a target, or is a constant, is copied."""
+    """Have every stored value computed by a call: one that is in a target, or a constant, is copied."""
     for place, (target, value) in enumerate(found.stores):
         if value.root.role != "made":
             reading.recorder.place = CallOrigin("store", "", (), "update")
@@ -211,7 +211,7 @@ def ownMemory(found: Schedule, reading: GraphTracer) -> None:
 
 
 def forward(found: Schedule, reading: GraphTracer, shapes: list[Any], dtypes: list[Any]) -> list[Any]:
-    """The forward rules; the Value of every number."""
+    """The forward rules; the Value of every node."""
     steps, recorder = found.steps, reading.recorder
     values: list[Any] = [None] * steps.count
     fractions = readAs(steps, "fractions")
@@ -231,7 +231,7 @@ def forward(found: Schedule, reading: GraphTracer, shapes: list[Any], dtypes: li
 def run(
     found: Schedule, reading: GraphTracer, steps: Steps, values: list[Any], stored: dict[int, Any], phase: str
 ) -> None:
-    """All rules of a list of steps."""
+    """Trace all rules of a list of steps."""
     for step in steps.items:
         for n in step.args:
             if n in stored:
@@ -245,8 +245,8 @@ def run(
 
 
 def notePrecision(known: dict[int, str], step: Any, given: list[Any], results: list[Any]) -> None:
-    """Note as what a GPU may keep what a rule gave: what a module makes, as the module says, and a gradient as that
-    which it is the gradient of."""
+    """Set the dtype that a GPU may store the results of a rule in: those of a module, as it allows, and a gradient
+    like its value."""
     module = step.module
     if isinstance(module, Gradient):
         of = module.complete(tuple(given))[module.grads :]
@@ -262,7 +262,7 @@ def notePrecision(known: dict[int, str], step: Any, given: list[Any], results: l
 
 
 def backward(found: Schedule, reading: GraphTracer, values: list[Any], grads: Any, updGrad: bool) -> None:
-    """The gradient rules in the order of the backward graph, with its sums."""
+    """Trace the gradient rules in the order of the backward graph, with its sums."""
     graph, steps, recorder = found.graph, found.steps, reading.recorder
     back = graph.backwardGraph(updGrad, True, steps)
     inner = back.steps()

@@ -1,4 +1,4 @@
-"""Update: an optimizer's rule as calls on parameters, states and gradients."""
+"""Update rule: an optimizer's update as calls on parameters, states and gradients."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from puregraph.errors import PuregraphError
 from puregraph.formula.formula import numpyFrom
 from puregraph.kernels.norm import norm
 
-OWN = ("update", "advance", "shrinkFor", "numbers", "formulas")  # what is carried out here in place of the optimizer
+OWN = ("update", "advance", "shrinkFor", "numbers", "formulas")  # methods that are compiled in place of the optimizer's
 
 
 def isPlain(optimizer: Any) -> bool:
-    """Whether an optimizer updates as its formulas say, and in no way of its own."""
+    """Whether an optimizer updates by its formulas, without overriding the update."""
     found = [getattr(type(optimizer), name, None) for name in OWN]
     return all(getattr(f, "__qualname__", "").startswith("Optimizer.") for f in found)
 
 
 class UpdateScalars:
-    """What Python does before an update: the factor that clips, and the numbers that the formulas read.
+    """The Python call before an update: it sets the factor that clips, and the numbers that the formulas read.
 
     `slots` are those that are updated; slots of one `group` have the same numbers. Called with the norm of all
-    gradients, or nothing, and the gradients; False if the update is to be left out.
+    gradients, or nothing, and the gradients; False if the update is to be skipped.
     """
 
     def __init__(self, optimizer: Any, slots: list[Any]):
@@ -42,7 +42,7 @@ class UpdateScalars:
         return [self.slots[self.pattern.index(g)] for g in range(max(self.pattern) + 1)]
 
     def bind(self, arrayOf: Any) -> None:
-        """Note the arrays that the numbers are written to."""
+        """Keep the arrays that the numbers are written to."""
         found: dict[int, list[tuple[str, Any]]] = {}
         for (group, name, _), value in self.numbers.items():
             found.setdefault(group, []).append((name, arrayOf(value)))
@@ -57,7 +57,7 @@ class UpdateScalars:
         return {"step", *type(self.optimizer).scalars}
 
     def numbersAfter(self, fewer: int) -> dict[int, dict[str, float]]:
-        """For each group the numbers of the next update, had there been so many updates fewer."""
+        """For each group the numbers of the next update, had there been n updates fewer."""
         optimizer, fewer = self.optimizer, min(fewer, self.optimizer.step)
         rate = optimizer.rateAt(optimizer.step - fewer)
         return {g: optimizer.numbers(s, rate, fewer=min(fewer, s.step)) for g, s in enumerate(self.groups())}
@@ -73,7 +73,7 @@ class UpdateScalars:
         return True
 
     def refresh(self, shrink: float = 1.0) -> None:
-        """Write the numbers, if any is another than the last time."""
+        """Write the numbers, if any differs from the last time."""
         optimizer = self.optimizer
         now = optimizer.rate, shrink, optimizer.decay, optimizer.clipValue
         if now != self.before or self.counts:
@@ -82,7 +82,7 @@ class UpdateScalars:
             self.before = now
 
     def write(self, rate: float, shrink: float) -> None:
-        """Put the numbers where formulas read them."""
+        """Write the numbers to the arrays that formulas read."""
         for slot, arrays in self.arrays:
             numbers = self.optimizer.numbers(slot, rate, shrink)
             for name, array in arrays:
@@ -90,7 +90,7 @@ class UpdateScalars:
 
 
 class CountStep:
-    """What Python does after an update: it counts."""
+    """The Python call after an update: it counts."""
 
     def __init__(self, optimizer: Any, slots: list[Any]):
         self.optimizer, self.slots = optimizer, slots
@@ -103,7 +103,7 @@ class CountStep:
         return True
 
     def begin(self) -> None:
-        """Nothing has been counted of the update that follows."""
+        """Start a new count for the update that follows."""
         self.rest, self.isDone = None, False
 
     def go(self) -> None:
@@ -122,13 +122,13 @@ class CountStep:
 
 
 def patternOf(slots: list[Any]) -> list[int]:
-    """For every slot the number of its group: those that have the same numbers in every formula."""
+    """For every slot the number of its group: slots of a group have the same numbers in every formula."""
     known: dict[Any, int] = {}
     return [known.setdefault((s.step, s.param.rate, s.param.decay), len(known)) for s in slots]
 
 
 class OpaqueOptimizer:
-    """An optimizer that updates in a way of its own: it runs as it is, on the gradients left in `Param.grad`."""
+    """An optimizer that overrides the update: it runs as it is, on the gradients in `Param.grad`."""
 
     def __init__(self, optimizer: Any, params: list[Any]):
         self.optimizer, self.params = optimizer, params
@@ -141,7 +141,7 @@ class OpaqueOptimizer:
 
 
 def addForeign(found: Any, reading: GraphTracer, optimizer: Any) -> None:
-    """Leave the gradients where an optimizer looks for them, and have it update."""
+    """Store the gradients in `Param.grad`, and call the optimizer."""
     reading.recorder.place = CallOrigin("update", type(optimizer).__name__, (), "update")
     for param, grad in found.paramGrads:
         reading.recorder.add(store, (grad,), {"target": GradientOf(param, grad.dtype)}, [], "store")
@@ -192,7 +192,7 @@ def advance(found: Any, reading: GraphTracer, prelude: UpdateScalars, slot: Any,
 
 
 def number(found: Any, reading: GraphTracer, prelude: UpdateScalars, group: int, name: str, dtype: Any) -> Value:
-    """The Value of a number that the prelude writes."""
+    """The Value of a number that the update sets."""
     key = group, name, dtype
     if key not in prelude.numbers:
         value = reading.recorder.value((), dtype, role="scalar", name=name, source=name)

@@ -1,4 +1,4 @@
-"""Joined: a network and its cost as one graph."""
+"""With cost: a network and its cost as one graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from puregraph.graph.input import Input
 
 
 def joined(net: Graph, cost: Any, inputs: int, targets: int) -> Graph:
-    """The graph of so many inputs and targets that gives the cost, if there is one, and then the network's outputs.
+    """The graph of n inputs and m targets that gives the cost, if there is one, and then the network's outputs.
 
     The cost takes the first output of the network, or all of them if it has an argument for each.
 
@@ -44,7 +44,7 @@ def taken(cost: Any, outputs: int, targets: int) -> int:
 
 
 def readAs(steps: Any, kind: str) -> set[int]:
-    """The values that some module reads as its `indices` or its `fractions`, through views of them as well."""
+    """The values that some module reads as its `indices` or its `fractions`, also through views."""
     found: set[int] = set()
     for step in reversed(steps.items):
         names = step.module.arguments
