@@ -61,7 +61,7 @@ def onPaper(wanted):
 
         def __init__(self, plan, room, poison=False):
             self.plan = plan
-            wanted.left += [call for call in plan.schedule.calls if call.kind not in ("native", "view")]
+            wanted.left += [call for call in plan.schedule.calls if not (call.kind.isNative or call.kind.isView)]
             wanted.take(startsOf(plan))
 
     before = program.backendFor

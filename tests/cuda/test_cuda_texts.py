@@ -60,6 +60,7 @@ def passes(launches, record):
     return texts
 
 
+@pytest.mark.costly
 @needsNvrtc
 @pytest.mark.parametrize("part", range(PARTS))
 def test_kernels_compile_and_fit(part, record_property):
