@@ -18,6 +18,7 @@ import numpy as np
 from puregraph import device
 from puregraph.arguments import ModuleLike, Natural, Shapes, takes
 from puregraph.compile import Program
+from puregraph.core.applied import asGrads
 from puregraph.core.dim import Dim
 from puregraph.core.param import Param
 from puregraph.core.rules import gradientRule
@@ -26,7 +27,7 @@ from puregraph.errors import PuregraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.module import Module
-from puregraph.node import Node, asGrads
+from puregraph.node import Node
 from puregraph.pointwise import Pointwise
 
 STEP = 1e-6  # of central differences, in float64: error about STEP**2 + 1e-16 / STEP

@@ -13,12 +13,14 @@ import numpy as np
 from puregraph.arguments import Flag, Number, checked, takes
 from puregraph.base.keywords import checkKeywords
 from puregraph.core.accumulate import seedLike, shapeOf
+from puregraph.core.applied import Applied
+from puregraph.core.linkednode import checkName
 from puregraph.core.param import Param, State, Stored
 from puregraph.core.shape import asShape, product
 from puregraph.core.tracer import tracerOf
 from puregraph.core.versioning import Versioned
 from puregraph.errors import GraphError, PuregraphError, need, plural
-from puregraph.node import Applied, Node, checkName
+from puregraph.node import Node
 
 Shape = tuple[Any, ...]
 OFPARAMS = "it belongs to parameters: set it on each of net.params.values(), or learnRate on the optimizer"

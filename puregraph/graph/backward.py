@@ -9,6 +9,8 @@ from typing import Any
 
 from puregraph.base.cachedproperty import CachedProperty
 from puregraph.core.accumulate import combine, shapeOf
+from puregraph.core.applied import asGrads
+from puregraph.core.linkednode import Edge
 from puregraph.core.param import Param
 from puregraph.core.rules import NOWHERE, RuleContext, gradientRule
 from puregraph.errors import AutoDiffException, PuregraphError, need, show
@@ -17,7 +19,7 @@ from puregraph.graph.input import Input
 from puregraph.graph.lookup import few
 from puregraph.graph.steps import ABSENT, GraphStep, Steps, inputNames
 from puregraph.module import Module, checkGrads, isFloat
-from puregraph.node import Edge, Node, asGrads
+from puregraph.node import Node
 
 
 class ForwardValue(Input):

@@ -6,8 +6,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from puregraph.base.fingerprint import fingerprint
+from puregraph.core.applied import checkMode, isMarked, isModified, modified
 from puregraph.graph.steps import Steps
-from puregraph.node import checkMode, isMarked, isModified, modified
 
 MODE = attrgetter("module.train")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from puregraph.core.traversal import parents
 from puregraph.errors import GraphError, GraphWarning
-from puregraph.node import Node, parents
+from puregraph.node import Node
 
 
 def asList(outputs: Any) -> list[Any]:

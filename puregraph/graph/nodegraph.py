@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from puregraph.core.param import Param, State
+from puregraph.core.traversal import parents, postorder
 from puregraph.core.versioning import COUNTER, isVersioned
 from puregraph.errors import GraphError, GraphWarning
 from puregraph.graph.linking import asList, checkInputs, checkReached, edgesOf, namesFor, warnLeftOut
@@ -14,7 +15,7 @@ from puregraph.graph.lookup import few, listing, nodeNamed, sourceNames
 from puregraph.graph.steps import GraphStep, Steps
 from puregraph.graph.unfolding import graphsIn, inputCounts, inputSpecOf, nestedVersions, outputNamesOf, unfold
 from puregraph.module import Inputs, Module
-from puregraph.node import Node, parents, postorder
+from puregraph.node import Node
 
 
 class NodeGraph(Module):

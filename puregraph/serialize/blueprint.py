@@ -21,6 +21,7 @@ from puregraph import costs, modules, optimizers
 from puregraph.autodiff.tape.activationrecompute import Checkpoint
 from puregraph.base.budget import LEVELS, Budget
 from puregraph.core import initial
+from puregraph.core.linkednode import checkName
 from puregraph.core.param import Param, State, Stored
 from puregraph.core.rules import candidates
 from puregraph.errors import CheckpointError, GraphWarning, PuregraphError, quote, show
@@ -32,7 +33,7 @@ from puregraph.graph.nodegraph import DERIVED
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import ModuleList, Sequential
 from puregraph.module import Module
-from puregraph.node import Node, checkName
+from puregraph.node import Node
 from puregraph.optimizers import InitRecorder
 from puregraph.pointwise import Pointwise
 from puregraph.storage.hdf import DTYPES

@@ -19,12 +19,13 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.base.budget import Budget
+from puregraph.core.linkednode import checkName
 from puregraph.errors import CheckpointError, PuregraphError
 from puregraph.graph import Graph
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import Sequential
 from puregraph.module import Module
-from puregraph.node import Node, checkName
+from puregraph.node import Node
 from puregraph.storage.hdf import Array
 from puregraph.storage.jsoncodec import loads
 from puregraph.storage.safehdf import Declared, Guarded

@@ -8,8 +8,8 @@ import pytest
 from source import library, place
 
 from puregraph.core.late import Late
+from puregraph.core.linkednode import LinkedNode
 from puregraph.graph import Graph
-from puregraph.node import Node
 
 ALONE = """
 import sys, types, pathlib
@@ -57,8 +57,8 @@ def test_the_rule_finds_what_changes_a_class(text):
 def late():
     """Every attribute that is found at its first use, as its class declares it."""
     code = (
-        "from puregraph.core.late import Late\nimport puregraph.graph.graph, puregraph.node\n"
-        "for c in (puregraph.graph.graph.Graph, puregraph.node.Node):\n"
+        "from puregraph.core.late import Late\nimport puregraph.graph.graph, puregraph.core.linkednode\n"
+        "for c in (puregraph.graph.graph.Graph, puregraph.core.linkednode.LinkedNode):\n"
         "    for name, value in vars(c).items():\n"
         "        if isinstance(value, Late): print(c.__name__, name, value.module, value.name)"
     )
@@ -70,9 +70,9 @@ def test_what_is_found_late_is_there():
     rows = late()
     assert {"save", "load", "compile", "backwardType", "__add__", "__getitem__"} <= {row[1] for row in rows}
     for owner, attribute, module, name in rows:
-        getattr({"Graph": Graph, "Node": Node}[owner], attribute)
+        getattr({"Graph": Graph, "LinkedNode": LinkedNode}[owner], attribute)
         assert getattr(sys.modules[module], name)
-        assert not isinstance(vars({"Graph": Graph, "Node": Node}[owner])[attribute], Late)
+        assert not isinstance(vars({"Graph": Graph, "LinkedNode": LinkedNode}[owner])[attribute], Late)
 
 
 def test_graphs_alone_can_go_backward():

@@ -12,13 +12,13 @@ from strict import Strict, useStrict
 
 from puregraph import device
 from puregraph.check import CHECKS, Case, compiled, extremes, onDevice, shapeRule
+from puregraph.core.applied import asGrads
 from puregraph.core.dim import Dim
 from puregraph.core.param import State
 from puregraph.core.rules import gradientRule
 from puregraph.errors import ShapeError
 from puregraph.kernel import kernel, useFast
 from puregraph.module import Module
-from puregraph.node import asGrads
 from puregraph.pointwise import Pointwise
 
 

@@ -12,6 +12,7 @@ from puregraph.autodiff.checks.tapecheck import faultOnTape
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.autodiff.tape.variable import bare
 from puregraph.core.accumulate import isArray
+from puregraph.core.applied import asGrads
 from puregraph.core.param import State
 from puregraph.core.rules import RuleContext, candidates, gradientRule
 from puregraph.device import toHost
@@ -20,7 +21,6 @@ from puregraph.function import Function, FunctionCall
 from puregraph.graph.backward import inputNames
 from puregraph.graph.steps import GraphStep
 from puregraph.module import Module, isFloat
-from puregraph.node import asGrads
 
 DIRECTIONS = 2  # along which each argument is tried; a wrong gradient is right along one of them by chance alone
 MOST = 200  # elements that are tried one by one, to say where a gradient is wrong

@@ -12,6 +12,7 @@ from puregraph.autodiff.forward.vmap import Samples, _Unknown
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.base.signals import isAsynchronous
 from puregraph.core.accumulate import combine, isArray, shapeOf
+from puregraph.core.applied import asGrads
 from puregraph.core.param import State
 from puregraph.core.rules import RuleContext, gradientRule
 from puregraph.device import toHost
@@ -19,7 +20,6 @@ from puregraph.errors import AutoDiffException, addPlace, show
 from puregraph.graph.backward import inputNames
 from puregraph.graph.steps import ABSENT, GraphStep
 from puregraph.module import Module, checkGrads, isFloat
-from puregraph.node import asGrads
 
 CLOSE = {2: 5e-2, 4: 1e-3, 8: 1e-8}  # by the bytes of a float: how far a sample alone may differ by rounding
 

@@ -10,12 +10,13 @@ from puregraph.autodiff.joint.gradientgraph import GradientGraph, connected
 from puregraph.autodiff.joint.remat import CotangentInput, Outline
 from puregraph.autodiff.joint.rematpolicy import choices, stored_by
 from puregraph.autodiff.joint.valuenames import _Names, _Target
+from puregraph.core.linkednode import Edge
 from puregraph.core.param import State
 from puregraph.errors import AutoDiffException
 from puregraph.graph import Graph
 from puregraph.graph.steps import ABSENT
 from puregraph.module import shapesOf
-from puregraph.node import Edge, Node
+from puregraph.node import Node
 
 
 class JointGraph(GradientGraph):

@@ -9,6 +9,7 @@ import numpy as np
 from puregraph.analysis.liveness import Liveness
 from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, rematerialized
 from puregraph.core.accumulate import isArray, shapeOf
+from puregraph.core.linkednode import Edge
 from puregraph.core.shape import product
 from puregraph.errors import AutoDiffException, DtypeError, ShapeError, need
 from puregraph.graph import Graph
@@ -17,7 +18,7 @@ from puregraph.graph.input import Input
 from puregraph.graph.lookup import nearest
 from puregraph.graph.steps import GraphStep, Steps
 from puregraph.module import Module, holdsNode, isFloat
-from puregraph.node import Edge, Node
+from puregraph.node import Node
 
 WHOLE = np.dtype(np.int64)
 

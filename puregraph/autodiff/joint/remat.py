@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from puregraph.core.linkednode import Edge
 from puregraph.core.rules import gradientRule
 from puregraph.errors import need
 from puregraph.graph.backward import inputNames
 from puregraph.graph.steps import ABSENT, GraphStep, shapeOnly
 from puregraph.module import Inputs, Module
-from puregraph.node import Edge, Node
+from puregraph.node import Node
 
 
 class Exposed(Module):

@@ -20,6 +20,7 @@ from puregraph.autodiff.tape.engine import run
 from puregraph.autodiff.tape.gradmode import enable_grad, is_grad_enabled
 from puregraph.autodiff.tape.tapenode import NUMBERS, GradientEdge, LeafAccumulator, TapeNode
 from puregraph.autodiff.tape.variable import AGAIN, Variable, variable
+from puregraph.core.applied import checkMode, checkSaved
 from puregraph.core.hooks import HOOKS
 from puregraph.core.param import Param, State
 from puregraph.errors import AutoDiffException
@@ -28,7 +29,6 @@ from puregraph.graph.lookup import setInside
 from puregraph.graph.sequential import Sequential
 from puregraph.graph.steps import Steps
 from puregraph.module import Inputs, Module
-from puregraph.node import checkMode, checkSaved
 from puregraph.pointwise import Pointwise
 
 Location = tuple[Module, str]  # a module, and the name of a parameter or state of its own

@@ -9,6 +9,7 @@ from puregraph.autodiff.tape.gradmode import MODE, enable_grad
 from puregraph.autodiff.tape.tapenode import LeafAccumulator, TapeNode
 from puregraph.autodiff.tape.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made
 from puregraph.core.accumulate import combine, shapeOf
+from puregraph.core.applied import asGrads, checkMode, checkSaved, isMarked
 from puregraph.core.hooks import HOOKS
 from puregraph.core.param import Param
 from puregraph.core.rules import gradientRule, readBy
@@ -17,7 +18,7 @@ from puregraph.function import FunctionCall
 from puregraph.graph import Graph
 from puregraph.graph.steps import ABSENT
 from puregraph.module import Module
-from puregraph.node import asGrads, checkMode, checkSaved, isMarked, located
+from puregraph.node import located
 
 
 class ParamTarget:

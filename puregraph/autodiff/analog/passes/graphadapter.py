@@ -9,6 +9,7 @@ from puregraph.autodiff.analog.passes.nodekinds import checked
 from puregraph.autodiff.analog.passes.residuals import ParamGrads, Taken
 from puregraph.autodiff.analog.structure.edges import Edge
 from puregraph.autodiff.analog.structure.graphenum import GraphEnum
+from puregraph.core.applied import asGrads
 from puregraph.core.param import Param
 from puregraph.core.rules import gradientRule, rulesFor
 from puregraph.errors import AutoDiffException
@@ -16,7 +17,6 @@ from puregraph.graph import Graph
 from puregraph.graph.backward import inputNames, needsOf
 from puregraph.graph.lastpass import Pass
 from puregraph.graph.steps import ABSENT, GraphStep, Steps
-from puregraph.node import asGrads
 
 
 class NoForwardPassError(AutoDiffException, ValueError):

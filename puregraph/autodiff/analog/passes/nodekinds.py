@@ -12,12 +12,13 @@ from puregraph.autodiff.analog.occurrence import Occurrence
 from puregraph.autodiff.analog.passes.callabletape import Used, use_callable, use_function
 from puregraph.autodiff.analog.passes.residuals import ParamGrads
 from puregraph.core.accumulate import shapeOf
+from puregraph.core.applied import asGrads, checkMode, checkSaved, isMarked
 from puregraph.core.param import Param
 from puregraph.core.rules import gradientRule, readBy
 from puregraph.errors import AutoDiffException, GraphError, need, show
 from puregraph.function import Function
 from puregraph.module import Module
-from puregraph.node import Node, asGrads, checkMode, checkSaved, isMarked
+from puregraph.node import Node
 
 
 def use(node: Any, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:

@@ -1,0 +1,81 @@
+"""Applied: one call of a rule, kept for its gradient, and the checks that nothing it read was changed since."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from puregraph.base.fingerprint import fingerprint
+from puregraph.core.param import Param
+from puregraph.errors import PuregraphError
+
+
+class Applied(NamedTuple):
+    """One call of a module's rule: what it was given, what it gave, and the mode that the module was in.
+
+    `saved` tells whether what the gradient rule reads was modified since: parameters with their marks, other arguments
+    and visible outputs with their fingerprints, each by its name.
+    """
+
+    arguments: list[Any]
+    outputs: tuple
+    train: bool
+    saved: list[tuple[str, Any, Any]]
+
+    def check(self, module: Any, name: str) -> None:
+        """Raise    PuregraphError if the mode, or anything that the gradient rule reads, has changed since."""
+        checkMode(module, self.train, name)
+        checkSaved(module, self.saved, name)
+
+
+def checkMode(module: Any, train: bool, name: str) -> None:
+    """The gradient of a call is that of the mode in which the module was then.
+
+    Raises    PuregraphError if it is in the other one by now
+    """
+    if module.train is not train:
+        before, now = ("trainMode", "evalMode") if train else ("evalMode", "trainMode")
+        raise PuregraphError(
+            f"at '{name}' ({module.label}), backward: the forward pass was in {before}, the module is in {now} by now; "
+            "go backward before the mode is changed, or run the forward pass again"
+        )
+
+
+def checkSaved(module: Any, saved: list[tuple[str, Any, Any]], name: str) -> None:
+    """What the gradient rule of a module reads is what it was in the forward pass.
+
+    Raises    PuregraphError if any of it was modified in place since
+    """
+    for what, value, before in saved:
+        if isModified(value, before):
+            raise modified(name, f" ({module.label})", what)
+
+
+def isModified(value: Any, before: Any) -> bool:
+    """Whether a parameter with its mark, or an array with its fingerprint, was modified in place since."""
+    if isMarked(value):
+        return not value.isAsMarked(before)
+    return before is not None and fingerprint(value) != before
+
+
+def modified(name: str, label: str, what: str) -> PuregraphError:
+    """The error for a value that is not what it was."""
+    return PuregraphError(
+        f"at '{name}'{label}, backward: {what} was modified in place since the forward pass, and the gradient rule "
+        "reads it; go backward before it is changed, change a copy, or run the forward pass again"
+    )
+
+
+def isMarked(value: Any) -> bool:
+    """Whether a value tells of its changes itself: a parameter does; a running state moves in every pass."""
+    return isinstance(value, Param)
+
+
+def asGrads(result: Any, count: int, label: str) -> tuple:
+    """What a gradient rule returned, as one gradient per argument."""
+    grads = result if type(result) is tuple else (result,)
+    if len(grads) != count:
+        raise PuregraphError(
+            f"the gradient rule of {label} returned {len(grads)} gradients for {count} arguments; "
+            "return one per input and parameter, None where there is none"
+        )
+    return grads

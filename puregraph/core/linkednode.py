@@ -1,0 +1,231 @@
+"""LinkedNode: a module in a graph, by its links: names, slots, sources, operators, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from puregraph.arguments import ModuleLike
+from puregraph.core.component import Component
+from puregraph.core.late import Late
+from puregraph.core.traversal import Link, children, parents, postorder
+from puregraph.core.versioning import COUNTER
+from puregraph.errors import GraphError, plural
+
+OPERATORS = "puregraph.modules.operators"
+Edge = tuple[Any, int]  # a producer and one of its outputs
+
+
+class LinkedNode:
+    """A node as its links see it: one use of a module, named, with parents and children.
+
+    `parents`   None, a node, `(node, slots)`, or a list of those. Slots are an output's index or name, or a list.
+    `keywords`  parents for arguments given by name.
+    `rule`      the name of a registered gradient rule to use here in place of the module's own.
+    """
+
+    __slots__ = ("__weakref__", "bwds", "component", "fwds", "module", "noticed", "original", "rename", "ruleName")
+
+    def __init__(
+        self,
+        mod: Any,
+        parents: Any = None,
+        name: str | None = None,
+        rule: str | None = None,
+        keywords: dict[str, Any] | None = None,
+    ):
+        if name is not None:
+            checkName(name)
+        if not ModuleLike.holds(mod):
+            ModuleLike.check("Node", "mod", mod)
+        self.module = mod
+        self.rename = name
+        self.ruleName = rule
+        self.original: LinkedNode | None = None  # the node of a nested graph that this one stands for
+        self.fwds: list[Link] = []
+        self.bwds: list[Link] = []
+        self.component: Any = None
+        self.noticed = False  # whether a graph uses this node, or has said that it leaves it out
+        if parents is not None:
+            self.addBackwards(parents)
+        for argument, parent in keywords.items() if keywords else ():
+            if argument not in mod.arguments:
+                raise GraphError(
+                    f"at '{self.name}' ({self.label}): no input is named {argument!r}; "
+                    f"its inputs are {', '.join(mod.arguments)}"
+                )
+            self.addBackwards(parent, argument)
+
+    @property
+    def name(self) -> str:
+        """The name given to this node, else to its module, else the module's type in lower case."""
+        return self.rename or self.module.name or self.label.lower()
+
+    @property
+    def label(self) -> str:
+        return self.module.label
+
+    @property
+    def rule(self) -> str | None:
+        """The name of the gradient rule that was asked for here; setting it holds from the next pass backward on."""
+        node = self
+        while node.original is not None:
+            node = node.original
+        return node.ruleName
+
+    @rule.setter
+    def rule(self, name: str | None) -> None:
+        self.original, self.ruleName = None, name
+        COUNTER.version = object()
+
+    def addBackwards(self, nodes: Any, argument: str | None = None) -> None:
+        """Link parents: each is noted in `bwds` here and in `fwds` there.
+
+        Raises    GraphError for anything that is not a Node, `(node, slots)` or a list of those, and for a slot that
+                  the parent does not have
+        """
+        if nodes is None:
+            return
+        if isinstance(nodes, list):
+            for node in nodes:
+                self.addBackwards(node, argument)
+            return
+        node, slots = nodes if isinstance(nodes, tuple) and len(nodes) == 2 else (nodes, None)
+        if not isinstance(node, LinkedNode):
+            raise GraphError(
+                f"at '{self.name}' ({self.label}): a parent must be a Node, (node, slots) or a list of those, "
+                f"got {kindOf(nodes)}"
+            )
+        slots = node.slotsFrom(slots, self)
+        self.bwds.append(Link(node, slots, argument))
+        node.fwds.append(Link(self, slots, argument))
+
+    def addForward(self, nodes: Any) -> None:
+        """Link children: the same edges as `child.addBackwards((self, slots))`."""
+        for child in nodes if isinstance(nodes, list) else [] if nodes is None else [nodes]:
+            node, slots = child if isinstance(child, tuple) and len(child) == 2 else (child, None)
+            if not isinstance(node, LinkedNode):
+                raise GraphError(
+                    f"at '{self.name}' ({self.label}): a child must be a Node, (node, slots) or a list of those, "
+                    f"got {kindOf(child)}"
+                )
+            node.addBackwards(self if slots is None else (self, slots))
+
+    def slotsFrom(self, slots: Any, reader: LinkedNode) -> tuple[int, ...] | None:
+        """Slots by index or name, checked, as indices."""
+        if slots is None:
+            return None
+        names = self.module.outputNames
+        found = []
+        for slot in slots if isinstance(slots, (list, tuple)) else [slots]:
+            index = names.index(slot) if isinstance(slot, str) and slot in names else slot
+            if isinstance(index, (int, np.integer)) and not isinstance(index, bool) and 0 <= index < len(names):
+                found.append(int(index))
+            else:
+                hint = "; to give several parents, pass a list of them" if isinstance(slot, LinkedNode) else ""
+                raise GraphError(
+                    f"at '{reader.name}' ({reader.label}): '{self.name}' ({self.label}) has no output {slot!r}; "
+                    f"it has {len(names)}: {', '.join(f'{i} {n!r}' for i, n in enumerate(names))}{hint}"
+                )
+        return tuple(found)
+
+    @property
+    def sources(self) -> list[Edge | None]:
+        """The edge into each argument, in the order of the module's inputs; None for an optional one left out.
+
+        Raises    GraphError if an argument is given twice, or a required one not at all
+        """
+        positional: list[Edge | None] = []
+        named: dict[str, Edge] = {}
+        for link in self.bwds:
+            slots = range(len(link.node.module.outputNames)) if link.slots is None else link.slots
+            edges = [(link.node, slot) for slot in slots]
+            if link.argument is None:
+                positional += edges
+            elif link.argument in named or len(edges) != 1:
+                what = f"{len(edges)} values" if len(edges) != 1 else "two values"
+                raise GraphError(
+                    f"at '{self.name}' ({self.label}): input {link.argument!r} takes one value, got {what}"
+                )
+            else:
+                named[link.argument] = edges[0]
+        inputs = self.module.inputSpec
+        if inputs.variadic:
+            return positional
+        twice = [name for name in inputs.names[: len(positional)] if name in named]
+        rest = inputs.names[len(positional) :]
+        missing = [name for name in rest if name not in named and name not in inputs.optional]
+        if twice or missing or len(positional) > len(inputs.names):
+            wanted = f"{plural(len(inputs.names), 'input')} ({', '.join(inputs.names)})"
+            got = f"got {len(positional)}" + (f" and {', '.join(named)} by name" if named else "")
+            raise GraphError(
+                f"at '{self.name}' ({self.label}): wanted {wanted}, {got}"
+                + (f"; {', '.join(twice)} is given twice" if twice else "")
+                + (f"; {', '.join(missing)} is missing" if missing else "")
+            )
+        return positional + [named.get(name) for name in rest]
+
+    def clearTraverse(self) -> None:
+        """Nothing to do: a traversal keeps its state to itself, so none is ever left on a node."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.label})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> Any:
+        component = Component.of(self)
+        return Component.pick, (component, component.indices[self])
+
+    @staticmethod
+    def traverseForward(node: LinkedNode, func: Callable, *args: Any) -> None:
+        """Call `func(node, *args)` on every node reachable along `fwds`, each once, after its parents among them.
+
+        Raises    GraphError naming the cycle, before any call, if there is one
+        """
+        for visited in reversed(postorder([node], children)):
+            func(visited, *args)
+
+    @staticmethod
+    def traverseBackward(node: LinkedNode, func: Callable, *args: Any) -> None:
+        """Call `func(node, *args)` on every node reachable along `bwds`, each once, after its children among them.
+
+        Raises    GraphError naming the cycle, before any call, if there is one
+        """
+        for visited in reversed(postorder([node], parents)):
+            func(visited, *args)
+
+    __add__: Any = Late(OPERATORS, "add")
+    __radd__: Any = Late(OPERATORS, "radd")
+    __sub__: Any = Late(OPERATORS, "sub")
+    __rsub__: Any = Late(OPERATORS, "rsub")
+    __mul__: Any = Late(OPERATORS, "mul")
+    __rmul__: Any = Late(OPERATORS, "rmul")
+    __truediv__: Any = Late(OPERATORS, "truediv")
+    __rtruediv__: Any = Late(OPERATORS, "rtruediv")
+    __matmul__: Any = Late(OPERATORS, "matmul")
+    __rmatmul__: Any = Late(OPERATORS, "rmatmul")
+    __pow__: Any = Late(OPERATORS, "power")
+    __rpow__: Any = Late(OPERATORS, "rpower")
+    __neg__: Any = Late(OPERATORS, "negative")
+    __getitem__: Any = Late(OPERATORS, "getitem")
+    __iter__: Any = None  # a node that can be sliced would otherwise seem to have endlessly many elements
+    __array_ufunc__ = None  # numpy leaves `np.float32(2) * node` to the node
+
+
+def kindOf(value: Any) -> str:
+    """A value as an error message names it."""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(kindOf, value)) + ")"
+    return f"{type(value).__name__} {value!r}" if isinstance(value, (str, int, float)) else type(value).__name__
+
+
+def checkName(name: str | None) -> None:
+    """Refuse a name that would break paths."""
+    if name is not None and not (isinstance(name, str) and name and name.isprintable() and not set(name) & {".", "/"}):
+        raise GraphError(
+            f"a name must be a printable text without '.' and '/', got {name!r}: dots join the names of nested graphs"
+        )

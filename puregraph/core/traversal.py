@@ -1,0 +1,63 @@
+"""Traversal: the links between nodes, and an order in which each node comes after those that it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from puregraph.errors import GraphError
+
+Vertex = TypeVar("Vertex")
+
+
+class Link:
+    """One end of the edges between two nodes: unpacks as `(node, slots)`.
+
+    `slots` are the outputs of the parent that are carried, in order; `None` carries all of them. `argument` is the
+    name of the argument of the child that they go to, or `None` for the next free ones.
+    """
+
+    __slots__ = ("argument", "node", "slots")
+
+    def __init__(self, node: Any, slots: tuple[int, ...] | None = None, argument: str | None = None):
+        self.node, self.slots, self.argument = node, slots, argument
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.node, self.slots))
+
+    def __repr__(self) -> str:
+        argument = f", argument={self.argument!r}" if self.argument else ""
+        return f"Link({self.node}, {list(self.slots) if self.slots else None}{argument})"
+
+
+def children(node: Any) -> list[Any]:
+    """The nodes that read this one, one for each link."""
+    return [link.node for link in node.fwds]
+
+
+def parents(node: Any) -> list[Any]:
+    """The nodes that this one reads, one for each link."""
+    return [link.node for link in node.bwds]
+
+
+def postorder(starts: list[Vertex], nexts: Callable[[Vertex], list[Vertex]]) -> list[Vertex]:
+    """Every node reachable from `starts`, each after all of its `nexts`: an explicit stack, no marks on nodes."""
+    order: list[Vertex] = []
+    done: set[Vertex] = set()
+    opened: dict[Vertex, None] = {}
+    stack = [(node, False) for node in reversed(starts)]
+    while stack:
+        node, finished = stack.pop()
+        if finished:
+            del opened[node]
+            done.add(node)
+            order.append(node)
+        elif node in opened:
+            path = list(opened)
+            loop = path[path.index(node) :]
+            raise GraphError("these nodes form a cycle: " + " -> ".join(f"'{n}'" for n in [*loop, node]))
+        elif node not in done:
+            opened[node] = None
+            stack.append((node, True))
+            stack.extend((following, False) for following in reversed(nexts(node)))
+    return order
