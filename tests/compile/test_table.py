@@ -56,7 +56,7 @@ def test_a_step_of_training_names_gradients_and_updates():
 def test_nothing_is_carried_out_by_numpy_and_the_table_says_who_does_what():
     columns = [row for row in rowsOf(lenet(clipNorm=1.0)) if row[0].isdigit()]
     text = "\n".join("  ".join(row) for row in columns)
-    assert " numpy " not in text and " correlation " in text and " product " in text and " norm(" in text
+    assert " numpy " not in text and " direct " in text and " gemm " in text and " norm(" in text
     assert text.count("Python") == 2
 
 

@@ -23,7 +23,7 @@ MANY = 8  # arguments, up to which all are named
 TURNED = (np.transpose, np.swapaxes, np.moveaxis)
 NAMED = {np.flip: "flip", np.diagonal: "diagonal"}  # views whose name says something
 ALONE = re.compile(r"(^|\(|, )\(([^()]+ @ [^()]+)\)(?=,|\)|$)")  # a product that needs no parentheses
-PREPARING = ("packing", "pack", "move")  # kernels that prepare another one
+PREPARING = ("packweights", "pack", "copy")  # kernels that prepare another one
 
 
 class StepText(NamedTuple):
