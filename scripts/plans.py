@@ -155,7 +155,7 @@ def tasks(names):
                 how = Kind(kind), kind == "tf32"
                 made += [TASKS[call.function](call, *how, *lays) for lays in LAYS]
                 made += further(call, *how) if name in FURTHER else []
-    return {call.name: call.objective for call in made if isinstance(call, cudnn.CudnnCall)}
+    return {call.name: call.task for call in made if isinstance(call, cudnn.CudnnCall)}
 
 
 def main():

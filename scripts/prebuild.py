@@ -49,7 +49,7 @@ class Wanted:
     def take(self, starts):
         """Note launches and calls of libraries."""
         self.sources |= {each.source for each in starts if isinstance(each, Launch)}
-        self.tasks |= {each.name: each.objective for each in starts if isinstance(each, cudnn.CudnnCall)}
+        self.tasks |= {each.name: each.task for each in starts if isinstance(each, cudnn.CudnnCall)}
 
 
 @contextmanager
