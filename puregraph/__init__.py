@@ -101,6 +101,8 @@ from puregraph.modules import (
     Transpose,
     Upsample2D,
 )
+from puregraph.moved import attribute as __getattr__  # noqa: F401 - old names, as attributes
+from puregraph.moved import install
 from puregraph.node import Node
 from puregraph.optimizers import (
     SGD,
@@ -135,6 +137,9 @@ from puregraph.train import (
     Validator,
 )
 from puregraph.version import __version__ as __version__
+
+install()
+del install
 
 __all__ = [
     "Abs",

@@ -4,7 +4,7 @@ import pytest
 from source import Source, imports, library, place
 
 LAYERS = """
-errors version
+errors version moved
 arguments
 base
 device
