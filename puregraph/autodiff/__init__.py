@@ -21,7 +21,7 @@ from puregraph.autodiff.analog.structure.acyclic import AcyclicDirectedGraph
 from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 from puregraph.autodiff.checks.anomaly import AnomalyError, detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from puregraph.autodiff.checks.gradcheck import GradcheckError, gradcheck
-from puregraph.autodiff.derivatives.registry import jvp as register_tangent
+from puregraph.autodiff.derivatives.declarations import jvp as register_tangent
 from puregraph.autodiff.forward.dual import Dual
 from puregraph.autodiff.forward.forwardmode import Derivatives, hessian, hvp, jacobian, jvp, vjp
 from puregraph.autodiff.forward.persample import PerSample, grad_norms, per_sample_gradients

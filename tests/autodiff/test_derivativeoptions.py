@@ -7,7 +7,7 @@ import pytest
 from numpycalls import ARRAYS, KNOWN, MASK, ROW, UFUNCS, A, B, C, V, calls, movingCall
 
 from puregraph.autodiff import AutoDiffException, Variable, grad, jvp, vjp
-from puregraph.autodiff.derivatives.registry import JVPS, VJPS
+from puregraph.autodiff.derivatives.declarations import JVPS, VJPS
 from puregraph.autodiff.derivatives.ufuncs import TEXTS
 
 STEP = 1e-6

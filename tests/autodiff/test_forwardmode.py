@@ -14,7 +14,7 @@ from strict import Strict, useStrict
 
 from puregraph import costs
 from puregraph.autodiff import register_tangent
-from puregraph.autodiff.derivatives.registry import JVPS
+from puregraph.autodiff.derivatives.declarations import JVPS
 from puregraph.autodiff.derivatives.ufuncs import TEXTS
 from puregraph.autodiff.forward.dual import Dual
 from puregraph.autodiff.forward.forwardmode import hessian, hvp, jacobian, jvp, vjp

@@ -9,7 +9,7 @@ import numpycalls
 import pytest
 
 from puregraph.autodiff import AutoDiffException, Variable, enable_grad, grad
-from puregraph.autodiff.derivatives.registry import VJPS
+from puregraph.autodiff.derivatives.declarations import VJPS
 from puregraph.autodiff.derivatives.ufuncs import TEXTS
 from puregraph.autodiff.derivatives.writes import putAt, setAt
 from puregraph.core.tracer import astype

@@ -6,7 +6,7 @@ import operator
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.registry import CONSTANT, JVPS, VJPS
+from puregraph.autodiff.derivatives.declarations import CONSTANT, JVPS, VJPS
 from puregraph.autodiff.derivatives.ufuncs import TEXTS
 from puregraph.kernel import Kernel
 

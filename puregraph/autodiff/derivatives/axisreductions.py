@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.registry import VJPS, alone, isLeftOut, itself, jvp, linear, vjp
+from puregraph.autodiff.derivatives.declarations import VJPS, alone, isLeftOut, itself, jvp, linear, vjp
 from puregraph.autodiff.derivatives.ufuncs import inShape
 from puregraph.core.accumulate import isArray
 from puregraph.kernels.reduce import unbroadcast

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.registry import VJPS, constant, linear, moves, vjp
+from puregraph.autodiff.derivatives.declarations import VJPS, constant, linear, moves, vjp
 from puregraph.autodiff.derivatives.ufuncs import fit
 from puregraph.autodiff.derivatives.writes import putAt, setAt
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.autodiff.derivatives.declarations import jvp, linear, multilinear, vjp, whole
 from puregraph.autodiff.derivatives.linalg import transposed
-from puregraph.autodiff.derivatives.registry import jvp, linear, multilinear, vjp, whole
 from puregraph.autodiff.derivatives.ufuncs import fit
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight

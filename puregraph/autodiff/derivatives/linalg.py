@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.autodiff.derivatives.axisreductions import alongAxis, listOf, spread
-from puregraph.autodiff.derivatives.registry import each, jvp, linear, multilinear, vjp
+from puregraph.autodiff.derivatives.declarations import each, jvp, linear, multilinear, vjp
 from puregraph.autodiff.derivatives.ufuncs import fit
 from puregraph.core.accumulate import isArray
 from puregraph.errors import AutoDiffException

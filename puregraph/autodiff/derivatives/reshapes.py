@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.autodiff.derivatives.axisreductions import listOf
-from puregraph.autodiff.derivatives.registry import jvp, linear, moves, vjp
+from puregraph.autodiff.derivatives.declarations import jvp, linear, moves, vjp
 from puregraph.autodiff.derivatives.ufuncs import fit
 from puregraph.core.accumulate import isArray
 from puregraph.errors import AutoDiffException

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.registry import Vjp, isLeftOut, jvp, refuse, vjp
+from puregraph.autodiff.derivatives.declarations import Vjp, isLeftOut, jvp, refuse, vjp
 from puregraph.core.accumulate import combine, shapeOf
 from puregraph.core.tracer import astype
 from puregraph.formula import Formula
@@ -127,13 +127,13 @@ def composed(t: Term) -> Callable[..., Any]:
         return lambda *v: f(right(*v))
     if first.op == "number":
         c = first.value
-        return lambda *v: f(c, right(*v))
+        return lambda g, y, a, b=None: f(c, right(g, y, a, b))
     if first.op == "name":  # without a call for it, as most of them begin
         i = "gyab".index(first.value)
         if last.op == "name":
             j = "gyab".index(last.value)
-            return lambda *v: f(v[i], v[j])
-        return lambda *v: f(v[i], right(*v))
+            return (lambda g, y, a, b=None: f(y, y)) if i == j == 1 else lambda *v: f(v[i], v[j])
+        return (lambda g, y, a, b=None: f(g, right(g, y, a, b))) if i == 0 else lambda *v: f(v[i], right(*v))
     return lambda *v: f(left(*v), right(*v))
 
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.registry import CONSTANT, JVPS, changes, jvp, nameOf
+from puregraph.autodiff.derivatives.declarations import CONSTANT, JVPS, changes, jvp, nameOf
 from puregraph.autodiff.derivatives.ufuncs import throughFormulas
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.core.tracer import Tracer, method

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.registry import namesOf
+from puregraph.autodiff.derivatives.declarations import namesOf
 from puregraph.core.tracer import Tracer, astype
 from puregraph.errors import AutoDiffException
 from puregraph.formula.interpreter import Interpreter

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.registry import CONSTANT, FRESH, VJPS, WRITING, positioned, refused
+from puregraph.autodiff.derivatives.declarations import CONSTANT, FRESH, VJPS, WRITING, positioned, refused
 from puregraph.autodiff.derivatives.ufuncs import OPERATORS, fit, powerSlope, pullbackOf, slopesOf
 from puregraph.autodiff.derivatives.writes import isBasic, setAt
 from puregraph.autodiff.tape.engine import Add, backward
