@@ -5,10 +5,11 @@ from puregraph.optimizers.adamw import AdamW
 from puregraph.optimizers.initrecorder import InitRecorder
 from puregraph.optimizers.momentumsgd import MomentumSGD
 from puregraph.optimizers.nesterovsgd import NesterovSGD
-from puregraph.optimizers.optimizer import Optimizer, Slot
+from puregraph.optimizers.optimizer import Optimizer
 from puregraph.optimizers.rmsprop import RMSProp
 from puregraph.optimizers.schedules import Cosine, OneCycle, Schedule, Step, WarmUp
 from puregraph.optimizers.sgd import SGD
+from puregraph.optimizers.slot import Slot
 
 __all__ = [
     "SGD",

@@ -5,38 +5,17 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
-from puregraph import device
 from puregraph.arguments import AnyFunction, ModuleLike, choice, isNumber, optional, takes
-from puregraph.base.align import aligned
 from puregraph.base.signals import Deferred
-from puregraph.errors import ArgumentError, CheckpointError, PuregraphError, UnknownAttributeError, show
+from puregraph.errors import ArgumentError, PuregraphError, UnknownAttributeError
 from puregraph.formula import Formula
-from puregraph.formula.formula import numpyFrom
-from puregraph.kernels.norm import norm
 from puregraph.optimizers.initrecorder import InitRecorder
-from puregraph.optimizers.scalars import plain
-
-GIVEN = {"param", "grad", "rate", "decay", "step"}  # what a rule may name besides its states, scalars and attributes
-
-
-class Slot:
-    """What an optimizer keeps for one parameter: its path, the arrays of its state, and how often it was updated."""
-
-    __slots__ = ("applied", "arrays", "param", "path", "step")
-
-    def __init__(self, path: str, param: Any, arrays: dict[str, Any] | None = None, step: int = 0):
-        self.path, self.param, self.arrays, self.step = path, param, arrays or {}, step
-        self.applied = -1  # the version of the gradient that was applied last
-
-    def blank(self) -> Any:
-        """Zeros like the parameter; float32 for one of float16."""
-        data = self.param.materialize()
-        return aligned(np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32)))
+from puregraph.optimizers.slot import Slot, normOf, notFinite, restoredSlots
+from puregraph.optimizers.updaterule import attributes, formulasOf, scalarsAt, states, stored, together
 
 
 class Optimizer(InitRecorder):
@@ -303,18 +282,12 @@ class Optimizer(InitRecorder):
         """
         if not self.looks:
             return 1.0
-        self.norm = float(device.toHost(norm(*grads))) if found is None else found
-        if not math.isfinite(self.norm):  # or the squares were too large for the gradients' own dtype
-            self.norm = float(device.toHost(norm(*[g.astype(np.float64) for g in grads])))
+        self.norm = normOf(grads) if found is None or not math.isfinite(found) else found
         if math.isfinite(self.norm):
             return 1.0 if self.clipNorm is None else min(1.0, self.clipNorm / (self.norm + 1e-6))
         if self.onNonFinite == "skip":
             return None
-        wrong = [f"'{slot.path}'" for slot, g in zip(ready, grads) if not device.toHost(np.isfinite(g)).all()]
-        raise PuregraphError(
-            f"{type(self).__name__}: at update {self.step} the gradient of {', '.join(wrong)} is not finite; "
-            "try a lower learnRate, or leave such updates out with onNonFinite='skip'"
-        )
+        raise notFinite(type(self).__name__, self.step, ready, grads)
 
     # Checkpoints ----------------------------------------------------------------------------------------------
 
@@ -343,108 +316,5 @@ class Optimizer(InitRecorder):
     def restored(self, step: int, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes that `restore` sets."""
         self.sync()
-        names = stored(type(self))
-        known = {f"{name}/{slot.path}" for name in names for slot in self.slots}
-        problems = [f"'{key}' belongs to none of its parameters" for key in arrays if key not in known]
-        if isinstance(step, bool) or not (isinstance(step, (int, np.integer)) and 0 <= step < 1 << 62):
-            problems.append(f"wanted a step of at least 0, got {step!r}")
-        elif step and names and not arrays:
-            problems.append(f"there is no state of any parameter, but {step} updates were made")
-        fresh = []
-        for slot in self.slots:
-            given = {name: arrays[key] for name in names if (key := f"{name}/{slot.path}") in arrays}
-            problems += [f"'{name}/{slot.path}' is missing" for name in names if given and name not in given]
-            problems += [fault for name in given if (fault := unfit(name, slot, given[name]))]
-            fresh.append(given)
-        if problems:
-            more = f"; and {len(problems) - 10} more" if len(problems) > 10 else ""
-            raise CheckpointError(f"{type(self).__name__}: cannot restore its state: {'; '.join(problems[:10])}{more}")
-        slots = [self.slotFrom(slot, given, int(step)) for slot, given in zip(self.slots, fresh)]
+        slots = restoredSlots(type(self).__name__, self.slots, stored(type(self)), step, arrays)
         return {"slots": slots, "step": int(step)}
-
-    def slotFrom(self, slot: Slot, given: dict[str, Any], step: int) -> Slot:
-        """A slot for the same parameter, with copies of these arrays."""
-        count = int(given.pop("step", step if given else 0))
-        copies = {name: slot.blank() for name in given}
-        for name, array in given.items():
-            isOnDevice = device.isDeviceArray(copies[name])
-            copies[name][...] = device.toDevice(array) if isOnDevice else device.toHost(array)
-        return Slot(slot.path, slot.param, copies, count)
-
-
-def unfit(name: str, slot: Slot, array: Any) -> str:
-    """What is wrong with an array as this state of a parameter, or nothing."""
-    wanted, kinds = ((), "iu") if name == "step" else (slot.param.shape, "f")
-    if tuple(array.shape) != wanted:
-        return f"'{name}/{slot.path}' wanted {show(wanted)}, got {show(tuple(array.shape))}"
-    if array.dtype.kind not in kinds:
-        return f"'{name}/{slot.path}' wanted {'whole numbers' if name == 'step' else 'floats'}, got {array.dtype}"
-    return f"'{name}/{slot.path}' wanted at least 1, got {int(array)}" if name == "step" and array < 1 else ""
-
-
-@cache
-def states(cls: type[Optimizer]) -> tuple[str, ...]:
-    """The names of the arrays that a rule keeps."""
-    return tuple([name for name in cls.rule if name != "param"])
-
-
-@cache
-def used(cls: type[Optimizer]) -> frozenset[str]:
-    """All names in the formulas of a class."""
-    texts = [*cls.rule.values(), *cls.scalars.values()]
-    return frozenset(name for text in texts for name in Formula(text).names)
-
-
-@cache
-def stored(cls: type[Optimizer]) -> tuple[str, ...]:
-    """The names of what a checkpoint holds for each parameter."""
-    return (*states(cls), *(["step"] if "step" in used(cls) else []))
-
-
-@cache
-def attributes(cls: type[Optimizer]) -> tuple[str, ...]:
-    """The names in the formulas of a class that are its attributes."""
-    return tuple(sorted(used(cls) - GIVEN - set(cls.rule) - set(cls.scalars)))
-
-
-def puts(formula: Formula, parts: Mapping[str, Any]) -> Formula:
-    """The formula with those of the parts put in that it names."""
-    return formula.put(**{name: part for name, part in parts.items() if name in formula.names})
-
-
-@lru_cache(maxsize=256)
-def scalarsAt(cls: type[Optimizer], constants: tuple, step: float) -> Mapping[str, float]:
-    """The scalars of a class with these constants, at a step: those of all parameters that have had as many updates."""
-    if not cls.scalars:
-        return {}
-    functions, whole = scalarsOf(cls, constants)
-    try:
-        return {name: function(step) for name, function in zip(cls.scalars, functions)}
-    except (TypeError, ValueError, ArithmeticError):  # what no plain number is: numpy has nan and inf for it
-        return dict(zip(cls.scalars, map(float, whole(step))))
-
-
-@lru_cache(maxsize=256)
-def scalarsOf(cls: type[Optimizer], constants: tuple) -> tuple[list[Any], Any]:
-    """The scalars of a class with these constants: each as a function of the step, and all of them as one."""
-    formulas = [puts(Formula(text), dict(constants)) for text in cls.scalars.values()]
-    return [plain(f.term) for f in formulas], numpyFrom(formulas, ("step",))
-
-
-@lru_cache(maxsize=256)
-def formulasOf(cls: type[Optimizer], constants: tuple, grad: str, decays: bool) -> dict[str, Formula]:
-    """The rule of a class with these constants, each formula with those before it put in, and with this gradient."""
-    if decays and "decay" not in used(cls):
-        grad = f"{grad} + decay * param"
-    now: dict[str, Formula] = {}
-    for name, text in cls.rule.items():
-        formula = puts(Formula(text), {"grad": grad, **now})
-        now[name] = puts(formula, dict(constants))
-    return now
-
-
-@lru_cache(maxsize=256)
-def together(formulas: tuple[Formula, ...]) -> tuple[tuple[str, ...], Any]:
-    """The names that formulas have, and one function of them that computes all formulas before it writes any."""
-    names = tuple(dict.fromkeys(name for formula in formulas for name in formula.names))
-    return names, numpyFrom(formulas, names)

@@ -273,7 +273,7 @@ class Guarded:
                 f"'{path}': wanted {show(shape)} {np.dtype(dtype)}, got {show(found.shape)} {found.dtype}"
             )
         if found.layout[1] == CHUNKED:
-            return self.inflate(path, found)
+            return inflated(self, path, found)
         if found.filters:
             raise damaged(path, "it has filters, but no chunks")
         return np.frombuffer(self.whole(path, found.layout, found.nbytes), found.dtype).reshape(shape)
@@ -311,39 +311,40 @@ class Guarded:
 
     # Chunks ---------------------------------------------------------------------------------------------------------
 
-    def inflate(self, path: str, found: Declared) -> np.ndarray:
-        """The values of a dataset in chunks, each no larger than it says."""
-        rank, itemsize = len(found.shape), found.dtype.itemsize
-        if len(found.layout) < 11 + 4 * (rank + 1) or found.layout[2] != rank + 1:
-            raise damaged(path, "its layout cannot be")
-        tree, *chunk, last = struct.unpack_from(f"<Q{rank + 1}I", found.layout, 3)
-        size = math.prod(chunk) * itemsize
-        if found.filters not in ([], [DEFLATE], [SHUFFLE, DEFLATE]):
-            raise CheckpointError(f"'{path}' uses HDF5 filters {found.filters}; known are gzip and shuffle")
-        if not rank or 0 in chunk or last != itemsize or size > max(found.nbytes, 1) * 2**rank:
-            raise CheckpointError(f"'{path}' is cut into chunks of {show(tuple(chunk))}, which cannot be")
-        counts = [-(-n // c) for n, c in zip(found.shape, chunk, strict=True)]
-        if math.prod(counts) > self.length:
-            raise CheckpointError(f"'{path}' is cut into chunks of {show(tuple(chunk))}, which cannot be")
-        self.budget.spend("bytes of arrays", found.nbytes)
-        values, seen = np.zeros(found.shape, found.dtype), set()
-        for key, address in self.rows(path, tree, 1, 8 + 8 * (rank + 1)) if math.prod(counts) else ():
-            held, mask, *start, element = struct.unpack(f"<2I{rank + 1}Q", key)
-            place = tuple(start)
-            fits = all(s % c == 0 and s < n for s, c, n in zip(start, chunk, found.shape, strict=True))
-            if mask or element or not fits or place in seen:
-                raise CheckpointError(f"'{path}' has a chunk at {place} that cannot be there, or without its filters")
-            if not 0 < held <= (size + size // 1000 + 100 if found.filters else size):
-                raise CheckpointError(f"'{path}' has a chunk of {held} bytes, wanted {size}")
-            seen.add(place)
-            data = unpack(path, self.bytesAt(path, address, held, "bytes of arrays"), found.filters, size, itemsize)
-            self.budget.spend("bytes of arrays", size)
-            inside = tuple(slice(s, s + c) for s, c in zip(start, chunk, strict=True))
-            target = values[inside]
-            target[...] = np.frombuffer(data, found.dtype).reshape(chunk)[tuple(slice(n) for n in target.shape)]
-        if len(seen) != math.prod(counts):
-            raise CheckpointError(f"'{path}' holds {len(seen)} of its {math.prod(counts)} chunks")
-        return values
+
+def inflated(guarded: Guarded, path: str, found: Declared) -> np.ndarray:
+    """The values of a dataset in chunks, each no larger than it says."""
+    rank, itemsize = len(found.shape), found.dtype.itemsize
+    if len(found.layout) < 11 + 4 * (rank + 1) or found.layout[2] != rank + 1:
+        raise damaged(path, "its layout cannot be")
+    tree, *chunk, last = struct.unpack_from(f"<Q{rank + 1}I", found.layout, 3)
+    size = math.prod(chunk) * itemsize
+    if found.filters not in ([], [DEFLATE], [SHUFFLE, DEFLATE]):
+        raise CheckpointError(f"'{path}' uses HDF5 filters {found.filters}; known are gzip and shuffle")
+    if not rank or 0 in chunk or last != itemsize or size > max(found.nbytes, 1) * 2**rank:
+        raise CheckpointError(f"'{path}' is cut into chunks of {show(tuple(chunk))}, which cannot be")
+    counts = [-(-n // c) for n, c in zip(found.shape, chunk, strict=True)]
+    if math.prod(counts) > guarded.length:
+        raise CheckpointError(f"'{path}' is cut into chunks of {show(tuple(chunk))}, which cannot be")
+    guarded.budget.spend("bytes of arrays", found.nbytes)
+    values, seen = np.zeros(found.shape, found.dtype), set()
+    for key, address in guarded.rows(path, tree, 1, 8 + 8 * (rank + 1)) if math.prod(counts) else ():
+        held, mask, *start, element = struct.unpack(f"<2I{rank + 1}Q", key)
+        place = tuple(start)
+        fits = all(s % c == 0 and s < n for s, c, n in zip(start, chunk, found.shape, strict=True))
+        if mask or element or not fits or place in seen:
+            raise CheckpointError(f"'{path}' has a chunk at {place} that cannot be there, or without its filters")
+        if not 0 < held <= (size + size // 1000 + 100 if found.filters else size):
+            raise CheckpointError(f"'{path}' has a chunk of {held} bytes, wanted {size}")
+        seen.add(place)
+        data = unpack(path, guarded.bytesAt(path, address, held, "bytes of arrays"), found.filters, size, itemsize)
+        guarded.budget.spend("bytes of arrays", size)
+        inside = tuple(slice(s, s + c) for s, c in zip(start, chunk, strict=True))
+        target = values[inside]
+        target[...] = np.frombuffer(data, found.dtype).reshape(chunk)[tuple(slice(n) for n in target.shape)]
+    if len(seen) != math.prod(counts):
+        raise CheckpointError(f"'{path}' holds {len(seen)} of its {math.prod(counts)} chunks")
+    return values
 
 
 def damaged(path: str, why: str) -> CheckpointError:

@@ -1,0 +1,89 @@
+"""Slot: what an optimizer keeps for one parameter, how it is restored, and the norm of all gradients together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from puregraph import device
+from puregraph.base.align import aligned
+from puregraph.errors import CheckpointError, PuregraphError, show
+from puregraph.kernels.norm import norm
+
+
+class Slot:
+    """What an optimizer keeps for one parameter: its path, the arrays of its state, and how often it was updated."""
+
+    __slots__ = ("applied", "arrays", "param", "path", "step")
+
+    def __init__(self, path: str, param: Any, arrays: dict[str, Any] | None = None, step: int = 0):
+        self.path, self.param, self.arrays, self.step = path, param, arrays or {}, step
+        self.applied = -1  # the version of the gradient that was applied last
+
+    def blank(self) -> Any:
+        """Zeros like the parameter; float32 for one of float16."""
+        data = self.param.materialize()
+        return aligned(np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32)))
+
+
+def restoredSlots(
+    label: str, slots: list[Slot], names: Sequence[str], step: int, arrays: Mapping[str, Any]
+) -> list[Slot]:
+    """Slots for the same parameters, with copies of the arrays that were saved after `step` updates.
+
+    Raises    CheckpointError listing every array that is missing, unknown, or of another shape or kind
+    """
+    known = {f"{name}/{slot.path}" for name in names for slot in slots}
+    problems = [f"'{key}' belongs to none of its parameters" for key in arrays if key not in known]
+    if isinstance(step, bool) or not (isinstance(step, (int, np.integer)) and 0 <= step < 1 << 62):
+        problems.append(f"wanted a step of at least 0, got {step!r}")
+    elif step and names and not arrays:
+        problems.append(f"there is no state of any parameter, but {step} updates were made")
+    fresh = []
+    for slot in slots:
+        given = {name: arrays[key] for name in names if (key := f"{name}/{slot.path}") in arrays}
+        problems += [f"'{name}/{slot.path}' is missing" for name in names if given and name not in given]
+        problems += [fault for name in given if (fault := unfit(name, slot, given[name]))]
+        fresh.append(given)
+    if problems:
+        more = f"; and {len(problems) - 10} more" if len(problems) > 10 else ""
+        raise CheckpointError(f"{label}: cannot restore its state: {'; '.join(problems[:10])}{more}")
+    return [slotFrom(slot, given, int(step)) for slot, given in zip(slots, fresh)]
+
+
+def slotFrom(slot: Slot, given: dict[str, Any], step: int) -> Slot:
+    """A slot for the same parameter, with copies of these arrays."""
+    count = int(given.pop("step", step if given else 0))
+    copies = {name: slot.blank() for name in given}
+    for name, array in given.items():
+        isOnDevice = device.isDeviceArray(copies[name])
+        copies[name][...] = device.toDevice(array) if isOnDevice else device.toHost(array)
+    return Slot(slot.path, slot.param, copies, count)
+
+
+def unfit(name: str, slot: Slot, array: Any) -> str:
+    """What is wrong with an array as this state of a parameter, or nothing."""
+    wanted, kinds = ((), "iu") if name == "step" else (slot.param.shape, "f")
+    if tuple(array.shape) != wanted:
+        return f"'{name}/{slot.path}' wanted {show(wanted)}, got {show(tuple(array.shape))}"
+    if array.dtype.kind not in kinds:
+        return f"'{name}/{slot.path}' wanted {'whole numbers' if name == 'step' else 'floats'}, got {array.dtype}"
+    return f"'{name}/{slot.path}' wanted at least 1, got {int(array)}" if name == "step" and array < 1 else ""
+
+
+def normOf(grads: list[Any]) -> float:
+    """The norm of all gradients together; in float64 where the squares are too large for the gradients' own dtype."""
+    found = float(device.toHost(norm(*grads)))
+    return found if math.isfinite(found) else float(device.toHost(norm(*[g.astype(np.float64) for g in grads])))
+
+
+def notFinite(label: str, step: int, ready: list[Slot], grads: list[Any]) -> PuregraphError:
+    """The error for gradients that are not finite, with the parameters that they belong to."""
+    wrong = [f"'{slot.path}'" for slot, g in zip(ready, grads) if not device.toHost(np.isfinite(g)).all()]
+    return PuregraphError(
+        f"{label}: at update {step} the gradient of {', '.join(wrong)} is not finite; "
+        "try a lower learnRate, or leave such updates out with onNonFinite='skip'"
+    )
