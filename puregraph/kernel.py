@@ -14,6 +14,9 @@
     def gather(y, x, index):  # on a GPU: the launches that put the result into y, or NotImplemented
         return [Launch("gather", TEXT, ...)]
 
+What passes of the compiler and of autodiff need to know of it is declared there too, by the decorators and `declare`:
+see DECLARATIONS. They ask `declared(function, "flops")` and have no lists of operations.
+
 The implementation for a GPU touches no data: it asks arrays for shape, dtype, strides and size, and describes launches,
 which run on CuPy's arrays, in a compiled step, or in the emulator. It takes the result first, a list where there are
 several.
@@ -27,7 +30,7 @@ import functools
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +39,35 @@ from puregraph.cuda.runtime import runner
 from puregraph.device import isDeviceArray, toHost
 
 registry: dict[str, Kernel] = {}
+DECLARATIONS = {
+    "flops": "rule(y, *arguments): the operations of a call",
+    "layout": "how a result is stored in a compiled step: CHANNELSLAST, HEADSLAST, LIKEFIRST",
+    "halves": "what may be of 16 bits: ANYFLOATS, READSFLOATS, or Halves",
+    "bounds": "rule(*arguments): the integers that have to be bounded, their low, their limit, and one that is ignored",
+    "weight": "how it uses the weight of a convolution: READS (argument 1), MAKES",
+    "library": "rule(y, *arguments, tf32=): a call of one of NVIDIA's libraries, or NotImplemented",
+    "epilogue": "rule(y, *arguments, tail): launches that apply formulas to its sums; the library takes bias,"
+    " activation and residual",
+    "lower": "rule(call, workspace): native kernel calls, or None",
+    "decompose": "rule(*arguments): the same by simpler functions, or NotImplemented",
+}
+CHANNELSLAST, HEADSLAST, LIKEFIRST = "channels last", "heads last", "like the first argument"
+ANYFLOATS, READSFLOATS = "of any floats", "reads any floats"
+READS, MAKES = "reads", "makes"
+
+
+class Halves(NamedTuple):
+    """The positions of arguments that are multiplied in 16 bits, (4, 0) being the first of argument 4.
+
+    As many `results`, from the first on, are of the same dtype; None: each as it is kept.
+    """
+
+    factors: tuple[Any, ...]
+    results: int | None
+
+    def of(self, arguments: tuple) -> list[Any]:
+        """The arguments at these positions."""
+        return [arguments[at[0]][at[1]] if isinstance(at, tuple) else arguments[at] for at in self.factors]
 
 
 class Kernel:
@@ -49,6 +81,7 @@ class Kernel:
         self.reference = reference
         self.implementations: dict[str, Callable[..., Any]] = {}
         self.shapeRule: Callable[..., Any] | None = None
+        self.declarations: dict[str, Any] = {}
         self.name = f"{reference.__module__}.{reference.__qualname__}"
         if registry.setdefault(self.name, self) is not self:
             raise ValueError(f"there is a kernel {self.name} already; give this one another name")
@@ -71,6 +104,35 @@ class Kernel:
         (shape, dtype), or a list of such pairs where it gives several."""
         self.shapeRule = rule
         return self
+
+    def declare(self, **declarations: Any) -> Kernel:
+        """Declare what DECLARATIONS names, each once."""
+        for what, rule in declarations.items():
+            if what not in DECLARATIONS:
+                raise ValueError(f"kernel {self.name}: wanted one of {', '.join(DECLARATIONS)}, got {what!r}")
+            if self.declarations.setdefault(what, rule) is not rule:
+                raise ValueError(f"kernel {self.name} has declared its {what} already")
+        return self
+
+    def flops(self, rule: Callable[..., int]) -> Kernel:
+        """Declare the operations of a call, from its results and arguments."""
+        return self.declare(flops=rule)
+
+    def bounds(self, rule: Callable[..., tuple]) -> Kernel:
+        """Declare which integers among the arguments are bounded."""
+        return self.declare(bounds=rule)
+
+    def library(self, rule: Callable[..., Any]) -> Kernel:
+        """Declare the call of a library of NVIDIA's."""
+        return self.declare(library=rule)
+
+    def epilogue(self, rule: Callable[..., Any]) -> Kernel:
+        """Declare the launches that apply formulas to its sums."""
+        return self.declare(epilogue=rule)
+
+    def decompose(self, rule: Callable[..., Any]) -> Kernel:
+        """Declare what computes the same by simpler functions."""
+        return self.declare(decompose=rule)
 
     def addImplementation(self, kind: str, implementation: Callable[..., Any]) -> Kernel:
         if self.implementations.setdefault(kind, implementation) is not implementation:
@@ -142,6 +204,11 @@ class CompositeKernel(Kernel):
 def compositeKernel(reference: Callable[..., Any]) -> CompositeKernel:
     """Make a function of numpy's functions a composite kernel."""
     return CompositeKernel(reference)
+
+
+def declared(function: Any, what: str) -> Any:
+    """What a function declares, if it is a Kernel that does; else None."""
+    return function.declarations.get(what) if isinstance(function, Kernel) else None
 
 
 def useFast(wanted: bool) -> ExitStack:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from puregraph.cuda.libraries import attention as cudnn
 from puregraph.cuda.runtime.launch import Launch, blocksFor, stridesOf
 from puregraph.cuda.runtime.preprocess import computed, defined, read, stored
-from puregraph.kernel import kernel
+from puregraph.kernel import HEADSLAST, Halves, kernel
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.kernels.widen import widen
 
@@ -86,6 +87,21 @@ def attend(outs, q, k, v, mask, causal, scale):
 def attend(*arguments):
     """The reference, which runs on CuPy's arrays as it is."""
     return attend.reference(*arguments)
+
+
+@attend.library
+def attend(outs, q, k, v, mask, causal, scale, tf32):
+    """cuDNN's, which knows no masks."""
+    return NotImplemented if mask is not None else cudnn.attend(outs, q, k, v, causal, scale, tf32=tf32)
+
+
+@attend.flops
+def attend(outs, q, k, *rest):
+    """Two products of all queries and keys."""
+    return 2 * outs[0].size * k.shape[2] * 2
+
+
+attend.declare(layout=HEADSLAST, halves=Halves((0, 1, 2), 1))
 
 
 @kernel
@@ -174,6 +190,15 @@ def attendGrad(outs, grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False
 def attendGrad(*arguments, **options):
     """The reference, which runs on CuPy's arrays as it is."""
     return attendGrad.reference(*arguments, **options)
+
+
+@attendGrad.flops
+def attendGrad(outs, grad, q, k, *rest, **options):
+    """Five products of all queries and keys."""
+    return 2 * grad.size * k.shape[2] * 5
+
+
+attendGrad.declare(layout=HEADSLAST, halves=Halves((0, 1, 2, 3), 3))
 
 
 EDGES = {"float16": 64, "bfloat16": 64, "float32": 64, "float64": 32}  # queries, and keys, of a block

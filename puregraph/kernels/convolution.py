@@ -24,7 +24,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from puregraph.cuda.conv import depthwise, direct
-from puregraph.kernel import kernel
+from puregraph.cuda.libraries import convolution as cudnn
+from puregraph.kernel import CHANNELSLAST, MAKES, READS, Halves, kernel
 from puregraph.kernels.widen import widened
 from puregraph.kernels.windowgeometry import Window, inner, padded, perAxis, window
 
@@ -99,6 +100,22 @@ def convolve(y, x, W, stride, pad, dilation, groups):
     return depthwise.forward(y, x, W, win) if isDepthwise(W, groups) else direct.forward(y, x, W, win, groups)
 
 
+@convolve.epilogue
+def convolve(y, x, W, stride, pad, dilation, groups, tail):
+    """Where a filter has one channel, other launches are better, which apply no formulas."""
+    win = window(x.shape[2:], W.shape[2:], stride, pad, dilation)
+    return NotImplemented if isDepthwise(W, groups) else direct.forward(y, x, W, win, groups, tail)
+
+
+@convolve.flops
+def convolve(y, x, W, *window):
+    """A multiplication and an addition for each element of the result, channel and tap."""
+    return 2 * y.size * prod(W.shape[1:])
+
+
+convolve.library(cudnn.convolve).declare(layout=CHANNELSLAST, halves=Halves((0, 1), 1), weight=READS)
+
+
 @kernel
 @widened
 def convolveData(grad, W, shape, stride, pad, dilation, groups):
@@ -131,6 +148,15 @@ def convolveData(dx, grad, W, shape, stride, pad, dilation, groups):
     """The same, over all windows that contain a position."""
     win = window(shape[2:], W.shape[2:], stride, pad, dilation)
     return depthwise.data(dx, grad, W, win) if isDepthwise(W, groups) else direct.data(dx, grad, W, win, groups)
+
+
+@convolveData.flops
+def convolveData(dx, grad, W, *window):
+    """As many as forward."""
+    return 2 * grad.size * prod(W.shape[1:])
+
+
+convolveData.library(cudnn.convolveData).declare(layout=CHANNELSLAST, halves=Halves((0, 1), 1), weight=READS)
 
 
 @kernel
@@ -167,6 +193,15 @@ def convolveWeight(dW, grad, x, size, stride, pad, dilation, groups):
     win = window(x.shape[2:], size, stride, pad, dilation)
     isThin = isDepthwise(dW, groups)
     return depthwise.weight(dW, grad, x, win) if isThin else direct.weight(dW, grad, x, win, groups)
+
+
+@convolveWeight.flops
+def convolveWeight(dW, grad, *window):
+    """As many as forward."""
+    return 2 * grad.size * prod(dW.shape[1:])
+
+
+convolveWeight.library(cudnn.convolveWeight).declare(halves=Halves((0, 1), 1), weight=MAKES)
 
 
 def isDepthwise(W, groups):

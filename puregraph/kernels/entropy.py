@@ -13,7 +13,7 @@ from puregraph.cuda.nests import launches
 from puregraph.cuda.runtime.launch import stridesOf
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand
-from puregraph.kernel import compositeKernel
+from puregraph.kernel import ANYFLOATS, LIKEFIRST, compositeKernel
 from puregraph.kernels.scatter import putClass
 
 KINDS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int64": "i64"}
@@ -39,6 +39,9 @@ def entropyGrad(p, weight, index, scale):
 def entropyGrad(dx, p, weight, index, scale):
     """One pass over the probabilities."""
     return launched(dx, SLOPE.format("p * weight"), {"p": p}, {"weight": weight, "k": index}, scale)
+
+
+entropyGrad.declare(layout=LIKEFIRST, halves=ANYFLOATS)
 
 
 def ofScores(dx: Any, x: Any, peak: Any, total: Any, weight: Any, index: Any, scale: Any) -> Any:

@@ -97,3 +97,9 @@ extern "C" __global__ void classIndex(int64* __restrict__ index, const I* __rest
 def classIndex(labels, classes, ignored=None):
     """The same calls on CuPy arrays; the check waits for the GPU once."""
     return classIndex.reference(labels, classes, ignored)
+
+
+@classIndex.bounds
+def classIndex(labels, classes, ignored=None):
+    """Classes, or the label that counts as none."""
+    return labels, 0, classes, None if ignored is None else int(ignored)

@@ -8,7 +8,7 @@ from puregraph.cuda.nests.axes import axesOf
 from puregraph.cuda.nests.multitensor import ROW, chunked
 from puregraph.cuda.runtime.launch import THREADS, WAVE, Launch, Scratch, blocksFor, isDense, stridesOf
 from puregraph.cuda.runtime.preprocess import computed, defined, stored
-from puregraph.kernel import kernel
+from puregraph.kernel import READSFLOATS, kernel
 from puregraph.kernels.widen import widen
 
 
@@ -111,3 +111,6 @@ extern "C" __global__ void __launch_bounds__(256)
 def norm(*arrays):
     """The reference, which runs on CuPy's arrays as it is."""
     return norm.reference(*arrays)
+
+
+norm.declare(halves=READSFLOATS)

@@ -4,7 +4,7 @@ import numpy as np
 
 from puregraph.cuda.runtime.launch import THREADS, Launch, PointerTable, stridesOf
 from puregraph.cuda.runtime.preprocess import areFloats, defined, stored
-from puregraph.kernel import compositeKernel
+from puregraph.kernel import ANYFLOATS, compositeKernel
 from puregraph.kernels.widen import widened
 
 
@@ -30,6 +30,9 @@ def pairDots(*xs):
 def pairDots(y, *xs):
     """A thread block computes a sample, a thread one pair after the other."""
     return launched("pairDots", PAIRS, xs, [y])
+
+
+pairDots.declare(halves=ANYFLOATS)
 
 
 PAIRS = """
@@ -76,6 +79,9 @@ def pairDotsGrad(grad, *xs):
 def pairDotsGrad(dx, grad, *xs):
     """A thread block computes a sample; a thread has an element of four vectors, and reads that of all others once."""
     return launched("pairDotsGrad", SLOPES, xs, [dx, grad], (len(xs) + 3) // 4 * 4 * len(xs))
+
+
+pairDotsGrad.declare(halves=ANYFLOATS)
 
 
 SLOPES = """

@@ -7,10 +7,10 @@ from math import prod
 import numpy as np
 
 from puregraph.cuda.conv import pooling
-from puregraph.kernel import kernel
+from puregraph.kernel import CHANNELSLAST, Halves, kernel
 from puregraph.kernels.scatter import addAt
 from puregraph.kernels.widen import widen, widened
-from puregraph.kernels.windowgeometry import inner, padded, window
+from puregraph.kernels.windowgeometry import inner, padded, perAxis, window
 
 CHUNK = 1 << 17  # elements processed at a time, so that the copy of each tap stays in the L2 cache
 
@@ -47,6 +47,15 @@ def maxPool(outs, x, size, stride, pad, dilation=1):
     """A thread finds one maximum, or those of contiguous channels."""
     y, indices = outs
     return pooling.maxPool(y, indices, x, window(x.shape[2:], size, stride, pad, dilation))
+
+
+@maxPool.flops
+def maxPool(outs, x, size, *window, **options):
+    """One for each element of each window."""
+    return outs[0].size * prod(perAxis(size, x.ndim - 2))
+
+
+maxPool.declare(layout=CHANNELSLAST, halves=Halves((0,), 1))
 
 
 def chunks(count, win):
@@ -127,6 +136,9 @@ def maxPoolGrad(dx, grad, indices, shape, size=None, stride=None, pad=None, dila
     return pooling.maxPoolGrad(dx, grad, indices, win)
 
 
+maxPoolGrad.declare(layout=CHANNELSLAST, halves=Halves((0,), 1))
+
+
 @kernel
 @widened
 def meanPool(x, size, stride, pad, includePad=True):
@@ -153,6 +165,15 @@ def meanPool(x, size, stride, pad, includePad=True):
 def meanPool(y, x, size, stride, pad, includePad=True):
     """A thread sums one window, or those of contiguous channels."""
     return pooling.meanPool(y, x, window(x.shape[2:], size, stride, pad), includePad)
+
+
+@meanPool.flops
+def meanPool(y, x, size, *window, **options):
+    """One for each element of each window."""
+    return y.size * prod(perAxis(size, x.ndim - 2))
+
+
+meanPool.declare(layout=CHANNELSLAST, halves=Halves((0,), 1))
 
 
 def sums(x, win):
@@ -189,6 +210,9 @@ def meanPoolGrad(grad, shape, size, stride, pad, includePad=True):
 def meanPoolGrad(dx, grad, shape, size, stride, pad, includePad=True):
     """A thread gathers the gradient of one position."""
     return pooling.meanPoolGrad(dx, grad, window(shape[2:], size, stride, pad), includePad)
+
+
+meanPoolGrad.declare(layout=CHANNELSLAST, halves=Halves((0,), 1))
 
 
 def shares(grad, win):

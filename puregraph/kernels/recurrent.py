@@ -24,7 +24,7 @@ from puregraph.cuda.nests.contiguous import copied
 from puregraph.cuda.runtime.launch import THREADS, Launch, Scratch, blocksFor, gridFor, stridesOf
 from puregraph.cuda.runtime.preprocess import areFloats, defined, read, stored
 from puregraph.formula import Formula
-from puregraph.kernel import compositeKernel, kernel
+from puregraph.kernel import Halves, compositeKernel, kernel
 
 
 @kernel
@@ -55,6 +55,12 @@ def alive(on, lengths, count):
     text = defined({"I": stored(lengths.dtype)}) + axes.defined("AXES") + ALIVE
     slots = (("pointer", on), ("pointer", lengths), ("long", on.size), *axes.slots)
     return [Launch("alive", text, "alive", slots, gridFor(on.size), (THREADS, 1, 1))]
+
+
+@alive.bounds
+def alive(lengths, count):
+    """Up to all time steps."""
+    return lengths, 0, count + 1
 
 
 ALIVE = """
@@ -124,6 +130,9 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
         Launch("recurrent", text, "turn", turn, grid, (THREADS, 1, 1)),
         *cell.launches(text, "alongTime", slots, (*x.shape[:2], units), x.shape[1], U, wide, reverse),
     ]
+
+
+forward.declare(halves=Halves((1, 2, (4, 0)), None))
 
 
 def inputProduct(p, x, W, b):
@@ -267,6 +276,9 @@ def throughTime(outs, back, U, before, after, kept, gy, grads, on=None, reverse=
     text = cell.text(typesOf(wide, **of), "rnnbackward.h", HAS_ON=int(on is not None))
     found = cell.launches(text, "backTime", slots, (n, t, units), t + 1, U, wide, reverse)
     return [*found, *(launch for y, end in zip(results, ends) if end is not y for launch in copied(y, end))]
+
+
+throughTime.declare(halves=Halves((1,), None))
 
 
 def timeSteps(x, reverse):

@@ -20,7 +20,7 @@ from puregraph.cuda.runtime.launch import (
     widest,
 )
 from puregraph.cuda.runtime.preprocess import areFloats, computed, defined, read, stored
-from puregraph.kernel import kernel
+from puregraph.kernel import ANYFLOATS, kernel
 from puregraph.kernels.widen import widened
 
 
@@ -63,6 +63,15 @@ def gather(y, table, index):
         *made,
         Launch("gather", text, "gather", slots, gridFor(y.size * each // widest(width * each)), (THREADS, 1, 1)),
     ]
+
+
+@gather.bounds
+def gather(table, index):
+    """Rows, or -1."""
+    return index, -1, table.shape[0]
+
+
+gather.declare(halves=ANYFLOATS)
 
 
 GATHER = """
@@ -169,6 +178,15 @@ def scatterAdd(dtable, grad, index, rows):
     return found
 
 
+@scatterAdd.bounds
+def scatterAdd(grad, index, rows):
+    """Rows, or -1."""
+    return index, -1, rows
+
+
+scatterAdd.declare(halves=ANYFLOATS)
+
+
 RANGE = 4096  # rows whose positions one block sorts
 WINDOW = 32  # positions that one thread sums
 BUSY = 1 << 22  # this many additions keep a large GPU busy even so
@@ -207,6 +225,9 @@ def addAt(y, values, index, size):
     sizes = (("int", rows), ("int", count), ("int", size))
     slots = (("pointer", y), ("pointer", values), ("pointer", index), *sizes)
     return [*made, Launch("addAt", text, "addAt", slots, (blocksFor(rows, 8), 1, 1), (THREADS, 1, 1))]
+
+
+addAt.declare(halves=ANYFLOATS)
 
 
 ADD = """
@@ -269,6 +290,15 @@ def takeClass(y, x, labels):
     return [Launch("takeClass", text, "takeClass", slots, gridFor(y.size), (THREADS, 1, 1))]
 
 
+@takeClass.bounds
+def takeClass(x, labels):
+    """Classes, or -1."""
+    return labels, -1, x.shape[1]
+
+
+takeClass.declare(halves=ANYFLOATS)
+
+
 TAKE = """
 extern "C" __global__ void takeClass(T* __restrict__ y, const S* __restrict__ x, const I* __restrict__ labels,
                                      int64 count, int64 classes, int64 step, AXES_PARAMETERS) {
@@ -322,6 +352,15 @@ def putClass(dx, values, labels, classes):
     inner = [("long", last[name]) for name in (*across, "number")]
     slots = (("pointer", dx), ("pointer", values), ("pointer", labels), ("long", packs.size), *inner, *packs.slots)
     return [Launch("putClass", text, "putClass", slots, gridFor(packs.size), (THREADS, 1, 1))]
+
+
+@putClass.bounds
+def putClass(values, labels, classes):
+    """Classes, or -1."""
+    return labels, -1, classes
+
+
+putClass.declare(halves=ANYFLOATS)
 
 
 PUT = """

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from puregraph.compile.ir.value import Call, Value
 from puregraph.formula.formula import formulasOf
-from puregraph.kernels.attention import attend, attendGrad
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.kernels.pooling import maxPool, meanPool
-
-KERNELS: dict[Any, Callable[[Call], int]] = {
-    convolve: lambda c: 2 * c.outs[0].size * prod(c.arguments[1].shape[1:]),
-    convolveData: lambda c: 2 * c.arguments[0].size * prod(c.arguments[1].shape[1:]),
-    convolveWeight: lambda c: 2 * c.arguments[0].size * prod(c.outs[0].shape[1:]),
-    attend: lambda c: 2 * c.outs[0].size * c.arguments[1].shape[2] * 2,
-    attendGrad: lambda c: 2 * c.arguments[0].size * c.arguments[2].shape[2] * 5,
-    maxPool: lambda c: c.outs[0].size * windowOf(c),
-    meanPool: lambda c: c.outs[0].size * windowOf(c),
-}
-
-
-def windowOf(call: Call) -> int:
-    """The elements of a pooling window."""
-    size = call.arguments[1]
-    return size ** (call.outs[0].ndim - 2) if isinstance(size, int) else prod(size)
+from puregraph.kernel import declared
 
 
 def flopsOf(call: Call) -> int:
@@ -40,8 +20,9 @@ def flopsOf(call: Call) -> int:
         return size * sum(f.flops for f in formulasOf(call.function))
     if call.kind.isNative:
         return sum(map(flopsOf, call.function.calls))
-    if call.function in KERNELS:
-        return KERNELS[call.function](call)
+    rule = declared(call.function, "flops")
+    if rule is not None:
+        return rule(call.outs if call.several else call.outs[0], *call.arguments, **call.options)
     values = call.values()
     if call.function is np.matmul:
         return 2 * size * values[0].shape[-1]

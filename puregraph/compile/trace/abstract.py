@@ -10,12 +10,12 @@ import numpy as np
 
 from puregraph.compile.ir import strides
 from puregraph.compile.ir.value import Value, changed, valuesIn
-from puregraph.compile.trace.channelslast import ALIKE, channelsLast
+from puregraph.compile.trace.channelslast import channelsLast
 from puregraph.compile.trace.recorder import Recorder, UnreadableError
 from puregraph.formula.expr import ONE, leaf, rebuild, term
 from puregraph.formula.formula import formulaOf, formulasOf, numpyFrom
 from puregraph.formula.interpreter import BLOCK, Interpreter
-from puregraph.kernel import Kernel
+from puregraph.kernel import LIKEFIRST, Kernel, declared
 
 Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]
 BOOL = np.dtype(bool)
@@ -260,7 +260,7 @@ def readKernel(recorder: Recorder, kernel: Kernel, given: list, options: dict[st
     outs = []
     for shape, dtype in found if several else [found]:
         lay = recorder.layout(kernel, tuple(shape), np.dtype(dtype)) if recorder.layout else None
-        if kernel in ALIKE:
+        if declared(kernel, "layout") == LIKEFIRST:
             lay = strides.like(given[0].shape, given[0].strides, dtype.itemsize)
         outs.append(recorder.value(tuple(shape), np.dtype(dtype), lay))
     recorder.add(kernel, tuple(given), options, outs, "kernel", several)

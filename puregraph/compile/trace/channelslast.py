@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.kernels.attention import attend, attendGrad
-from puregraph.kernels.convolution import convolve, convolveData
-from puregraph.kernels.entropy import entropyGrad
-from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
-
-HEADS = (attend, attendGrad)
-ALIKE = (entropyGrad,)  # which make what lies as their first argument does
-MAPS = (convolve, convolveData, maxPool, maxPoolGrad, meanPool, meanPoolGrad)
+from puregraph.kernel import CHANNELSLAST, HEADSLAST, declared
 
 
 def channelsLast(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -30,11 +23,10 @@ def channelsLast(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def layoutFor(kernel: Any, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...] | None:
     """The strides in bytes of what a kernel makes; None for row by row."""
-    if (
-        kernel in HEADS and len(shape) == 4 and shape[3] > 1
-    ):  # the heads of a moment side by side, as the products around them have them
+    wanted = declared(kernel, "layout")
+    if wanted == HEADSLAST and len(shape) == 4 and shape[3] > 1:  # as the products around them have them
         n, h, t, d = shape
         return tuple([s * dtype.itemsize for s in (t * h * d, d, h * d, 1)])
-    if kernel not in MAPS or len(shape) < 3:
+    if wanted != CHANNELSLAST or len(shape) < 3:
         return None
     return tuple([s * dtype.itemsize for s in channelsLast(shape)])

@@ -11,11 +11,9 @@ from puregraph.compile.gpu.lower.nestlaunch import named, operand
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.lowering import needed
 from puregraph.compile.passes.group import Group
-from puregraph.cuda.conv import direct
 from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
 from puregraph.cuda.conv.implicitgemm import ContractionOperand, Space, contraction
-from puregraph.kernels.convolution import convolve
-from puregraph.kernels.windowgeometry import window
+from puregraph.kernel import declared
 
 
 class GpuOutputTiling(NamedTuple):
@@ -33,7 +31,7 @@ class GpuOutputTiling(NamedTuple):
 
 def frameOf(call: Call) -> GpuOutputTiling | None:
     """The output tiling of a call; None if its result takes no epilogue."""
-    if call.function is convolve:
+    if declared(call.function, "epilogue") is not None:
         rank = call.outs[0].ndim
         return GpuOutputTiling((0, *range(2, rank)), (1,))
     if call.function is not np.matmul or call.options or min(v.ndim for v in call.values()) < 2:
@@ -61,7 +59,8 @@ def sumsOf(call: Call, group: Group | None = None, kept: Sequence[Value] = (), i
     tail = None if frame is None else tailOf(call.outs[0], frame, group, kept, isKept)
     if frame is None or tail is None:
         return NotImplemented
-    return convolved(call, tail) if call.function is convolve else multiplied(call, frame, tail)
+    rule = declared(call.function, "epilogue")
+    return multiplied(call, frame, tail) if rule is None else rule(call.outs[0], *call.arguments, tail)
 
 
 def tailOf(
@@ -103,11 +102,3 @@ def stepsOf(x: Value, rank: int) -> tuple[int, ...]:
     """The strides in elements along the axes of a larger result, 0 where an operand is broadcast."""
     own = [0 if n == 1 else s // x.dtype.itemsize for n, s in zip(x.shape, x.strides)]
     return (*[0] * (rank - x.ndim), *own)
-
-
-def convolved(call: Call, tail: EpilogueText) -> Any:
-    """A convolution; where a filter has one channel, other kernels are better, which take no epilogue."""
-    x, W, stride, pad, dilation, groups = call.arguments
-    if groups > 1 and W.shape[1] == 1:
-        return NotImplemented
-    return direct.forward(call.outs[0], x, W, window(x.shape[2:], W.shape[2:], stride, pad, dilation), groups, tail)

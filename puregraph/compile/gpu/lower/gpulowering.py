@@ -30,8 +30,7 @@ from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.nests import launches
 from puregraph.cuda.runtime.launch import Launch, Scratch, scratches
 from puregraph.formula.loopnest import LoopNest
-from puregraph.kernel import Kernel
-from puregraph.kernels.convolution import convolve
+from puregraph.kernel import Kernel, declared
 
 BYTE = np.dtype(np.uint8)
 
@@ -119,7 +118,7 @@ class GpuLowering(Lowering):
 
     def frameOf(self, call: Call) -> Any:
         """Something that is not None, if the result of a call takes an epilogue."""
-        return call if call.function is np.matmul or call.function is convolve else None
+        return call if call.function is np.matmul or declared(call.function, "epilogue") is not None else None
 
     def ends(self, p: int, group: Group, kept: list[Value], frame: OutputTiling) -> bool:
         """Whether a library computes a group as the epilogue of a product or convolution."""

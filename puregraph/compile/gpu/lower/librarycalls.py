@@ -12,10 +12,9 @@ from puregraph.compile.gpu.lower.nestlaunch import rounds
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.lowering import needed
 from puregraph.compile.passes.group import Group
-from puregraph.cuda.libraries import convolution
 from puregraph.cuda.libraries.librarygemm import product
 from puregraph.formula import Formula
-from puregraph.kernels.convolution import convolve
+from puregraph.kernel import declared
 
 ACTIVATIONS = {
     "": "t",
@@ -53,8 +52,8 @@ def productOf(call: Call) -> list[Any] | None:
 
 def libraryOf(call: Call) -> Any:
     """A product or convolution as a call of a library."""
-    if call.function is convolve:
-        return convolution.convolve(call.outs[0], *call.arguments, tf32=rounds(call))
+    if declared(call.function, "epilogue") is not None:
+        return declared(call.function, "library")(call.outs[0], *call.arguments, tf32=rounds(call))
     if call.function is not np.matmul or call.options:
         return NotImplemented
     return product(call.outs[0], *call.arguments, tf32=rounds(call))
@@ -90,9 +89,10 @@ def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
         if activation not in PRODUCTS or call.options:
             return None
         found = product(y, *call.arguments, bias=vector, activation=PRODUCTS[activation], tf32=rounds(call))
-    elif call.function is convolve:
+    elif declared(call.function, "epilogue") is not None:
         residual = names[rest[0]][0] if rest else None
-        found = convolution.convolve(y, *call.arguments, vector, MAPS[activation], residual, rounds(call))
+        make = declared(call.function, "library")
+        found = make(y, *call.arguments, bias=vector, activation=MAPS[activation], residual=residual, tf32=rounds(call))
     else:
         return None
     return None if found is NotImplemented else found

@@ -28,40 +28,10 @@ from puregraph.compile.trace.updaterule import UpdateScalars
 from puregraph.core.tracer import astype
 from puregraph.cuda.runtime.preprocess import BFLOAT16
 from puregraph.formula import Formula
-from puregraph.kernels.attention import attend, attendGrad
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.kernels.einsum import ontoDiagonal
-from puregraph.kernels.entropy import entropyGrad
-from puregraph.kernels.norm import norm
-from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
-from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
-from puregraph.kernels.recurrent import forward, throughTime
-from puregraph.kernels.scatter import addAt, gather, putClass, scatterAdd, takeClass
+from puregraph.kernel import ANYFLOATS, MAKES, READSFLOATS, Halves, declared
 
 FLOAT = np.dtype(np.float32)
 HALVES: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
-FREE = (
-    gather,
-    scatterAdd,
-    addAt,
-    takeClass,
-    putClass,
-    ontoDiagonal,
-    pairDots,
-    pairDotsGrad,
-    entropyGrad,
-)  # of any floats
-KERNELS: dict[Any, tuple[int, int]] = {  # the leading arguments and results that have one dtype
-    convolve: (2, 1),
-    convolveData: (2, 1),
-    convolveWeight: (2, 1),
-    attend: (3, 1),
-    attendGrad: (4, 3),
-    maxPool: (1, 1),
-    maxPoolGrad: (1, 1),
-    meanPool: (1, 1),
-    meanPoolGrad: (1, 1),
-}
 
 
 def autocast(schedule: Any) -> Any:
@@ -92,7 +62,7 @@ class Autocast:
         self.wanted: dict[int, Any] = {}
         self.exact = {v.number for v in (*schedule.gradients, *(v for _, v in schedule.paramGrads))} | stays | self.ends
         for call in schedule.calls:
-            if call.kind.isReduction or call.function is norm:
+            if call.kind.isReduction or declared(call.function, "halves") == READSFLOATS:
                 self.exact.update(v.root.number for v in call.values())
             for y in call.outs:
                 kind = None if y is None else schedule.precisions.get(y.number)
@@ -111,21 +81,20 @@ class Autocast:
 
     def take(self, call: Call) -> None:
         """One call more."""
+        halves = declared(call.function, "halves")
         if call.kind.isView:
             if self.now(call.outs[0].root) is call.outs[0].root:
                 self.calls.append(call)
-        elif call.kind.isElementwise or call.kind.isReduction or call.kind.isFill or call.function in FREE:
+        elif call.kind.isElementwise or call.kind.isReduction or call.kind.isFill or halves == ANYFLOATS:
             self.formulas(call)
         elif call.kind.isContraction:
             self.product(call)
         elif call.kind.isExact:
             self.move(call)
-        elif call.function in KERNELS:
-            self.kernel(call)
-        elif call.function in (forward, throughTime):
-            self.cells(call)
-        elif call.function is norm or type(call.function) in (UpdateScalars, FusedFormula):
+        elif halves == READSFLOATS or type(call.function) in (UpdateScalars, FusedFormula):
             self.add(call, self.made(call, self.now))
+        elif halves is not None:
+            (self.cells if halves.results is None else self.kernel)(call, halves)
         else:
             self.whole(call)
 
@@ -238,7 +207,7 @@ class Autocast:
             return self.now(v) if bias is None or v.root.role != "param" else self.to(v, bias)
 
         found = self.made(call, now, [self.kindOf(y) or self.between(y, call) for y in call.outs])
-        isFree = call.function in FREE and launchesOf(found, [])[0] is not None
+        isFree = declared(call.function, "halves") == ANYFLOATS and launchesOf(found, [])[0] is not None
         if found is call or isFree or reading(found) is not None:
             self.add(call, found)
         else:
@@ -256,7 +225,8 @@ class Autocast:
         if call.function is np.add and call.place.phase == "forward" and call.place.precision in HALVES:
             for v in call.values():
                 x = self.now(v)
-                if isHalf(x) and x.call is not None and x.call.function in (np.matmul, convolve):
+                made = None if x.call is None or not isHalf(x) else x.call.function
+                if made is np.matmul or declared(made, "epilogue") is not None:
                     return x.dtype
         return None
 
@@ -283,13 +253,12 @@ class Autocast:
                 return
         self.whole(call)
 
-    def kernel(self, call: Call) -> None:
+    def kernel(self, call: Call, halves: Halves) -> None:
         """A Kernel that multiplies, or pools, in one dtype; the gradient of weights is float32 if it may be."""
-        half, (reads, makes) = HALVES.get(call.place.precision), KERNELS[call.function]
-        given = call.arguments[:reads]
+        half, given, makes = HALVES.get(call.place.precision), halves.of(call.arguments), halves.results or 0
         if half is not None and all(type(v) is Value and isFloat(v) for v in (*given, *call.outs[:makes])):
             numbers = {v.number for v in given}
-            isExact = call.function is convolveWeight and not self.isPlanned(call, half)
+            isExact = declared(call.function, "weight") == MAKES and not self.isPlanned(call, half)
             for kind in (FLOAT, half) if isExact else (half,):
                 kinds = [kind if i < makes else None for i in range(len(call.outs))]
                 found = self.made(call, lambda v: self.to(v, half) if v.number in numbers else self.now(v), kinds)
@@ -298,12 +267,11 @@ class Autocast:
                     return
         self.whole(call)
 
-    def cells(self, call: Call) -> None:
+    def cells(self, call: Call, halves: Halves) -> None:
         """Cells over time steps: inputs and weights are 16 bits, the rest as it is stored."""
         half = HALVES.get(call.place.precision)
         if half is not None and all(map(isFloat, [y for y in call.outs if y is not None])):
-            factors = (*call.arguments[1:3], call.arguments[4][0]) if call.function is forward else call.arguments[1:2]
-            numbers = {v.number for v in factors}
+            numbers = {v.number for v in halves.of(call.arguments)}
             kinds = [self.kindOf(y) for y in call.outs]
             found = self.made(call, lambda v: self.to(v, half) if v.number in numbers else self.now(v), kinds)
             if launchesOf(found, [])[0] is not None:

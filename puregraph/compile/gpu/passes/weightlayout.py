@@ -20,9 +20,8 @@ from puregraph.compile.ir.strides import isContiguous
 from puregraph.compile.ir.value import Call, CallOrigin, Value
 from puregraph.compile.trace.channelslast import channelsLast
 from puregraph.cuda.conv import filterlayout
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
+from puregraph.kernel import MAKES, READS, declared
 
-READERS = (convolve, convolveData)
 PLACE = CallOrigin("weights")
 
 
@@ -70,9 +69,10 @@ class WeightLayout:
         """One call more."""
         if self.waiting and any(v.root.number in self.waiting for v in call.values()):
             self.flush()
-        if call.function in READERS and self.isOurs(call, call.arguments[1]):
+        use = declared(call.function, "weight")
+        if use == READS and self.isOurs(call, call.arguments[1]):
             call = self.reading(call)
-        elif call.function is convolveWeight and self.isOurs(call, call.outs[0]):
+        elif use == MAKES and self.isOurs(call, call.outs[0]):
             call = self.making(call)
         self.calls.append(call)
 
