@@ -11,7 +11,7 @@ import numpy as np
 from puregraph import device
 from puregraph.compile import pipeline
 from puregraph.compile.lower import rules  # noqa: F401  they register themselves
-from puregraph.compile.lower.registry import LOWERINGS
+from puregraph.compile.lower.registry import isLowered
 from puregraph.compile.memory.planner import ALIGNMENT, GPUALIGNMENT, MemoryPlan
 from puregraph.compile.passes.rematerialize import planned
 from puregraph.compile.pipeline import Pipeline, runPasses
@@ -70,7 +70,7 @@ def gpuExecutable(*arguments: Any) -> Any:
 
 
 NUMPY = Backend("numpy")
-NATIVE = Backend("native", lambda: pipeline.NATIVE, layout=layoutFor, isWhole=LOWERINGS.__contains__, gives=True)
+NATIVE = Backend("native", lambda: pipeline.NATIVE, layout=layoutFor, isWhole=isLowered, gives=True)
 GPU = Backend("gpu", pipeline.gpuPasses, gpuExecutable, layoutFor, hasLaunches, GPUALIGNMENT, halves=True)
 
 

@@ -13,6 +13,15 @@ gather           weights of classes; tables that are not stored row by row
 """
 
 from puregraph.compile.decompose import arrayfunctions, attention, contractions, elements, gather, ndwindows, reductions
-from puregraph.compile.decompose.decomposition import SIMPLER
+from puregraph.compile.decompose.decomposition import decompositionOf
 
-__all__ = ["SIMPLER", "arrayfunctions", "attention", "elements", "gather", "contractions", "reductions", "ndwindows"]
+__all__ = [
+    "decompositionOf",
+    "arrayfunctions",
+    "attention",
+    "elements",
+    "gather",
+    "contractions",
+    "reductions",
+    "ndwindows",
+]

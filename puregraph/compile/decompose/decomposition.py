@@ -6,19 +6,29 @@ from collections.abc import Callable
 from typing import Any
 
 from puregraph.core.tracer import Tracer
+from puregraph.kernel import Kernel, declared
 
 Rule = Callable[..., Any]
-SIMPLER: dict[Any, Rule] = {}
+SIMPLER: dict[Any, Rule] = {}  # of functions that are no Kernels; those declare it
 
 
 def simpler(*functions: Any) -> Callable[[Rule], Rule]:
     """Register a rule for functions: of their arguments it computes the same result, or gives NotImplemented."""
 
     def keep(rule: Rule) -> Rule:
-        SIMPLER.update(dict.fromkeys(functions, rule))
+        for function in functions:
+            if isinstance(function, Kernel):
+                function.decompose(rule)
+            else:
+                SIMPLER[function] = rule
         return rule
 
     return keep
+
+
+def decompositionOf(function: Any) -> Rule | None:
+    """What says a function by simpler ones, if anything does."""
+    return declared(function, "decompose") or SIMPLER.get(function)
 
 
 def areRecorded(*xs: Any) -> bool:

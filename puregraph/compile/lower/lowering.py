@@ -13,7 +13,7 @@ from puregraph.compile.lower.bounds import Bounds
 from puregraph.compile.lower.matmul import OutputTiling, collapsed, productFrame, productOf
 from puregraph.compile.lower.nestcache import canonical, readBy, shaped
 from puregraph.compile.lower.packedweights import PackedWeights
-from puregraph.compile.lower.registry import LOWERINGS
+from puregraph.compile.lower.registry import LOWERINGS, loweringOf
 from puregraph.compile.lower.workspace import LoweringWorkspace
 from puregraph.compile.passes.fusion import Fuser
 from puregraph.compile.passes.group import Group
@@ -190,11 +190,11 @@ class Lowering:
     def call(self, i: int, call: Call) -> list[Call]:
         """A call as one native step, or as it is."""
         group, room = self.tails.get(i), LoweringWorkspace(self.new, self.frozen, lambda v: self.isRead(v, (i,)))
-        done, whole = None, wholeOf(LOWERINGS.get(call.function))
+        done, whole = None, wholeOf(loweringOf(call.function))
         if frameOf(call) is not None:
             ending = self.finish(i, call)
             if ending is not None:
-                framed = productOf if call.kind.isContraction else LOWERINGS[call.function]
+                framed: Any = productOf if call.kind.isContraction else loweringOf(call.function)
                 done = framed(call, ending[0], room)
                 if done is not None:
                     calls = [call, *(group.calls if group else ())]
@@ -321,5 +321,5 @@ def frameOf(call: Call) -> OutputTiling | None:
     """The output tiling of a call, if its result takes an epilogue."""
     if call.kind.isContraction:
         return productFrame(call)
-    framed = getattr(LOWERINGS.get(call.function), "frame", None) if call.kind.isKernel else None
+    framed = getattr(loweringOf(call.function), "frame", None) if call.kind.isKernel else None
     return None if framed is None else framed(call)

@@ -5,16 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from puregraph.compile.ir.kind import KINDS
+from puregraph.compile.ir.value import copy, fill, nameOf, put, store
+from puregraph.compile.trace.numpyrules import kindsOf
+from puregraph.kernel import Kernel, declared
 from puregraph.native.llvm.kernelcall import KernelCall
 
-LOWERINGS: dict[Any, Callable[..., list[KernelCall] | None]] = {}
+Lowering = Callable[..., "list[KernelCall] | None"]
+OWN = (copy, fill, put, store)  # functions of the intermediate form itself
+LOWERINGS: dict[Any, Lowering] = {}  # of functions that are no Kernels; those declare it
 
 
 def lowers(function: Any) -> Callable[[Any], Any]:
-    """Register what lowers a function's calls to native kernel calls: `(call, workspace)` gives them, or None."""
+    """Register what lowers a function's calls to native kernel calls: `(call, workspace)` gives them, or None.
+
+    Raises    ValueError for a function of which no call is ever lowered so, or that has a lowering
+    """
+    if function not in OWN and not any(KINDS[kind].isRegistered for kind in kindsOf(function)):
+        found = " or ".join(kindsOf(function)) or "nothing"
+        raise ValueError(
+            f"lowers: wanted a Kernel, or a function of numpy that is recorded as a call of its own, got "
+            f"{nameOf(function)}, which is recorded as {found}; make it a Kernel, or give it a reader with @reads"
+        )
+    if function in LOWERINGS:
+        raise ValueError(f"lowers: {nameOf(function)} has a lowering already")
 
     def keep(rule: Any) -> Any:
-        LOWERINGS[function] = rule
+        if isinstance(function, Kernel):
+            function.declare(lower=rule)
+        else:
+            LOWERINGS[function] = rule
         return rule
 
     return keep
+
+
+def loweringOf(function: Any) -> Lowering | None:
+    """What makes native kernel calls of a function's calls, if anything does."""
+    return declared(function, "lower") or LOWERINGS.get(function)
+
+
+def isLowered(function: Any) -> bool:
+    """Whether native code knows a function."""
+    return loweringOf(function) is not None

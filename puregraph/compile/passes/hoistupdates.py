@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from puregraph.compile.ir.value import Call
-from puregraph.compile.lower.registry import LOWERINGS
-from puregraph.kernels.scatter import putClass, takeClass
+from puregraph.compile.lower.registry import isLowered
+from puregraph.kernel import declared
 
 LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
 
@@ -64,5 +64,5 @@ def updatedSoon(calls: list[Call], start: int) -> list[Call]:
 
 def canFail(call: Call) -> bool:
     """Whether a call may raise when it runs."""
-    isKnown = call.function in LOWERINGS or call.function in (takeClass, putClass)
+    isKnown = isLowered(call.function) or declared(call.function, "bounds") is not None
     return call.kind.isOpaque or call.kind.isHost or (call.kind.isRegistered and not call.kind.isExact and not isKnown)

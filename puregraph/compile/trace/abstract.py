@@ -20,16 +20,27 @@ from puregraph.kernel import LIKEFIRST, Kernel, declared
 Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]
 BOOL = np.dtype(bool)
 READERS: dict[Any, Reader] = {}
+RECORDED: dict[Any, tuple[str, ...]] = {}  # the kinds of calls of a function that its reader records
 
 
-def reads(*functions: Any) -> Callable[[Reader], Reader]:
+def reads(*functions: Any, makes: tuple[str, ...] = ()) -> Callable[[Reader], Reader]:
     """Register an abstract evaluation for functions."""
 
     def keep(reader: Reader) -> Reader:
         READERS.update(dict.fromkeys(functions, reader))
+        RECORDED.update(dict.fromkeys(functions, makes))
         return reader
 
     return keep
+
+
+def kindsOf(function: Any) -> tuple[str, ...]:
+    """Of what kinds the calls of a function are that a recording may hold; none where it holds no such calls."""
+    if isinstance(function, np.ufunc):
+        return ("product",) if function is np.matmul else ("pointwise",) if function.signature is None else ()
+    if isinstance(function, Interpreter):
+        return ("pointwise",)
+    return ("kernel",) if isinstance(function, Kernel) else RECORDED.get(function, ())
 
 
 def readerOf(function: Any) -> Reader | None:

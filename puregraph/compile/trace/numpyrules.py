@@ -17,6 +17,7 @@ from puregraph.compile.trace.abstract import (
     folded,
     hidden,
     isConstant,
+    kindsOf,
     layoutOf,
     operand,
     readerOf,
@@ -25,7 +26,7 @@ from puregraph.compile.trace.abstract import (
 from puregraph.compile.trace.recorder import Fresh, Plain, Recorder, UnreadableError, isMask
 from puregraph.core.tracer import astype
 
-__all__ = ["readerOf"]
+__all__ = ["kindsOf", "readerOf"]
 SMALL = 1 << 14  # bytes of a constant that is computed while tracing
 
 
@@ -42,7 +43,7 @@ def need(x: Any) -> Value:
 VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.squeeze, np.expand_dims, np.flip, np.broadcast_to, np.diagonal)
 
 
-@reads(*VIEWS, np.lib.stride_tricks.sliding_window_view)
+@reads(*VIEWS, np.lib.stride_tricks.sliding_window_view, makes=("view",))
 def readView(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
     """A view: numpy computes its strides, on an array of the right strides without memory."""
     x = need(given[0])
@@ -54,7 +55,7 @@ def readView(recorder: Recorder, function: Any, given: list, options: dict[str, 
     return recorder.view(function, tuple(given), options, x, found, offset if found.size else 0)
 
 
-@reads(operator.getitem)
+@reads(operator.getitem, makes=("view", "other"))
 def readItem(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
     """x[key]: a view, or a copy where the key has integer arrays."""
     x, key = need(given[0]), given[1]
@@ -84,7 +85,7 @@ def readPicked(recorder: Recorder, function: Any, given: list, options: dict[str
     return recorder.made(function, (x, key), {}, "other", like.shape, x.dtype, layout)
 
 
-@reads(np.reshape)
+@reads(np.reshape, makes=("view", "copy"))
 def readReshape(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
     """A view where the strides allow it, else a copy."""
     x, shape = need(given[0]), given[1] if len(given) > 1 else options.pop("shape")
@@ -123,7 +124,7 @@ def readRavel(recorder: Recorder, function: Any, given: list, options: dict[str,
 # Copies ---------------------------------------------------------------------------------------------------------------
 
 
-@reads(astype)
+@reads(astype, makes=("pointwise",))
 def readCast(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Any:
     """x.astype(dtype): x itself where copy=False says so and it has that dtype."""
     x, dtype, *rest = given
@@ -174,7 +175,7 @@ def readFill(recorder: Recorder, function: Any, given: list, options: dict[str, 
     return recorder.made(fill, (dtype.type(number).item(),), {}, "fill", shape, dtype, layout)
 
 
-@reads(np.concatenate)
+@reads(np.concatenate, makes=("copy",))
 def readJoined(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
     """Parts concatenated along an axis."""
     axis = given[1] if len(given) > 1 else options.get("axis", 0)
@@ -189,7 +190,7 @@ def readJoined(recorder: Recorder, function: Any, given: list, options: dict[str
     return joined(recorder, np.concatenate, parts, axis, shape, [(x.shape, x.strides) for x in parts])
 
 
-@reads(np.stack)
+@reads(np.stack, makes=("copy",))
 def readStack(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
     """Parts stacked along a new axis."""
     axis = given[1] if len(given) > 1 else options.get("axis", 0)
@@ -217,7 +218,7 @@ def joined(recorder: Recorder, function: Any, parts: list[Value], axis: int, sha
 # Choices and reductions -----------------------------------------------------------------------------------------------
 
 
-@reads(np.where)
+@reads(np.where, makes=("pointwise",))
 def readWhere(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
     """A selection between two values, element by element."""
     if len(given) != 3 or options:
@@ -248,7 +249,7 @@ REDUCTIONS = (
 )
 
 
-@reads(*REDUCTIONS)
+@reads(*REDUCTIONS, makes=("reduce",))
 def readReduction(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
     """A reduction: numpy decides the dtype, on an array of one element."""
     x, *rest = given
@@ -305,7 +306,9 @@ AS_THEY_ARE = {np.clip, np.tril, np.triu, np.nan_to_num, np.sort, np.round}
 COUNTED = {np.repeat, np.tile, np.roll, np.pad}
 
 
-@reads(*OTHERS)
+@reads(*PRODUCTS, makes=("product",))
+@reads(np.clip, makes=("pointwise",))
+@reads(*[function for function in OTHERS if function not in PRODUCTS and function is not np.clip], makes=("other",))
 def readOther(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
     """The result's type, by running numpy on ones."""
     if function in COUNTED and any(valuesIn([given[1:], list(options.values())])):
@@ -321,8 +324,7 @@ def readOther(recorder: Recorder, function: Any, given: list, options: dict[str,
         shape, dtype = like.shape, like.dtype
         if function in AS_THEY_ARE and type(given[0]) is Value and given[0].shape == shape:
             layout = strides.like(shape, given[0].strides, dtype.itemsize)
-    kind = "product" if function in PRODUCTS else "pointwise" if function is np.clip else "other"
-    return recorder.made(function, tuple(given), options, kind, shape, dtype, layout)
+    return recorder.made(function, tuple(given), options, *kindsOf(function), shape, dtype, layout)
 
 
 def standsFor(a: Any) -> Any:

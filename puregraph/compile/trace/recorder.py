@@ -41,7 +41,7 @@ class Recorder:
         self.readerOf = readerOf
         self.constants: dict[Any, Value] = {}
         self.layout: Any = None  # the layout of kernels' results, see `channelslast.layoutFor`
-        self.simpler: dict[Any, Any] = {}  # functions composed of others, see `decompose`
+        self.decompositionOf: Any = None  # functions composed of others, see `decompose`
         self.isWhole: Any = None  # whether a composite kernel is one call
         self.held: list[Any] = []  # arrays that are known by their id, kept alive
 
@@ -127,10 +127,10 @@ class Recorder:
     def call(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
         """A call on tracers gives tracers."""
         out = options.pop("out", None) if options else None
-        if out is None and function in self.simpler:
-            found = self.simpler[function](*arguments, **options)
-            if found is not NotImplemented:
-                return found
+        rule = self.decompositionOf(function) if out is None and self.decompositionOf is not None else None
+        found = NotImplemented if rule is None else rule(*arguments, **options)
+        if found is not NotImplemented:
+            return found
         if self.isWhole is not None and type(function) is CompositeKernel and not self.isWhole(function):
             return function.reference(*arguments, **options)
         given = [plain(self, a) if isinstance(a, LOOKED) else a for a in arguments]
@@ -271,7 +271,7 @@ class RecordedArray(Tracer):
         if isMask(given[0]):
             raise UnreadableError("items are assigned where a mask says")
         made = old.call
-        isFilled = bool(recorder.simpler) and made is not None and made.kind.isFill and old.base is None
+        isFilled = recorder.decompositionOf is not None and made is not None and made.kind.isFill and old.base is None
         before = made.arguments[0] if isFilled else old
         self.become(recorder.made(put, (before, *given), {}, "put", old.shape, old.dtype, denseLike(old)))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.decompose import SIMPLER
+from puregraph.compile.decompose import decompositionOf
 from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.printer import listing
 from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, store
@@ -127,7 +127,8 @@ def traceStep(
     found.owner, found.scales = owner, scales
     reading = GraphTracer(trial)
     if layout is not None:
-        reading.recorder.layout, reading.recorder.simpler, reading.recorder.isWhole = layout, SIMPLER, isWhole
+        reading.recorder.layout, reading.recorder.isWhole = layout, isWhole
+        reading.recorder.decompositionOf = decompositionOf
     values = forward(found, reading, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
     if grads is not None:
         if guarded:
