@@ -88,7 +88,7 @@ def test_forward_is_the_convolution(name, isPlain):
     x, W, g, options = arrays(name)
     g = g._replace(isPlain=isPlain)
     wanted = convolve(x, W, *options)
-    packed = np.full(convolution.forwardRoom(g), np.nan, "f")
+    packed = np.full(convolution.forwardPackedSize(g), np.nan, "f")
     keep, given = guarded(last(x))
     room, y = guarded(np.empty(last(wanted).shape, "f"))
     y[...] = np.nan
@@ -103,13 +103,13 @@ def test_a_weight_may_be_packed_and_used_part_by_part(name, monkeypatch):
     x, W, g, options = arrays(name)
     grad = np.random.default_rng(1).standard_normal(convolve(x, W, *options).shape).astype("f")
     whole = results(g, last(x), W, last(grad))[:2]
-    plans = [convolution.interpolated(g, isData) for isData in (False, True)]
+    plans = [convolution.winogradPlan(g, isData) for isData in (False, True)]
     assert all(plans)
-    monkeypatch.setattr(convolution, "interpolated", lambda g, isData: plans[isData])
+    monkeypatch.setattr(convolution, "winogradPlan", lambda g, isData: plans[isData])
     monkeypatch.setattr(winograd, "LARGE", min(plan.packed for plan in plans) // 2)
     found = np.full_like(whole[0], np.nan), np.full_like(whole[1], np.nan)
     for isData, wanted in enumerate(whole):
-        turns, part = convolution.turnsOf(g, isData)
+        turns, part = convolution.weightChunks(g, isData)
         assert turns == min(plans[isData].panels, -(-plans[isData].packed // winograd.LARGE))
         packed = np.full(part, np.nan, "f")
         for turn in range(turns):
@@ -132,7 +132,7 @@ def test_few_maps_may_lie_one_behind_the_other(name, cpu):
         if not convolution.takesPlanes(g):
             return
         wanted = convolve(x, W, *options)
-        packed = np.full(convolution.forwardRoom(g), np.nan, "f")
+        packed = np.full(convolution.forwardPackedSize(g), np.nan, "f")
         keep, given = guarded(x)
         room, y = guarded(np.full(last(wanted).shape, np.nan, "f"))
         run(convolution.packForward(W, packed, g))
@@ -152,7 +152,7 @@ def test_data_gradient_is_the_adjoint(name, isPlain):
     g = g._replace(isPlain=isPlain)
     grad = np.random.default_rng(1).standard_normal(convolve(x, W, *options).shape).astype("f")
     wanted = convolveData(grad, W, x.shape, *options)
-    packed = np.full(convolution.dataRoom(g), np.nan, "f")
+    packed = np.full(convolution.dataPackedSize(g), np.nan, "f")
     keep, given = guarded(last(grad))
     room, dx = guarded(np.empty(last(x).shape, "f"))
     dx[...] = np.nan
@@ -172,7 +172,7 @@ def test_weight_gradient_is_the_adjoint(name, isPlain):
     keep, given = guarded(last(grad))
     kept, inputs = guarded(last(x))
     room, dW = guarded(np.full(W.shape, np.nan, "f"))
-    parts = np.full(convolution.weightRoom(g), np.nan, "f")
+    parts = np.full(convolution.weightWorkspace(g), np.nan, "f")
     run(convolution.weightGradient(given, inputs, dW, parts, g))
     close(dW, wanted)
     assert np.isnan(room[:64]).all() and np.isnan(room[-64:]).all()
@@ -184,8 +184,8 @@ def results(g, x, W, grad, threads=1, xPixel=None, yPixel=None):
     y = np.zeros((g.n, *places, yPixel or g.o), "f")
     dx = np.zeros((*x.shape[:-1], xPixel or g.c), "f")
     dW = np.full(W.shape, np.nan, "f")
-    packed, turned = np.empty(convolution.forwardRoom(g), "f"), np.empty(convolution.dataRoom(g), "f")
-    parts = np.empty(convolution.weightRoom(g), "f")
+    packed, turned = np.empty(convolution.forwardPackedSize(g), "f"), np.empty(convolution.dataPackedSize(g), "f")
+    parts = np.empty(convolution.weightWorkspace(g), "f")
     run([*convolution.packForward(W, packed, g), *convolution.packData(W, turned, g)], threads)
     run(convolution.forward(x, packed, Adding(y, yPixel or g.o), g, xPixel), threads)
     run(convolution.dataGradient(grad, turned, Adding(dx, xPixel or g.c), g, yPixel), threads)
@@ -270,7 +270,7 @@ def test_interpolation_is_about_as_precise_as_sums(maps):
         convolveWeight(exact[2], exact[0], (3, 3), *options),
     )
     g = geometry(x.shape, W.shape, 1, 1)
-    assert convolution.interpolated(g, False) and convolution.interpolated(g, True)
+    assert convolution.winogradPlan(g, False) and convolution.winogradPlan(g, True)
     for fast, plain, exactly in zip(
         results(g, last(x), W, last(grad)), results(g._replace(isPlain=True), last(x), W, last(grad)), wanted
     ):

@@ -1,11 +1,11 @@
-"""Depthwise: convolutions whose maps have filters of their own, channels last: vectors are stretches of maps."""
+"""Depthwise convolutions, channels last, vectorised along channels."""
 
 from __future__ import annotations
 
 from itertools import product
 from typing import Any
 
-from puregraph.native.conv.direct import SingleIteration, kinds
+from puregraph.native.conv.direct import SingleIteration, tapRuns
 from puregraph.native.conv.geometry import Geometry, forwardLine
 from puregraph.native.conv.registertiling import registers
 from puregraph.native.conv.slidingwindow import (
@@ -14,11 +14,11 @@ from puregraph.native.conv.slidingwindow import (
     Tap,
     WindowLoop,
     WindowPosition,
+    channelVectors,
     dataPhases,
     fetch,
     forwardPhases,
     inside,
-    stretches,
     taskCount,
     tileOf,
 )
@@ -27,125 +27,131 @@ from puregraph.native.llvm.instructions import IRType, IRValue, IRVariable
 from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
-GRAIN = 1 << 18  # products of a part
+GRAIN = 1 << 18  # multiplications of a part
 PARTS = 16  # of the samples, in the gradient of the weight
 
 
-def room(g: Geometry) -> int:
-    """Numbers of the packed weight."""
+def packedSize(g: Geometry) -> int:
+    """Elements of the packed weight."""
     return g.taps * g.c
 
 
 def pack(W: Any, packed: Any, g: Geometry) -> list[KernelCall]:
-    """W (c, 1, *size) as (taps, c): forward and the data gradient take the same."""
-    taps, maps = g.taps, g.c
+    """W (c, 1, *size) as (taps, c), for forward and the data gradient."""
+    taps, channels = g.taps, g.c
 
     def write(code: IRBuilder) -> None:
         w, to = code.pointer("W", "f32"), code.pointer("packed", "f32")
-        with code.loop(0, taps, unroll=1) as t, code.loop(0, maps) as c:
-            to.store(t * maps + c, w.load(c * taps + t))
+        with code.loop(0, taps, unroll=1) as t, code.loop(0, channels) as c:
+            to.store(t * channels + c, w.load(c * taps + t))
 
-    return [KernelCall(f"pack {g.text}", f"packdw {taps} {maps}", write, {"W": W, "packed": packed}, 1)]
+    return [KernelCall(f"pack {g.text}", f"packdw {taps} {channels}", write, {"W": W, "packed": packed}, 1)]
 
 
-def forward(x: Any, packed: Any, finish: EpilogueSpec, g: Geometry, xPixel: int | None = None) -> list[KernelCall]:
+def forward(x: Any, packed: Any, epilogue: EpilogueSpec, g: Geometry, xPixel: int | None = None) -> list[KernelCall]:
     """y (n, *count, c) from x (n, *spatial, c)."""
-    return [slide(f"depthwise {g.text}", g, forwardPhases(g.axes), x, xPixel or g.c, packed, finish)]
+    return [slide(f"depthwise {g.text}", g, forwardPhases(g.axes), x, xPixel or g.c, packed, epilogue)]
 
 
 def dataGradient(
-    grad: Any, packed: Any, finish: EpilogueSpec, g: Geometry, gradPixel: int | None = None
+    grad: Any, packed: Any, epilogue: EpilogueSpec, g: Geometry, gradPixel: int | None = None
 ) -> list[KernelCall]:
     """dx (n, *spatial, c) from grad (n, *count, c)."""
-    return [slide(f"depthwise dx {g.text}", g, dataPhases(g.axes), grad, gradPixel or g.c, packed, finish)]
+    return [slide(f"depthwise dx {g.text}", g, dataPhases(g.axes), grad, gradPixel or g.c, packed, epilogue)]
 
 
 def slide(
-    name: str, g: Geometry, phases: list[Lines], x: Any, xPixel: int, packed: Any, finish: EpilogueSpec
+    name: str, g: Geometry, phases: list[Lines], x: Any, xPixel: int, packed: Any, epilogue: EpilogueSpec
 ) -> KernelCall:
-    """The sums along each of the phases, of which every task has its share."""
+    """The convolutions of all phases; every task has some rows of each."""
     size = tuple(axis.size for axis in g.axes)
     tasks = taskCount(g.n, g.c, phases)
-    key = f"depthwise {g.n} {g.c} {size} {phases} {xPixel} {tasks} {finish.key}"
+    key = f"depthwise {g.n} {g.c} {size} {phases} {xPixel} {tasks} {epilogue.key}"
 
     def write(code: IRBuilder) -> None:
-        DepthwiseForward(code, g.n, g.c, size, phases, tasks, xPixel, finish).write()
+        DepthwiseForward(code, g.n, g.c, size, phases, tasks, xPixel, epilogue).write()
 
-    return KernelCall(name, key, write, {"x": x, "b": packed, **finish.slots}, tasks)
+    return KernelCall(name, key, write, {"x": x, "b": packed, **epilogue.slots}, tasks)
 
 
 class DepthwiseForward(WindowLoop):
-    """Sums weighted windows."""
+    """The kernel: weighted sums of windows, for each channel."""
 
     def __init__(
         self,
         code: IRBuilder,
         n: int,
-        maps: int,
+        channels: int,
         size: tuple[int, ...],
         phases: list[Lines],
         tasks: int,
         xPixel: int,
-        finish: EpilogueSpec,
+        epilogue: EpilogueSpec,
     ):
-        super().__init__(code, n, maps, size, phases, tasks)
-        self.x, self.b, self.xPixel, self.finish = code.pointer("x", "f32"), code.pointer("b", "f32"), xPixel, finish
-        finish.open(code)
+        super().__init__(code, n, channels, size, phases, tasks)
+        self.x, self.b, self.xPixel, self.epilogue = (
+            code.pointer("x", "f32"),
+            code.pointer("b", "f32"),
+            xPixel,
+            epilogue,
+        )
+        epilogue.open(code)
 
-    def begin(self, stretch: ChannelVector) -> IRVariable:
-        return self.code.variable(self.code.constant(0, IRType("f32", stretch.lanes)))
+    def begin(self, vector: ChannelVector) -> IRVariable:
+        return self.code.variable(self.code.constant(0, IRType("f32", vector.lanes)))
 
-    def take(self, states: dict[int, Any], stretch: ChannelVector, tap: Tap, seen: dict[int, IRValue]) -> None:
-        c, lanes, live = stretch
-        weight = self.b.load(tap.number * self.maps + c, lanes, live)
-        for _, state, value in fetch(self.x, self.xPixel, states, stretch, tap, seen):
+    def take(self, states: dict[int, Any], vector: ChannelVector, tap: Tap, seen: dict[int, IRValue]) -> None:
+        c, lanes, live = vector
+        weight = self.b.load(tap.number * self.channels + c, lanes, live)
+        for _, state, value in fetch(self.x, self.xPixel, states, vector, tap, seen):
             state.value = self.code.fma(value, weight, state.value)
 
-    def end(self, state: IRVariable, stretch: ChannelVector, row: IRValue, place: WindowPosition) -> None:
-        self.finish.put(self.code, row, stretch.map, state.value, stretch.live)
+    def end(self, state: IRVariable, vector: ChannelVector, row: IRValue, position: WindowPosition) -> None:
+        self.epilogue.put(self.code, row, vector.channel, state.value, vector.live)
 
 
-def weightRoom(g: Geometry) -> int:
-    """Numbers of temporary memory for the parts of the gradient."""
+def weightWorkspace(g: Geometry) -> int:
+    """Elements of workspace for the partial sums of the gradient."""
     return partsOf(g) * g.taps * g.c
 
 
 def partsOf(g: Geometry) -> int:
-    """Into how many parts the rows are dealt, each of which has its own sums."""
+    """How many parts the rows are split into, each with its own partial sums."""
     lines = [forwardLine(axis) for axis in g.axes]
     rows = g.n * lines[0].count * lines[1].count
-    return max(1, min(rows, PARTS, g.n * g.places * g.c * g.taps // GRAIN))
+    return max(1, min(rows, PARTS, g.n * g.outputPixels * g.c * g.taps // GRAIN))
 
 
 def weightGradient(
-    grad: Any, x: Any, dW: Any, room: Any, g: Geometry, gradPixel: int | None = None, xPixel: int | None = None
+    grad: Any, x: Any, dW: Any, workspace: Any, g: Geometry, gradPixel: int | None = None, xPixel: int | None = None
 ) -> list[KernelCall]:
     """dW (c, 1, *size) from grad (n, *count, c) and x (n, *spatial, c)."""
     parts, gradPixel, xPixel = partsOf(g), gradPixel or g.c, xPixel or g.c
-    taps, maps = g.taps, g.c
+    taps, channels = g.taps, g.c
 
     def write(code: IRBuilder) -> None:
         DepthwiseWeightGrad(code, g, gradPixel, xPixel, parts).write()
 
     def add(code: IRBuilder) -> None:
-        source, to = code.pointer("room", "f32"), code.pointer("dW", "f32")
-        first, last = code.task * maps // tasks, (code.task + 1) * maps // tasks
+        source, to = code.pointer("workspace", "f32"), code.pointer("dW", "f32")
+        first, last = code.task * channels // tasks, (code.task + 1) * channels // tasks
         with code.loop(first, last, unroll=1) as c, code.loop(0, taps, unroll=1) as t:
-            total = source.load(t * maps + c)
+            total = source.load(t * channels + c)
             for part in range(1, parts):
-                total = total + source.load(part * taps * maps + t * maps + c)
+                total = total + source.load(part * taps * channels + t * channels + c)
             to.store(c * taps + t, total)
 
     key = f"depthwisedw {g} {gradPixel} {xPixel} {parts}"
-    tasks = max(1, min(8, maps * taps * parts >> 14))
+    tasks = max(1, min(8, channels * taps * parts >> 14))
+    adding = f"partsdw {parts} {taps} {channels} {tasks}"
     return [
-        KernelCall(f"depthwise dW {g.text}", key, write, {"g": grad, "x": x, "room": room}, parts),
-        KernelCall(f"sum dW {g.text}", f"partsdw {parts} {taps} {maps} {tasks}", add, {"room": room, "dW": dW}, tasks),
+        KernelCall(f"depthwise dW {g.text}", key, write, {"g": grad, "x": x, "workspace": workspace}, parts),
+        KernelCall(f"sum dW {g.text}", adding, add, {"workspace": workspace, "dW": dW}, tasks),
     ]
 
 
 class DepthwiseWeightGrad:
-    """Writes the code of the weight's gradient."""
+    """Writes the kernel of the weight gradient."""
 
     def __init__(self, code: IRBuilder, g: Geometry, gradPixel: int, xPixel: int, parts: int):
         self.code, self.geometry, self.gradPixel, self.xPixel, self.parts = code, g, gradPixel, xPixel, parts
@@ -154,7 +160,7 @@ class DepthwiseWeightGrad:
 
     def write(self) -> None:
         code, g, (deep, high, _wide) = self.code, self.geometry, self.lines
-        self.g, self.x, to = code.pointer("g", "f32"), code.pointer("x", "f32"), code.pointer("room", "f32")
+        self.g, self.x, to = code.pointer("g", "f32"), code.pointer("x", "f32"), code.pointer("workspace", "f32")
         self.to = to.at(code.task * (g.taps * g.c))
         rows = g.n * deep.count * high.count
         first, last = code.task * rows // self.parts, (code.task + 1) * rows // self.parts
@@ -169,14 +175,14 @@ class DepthwiseWeightGrad:
                 depth = d * deep.stride + (deep.first + i * deep.step)
                 self.plane = n * deep.length + depth
                 self.tap = i * (len(high.taps) * g.axes[2].size)
-                isThere = (depth >= 0) & (depth < deep.length)
-                with SingleIteration(code) if deep.length == deep.count == len(deep.taps) == 1 else code.when(isThere):
-                    for begin, stop, lanes, live in stretches(code, g.c):
+                isInside = (depth >= 0) & (depth < deep.length)
+                with SingleIteration(code) if deep.length == deep.count == len(deep.taps) == 1 else code.when(isInside):
+                    for begin, stop, lanes, live in channelVectors(code, g.c):
                         with code.loop(begin, stop, lanes, unroll=1) as c:
-                            self.stretch(c, lanes, live)
+                            self.vector(c, lanes, live)
 
-    def stretch(self, c: IRValue, lanes: int, live: IRValue | None) -> None:
-        """One row of pixels, the maps of one vector: rows of taps a few at a time, as many as registers keep."""
+    def vector(self, c: IRValue, lanes: int, live: IRValue | None) -> None:
+        """One row of pixels, one vector of channels: as many rows of taps at a time as the registers hold."""
         _deep, high, wide = self.lines
         most = max(1, (registers(jit.lanes(4)) - 6) // len(wide.taps))
         for begin in range(0, len(high.taps), most):
@@ -184,11 +190,11 @@ class DepthwiseWeightGrad:
 
     def rows(self, taps: range, c: IRValue, lanes: int, live: IRValue | None) -> None:
         code, g, (_deep, high, wide) = self.code, self.geometry, self.lines
-        places = {
+        offsets = {
             (j, k): c + (self.tap + (j * len(wide.taps) + k)) * g.c for j, k in product(taps, range(len(wide.taps)))
         }
-        sums = {tap: code.variable(self.to.load(at, lanes, live)) for tap, at in places.items()}
-        for kind in kinds(wide, self.pixels):
+        sums = {tap: code.variable(self.to.load(at, lanes, live)) for tap, at in offsets.items()}
+        for kind in tapRuns(wide, self.pixels):
             with code.loop(kind.start, kind.stop, unroll=1) as i:
                 a = i * self.pixels - kind.skip
                 at = (self.row * wide.count + a) * self.gradPixel + c
@@ -204,10 +210,10 @@ class DepthwiseWeightGrad:
                             for p in kind.inside[k]:
                                 if p < kind.skip:
                                     continue
-                                place = p * wide.stride + k * wide.step
-                                if place not in loaded:
-                                    loaded[place] = self.x.load(source + place * self.xPixel, lanes, live)
-                                now = code.fma(loaded[place], grads[p], now)
+                                position = p * wide.stride + k * wide.step
+                                if position not in loaded:
+                                    loaded[position] = self.x.load(source + position * self.xPixel, lanes, live)
+                                now = code.fma(loaded[position], grads[p], now)
                             sums[j, k].value = now
-        for tap, at in places.items():
+        for tap, at in offsets.items():
             self.to.store(at, sums[tap].value, live)

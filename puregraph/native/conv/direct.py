@@ -1,9 +1,8 @@
-"""Correlation: sums of weighted windows of maps that lie channels last.
+"""Direct convolution, channels last, for forward passes and data gradients.
 
-Convolutions and their data gradients are made of it. A tile of pixels of one output row times a panel of output maps
-is summed in registers. For each row of taps, what one pixel reads is a run of numbers; each is repeated for all lanes
-and multiplied with the weights of the panel, that are packed in the order in which they are used. Taps outside of the
-map are left out, never multiplied by zeros.
+A register tile has some pixels of one output row times a panel of output channels. For each row of taps, the inputs of
+a pixel are contiguous; each is broadcast and multiplied by the weights of the panel, which are packed in the order in
+which they are read. Taps outside the image are left out, never multiplied by zeros.
 """
 
 from __future__ import annotations
@@ -14,29 +13,29 @@ from math import ceil, prod
 from typing import Any, NamedTuple
 
 from puregraph.native.conv.geometry import AxisMap
-from puregraph.native.conv.padcopy import copyRow, interleaveRow, stripOf
+from puregraph.native.conv.padcopy import copyRow, interleaveRow, paddedRows
 from puregraph.native.conv.registertiling import RegisterTile, tile
 from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
 from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
-GRAIN = 1 << 19  # products that a task has at least, where there are enough
+GRAIN = 1 << 19  # multiplications that a task has at least, where there are enough
 MOST = 64  # tasks
-SIDES = 2  # parts of the maps
-SHARED = 4  # weights, for each number of maps, that may be read for each of them
-LONGEST = 64  # products written out in one turn of a loop
-FEW = 8  # input maps below which borders are copied
+SIDES = 2  # parts of the images
+SHARED = 4  # weights for each element of the images up to which weights are read again for each side
+LONGEST = 64  # products up to which a loop is unrolled
+FEW = 8  # input channels below which inputs are copied with their padding
 LONG = 1024  # pixels of a row of which no copy is made
-CHAIN = 256  # products of an output from which on they are not all added one after the other
+CHAIN = 256  # products of an output from which on they are summed in several chains
 SHORT = 256  # products that need no loop
 
 
 class DirectConvolution(NamedTuple):
-    """What is summed: n samples of maps, `depth` inputs and `maps` outputs in each group, along three Lines."""
+    """What is summed: n samples, `inChannels` to `outChannels` in each group, along three axes."""
 
     n: int
-    depth: int
-    maps: int
+    inChannels: int
+    outChannels: int
     groups: int
     lines: tuple[AxisMap, AxisMap, AxisMap]
 
@@ -50,39 +49,39 @@ class DirectConvolution(NamedTuple):
 
     @property
     def isCopied(self) -> bool:
-        """Whether tasks copy what they read with its padding: with few maps, edges cost more than zeros."""
-        isInside = all(line.isInside(a, t) for line in self.lines for a in (0, line.count - 1) for t in ends(line))
-        return self.depth < FEW and self.groups == 1 and not isInside and 0 < self.lines[2].count <= LONG
+        """Whether tasks copy their inputs with padding: with few channels, border cases cost more than zeros."""
+        isInside = all(line.isInside(a, t) for line in self.lines for a in (0, line.count - 1) for t in edgeTaps(line))
+        return self.inChannels < FEW and self.groups == 1 and not isInside and 0 < self.lines[2].count <= LONG
 
     def spans(self, chunk: int) -> int:
-        """How many times so many rows there are; those of a copy are of one plane."""
+        """How many chunks of rows there are; a chunk that is copied is of one plane."""
         if self.isCopied:
             return self.n * self.lines[0].count * ceil(self.lines[1].count / chunk)
         return ceil(self.rows / chunk)
 
     @property
     def tile(self) -> RegisterTile:
-        stride = self.lines[2].stride * self.depth * self.groups
-        return tile(self.lines[2].count, self.maps, self.depth, max(1, self.taps), stride)
+        stride = self.lines[2].stride * self.inChannels * self.groups
+        return tile(self.lines[2].count, self.outChannels, self.inChannels, max(1, self.taps), stride)
 
     @property
     def panels(self) -> int:
         """In each group."""
-        return ceil(self.maps / self.tile.width)
+        return ceil(self.outChannels / self.tile.width)
 
     @property
     def packed(self) -> int:
-        """Numbers of the packed weight."""
-        return self.groups * self.panels * self.taps * self.depth * self.tile.width
+        """Elements of the packed weight."""
+        return self.groups * self.panels * self.taps * self.inChannels * self.tile.width
 
 
-def ends(line: AxisMap) -> tuple[int, ...]:
-    """The first and the last tap, the ones that can lie outside the maps."""
+def edgeTaps(line: AxisMap) -> tuple[int, ...]:
+    """The first and the last tap: if these are inside the image, all are."""
     return (0, len(line.taps) - 1) if line.taps else ()
 
 
-def flat(of: DirectConvolution) -> DirectConvolution:
-    """The same sums as one long row, where each output reads the one input at its place."""
+def flattened(of: DirectConvolution) -> DirectConvolution:
+    """A pointwise (1x1) convolution as one long row; any other as it is."""
     for line in of.lines:
         if line != AxisMap(line.length, line.length, 1, 0, line.step, (0,), 0, 1, line.length):
             return of
@@ -92,7 +91,7 @@ def flat(of: DirectConvolution) -> DirectConvolution:
 
 
 class TapRun(NamedTuple):
-    """Tiles of a row, from `start` to `stop`, that read the same taps; `skip` pixels belong to the tile before."""
+    """Tiles of a row, from `start` to `stop`, that have the same taps; `skip` pixels belong to the tile before."""
 
     start: int
     stop: int
@@ -100,8 +99,8 @@ class TapRun(NamedTuple):
     inside: tuple[tuple[int, ...], ...]  # the pixels that have each tap
 
 
-def kinds(line: AxisMap, pixels: int) -> list[TapRun]:
-    """The tiles of a row."""
+def tapRuns(line: AxisMap, pixels: int) -> list[TapRun]:
+    """The tiles of a row, in runs with the same taps."""
     found: list[TapRun] = []
     tiles, taps = ceil(line.count / pixels), range(len(line.taps))
     whole = (tuple(range(pixels)),) * len(taps)
@@ -110,7 +109,7 @@ def kinds(line: AxisMap, pixels: int) -> list[TapRun]:
         first = min(i * pixels, line.count - pixels)
         skip = i * pixels - first
         kind = TapRun(i, i + 1, skip, whole)
-        if all(line.isInside(a, t) for a in (first, first + pixels - 1) for t in ends(line)):
+        if all(line.isInside(a, t) for a in (first, first + pixels - 1) for t in edgeTaps(line)):
             # so are the tiles up to the last that ends where all taps are inside
             last = (line.length - 1 - line.first - (len(taps) - 1) * line.step) // line.stride + 1
             if not skip:
@@ -125,20 +124,20 @@ def kinds(line: AxisMap, pixels: int) -> list[TapRun]:
     return found
 
 
-def correlate(
-    name: str, of: DirectConvolution, x: Any, xPixel: int, packed: Any, finish: EpilogueSpec, skip: int = 0
+def directConvolution(
+    name: str, of: DirectConvolution, x: Any, xPixel: int, packed: Any, epilogue: EpilogueSpec, skip: int = 0
 ) -> KernelCall:
-    """y = the correlation of x, `xPixel` numbers from pixel to pixel, with the weights at `skip` in `packed`.
+    """y = the correlation of x, whose pixels are `xPixel` elements apart, with the weights at `skip` in `packed`.
 
-    Of x that `isCopied`, maps may also lie one behind the other, `xPixel` being 1 then.
+    Where x `isCopied`, it may also be stored as NCHW, with an `xPixel` of 1.
     """
-    of = flat(of)
+    of = flattened(of)
     t = of.tile
     tiles = ceil(of.lines[2].count / t.pixels)
     panels = of.groups * of.panels
-    work = of.rows * of.lines[2].count * max(1, of.taps) * of.depth * of.maps * of.groups
+    work = of.rows * of.lines[2].count * max(1, of.taps) * of.inChannels * of.outChannels * of.groups
     wanted = max(1, min(MOST, work // GRAIN))
-    # weights that fit near the core are used for a few rows at a time; larger ones are read once, by few tasks
+    # weights that fit L2 are used for a few rows at a time; larger ones are read once, by few tasks
     together = panels if of.packed * 4 <= 1 << 19 else 1
     sweeps = ceil(panels / together)
     if of.rows >= wanted or of.rows >= tiles:
@@ -157,28 +156,28 @@ def correlate(
         across = tiles
         chunk = min(chunk, of.lines[1].count)
         chunk = ceil(of.lines[1].count / ceil(of.lines[1].count / chunk))
-    elif t.block < of.depth:
+    elif t.block < of.inChannels:
         chunk = min(chunk, max(1, (96 << 10) // (min(across, tiles) * t.pixels * t.width * 4)))
     spans, parts = of.spans(chunk), ceil(tiles / across)
-    slots = {"x": x, "b": packed, "skip": skip, **finish.slots}
-    lines = [(*line._replace(taps=()), len(line.taps)) for line in of.lines]  # which taps matters to packing alone
-    key = f"correlate {of._replace(lines=())} {lines} {xPixel} {t} {chunk} {across} {together} {sides} {finish.key}"
+    slots = {"x": x, "b": packed, "skip": skip, **epilogue.slots}
+    lines = [(*line._replace(taps=()), len(line.taps)) for line in of.lines]  # packing alone knows which taps
+    key = f"correlate {of._replace(lines=())} {lines} {xPixel} {t} {chunk} {across} {together} {sides} {epilogue.key}"
 
     def write(code: IRBuilder) -> None:
-        DirectWriter(code, of, t, xPixel, finish, chunk, across, together, sides).write()
+        DirectWriter(code, of, t, xPixel, epilogue, chunk, across, together, sides).write()
 
     return KernelCall(name, key, write, slots, sides * sweeps * ceil(spans * parts / sides))
 
 
 def sidesOf(of: DirectConvolution) -> int:
-    """Into how many parts maps are dealt before weights are: more than one has weights read again, but threads meet
-    their own numbers in step after step."""
-    maps = of.rows * of.lines[2].count * (of.depth + of.maps) * of.groups
-    return SIDES if of.packed <= SHARED * maps and not of.isCopied else 1
+    """How many sides the images are split into before the weights are: with two, weights are read twice, but a thread
+    has the same part of the images in its cache in step after step."""
+    outChannels = of.rows * of.lines[2].count * (of.inChannels + of.outChannels) * of.groups
+    return SIDES if of.packed <= SHARED * outChannels and not of.isCopied else 1
 
 
 class DirectWriter:
-    """Writes the code of a correlation."""
+    """Writes the kernel of a direct convolution."""
 
     def __init__(
         self,
@@ -186,53 +185,53 @@ class DirectWriter:
         of: DirectConvolution,
         t: RegisterTile,
         xPixel: int,
-        finish: EpilogueSpec,
+        epilogue: EpilogueSpec,
         chunk: int,
         across: int,
         together: int,
         sides: int,
     ):
-        self.code, self.of, self.tile, self.pixel, self.finish = code, of, t, xPixel, finish
+        self.code, self.of, self.tile, self.pixel, self.epilogue = code, of, t, xPixel, epilogue
         self.xPixel = xPixel
         self.chunk, self.across, self.together, self.sides = chunk, across, together, sides
-        self.blocks = of.depth // t.block
+        self.blocks = of.inChannels // t.block
         self.starts = [sum(t.vectors[:v]) for v in range(len(t.vectors))]
         self.inner = of.lines
         if of.isCopied:
             _, high, wide = of.lines
-            self.strip = stripOf(chunk, high, wide, of.depth)
+            self.strip = paddedRows(chunk, high, wide, of.inChannels)
             sizes = len(of.lines[0].taps), self.strip.high, self.strip.wide
             deep, high, wide = (line._replace(length=size, first=0) for line, size in zip(of.lines, sizes))
             self.inner = deep._replace(stride=0, step=1), high._replace(count=chunk), wide
-            self.xPixel = of.depth
+            self.xPixel = of.inChannels
 
     def copy(self, plane: IRValue, first: IRValue) -> None:
-        """What the task reads, with its padding."""
+        """Copy the inputs of the task, with their padding."""
         code, (deep, high, wide) = self.code, self.of.lines
         copied = code.scratch("f32", len(deep.taps) * self.strip.plane)
         n, d = (plane // deep.count, plane % deep.count) if deep.count > 1 else (plane, code.i64(0))
         with code.loop(0, len(deep.taps), unroll=1) as i, code.loop(0, self.strip.high, unroll=1) as j:
             d, h = d * deep.stride + deep.first + i * deep.step, first * high.stride + high.first + j
-            isThere = (d >= 0) & (d < deep.length) & (h >= 0) & (h < high.length)
+            isInside = (d >= 0) & (d < deep.length) & (h >= 0) & (h < high.length)
             to = copied.at(i * self.strip.plane + j * self.strip.pitch)
-            if self.pixel < self.of.depth:
-                start = ((n * (self.of.depth * deep.length) + d) * high.length + h) * wide.length
+            if self.pixel < self.of.inChannels:
+                start = ((n * (self.of.inChannels * deep.length) + d) * high.length + h) * wide.length
                 plane = deep.length * high.length * wide.length
-                interleaveRow(code, self.strip, wide, self.x, start, plane, isThere, to)
+                interleaveRow(code, self.strip, wide, self.x, start, plane, isInside, to)
             else:
                 start = ((n * deep.length + d) * high.length + h) * (wide.length * self.pixel)
-                copyRow(code, self.strip, wide, self.x, start, self.pixel, isThere, to)
+                copyRow(code, self.strip, wide, self.x, start, self.pixel, isInside, to)
         self.x = copied
 
     def write(self) -> None:
         code, of, t = self.code, self.of, self.tile
         self.x, self.b = code.pointer("x", "f32"), code.pointer("b", "f32")
         skip = code.integer("skip")
-        self.finish.open(code)
+        self.epilogue.open(code)
         tiles = ceil(of.lines[2].count / t.pixels)
         spans, parts, panels = of.spans(self.chunk), ceil(tiles / self.across), of.groups * of.panels
         sweeps = ceil(panels / self.together)
-        self.kinds = kinds(self.inner[2], t.pixels)
+        self.kinds = tapRuns(self.inner[2], t.pixels)
         if self.blocks > 1:
             self.sums = code.scratch("f32", self.chunk * self.across * t.pixels * t.width)
         if self.isLong:
@@ -240,8 +239,8 @@ class DirectWriter:
         task = code.task
         each = ceil(spans * parts / self.sides)
         sweep = task // each % sweeps
-        place = task % each + (task // (each * sweeps) * each if self.sides > 1 else 0)
-        part, span = (place % parts, place // parts) if parts > 1 else (code.i64(0), place)
+        index = task % each + (task // (each * sweeps) * each if self.sides > 1 else 0)
+        part, span = (index % parts, index // parts) if parts > 1 else (code.i64(0), index)
         if of.isCopied:
             spans = ceil(of.lines[1].count / self.chunk)
             plane, span = span // spans, span % spans
@@ -256,22 +255,22 @@ class DirectWriter:
         firstPanel = sweep * self.together
         with code.loop(firstPanel, code.min(firstPanel + self.together, panels), unroll=1) as panel:
             group, o = (panel // of.panels, (panel % of.panels) * t.width) if of.groups > 1 else (None, panel * t.width)
-            self.column = o if group is None else group * of.maps + o
+            self.column = o if group is None else group * of.outChannels + o
             self.masks = [
-                code.mask(of.maps - o - start, width) if of.maps % t.width else None
+                code.mask(of.outChannels - o - start, width) if of.outChannels % t.width else None
                 for start, width in zip(self.starts, t.vectors)
             ]
             with code.loop(0, self.blocks, unroll=1) if self.blocks > 1 else SingleIteration(code) as block:
                 self.block = block
                 self.weights = (panel * self.blocks + block) * (of.taps * t.block * t.width) + skip
-                self.inputs = block * t.block if group is None else group * of.depth + block * t.block
+                self.inputs = block * t.block if group is None else group * of.inChannels + block * t.block
                 with code.loop(self.firstRow, lastRow, unroll=1) as row:
                     self.row(row)
 
     def row(self, row: IRValue) -> None:
         """One output row."""
         code, (deep, high, wide) = self.code, self.of.lines
-        self.place = (row - self.firstRow) * self.across - self.firstTile
+        self.firstSum = (row - self.firstRow) * self.across - self.firstTile
         n = row
         d = h = code.i64(0)
         if high.count > 1:
@@ -279,7 +278,7 @@ class DirectWriter:
         if deep.count > 1:
             d, n = n % deep.count, n // deep.count
         out = (n * deep.full + (d * deep.skip + deep.start)) * high.full + (h * high.skip + high.start)
-        self.bounds = [bounds(code, line, a) for line, a in zip(self.inner, (d, h))]
+        self.bounds = [tapBounds(code, line, a) for line, a in zip(self.inner, (d, h))]
         if self.of.isCopied:
             self.source = (row - self.firstRow) * high.stride
         else:
@@ -289,7 +288,7 @@ class DirectWriter:
         self.tiles()
 
     def tiles(self) -> None:
-        """The tiles of a row, or of the task's part of it."""
+        """The loop over the tiles of a row, or of the task's part of it."""
         code, t, (deep, high, wide) = self.code, self.tile, self.inner
         with code.loop(self.firstTile, self.lastTile, unroll=1) as i:
             a = self.ofKind(i, [code.i64(-kind.skip) for kind in self.kinds]) + i * t.pixels
@@ -311,7 +310,7 @@ class DirectWriter:
             self.end(sums, i, a)
 
     def ofKind(self, i: IRValue, values: list[IRValue]) -> IRValue:
-        """The value of the kind that tile i is of."""
+        """The value of the run that tile i belongs to."""
         found = values[0]
         for kind, before, value in zip(self.kinds[1:], values, values[1:]):
             if value.name != before.name:
@@ -322,19 +321,19 @@ class DirectWriter:
         return self.code.loop(*limits, unroll=1) if limits else SingleIteration(self.code)
 
     def runs(self, i: IRValue) -> list[Run]:
-        """Which taps of a row of them which pixels have, in the order of the taps."""
+        """The taps of a row that the same pixels have, in the order of the taps."""
         found = []
         for pixels in {pixels: None for kind in self.kinds for pixels in kind.inside if pixels}:
-            numbers = [[k for k, each in enumerate(kind.inside) if each == pixels] for kind in self.kinds]
-            order = sum(map(sum, numbers)) / sum(map(len, numbers))
-            limits = [(min(each, default=0), max(each, default=-1) + 1) for each in numbers]
+            taps = [[k for k, each in enumerate(kind.inside) if each == pixels] for kind in self.kinds]
+            order = sum(map(sum, taps)) / sum(map(len, taps))
+            limits = [(min(each, default=0), max(each, default=-1) + 1) for each in taps]
             start, stop = (self.ofKind(i, [self.code.i64(limit[side]) for limit in limits]) for side in (0, 1))
             same = limits[0] if len(set(limits)) == 1 else None
             found.append((order, Run(pixels, start, stop, same)))
         return [run for _, run in sorted(found, key=lambda each: each[0])]
 
     def begin(self) -> list[list[IRVariable]]:
-        """The sums of a tile: zeros."""
+        """The accumulators of a tile: zeros."""
         code, t = self.code, self.tile
         return [[code.variable(code.constant(0, IRType("f32", width))) for width in t.vectors] for _ in range(t.pixels)]
 
@@ -344,32 +343,32 @@ class DirectWriter:
         rows = prod(len(line.taps) for line in self.of.lines[:2])
         return rows > 1 and self.of.taps * self.tile.block >= CHAIN
 
-    def places(self, sums: list[list[IRVariable]]) -> Iterator[tuple[int, IRVariable]]:
-        """Where each sum lies among those of its tile."""
+    def offsets(self, sums: list[list[IRVariable]]) -> Iterator[tuple[int, IRVariable]]:
+        """The offset of each accumulator among those of its tile."""
         for p, each in enumerate(sums):
             for at, variable in zip(self.starts, each):
                 yield p * self.tile.width + at, variable
 
-    def take(self, sums: list[list[IRVariable]], place: IRPointer) -> None:
-        """Add what lies at a place."""
-        for at, variable in self.places(sums):
-            variable.value = place.load(at, variable.type.lanes) + variable.value
+    def take(self, sums: list[list[IRVariable]], address: IRPointer) -> None:
+        """Add stored sums to the accumulators."""
+        for at, variable in self.offsets(sums):
+            variable.value = address.load(at, variable.type.lanes) + variable.value
 
-    def put(self, sums: list[list[IRVariable]], place: IRPointer) -> None:
-        """Store sums."""
-        for at, variable in self.places(sums):
-            place.store(at, variable.value)
+    def put(self, sums: list[list[IRVariable]], address: IRPointer) -> None:
+        """Store the accumulators."""
+        for at, variable in self.offsets(sums):
+            address.store(at, variable.value)
 
     def gather(self, sums: list[list[IRVariable]]) -> None:
-        """Add sums to the totals, and begin new ones."""
+        """Add the accumulators to the totals, and reset them."""
         self.take(sums, self.totals)
         self.put(sums, self.totals)
-        for _, variable in self.places(sums):
+        for _, variable in self.offsets(sums):
             variable.value = self.code.constant(0, variable.type)
 
     def kept(self, i: IRValue) -> IRPointer:
-        """Where the sums of a tile lie between blocks."""
-        return self.sums.at((self.place + i) * (self.tile.pixels * self.tile.width))
+        """Where the sums of a tile are stored between blocks of inputs."""
+        return self.sums.at((self.firstSum + i) * (self.tile.pixels * self.tile.width))
 
     def run(self, run: Run, sums: list[list[IRVariable]], at: IRValue, weights: IRValue) -> None:
         """The taps of one row that some pixels have."""
@@ -407,7 +406,7 @@ class DirectWriter:
                     variable.value = value
 
     def end(self, sums: list[list[IRVariable]], i: IRValue, a: IRValue) -> None:
-        """Keep the sums for the next block, or finish them."""
+        """Store the sums for the next block of inputs, or give them to the epilogue."""
         code, wide, skip = self.code, self.of.lines[2], self.kinds[-1].skip
         if self.blocks > 1:
             with code.when(self.block > 0):
@@ -420,11 +419,11 @@ class DirectWriter:
                     for p in pixels:
                         row = self.out + (a + p) * wide.skip
                         for start, mask, variable in zip(self.starts, self.masks, sums[p]):
-                            self.finish.put(code, row, self.column + start, variable.value, mask)
+                            self.epilogue.put(code, row, self.column + start, variable.value, mask)
 
 
 class Run(NamedTuple):
-    """Taps of a row, from `start` to `stop`, that some pixels have; `same` says so where all tiles agree."""
+    """Taps of a row, from `start` to `stop`, that some pixels have; `same` are these where all tiles agree."""
 
     pixels: tuple[int, ...]
     start: IRValue
@@ -433,7 +432,7 @@ class Run(NamedTuple):
 
 
 class SingleIteration:
-    """In place of a loop that has one turn."""
+    """Instead of a loop of one iteration: the body, without a loop."""
 
     def __init__(self, code: IRBuilder, index: IRValue | None = None):
         self.index = code.i64(0) if index is None else index
@@ -445,8 +444,8 @@ class SingleIteration:
         pass
 
 
-def bounds(code: IRBuilder, line: AxisMap, a: IRValue) -> tuple[IRValue, IRValue] | None:
-    """From which tap to which an output has inputs; None where there is one tap, always inside."""
+def tapBounds(code: IRBuilder, line: AxisMap, a: IRValue) -> tuple[IRValue, IRValue] | None:
+    """The range of taps with which an output has inputs; None where there is one tap, always inside."""
     taps = len(line.taps)
     if all(line.isInside(i, t) for i in (0, line.count - 1) for t in (0, taps - 1)) and taps:
         return None if taps == 1 else (code.i64(0), code.i64(taps))

@@ -1,4 +1,4 @@
-"""Geometry: how the windows of a convolution lie on its maps, always with three axes (missing ones have length one)."""
+"""The geometry of a convolution: windows over inputs, always with three axes (missing ones have length one)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class ConvolutionAxis(NamedTuple):
-    """One axis of a window that slides over a map."""
+    """One axis of a sliding window: the input's length, and the window's size, stride, padding and dilation."""
 
     length: int
     size: int = 1
@@ -18,16 +18,16 @@ class ConvolutionAxis(NamedTuple):
 
     @property
     def count(self) -> int:
-        """How many windows there are."""
+        """The number of windows: the length of the output."""
         reach = self.dilation * (self.size - 1) + 1
         return max(0, (self.length + self.before + self.after - reach) // self.stride + 1)
 
 
 class Geometry(NamedTuple):
-    """A convolution: samples, maps in and out (of all groups), and its three axes.
+    """A convolution: samples, input and output channels (of all groups), and its three axes.
 
-    Unless it `isPlain`, that is, has to sum term by term, it may be interpolated (`interpolation`) where that is
-    faster; more often so where its weight `isFixed`, that is, packed once for many uses.
+    Unless it `isPlain`, which asks for direct sums, it may run as a Winograd convolution where that is faster; more
+    often so where its weight `isFixed`, that is, packed once for many uses.
     """
 
     n: int
@@ -44,17 +44,17 @@ class Geometry(NamedTuple):
 
     @property
     def pixels(self) -> int:
-        """Of one input map."""
+        """Pixels of an input channel."""
         return prod(axis.length for axis in self.axes)
 
     @property
-    def places(self) -> int:
-        """Of one output map."""
+    def outputPixels(self) -> int:
+        """Pixels of an output channel."""
         return prod(axis.count for axis in self.axes)
 
     @property
     def isDepthwise(self) -> bool:
-        """Whether each map has filters of its own."""
+        """Whether each channel has one filter of its own."""
         return self.groups == self.c == self.o and self.groups > 1
 
     @property
@@ -75,7 +75,7 @@ def geometry(
     isPlain: bool = False,
     isFixed: bool = False,
 ) -> Geometry:
-    """Of x (n, c, *spatial) and W (o, c / groups, *size); the rest one number for all axes or one entry for each."""
+    """From x (n, c, *spatial) and W (o, c / groups, *size); the rest is one value for all axes or one for each."""
     rank = len(shape) - 2
     pads = [pair(p) for p in each(pad, rank)]
     axes = [
@@ -92,21 +92,21 @@ def geometry(
 
 
 def each(value: Any, rank: int) -> tuple[Any, ...]:
-    """A number for each axis, where one may stand for all."""
+    """A value for each axis, where one may stand for all."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
 
 
 def pair(pad: Any) -> tuple[int, int]:
-    """Padding before and after, where one number may stand for both."""
+    """Padding before and after, where one value may stand for both."""
     before, after = pad if isinstance(pad, (tuple, list)) else (pad, pad)
     return int(before), int(after)
 
 
 class AxisMap(NamedTuple):
-    """One axis of a correlation: which inputs each output sums, and where the output lies.
+    """One axis of a correlation: which inputs each output sums, and the position of the output.
 
-    Output a is the sum over i of tap `taps[i]` of the weight times input a stride + first + i step, where there is
-    such an input; it lies at start + a skip on an axis of `full` outputs.
+    Output a is the sum over i of tap `taps[i]` of the weight times input a stride + first + i step, where that is
+    inside; its position is start + a skip on an axis of `full` outputs.
     """
 
     length: int
@@ -120,6 +120,7 @@ class AxisMap(NamedTuple):
     full: int = 0
 
     def isInside(self, a: int, i: int) -> bool:
+        """Whether output a has an input for tap i."""
         return 0 <= a * self.stride + self.first + i * self.step < self.length
 
 
@@ -137,7 +138,7 @@ def forwardLine(axis: ConvolutionAxis) -> AxisMap:
 
 
 def dataLines(axis: ConvolutionAxis) -> list[AxisMap]:
-    """The axis of its adjoint: one Line for every distance from an input to the first window, modulo the stride.
+    """The axes of its adjoint: one for each phase, the distance from an input to the first window modulo the stride.
 
     Input h receives tap t from window a where h = a stride + t dilation - before. Inputs that differ by the stride
     receive the same taps, so that each phase is a correlation of stride one with some of the taps.

@@ -1,4 +1,4 @@
-"""Packing: the weights of a convolution in the order in which its kernels use them."""
+"""Packing: the weights of a direct convolution in the order in which its kernel reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from puregraph.native.conv.direct import DirectConvolution, flat
+from puregraph.native.conv.direct import DirectConvolution, flattened
 from puregraph.native.conv.filtertaps import FilterTaps, overFilters
 from puregraph.native.llvm.instructions import IRValue
 from puregraph.native.llvm.irbuilder import IRBuilder
@@ -15,18 +15,18 @@ from puregraph.native.llvm.kernelcall import KernelCall
 
 
 def pack(
-    name: str, of: DirectConvolution, W: Any, packed: Any, size: tuple[int, ...], isTurned: bool, skip: int = 0
+    name: str, of: DirectConvolution, W: Any, packed: Any, size: tuple[int, ...], isTransposed: bool, skip: int = 0
 ) -> KernelCall:
-    """W (o, c / groups, *size) to panels at `skip` in `packed`; turned, the outputs are what the weight calls inputs.
+    """W (o, c / groups, *size) to panels at `skip` in `packed`; transposed for the data gradient.
 
-    Panels lie group by group, (panel, block of inputs, taps, inputs of a block, outputs of a panel); outputs that a
-    panel has beyond the last are any numbers.
+    Panels are stored group by group, (panel, block of inputs, taps, inputs of a block, outputs of a panel); outputs
+    of a panel beyond the last are undefined.
     """
-    of = flat(of)
+    of = flattened(of)
     t = of.tile
-    blocks = of.depth // t.block
+    blocks = of.inChannels // t.block
     positions = [(a * size[1] + b) * size[2] + c for a, b, c in product(*(line.taps for line in of.lines))]
-    filters = FilterTaps(of.maps if isTurned else of.depth, prod(size), isTurned)
+    filters = FilterTaps(of.outChannels if isTransposed else of.inChannels, prod(size), isTransposed)
 
     def write(code: IRBuilder) -> None:
         w, to = code.pointer("W", "f32"), code.pointer("packed", "f32")
@@ -34,10 +34,14 @@ def pack(
         panel, block = code.task // blocks, code.task % blocks
         group, o = panel // of.panels, (panel % of.panels) * t.width
         to = to.at(start + code.task * (len(positions) * t.block * t.width))
-        w = w.at(group * (of.maps * of.depth * filters.taps) + o * filters.lane + block * (t.block * filters.deep))
+        w = w.at(
+            group * (of.outChannels * of.inChannels * filters.taps)
+            + o * filters.lane
+            + block * (t.block * filters.deep)
+        )
         begin = 0
         for width in t.vectors:
-            left = of.maps - o - begin if of.maps % t.width else None
+            left = of.outChannels - o - begin if of.outChannels % t.width else None
 
             def put(i: IRValue, vectors: Sequence[IRValue], begin: int = begin) -> None:
                 for number, position in enumerate(positions):
@@ -47,5 +51,5 @@ def pack(
             overFilters(code, filters, w.at(begin * filters.lane), width, left, span, t.block, put)
             begin += width
 
-    key = f"pack {of} {t} {size} {isTurned}"
+    key = f"pack {of} {t} {size} {isTransposed}"
     return KernelCall(name, key, write, {"W": W, "packed": packed, "skip": skip}, of.groups * of.panels * blocks)

@@ -1,4 +1,4 @@
-"""Strip: a copy of some rows of a map with their padding, so that what reads it needs to know of no border."""
+"""Padded copies: some rows of an image copied with their padding, so that a kernel needs no border cases."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from puregraph.native.llvm.irbuilder import IRBuilder
 
 
 class PaddedRows(NamedTuple):
-    """How large the copy is: rows of planes, pixels of rows, numbers of pixels."""
+    """The size of a padded copy: rows of a plane, pixels of a row, channels."""
 
     high: int
     wide: int
-    depth: int
+    channels: int
 
     @property
     def pitch(self) -> int:
-        """Numbers of a row."""
-        return self.wide * self.depth
+        """Elements of a row."""
+        return self.wide * self.channels
 
     @property
     def plane(self) -> int:
-        """Numbers of a plane."""
+        """Elements of a plane."""
         return self.high * self.pitch
 
 
-def stripOf(rows: int, high: AxisMap, wide: AxisMap, depth: int) -> PaddedRows:
-    """What so many rows of outputs read."""
-    return PaddedRows(reach(high, rows), reach(wide, wide.count), depth)
+def paddedRows(rows: int, high: AxisMap, wide: AxisMap, channels: int) -> PaddedRows:
+    """The inputs of `rows` rows of outputs."""
+    return PaddedRows(inputSpan(high, rows), inputSpan(wide, wide.count), channels)
 
 
-def reach(line: AxisMap, count: int) -> int:
-    """From the first input that so many outputs read to the last."""
+def inputSpan(line: AxisMap, count: int) -> int:
+    """How many inputs `count` outputs span."""
     return (count - 1) * line.stride + (len(line.taps) - 1) * line.step + 1
 
 
@@ -46,20 +46,20 @@ def interleaveRow(
     x: IRPointer,
     start: IRValue,
     plane: int,
-    isThere: IRValue,
+    isInside: IRValue,
     to: IRPointer,
 ) -> None:
-    """As `copyRow`, from one row of each map, which lie `plane` numbers apart, to numbers of pixels side by side."""
+    """As `copyRow`, from channels that are stored `plane` elements apart (NCHW), to channels last."""
     lanes = jit.lanes(4)
-    last = code.splat(code.select(isThere, code.i64(line.length), 0), lanes)
+    last = code.splat(code.select(isInside, code.i64(line.length), 0), lanes)
 
     def put(w: IRValue | int, isWhole: bool) -> None:
         at = code.iota(lanes) + code.splat(code.i64(w), lanes) + line.first
         live = (at >= 0) & (at < last)
-        rows = [x.load(start + w + (c * plane + line.first), lanes, live) for c in range(strip.depth)]
+        rows = [x.load(start + w + (c * plane + line.first), lanes, live) for c in range(strip.channels)]
         for v, value in enumerate(interleaved(code, rows)):
-            place = w * strip.depth + v * lanes
-            to.store(place, value, None if isWhole else code.mask(strip.pitch - code.i64(place), lanes))
+            index = w * strip.channels + v * lanes
+            to.store(index, value, None if isWhole else code.mask(strip.pitch - code.i64(index), lanes))
 
     whole = strip.wide // lanes * lanes
     with code.loop(0, whole, lanes, unroll=1) as w:
@@ -69,15 +69,15 @@ def interleaveRow(
 
 
 def interleaved(code: IRBuilder, rows: list[IRValue]) -> Iterator[IRValue]:
-    """The numbers of several vectors in turn: the first ones of all, then the second ones, ..."""
-    lanes, depth = rows[0].lanes, len(rows)
-    for v in range(depth):
-        places = [divmod(v * lanes + lane, depth) for lane in range(lanes)]
+    """Several vectors interleaved: the first elements of all, then the second ones, ..."""
+    lanes, channels = rows[0].lanes, len(rows)
+    for v in range(channels):
+        indices = [divmod(v * lanes + lane, channels) for lane in range(lanes)]
         found = rows[0]
         for c, row in enumerate(rows[1:], 1):
-            before = [place if c == 1 else lane for lane, (place, _) in enumerate(places)]
+            before = [index if c == 1 else lane for lane, (index, _) in enumerate(indices)]
             found = code.shuffle(
-                found, row, [lanes + place if of == c else b for b, (place, of) in zip(before, places)]
+                found, row, [lanes + index if of == c else b for b, (index, of) in zip(before, indices)]
             )
         yield found
 
@@ -89,14 +89,14 @@ def copyRow(
     x: IRPointer,
     start: IRValue,
     pixel: int,
-    isThere: IRValue,
+    isInside: IRValue,
     to: IRPointer,
 ) -> None:
-    """One row of a strip from the row of x that begins at `start`, or zeros if it is not there."""
+    """One row of the copy from the row of x that begins at `start`, or zeros where it is outside."""
     lanes = jit.lanes(4)
-    if pixel == strip.depth:
-        before = -line.first * strip.depth
-        last = code.select(isThere, code.i64(line.length * strip.depth + before), 0)
+    if pixel == strip.channels:
+        before = -line.first * strip.channels
+        last = code.select(isInside, code.i64(line.length * strip.channels + before), 0)
         with code.loop(0, strip.pitch, lanes, unroll=1) as j:
             at = code.iota(lanes) + code.splat(j, lanes)
             live = (at >= before) & (at < code.splat(last, lanes))
@@ -104,9 +104,9 @@ def copyRow(
         return
     with code.loop(0, strip.wide, unroll=1) as j:
         w = j + line.first
-        live = isThere & (w >= 0) & (w < line.length)
-        for c in range(strip.depth):
-            number = code.variable(code.constant(0, IRType("f32")))
+        live = isInside & (w >= 0) & (w < line.length)
+        for c in range(strip.channels):
+            element = code.variable(code.constant(0, IRType("f32")))
             with code.when(live):
-                number.value = x.load(start + w * pixel + c)
-            to.store(j * strip.depth + c, number.value)
+                element.value = x.load(start + w * pixel + c)
+            to.store(j * strip.channels + c, element.value)

@@ -1,8 +1,8 @@
-"""Interpolation: 3x3 convolutions of stride one with a quarter of the products, on tiles of 4x4 outputs.
+"""Winograd transforms F(4x4, 3x3): 3x3 convolutions of stride one with a quarter of the multiplications.
 
-A tile of 6x6 inputs d and a filter g become 36 numbers each, V = B' d B and U = G g G'; their products, summed over
-the input maps, become the outputs: y = A' M A. The adjoints have the same form: the data gradient is a convolution
-with turned weights, and dW = G' (sum over tiles of V (A dy A')) G.
+A tile of 6x6 inputs d and a filter g are transformed to 36 positions each, V = B' d B and U = G g G'; their products,
+summed over input channels, are transformed to the outputs: y = A' M A. The adjoints have the same form: the data
+gradient is a convolution with rotated filters, and dW = G' (sum over tiles of V (A dy A')) G.
 
 The points that the transforms interpolate at are 0, +-11/16, +-23/16 and infinity, which enlarge the rounding errors of
 the 36 sums least: by up to 7, where the usual points 0, +-1, +-2 do so by 31. The sums themselves are taken in short

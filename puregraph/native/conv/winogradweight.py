@@ -1,8 +1,8 @@
-"""Winogradback: the gradient of a convolution's weight, summed over transformed tiles.
+"""Winograd weight gradient: the gradient of a convolution's weight, summed over transformed tiles.
 
-A task has a block of input maps, a panel of output maps and a part of the tiles. It transforms some tiles of x and of
-grad at a time and adds, for each of the 36 positions, their products to sums that stay in the second cache; in the
-end these become gradients of 3x3 filters. The parts are added in their order.
+A task has a block of input channels, a panel of output channels and a part of the tiles. It transforms some tiles of x
+and of grad at a time and adds, for each of the 36 positions, their products to accumulators that stay in L2; in the
+end these are transformed to gradients of 3x3 filters. Partial sums are added in their order.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from puregraph.native.conv.geometry import Geometry
 from puregraph.native.conv.registertiling import registers
 from puregraph.native.conv.tilegather import TileReader, TileScratch
-from puregraph.native.conv.weightgrad import together
-from puregraph.native.conv.winograd import suits
+from puregraph.native.conv.weightgrad import addParts
+from puregraph.native.conv.winograd import isSupported
 from puregraph.native.conv.winogradmath import POSITIONS, SIZE, TILE, both, inputs, outputsBack, weightsBack
 from puregraph.native.llvm import jit
 from puregraph.native.llvm.instructions import IRType, IRValue
@@ -24,24 +24,24 @@ from puregraph.native.llvm.registertranspose import transposed
 
 MOST = 16  # tasks
 TILES = 28  # tiles that are transformed at a time
-WIDEST = 64  # input maps of a task
+WIDEST = 64  # input channels of a task
 TAPS = 9
 
 
-def pays(g: Geometry) -> bool:
-    """Whether a gradient can be summed so, and is faster then: where there are enough tiles."""
+def isFaster(g: Geometry) -> bool:
+    """Whether this is possible and faster than direct sums: where there are enough tiles."""
     n, high, wide = tilesOf(g)
     waste = high * wide * SIZE**2 / max(1, g.axes[1].count * g.axes[2].count)
-    return suits(g) and n * high * wide >= TILES and waste < 2
+    return isSupported(g) and n * high * wide >= TILES and waste < 2
 
 
 class WinogradWeightSplit(NamedTuple):
-    """How the sums are dealt out."""
+    """How the sums are split into tasks."""
 
-    block: int  # input maps of a task
-    width: int  # output maps of a task
-    rows: int  # input maps in registers
-    parts: int  # of the tiles
+    block: int  # input channels of a task
+    width: int  # output channels of a task
+    rows: int  # input channels in registers
+    parts: int  # that the tiles are split into
 
 
 def tilesOf(g: Geometry) -> tuple[int, int, int]:
@@ -50,7 +50,7 @@ def tilesOf(g: Geometry) -> tuple[int, int, int]:
 
 
 def planOf(g: Geometry) -> WinogradWeightSplit:
-    """Widest blocks and most rows that maps and registers allow, in parts until there are some 16 tasks."""
+    """The widest blocks and most rows that channels and registers allow, in parts until there are some 16 tasks."""
     lanes = jit.lanes(4)
     most = registers(lanes)
     vectors = next(v for v in (2, 3, 1) if g.o % (v * lanes) == 0)
@@ -62,14 +62,14 @@ def planOf(g: Geometry) -> WinogradWeightSplit:
     return WinogradWeightSplit(block, vectors * lanes, rows, parts)
 
 
-def weightRoom(g: Geometry) -> int:
-    """Numbers of temporary memory for the parts of the gradient."""
+def weightWorkspace(g: Geometry) -> int:
+    """Elements of workspace for the partial sums of the gradient."""
     parts = planOf(g).parts
     return 0 if parts == 1 else parts * g.o * g.c * TAPS
 
 
 def weightGradient(
-    grad: Any, x: Any, dW: Any, room: Any, g: Geometry, gradPixel: int | None = None, xPixel: int | None = None
+    grad: Any, x: Any, dW: Any, workspace: Any, g: Geometry, gradPixel: int | None = None, xPixel: int | None = None
 ) -> list[KernelCall]:
     """dW (o, c, 3, 3) from grad (n, *count, o) and x (n, *spatial, c)."""
     plan, gradPixel, xPixel = planOf(g), gradPixel or g.o, xPixel or g.c
@@ -78,16 +78,16 @@ def weightGradient(
     def write(code: IRBuilder) -> None:
         WinogradWeightWriter(code, g, plan, gradPixel, xPixel).write()
 
-    to = dW if plan.parts == 1 else room
+    to = dW if plan.parts == 1 else workspace
     key = f"winograddw {g} {plan} {gradPixel} {xPixel}"
-    works = [KernelCall(f"conv dW {g.text}", key, write, {"g": grad, "x": x, "to": to}, tasks)]
+    calls = [KernelCall(f"conv dW {g.text}", key, write, {"g": grad, "x": x, "to": to}, tasks)]
     if plan.parts > 1:
-        works.append(together(f"sum dW {g.text}", room, dW, g.o * g.c * TAPS, plan.parts))
-    return works
+        calls.append(addParts(f"sum dW {g.text}", workspace, dW, g.o * g.c * TAPS, plan.parts))
+    return calls
 
 
 class WinogradWeightWriter:
-    """Writes the code."""
+    """Writes the kernel."""
 
     def __init__(self, code: IRBuilder, g: Geometry, plan: WinogradWeightSplit, gradPixel: int, xPixel: int):
         self.code, self.geometry, self.plan, self.gradPixel, self.xPixel = code, g, plan, gradPixel, xPixel
@@ -102,13 +102,13 @@ class WinogradWeightWriter:
         c, o = task % blocks * plan.block, task // blocks * plan.width
         self.v, self.m = TileScratch(code, TILES, plan.block), TileScratch(code, TILES, plan.width)
         self.sums = TileScratch(code, plan.block, plan.width)
-        self.numbers = code.scratch("f32", TAPS * self.lanes * self.lanes)
+        self.filters = code.scratch("f32", TAPS * self.lanes * self.lanes)
         reader = TileReader(
             code, x, self.xPixel, plan.block, (high.length, high.before), (wide.length, wide.before), inputs
         )
         back = TileReader(code, grad, self.gradPixel, plan.width, (high.count, 0), (wide.count, 0), outputsBack)
         with code.loop(0, POSITIONS * self.sums.pitch, self.lanes, unroll=1) as i:
-            self.sums.numbers.store(i, code.constant(0, IRType("f32", self.lanes)))
+            self.sums.memory.store(i, code.constant(0, IRType("f32", self.lanes)))
         n, rows, columns = tilesOf(g)
         tiles = n * rows * columns
         last = (part + 1) * tiles // plan.parts
@@ -116,27 +116,27 @@ class WinogradWeightWriter:
             count = code.min(last - begin, TILES)
             with code.loop(0, count, unroll=1) as i:
                 tile = begin + i
-                place = tile // (rows * columns), tile // columns % rows, tile % columns
-                reader.tile(*place, self.v, i, c)
-                back.tile(*place, self.m, i, o)
+                where = tile // (rows * columns), tile // columns % rows, tile % columns
+                reader.tile(*where, self.v, i, c)
+                back.tile(*where, self.m, i, o)
             with code.loop(0, POSITIONS, unroll=1) as position, code.loop(0, plan.block, plan.rows, unroll=1) as row:
                 self.product(position, row, count)
         to = to.at(part * (g.o * g.c * TAPS)) if plan.parts > 1 else to
         with code.loop(0, plan.block, self.lanes, unroll=1) as i:
             for start in self.starts:
-                self.finish(i, start, to.at(((o + start) * g.c + c + i) * TAPS))
+                self.writeGradient(i, start, to.at(((o + start) * g.c + c + i) * TAPS))
 
     def product(self, position: IRValue, row: IRValue, count: IRValue) -> None:
-        """One position: add the products of some tiles to the sums of some input maps."""
+        """One position: add the products of some tiles to the accumulators of some input channels."""
         code, plan, lanes = self.code, self.plan, self.lanes
-        place = self.sums.numbers.at(self.sums.at(position, row, 0))
+        address = self.sums.memory.at(self.sums.at(position, row, 0))
         sums = [
-            [code.variable(place.load(r * plan.width + start, lanes)) for start in self.starts]
+            [code.variable(address.load(r * plan.width + start, lanes)) for start in self.starts]
             for r in range(plan.rows)
         ]
         v, m = self.v.at(position, code.i64(0), row), self.m.at(position, code.i64(0), 0)
         with code.loop(0, count, unroll=1) as i:
-            factors, vectors = self.v.numbers.at(v + i * plan.block), self.m.numbers.at(m + i * plan.width)
+            factors, vectors = self.v.memory.at(v + i * plan.block), self.m.memory.at(m + i * plan.width)
             taken = [vectors.load(start, lanes) for start in self.starts]
             for r, each in enumerate(sums):
                 factor = code.splat(factors.load(r), lanes)
@@ -144,17 +144,17 @@ class WinogradWeightWriter:
                     variable.value = code.fma(factor, vector, variable.value)
         for r, each in enumerate(sums):
             for start, variable in zip(self.starts, each):
-                place.store(r * plan.width + start, variable.value)
+                address.store(r * plan.width + start, variable.value)
 
-    def finish(self, row: IRValue, start: int, to: Any) -> None:
-        """As many input maps as a vector has lanes, of as many output maps: their filters, turned to where they go."""
+    def writeGradient(self, row: IRValue, start: int, to: Any) -> None:
+        """The gradients of lanes x lanes filters, transposed from vectors along outputs to OIHW."""
         code, g, lanes = self.code, self.geometry, self.lanes
         with code.loop(0, lanes, unroll=1) as i:
             square = [[self.sums.load(a * TILE + b, row + i, start, lanes) for b in range(TILE)] for a in range(TILE)]
             for a, values in enumerate(both(code, weightsBack, square)):
                 for b, value in enumerate(values):
-                    self.numbers.store((i * TAPS + a * 3 + b) * lanes, value)
+                    self.filters.store((i * TAPS + a * 3 + b) * lanes, value)
         with code.loop(0, TAPS * lanes, lanes, unroll=1) as i:
-            found = transposed(code, [self.numbers.load((i + k) * lanes, lanes) for k in range(lanes)])
+            found = transposed(code, [self.filters.load((i + k) * lanes, lanes) for k in range(lanes)])
             for k, value in enumerate(found):
                 to.store(i + k * (g.c * TAPS), value)

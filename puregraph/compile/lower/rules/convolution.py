@@ -54,9 +54,9 @@ def inTurns(
     W: Any, g: Geometry, room: Any, isData: bool, use: Callable[[Any, int | None], list[KernelCall]]
 ) -> list[KernelCall]:
     """What packs a weight, and what then uses it: once, or where it is large and made for one use, part by part."""
-    size = convolution.dataRoom if isData else convolution.forwardRoom
+    size = convolution.dataPackedSize if isData else convolution.forwardPackedSize
     pack = convolution.packData if isData else convolution.packForward
-    turns, part = convolution.turnsOf(g, isData)
+    turns, part = convolution.weightChunks(g, isData)
     if turns == 1 or room.keeps(W):
         packed, first = room.packed(W, size(g), lambda to: pack(W, to, g))
         return [*first, *use(packed, None)]
@@ -77,5 +77,5 @@ def lowerConvolveWeight(call: Call, room: Any) -> list[KernelCall] | None:
     g = geometry(x.shape, dW.shape, stride, pad, dilation, groups)
     gradAt, gradPixel, one = laidLast(grad, room)
     xAt, xPixel, two = laidLast(x, room)
-    temporary = room(max(1, convolution.weightRoom(g)))
+    temporary = room(max(1, convolution.weightWorkspace(g)))
     return [*one, *two, *convolution.weightGradient(gradAt, xAt, dW, temporary, g, gradPixel, xPixel)]
