@@ -11,7 +11,7 @@ from puregraph.compile.trace.withcost import joined
 from puregraph.kernels import scatter
 from puregraph.native.llvm.kernelcall import EpilogueSpec
 from puregraph.native.ops import gather
-from puregraph.native.ops.scatterfused import gathered
+from puregraph.native.ops.scatterfused import scatterAddFused
 from puregraph.optimizers import SGD, AdamW, MomentumSGD
 
 pytestmark = needsNative
@@ -129,7 +129,7 @@ def test_what_scatter_adds_is_handed_on_row_by_row(count, rows, width, threads):
     indices, fault = rng.integers(-1, rows, (count, 3)), none()
     index = indices[:, 1]
     y, double = (np.full((rows, width), 7, dtype=np.float32) for _ in range(2))
-    run(gathered(grad, width + 5, index, 3, count, Kept(y, double), rows, width, fault), threads)
+    run(scatterAddFused(grad, width + 5, index, 3, count, Kept(y, double), rows, width, fault), threads)
     wanted = scatter.scatterAdd.reference(grad.copy(), index.copy(), rows)
     assert np.array_equal(y, wanted) and np.array_equal(double, 2 * wanted) and fault[0] == 0
 
@@ -137,7 +137,7 @@ def test_what_scatter_adds_is_handed_on_row_by_row(count, rows, width, threads):
 def test_rows_that_are_out_of_range_are_told_and_left_out():
     grad, index, fault = np.ones((3, 8), dtype=np.float32), np.array([0, 9, -3]), none()
     y, double = (np.full((5, 8), 7, dtype=np.float32) for _ in range(2))
-    run(gathered(grad, 8, index, 1, 3, Kept(y, double), 5, 8, fault))
+    run(scatterAddFused(grad, 8, index, 1, 3, Kept(y, double), 5, 8, fault))
     assert fault[0] == 1 and y[0].tolist() == [1] * 8 and not y[1:].any()
 
 

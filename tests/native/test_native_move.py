@@ -8,7 +8,7 @@ from natively import needsNative, run
 
 from puregraph.kernels import random
 from puregraph.native.math.philox import uniform
-from puregraph.native.ops.copy import fill, move
+from puregraph.native.ops.copy import fill, stridedCopy
 
 pytestmark = needsNative
 KINDS = {"f32": np.float32, "f64": np.float64, "i8": np.int8, "i16": np.float16, "i64": np.int64}
@@ -19,7 +19,7 @@ def steps(x):
 
 
 def moved(source, target, kind, threads=2):
-    run(move(kind, source, source.shape, steps(source), target, steps(target)), threads)
+    run(stridedCopy(kind, source, source.shape, steps(source), target, steps(target)), threads)
     assert np.array_equal(source, target), (source.shape, source.strides, target.strides)
 
 
@@ -58,12 +58,12 @@ def test_strides_of_any_size_and_sign():
 
 
 def test_nothing_is_moved_of_nothing():
-    assert move("f32", None, (3, 0), (0, 1), None, (0, 1)) == []
+    assert stridedCopy("f32", None, (3, 0), (0, 1), None, (0, 1)) == []
 
 
 def test_large_transpositions_are_done_in_tasks():
     x = np.arange(300 * 900, dtype=np.float32).reshape(300, 900)
-    works = move("f32", x, (900, 300), (1, 900), y := np.empty((900, 300), dtype=np.float32), (300, 1))
+    works = stridedCopy("f32", x, (900, 300), (1, 900), y := np.empty((900, 300), dtype=np.float32), (300, 1))
     assert works[0].tasks > 4
     run(works, 4)
     assert np.array_equal(y, x.T)

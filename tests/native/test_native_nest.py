@@ -6,7 +6,7 @@ from natively import needsNative, run
 
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand, Reduce
-from puregraph.native.ops.nestcode import works
+from puregraph.native.ops.nestcode import nestCalls
 
 pytestmark = needsNative
 KINDS = {"float32": "f32", "float64": "f64", "bool": "bool", "int32": "i32", "int64": "i64"}
@@ -30,7 +30,7 @@ def line(text):
 
 def compute(space, loads, lines, stores, kind="f32"):
     """Run a nest; how many works it took."""
-    found = works(LoopNest(space, loads, tuple(lines), stores, kind), lambda count: zeros(count))
+    found = nestCalls(LoopNest(space, loads, tuple(lines), stores, kind), lambda count: zeros(count))
     run(found)
     return len(found)
 
@@ -172,7 +172,7 @@ def test_results_do_not_depend_on_how_many_threads_there_are(rng):
         nest = LoopNest(
             x.shape, {"x": operand(x)}, (("s", Reduce("sum", "x", COLUMNS)),), {"s": Operand("f32", s, (0, 1))}
         )
-        run(works(nest, lambda count: zeros(count)), threads)
+        run(nestCalls(nest, lambda count: zeros(count)), threads)
         found.append(s)
     assert all(np.array_equal(found[0], s) for s in found)
 
@@ -215,7 +215,7 @@ def test_folds_that_do_not_fit_are_refused(rng):
     x, y = normal(rng, 3, 4, 5), zeros(1)
     nest = LoopNest(x.shape, {"x": operand(x)}, lines, {n: Operand("f32", y, (0, 0, 0)) for n in "abc"})
     with pytest.raises(ValueError, match="do not fit in one nest"):
-        works(nest, lambda count: zeros(count))
+        nestCalls(nest, lambda count: zeros(count))
 
 
 @pytest.mark.parametrize("axes", [ROWS, COLUMNS], ids=["rows", "columns"])

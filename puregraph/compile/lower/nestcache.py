@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from puregraph.compile.passes.fusion import renamed
 from puregraph.formula.loopnest import Line, LoopNest, Operand, Reduce, Shape, ordered, reduceSets, varying
 from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.ops.nestcode import works
+from puregraph.native.ops.nestcode import nestCalls
 
 MANY = 256  # nests that are cached
 
@@ -67,7 +67,7 @@ def template(
     reads = {n: Operand(k, MemorySlot("loads", n), strides) for n, k, strides in loads}
     makes = {n: Operand(k, MemorySlot("stores", n), strides) for n, k, strides in stores}
     nest = LoopNest(space, reads, lines, makes, kind, last=last)
-    return Template(works(canonical(nest), scratch), sizes, lateIn(nest))
+    return Template(nestCalls(canonical(nest), scratch), sizes, lateIn(nest))
 
 
 def canonical(nest: LoopNest) -> LoopNest:

@@ -120,7 +120,7 @@ def bitsOf(number: float, kind: str) -> int:
     return ((exponent + real.bias) << real.digits) | (1 << (real.digits - 1))
 
 
-def small(code: IRBuilder, r: IRValue) -> IRValue:
+def expm1Reduced(code: IRBuilder, r: IRValue) -> IRValue:
     """exp(r) - 1 for |r| <= ln(2) / 2."""
     return code.fma(r * r, horner(code, r, REALS[r.kind].exp), r)
 
@@ -147,7 +147,7 @@ def expFactors(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     """exp x as two factors."""
     real = REALS[x.kind]
     n, r = reduced(code, clamped(code, x, real.least, real.most))
-    return scaledFactors(code, small(code, r) + 1.0, n)
+    return scaledFactors(code, expm1Reduced(code, r) + 1.0, n)
 
 
 def expBelow(code: IRBuilder, x: IRValue) -> IRValue:
@@ -163,7 +163,7 @@ def expNear(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     t = code.fma(x, 1 / math.log(2), shift)
     n = t - shift
     high, low = LN2[x.kind]
-    y = small(code, code.fma(n, -low, code.fma(n, -high, x))) + 1.0
+    y = expm1Reduced(code, code.fma(n, -low, code.fma(n, -high, x))) + 1.0
     return y, code.bitcast(code.bitcast(t, real.whole) << real.digits, x.kind)
 
 
@@ -173,7 +173,7 @@ def exp2(code: IRBuilder, x: IRValue) -> IRValue:
     x = clamped(code, x, real.least / math.log(2), real.most / math.log(2))
     t = x + real.magic
     r = (x - (t - real.magic)) * math.log(2)
-    return scaled(code, small(code, r) + 1.0, code.bitcast(t, real.whole) - bitsOf(real.magic, x.kind))
+    return scaled(code, expm1Reduced(code, r) + 1.0, code.bitcast(t, real.whole) - bitsOf(real.magic, x.kind))
 
 
 def expm1(code: IRBuilder, x: IRValue) -> IRValue:
@@ -181,7 +181,7 @@ def expm1(code: IRBuilder, x: IRValue) -> IRValue:
     real = REALS[x.kind]
     n, r = reduced(code, clamped(code, x, -(real.digits + 3) * math.log(2), real.most))
     half = powerOfTwo(code, n - 1, x.kind)
-    return code.fma(small(code, r), half, half - 0.5) * 2.0
+    return code.fma(expm1Reduced(code, r), half, half - 0.5) * 2.0
 
 
 def split(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
@@ -202,7 +202,7 @@ def upscaled(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     )
 
 
-def near(code: IRBuilder, f: IRValue, e: IRValue | None = None, rest: IRValue | float = 0.0) -> IRValue:
+def logNear(code: IRBuilder, f: IRValue, e: IRValue | None = None, rest: IRValue | float = 0.0) -> IRValue:
     """log(1 + f) + e ln 2 for 1 + f from sqrt(1/2) to sqrt(2), e a whole number as a float; `rest` is what f lacks."""
     real = REALS[f.kind]
     high, low = real.ln2
@@ -233,7 +233,7 @@ def log(code: IRBuilder, x: IRValue) -> IRValue:
     """log x = e log 2 + log f with x = 2ᵉ f, f near 1."""
     full, more = upscaled(code, x)
     e, f = split(code, full)
-    return logEdges(code, x, near(code, f, code.convert(e + more, x.kind)))
+    return logEdges(code, x, logNear(code, f, code.convert(e + more, x.kind)))
 
 
 def log1p(code: IRBuilder, x: IRValue) -> IRValue:
@@ -244,7 +244,7 @@ def log1p(code: IRBuilder, x: IRValue) -> IRValue:
     isNear, less = u < 2.0**60, scale - 1.0
     f = code.select(isNear, code.fma(x, scale, less), far)
     rest = code.select(isNear, code.fma(x, scale, less - f), 0.0)
-    y = logEdges(code, u, near(code, f, code.convert(e, x.kind), rest))
+    y = logEdges(code, u, logNear(code, f, code.convert(e, x.kind), rest))
     return code.select(x == 0.0, x, y)
 
 
@@ -255,7 +255,7 @@ def logarithm(base: float) -> Emission:
     def emission(code: IRBuilder, x: IRValue) -> IRValue:
         full, more = upscaled(code, x)
         e, f = split(code, full)
-        y = near(code, f) * (1 / math.log(base))
+        y = logNear(code, f) * (1 / math.log(base))
         return logEdges(code, x, code.fma(code.convert(e + more, x.kind), math.log(2) / math.log(base), y))
 
     return emission
@@ -300,7 +300,7 @@ def nudged(code: IRBuilder, p: IRValue, rest: IRValue) -> IRValue:
     """exp(p + rest) for a tiny rest."""
     real = REALS["f64"]
     n, r = reduced(code, clamped(code, p, real.least, real.most))
-    y = small(code, r)
+    y = expm1Reduced(code, r)
     return scaled(code, y + code.fma(y, rest, rest) + 1.0, n)
 
 

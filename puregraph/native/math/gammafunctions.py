@@ -13,7 +13,7 @@ import math
 from puregraph.native.llvm.instructions import IRValue
 from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.math.explog import exp, horner, log, log1p, power64, rounded
-from puregraph.native.math.trig import circle, quarters, turned
+from puregraph.native.math.trig import circle, flipped, quarters
 from puregraph.special.bessel import FAR, MOST
 from puregraph.special.flat import ORDERS
 from puregraph.special.gamma import BERNOULLI, HURWITZ, LARGE, NEAR_TWO
@@ -26,7 +26,7 @@ def halfTurns(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     n, *r = quarters(code, (x - code.call("rint", x)) * math.pi)
     sine, cosine = circle(code, *r)
     odd = (n & 1) != 0
-    return turned(code, code.select(odd, cosine, sine), n), turned(code, code.select(odd, sine, cosine), n + 1)
+    return flipped(code, code.select(odd, cosine, sine), n), flipped(code, code.select(odd, sine, cosine), n + 1)
 
 
 @rounded
@@ -100,18 +100,18 @@ def isOdd(code: IRBuilder, n: IRValue) -> IRValue:
 
 def hurwitz(code: IRBuilder, s: IRValue, x: IRValue) -> IRValue:
     """The sum of (x + k)^-s over k = 0, 1, 2, ..., for x >= 0, s > 1."""
-    total, place = code.variable(code.constant(0.0, x.type)), code.variable(x)
+    total, argument = code.variable(code.constant(0.0, x.type)), code.variable(x)
     with code.loop(0, most(code, s) + int(LARGE), unroll=1):
-        z = place.value
+        z = argument.value
         low = z < s + LARGE
         total.value = total.value + code.select(low, power64(code, z, -s), 0.0)
-        place.value = z + code.select(low, code.constant(1.0, x.type), 0.0)
-    z = place.value
-    tail, term, w = z / (s - 1.0) + 0.5, s / z, 1.0 / (z * z)
+        argument.value = z + code.select(low, code.constant(1.0, x.type), 0.0)
+    z = argument.value
+    remainder, term, w = z / (s - 1.0) + 0.5, s / z, 1.0 / (z * z)
     for k, c in enumerate(HURWITZ, start=1):
-        tail = tail + term * c
+        remainder = remainder + term * c
         term = term * ((s + (2 * k - 1)) * (s + 2 * k)) * w
-    return total.value + code.select(z == math.inf, 0.0, power64(code, z, -s) * tail)
+    return total.value + code.select(z == math.inf, 0.0, power64(code, z, -s) * remainder)
 
 
 @rounded

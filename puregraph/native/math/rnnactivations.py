@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from puregraph.native.llvm.instructions import IRValue
 from puregraph.native.llvm.irbuilder import IRBuilder
-from puregraph.native.math.explog import REALS, clamped, small
+from puregraph.native.math.explog import REALS, clamped, expm1Reduced
 
 BOUND = 28.0  # exp(3 BOUND) < 2^128
 
@@ -41,5 +41,5 @@ def grown(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     shift = real.magic + real.bias  # so that the low bits are those of the power of two
     t = code.fma(x, 1 / math.log(2), shift)
     r = code.fma(t - shift, -math.log(2), x)
-    power, rest = code.bitcast(code.bitcast(t, real.whole) << real.digits, x.kind), small(code, r)
+    power, rest = code.bitcast(code.bitcast(t, real.whole) << real.digits, x.kind), expm1Reduced(code, r)
     return code.fma(rest, power, power), code.fma(rest, power, power - 1.0)

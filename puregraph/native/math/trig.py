@@ -78,7 +78,7 @@ def circle(code: IRBuilder, r: IRValue, rest: IRValue) -> tuple[IRValue, IRValue
     return sine, most + code.fma(z * z, horner(code, z, COSINE[r.kind]), low)
 
 
-def turned(code: IRBuilder, x: IRValue, n: IRValue) -> IRValue:
+def flipped(code: IRBuilder, x: IRValue, n: IRValue) -> IRValue:
     """x with its sign changed where bit 1 of n is set."""
     whole = REALS[x.kind].whole
     bits = code.bitcast(x, whole) ^ ((n & 2) << (REALS[x.kind].digits + {"i32": 7, "i64": 10}[whole]))
@@ -107,14 +107,14 @@ def sin(code: IRBuilder, x: IRValue) -> IRValue:
     """sin x: by the quarter turn n that x lies in, sin r or cos r of the rest r, with the sign of that quarter."""
     n, *r = quarters(code, x)
     sine, cosine = circle(code, *r)
-    return withFar(code, x, turned(code, code.select((n & 1) != 0, cosine, sine), n), "sin")
+    return withFar(code, x, flipped(code, code.select((n & 1) != 0, cosine, sine), n), "sin")
 
 
 def cos(code: IRBuilder, x: IRValue) -> IRValue:
     """cos x = sin(x + π/2): one quarter turn further than sin."""
     n, *r = quarters(code, x)
     sine, cosine = circle(code, *r)
-    return withFar(code, x, turned(code, code.select((n & 1) != 0, sine, cosine), n + 1), "cos")
+    return withFar(code, x, flipped(code, code.select((n & 1) != 0, sine, cosine), n + 1), "cos")
 
 
 @rounded

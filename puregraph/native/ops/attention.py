@@ -1,8 +1,8 @@
-"""Attention: the twins of `kernels.attention` in native code: a few queries at a time meet all keys, block by block.
+"""Flash attention: the native implementations of `kernels.attention`: online softmax over blocks of keys.
 
-Vectors run along the queries, so that the largest score and the sum of exponentials of each are kept in lanes, and no
-lane ever meets another. Of a product with keys or values each number is read where it lies and repeated; only the
-queries are turned. What is made of a block of keys stays in the nearest cache.
+It is vectorised along queries, so that the running maximum and the sum of exponentials of each stay in a lane, without
+horizontal reductions. Elements of keys and values are read in order and broadcast; only the queries are transposed.
+The scores of a block of keys stay in L1.
 
 Source    Dao 2023, FlashAttention-2, arXiv:2307.08691, algorithms 1 and 2
 """
@@ -19,20 +19,20 @@ from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.llvm.registertranspose import transposed
 from puregraph.native.math.explog import expBelow, log
 
-FLOOR = -1e30  # a score below this counts as hidden
+FLOOR = -1e30  # a score below this counts as masked
 HIDDEN = float("-inf")
-KEYS = 128  # that meet the queries of a block at a time; in the gradient half of them
+KEYS = 128  # of a block; in the gradient half as many
 
 
 class Heads(NamedTuple):
-    """Rows of numbers: the strides are those of samples, heads and moments; the numbers of a row lie side by side."""
+    """An array of rows, with the strides of samples, heads and rows (positions); a row is contiguous."""
 
     what: Any
     strides: tuple[int, int, int]
 
 
 class Mask(NamedTuple):
-    """What hides keys: bools (kind "i8") or numbers to add ("f32"), the last stride 0 or 1; a stride of 0 repeats."""
+    """A mask of keys: bools (kind "i8") or values to add ("f32"), the last stride 0 or 1; a stride of 0 broadcasts."""
 
     kind: str
     what: Any
@@ -40,7 +40,7 @@ class Mask(NamedTuple):
 
 
 class AttentionSizes(NamedTuple):
-    """Samples, heads of queries and of keys, queries, keys, and the numbers in a row of q and k, and of v and y."""
+    """Samples, heads of queries and of keys, queries, keys, the width of q and k, and that of v and y."""
 
     samples: int
     heads: int
@@ -77,7 +77,7 @@ def attendGrad(
     k: Heads,
     v: Heads,
     lse: Any,
-    rest: Any,
+    delta: Any,
     dq: Heads,
     dk: Heads,
     dv: Heads,
@@ -88,19 +88,19 @@ def attendGrad(
 ) -> list[KernelCall]:
     """dq, dk and dv, as the reference; `lse` and `rest` are (samples, heads, queries).
 
-    All queries that share keys are one task, so that the sums for a key have one order.
+    All queries that share keys are one task, so that the sums of a key have one order.
     """
     tile = tileFor(2)
     blocks = -(-sizes.queries // tile.columns)
     heads = {"g": grad, "q": q, "k": k, "v": v, "dq": dq, "dk": dk, "dv": dv}
-    slots = slotsOf(sizes, heads, mask) | {"lse": lse, "rest": rest, "blocks": blocks}
+    slots = slotsOf(sizes, heads, mask) | {"lse": lse, "rest": delta, "blocks": blocks}
     plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, KEYS // 2 // tile.rows * tile.rows, formOf(mask))
     name = f"attendGrad {sizes.samples}x{sizes.heads}x{sizes.queries}x{sizes.keys}x{sizes.width}"
     return [KernelCall(name, repr(plan), plan.gradient, slots, sizes.samples * sizes.keyHeads)]
 
 
 def slotsOf(sizes: AttentionSizes, heads: dict[str, Heads], mask: Mask | None) -> dict[str, Any]:
-    """The arguments of a kernel: sizes, and of every array where it is and its strides."""
+    """The arguments of a kernel: sizes, and every array with its strides."""
     slots = {"heads": sizes.heads, "group": sizes.heads // sizes.keyHeads, "queries": sizes.queries, "keys": sizes.keys}
     for name, rows in heads.items():
         slots[name] = rows.what
@@ -111,17 +111,17 @@ def slotsOf(sizes: AttentionSizes, heads: dict[str, Heads], mask: Mask | None) -
     return slots
 
 
-class Form(NamedTuple):
-    """What the code for a mask depends on: its kind, whether all rows, and all columns, are alike."""
+class MaskForm(NamedTuple):
+    """What the code for a mask depends on: its kind, and whether it is broadcast over rows and over columns."""
 
     kind: str
     sameRows: bool
     sameColumns: bool
 
 
-def formOf(mask: Mask | None) -> Form | None:
-    """What of a mask the code depends on: its kind, and whether it is the same for all queries, for all keys."""
-    return None if mask is None else Form(mask.kind, mask.strides[2] == 0, mask.strides[3] == 0)
+def formOf(mask: Mask | None) -> MaskForm | None:
+    """The form of a mask; None without one."""
+    return None if mask is None else MaskForm(mask.kind, mask.strides[2] == 0, mask.strides[3] == 0)
 
 
 class AttentionSpec(NamedTuple):
@@ -133,7 +133,7 @@ class AttentionSpec(NamedTuple):
     causal: bool
     scale: float
     block: int
-    mask: Form | None
+    mask: MaskForm | None
 
     def forward(self, code: IRBuilder) -> None:
         AttentionForward(code, self).write()
@@ -143,7 +143,7 @@ class AttentionSpec(NamedTuple):
 
 
 class AttentionWriter:
-    """What the forward kernel and that of the gradient have in common."""
+    """The base of the forward and the gradient kernel."""
 
     def __init__(self, code: IRBuilder, plan: AttentionSpec):
         self.code, self.plan, self.tile = code, plan, plan.tile
@@ -151,48 +151,50 @@ class AttentionWriter:
         self.vector = IRType("f32", self.lanes)
         self.heads, self.group = code.integer("heads"), code.integer("group")
         self.queries, self.keys, self.blocks = (code.integer(name) for name in ("queries", "keys", "blocks"))
-        self.maskRoom = None
+        self.maskScratch = None
         if plan.mask is not None:
-            self.maskPlace = code.pointer("mask", plan.mask.kind)
+            self.maskPointer = code.pointer("mask", plan.mask.kind)
             self.maskStrides = [code.integer("mask" + axis) for axis in ("Sample", "Head", "Row")]
             if not plan.mask.sameRows:
-                self.maskRoom = code.scratch("f32", (plan.block + self.lanes) * self.columns)
+                self.maskScratch = code.scratch("f32", (plan.block + self.lanes) * self.columns)
 
     def rows(self, name: str) -> Callable[[IRValue, IRValue], BroadcastRows]:
         """The rows of a sample and head."""
-        place = self.code.pointer(name, "f32")
+        address = self.code.pointer(name, "f32")
         sample, head, row = (self.code.integer(name + axis) for axis in ("Sample", "Head", "Row"))
-        return lambda n, h: BroadcastRows(place.at(n * sample + h * head), row)
+        return lambda n, h: BroadcastRows(address.at(n * sample + h * head), row)
 
     def across(self) -> list[int]:
-        """Where the vectors of a tile start."""
+        """The first columns of the vectors of a tile."""
         return [u * self.lanes for u in range(self.tile.vectors)]
 
-    def loadAll(self, place: IRPointer, index: Any) -> list[IRValue]:
-        at = place.at(index)
+    def loadAll(self, address: IRPointer, index: Any) -> list[IRValue]:
+        at = address.at(index)
         return [at.load(u, self.lanes) for u in self.across()]
 
-    def turnIn(self, rows: BroadcastRows, live: IRValue, room: IRPointer, width: int, scale: float = 1.0) -> None:
-        """room[c, i] = scale row i [c], the last row again where there are no more."""
+    def loadTransposed(
+        self, rows: BroadcastRows, live: IRValue, scratch: IRPointer, width: int, scale: float = 1.0
+    ) -> None:
+        """scratch[c, i] = scale row i [c]: rows transposed into scratch memory; the last row repeats."""
         code, lanes = self.code, self.lanes
 
         def block(u: IRValue, c: Any, count: int) -> None:
             mask = None if count == lanes else code.mask(count, lanes)
             taken = [rows.at(code.min(u + i, live - 1)).at(c).load(0, lanes, mask) for i in range(lanes)]
             for i, column in enumerate(transposed(code, taken)[:count]):
-                room.store((c + i) * self.columns + u, column * scale if scale != 1 else column)
+                scratch.store((c + i) * self.columns + u, column * scale if scale != 1 else column)
 
         with code.loop(0, self.columns, lanes, unroll=1) as u:
-            self.pieces(width, lambda c, count: block(u, c, count))
+            self.vectorBlocks(width, lambda c, count: block(u, c, count))
 
-    def turnOut(
-        self, room: IRPointer, rows: BroadcastRows, live: IRValue, width: int, factors: IRPointer | None = None
+    def storeTransposed(
+        self, scratch: IRPointer, rows: BroadcastRows, live: IRValue, width: int, factors: IRPointer | None = None
     ) -> None:
-        """Row i [c] = factor i room[c, i]."""
+        """Row i [c] = factor i scratch[c, i]: transposed back to rows."""
         code, lanes = self.code, self.lanes
 
         def block(u: IRValue, c: Any, count: int) -> None:
-            taken = [room.load((c + i) * self.columns + u, lanes) for i in range(count)]
+            taken = [scratch.load((c + i) * self.columns + u, lanes) for i in range(count)]
             if factors is not None:
                 factor = factors.load(u, lanes)
                 taken = [x * factor for x in taken]
@@ -202,10 +204,10 @@ class AttentionWriter:
                 rows.at(code.min(u + i, live - 1)).at(c).store(0, row, mask)
 
         with code.loop(0, self.columns, lanes, unroll=1) as u:
-            self.pieces(width, lambda c, count: block(u, c, count))
+            self.vectorBlocks(width, lambda c, count: block(u, c, count))
 
-    def pieces(self, width: int, body: Callable[[Any, int], None]) -> None:
-        """A width in pieces of a vector, then what is left."""
+    def vectorBlocks(self, width: int, body: Callable[[Any, int], None]) -> None:
+        """A width in blocks of a vector, then the remainder."""
         left = width % self.lanes
         if width > left:
             with self.code.loop(0, width - left, self.lanes, unroll=1) as c:
@@ -214,7 +216,7 @@ class AttentionWriter:
             body(self.code.i64(width - left), left)
 
     def tiles(self, count: Any, body: Callable[[IRValue, int], None]) -> None:
-        """A range in tiles of rows. The last one may reach beyond it; it is smaller where the count is known."""
+        """A range in register tiles of rows. The last may go beyond; it is smaller where the count is constant."""
         rows = self.tile.rows
         left = count % rows if isinstance(count, int) else 0
         if not isinstance(count, int) or count > left:
@@ -226,52 +228,52 @@ class AttentionWriter:
     def zeros(self, rows: int, vectors: int) -> list[list[IRValue]]:
         return [[self.code.constant(0.0, self.vector)] * vectors for _ in range(rows)]
 
-    def dots(self, rows: BroadcastRows, indices: list[IRValue], room: IRPointer, width: int) -> list[list[IRValue]]:
-        """Some rows times the turned queries: for each row its products with all queries of the block."""
-        places = [rows.at(index) for index in indices]
+    def dots(self, rows: BroadcastRows, indices: list[IRValue], scratch: IRPointer, width: int) -> list[list[IRValue]]:
+        """Rows times the transposed queries: the dot products of each row with all queries of the block."""
+        columnStarts = [rows.at(index) for index in indices]
         return broadcastFma(
             self.code,
             self.lanes,
             width,
-            len(places),
-            lambda c, r: places[r].load(c),
-            lambda c: self.loadAll(room, c * self.columns),
-            self.zeros(len(places), self.tile.vectors),
+            len(columnStarts),
+            lambda c, r: columnStarts[r].load(c),
+            lambda c: self.loadAll(scratch, c * self.columns),
+            self.zeros(len(columnStarts), self.tile.vectors),
         )
 
-    def mix(
+    def accumulate(
         self,
         rows: BroadcastRows,
         count: IRValue,
         weights: IRPointer,
-        room: IRPointer,
+        scratch: IRPointer,
         width: int,
-        fade: list[IRValue] | None,
+        rescale: list[IRValue] | None,
     ) -> None:
-        """room[c, i] = fade i room[c, i] + sum over j < count of row j [c] weights[j, i]."""
+        """scratch[c, i] = rescale i scratch[c, i] + sum over j < count of row j [c] weights[j, i]."""
 
         def tile(c: IRValue, height: int) -> None:
-            place = rows.start.at(c)
-            starts = [self.loadAll(room, (c + r) * self.columns) for r in range(height)]
-            if fade is not None:
-                starts = [[x * f for x, f in zip(row, fade)] for row in starts]
+            address = rows.start.at(c)
+            starts = [self.loadAll(scratch, (c + r) * self.columns) for r in range(height)]
+            if rescale is not None:
+                starts = [[x * f for x, f in zip(row, rescale)] for row in starts]
             found = broadcastFma(
                 self.code,
                 self.lanes,
                 count,
                 height,
-                lambda j, r: place.at(j * rows.stride).load(r),
+                lambda j, r: address.at(j * rows.stride).load(r),
                 lambda j: self.loadAll(weights, j * self.columns),
                 starts,
             )
             for r, row in enumerate(found):
                 for u, x in zip(self.across(), row):
-                    room.store((c + r) * self.columns + u, x)
+                    scratch.store((c + r) * self.columns + u, x)
 
         self.tiles(width, tile)
 
     def visible(self, first: IRValue, live: IRValue) -> IRValue:
-        """How many keys some query of the block may see."""
+        """How many keys are visible to some query of the block."""
         return self.code.min(self.keys, first + live) if self.plan.causal else self.keys
 
     def scoreTiles(
@@ -283,7 +285,7 @@ class AttentionWriter:
         count: IRValue,
         body: Callable[[IRValue, list[IRValue], list[list[IRValue]]], None],
     ) -> None:
-        """The scores of a block of keys in tiles: of each its first key, all keys (the last repeats), scores."""
+        """The scores of a block of keys, in tiles: body(first key, all keys (the last repeats), scores)."""
         code = self.code
 
         def tile(j: IRValue, rows: int) -> None:
@@ -294,7 +296,7 @@ class AttentionWriter:
         self.tiles(count, tile)
 
     def hidden(self, row: list[IRValue], start: IRValue, j: IRValue, first: IRValue) -> list[IRValue]:
-        """The scores of key start + j with the mask added, -inf where hidden."""
+        """The scores of key start + j with the mask added, -inf where masked."""
         code, lanes = self.code, self.lanes
         if self.plan.mask is not None:
             row = self.masked(row, start, j)
@@ -304,14 +306,14 @@ class AttentionWriter:
         return row
 
     def masked(self, row: list[IRValue], start: IRValue, j: IRValue) -> list[IRValue]:
-        if self.maskRoom is not None:
-            return [x + m for x, m in zip(row, self.loadAll(self.maskRoom, j * self.columns))]
+        if self.maskScratch is not None:
+            return [x + m for x, m in zip(row, self.loadAll(self.maskScratch, j * self.columns))]
         index = self.code.i64(0) if self.plan.mask is None or self.plan.mask.sameColumns else start + j
         value = self.asAdded(self.maskRows.start.load(index))
         return [x + value for x in row]
 
     def asAdded(self, value: IRValue) -> IRValue:
-        """An element of a mask as what is added to a score."""
+        """An element of a mask as a term of a score: 0 or -inf for bools."""
         code = self.code
         if value.kind == "f32":
             return value
@@ -321,35 +323,35 @@ class AttentionWriter:
         """The rows of the mask for a block of queries."""
         if self.plan.mask is not None:
             perSample, perHead, perRow = self.maskStrides
-            place = self.maskPlace.at(sample * perSample + head * perHead + first * perRow)
-            self.maskRows = BroadcastRows(place, perRow)
+            address = self.maskPointer.at(sample * perSample + head * perHead + first * perRow)
+            self.maskRows = BroadcastRows(address, perRow)
 
-    def turnMask(self, start: IRValue, count: IRValue, live: IRValue) -> None:
-        """The mask for a block of keys, turned as the scores are."""
-        code, lanes, form, room = self.code, self.lanes, self.plan.mask, self.maskRoom
-        if form is None or room is None:
+    def transposeMask(self, start: IRValue, count: IRValue, live: IRValue) -> None:
+        """The mask for a block of keys, transposed as the scores are."""
+        code, lanes, form, scratch = self.code, self.lanes, self.plan.mask, self.maskScratch
+        if form is None or scratch is None:
             return
         with code.loop(0, self.columns, lanes, unroll=1) as u, code.loop(0, count, lanes, unroll=1) as j:
             taken = []
             for i in range(lanes):
-                place = self.maskRows.at(code.min(u + i, live - 1))
+                address = self.maskRows.at(code.min(u + i, live - 1))
                 if form.sameColumns:
-                    taken.append(code.splat(self.asAdded(place.load()), lanes))
+                    taken.append(code.splat(self.asAdded(address.load()), lanes))
                 else:
-                    taken.append(self.asAdded(place.load(start + j, lanes, code.mask(count - j, lanes))))
+                    taken.append(self.asAdded(address.load(start + j, lanes, code.mask(count - j, lanes))))
             for i, column in enumerate(transposed(code, taken)):
-                room.store((j + i) * self.columns + u, column)
+                scratch.store((j + i) * self.columns + u, column)
 
-    def clear(self, room: IRPointer, count: int) -> None:
+    def clear(self, scratch: IRPointer, count: int) -> None:
         with self.code.loop(0, count, self.lanes) as c:
-            room.store(c, self.code.constant(0.0, self.vector))
+            scratch.store(c, self.code.constant(0.0, self.vector))
 
     def variables(self, start: float) -> list[IRVariable]:
         return [self.code.variable(self.code.constant(start, self.vector)) for _ in range(self.tile.vectors)]
 
 
 class AttentionForward(AttentionWriter):
-    """A task is a block of queries of one head: the last blocks first, for with causality they see most."""
+    """The forward kernel: a task is a block of queries of one head, the last ones first, which cost most if causal."""
 
     def write(self) -> None:
         code, plan, columns = self.code, self.plan, self.columns
@@ -364,24 +366,24 @@ class AttentionForward(AttentionWriter):
 
         query, result = code.scratch("f32", plan.width * columns), code.scratch("f32", plan.out * columns)
         self.scores = code.scratch("f32", plan.block * columns)
-        self.turnIn(q(sample, head).down(first), live, query, plan.width, plan.scale)
+        self.loadTransposed(q(sample, head).down(first), live, query, plan.width, plan.scale)
         self.clear(result, plan.out * columns)
-        top, total = self.variables(FLOOR), self.variables(0.0)
+        maxima, total = self.variables(FLOOR), self.variables(0.0)
         stop = self.visible(first, live)
         with code.loop(0, stop, plan.block, unroll=1) as start:
             count = code.min(stop - start, plan.block)
-            self.turnMask(start, count, live)
-            old = [x.value for x in top]
-            self.score(keys.down(start), query, start, first, count, top)
-            fade = [expBelow(code, before - x.value) for before, x in zip(old, top)]
-            self.weigh(count, top, total, fade)
-            self.mix(values.down(start), count, self.scores, result, plan.out, fade)
+            self.transposeMask(start, count, live)
+            old = [x.value for x in maxima]
+            self.score(keys.down(start), query, start, first, count, maxima)
+            rescale = [expBelow(code, before - x.value) for before, x in zip(old, maxima)]
+            self.weigh(count, maxima, total, rescale)
+            self.accumulate(values.down(start), count, self.scores, result, plan.out, rescale)
         self.finish(
             result,
             y(sample, head).down(first),
             lse.at((sample * self.heads + head) * self.queries + first),
             live,
-            top,
+            maxima,
             total,
         )
 
@@ -392,29 +394,29 @@ class AttentionForward(AttentionWriter):
         start: IRValue,
         first: IRValue,
         count: IRValue,
-        top: list[IRVariable],
+        maxima: list[IRVariable],
     ) -> None:
-        """The scores of a block of keys, and the largest so far of each query."""
+        """The scores of a block of keys, and the running maximum of each query."""
 
         def tile(j: IRValue, _: list[IRValue], scores: list[list[IRValue]]) -> None:
             for r, row in enumerate(scores):
-                for u, x, most in zip(self.across(), row, top):
+                for u, x, maximum in zip(self.across(), row, maxima):
                     self.scores.store((j + r) * self.columns + u, x)
-                    most.value = self.code.select(x > most.value, x, most.value)
+                    maximum.value = self.code.select(x > maximum.value, x, maximum.value)
 
         self.scoreTiles(keys, query, start, first, count, tile)
 
-    def weigh(self, count: IRValue, top: list[IRVariable], total: list[IRVariable], fade: list[IRValue]) -> None:
-        """Scores become exp(score - largest), which are summed."""
+    def weigh(self, count: IRValue, maxima: list[IRVariable], total: list[IRVariable], rescale: list[IRValue]) -> None:
+        """Online softmax: scores become exp(score - maximum), and are added to the rescaled sums."""
         code = self.code
-        most = [x.value for x in top]
-        for one, f in zip(total, fade):
+        maximum = [x.value for x in maxima]
+        for one, f in zip(total, rescale):
             one.value = one.value * f
         with code.loop(0, count, 1, unroll=2) as j:
-            place = self.scores.at(j * self.columns)
-            for u, m, one in zip(self.across(), most, total):
-                p = expBelow(code, place.load(u, self.lanes) - m)
-                place.store(u, p)
+            address = self.scores.at(j * self.columns)
+            for u, m, one in zip(self.across(), maximum, total):
+                p = expBelow(code, address.load(u, self.lanes) - m)
+                address.store(u, p)
                 one.value = one.value + p
 
     def finish(
@@ -423,16 +425,16 @@ class AttentionForward(AttentionWriter):
         y: BroadcastRows,
         lse: IRPointer,
         live: IRValue,
-        top: list[IRVariable],
+        maxima: list[IRVariable],
         total: list[IRVariable],
     ) -> None:
         code, lanes = self.code, self.lanes
         factors = code.scratch("f32", self.columns)
-        for u, most, one in zip(self.across(), top, total):
+        for u, maximum, one in zip(self.across(), maxima, total):
             seen = code.select(one.value == 0.0, 1.0, one.value)
             factors.store(u, 1.0 / seen)
-            lse.store(u, most.value + log(code, seen), code.mask(live - u, lanes))
-        self.turnOut(result, y, live, self.plan.out, factors)
+            lse.store(u, maximum.value + log(code, seen), code.mask(live - u, lanes))
+        self.storeTransposed(result, y, live, self.plan.out, factors)
 
 
 class AttentionGradient(AttentionWriter):
@@ -441,7 +443,7 @@ class AttentionGradient(AttentionWriter):
     def write(self) -> None:
         code, plan, columns = self.code, self.plan, self.columns
         g, q, k, v, dq, dk, dv = (self.rows(name) for name in ("g", "q", "k", "v", "dq", "dk", "dv"))
-        lse, rest = code.pointer("lse", "f32"), code.pointer("rest", "f32")
+        lse, delta = code.pointer("lse", "f32"), code.pointer("rest", "f32")
         keyHeads = self.heads // self.group
         keyHead, sample = code.task % keyHeads, code.task // keyHeads
         keys, values = k(sample, keyHead), v(sample, keyHead)
@@ -457,24 +459,24 @@ class AttentionGradient(AttentionWriter):
             live = code.min(self.queries - first, columns)
             self.findMask(sample, head, first)
             queries, grads = q(sample, head).down(first), g(sample, head).down(first)
-            self.turnIn(queries, live, query, plan.width, plan.scale)
-            self.turnIn(grads, live, grad, plan.out)
+            self.loadTransposed(queries, live, query, plan.width, plan.scale)
+            self.loadTransposed(grads, live, grad, plan.out)
             self.clear(found, plan.width * columns)
             row = (sample * self.heads + head) * self.queries + first
             masks = [code.mask(live - u, self.lanes) for u in self.across()]
-            ends = [
-                (lse.load(row + u, self.lanes, mask), rest.load(row + u, self.lanes, mask))
+            rowTerms = [
+                (lse.load(row + u, self.lanes, mask), delta.load(row + u, self.lanes, mask))
                 for u, mask in zip(self.across(), masks)
             ]
             stop = self.visible(first, live)
             with code.loop(0, stop, plan.block, unroll=1) as start:
                 count = code.min(stop - start, plan.block)
-                self.turnMask(start, count, live)
-                self.weigh(keys.down(start), values.down(start), query, grad, start, first, count, ends)
-                self.mix(keys.down(start), count, self.changes, found, plan.width, None)
+                self.transposeMask(start, count, live)
+                self.weigh(keys.down(start), values.down(start), query, grad, start, first, count, rowTerms)
+                self.accumulate(keys.down(start), count, self.changes, found, plan.width, None)
                 self.spread(self.weights, count, grads, live, dValues.down(start), plan.out)
                 self.spread(self.changes, count, queries, live, dKeys.down(start), plan.width)
-            self.turnOut(found, dq(sample, head).down(first), live, plan.width)
+            self.storeTransposed(found, dq(sample, head).down(first), live, plan.width)
 
     def zero(self, rows: BroadcastRows, width: int) -> None:
         code, lanes = self.code, self.lanes
@@ -492,19 +494,19 @@ class AttentionGradient(AttentionWriter):
         start: IRValue,
         first: IRValue,
         count: IRValue,
-        ends: list[tuple[IRValue, IRValue]],
+        rowTerms: list[tuple[IRValue, IRValue]],
     ) -> None:
         """p = exp(score - lse) and scale ds = scale p (grad v' - rest) for a block of keys."""
         code, plan = self.code, self.plan
 
         def tile(j: IRValue, indices: list[IRValue], scores: list[list[IRValue]]) -> None:
             for r, row in enumerate(scores):
-                for u, x, (lse, _) in zip(self.across(), row, ends):
+                for u, x, (lse, _) in zip(self.across(), row, rowTerms):
                     self.weights.store((j + r) * self.columns + u, expBelow(code, x - lse))
             for r, row in enumerate(self.dots(values, indices, grad, plan.out)):
-                for u, x, (_, rest) in zip(self.across(), row, ends):
+                for u, x, (_, delta) in zip(self.across(), row, rowTerms):
                     p = self.weights.load((j + r) * self.columns + u, self.lanes)
-                    self.changes.store((j + r) * self.columns + u, (x - rest) * p * plan.scale)
+                    self.changes.store((j + r) * self.columns + u, (x - delta) * p * plan.scale)
 
         self.scoreTiles(keys, query, start, first, count, tile)
         zero, rows = code.constant(0.0, self.vector), self.tile.rows
@@ -519,10 +521,10 @@ class AttentionGradient(AttentionWriter):
         """Row j of `to` += sum over queries i of weights[j, i] row i; beyond the last, weights are 0."""
         code, lanes, step = self.code, self.lanes, self.columns
         for c in range(0, width, step):
-            places = [c + u for u in self.across() if c + u < width]
-            masks = [None if x + lanes <= width else code.mask(width - x, lanes) for x in places]
+            columnStarts = [c + u for u in self.across() if c + u < width]
+            masks = [None if x + lanes <= width else code.mask(width - x, lanes) for x in columnStarts]
 
-            def tile(j: IRValue, height: int, places: list[int] = places, masks: list[Any] = masks) -> None:
+            def tile(j: IRValue, height: int, columnStarts: list[int] = columnStarts, masks: list[Any] = masks) -> None:
                 own = weights.at(j * self.columns)
                 targets = [to.at(code.min(j + r, count - 1)) for r in range(height)]
                 found = broadcastFma(
@@ -531,11 +533,11 @@ class AttentionGradient(AttentionWriter):
                     live,
                     height,
                     lambda i, r: own.at(i).load(r * self.columns),
-                    lambda i: [rows.at(i).load(x, lanes, mask) for x, mask in zip(places, masks)],
-                    self.zeros(height, len(places)),
+                    lambda i: [rows.at(i).load(x, lanes, mask) for x, mask in zip(columnStarts, masks)],
+                    self.zeros(height, len(columnStarts)),
                 )
                 for target, row in zip(targets, found):
-                    for x, total, mask in zip(places, row, masks):
+                    for x, total, mask in zip(columnStarts, row, masks):
                         target.store(x, target.load(x, lanes, mask) + total, mask)
 
             self.tiles(count, tile)

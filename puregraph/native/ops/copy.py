@@ -1,9 +1,9 @@
-"""Move: numbers from one order in memory to another, and a number everywhere.
+"""Strided copies: elements copied from one layout to another, transposed where needed; fills.
 
-    move("f32", x, (n, c, h, w), (c h w, h w, w, 1), y, (h w c, 1, w c, c))
+    stridedCopy("f32", x, (n, c, h, w), (c h w, h w, w, 1), y, (h w c, 1, w c, c))
 
-Axes that lie alike in both are taken as one. If the numbers that lie side by side are the same ones, rows are copied;
-if not, squares are transposed in registers. A stride of 0 repeats what is read.
+Axes that are contiguous in both are merged. If the contiguous axes are the same, rows are copied; if not, square tiles
+are transposed in registers. A stride of 0 broadcasts.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.llvm.registertranspose import transposed
 
-CHUNK = 1 << 14  # numbers that a task moves, or more
-AHEAD = 4  # squares that are asked for before they are read
+CHUNK = 1 << 14  # elements that a task copies, at least
+AHEAD = 4  # tiles that are prefetched before they are read
 
 
 class CopyAxis(NamedTuple):
-    """How many there are, and their strides in what is read and what is written."""
+    """An axis: its size, and its strides in the source and the target."""
 
     size: int
     source: int
@@ -31,12 +31,12 @@ class CopyAxis(NamedTuple):
 
 
 def lanesOf(kind: str) -> int:
-    """Lanes of the squares that are transposed, and of rows."""
+    """Lanes of the tiles that are transposed, and of rows."""
     return max(4, min(16, jit.lanes(SIZES[kind])))
 
 
 def merged(shape: Sequence[int], source: Sequence[int], target: Sequence[int]) -> list[CopyAxis]:
-    """The axes as few as they can be, those far apart in what is written first."""
+    """The axes merged where possible, those of larger target strides first."""
     axes = sorted((CopyAxis(*each) for each in zip(shape, source, target) if each[0] != 1), key=lambda a: -a.target)
     found: list[CopyAxis] = []
     for axis in axes:
@@ -47,10 +47,10 @@ def merged(shape: Sequence[int], source: Sequence[int], target: Sequence[int]) -
     return found
 
 
-def move(
+def stridedCopy(
     kind: str, x: Any, shape: Sequence[int], source: Sequence[int], y: Any, target: Sequence[int], name: str = "move"
 ) -> list[KernelCall]:
-    """y at `target` strides = x at `source` strides, of a kind by which only the size of a number is told."""
+    """y at `target` strides = x at `source` strides; the kind gives the size of an element."""
     axes = merged(shape, source, target)
     if 0 in shape:
         return []
@@ -60,8 +60,8 @@ def move(
     side = next((i for i, axis in enumerate(axes[:-1]) if axis.source == 1), None)
     row = axes[-1]
     if row.source == 1 or row.source == 0 or side is None:
-        return rows(title, kind, x, y, axes)
-    return squares(title, kind, x, y, [a for i, a in enumerate(axes[:-1]) if i != side], axes[side], row)
+        return rowCopy(title, kind, x, y, axes)
+    return transposeCopy(title, kind, x, y, [a for i, a in enumerate(axes[:-1]) if i != side], axes[side], row)
 
 
 def slotsOf(x: Any, y: Any, outer: Sequence[CopyAxis]) -> dict[str, Any]:
@@ -72,8 +72,8 @@ def slotsOf(x: Any, y: Any, outer: Sequence[CopyAxis]) -> dict[str, Any]:
     return slots
 
 
-def rows(title: str, kind: str, x: Any, y: Any, axes: list[CopyAxis]) -> list[KernelCall]:
-    """Row by row: `line` of the last axis but one are done in turn."""
+def rowCopy(title: str, kind: str, x: Any, y: Any, axes: list[CopyAxis]) -> list[KernelCall]:
+    """Row by row: a task has some rows of the last axis but one."""
     *outer, line, row = axes if len(axes) > 1 else [CopyAxis(1, 0, 0), *axes]
     width = min(row.size, max(CHUNK, 1))
     step = max(1, min(line.size, CHUNK // width))
@@ -83,13 +83,13 @@ def rows(title: str, kind: str, x: Any, y: Any, axes: list[CopyAxis]) -> list[Ke
         count *= axis.size
     slots = slotsOf(x, y, outer) | {"lineSize": line.size, "lineSource": line.source, "lineTarget": line.target}
     slots |= {"size": row.size, "source": row.source, "width": width, "step": step, "across": across, "down": down}
-    manner = {0: "same", 1: "row"}.get(row.source, "apart")
-    write = partial(writeRows, kind=kind, outer=len(outer), manner=manner)
-    return [KernelCall(title, f"{kind} {len(outer)} {manner} {jit.lanes(4)}", write, slots, count * across * down)]
+    mode = {0: "same", 1: "row"}.get(row.source, "apart")
+    write = partial(writeRows, kind=kind, outer=len(outer), mode=mode)
+    return [KernelCall(title, f"{kind} {len(outer)} {mode} {jit.lanes(4)}", write, slots, count * across * down)]
 
 
-def places(code: IRBuilder, index: IRValue, outer: int) -> tuple[IRValue, IRValue]:
-    """How far an index of all outer axes reaches in what is read and written."""
+def offsets(code: IRBuilder, index: IRValue, outer: int) -> tuple[IRValue, IRValue]:
+    """The offsets in source and target of a flat index of all outer axes."""
     far, to = code.i64(0), code.i64(0)
     axes = [[code.integer(f"{what}{i}") for what in ("size", "source", "target")] for i in range(outer)]
     for size, source, target in reversed(axes):
@@ -98,40 +98,40 @@ def places(code: IRBuilder, index: IRValue, outer: int) -> tuple[IRValue, IRValu
     return far, to
 
 
-def writeRows(code: IRBuilder, kind: str, outer: int, manner: str) -> None:
-    """Lines of y one after another, from numbers of x that lie side by side, are all the same, or lie apart."""
+def writeRows(code: IRBuilder, kind: str, outer: int, mode: str) -> None:
+    """Rows of y from contiguous, broadcast or strided elements of x."""
     lanes = lanesOf(kind)
     x, y = code.pointer("x", kind), code.pointer("y", kind)
     lines, lineSource, lineTarget = (code.integer("line" + what) for what in ("Size", "Source", "Target"))
     size, source, width = code.integer("size"), code.integer("source"), code.integer("width")
     step, across, down = code.integer("step"), code.integer("across"), code.integer("down")
-    far, to = places(code, code.task // (across * down), outer)
+    far, to = offsets(code, code.task // (across * down), outer)
     first, start = code.task // across % down * step, code.task % across * width
     own = code.min(width, size - start)
     whole = own - own % lanes
     with code.loop(first, code.min(first + step, lines), unroll=1) as j:
-        taken = x.at(far + j * lineSource + start * source)
-        given = y.at(to + j * lineTarget + start)
-        if manner == "row":
+        input = x.at(far + j * lineSource + start * source)
+        output = y.at(to + j * lineTarget + start)
+        if mode == "row":
             with code.loop(0, whole, lanes) as c:
-                given.store(c, taken.load(c, lanes))
+                output.store(c, input.load(c, lanes))
             with code.loop(whole, own, unroll=1) as c:
-                given.store(c, taken.load(c))
-        elif manner == "same":
-            value = taken.load()
+                output.store(c, input.load(c))
+        elif mode == "same":
+            value = input.load()
             with code.loop(0, whole, lanes) as c:
-                given.store(c, code.splat(value, lanes))
+                output.store(c, code.splat(value, lanes))
             with code.loop(whole, own, unroll=1) as c:
-                given.store(c, value)
+                output.store(c, value)
         else:
             with code.loop(0, own, unroll=4) as c:
-                given.store(c, taken.load(c * source))
+                output.store(c, input.load(c * source))
 
 
-def squares(
+def transposeCopy(
     title: str, kind: str, x: Any, y: Any, outer: list[CopyAxis], side: CopyAxis, row: CopyAxis
 ) -> list[KernelCall]:
-    """Squares of `side`, along which is read, by `row`, along which is written; a task has some of the side."""
+    """Square tiles of `side`, contiguous in x, by `row`, contiguous in y; a task has some of the side."""
     lanes = lanesOf(kind)
     step = max(1, CHUNK // (lanes * row.size)) * lanes
     down = -(-side.size // step)
@@ -140,44 +140,44 @@ def squares(
         count *= axis.size
     slots = slotsOf(x, y, outer) | {"sideSize": side.size, "sideTarget": side.target, "step": step, "down": down}
     slots |= {"size": row.size, "source": row.source}
-    write = partial(writeSquares, kind=kind, outer=len(outer))
+    write = partial(writeTranspose, kind=kind, outer=len(outer))
     return [KernelCall(title, f"{kind} {len(outer)} squares {jit.lanes(4)}", write, slots, count * down)]
 
 
-def writeSquares(code: IRBuilder, kind: str, outer: int) -> None:
-    """y = xT in squares of as many numbers as a vector has, turned in registers."""
+def writeTranspose(code: IRBuilder, kind: str, outer: int) -> None:
+    """y = x' in square tiles of as many rows as a vector has lanes, transposed in registers."""
     lanes = lanesOf(kind)
     x, y = code.pointer("x", kind), code.pointer("y", kind)
     sides, sideTarget = code.integer("sideSize"), code.integer("sideTarget")
     size, source, step, down = (code.integer(name) for name in ("size", "source", "step", "down"))
-    far, to = places(code, code.task // down, outer)
+    far, to = offsets(code, code.task // down, outer)
     first = code.task % down * step
     end = code.min(first + step, sides)
     with code.loop(first, end, lanes, unroll=1) as i, code.loop(0, size, lanes, unroll=1) as j:
-        taken, given = x.at(far + i + j * source), y.at(to + i * sideTarget + j)
+        input, output = x.at(far + i + j * source), y.at(to + i * sideTarget + j)
         isWhole = (i + lanes <= end) & (j + lanes <= size)
         with code.when(isWhole):
             for r in range(lanes):
-                taken.prefetch(source * r + AHEAD * lanes)
-            whole = transposed(code, [taken.load(source * r, lanes) for r in range(lanes)])
+                input.prefetch(source * r + AHEAD * lanes)
+            whole = transposed(code, [input.load(source * r, lanes) for r in range(lanes)])
             for r, column in enumerate(whole):
-                given.store(sideTarget * r, column)
+                output.store(sideTarget * r, column)
         with code.when(~isWhole):
-            square(code, taken, given, source, sideTarget, code.min(lanes, end - i), code.min(lanes, size - j))
+            partialTile(code, input, output, source, sideTarget, code.min(lanes, end - i), code.min(lanes, size - j))
 
 
-def square(
+def partialTile(
     code: IRBuilder,
-    taken: IRPointer,
-    given: IRPointer,
+    input: IRPointer,
+    output: IRPointer,
     source: IRValue,
     target: IRValue,
     height: IRValue,
     width: IRValue,
 ) -> None:
-    """A square that is not whole, number by number."""
+    """A tile at the border, element by element."""
     with code.loop(0, height, unroll=1) as i, code.loop(0, width, unroll=1) as j:
-        given.store(i * target + j, taken.load(i + j * source))
+        output.store(i * target + j, input.load(i + j * source))
 
 
 def fill(kind: str, y: Any, count: int, value: float) -> list[KernelCall]:
@@ -195,7 +195,7 @@ def fill(kind: str, y: Any, count: int, value: float) -> list[KernelCall]:
 
 
 def writeFill(kind: str, value: float, code: IRBuilder) -> None:
-    """A stretch of y with one number everywhere."""
+    """A chunk of y with one value everywhere."""
     lanes = lanesOf(kind)
     y, count = code.pointer("y", kind), code.integer("count")
     start = code.task * CHUNK

@@ -1,4 +1,4 @@
-"""Tail: formulas that are applied to the sums of a product or convolution while these are in registers."""
+"""Fused epilogues: formulas applied to the sums of a GEMM or convolution while these are in registers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from puregraph.native.ops.nestcode import STORED
 
 
 class EpilogueOperand(NamedTuple):
-    """An operand seen from rows and columns of sums: its kind, where it is, its strides (that of columns 0 or 1), and
-    those along the axes of a batch."""
+    """An operand over rows and columns of sums: its kind, its array, its strides (that of columns 0 or 1), and those
+    along the axes of a batch."""
 
     kind: str
     what: Any
@@ -25,7 +25,7 @@ class EpilogueOperand(NamedTuple):
 
 
 class Epilogue(EpilogueSpec):
-    """bias, activation, residual: lines of formulas over the sums, named `sums`; of their results some are stored."""
+    """Bias, activation, residual: lines of formulas over the sums, named `sums`; some of their results are stored."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class Epilogue(EpilogueSpec):
         for name, operand in self.stores.items():
             value, stored = values[name], STORED[operand.kind]
             value = code.convert(value, stored, signed=value.kind != "i1")
-            place = self.pointers[f"s_{name}"].at(row * self.rows[f"s_{name}"] if f"s_{name}" in self.rows else 0)
-            place.store(column, code.splat(value, lanes), mask)
+            address = self.pointers[f"s_{name}"].at(row * self.rows[f"s_{name}"] if f"s_{name}" in self.rows else 0)
+            address.store(column, code.splat(value, lanes), mask)
 
     def read(self, code: IRBuilder, name: str, row: Any, column: Any, lanes: int, mask: IRValue | None) -> IRValue:
         key, operand = f"l_{name}", self.loads[name]
-        place = self.pointers[key].at(row * self.rows[key] if key in self.rows else 0)
-        found = place.load(column, lanes, mask) if operand.column else place.load()
+        address = self.pointers[key].at(row * self.rows[key] if key in self.rows else 0)
+        found = address.load(column, lanes, mask) if operand.column else address.load()
         return found != 0 if operand.kind == "bool" else code.convert(found, "f32")

@@ -1,7 +1,7 @@
-"""Lookup: the twins of `kernels.scatter` in native code, and where the largest number of a row is.
+"""Gather, scatter-add and argmax: the native implementations of `kernels.scatter`.
 
-Indices are whole numbers of 64 bits. One that is out of range, below -1 or above the last, counts as -1, and the number
-at `fault` becomes 1, which is where a run that must not go on is told from one that may.
+Indices are integers of 64 bits. One that is out of range, below -1 or above the last, counts as -1, and the flag
+`fault` is set, by which the run is refused.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
 
-CHUNK = 1 << 14  # numbers that a task reads or writes, or more
-FAR = 1 << 11  # the same, where each row is read from somewhere else
+CHUNK = 1 << 14  # elements that a task reads or writes, at least
+FAR = 1 << 11  # the same for gathered rows
 PARTS = 16  # of a table that is larger than what is added to it
-COLUMNS = 64  # of a table that a task adds to, where they are shared out
+COLUMNS = 64  # of a table that a task adds to, where columns are split
 
 
-def pieces(count: int, width: int, most: int = CHUNK) -> int:
-    """How many rows of that width a task does."""
+def taskRows(count: int, width: int, most: int = CHUNK) -> int:
+    """How many rows of a width a task has."""
     return max(1, min(count, most // max(width, 1)))
 
 
-def each(code: IRBuilder, body: Callable[[IRValue], None]) -> None:
-    """For every row of a task: `step` of them, of `count` in all."""
+def eachRow(code: IRBuilder, body: Callable[[IRValue], None]) -> None:
+    """The loop over the rows of a task: `step` of them, of `count` in all."""
     count, step = code.integer("count"), code.integer("step")
     start = code.task * step
     with code.loop(start, code.min(start + step, count), unroll=1) as i:
         body(i)
 
 
-def across(code: IRBuilder, width: IRValue, lanes: int, body: Callable[[IRValue, IRValue | None], None]) -> None:
-    """For each vector of a row, then for what is left of it, with its mask."""
+def overVectors(code: IRBuilder, width: IRValue, lanes: int, body: Callable[[IRValue, IRValue | None], None]) -> None:
+    """The loop over the vectors of a row, then its remainder, with a mask."""
     whole = width - width % lanes
     with code.loop(0, whole, lanes) as c:
         body(c, None)
@@ -43,8 +43,8 @@ def across(code: IRBuilder, width: IRValue, lanes: int, body: Callable[[IRValue,
         body(whole, code.mask(width - whole, lanes))
 
 
-def checked(code: IRBuilder, index: IRValue, limit: IRValue, fault: IRPointer) -> IRValue:
-    """Whether an index names a row; what is neither that nor -1 is noted."""
+def inRange(code: IRBuilder, index: IRValue, limit: IRValue, fault: IRPointer) -> IRValue:
+    """Whether an index names a row; one that does not, and is not -1, sets the flag."""
     wrong = (index < -1) | (index >= limit)
     with code.when(wrong):
         fault.store(0, code.i64(1))
@@ -63,14 +63,14 @@ def gather(
     indexStep: int = 1,
 ) -> list[KernelCall]:
     """y[i] = table[index[i]] for i < count, and zero where the index is -1; `tableRow` is the stride of the table."""
-    step = pieces(count, width, FAR)
+    step = taskRows(count, width, FAR)
     slots = {"table": table, "tableRow": tableRow, "rows": rows, "index": index, "y": y, "width": width, "fault": fault}
     slots |= {"count": count, "step": step, "indexStep": indexStep}
     return [KernelCall(f"gather {count}x{width}", str(jit.lanes(4)), writeGather, slots, -(-count // step))]
 
 
 def writeGather(code: IRBuilder) -> None:
-    """y[i] = table[index[i]]; zeros, and a note, for an index that is out of range."""
+    """y[i] = table[index[i]]; zeros, and the flag, for an index that is out of range."""
     lanes = jit.lanes(4)
     table, index, y, fault = (code.pointer(n, k) for n, k in zip(("table", "index", "y", "fault"), ("f32", "i64") * 2))
     stride, rows, width, indexStep = (code.integer(name) for name in ("tableRow", "rows", "width", "indexStep"))
@@ -78,14 +78,14 @@ def writeGather(code: IRBuilder) -> None:
 
     def row(i: IRValue) -> None:
         at = index.load(i * indexStep)
-        known = checked(code, at, rows, fault)
+        known = inRange(code, at, rows, fault)
         source, target = table.at(at * stride), y.at(i * width)
         with code.when(known):
-            across(code, width, lanes, lambda c, mask: target.store(c, source.load(c, lanes, mask), mask))
+            overVectors(code, width, lanes, lambda c, mask: target.store(c, source.load(c, lanes, mask), mask))
         with code.when(~known):
-            across(code, width, lanes, lambda c, mask: target.store(c, zero, mask))
+            overVectors(code, width, lanes, lambda c, mask: target.store(c, zero, mask))
 
-    each(code, row)
+    eachRow(code, row)
 
 
 def scatterAdd(
@@ -101,7 +101,7 @@ def scatterAdd(
 ) -> list[KernelCall]:
     """table = 0, then table[index[i]] += grad[i] for all i < count in order; an index of -1 adds nothing.
 
-    A task has some rows of the table, or some columns, and goes through all indices: what it adds has one order.
+    A task owns some rows of the table, or some columns, and loops over all indices: additions have one order.
     """
     high = PARTS if rows > count else 1
     wide = 1 if high > 1 else -(-width // COLUMNS)
@@ -116,7 +116,7 @@ def scatterAdd(
 
 
 def writeScatter(code: IRBuilder) -> None:
-    """table[index[i]] += grad[i]: each task owns some rows and columns of the table, and walks all indices in order."""
+    """table[index[i]] += grad[i]: each task owns some rows and columns of the table, and loops over all indices."""
     lanes = jit.lanes(4)
     grad, index, table, fault = (
         code.pointer(n, k) for n, k in zip(("grad", "index", "table", "fault"), ("f32", "i64") * 2)
@@ -130,29 +130,29 @@ def writeScatter(code: IRBuilder) -> None:
     zero = code.constant(0.0, IRType("f32", lanes))
     with code.loop(low, high, unroll=1) as r:
         target = table.at(r * width + first)
-        across(code, own, lanes, lambda c, mask: target.store(c, zero, mask))
+        overVectors(code, own, lanes, lambda c, mask: target.store(c, zero, mask))
     with code.loop(0, count, unroll=1) as i:
         at = index.load(i * indexStep)
-        checked(code, at, rows, fault)
+        inRange(code, at, rows, fault)
         with code.when((at >= low) & (at < high)):
             source, sums = grad.at(i * stride + first), table.at(at * width + first)
 
             def add(c: IRValue, mask: IRValue | None) -> None:
                 sums.store(c, sums.load(c, lanes, mask) + source.load(c, lanes, mask), mask)
 
-            across(code, own, lanes, add)
+            overVectors(code, own, lanes, add)
 
 
 def addAt(values: Any, index: Any, y: Any, rows: int, count: int, size: int) -> list[KernelCall]:
     """y[i] = 0, then y[i, index[i, a]] += values[i, a] for all a < count in order; indices are of 32 bits, and those
     below 0 or from `size` on add nothing."""
-    step = pieces(rows, size)
+    step = taskRows(rows, size)
     slots = {"values": values, "index": index, "y": y, "each": count, "size": size, "count": rows, "step": step}
     return [KernelCall(f"addAt {rows}x{count}", str(jit.lanes(4)), writeAddAt, slots, -(-rows // step))]
 
 
 def writeAddAt(code: IRBuilder) -> None:
-    """Row by row: zeros, then one number after another."""
+    """Row by row: zeros, then one element after another."""
     lanes = jit.lanes(4)
     values, index, y = (code.pointer(n, k) for n, k in zip(("values", "index", "y"), ("f32", "i32", "f32")))
     amount, size = code.integer("each"), code.integer("size")
@@ -160,18 +160,18 @@ def writeAddAt(code: IRBuilder) -> None:
 
     def row(i: IRValue) -> None:
         target = y.at(i * size)
-        across(code, size, lanes, lambda c, mask: target.store(c, zero, mask))
+        overVectors(code, size, lanes, lambda c, mask: target.store(c, zero, mask))
         with code.loop(0, amount, unroll=1) as a:
             at = code.convert(index.load(i * amount + a), "i64")
             with code.when((at >= 0) & (at < size)):
                 target.store(at, target.load(at) + values.load(i * amount + a))
 
-    each(code, row)
+    eachRow(code, row)
 
 
 def takeClass(x: Any, labels: Any, y: Any, samples: int, classes: int, inner: int, fault: Any) -> list[KernelCall]:
-    """y[n, s] = x[n, labels[n, s], s], and zero where the label is -1; `inner` is how many s there are."""
-    step = pieces(samples, inner)
+    """y[n, s] = x[n, labels[n, s], s], and zero where the label is -1; `inner` is the size of s."""
+    step = taskRows(samples, inner)
     slots = {"x": x, "labels": labels, "y": y, "classes": classes, "inner": inner, "fault": fault}
     slots |= {"count": samples, "step": step}
     return [KernelCall(f"takeClass {samples}x{classes}", "", writeTake, slots, -(-samples // step))]
@@ -185,16 +185,16 @@ def writeTake(code: IRBuilder) -> None:
     def sample(n: IRValue) -> None:
         with code.loop(0, inner, unroll=1) as s:
             at = labels.load(n * inner + s)
-            known = checked(code, at, classes, fault)
+            known = inRange(code, at, classes, fault)
             value = x.load((n * classes + code.select(known, at, 0)) * inner + s, 1)
             y.store(n * inner + s, code.select(known, value, 0.0))
 
-    each(code, sample)
+    eachRow(code, sample)
 
 
 def putClass(values: Any, labels: Any, dx: Any, samples: int, classes: int, inner: int, fault: Any) -> list[KernelCall]:
     """dx[n, labels[n, s], s] = values[n, s], zero elsewhere; a label of -1 puts nothing."""
-    step = pieces(samples, classes * inner)
+    step = taskRows(samples, classes * inner)
     slots = {"values": values, "labels": labels, "dx": dx, "classes": classes, "inner": inner, "fault": fault}
     slots |= {"count": samples, "step": step}
     return [KernelCall(f"putClass {samples}x{classes}", str(jit.lanes(4)), writePut, slots, -(-samples // step))]
@@ -211,25 +211,25 @@ def writePut(code: IRBuilder) -> None:
 
     def sample(n: IRValue) -> None:
         target = dx.at(n * classes * inner)
-        across(code, classes * inner, lanes, lambda c, mask: target.store(c, zero, mask))
+        overVectors(code, classes * inner, lanes, lambda c, mask: target.store(c, zero, mask))
         with code.loop(0, inner, unroll=1) as s:
             at = labels.load(n * inner + s)
-            with code.when(checked(code, at, classes, fault)):
+            with code.when(inRange(code, at, classes, fault)):
                 target.store(at * inner + s, values.load(n * inner + s))
 
-    each(code, sample)
+    eachRow(code, sample)
 
 
 def argmax(x: Any, stride: int, y: Any, count: int, width: int, least: bool = False) -> list[KernelCall]:
-    """y[i], of 64 bits, is where the largest (or least) of the `width` numbers of row i is, or the first nan."""
-    step = pieces(count, width)
+    """y[i], of 64 bits, is the index of the largest (or least) element of row i, or of the first nan."""
+    step = taskRows(count, width)
     slots = {"x": x, "stride": stride, "y": y, "width": width, "count": count, "step": step}
     write = partial(writeArgmax, least=least)
     return [KernelCall(f"argmax {count}x{width}", f"{jit.lanes(4)} {least}", write, slots, -(-count // step))]
 
 
 def writeArgmax(code: IRBuilder, least: bool) -> None:
-    """The place of each row's largest number, or least; of equal ones the first, of nans the first before all."""
+    """The index of each row's largest element, or least; of equal ones the first, of nans the first before all."""
     lanes = jit.lanes(4)
     x, y = code.pointer("x", "f32"), code.pointer("y", "i64")
     stride, width = code.integer("stride"), code.integer("width")
@@ -243,14 +243,14 @@ def writeArgmax(code: IRBuilder, least: bool) -> None:
         start = code.iota(lanes, "i32")
         best = code.variable(source.load(0, lanes, code.mask(width, lanes)))
         best.value = code.select(code.mask(width, lanes), best.value, worst)
-        place = code.variable(start)
+        position = code.variable(start)
         with code.loop(lanes, width, lanes, unroll=1) as c:
             mask = code.mask(width - c, lanes)
             value = code.select(mask, source.load(c, lanes, mask), worst)
             better = beats(value, best.value)
             best.value = code.select(better, value, best.value)
-            place.value = code.select(better, start + code.convert(c, "i32"), place.value)
-        value, at, left = best.value, place.value, lanes
+            position.value = code.select(better, start + code.convert(c, "i32"), position.value)
+        value, at, left = best.value, position.value, lanes
         while left > 1:
             left //= 2
             (a, b), (p, q) = (halves(code, v) for v in (value, at))
@@ -258,7 +258,7 @@ def writeArgmax(code: IRBuilder, least: bool) -> None:
             value, at = code.select(other, b, a), code.select(other, q, p)
         y.store(i, code.convert(at, "i64"))
 
-    each(code, row)
+    eachRow(code, row)
 
 
 def halves(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:

@@ -1,6 +1,6 @@
-"""Guard: what is looked at before a run: whether whole numbers of inputs lie within bounds.
+"""Input checks before a run: whether the integers of inputs are within bounds.
 
-It goes through a list in memory, so that one work does all of it, and notes what it finds in a flag.
+One kernel call checks a list of records in memory and sets a flag.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def bounded(records: Any, count: int, flag: Any, kind: str = "i64") -> list[Kern
 
 
 def writeBounded(kind: str, code: IRBuilder) -> None:
-    """For each record all of its numbers."""
+    """The loop nest over records and their elements."""
     records, flag, count = code.pointer("records", "i64"), code.pointer("flag", "i64"), code.integer("count")
     bad = code.variable(code.i64(0))
     with code.loop(0, count, unroll=1) as i:

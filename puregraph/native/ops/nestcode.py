@@ -1,17 +1,17 @@
-"""Nests as native code: of the axes one is taken in vectors, that along which memory is contiguous.
+"""Loop nests as native code: the vectorised axis is the one along which memory is contiguous.
 
-Which of the others are done by different tasks follows from what is folded:
+Which of the others are split into tasks follows from the reductions:
 
-*rows*     the contiguous axis is folded, or nothing is: a task does some rows, each in phases, one after each fold
-*columns*  other axes are folded: a task does a block of columns; sums stay in registers while the rows go by
+*rows*     the contiguous axis is reduced, or none is: a task has some rows, each in phases, one after each reduction
+*columns*  other axes are reduced: a task has a block of columns; sums stay in registers over all rows
 
-Results never depend on how many threads there are. A nest may fold over the rows and, at its end, over the columns too
-(the gradient of a normalisation and of its scale): each task keeps sums over its own rows beside them.
+Results never depend on the number of threads. A nest may reduce the columns of each row and, at its end, the rows too
+(the gradient of a normalisation and of its scale): each task stores partial sums over its own rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import isqrt, prod
 from typing import Any
@@ -39,64 +39,62 @@ from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.math import emit
 
 FEW = 32  # rows, or
-LITTLE, TALL = 1 << 16, 1 << 11  # numbers in at most so many, that are summed down their columns at once, not in parts
-PART, PARTS = 512, 8  # at most so many rows, and about so many tasks
-CHUNK = 16384  # numbers that a task takes of what is only mapped
-CHAIN = 16  # at least so many rows are summed one after the other; a sum of sums is as long, so that errors stay small
-ROWS = 8192  # numbers that make the rows of a task worth it
+LITTLE, TALL = 1 << 16, 1 << 11  # elements of at most TALL rows, whose columns are summed at once, not in parts
+PART, PARTS = 512, 8  # the most rows of a part, and about the number of parts
+CHUNK = 16384  # elements of a task without reductions
+CHAIN = 16  # the fewest rows that are summed sequentially; with as many chains, rounding errors stay small
+ROWS = 8192  # elements of the rows of a task, at least
 WIDE = 4  # vectors of columns in a block
-UNROLL = 4  # vectors of a row that are summed side by side
-NEAR = 1 << 14  # numbers of a row that are kept near while it is done in phases
-Sums = dict[str, list[IRVariable]]  # by the name of a fold, one for each vector
-Body = Callable[
-    [dict[int, IRValue], "IRValue | None", Sums, int], None
-]  # at indices, under a mask, in which of the vectors
+UNROLL = 4  # accumulators of a row
+NEAR = 1 << 14  # elements of a row up to which values are stored in scratch memory between phases
+Sums = dict[str, list[IRVariable]]  # the accumulators of each reduction, one for each vector
+Body = Callable[[dict[int, IRValue], "IRValue | None", Sums, int], None]  # indices, mask, sums, which of the vectors
 STORED = {"f32": "f32", "f64": "f64", "i64": "i64", "i32": "i32", "bool": "i8"}
 
 
-def works(nest: LoopNest, scratch: Callable[[int], Any]) -> list[KernelCall]:
-    """The steps that compute a nest; `scratch` gives memory for so many numbers of its kind, for parts of folds.
+def nestCalls(nest: LoopNest, scratch: Callable[[int], Any]) -> list[KernelCall]:
+    """The kernel calls that compute a nest; `scratch(count)` gives memory of its kind for partial results.
 
-    Raises    ValueError for folds that do not fit in one nest
+    Raises    ValueError for reductions that do not fit in one nest
     """
     nest = collapsed(ordered(nest))
     inner = len(nest.space) - 1
     sets = reduceSets(nest)
     if len(sets) > 2:
-        raise ValueError(f"folds over {len(sets)} sets of axes do not fit in one nest")
+        raise ValueError(f"reductions over {len(sets)} sets of axes do not fit in one nest")
     if not sets:
         cut = chunked(nest, 0, CHUNK) if inner == 0 and nest.space[0] > CHUNK else nest
-        return [rowWork(cut, frozenset([len(cut.space) - 1]))]
+        return [rowCall(cut, frozenset([len(cut.space) - 1]))]
     axes = next((each for each in sets if inner in each), sets[0])
     long = prod(nest.space[a] for a in axes)
     if len(sets) == 2:
-        one, two = besides(nest, axes, blockOf(nest, axes), scratch)
-        return [rowWork(one, axes), *works(two, scratch)]
+        one, two = besides(nest, axes, rowBlock(nest, axes), scratch)
+        return [rowCall(one, axes), *nestCalls(two, scratch)]
     if inner in axes and (long <= 4 * CHUNK or prod(nest.space) >= 64 * long):
-        return [rowWork(nest, axes)]
+        return [rowCall(nest, axes)]
     if inner not in axes and isColumn(long, prod(nest.space)):
-        return [columnWork(nest, axes)]
+        return [columnCall(nest, axes)]
     one, two = parted(nest, axes, CHUNK if inner in axes else min(PART, -(-long // PARTS)), scratch)
     return [
-        rowWork(one, reduceSets(one)[0]) if inner in axes else columnWork(one, reduceSets(one)[0]),
-        *works(two, scratch),
+        rowCall(one, reduceSets(one)[0]) if inner in axes else columnCall(one, reduceSets(one)[0]),
+        *nestCalls(two, scratch),
     ]
 
 
-def isColumn(rows: int, numbers: int) -> bool:
-    """Whether a task sums whole columns. It so meets what all others have made before, so that is for little."""
-    return rows <= FEW or (rows <= TALL and numbers <= LITTLE)
+def isColumn(rows: int, elements: int) -> bool:
+    """Whether a task sums whole columns: it reads what other cores have written, which pays only for little."""
+    return rows <= FEW or (rows <= TALL and elements <= LITTLE)
 
 
-def rowsEach(rows: int, cols: int) -> int:
-    """How many rows make a task."""
+def rowsPerTask(rows: int, cols: int) -> int:
+    """How many rows a task has."""
     return max(1, min(rows, -(-ROWS // max(cols, 1))))
 
 
-def blockOf(nest: LoopNest, axes: frozenset[int]) -> int:
-    """How many rows make a task of a nest that folds these axes."""
+def rowBlock(nest: LoopNest, axes: frozenset[int]) -> int:
+    """How many rows a task has, of a nest that reduces these axes."""
     length = prod(nest.space[a] for a in axes)
-    return rowsEach(prod(nest.space) // max(length, 1), length)
+    return rowsPerTask(prod(nest.space) // max(length, 1), length)
 
 
 def keyOf(shape: Shape) -> str:
@@ -114,7 +112,7 @@ def keyOf(shape: Shape) -> str:
 
 
 def slotsOf(shape: Shape) -> dict[str, Any]:
-    """What the slots of the code hold."""
+    """The arguments of the kernel."""
     found: dict[str, Any] = {}
     for k, o in shape.operands.items():
         found[k] = o.what
@@ -142,7 +140,7 @@ class NestCode:
         self.whole = code.integer("whole") if self.nest.ragged else None
 
     def offset(self, operand: str, indices: Mapping[int, IRValue]) -> IRValue | int:
-        """How far a place is from the operand's start."""
+        """The offset of an element from the operand's start."""
         total: IRValue | int = 0
         for a, i in indices.items():
             if (operand, a) in self.strides:
@@ -151,6 +149,15 @@ class NestCode:
                 total = move if isinstance(total, int) and total == 0 else total + move
         return total
 
+    def indicesOf(self, index: IRValue, axes: Sequence[int]) -> dict[int, IRValue]:
+        """A flat index of outer axes as an index of each."""
+        indices = dict[int, IRValue]()
+        for a in reversed(axes):
+            isFirst = a == self.shape.outer[0]
+            indices[a] = index if isFirst else index % self.extents[a]
+            index = index if isFirst else index // self.extents[a]
+        return indices
+
     def extent(self, axis: int, indices: Mapping[int, IRValue]) -> IRValue:
         """The length of an axis, at these indices of those before it."""
         if self.nest.ragged and self.nest.ragged[0] == axis and self.whole is not None:
@@ -158,7 +165,7 @@ class NestCode:
         return self.extents[axis]
 
     def read(self, name: str, indices: Mapping[int, IRValue], lanes: int, mask: IRValue | None) -> IRValue:
-        """An operand at a place, or at `lanes` places along the last axis."""
+        """An element of an operand, or `lanes` elements along the last axis."""
         code, key = self.code, f"l_{name}"
         pointer = self.pointers[key].at(self.offset(key, indices))
         step = self.strides.get((key, self.shape.inner), 0)
@@ -174,6 +181,7 @@ class NestCode:
     def write(
         self, name: str, value: IRValue, indices: Mapping[int, IRValue], lanes: int, mask: IRValue | None
     ) -> None:
+        """Store a result, converted to its kind."""
         code, key = self.code, f"s_{name}"
         stored = STORED[self.nest.stores[name].kind]
         if value.kind == "i1":
@@ -201,21 +209,21 @@ class NestCode:
     def start(self, how: str, lanes: int) -> IRValue:
         return self.code.constant(STARTS[how], IRType(self.nest.kind, lanes))
 
-    def sums(self, folds: Iterable[str], count: int) -> Sums:
-        """For each of the folds so many vectors, with nothing in them yet."""
+    def sums(self, reductions: Iterable[str], count: int) -> Sums:
+        """New accumulators: `count` vectors of each reduction."""
         return {
-            n: [self.code.variable(self.start(self.shape.folds[n].how, self.lanes)) for _ in range(count)]
-            for n in folds
+            n: [self.code.variable(self.start(self.shape.reductions[n].how, self.lanes)) for _ in range(count)]
+            for n in reductions
         }
 
     def add(self, sums: Sums, more: Sums) -> None:
         for n, totals in sums.items():
             for total, part in zip(totals, more[n]):
-                total.value = self.join(self.shape.folds[n].how, total.value, part.value)
+                total.value = self.join(self.shape.reductions[n].how, total.value, part.value)
 
 
 class Scope:
-    """The values of a nest at one place, each computed once, when it is first asked for."""
+    """The values of a nest at one index or vector of indices, each computed once, when it is first needed."""
 
     def __init__(
         self, writer: NestCode, indices: Mapping[int, IRValue], lanes: int, mask: IRValue | None, outer: Scope | None
@@ -246,40 +254,39 @@ class Scope:
             raise ValueError(f"{name} is wanted before it is complete")
         return emit.emit(code, line, {n: self.get(n) for n in line.names})
 
-    def joined(self, fold: Reduce, total: IRValue, start: IRValue | None = None) -> IRValue:
-        """A total of a fold with what is here; `start` stands in lanes that are off. A product is added to a sum
-        without being rounded before."""
-        writer, line = self.writer, self.writer.shape.lines.get(fold.of)
+    def joined(self, reduction: Reduce, total: IRValue, start: IRValue | None = None) -> IRValue:
+        """An accumulator joined with the value here; `start` fills lanes that are off. A product is added by an fma."""
+        writer, line = self.writer, self.writer.shape.lines.get(reduction.of)
         code = writer.code
-        if fold.how == "sum" and start is None and isinstance(line, Formula) and fold.of not in self.values:
+        if reduction.how == "sum" and start is None and isinstance(line, Formula) and reduction.of not in self.values:
             factors = emit.factorsOf(code, line, {n: self.get(n) for n in line.names})
             if factors is not None:
                 return code.call("fmuladd", *(code.splat(x, self.lanes) for x in factors), total)
-        value = code.splat(self.get(fold.of), self.lanes)
+        value = code.splat(self.get(reduction.of), self.lanes)
         if start is not None:
             value = code.select(self.mask, value, start)
-        return writer.join(fold.how, total, value)
+        return writer.join(reduction.how, total, value)
 
 
-def rowWork(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
-    """Rows of the folded axes, the last one in vectors: tasks are blocks of rows."""
+def rowCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
+    """Reductions along the contiguous axis: tasks are blocks of rows."""
     shape = Shape(nest, axes)
     rows = prod(nest.space[a] for a in shape.outer)
     length = prod(nest.space[a] for a in shape.loops)
-    block = nest.beside or rowsEach(rows, length)
+    block = nest.beside or rowsPerTask(rows, length)
     near = 1 << max(length - 1, 15).bit_length() if len(shape.loops) == 1 and length <= NEAR else 0
     cut, chain = chainOf(shape)
 
     def write(code: IRBuilder) -> None:
-        writeRows(NestCode(code, shape), near, cut)
+        RowKernel(NestCode(code, shape), near, cut).write()
 
     slots = {**slotsOf(shape), "rows": rows, "block": block, **({} if cut is None else {"chain": chain})}
-    kept = near if saved(shape) else 0
-    return KernelCall(title(shape.nest), f"rows {kept} {cut} {keyOf(shape)}", write, slots, -(-rows // block))
+    stored = near if saved(shape) else 0
+    return KernelCall(title(shape.nest), f"rows {stored} {cut} {keyOf(shape)}", write, slots, -(-rows // block))
 
 
 def chainOf(shape: Shape) -> tuple[int | None, int]:
-    """Which folded axis of a row is cut into chains, and how long these are; None where a row is one short chain.
+    """Which reduced axis of a row is cut into chains, and their length; None where a row is one short chain.
 
     A chain is as long as there are chains, so that the sum of a chain and the sum of all chains round as often.
     """
@@ -288,7 +295,7 @@ def chainOf(shape: Shape) -> tuple[int | None, int]:
     steps = [*outer, (last[0], -(-last[1] // (lanes * UNROLL)))]
     length, inside = prod(n for _, n in steps), 1
     root = isqrt(length)
-    if shape.folds and length > 2 * CHAIN:
+    if shape.reductions and length > 2 * CHAIN:
         for axis, n in reversed(steps):
             if inside * n >= root:
                 return axis, max(1, root // inside)
@@ -296,106 +303,114 @@ def chainOf(shape: Shape) -> tuple[int | None, int]:
     return None, 0
 
 
-def writeRows(writer: NestCode, near: int, cut: int | None) -> None:
-    """Folds along the last axis: each task takes some rows, and sums a row, or a run of it, in a few vectors."""
-    code, shape, nest, lanes = writer.code, writer.shape, writer.nest, writer.lanes
-    rows, block = code.integer("rows"), code.integer("block")
-    begun = saved(shape) if near else {}
-    kept = {n: code.scratch(nest.kind, near + lanes) for n in begun}
-    unroll = UNROLL if len(shape.lines) <= 6 else UNROLL // 2
-    first = code.task * block
+class RowKernel:
+    """Writes reductions along the last axis: a task has some rows, and reduces a row, or a chain of it, in vectors."""
 
-    def inside(indices: dict[int, IRValue], sums: Sums, body: Body) -> None:
-        """The body along all folded axes: vectors along the last one, several at a time."""
-        *outer, last = shape.loops
+    def __init__(self, writer: NestCode, near: int, cut: int | None):
+        code, shape = writer.code, writer.shape
+        self.writer, self.code, self.shape, self.cut = writer, code, shape, cut
+        self.rows, self.block = code.integer("rows"), code.integer("block")
+        self.phaseOf = saved(shape) if near else {}
+        self.stored = {n: code.scratch(writer.nest.kind, near + writer.lanes) for n in self.phaseOf}
+        self.unroll = UNROLL if len(shape.lines) <= 6 else UNROLL // 2
 
-        def enter(depth: int, here: dict[int, IRValue], sums: Sums) -> None:
-            axis = shape.loops[depth]
-            count = writer.extent(axis, here)
-            step = lanes * unroll if depth == len(outer) else 1
-            main = count // step * step
+    def write(self) -> None:
+        """The loop over the rows of a task; reductions over rows are stored beside, in partial results of the task."""
+        code, writer = self.code, self.writer
+        first = code.task * self.block
+        for name, reduction in self.shape.beside.items():
 
-            def go(first: IRValue | int, stop: IRValue, sums: Sums) -> None:
-                with code.loop(first, stop, step, unroll=1 if depth == len(outer) else None) as i:
-                    if depth < len(outer):
-                        enter(depth + 1, {**here, axis: i}, sums)
-                        return
-                    for u in range(unroll):
-                        body({**here, axis: i + u * lanes}, None, sums, u)
+            def clear(at: Any, mask: Any, _: Any, u: int, name: str = name, how: str = reduction.how) -> None:
+                self.partial(name, at).store(0, writer.start(how, writer.lanes), mask)
 
-            if axis == cut and sums:
-                run = code.integer("chain") * step
-                with code.loop(0, main, run, unroll=1) as head:
-                    some = writer.sums(sums, unroll)
-                    go(head, code.min(main, head + run), some)
-                    writer.add(sums, some)
-            else:
-                go(0, main, sums)
-            if step > 1:
-                with code.loop(main, count, lanes, unroll=1) as i:
-                    body({**here, axis: i}, code.mask(count - i, lanes), sums, 0)
+            self.overAxes(0, {}, {}, clear)
+        with code.loop(first, code.min(self.rows, first + self.block), unroll=1) as row:
+            indices = writer.indicesOf(row, self.shape.outer)
+            outer = Scope(writer, indices, 1, None, None)
+            for p in range(self.shape.count):
+                self.phase(p, outer)
+            ends = [n for n in writer.nest.stores if not self.shape.spread[n] and n not in self.shape.beside]
+            for n, value in [(n, outer.get(n)) for n in ends]:  # all, before any is written
+                writer.write(n, value, indices, 1, None)
 
-        enter(0, indices, sums)
+    def phase(self, p: int, outer: Scope) -> None:
+        """One pass over a row: results are stored, reductions accumulate, then a horizontal reduction of each."""
+        writer, shape = self.writer, self.shape
+        reductions, beside, stores = shape.at(p)
+        if not (reductions or beside or stores):
+            return
+        for n in shape.dependencies(shape.wanted(p)):
+            outer.get(n)
+        sums = writer.sums(reductions, self.unroll)
+        self.overAxes(0, dict(outer.indices), sums, self.bodyOf(p, outer, beside, stores))
+        for n in reductions:
+            how, parts = shape.folds[n].how, [v.value for v in sums[n]]
+            while len(parts) > 1:
+                parts = [writer.join(how, a, b) for a, b in zip(parts[::2], parts[1::2])]
+            outer.values[n] = self.code.reduce(parts[0], partial(writer.join, how))
 
-    def part(name: str, indices: dict[int, IRValue]) -> IRPointer:
-        key = f"s_{name}"
-        size = prodOf([writer.extents[a] for a in shape.loops])
-        return writer.pointers[key].at(code.task * size + writer.offset(key, {a: indices[a] for a in shape.loops}))
+    def overAxes(self, depth: int, here: dict[int, IRValue], sums: Sums, body: Body) -> None:
+        """The body along all reduced axes: vectors along the last one, several at a time; one axis is cut in chains."""
+        code, writer, lanes = self.code, self.writer, self.writer.lanes
+        axis, isInner = self.shape.loops[depth], depth == len(self.shape.loops) - 1
+        count = writer.extent(axis, here)
+        step = lanes * self.unroll if isInner else 1
+        main = count // step * step
 
-    def bodyOf(p: int, outer: Scope, beside: list[str], stores: list[str]) -> Body:
-        """What a phase does at a vector: results are written, folds go on."""
+        def loop(first: IRValue | int, stop: IRValue, sums: Sums) -> None:
+            with code.loop(first, stop, step, unroll=1 if isInner else None) as i:
+                if not isInner:
+                    self.overAxes(depth + 1, {**here, axis: i}, sums, body)
+                    return
+                for u in range(self.unroll):
+                    body({**here, axis: i + u * lanes}, None, sums, u)
+
+        if axis == self.cut and sums:
+            chain = code.integer("chain") * step
+            with code.loop(0, main, chain, unroll=1) as head:
+                some = writer.sums(sums, self.unroll)
+                loop(head, code.min(main, head + chain), some)
+                writer.add(sums, some)
+        else:
+            loop(0, main, sums)
+        if step > 1:
+            with code.loop(main, count, lanes, unroll=1) as i:
+                body({**here, axis: i}, code.mask(count - i, lanes), sums, 0)
+
+    def partial(self, name: str, indices: dict[int, IRValue]) -> IRPointer:
+        """The address of a partial result of this task, of a reduction over rows."""
+        writer, loops, key = self.writer, self.shape.loops, f"s_{name}"
+        size = prodOf([writer.extents[a] for a in loops])
+        return writer.pointers[key].at(self.code.task * size + writer.offset(key, {a: indices[a] for a in loops}))
+
+    def bodyOf(self, p: int, outer: Scope, beside: list[str], stores: list[str]) -> Body:
+        """What a phase does with a vector: results are written, reductions accumulate."""
+        code, writer, shape, lanes = self.code, self.writer, self.shape, self.writer.lanes
 
         def body(at: dict[int, IRValue], mask: IRValue | None, sums: Sums, u: int) -> None:
             scope = Scope(writer, at, lanes, mask, outer)
             column = at[shape.inner]
-            for n, room in kept.items():
-                if begun[n] < p:
-                    scope.values[n] = room.load(column, lanes)
-                elif begun[n] == p:
+            for n, scratch in self.stored.items():
+                if self.phaseOf[n] < p:
+                    scope.values[n] = scratch.load(column, lanes)
+                elif self.phaseOf[n] == p:
                     scope.get(n)
-            made = [scope.get(n) for n in stores]  # all, before any is written: to where an operand lies, perhaps
+            made = [scope.get(n) for n in stores]  # all, before any is written: an operand may have the same memory
             for n, value in zip(stores, made):
                 writer.write(n, value, at, lanes, mask)
             for n in sums:
-                fold = shape.folds[n]
-                start = None if mask is None else writer.start(fold.how, lanes)
-                sums[n][u].value = scope.joined(fold, sums[n][u].value, start)
+                reduction = shape.folds[n]
+                start = None if mask is None else writer.start(reduction.how, lanes)
+                sums[n][u].value = scope.joined(reduction, sums[n][u].value, start)
             for n in beside:
-                fold, place = shape.beside[n], part(n, at)
-                value = code.splat(scope.get(fold.of), lanes)
-                place.store(0, writer.join(fold.how, place.load(0, lanes, mask), value), mask)
-            for n, room in kept.items():
-                if begun[n] == p:
-                    room.store(column, scope.values[n])
+                reduction, address = shape.beside[n], self.partial(n, at)
+                value = code.splat(scope.get(reduction.of), lanes)
+                address.store(0, writer.join(reduction.how, address.load(0, lanes, mask), value), mask)
+            for n, scratch in self.stored.items():
+                if self.phaseOf[n] == p:
+                    scratch.store(column, scope.values[n])
 
         return body
-
-    for name, x in shape.beside.items():
-        inside({}, {}, lambda at, mask, _, u, n=name, h=x.how: part(n, at).store(0, writer.start(h, lanes), mask))
-    with code.loop(first, code.min(rows, first + block), unroll=1) as row:
-        indices: dict[int, IRValue] = {}
-        left = row
-        for a in reversed(shape.outer):
-            isFirst = a == shape.outer[0]
-            indices[a] = left if isFirst else left % writer.extents[a]
-            left = left if isFirst else left // writer.extents[a]
-        outer = Scope(writer, indices, 1, None, None)
-        for p in range(shape.count):
-            folds, beside, stores = shape.at(p)
-            if not (folds or beside or stores):
-                continue
-            for n in shape.dependencies(shape.wanted(p)):
-                outer.get(n)
-            sums = writer.sums(folds, unroll)
-            inside(indices, sums, bodyOf(p, outer, beside, stores))
-            for n in folds:
-                how, parts = shape.folds[n].how, [v.value for v in sums[n]]
-                while len(parts) > 1:
-                    parts = [writer.join(how, a, b) for a, b in zip(parts[::2], parts[1::2])]
-                outer.values[n] = code.reduce(parts[0], partial(writer.join, how))
-        ends = [n for n in nest.stores if not shape.spread[n] and n not in shape.beside]
-        for n, value in [(n, outer.get(n)) for n in ends]:  # all, before any is written
-            writer.write(n, value, indices, 1, None)
 
 
 def prodOf(values: list[IRValue]) -> IRValue:
@@ -406,8 +421,8 @@ def prodOf(values: list[IRValue]) -> IRValue:
     return total
 
 
-def columnWork(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
-    """Columns along the last axis, over rows that are folded: tasks are blocks of columns."""
+def columnCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
+    """Reductions over rows: tasks are blocks of columns along the last axis."""
     shape = Shape(nest, axes)
     lanes = jit.lanes(8 if nest.kind == "f64" else 4)
     columns = nest.space[-1]
@@ -424,23 +439,19 @@ def columnWork(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
 
 
 def writeColumns(writer: NestCode, wide: int, exact: bool) -> None:
-    """Folds along other axes than the last: each task takes some columns, a sum in each lane."""
+    """Writes reductions over other axes than the last: a task has some columns, with an accumulator in each lane."""
     code, shape, nest, lanes = writer.code, writer.shape, writer.nest, writer.lanes
     blocks, chain = code.integer("blocks"), code.integer("chain")
     first = code.task % blocks * (wide * lanes)
-    left, indices = code.task // blocks, dict[int, IRValue]()
-    for a in reversed(shape.outer[:-1]):
-        isFirst = a == shape.outer[0]
-        indices[a] = left if isFirst else left % writer.extents[a]
-        left = left if isFirst else left // writer.extents[a]
+    indices = writer.indicesOf(code.task // blocks, shape.outer[:-1])
     columns = [first + w * lanes for w in range(wide)]
     masks = [None if exact else code.mask(writer.extents[shape.inner] - c, lanes) for c in columns]
     outers = [Scope(writer, {**indices, shape.inner: c}, lanes, m, None) for c, m in zip(columns, masks)]
     for p in range(shape.count):
-        folds, _, stores = shape.at(p)
-        if not (folds or stores):
+        reductions, _, stores = shape.at(p)
+        if not (reductions or stores):
             continue
-        for n in shape.dependencies([*[shape.folds[n].of for n in folds], *stores]):
+        for n in shape.dependencies([*[shape.reductions[n].of for n in reductions], *stores]):
             for outer in outers:
                 outer.get(n)
 
@@ -457,19 +468,19 @@ def writeColumns(writer: NestCode, wide: int, exact: bool) -> None:
                     visit({**here, axis: i}, some)
                 writer.add(sums, some)
 
-        def visit(here: dict[int, IRValue], sums: Sums, folds: Any = folds, stores: Any = stores) -> None:
+        def visit(here: dict[int, IRValue], sums: Sums, reductions: Any = reductions, stores: Any = stores) -> None:
             for w in range(wide):
                 at = {**here, shape.inner: columns[w]}
                 scope = Scope(writer, at, lanes, masks[w], outers[w])
                 for n, value in [(n, scope.get(n)) for n in stores]:  # all, before any is written
                     writer.write(n, value, at, lanes, masks[w])
-                for n in folds:
-                    fold = shape.folds[n]
-                    sums[n][w].value = scope.joined(fold, sums[n][w].value)
+                for n in reductions:
+                    reduction = shape.reductions[n]
+                    sums[n][w].value = scope.joined(reduction, sums[n][w].value)
 
-        sums = writer.sums(folds, wide)
+        sums = writer.sums(reductions, wide)
         enter(0, indices, sums)
-        for n in folds:
+        for n in reductions:
             for w in range(wide):
                 outers[w].values[n] = sums[n][w].value
     ends = [n for n in nest.stores if not shape.spread[n]]

@@ -1,4 +1,4 @@
-"""Pairs: the products of each two of several vectors, and their gradients, sample by sample in scratch memory."""
+"""Pairwise dot products of several vectors, and their gradients, sample by sample in scratch memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pairDots(xs: Sequence[Any], rows: Sequence[int], size: int, samples: int, y:
 def pairDotsGrad(
     grad: Any, gradRow: int, xs: Sequence[Any], rows: Sequence[int], size: int, samples: int, dx: Any
 ) -> list[KernelCall]:
-    """dx[n, i] = the sum over j of g[n, i j] x_j[n], g being as `pairDots` gives y; dx (n, f, d) lies without gaps."""
+    """dx[n, i] = the sum over j of g[n, i j] x_j[n], g being as `pairDots` gives y; dx (n, f, d) is contiguous."""
     count = len(xs)
     slots = slotsFor(xs, rows, samples, 2 * count * count * size) | {"grad": grad, "gradRow": gradRow, "dx": dx}
     write = partial(writeGrads, count, size)
@@ -34,12 +34,12 @@ def pairDotsGrad(
 
 
 def machineKey() -> str:
-    """What the code depends on besides the sizes, which stand in the code."""
+    """What the code depends on besides the sizes, which are constants in it."""
     return str(jit.lanes(4))
 
 
 def slotsFor(xs: Sequence[Any], rows: Sequence[int], samples: int, cost: int) -> dict[str, Any]:
-    """The arguments that both have."""
+    """The arguments of both kernels."""
     vectors = {f"x{i}": x for i, x in enumerate(xs)} | {f"row{i}": row for i, row in enumerate(rows)}
     return vectors | {"samples": samples, "step": max(1, min(samples, CHUNK // cost))}
 
@@ -50,11 +50,11 @@ def tasksOf(slots: dict[str, Any]) -> int:
 
 
 def writeDots(count: int, size: int, code: IRBuilder) -> None:
-    """For each sample y = x x' below the diagonal: numbers of a row times rows of x'."""
+    """For each sample y = x x' below the diagonal: broadcast elements of x times rows of x'."""
     lanes = jit.lanes(4)
     given = vectorsOf(code, count)
     y, stride = code.pointer("y", "f32"), code.integer("yRow")
-    wide, high = wholes(size, lanes), wholes(count, lanes)
+    wide, high = paddedSize(size, lanes), paddedSize(count, lanes)
     plain, across = code.scratch("f32", high * wide), code.scratch("f32", wide * high)
     with eachSample(code) as n:
         for first in range(0, high, lanes):
@@ -75,11 +75,11 @@ def writeDots(count: int, size: int, code: IRBuilder) -> None:
 
 
 def writeGrads(count: int, size: int, code: IRBuilder) -> None:
-    """For each sample and vector the sum of the others by their gradients."""
+    """For each sample and vector the sum of the others, weighted by their gradients."""
     lanes = jit.lanes(4)
     given = vectorsOf(code, count)
     grad, stride, dx = code.pointer("grad", "f32"), code.integer("gradRow"), code.pointer("dx", "f32")
-    wide = wholes(size, lanes)
+    wide = paddedSize(size, lanes)
     plain = code.scratch("f32", count * wide)
     with eachSample(code) as n:
         for row in range(count):
@@ -100,20 +100,20 @@ def writeGrads(count: int, size: int, code: IRBuilder) -> None:
             target.store(i * size + c, sums.value, code.mask(size - c, lanes))
 
 
-def wholes(count: int, lanes: int) -> int:
-    """So many numbers as whole vectors."""
+def paddedSize(count: int, lanes: int) -> int:
+    """A count rounded up to whole vectors."""
     return -(-count // lanes) * lanes
 
 
 def vectorsOf(code: IRBuilder, count: int) -> list[tuple[IRPointer, IRValue]]:
-    """Where each vector of the first sample is, and how far its samples are apart."""
+    """The pointer of each vector and its stride of samples."""
     return [(code.pointer(f"x{i}", "f32"), code.integer(f"row{i}")) for i in range(count)]
 
 
 def read(
     code: IRBuilder, given: list[tuple[IRPointer, IRValue]], n: IRValue, i: int, c: IRValue, size: int, lanes: int
 ) -> IRValue:
-    """Numbers c, c + 1, ... of vector i of sample n; 0 behind its end, and for vectors behind the last."""
+    """Elements c, c + 1, ... of vector i of sample n; 0 beyond its end, and for vectors beyond the last."""
     if i >= len(given):
         return code.constant(0.0, IRType("f32", lanes))
     pointer, row = given[i]

@@ -1,7 +1,7 @@
-"""Gathered: what `scatterAdd` makes, handed on row by row: the table of sums itself never meets memory.
+"""Scatter-add with a fused epilogue: the sums of each row go to the epilogue, and are never stored as a table.
 
-A task has some rows. It adds what belongs to them to sums in scratch memory, one for each row that occurs, and then
-goes through all of its rows: those that do not occur have zeros.
+A task has some rows. It adds their gradients to sums in scratch memory, one for each row that occurs, and then loops
+over all of its rows: those that do not occur have zeros.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from puregraph.native.llvm import jit
 from puregraph.native.llvm.instructions import IRType, IRValue
 from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
-from puregraph.native.ops.gather import checked
+from puregraph.native.ops.gather import inRange
 
 WIDE = 512  # columns of a task
-ROOM = 1 << 15  # numbers of scratch memory of a task, about
+SCRATCH_ELEMENTS = 1 << 15  # elements of scratch memory of a task, about
 TASKS = 8
 
 
-def gathered(
+def scatterAddFused(
     grad: Any,
     gradRow: int,
     index: Any,
     indexStep: int,
     count: int,
-    finish: EpilogueSpec,
+    epilogue: EpilogueSpec,
     rows: int,
     width: int,
     fault: Any,
 ) -> list[KernelCall]:
-    """finish(row, the sum of grad[i] for all i < count with index[i] = row, in order) for every row of a table."""
+    """epilogue(row, the sum of grad[i] for all i < count with index[i] = row, in order) for every row of a table."""
     lanes = jit.lanes(4)
     wide = -(-width // WIDE)
     columns = -(-width // (wide * lanes)) * lanes
-    most = ROOM // columns
-    part = max(1, min(-(-rows // TASKS), ROOM if count < most else most))
+    most = SCRATCH_ELEMENTS // columns
+    part = max(1, min(-(-rows // TASKS), SCRATCH_ELEMENTS if count < most else most))
     slots = {"grad": grad, "gradRow": gradRow, "index": index, "indexStep": indexStep, "count": count}
-    slots |= {"rows": rows, "width": width, "fault": fault, **finish.slots}
+    slots |= {"rows": rows, "width": width, "fault": fault, **epilogue.slots}
     own = width if wide == 1 else None
     sizes = part, min(part, count) + 1, columns, wide, own
-    write = partial(writeGathered, *sizes, finish=finish)
-    return [KernelCall(f"scatterAdd {count}x{width}", f"{lanes} {finish.key}", write, slots, -(-rows // part) * wide)]
+    write = partial(writeScatterFused, *sizes, epilogue=epilogue)
+    return [KernelCall(f"scatterAdd {count}x{width}", f"{lanes} {epilogue.key}", write, slots, -(-rows // part) * wide)]
 
 
-def writeGathered(
-    part: int, most: int, columns: int, wide: int, own: int | None, code: IRBuilder, finish: EpilogueSpec
+def writeScatterFused(
+    part: int, most: int, columns: int, wide: int, own: int | None, code: IRBuilder, epilogue: EpilogueSpec
 ) -> None:
     """Sums of a task's rows, in the order of the indices; then each of its rows. `own` is the width if it is known."""
     lanes = jit.lanes(4)
@@ -54,8 +54,8 @@ def writeGathered(
     gradRow, indexStep, count, rows, width = (
         code.integer(name) for name in ("gradRow", "indexStep", "count", "rows", "width")
     )
-    finish.open(code)
-    place, sums = code.scratch("i32", part + lanes), code.scratch("f32", most * columns)
+    epilogue.open(code)
+    slot, sums = code.scratch("i32", part + lanes), code.scratch("f32", most * columns)
     low, first = code.task // wide * part, code.task % wide * columns
     high = code.min(low + part, rows)
     zero, none = code.constant(0.0, IRType("f32", lanes)), code.constant(0, IRType("i32", lanes))
@@ -66,18 +66,18 @@ def writeGathered(
         return None if c + lanes <= own else code.mask(own - c, lanes)
 
     with code.loop(0, high - low, lanes, unroll=1) as r:
-        place.store(r, none)
+        slot.store(r, none)
     for c in range(0, columns, lanes):
         sums.store(c, zero)
     found = code.variable(code.i64(0))
     with code.loop(0, count, unroll=1) as i:
         at = index.load(i * indexStep)
-        checked(code, at, rows, fault)
+        inRange(code, at, rows, fault)
         with code.when((at >= low) & (at < high)):
-            source, known = grad.at(i * gradRow + first), code.convert(place.load(at - low), "i64")
+            source, known = grad.at(i * gradRow + first), code.convert(slot.load(at - low), "i64")
             with code.when(known == 0):
                 found.value = found.value + 1
-                place.store(at - low, code.convert(found.value, "i32"))
+                slot.store(at - low, code.convert(found.value, "i32"))
                 for c in range(0, columns, lanes):
                     sums.store(found.value * columns + c, zero + source.load(c, lanes, mask(c)))
             with code.when(known != 0):
@@ -85,6 +85,6 @@ def writeGathered(
                 for c in range(0, columns, lanes):
                     total.store(c, total.load(c, lanes) + source.load(c, lanes, mask(c)))
     with code.loop(0, high - low, unroll=2 if columns <= 2 * lanes else 1) as r:
-        total = sums.at(code.convert(place.load(r), "i64") * columns)
+        total = sums.at(code.convert(slot.load(r), "i64") * columns)
         for c in range(0, columns, lanes):
-            finish.put(code, low + r, first + c if wide > 1 else c, total.load(c, lanes), mask(c))
+            epilogue.put(code, low + r, first + c if wide > 1 else c, total.load(c, lanes), mask(c))

@@ -9,7 +9,7 @@ import numpy as np
 from puregraph.compile.ir.strides import contiguous
 from puregraph.compile.ir.value import Value
 from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.ops.copy import move
+from puregraph.native.ops.copy import stridedCopy
 
 SINGLE = np.dtype(np.float32)
 KINDS = {1: "i8", 4: "f32", 8: "f64"}  # by bytes: as what numbers are moved
@@ -52,7 +52,7 @@ def copies(
     x: Any, y: Any, shape: tuple[int, ...], xStrides: tuple[int, ...], yStrides: tuple[int, ...], size: int = 4
 ) -> list[KernelCall]:
     """The numbers of x, of so many bytes each, in the order of y."""
-    return move(KINDS[size], x, shape, xStrides, y, yStrides)
+    return stridedCopy(KINDS[size], x, shape, xStrides, y, yStrides)
 
 
 def plainly(value: Value, room: Any) -> tuple[Any, list[KernelCall]]:

@@ -22,8 +22,8 @@ from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.native.math import philox
 from puregraph.native.ops import gather as native
 from puregraph.native.ops.copy import fill as filled
-from puregraph.native.ops.nestcode import works
-from puregraph.native.ops.scatterfused import gathered
+from puregraph.native.ops.nestcode import nestCalls
+from puregraph.native.ops.scatterfused import scatterAddFused
 
 FAULT = np.zeros(1, np.int64)  # where kernels note an index that is out of range; indices are checked before they run
 
@@ -80,7 +80,7 @@ def lowerScatterAdd(call: Call, finish: Any, room: Any) -> list[KernelCall] | No
     room.check(Bounds(index, -1, rows))
     where, step, before = indicesOf(index, room)
     stride = rowLike(grad, index.ndim)
-    return [*before, *gathered(grad, stride, where, step, index.size, finish, rows, table.shape[1], FAULT)]
+    return [*before, *scatterAddFused(grad, stride, where, step, index.size, finish, rows, table.shape[1], FAULT)]
 
 
 def lowerScatter(call: Call, room: Any) -> list[KernelCall] | None:
@@ -121,7 +121,7 @@ def lowerClassIndex(call: Call, room: Any) -> list[KernelCall] | None:
     room.check(Bounds(labels, 0, classes, None if ignored is None else int(ignored)))
     line = Formula("x0") if ignored is None else Formula(f"where(x0 == {int(ignored)}, -1, x0)")
     loads, stores = {"x0": Operand("i64", labels, (1,))}, {"y0": Operand("i64", index, (1,))}
-    return works(LoopNest((labels.size,), loads, (("y0", line),), stores, "f64"), room)
+    return nestCalls(LoopNest((labels.size,), loads, (("y0", line),), stores, "f64"), room)
 
 
 @lowers(uniform)

@@ -12,7 +12,7 @@ from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand, Reduce
 from puregraph.kernels.norm import norm
 from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.ops.nestcode import works
+from puregraph.native.ops.nestcode import nestCalls
 
 SQUARES = ("y0", Formula("square(x0)"))
 ROOT = ("y1", Formula("sqrt(y0)"))
@@ -31,7 +31,7 @@ def lowerNorm(call: Call, room: Any) -> list[KernelCall] | None:
         shape, steps = (x.shape, strided(x)) if x.ndim else ((1,), (0,))
         to = Operand("f64", Offset(parts, 8 * i), (0,) * len(shape))
         nest = LoopNest(shape, {"x0": Operand("f32", x, steps)}, (SQUARES, sums), {"y1": to}, "f64")
-        found += works(nest, lambda count: room(WIDE * count))
+        found += nestCalls(nest, lambda count: room(WIDE * count))
     whole = (("y0", Reduce("sum", "x0", frozenset([0]))), ROOT)
     nest = LoopNest((len(xs),), {"x0": Operand("f64", parts, (1,))}, whole, {"y1": Operand("f64", y, (0,))}, "f64")
-    return [*found, *works(nest, lambda count: room(WIDE * count))]
+    return [*found, *nestCalls(nest, lambda count: room(WIDE * count))]

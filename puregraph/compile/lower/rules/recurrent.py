@@ -29,7 +29,7 @@ from puregraph.native.gemm.gemm import BatchAxis, gemm
 from puregraph.native.llvm import jit
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.native.ops import recurrent
-from puregraph.native.ops.nestcode import works
+from puregraph.native.ops.nestcode import nestCalls
 from puregraph.native.ops.recurrent import SequenceOperand
 from puregraph.native.threads import pool
 
@@ -63,7 +63,7 @@ def lowerAlive(call: Call, room: Any) -> list[KernelCall] | None:
         return None
     room.check(Bounds(lengths, 0, count + 1))
     loads, stores = Operand("i64", lengths, (*strided(lengths), 0)), Operand("bool", y, strided(y))
-    return works(LoopNest(y.shape, {"x0": loads}, (("y0", Formula("axis1 < x0")),), {"y0": stores}), room)
+    return nestCalls(LoopNest(y.shape, {"x0": loads}, (("y0", Formula("axis1 < x0")),), {"y0": stores}), room)
 
 
 def packed(kind: str, weight: Value, room: Any) -> tuple[Any, list[KernelCall]]:
