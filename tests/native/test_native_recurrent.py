@@ -54,7 +54,7 @@ def forward(
         starts = [(np.zeros(units, dtype=np.float32), 0) for _ in first]
     on = np.arange(t) < rng.integers(0, t + 1, n)[:, None] if lengths else None
     states = [wide(rng, n, t, units) for _ in first]
-    kept = wide(rng, n, t, cell.kept * units) if cell.kept and keep else None
+    kept = wide(rng, n, t, cell.saved * units) if cell.saved and keep else None
     tracks = [track(s) for s in states]
     if not keep:
         last = [np.full((n, units), np.nan, np.float32) for _ in states[1:]]

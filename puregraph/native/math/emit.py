@@ -1,4 +1,4 @@
-"""Maths: every operation of the formula language as native code, and whole formulas.
+"""Code generation for formulas: every operation of the formula language as native code.
 
     y = emit(code, Formula("x * sigmoid(beta * x)"), {"x": x, "beta": beta})
 
@@ -57,12 +57,12 @@ def sign(code: IRBuilder, x: IRValue) -> IRValue:
 
 
 def fmod(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
-    """The rest of x / y with the sign of x."""
+    """The remainder of x / y with the sign of x."""
     return x % y
 
 
 def modulo(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
-    """What is left of x by y, with the sign of y."""
+    """The remainder of x / y with the sign of y."""
     x, y = code.broadcast(x, y)
     rest = x % y
     rest = code.select((rest != 0.0) & ((rest < 0.0) ^ (y < 0.0)), rest + y, rest)
@@ -157,7 +157,7 @@ EMIT: dict[str, Emission] = {
     "ive": gammafunctions.ive,
 }
 
-FACTORS: dict[str, Callable[..., tuple[IRValue, IRValue]]] = {  # of what is a product
+FACTORS: dict[str, Callable[..., tuple[IRValue, IRValue]]] = {  # of operations that end with a product
     "*": lambda code, a, b: (a, b),
     "exp": explog.expFactors,
 }
@@ -184,9 +184,9 @@ def emit(code: IRBuilder, part: Part, values: Mapping[str, IRValue]) -> IRValue:
 def emitAll(code: IRBuilder, parts: Sequence[Part], values: Mapping[str, IRValue]) -> list[IRValue]:
     """The values of several formulas; what they share is computed once.
 
-    All values are converted to f64 if one is that, else to f32. A formula gives the same bits wherever it stands: what
-    is rounded once, as x y + z is, follows from the formula and not from what LLVM finds beside it. So a number that is
-    computed again is the number that was computed before, and may be compared with it.
+    All values are converted to f64 if one is f64, else to f32. A formula gives the same bits wherever it is computed:
+    which products become an fma follows from the formula alone, not from LLVM. So a rematerialized value equals the
+    first one, and may be compared with it.
     """
     kind = "f64" if any(v.kind == "f64" for v in values.values()) else "f32"
     roots = [lowered(part) for part in parts]
@@ -216,13 +216,13 @@ def emitAll(code: IRBuilder, parts: Sequence[Part], values: Mapping[str, IRValue
 
 
 def factorsOf(code: IRBuilder, part: Part, values: Mapping[str, IRValue]) -> list[IRValue] | None:
-    """The two numbers that a formula multiplies at its end; None if it does something else there."""
+    """The two factors of a formula that ends with a product; None for any other."""
     root = lowered(part)
     return emitAll(code, root.args, values) if root.op == "*" else None
 
 
 def fusedIn(order: Sequence[Term], roots: Sequence[Term]) -> set[Term]:
-    """The products that nothing but one sum or difference reads: they are not rounded before that is."""
+    """The products that only one sum or difference reads: both become one fma."""
     readers = Counter(a for t in order for a in t.args)
     readers.update(roots)
     found: set[Term] = set()
@@ -233,7 +233,7 @@ def fusedIn(order: Sequence[Term], roots: Sequence[Term]) -> set[Term]:
 
 
 def fused(code: IRBuilder, t: Term, factors: Mapping[Term, tuple[IRValue, IRValue]], other: IRValue) -> IRValue:
-    """A sum or difference of a product and another number, rounded once where the CPU can."""
+    """A sum or difference of a product and another value: an fma where the CPU has one."""
     isFirst = t.args[0] in factors
     x, y = factors[t.args[0 if isFirst else 1]]
     if t.op == "-":
@@ -242,8 +242,7 @@ def fused(code: IRBuilder, t: Term, factors: Mapping[Term, tuple[IRValue, IRValu
 
 
 def quick(op: str, *args: Term) -> Term:
-    """The term with what is quicker and as good in single precision: products for quotients, exponentials of what is
-    not positive."""
+    """The term strength-reduced where float32 allows: division by a constant as a product, `expBelow` for exp(-x^2)."""
     if op == "/" and args[1].op == "number" and 2.0**-100 < abs(args[1].value) < 2.0**100:
         return term("*", args[0], leaf(1 / args[1].value))
     if op == "exp" and args[0].op == "neg" and isSquare(args[0].args[0]):
@@ -259,12 +258,12 @@ def isSquare(t: Term) -> bool:
 
 
 def asTruth(x: IRValue) -> IRValue:
-    """Numbers as truth values: whether they differ from 0."""
+    """Values as truth values: whether they differ from 0."""
     return x if x.kind == "i1" else x != 0
 
 
 def asNumber(code: IRBuilder, x: IRValue, kind: str) -> IRValue:
-    """Values as another kind of number."""
+    """Values converted to another kind."""
     return code.convert(x, kind)
 
 

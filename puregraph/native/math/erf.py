@@ -1,4 +1,4 @@
-"""Bell: the error functions and normal quantiles, on values of native code.
+"""Error functions and normal quantiles as native code.
 
 Source    W. J. Cody 1969, Rational Chebyshev approximations for the error function; M. J. Wichura 1988, AS 241
 """

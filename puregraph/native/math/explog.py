@@ -1,7 +1,7 @@
-"""Powers: exponentials, logarithms and what is made of them, on values of native code.
+"""Exponentials, logarithms, powers and hyperbolic functions as native code.
 
-A number x = 2^n e^r with |r| <= ln(2) / 2, or 2^e (1 + f) with 1 + f from sqrt(1/2) to sqrt(2); what is left is a
-polynomial of least maximal relative error. What is rarely asked for is computed in f64 and rounded.
+Range reduction: e^x = 2^n e^r with |r| <= ln(2) / 2, x = 2^e (1 + f) with 1 + f from sqrt(1/2) to sqrt(2); the rest
+is a polynomial of least maximal relative error. Rarely used functions are computed in f64 and rounded.
 
 Source    Cody, Waite 1980, Software Manual for the Elementary Functions
 """
@@ -18,9 +18,9 @@ from puregraph.native.llvm.irbuilder import IRBuilder
 
 
 class Real(NamedTuple):
-    """What is particular to a kind of float."""
+    """The constants of a kind of float."""
 
-    whole: str  # the whole numbers of its size
+    whole: str  # the integers of its size
     digits: int  # bits of its fraction
     bias: int
     half: int  # the bits of sqrt(1/2)
@@ -32,7 +32,7 @@ class Real(NamedTuple):
 
     @property
     def magic(self) -> float:
-        """Adding it rounds to a whole number, which then lies in the low bits."""
+        """Adding it rounds to an integer, which is then in the low bits."""
         return 1.5 * 2.0**self.digits
 
 
@@ -66,7 +66,7 @@ Emission = Callable[..., IRValue]
 
 
 def rounded(emission: Emission) -> Emission:
-    """An emission for f64, made to serve f32 too: computed in f64 and rounded."""
+    """An emission for f64, extended to f32: computed in f64 and rounded."""
 
     @wraps(emission)
     def both(code: IRBuilder, *values: IRValue) -> IRValue:
@@ -79,7 +79,7 @@ def rounded(emission: Emission) -> Emission:
 
 
 def horner(code: IRBuilder, x: IRValue, coefficients: Sequence[float]) -> IRValue:
-    """A polynomial, its highest coefficient first."""
+    """A polynomial by Horner's scheme, its highest coefficient first."""
     y: Any = coefficients[0]
     for c in coefficients[1:]:
         y = code.fma(y, x, c)
@@ -98,13 +98,13 @@ def shiftSigned(code: IRBuilder, x: IRValue, count: int) -> IRValue:
 
 
 def powerOfTwo(code: IRBuilder, n: IRValue, kind: str) -> IRValue:
-    """2^n for whole numbers n within the range of exponents."""
+    """2^n for integers n within the range of exponents."""
     real = REALS[kind]
     return code.bitcast((n + real.bias) << real.digits, kind)
 
 
 def reduced(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
-    """Whole n and r with x = n ln 2 + r, |r| <= ln(2) / 2."""
+    """Range reduction: an integer n and r with x = n ln 2 + r, |r| <= ln(2) / 2."""
     real = REALS[x.kind]
     high, low = LN2[x.kind]
     t = code.fma(x, 1 / math.log(2), real.magic)
@@ -132,7 +132,7 @@ def scaled(code: IRBuilder, y: IRValue, n: IRValue) -> IRValue:
 
 
 def scaledFactors(code: IRBuilder, y: IRValue, n: IRValue) -> tuple[IRValue, IRValue]:
-    """y 2^n as the two numbers of its last product."""
+    """y 2^n as the two factors of its last product."""
     half = shiftSigned(code, n, 1)
     return y * powerOfTwo(code, half, y.kind), powerOfTwo(code, n - half, y.kind)
 
@@ -185,7 +185,7 @@ def expm1(code: IRBuilder, x: IRValue) -> IRValue:
 
 
 def split(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
-    """Whole e and f with x = 2^e (1 + f), 1 + f from sqrt(1/2) to sqrt(2), for x > 0 with a full fraction."""
+    """An integer e and f with x = 2^e (1 + f), 1 + f from sqrt(1/2) to sqrt(2), for x > 0 with a full fraction."""
     real = REALS[x.kind]
     b = code.bitcast(x, real.whole)
     e = shiftSigned(code, b - real.half, real.digits)
@@ -203,7 +203,7 @@ def upscaled(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
 
 
 def logNear(code: IRBuilder, f: IRValue, e: IRValue | None = None, rest: IRValue | float = 0.0) -> IRValue:
-    """log(1 + f) + e ln 2 for 1 + f from sqrt(1/2) to sqrt(2), e a whole number as a float; `rest` is what f lacks."""
+    """log(1 + f) + e ln 2 for 1 + f from sqrt(1/2) to sqrt(2), e an integer as a float; `rest` is the error of f."""
     real = REALS[f.kind]
     high, low = real.ln2
     if f.kind == "f32":

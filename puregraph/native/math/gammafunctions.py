@@ -1,7 +1,7 @@
-"""Gammas: the gamma function's logarithm and its derivatives, and Bessel functions, on values of native code.
+"""The logarithm of the gamma function, its derivatives, and Bessel functions as native code.
 
-They follow `special.gamma` and `special.bessel` step by step, in f64. An order is a number of every lane; what is
-summed up to it is summed as far as the largest order among the lanes asks.
+They follow `special.gamma` and `special.bessel` step by step, in f64. Each lane has an order of its own; sums run as
+far as the largest order among the lanes needs.
 
 Source    Abramowitz, Stegun 1964, 6.1.15 to 6.1.41, 6.3.5, 6.3.18, 9.6.10, 9.7.1, 23.1.30
 """
@@ -22,7 +22,7 @@ SERIES = list(enumerate(BERNOULLI, start=1))[::-1]  # (k, B2k), the highest firs
 
 
 def halfTurns(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
-    """Sine and cosine of pi (x - the next whole number)."""
+    """Sine and cosine of pi (x - the nearest integer)."""
     n, *r = quarters(code, (x - code.call("rint", x)) * math.pi)
     sine, cosine = circle(code, *r)
     odd = (n & 1) != 0
@@ -79,12 +79,12 @@ def digamma(code: IRBuilder, x: IRValue) -> IRValue:
 
 
 def most(code: IRBuilder, x: IRValue) -> IRValue:
-    """The largest of all lanes, as a whole number."""
+    """The largest of all lanes, as an integer."""
     return code.convert(code.reduce(x, lambda a, b: code.select(a > b, a, b)), "i64")
 
 
 def factorial(code: IRBuilder, n: IRValue) -> IRValue:
-    """n! of whole numbers, as the product of 2, 3, ... n."""
+    """n! of integers, as the product of 2, 3, ... n."""
     product = code.variable(code.constant(1.0, n.type))
     with code.loop(2, most(code, n) + 1, unroll=1) as k:
         factor = code.splat(code.convert(k, "f64"), n.lanes)
@@ -93,7 +93,7 @@ def factorial(code: IRBuilder, n: IRValue) -> IRValue:
 
 
 def isOdd(code: IRBuilder, n: IRValue) -> IRValue:
-    """Whether whole numbers are odd."""
+    """Whether integers are odd."""
     half = n * 0.5
     return code.call("floor", half) != half
 

@@ -1,4 +1,4 @@
-"""Philox: the uniform numbers of `kernels.random` in native code, equal to the last bit.
+"""Philox: the uniform random numbers of `kernels.random` in native code, equal to the last bit.
 
 Block b of four words of 64 bits is ten rounds of the counter (b + 1, 0, counter, 0) under the key (key, 0).
 
@@ -17,12 +17,12 @@ from puregraph.native.llvm.kernelcall import KernelCall
 FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 ADDED = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 ROUNDS = 10
-CHUNK = 1 << 13  # numbers that a task makes
-FORMS = {"f32": ("i32", 8, 24), "f64": ("i64", 4, 53)}  # whole numbers to make a float of, how many a block has, bits
+CHUNK = 1 << 13  # random numbers of a task
+FORMS = {"f32": ("i32", 8, 24), "f64": ("i64", 4, 53)}  # integers that floats are made from, how many a block has, bits
 
 
 def uniform(y: Any, count: int, key: Any, counter: Any, kind: str = "f32") -> list[KernelCall]:
-    """y[i] for i < count as `random.uniform`; key and counter are where these numbers lie when it runs."""
+    """y[i] for i < count as `random.uniform`; key and counter are read from memory as it runs."""
     slots = {"y": y, "count": count, "key": key, "counter": counter}
     return [KernelCall(f"uniform {count}", kind, partial(writeUniform, kind), slots, -(-count // CHUNK))]
 
@@ -44,7 +44,7 @@ def writeUniform(kind: str, code: IRBuilder) -> None:
 
 
 def bitsAs(code: IRBuilder, x: IRValue, of: IRType) -> IRValue:
-    """The very bits as other lanes."""
+    """The same bits as other lanes."""
     return x if x.type == of else code.emit(f"bitcast {x.type.text} {x.name} to {of.text}", of)
 
 
@@ -63,7 +63,7 @@ def block(code: IRBuilder, keys: list[tuple[IRValue, IRValue]], number: IRValue,
 
 
 def product(code: IRBuilder, x: IRValue, factor: int) -> tuple[IRValue, IRValue]:
-    """The low and the high half of the product of two unsigned numbers."""
+    """The low and the high half of the product of two unsigned integers."""
     word = IRType("i64")
     wide = code.emit(f"zext i64 {x.name} to i128", word)
     whole = code.emit(f"mul i128 {wide.name}, {factor}", word)

@@ -1,7 +1,7 @@
-"""Gates: the sigmoid and tanh of recurrent cells as ratios, so that several of them share one division.
+"""The sigmoid and tanh of recurrent cells as ratios, so that several of them share one division.
 
-Arguments are taken as at most BOUND away from 0, which changes no digit of the results; then three denominators have a
-product that is still a number.
+Arguments are clamped to +-BOUND, which changes no digit of the results; then the product of three denominators is
+finite.
 """
 
 from __future__ import annotations

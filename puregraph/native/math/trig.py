@@ -1,7 +1,7 @@
-"""Angles: sine, cosine and tangent, and back, on values of native code.
+"""Trigonometric functions and their inverses as native code.
 
-An angle is brought to |r| <= pi / 4 by subtracting whole quarters of a turn, pi / 2 being three numbers; beyond `FAR`
-the C library does it, number by number.
+Range reduction by Cody and Waite: multiples of pi / 2, a sum of three constants, are subtracted until |r| <= pi / 4;
+beyond `FAR` the C library is called, lane by lane.
 
 Source    Cody, Waite 1980, Software Manual for the Elementary Functions
 """
@@ -55,7 +55,7 @@ REST = 6.123233995736766e-17  # of pi / 2
 
 
 def quarters(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue, IRValue]:
-    """Whole n, r and what r lacks, with x = n pi / 2 + r + rest."""
+    """Range reduction: an integer n, r and its rounding error, with x = n pi / 2 + r + rest."""
     real = REALS[x.kind]
     first, second, third = QUARTER[x.kind]
     t = code.fma(x, 2 / math.pi, real.magic)
@@ -104,7 +104,7 @@ def withFar(code: IRBuilder, x: IRValue, y: IRValue, function: str) -> IRValue:
 
 
 def sin(code: IRBuilder, x: IRValue) -> IRValue:
-    """sin x: by the quarter turn n that x lies in, sin r or cos r of the rest r, with the sign of that quarter."""
+    """sin x: by the quarter turn n of x, sin r or cos r of the rest r, with the sign of that quarter."""
     n, *r = quarters(code, x)
     sine, cosine = circle(code, *r)
     return withFar(code, x, flipped(code, code.select((n & 1) != 0, cosine, sine), n), "sin")

@@ -1,7 +1,7 @@
-"""Bundle: steps of one kind that need not wait for one another, as one step with the tasks of all of them.
+"""Batches: independent steps as one step with the tasks of all of them, without barriers between them.
 
-Between two steps all threads wait for the last task. In a bundle they go on, and where steps come in the same order
-again, such as tables that are read and later updated, the same thread has the same ones.
+Where batches have the same order again, such as tables that are read and later updated, the same thread has the same
+steps, in its own cache.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ define void @kernel(i64 %words, i64 %task, i64 %scratch) {
 
 
 def bundled(steps: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int, int], Any]:
-    """Steps (function, arguments, tasks) as one such step; and the words that it reads, which have to be kept."""
+    """Steps (function, arguments, tasks) as one such step; and the words that it reads, which must be kept alive."""
     if len(steps) == 1:
         return steps[0], None
     digest = hashlib.blake2b(TEXT.encode(), digest_size=16).hexdigest()

@@ -23,7 +23,7 @@ def threads() -> int:
 
 
 def want(count: int) -> None:
-    """Have so many threads from now on."""
+    """Set the number of threads."""
     if not 1 <= count <= MOST:
         raise ValueError(f"the number of threads goes from 1 to {MOST}, got {count}")
     WANTED[:] = [count]

@@ -1,4 +1,4 @@
-"""Memory from the system, aligned for vectors, and for large pages where it is large."""
+"""Memory from the system, aligned for vectors, in huge pages where it is large."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HUGE = 2 << 20
 class AlignedBlock:
     """Zeros at an address that is a multiple of a page, or of 2 MB where there are that many; freed with the object.
 
-    Whole 2 MB of them lie in large pages; what is left does not take one.
+    Whole 2 MB of it are in huge pages; the rest is not.
     """
 
     def __init__(self, size: int) -> None:

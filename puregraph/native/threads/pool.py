@@ -1,4 +1,4 @@
-"""The one pool of threads of this process, and the tables of steps that it runs."""
+"""The thread pool of this process, and the tables of steps that it runs."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class StepTable:
             raise
 
     def join(self, team: Workers) -> None:
-        """Write down what that crew, a new one after a fork, has to be told for a run of all steps."""
+        """Prepare the orders for a run of all steps by these workers, which are new after a fork."""
         team.reserve(self.scratch)
         self.pace = ThreadTuner()  # another thread may have been in a trial when the process forked
         self.words = [self.wordsFor(team, 0, self.count, isAlone) for isAlone in (False, True)]
@@ -120,7 +120,7 @@ class StepTable:
         self.crew = team
 
     def wordsFor(self, team: Workers, begin: int, end: int, isAlone: bool = False) -> Any:
-        """What a crew is told for a run of some steps."""
+        """The order for a run of some steps: the words that the worker loop reads."""
         first, wide = self.memory.address, 0 if isAlone else self.wide[end] - self.wide[begin]
         words = team.board, first + STEP * begin, first + STEP * end, int(self.flush), wide
         return (ctypes.c_int64 * workerloop.ORDERWORDS)(*words)
@@ -141,23 +141,23 @@ class StepTable:
             self.alone(begin, end)
 
     def alone(self, begin: int, end: int) -> None:
-        """Run steps beside the run of another thread."""
+        """Run steps on the calling thread, while another thread's run uses the pool."""
         CREWS[0].alone(*self.wordsAlone(begin, end))
 
     def wordsAlone(self, begin: int, end: int) -> tuple[int, int, int, bool]:
-        """What a crew is told for a run of some steps by one thread."""
+        """The arguments of a run of some steps by one thread."""
         first = self.memory.address
         return first + STEP * begin, first + STEP * end, self.spare(), self.flush
 
     def spare(self) -> int:
-        """Scratch memory of the calling thread, for a run beside that of another thread."""
+        """Scratch memory of the calling thread, for such a run."""
         if getattr(OWN, "block", None) is None or OWN.block.size < self.scratch:
             OWN.block = AlignedBlock(self.scratch)
         return OWN.block.address
 
 
 def crew() -> Workers:
-    """The crew of this process, made when it is first needed."""
+    """The workers of this process, created when they are first needed."""
     with LOCK.lock:
         if not CREWS:
             CREWS.append(Workers(threads()))
@@ -165,7 +165,7 @@ def crew() -> Workers:
 
 
 def setThreads(count: int) -> None:
-    """Let so many threads run tasks, the calling one among them. Results do not depend on it."""
+    """Set the number of threads that run tasks, with the calling one. Results do not depend on it."""
     want(count)
     if CREWS:
         CREWS[0].setCount(count)
@@ -177,7 +177,7 @@ def setSpin(idle: float, patience: float) -> None:
 
 
 def rest() -> None:
-    """Before a fork: end the workers, who would be missing in the child."""
+    """Before a fork: end the workers, which would be missing in the child."""
     for team in CREWS:
         team.stop()
 

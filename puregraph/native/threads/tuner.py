@@ -1,4 +1,4 @@
-"""Pace: whether steps are done sooner by all threads or by one, found out by doing them."""
+"""The tuner: whether steps run faster on all threads or on one, by measuring them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ WARM = 8  # runs before anything is measured
 RUNS = 5  # of each kind in a trial; the first of the other kind finds its data in the wrong cache
 ENOUGH = 3  # runs after which a trial ends early, if all of them took much longer
 OFTEN, SELDOM = 16, 2048  # runs between trials: twice as many each time that nothing has changed
-LONG = 12_000_000  # nanoseconds; what takes longer has enough to do for all
+LONG = 12_000_000  # nanoseconds; longer runs always use all threads
 HOPELESS, BETTER = 1.5, 0.95
 
 
 class ThreadTuner:
     """Counts runs, and measures some of them now and then: `isAlone` says which way was faster.
 
-    All threads are not always faster than one, however much there is to do: where two cores have no cache in common,
-    what one has written comes to the other very slowly, and small steps that write much are best done by one thread.
-    Which cores threads run on is not for us to know, and changes.
+    All threads are not always faster than one: between cores without a common cache, written cache lines move very
+    slowly, and small steps that write much are fastest on one thread. Which cores threads run on is unknown, and
+    changes.
 
     `left`  how many runs there are before the next that has to be measured
     """

@@ -1,18 +1,18 @@
-"""How threads walk a table of steps together, as LLVM IR; its addresses are 64-bit integers.
+"""The worker loop: how threads run a table of steps together, as LLVM IR; its addresses are 64-bit integers.
 
 A *record* is a step: the address of its function, of its arguments, its number of tasks, and 1 if one thread is to run
-them all. The *board* is memory that every thread of a pool reads; it is never freed, so a thread that comes late may
-always look at it.
+them all. The *board* is memory that every thread of a pool reads; it is never freed, so a late thread may always read
+it.
 
-Its word STATE holds three numbers, `open << 42 | free << 21 | front`: how many tasks of the step under way are not
-finished, how many of them nobody has taken, and the number of the first of those. To take a task, from the front or
-from the back, is to replace the word by one with a free task less, in one exchange that fails if anything changed.
-Therefore a thread owns a task or it has changed nothing, and the step under way cannot end while somebody owns a task:
-there are no numbers of runs to compare, and nobody waits for a thread that owns nothing.
+Its word STATE packs three fields, `open << 42 | free << 21 | front`: how many tasks of the running step are not
+finished, how many of them are not taken, and the index of the first of those. A task is taken, from the front or from
+the back, by one compare-and-swap of the word, which fails if anything changed. Therefore a thread owns a task or it has
+changed nothing, and the running step cannot end while a thread owns a task: there are no epochs to compare, and no
+thread waits for one that owns nothing.
 
-Who finishes the last task of a step *drives*: it alone is at work then. It runs steps of one task by itself, and puts
-the next step with more tasks on the board, with the first task taken. So the end of a step, its barrier and the
-beginning of the next one are the same exchange.
+The thread that finishes the last task of a step *drives*: no other thread has work then. It runs steps of one task by
+itself, and publishes the next step with more tasks on the board, with the first task taken. So the end of a step, its
+barrier and the beginning of the next one are the same exchange.
 """
 
 from __future__ import annotations

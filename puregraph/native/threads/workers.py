@@ -1,4 +1,4 @@
-"""The threads of this process that run tasks, and the board by which they agree."""
+"""The worker threads of this process, and the board, the shared memory by which they synchronise."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ WORD = ctypes.c_int64
 class Workers:
     """The calling thread and `count - 1` workers, which start when they are first needed.
 
-    A worker looks for tasks in native code, without the GIL; after a while without any it comes back and sleeps on a
-    lock that it puts into `asleep`. Nobody ever waits for a worker that has no task, so nothing depends on its waking
-    in time. None in `asleep` stands for workers that are still to be started.
+    A worker polls for tasks in native code, without the GIL; after a while without any it returns and sleeps on a lock
+    that it puts into `asleep`. No thread ever waits for a worker without a task, so nothing depends on its waking in
+    time. None in `asleep` stands for workers that are not yet started.
     """
 
     def __init__(self, count: int) -> None:
@@ -50,7 +50,7 @@ class Workers:
         self.setCount(count)
 
     def measure(self) -> float:
-        """How often a worker looks for work in a microsecond."""
+        """How often a worker polls for work in a microsecond."""
         times = 4000
         self.words[workerloop.LIMIT] = 1
         self.words[workerloop.IDLE] = times
@@ -67,7 +67,7 @@ class Workers:
         self.words[workerloop.PATIENCE] = round(patience * self.rate)
 
     def setCount(self, count: int) -> None:
-        """Have so many threads, with the calling one."""
+        """Set the number of threads, with the calling one."""
         self.stop()
         with self.lock:
             self.count = count
@@ -77,14 +77,14 @@ class Workers:
                 self.asleep.append(None)
 
     def reserve(self, size: int) -> None:
-        """Have at least so many bytes of scratch memory for each thread."""
+        """Have at least `size` bytes of scratch memory for each thread."""
         if size > self.size:
             with self.lock:
                 self.size = 1 << (size - 1).bit_length()
                 self.provide()
 
     def provide(self) -> None:
-        """Hand out scratch memory. A task under way may still use the old one, which is kept therefore."""
+        """Allocate scratch memory. A running task may still use the old blocks, which are kept therefore."""
         for index in range(self.count):
             if index == len(self.scratch) or self.scratch[index].size < self.size:
                 block = AlignedBlock(self.size)
@@ -114,9 +114,9 @@ class Workers:
                 worker.start()
 
     def serve(self, index: int) -> None:
-        """The life of a worker.
+        """The main loop of a worker.
 
-        A run that begins while it puts its lock into `asleep` may have found that empty: so it looks once more.
+        A run that begins while it puts its lock into `asleep` may have found that empty, so it checks once more.
         """
         gate = self.gates[index - 1]
         while index < self.words[workerloop.LIMIT]:
@@ -144,7 +144,7 @@ class Workers:
 
 
 def native(entry: str, count: int, kind: Any = WORD, result: Any = WORD) -> Callable[..., int]:
-    """A function of `walk`, called without the GIL."""
+    """A function of the worker loop, called without the GIL."""
     text = workerloop.codeOf(entry)
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     library = jit.load(f"walk {entry}", lambda: (text, (), 0), digest)
@@ -152,7 +152,7 @@ def native(entry: str, count: int, kind: Any = WORD, result: Any = WORD) -> Call
 
 
 def yielder() -> int:
-    """The address of the function of the system by which a thread lets another one have its CPU."""
+    """The address of the system's function by which a thread yields its CPU."""
     if os.name == "nt":
         function = ctypes.CDLL("kernel32").SwitchToThread
     else:
