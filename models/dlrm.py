@@ -1,4 +1,4 @@
-"""DLRM: will this one click on that? From numbers, and from categories of any size."""
+"""DLRM: a recommender that predicts clicks, from dense features and from categories of any size."""
 
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
@@ -23,19 +23,19 @@ def network(insize, sizes, name, last):
 
 
 def dlrm(dense=13, tables=CRITEO, size=16, bottom=(512, 256, 64), top=(512, 256), name="dlrm"):
-    """Numbers through a network, each category through a table, the products of each two of these vectors, a network.
+    """Dense features through a network, each category through a table, the dot products of each two vectors, a network.
 
-    A table that is missing a category has zeros for -1. Nothing of a table is made before its data is first read.
+    A table that is missing a category has zeros for -1. A table is allocated when its data is first read.
 
-    Shapes    dense (n, dense), sparse (n, len(tables)) whole numbers -> scores (n, 1), as BCE takes them
+    Shapes    dense (n, dense), sparse (n, len(tables)) integers -> scores (n, 1), as BCE takes them
     Source    Naumov et al. 2019, arXiv:1906.00091, figure 1 and section 5
     Params    540,677,217 for the Criteo Kaggle data
     Raises    ValueError without tables
     """
     if not tables:
         raise ValueError("dlrm: wanted the sizes of the tables, at least one, got none")
-    numbers, categories = Input(name="dense").node(), Input(name="sparse").node()
-    h = network(dense, (*bottom, size), "bottom", last=True).node(numbers)
+    features, categories = Input(name="dense").node(), Input(name="sparse").node()
+    h = network(dense, (*bottom, size), "bottom", last=True).node(features)
     vectors = []
     for i, count in enumerate(tables):
         column = Slice((slice(None), i), name=f"column{i + 1}")(categories)
@@ -43,4 +43,4 @@ def dlrm(dense=13, tables=CRITEO, size=16, bottom=(512, 256, 64), top=(512, 256)
     pairs = PairDot(name="pairs")(h, *vectors)
     width = size + len(tables) * (len(tables) + 1) // 2
     scores = network(width, (*top, 1), "top", last=False)
-    return Graph([numbers, categories], scores.node(Concat(axis=1, name="all")(h, pairs)), name=name)
+    return Graph([features, categories], scores.node(Concat(axis=1, name="all")(h, pairs)), name=name)

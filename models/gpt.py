@@ -1,4 +1,4 @@
-"""GPT: a transformer that is to say the next word."""
+"""GPT: a transformer that predicts the next token."""
 
 from puregraph.core.initial import Normal
 from puregraph.graph.sequential import Sequential
@@ -9,15 +9,15 @@ SIZES = {"gpt2": (12, 12, 768), "gpt2medium": (24, 16, 1024), "gpt2large": (36, 
 
 
 def gpt(vocabulary=256, length=256, layers=6, heads=6, size=384, dropout=0.0, name="gpt"):
-    """Words and their places as vectors, causal blocks, a last norm, and scores of the next word at each place.
+    """Token and position embeddings, causal blocks, a last norm, and scores of the next token at each position.
 
-    The scores are products with the words' own vectors: the output layer and the embedder share one array.
-    CrossEntropy wants the words on axis 1: put `Transpose((0, 2, 1))` behind.
+    The scores are products with the token embeddings: the output layer and the embedder share one array.
+    CrossEntropy wants the tokens on axis 1: put `Transpose((0, 2, 1))` behind.
 
-    Shapes    x (n, t) whole numbers below `vocabulary`, t <= length -> (n, t, vocabulary)
+    Shapes    x (n, t) integers below `vocabulary`, t <= length -> (n, t, vocabulary)
     Source    Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section 2.3; the shared array:
               Press, Wolf 2017, arXiv:1608.05859
-    Params    10,844,160 for 6 layers of 384 and 256 bytes as words
+    Params    10,844,160 for 6 layers of 384 and 256 bytes as tokens
     """
     words = Embedder(vocabulary, size, initscheme="gaussian", wscale=0.02, name="words")
     scores = Linear(size, vocabulary, useBias=False, transpose=True, name="scores")
@@ -34,7 +34,7 @@ def gpt(vocabulary=256, length=256, layers=6, heads=6, size=384, dropout=0.0, na
 
 
 def causalBlock(size, heads, layers, dropout, name):
-    """A block that starts as GPT-2's do: what it adds is the smaller, the more layers there are."""
+    """A block with GPT-2's initial values: the more layers there are, the smaller is what it adds."""
     found = transformerBlock(size, heads, causal=True, dropout=dropout, approximate=True, start=0.02, name=name)
     for last in ("attn.out", "mlp.fc2"):
         found[last].W.initial = Normal(0.02 * (2 * layers) ** -0.5)
@@ -42,7 +42,7 @@ def causalBlock(size, heads, layers, dropout, name):
 
 
 def gpt2(size="gpt2", dropout=0.1, name=None):
-    """`gpt` with the sizes of GPT-2: 50,257 words, 1,024 places.
+    """`gpt` with the sizes of GPT-2: 50,257 tokens, 1,024 positions.
 
     Source    Radford et al. 2019, table 2
     Params    124,439,808 (gpt2), 354,823,168 (gpt2medium), 774,030,080 (gpt2large), 1,557,611,200 (gpt2xl)

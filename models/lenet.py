@@ -9,12 +9,12 @@ def lenet(inmaps=1, size=28, classes=10, maps=(6, 16), norm=False, dropout=0.0, 
     """Two convolutions with pooling, three linear layers, written as a graph of nodes; rectifiers and maximum pooling.
 
     The second convolution is 5x5 without padding as in the paper, or, for images below 20 pixels, 3x3 with padding.
-    `norm` adds batch normalisation after the convolutions, `dropout` drops that part of what they hand on: neither is
+    `norm` adds batch normalisation after the convolutions, `dropout` drops that part of their outputs: neither is
     in the paper, and both help on small sets of images.
 
     Shapes    x (n, inmaps, size, size) -> (n, classes)
     Source    LeCun, Bottou, Bengio, Haffner 1998, Proc. IEEE 86(11), LeNet-5
-    Params    61,706 for 28x28 images of one map and ten classes
+    Params    61,706 for 28x28 images of one channel and ten classes
     Raises    ValueError for images too small to be halved twice
     """
     if size < 4:

@@ -1,13 +1,13 @@
-"""LSTM: layers of long short-term memory that read a sequence, and a linear layer that names it."""
+"""LSTM: layers of long short-term memory that read a sequence, and a linear layer that classifies it."""
 
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import LSTM, Dropout, Linear
 
 
 def lstm(insize=28, hsize=256, layers=2, classes=10, direction="uni", dropout=0.0, name="lstm"):
-    """A classifier of sequences of any length: the last layer hands on its last state, the others all of theirs.
+    """A classifier of sequences of any length: the last layer returns its last state, the others all of theirs.
 
-    With direction "bi" every layer reads both ways. `dropout` drops that part of what one layer hands to the next.
+    With direction "bi" every layer reads both ways. `dropout` drops that part of the inputs of the next layer.
 
     Shapes    x (n, t, insize) -> (n, classes)
     Source    Graves, Mohamed, Hinton 2013, arXiv:1303.5778, section 2, with the classes of whole sequences; dropout:

@@ -7,10 +7,10 @@ from puregraph.modules import Dropout, Flatten, Linear, Relu
 def mlp(insize=784, hidden=(512, 512), outsize=10, dropout=0.0, name="mlp"):
     """Linear layers with rectifiers between them; the input is flattened first.
 
-    Shapes    x (n, ...) with `insize` values each -> (n, outsize)
+    Shapes    x (n, ...) with `insize` elements each -> (n, outsize)
     Source    Rumelhart, Hinton, Williams 1986, Nature 323
     Params    669,706 for 784-512-512-10
-    Raises    ValueError for a number in place of a tuple of sizes
+    Raises    ValueError for an integer in place of a tuple of sizes
     """
     if isinstance(hidden, int):
         raise ValueError(f"mlp: wanted the sizes of the hidden layers in a tuple, as in ({hidden},), got {hidden}")

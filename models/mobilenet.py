@@ -1,4 +1,4 @@
-"""MobileNet: each map filtered alone, then all mixed at each place."""
+"""MobileNet: depthwise separable convolutions: each channel filtered alone, then all mixed at each position."""
 
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
@@ -17,7 +17,7 @@ def layer(inmaps, outmaps, size, stride, groups, name, linear=False):
 
 
 def inverted(inmaps, outmaps, stride, expansion, name):
-    """Wider by a 1x1 convolution, 3x3 on each map alone, narrower by a linear 1x1; a shortcut where shapes agree."""
+    """Wider by a 1x1 convolution, depthwise 3x3, narrower by a linear 1x1; a shortcut where shapes agree."""
     inner = inmaps * expansion
     path = Sequential(
         *(layer(inmaps, inner, 1, 1, 1, "1") if expansion > 1 else ()),
@@ -30,32 +30,32 @@ def inverted(inmaps, outmaps, stride, expansion, name):
     return Graph(x, Add(name="add")(x, h) if stride == 1 and inmaps == outmaps else h, name=name)
 
 
-def rounded(maps, width):
-    """Maps times the width, as a multiple of 8 that is at most a tenth too small."""
-    found = max(8, int(maps * width + 4) // 8 * 8)
-    return found if found >= 0.9 * maps * width else found + 8
+def rounded(channels, width):
+    """Channels times the width, as a multiple of 8 that is at most a tenth too small."""
+    found = max(8, int(channels * width + 4) // 8 * 8)
+    return found if found >= 0.9 * channels * width else found + 8
 
 
 def mobilenet(classes=1000, inmaps=3, width=1.0, dropout=0.2, name="mobilenet"):
     """MobileNet v2: a convolution, 17 inverted residual blocks, a 1x1 convolution, the mean, a linear layer.
 
-    `width` multiplies all maps, but not those of the last convolution below a width of 1.
+    `width` multiplies all channels, but not those of the last convolution below a width of 1.
 
     Shapes    x (n, inmaps, h, w) -> (n, classes); the paper has h = w = 224
     Source    Sandler, Howard, Zhu, Zhmoginov, Chen 2018, arXiv:1801.04381, table 2
     Params    3,504,872 for a thousand classes
     """
-    maps, last = rounded(32, width), rounded(1280, max(1.0, width))
-    stem, blocks = layer(inmaps, maps, 3, 2, 1, ""), []
+    channels, last = rounded(32, width), rounded(1280, max(1.0, width))
+    stem, blocks = layer(inmaps, channels, 3, 2, 1, ""), []
     for expansion, outmaps, count, stride in STAGES:
         wide = rounded(outmaps, width)
         for i in range(count):
-            blocks.append(inverted(maps, wide, 1 if i else stride, expansion, f"block{len(blocks) + 1}"))
-            maps = wide
+            blocks.append(inverted(channels, wide, 1 if i else stride, expansion, f"block{len(blocks) + 1}"))
+            channels = wide
     return Sequential(
         *stem,
         *blocks,
-        *layer(maps, last, 1, 1, 1, "last"),
+        *layer(channels, last, 1, 1, 1, "last"),
         GlobalAvgPool(name="mean"),
         Dropout(dropout, name="drop"),
         Linear(last, classes, name="fc"),

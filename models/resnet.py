@@ -1,4 +1,4 @@
-"""ResNet: blocks that learn what to add to their input."""
+"""ResNet: residual blocks, which learn what to add to their input."""
 
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
@@ -20,7 +20,7 @@ def projection(x, inmaps, outmaps, stride):
 
 
 def padding(x, inmaps, outmaps, stride):
-    """The shortcut of the CIFAR networks where shapes differ: every other pixel, and maps of zeros (option A)."""
+    """The shortcut of the CIFAR networks where shapes differ: every other pixel, and channels of zeros (option A)."""
     if stride == 1 and inmaps == outmaps:
         return x
     spread = (outmaps - inmaps) // 2
@@ -37,7 +37,7 @@ def basic(inmaps, maps, stride, shortcut, name):
 
 
 def bottleneck(inmaps, maps, stride, shortcut, name):
-    """1x1, 3x3 and 1x1 convolutions and a shortcut; figure 5. The stride is in the 3x3, as everybody trains it now."""
+    """1x1, 3x3 and 1x1 convolutions and a shortcut; figure 5. The stride is in the 3x3, as is common now."""
     x = Input(name="x").node()
     h = Relu(name="relu1")(conv(x, inmaps, maps, 1, 1, "1"))
     h = Relu(name="relu2")(conv(h, maps, maps, 3, stride, "2"))
@@ -46,7 +46,7 @@ def bottleneck(inmaps, maps, stride, shortcut, name):
 
 
 def stages(counts, inmaps, maps, block, expansion, shortcut):
-    """Stages of blocks, each with twice the maps at half the size of the one before."""
+    """Stages of blocks, each with twice the channels at half the size of the one before."""
     for stage, count in enumerate(counts, 1):
         blocks = []
         for i in range(1, count + 1):
@@ -81,7 +81,7 @@ def resnet(depth, classes=1000, inmaps=3, name=None):
 
 
 def cifarResnet(depth, classes=10, inmaps=3, name=None):
-    """The CIFAR networks: 6 n + 2 layers, three stages of 16, 32 and 64 maps, shortcuts without parameters.
+    """The CIFAR networks: 6 n + 2 layers, three stages of 16, 32 and 64 channels, shortcuts without parameters.
 
     Shapes    x (n, inmaps, h, w) -> (n, classes); the paper has h = w = 32
     Source    He, Zhang, Ren, Sun 2016, arXiv:1512.03385, section 4.2

@@ -1,4 +1,4 @@
-"""Transformer: attention and a small network at each place, each added to what came in."""
+"""Transformer: attention and a position-wise network, each with a residual connection."""
 
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
@@ -10,7 +10,7 @@ def multiHeadAttention(size, heads, causal=False, cross=False, masked=False, use
     """Attention of several heads: q, k and v by one Linear, `Attention`, and a Linear for all heads together.
 
     With `cross` the keys and values come from a second input, with `masked` the mask from a last one: bools that hide
-    where they are False, or floats that are added. `start` is the deviation of normal starting values, in place of
+    where they are False, or floats that are added. `start` is the deviation of normal initial values, in place of
     xavier's.
 
     Shapes    x (n, t, size) (, memory (n, s, size)) (, mask that broadcasts to (n, heads, t, s)) -> (n, t, size)
@@ -49,7 +49,7 @@ def multiHeadAttention(size, heads, causal=False, cross=False, masked=False, use
 
 
 def normal(start):
-    """The options of a Linear that starts with normal numbers of this deviation; None: as usual."""
+    """The options of a Linear with normal initial values of this deviation; None: as usual."""
     return {} if start is None else {"initscheme": "gaussian", "wscale": start}
 
 
@@ -80,7 +80,7 @@ def transformerBlock(
 
 
 def transformer(layers=6, size=256, heads=4, inner=None, causal=False, dropout=0.0, name="transformer"):
-    """Blocks one after the other, and a last norm: what turns vectors into vectors that know of each other.
+    """Blocks one after the other, and a last norm: each vector of the result depends on all of them.
 
     Shapes    x (n, t, size) -> (n, t, size)
     Source    Vaswani et al. 2017, arXiv:1706.03762, figure 1, the encoder; norms first as in `transformerBlock`

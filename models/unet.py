@@ -1,4 +1,4 @@
-"""U-Net: down to a few wide maps and up again, with shortcuts at every size."""
+"""U-Net: down to a small size with many channels and up again, with shortcuts at every size."""
 
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
@@ -17,14 +17,14 @@ def double(inmaps, outmaps, norm, name):
 
 
 def unet(inmaps=1, classes=2, maps=64, depth=4, norm=False, name="unet"):
-    """Double convolutions, `depth` times halved by pooling with twice the maps, then doubled again by deconvolution.
+    """Double convolutions, `depth` times halved by pooling with twice the channels, then doubled by deconvolution.
 
-    Convolutions are padded, where those of the paper are not, so that classes have the very places of the image, whose
+    Convolutions are padded, where those of the paper are not, so that classes have the positions of the image, whose
     height and width must be multiples of 2^depth. `norm` adds batch normalisation, which the paper does not have.
 
     Shapes    x (n, inmaps, h, w) -> scores (n, classes, h, w), as CrossEntropy takes them
     Source    Ronneberger, Fischer, Brox 2015, arXiv:1505.04597, figure 1
-    Params    31,030,658 for one map and two classes
+    Params    31,030,658 for one channel and two classes
     Raises    ValueError for a depth below 1
     """
     if depth < 1:

@@ -10,7 +10,7 @@ MAPS = (64, 128, 256, 512, 512)
 def vgg(depth, norm=False, classes=1000, inmaps=3, size=224, dropout=0.5, name=None):
     """Five stages of 3x3 convolutions, each halved by pooling, then three linear layers.
 
-    Shapes    x (n, inmaps, size, size) -> (n, classes); the paper has 3 maps of 224
+    Shapes    x (n, inmaps, size, size) -> (n, classes); the paper has 3 channels of 224
     Source    Simonyan, Zisserman 2015, arXiv:1409.1556, table 1, configurations A, B, D, E; `norm` adds batch
               normalisation after every convolution
     Params    132,863,336 (11), 133,047,848 (13), 138,357,544 (16), 143,667,240 (19); with norm 132,868,840,

@@ -6,9 +6,9 @@ from puregraph.modules import Conv2D, Dropout, LayerNorm, Linear, Position, Prep
 
 
 def vit(image=224, patch=16, layers=12, heads=12, size=768, classes=1000, inmaps=3, dropout=0.0, name="vit"):
-    """Patches as vectors, a class token before them, their places, blocks, a last norm, and scores of the token.
+    """Patch embeddings, a class token before them, position embeddings, blocks, a last norm, and scores of the token.
 
-    As it stands, ViT-B/16; S/16 has 6 heads and a size of 384, L/16 24 layers, 16 heads and a size of 1024.
+    By default ViT-B/16; S/16 has 6 heads and a size of 384, L/16 24 layers, 16 heads and a size of 1024.
 
     Shapes    x (n, inmaps, image, image) -> (n, classes)
     Source    Dosovitskiy et al. 2020, arXiv:2010.11929, eq. 1 to 4

@@ -8,10 +8,10 @@ from puregraph.kernels.fractions import checkFractions
 class BCE(PointwiseCost):
     """cost = mean of -(posWeight t ln p + (1 - t) ln(1 - p)), with p = sigmoid(x) of the logits x and t the target
 
-    Both logarithms are computed as softplus, so that nothing overflows or is lost for large logits. Targets are numbers
+    Both logarithms are computed as softplus, so that nothing overflows or is lost for large logits. Targets are values
     from 0 to 1 of any dtype; `posWeight` above 1 favours recall, below 1 precision.
 
-    Shapes    x and target of one shape -> a number
+    Shapes    x and target of one shape -> a scalar
     Source    Bishop 2006, Pattern Recognition and Machine Learning, eq. 4.90
     Raises    ArgumentError for a negative posWeight; ShapeError for a target of another shape; DataError for a target
               that is not from 0 to 1, with its position

@@ -22,12 +22,12 @@ class CrossEntropy(Module):
     left out; w are the class `weights`, 1 by default; s is the `smoothing`, which gives that share of each label to all
     classes alike. Where no position counts, cost and gradient are 0.
 
-    `weights` is a number for each class, or a dict from every class to its number. No label is left out unless
+    `weights` is a weight for each class, or a dict from every class to its weight. No label is left out unless
     `ignoreIndex` says which, such as -1 or, in data made for PyTorch, -100. float16 is computed in float32. The
     probabilities are kept, so that the gradient takes no second softmax; compiled for a GPU it takes one, which costs
     less there than memory does.
 
-    Shapes    x (n, c, *spatial), labels (n, *spatial) of whole numbers -> a number
+    Shapes    x (n, c, *spatial), labels (n, *spatial) of integers -> a scalar
     Source    Bishop 2006, Pattern Recognition and Machine Learning, eq. 4.108; Szegedy et al. 2015, arXiv:1512.00567,
               section 7 (smoothing)
     Raises    ShapeError if labels do not fit x, or weights the classes; ArgumentError for weights that cannot be meant;
@@ -148,7 +148,7 @@ def classWeights(weights):
 
 
 class _Given:
-    """Starting values that are given."""
+    """Given initial values."""
 
     def __init__(self, values):
         self.values = tuple(values)
@@ -158,6 +158,6 @@ class _Given:
 
 
 def norm(share):
-    """What the sum is divided by: the weights of all that counts, and 1 where nothing does."""
+    """The divisor of the sum: the weights of all that counts, and 1 where nothing does."""
     whole = share.sum()
     return whole + (whole == 0)

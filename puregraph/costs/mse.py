@@ -8,7 +8,7 @@ class MSE(PointwiseCost):
 
     PuzzleLib's MSE is half of this: a learning rate found there is to be halved here.
 
-    Shapes    x and target of one shape -> a number
+    Shapes    x and target of one shape -> a scalar
     Source    Gauss 1809, Theoria Motus, section 179: the method of least squares
     Raises    ShapeError for a target of another shape
     """

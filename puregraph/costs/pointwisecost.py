@@ -20,10 +20,10 @@ class PointwiseCost(Module):
             formula = "(x - target) ** 2"
 
     Other names in the formula are the constants given to `super().__init__`; `PointwiseCost(formula="...")` needs
-    no class at all. Targets may be whole numbers or bools; float targets get a gradient too. float16 is computed
+    no class at all. Targets may be integers or bools; float targets get a gradient too. float16 is computed
     and summed in float32.
 
-    Shapes    x and target of one shape -> a number; nothing broadcasts
+    Shapes    x and target of one shape -> a scalar; nothing broadcasts
     Source    the gradient is the formula's derivative, over the number of elements
     Raises    FormulaError for a formula that cannot be read; ShapeError for a target of another shape
     """

@@ -9,7 +9,7 @@ class SmoothL1(PointwiseCost):
 
     `beta` is where the two meet; with 0 it is `Abs`.
 
-    Shapes    x and target of one shape -> a number
+    Shapes    x and target of one shape -> a scalar
     Source    Girshick 2015, arXiv:1504.08083, eq. 3 (beta 1); Huber 1964, Annals of Mathematical Statistics 35
     Raises    ArgumentError for a negative beta; ShapeError for a target of another shape
     """

@@ -11,7 +11,7 @@ from puregraph.errors import DataError
 
 
 def isArray(value: Any) -> bool:
-    """Whether it has a shape and a dtype, on whichever device, and is no single number."""
+    """Whether it has a shape and a dtype, on whichever device, and is no scalar."""
     return hasattr(value, "dtype") and bool(getattr(value, "shape", ()))
 
 
@@ -23,7 +23,7 @@ def isSeveral(value: Any) -> bool:
 def arraysFrom(value: Any, what: str) -> list[Any]:
     """One array or a list of arrays as a list; lists of numbers, tables and tensors become arrays.
 
-    Raises    DataError unless they hold numbers, have a first axis, and agree in its length
+    Raises    DataError unless they are numeric, have a first axis, and agree in its length
     """
     several = isSeveral(value)
     names = [f"{what}[{number}]" for number in range(len(value))] if several else [what]
@@ -40,7 +40,7 @@ def arraysFrom(value: Any, what: str) -> list[Any]:
 
 
 def plain(value: Any, name: str) -> Any:
-    """An array whose rows are found by their position: numpy's, the device's, or one that stays in its HDF5 file."""
+    """An array whose rows are indexed by position: numpy's, the device's, or one that stays in its HDF5 file."""
     if isinstance(value, np.ma.MaskedArray):
         raise DataError(f"{name}: wanted plain numbers, got a masked array; fill it, as in array.filled(0)")
     isKept = isArray(value) and isinstance(value.dtype, np.dtype) and not isinstance(value, np.ndarray)

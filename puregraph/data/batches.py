@@ -1,4 +1,4 @@
-"""Batches: arrays cut into batches in any order, or whatever an iterable of batches gives."""
+"""Batches: arrays divided into batches in any order, or the batches of an iterable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from puregraph import device
 from puregraph.data.arrays import isArray, isSeveral, pairFrom, rowsOf
 from puregraph.errors import DataError
 
-LIGHT = 1 << 18  # bytes: what gathering so many takes is less than the 0.1 ms of handing them between threads
+LIGHT = 1 << 18  # bytes: gathering them takes less than the 0.1 ms of passing a batch between threads
 
 
 class Batch(NamedTuple):
@@ -27,9 +27,9 @@ class Arrays:
     """Arrays of one length, in batches: whole in memory, mapped from a file, in a file of h5py's, or on the device.
 
     `data` and `target` are an array each, or a list of arrays where there are several inputs or targets. `light` says
-    that batches are made so fast that no thread should do it, or by a GPU, which is told what to do by one thread.
+    that batches are made so fast that no thread should do it, or by a GPU, which takes its work from one thread.
 
-    Raises    DataError if their lengths differ, they are empty, hold no numbers, or `batchsize` is below 1
+    Raises    DataError if their lengths differ, they are empty, not numeric, or `batchsize` is below 1
     """
 
     oneshot = False
@@ -59,7 +59,7 @@ class Arrays:
         """There is always a sample."""
 
     def batches(self, order: np.ndarray | None = None, start: int = 0, epoch: int = 0) -> Iterator[Batch]:
-        """The batches from number `start` on, the last one perhaps smaller; without `order`, as the arrays lie."""
+        """The batches from index `start` on, the last one perhaps smaller; without `order`, in the arrays' order."""
         far = device.toDevice(order) if self.isThere and order is not None else None
         for begin in range(start * self.batchsize, self.samples, self.batchsize):
             end = min(begin + self.batchsize, self.samples)
@@ -72,7 +72,7 @@ class Arrays:
 class Stream:
     """The batches of an iterable, or of a function that returns one; each batch is (data, target).
 
-    A function is called once an epoch; if it takes an argument, with the epoch's number, from 0 on. With
+    A function is called once an epoch; if it takes an argument, with the index of the epoch, from 0 on. With
     `paired=False` a batch is data alone. Batches are read before they are wanted, so each is copied: what gives them
     may refill the same arrays for the next one. Those of a list or tuple are there already, and are not.
 
@@ -90,10 +90,10 @@ class Stream:
         self.count = len(source) if hasattr(source, "__len__") else None
 
     def order(self, rng: np.random.Generator) -> None:
-        """None: an iterable brings its own order."""
+        """None: an iterable has its own order."""
 
     def checkUsed(self, count: int) -> None:
-        """Complain if the iterable gave nothing."""
+        """Refuse an iterable that gave nothing."""
         if not count:
             used = ", perhaps because it was used before" if self.oneshot else ""
             raise DataError(f"wanted batches, the iterable gave none{used}")
@@ -104,7 +104,7 @@ class Stream:
         return iter(self.source(epoch) if takesEpoch(self.source) else self.source())
 
     def batches(self, order: Any = None, start: int = 0, epoch: int = 0) -> Iterator[Batch]:
-        """The batches from number `start` on; those before it are read and left out."""
+        """The batches from index `start` on; those before it are read and left out."""
         source = self.open(epoch)
         try:
             for number, batch in enumerate(source):
@@ -128,12 +128,12 @@ class Stream:
 
 
 def copyOf(array: Any) -> Any:
-    """The numbers of an array in memory that nobody else has; what stays in a file has that."""
+    """A copy of an array in memory of its own; an array in a file has that already."""
     return array.copy() if isinstance(array, np.ndarray) or device.isDeviceArray(array) else array
 
 
 def batchesFrom(data: Any, target: Any, batchsize: int, paired: bool = True) -> Arrays | Stream:
-    """What is trained on: arrays with their target, or the batches that stand in place of both.
+    """The training data: arrays with their target, or the batches in place of both.
 
     Raises    DataError if arrays come without the target that `paired` asks for
     """
@@ -173,14 +173,14 @@ def takesEpoch(source: Callable) -> bool:
 
 
 def checkedSize(value: Any, name: str = "batchsize", least: int = 1) -> int:
-    """A whole number of at least 1, or `least`."""
+    """An integer of at least 1, or `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise DataError(f"{name}: wanted a whole number of at least {least}, got {value!r}")
     return int(value)
 
 
 def kind(value: Any) -> str:
-    """What something is, in a few words."""
+    """The kind of a value, in a few words."""
     if isinstance(value, (list, tuple)):
         return f"{type(value).__name__} of {len(value)}"
     return f"array of shape {tuple(value.shape)}" if isArray(value) else type(value).__name__

@@ -25,9 +25,9 @@ def fashion(root: Any = None) -> tuple[Pair, Pair]:
     `fashion-mnist`, and where the Debian package dataset-fashion-mnist puts them.
 
     Source    Xiao, Rasul, Vollgraf 2017, arXiv:1708.07747
-    Raises    DataError naming the places, the package and the variable, or the file that is not as it must be
+    Raises    DataError naming the folders, the package and the variable, or the file that is not as it must be
     """
-    folder = find(places(root))
+    folder = find(searchFolders(root))
     pairs = [(readImages(folder, images), readLabels(folder, labels)) for images, labels in FILES]
     for (images, labels), (data, target) in zip(FILES, pairs, strict=True):
         if len(data) != len(target):
@@ -35,8 +35,8 @@ def fashion(root: Any = None) -> tuple[Pair, Pair]:
     return pairs[0], pairs[1]
 
 
-def places(root: Any) -> list[Path]:
-    """Where to look, in order."""
+def searchFolders(root: Any) -> list[Path]:
+    """The folders to search, in order."""
     if root is not None:
         return [Path(root)]
     own = os.environ.get(VARIABLE)
@@ -64,7 +64,7 @@ def fileIn(folder: Path, name: str) -> Path | None:
 
 
 def readImages(folder: Path, name: str) -> np.ndarray:
-    """Images as numbers from 0 to 1, with an axis for their one map."""
+    """Images as values from 0 to 1, with an axis for their one channel."""
     path = fileIn(folder, name)
     images = readIdx(path)
     if images.dtype != np.uint8 or images.ndim != 3 or images.shape[1:] != (28, 28):

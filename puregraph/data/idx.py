@@ -56,7 +56,7 @@ def parse(file: Any, path: Any) -> np.ndarray:
 
 
 def take(file: BinaryIO, count: int) -> bytearray:
-    """Up to `count` bytes, by pieces."""
+    """Up to `count` bytes, in chunks."""
     body = bytearray()
     while len(body) < count:
         piece = file.read(min(CHUNK, count - len(body)))

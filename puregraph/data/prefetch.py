@@ -23,11 +23,11 @@ def ahead(items: Iterator[Any], depth: int = DEPTH) -> Iterator[Iterator[Any]]:
 
 
 class Prefetch:
-    """The items of an iterable, in their order, of which up to `depth` are made ahead: each is to stay as it is while
+    """The items of an iterable, in their order, of which up to `depth` are made ahead: no item may change while
     the next ones are made.
 
-    An exception of the iterable is raised here, in its place in the order, with its traceback. The thread ends with the
-    iterable, or with `close`, which the `with` statement calls.
+    An exception of the iterable is raised here, at its position in the order, with its traceback. The thread ends with
+    the iterable, or with `close`, which the `with` statement calls.
     """
 
     def __init__(self, source: Iterable[Any], depth: int = DEPTH):
@@ -40,7 +40,7 @@ class Prefetch:
         self.thread.start()
 
     def fill(self, source: Iterable[Any]) -> None:
-        """What the thread does."""
+        """The loop of the thread."""
         items = iter(())
         try:
             items = iter(source)
@@ -52,7 +52,7 @@ class Prefetch:
             self.finish(items)
 
     def put(self, items: Iterator[Any]) -> bool:
-        """Wait for room, then make one item; False at the end."""
+        """Wait for a free slot, then make one item; False at the end."""
         with self.change:
             self.change.wait_for(lambda: self.closed or len(self.ready) < self.depth)
             if self.closed:

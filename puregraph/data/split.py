@@ -41,7 +41,7 @@ def split(data: Any, target: Any, part: float = 0.25, seed: int = 0, stratify: b
 
 
 def classesFrom(target: Any) -> np.ndarray:
-    """The class of each sample, as numbers from 0 on."""
+    """The class of each sample, as integers from 0 on."""
     if target.dtype.kind not in "iub" or target.ndim != 1:
         raise DataError(
             f"stratify: wanted a target of one whole number for each sample, got shape {tuple(target.shape)} of "

@@ -1,4 +1,4 @@
-"""Everything a network is built from: one file, one class, exported here."""
+"""The modules that networks are built from: one file, one class, exported here."""
 
 from puregraph.modules import operators as operators  # gives nodes their operators
 from puregraph.modules.add import Add

@@ -1,4 +1,4 @@
-"""Attention: each query takes the values whose keys answer it."""
+"""Attention: each query takes a weighted mean of values, with weights from its scores with the keys."""
 
 from puregraph.arguments import Flag, Number, optional
 from puregraph.core.shape import broadcast, product
@@ -15,14 +15,14 @@ class Attention(Module):
     hides from query i all keys j > i. A query that sees no key, because all its scores are below -1e30, gets zeros.
     q may have g times the heads of k and v: each g of them in a row share theirs. Lengths t and s may differ.
 
-    It works on blocks, so memory grows with t + s and not with their product; the hidden output `lse`, in float32 or
-    better, is the log-sum-exp of each row, from which the gradient computes the blocks again.
+    It is computed in blocks with an online softmax, so memory grows with t + s and not with their product; the hidden
+    output `lse`, in float32 or better, is the log-sum-exp of each row, from which the gradient recomputes the blocks.
 
     Shapes    q (n, h, t, d), k (n, h / g, s, d), v (n, h / g, s, e), mask: broadcasts to (n, h, t, s) -> y (n, h, t, e)
     Source    Vaswani et al. 2017, arXiv:1706.03762, eq. 1; in blocks: Dao 2023, FlashAttention-2, arXiv:2307.08691;
               shared keys: Ainslie et al. 2023, arXiv:2305.13245
     Raises    ShapeError if one of them has another rank, sizes differ, heads of k do not divide those of q, there is
-              no key, or the mask does not broadcast; DataError for a mask of whole numbers
+              no key, or the mask does not broadcast; DataError for a mask of integers
     """
 
     reads = ("q", "k", "v", "mask", "y", "lse")
@@ -58,7 +58,7 @@ class Attention(Module):
         return attend(q, k, v, mask, self.causal, self.factor(q))
 
     def updateGrad(self, grad, q, k, v, *others, needs):
-        *masks, y, lse = others  # a mask that was left out may be None, or not be there at all
+        *masks, y, lse = others  # a mask that was left out may be None, or absent
         mask = masks[0] if masks else None
         rest = (widen(grad) * widen(y)).sum(axis=-1, keepdims=True)
         ofMask = len(needs) > 3 and needs[3] and mask is not None

@@ -1,4 +1,4 @@
-"""AvgPool1D: the mean over stretches of sequences."""
+"""AvgPool1D: the mean over windows of sequences."""
 
 from puregraph.modules.avgpoolnd import AvgPoolNd
 
@@ -7,7 +7,7 @@ class AvgPool1D(AvgPoolNd):
     """y[n, c, a] = mean over t of x[n, c, a stride + t - before]
 
     Padding counts as zeros with includePad, and not at all without. The stride is the size unless given; `pad`, below
-    the size, is a number or ((before, after),).
+    the size, is an integer or ((before, after),).
 
     Shapes    x (n, c, l) -> y (n, c, m), m = (l + before + after - size) // stride + 1
     Source    LeCun, Bottou, Bengio, Haffner 1998, Gradient-Based Learning Applied to Document Recognition, section II

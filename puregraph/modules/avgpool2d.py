@@ -1,4 +1,4 @@
-"""AvgPool2D: the mean over patches of images."""
+"""AvgPool2D: the mean over windows of images."""
 
 from puregraph.modules.avgpoolnd import AvgPoolNd
 
@@ -7,7 +7,7 @@ class AvgPool2D(AvgPoolNd):
     """y[n, c, a] = mean over t of x[n, c, a stride + t - before]
 
     a and t being pairs (height, width). Padding counts as zeros with includePad, and not at all without. The stride is
-    the size unless given. Options are a number or a pair; `pad`, each side below the size, also
+    the size unless given. Options are an integer or a pair; `pad`, each side below the size, also
     ((top, bottom), (left, right)).
 
     Shapes    x (n, c, h, w) -> y (n, c, *count), count = (length + before + after - size) // stride + 1

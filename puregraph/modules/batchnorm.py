@@ -1,4 +1,4 @@
-"""BatchNorm: normalisation of each map by its statistics over the batch."""
+"""BatchNorm: normalisation of each channel by its statistics over the batch."""
 
 import numpy as np
 
@@ -13,19 +13,19 @@ from puregraph.modules.windows import isWhole, overMaps, perMap
 
 
 class BatchNorm(Module):
-    """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon), for each map
+    """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon), for each channel
 
-    In trainMode m and v are the mean and the variance of the map over samples and places, and the running ones follow:
+    In trainMode m and v are the mean and variance of the channel over samples and positions; the running ones follow:
 
-        count += 1, mean += r (m - mean), var += r (v k / (k - 1) - var), k values a map,
+        count += 1, mean += r (m - mean), var += r (v k / (k - 1) - var), k elements a channel,
 
     r being `momentum`, or 1 / count where momentum is None: then they are plain averages. In evalMode m and v are the
     running ones. m and f are the hidden outputs `center` and `factor`. Statistics are in float32 or better.
 
     Shapes    x (n, maps, *spatial), any number of spatial axes or none; the others (maps,), count () -> y as x
     Source    Ioffe and Szegedy 2015, arXiv:1502.03167, algorithms 1 and 2; the gradient is in section 3
-    Raises    ShapeError if maps is no whole number of at least 1, if the second axis of x does not hold the maps, or in
-              trainMode a map has fewer than two values
+    Raises    ShapeError if maps is not an integer of at least 1, if the second axis of x is not maps long, or in
+              trainMode a channel has fewer than two elements
     """
 
     reads = ("x", "scale", "center", "factor")

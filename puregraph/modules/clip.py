@@ -1,4 +1,4 @@
-"""Clip: kept within bounds."""
+"""Clip: values limited to bounds."""
 
 from puregraph.arguments import Scalar
 from puregraph.errors import ArgumentError

@@ -15,7 +15,7 @@ class Concat(Module):
 
     Shapes    xi (..., ni, ...) -> y (..., n1 + n2 + ..., ...)
     Source    Huang, Liu, van der Maaten, Weinberger 2017, arXiv:1608.06993, eq. 2; PuzzleLib's Concat
-    Raises    ShapeError if two inputs differ in another axis, or in how many they have
+    Raises    ShapeError if two inputs differ in another axis, or in rank
     """
 
     reads = ()

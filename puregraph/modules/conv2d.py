@@ -6,16 +6,16 @@ from puregraph.modules.convnd import ConvNd
 class Conv2D(ConvNd):
     """y[n, o, a] = b[o] + sum over c, t of W[o, c, t] x[n, g c, a stride + t dilation - before]
 
-    g c being the maps of the group that o belongs to, a and t pairs (height, width), and x zero outside. `size`,
-    `stride` and `dilation` are a number or such a pair; `pad` is a number, a pair, ((top, bottom), (left, right)), or
-    "same" (stride 1 only), which keeps height and width and puts an odd row or column of zeros after.
+    g c being the channels of the group that o belongs to, a and t pairs (height, width), and x zero outside. `size`,
+    `stride` and `dilation` are an integer or such a pair; `pad` is an integer, a pair, ((top, bottom), (left, right)),
+    or "same" (stride 1 only), which keeps height and width and puts an odd row or column of zeros after.
 
     Shapes    x (n, inmaps, h, w), W (outmaps, inmaps / groups, *size), b (outmaps,) -> y (n, outmaps, *count),
               count = (length + before + after - dilation (size - 1) - 1) // stride + 1 for height and width
     Source    LeCun, Bottou, Bengio, Haffner 1998, Gradient-Based Learning Applied to Document Recognition, section II;
               dilation: Yu and Koltun 2016, arXiv:1511.07122, eq. 2; groups: Krizhevsky et al. 2012, section 3.2
-    Raises    ShapeError if x has another rank or number of maps, or is too small for one window; if groups do not
-              divide the maps
+    Raises    ShapeError if x has another rank or number of channels, or is too small for one window; if groups do not
+              divide the channels
     """
 
     rank = 2

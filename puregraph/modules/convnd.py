@@ -26,16 +26,16 @@ from puregraph.modules.windows import (
 class ConvNd(Module):
     """y[n, o, a] = b[o] + sum over c, t of W[o, c, t] x[n, g c, a stride + t dilation - before]
 
-    g c being the maps of the group that o belongs to, a and t having one entry per spatial axis, and x zero outside.
-    The number of axes is that of `size`. `pad` is a number, one per axis, a pair (before, after) per axis, or "same"
+    g c being the channels of the group of o, a and t having one entry per spatial axis, and x zero outside.
+    The number of axes is that of `size`. `pad` is an integer, one per axis, a pair (before, after) per axis, or "same"
     (stride 1 only), which leaves every length as it is and puts an odd zero after.
 
     Shapes    x (n, inmaps, *spatial), W (outmaps, inmaps / groups, *size), b (outmaps,) -> y (n, outmaps, *count),
               count = (length + before + after - dilation (size - 1) - 1) // stride + 1
     Source    Dumoulin and Visin 2016, arXiv:1603.07285, relationship 6; dilation: Yu and Koltun 2016,
               arXiv:1511.07122, eq. 2; groups: Krizhevsky, Sutskever, Hinton 2012, section 3.2
-    Raises    ShapeError if x has another rank or number of maps, or is too small for one window; if groups do not
-              divide the maps
+    Raises    ShapeError if x has another rank or number of channels, or is too small for one window; if groups do not
+              divide the channels
     """
 
     rank = None
@@ -94,7 +94,7 @@ class ConvNd(Module):
 
 
 def checkMaps(inmaps, outmaps, groups):
-    """Groups divide the maps in and out.
+    """Check that groups divide the input and output channels.
 
     Raises    ShapeError otherwise
     """

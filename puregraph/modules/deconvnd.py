@@ -19,15 +19,15 @@ from puregraph.modules.windows import axesNames, needRank, overMaps, perAxis, pe
 class DeconvNd(Module):
     """y[n, o, h] = b[o] + sum over c, t, a with h = a stride + t dilation - before of W[c, o, t] x[n, c, a]
 
-    The adjoint, in its input, of the convolution with the same weight and options, which maps y's shape to x's. With a
-    stride, several lengths of y go to the same of x: `postpad`, below the stride, says how far y is longer than the
+    The adjoint, in its input, of the convolution with the same weight and options, with y's shape as its input's. With
+    a stride, several lengths of y give the same of x: `postpad`, below the stride, says how far y is longer than the
     shortest. The number of axes is that of `size`; `pad` is what that convolution pads, and here is cut off.
 
     Shapes    x (n, inmaps, *spatial), W (inmaps, outmaps / groups, *size), b (outmaps,) -> y (n, outmaps, *lengths),
               lengths = (length - 1) stride + dilation (size - 1) + 1 - before - after + postpad
     Source    Zeiler et al. 2010, Deconvolutional Networks; Dumoulin and Visin 2016, arXiv:1603.07285, relationship 14
-    Raises    ShapeError if x has another rank or number of maps, or nothing is left of y; if groups do not divide the
-              maps, or postpad is not below the stride
+    Raises    ShapeError if x has another rank or number of channels, or nothing is left of y; if groups do not divide
+              the channels, or postpad is not below the stride
     """
 
     rank = None
@@ -64,7 +64,7 @@ class DeconvNd(Module):
 
     @property
     def layout(self):
-        """The options that the convolution kernels take."""
+        """The options of the convolution kernels."""
         return self.stride, self.pad, self.dilation, self.groups
 
     def dataShapeFrom(self, x):

@@ -1,4 +1,4 @@
-"""Dropout: each value is left out at random in training."""
+"""Dropout: elements are set to zero at random in training."""
 
 import numpy as np
 
@@ -11,9 +11,9 @@ from puregraph.module import Module
 class Dropout(Module):
     """y = x mask / (1 - p), mask = u >= p, u uniform in [0, 1) for each value; in evalMode y is x itself
 
-    The numbers are a function of two States: `key`, drawn once from the seed, names the stream, and `count` goes up
-    with each call in trainMode; whoever restores both goes on with the very same masks. A mask does not depend on the
-    dtype computed in. The mask, a hidden output of one byte a value, is in evalMode a single True seen from everywhere.
+    Random values are a function of two States: `key`, drawn once from the seed, names the stream, and `count` grows
+    with each call in trainMode; restoring both repeats the very same masks. A mask does not depend on the
+    dtype computed in. The mask, a hidden output of one byte an element, is in evalMode a single True, broadcast.
 
     Shapes    x (any), mask as x, key (), count () -> y as x
     Source    Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov 2014, Dropout, JMLR 15, section 10
@@ -47,7 +47,7 @@ class Dropout(Module):
         return self.drop(grad, mask) if self.train else grad, None, None
 
     def drop(self, x, mask):
-        """The values of x that the mask keeps, enlarged so that their expectation is x."""
+        """The elements of x that the mask keeps, scaled so that their expectation is x."""
         return np.where(mask, x * (1 / (1 - self.p)), 0)
 
     @classmethod

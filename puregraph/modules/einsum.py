@@ -7,11 +7,11 @@ from puregraph.module import Module
 
 
 class Einsum(Module):
-    """y[k] = sum over i of x1[i1] x2[i2] ..., where letters name axes: Einsum("ij,jk->ik") is the product of matrices
+    """y[k] = sum over i of x1[i1] x2[i2] ..., where letters name axes: Einsum("ij,jk->ik") is the matrix product
 
-    A letter that the output lacks is summed over; one that an input has twice stands for its diagonal. Without `->`
-    the output has, in alphabetical order, the letters that stand only once. The gradient of an input is itself such a
-    sum, of the output's gradient with all other inputs, repeated along axes that only this input has.
+    A letter that the output lacks is summed over; one that an input has twice is its diagonal. Without `->`
+    the output has, in alphabetical order, the letters that occur only once. The gradient of an input is itself such a
+    sum, of the output's gradient with all other inputs, broadcast along axes that only this input has.
 
     Shapes    as many as there are groups of letters, equal wherever letters are -> a size for each letter after `->`
     Source    the NumPy reference, numpy.einsum; Laue, Mitterreiter, Giesen 2020, A Simple and Efficient Tensor Calculus

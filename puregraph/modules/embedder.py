@@ -11,12 +11,12 @@ from puregraph.module import Module
 class Embedder(Module):
     """y[i] = W[x[i]], and zero where x[i] is -1
 
-    Indices of any rank, so that sentences may have any length; -1 fills up the shorter ones, gives the zero vector and
+    Indices of any rank, so that sentences may have any length; -1 pads the shorter ones, gives the zero vector and
     has no gradient. Gradients of a word that occurs several times are added in the order of the text.
 
-    Shapes    x (...) whole numbers, W (vocabulary, embsize) -> y (..., embsize)
+    Shapes    x (...) integers, W (vocabulary, embsize) -> y (..., embsize)
     Source    Bengio, Ducharme, Vincent, Jauvin 2003, A Neural Probabilistic Language Model, section 2, the matrix C
-    Raises    DataError if an index is below -1 or not below the vocabulary, or no whole number
+    Raises    DataError if an index is below -1 or not below the vocabulary, or no integer
     """
 
     reads = ("x",)

@@ -1,4 +1,4 @@
-"""What Max and Min share: the largest or smallest along axes, with the gradient split among equals."""
+"""The base of Max and Min: the largest or smallest along axes, with the gradient split among equals."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Gather: parts of an array, read by index along an axis."""
+"""Gather: elements of an array, read by index along an axis."""
 
 import numpy as np
 
@@ -12,11 +12,11 @@ from puregraph.module import Module
 class Gather(Module):
     """y[..., i, ...] = x[..., index[i], ...] along `axis`, and zero where the index is -1
 
-    What is read several times gets the sum of the gradients. The index may have any rank.
+    Elements that are read several times get the sum of the gradients. The index may have any rank.
 
-    Shapes    x (*a, n, *b), index (*i) whole numbers -> y (*a, *i, *b)
+    Shapes    x (*a, n, *b), index (*i) integers -> y (*a, *i, *b)
     Source    ONNX operator Gather
-    Raises    DataError if an index is below -1 or not below n, or no whole number; ShapeError if x has no such axis
+    Raises    DataError if an index is below -1 or not below n, or no integer; ShapeError if x has no such axis
     """
 
     reads = ("index",)

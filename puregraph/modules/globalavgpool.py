@@ -1,4 +1,4 @@
-"""GlobalAvgPool: the mean of each map."""
+"""GlobalAvgPool: the mean of each channel."""
 
 from math import prod
 
@@ -10,7 +10,7 @@ from puregraph.module import Module
 
 
 class GlobalAvgPool(Module):
-    """y[n, c] = mean over all places a of x[n, c, a]
+    """y[n, c] = mean over all positions a of x[n, c, a]
 
     Shapes    x (n, c, *spatial) -> y (n, c), for any number of spatial axes, at least one
     Source    Lin, Chen, Yan 2014, Network in Network, arXiv:1312.4400, section 3.2

@@ -1,4 +1,4 @@
-"""GroupNorm: normalisation of each sample, by groups of its maps."""
+"""GroupNorm: normalisation of each sample, by groups of its channels."""
 
 import numpy as np
 
@@ -16,12 +16,12 @@ from puregraph.modules.windows import overMaps, perMap
 class GroupNorm(Module):
     """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon)
 
-    m and v being mean and variance over the maps of a group and all their places, for each sample alone. m and f are
+    m and v being mean and variance over the channels of a group and all positions, for each sample alone. m and f are
     the hidden outputs `center` and `factor`, in float32 or better if there is a scale, else in the dtype of x.
 
     Shapes    x (n, maps, *spatial), scale, bias (maps,) -> y as x
-    Source    Wu, He 2018, arXiv:1803.08494, eq. 7; with one map a group: Ulyanov et al. 2016, arXiv:1607.08022
-    Raises    ShapeError if x has another number of maps or no places, or groups do not divide the maps
+    Source    Wu, He 2018, arXiv:1803.08494, eq. 7; with one channel a group: Ulyanov et al. 2016, arXiv:1607.08022
+    Raises    ShapeError if x has another number of channels or no positions, or groups do not divide the channels
     """
 
     reads = ("x", "scale", "center", "factor")
@@ -44,7 +44,7 @@ class GroupNorm(Module):
         return [((x[0], self.groups, 1), dtype)] * 2
 
     def grouped(self, x):
-        """x with the values of each group side by side: (n, groups, maps / groups places)."""
+        """x with the elements of each group contiguous: (n, groups, maps / groups * positions)."""
         return x.reshape(x.shape[0], self.groups, product(x.shape[1:]) // self.groups)
 
     def updateData(self, x, scale, bias):

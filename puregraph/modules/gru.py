@@ -12,20 +12,20 @@ class GRU(_Recurrent):
 
         h_t = (1 - z) g + z h_{t-1},   from h_0 = 0 or as given;   s(a) = 1 / (1 + exp(-a))
 
-    Samples come first, then moments, as everywhere; Transpose((1, 0, 2)) turns data with moments first. `outputs` names
+    Samples come first, then time steps; Transpose((1, 0, 2)) transposes data with time steps first. `outputs` names
     what comes out, one name or several: "y", all h_t; "h", the last one. With direction "bi" a second layer of cells
-    goes from the last moment to the first, and its values stand behind the first one's in the last axis. Where there
-    are `lengths`, moments beyond them change no state and give y = 0. r, z, g and q_g + d are the hidden output
+    runs from the last time step to the first, and its values follow the first one's in the last axis. With
+    `lengths`, time steps beyond them change no state and give y = 0. r, z, g and q_g + d are the hidden output
     `gates`, in float32 or better. U starts orthogonal in each gate, b and d at 0.
 
     PyTorch has the transposes of W and U; its two biases are added but for the last third of the second, which is d;
-    "bi" has the two directions side by side.
+    "bi" has the two directions concatenated.
 
     Shapes    x (n, t, i), h0 (n, k hsize), lengths (n,); W (i, 3 k hsize), U (hsize, 3 k hsize), b (3 k hsize,),
               d (k hsize,), k = 2 for "bi", else 1 -> y (n, t, k hsize), h (n, k hsize)
     Source    Cho et al. 2014, arXiv:1406.1078, eq. 5 to 8, with U before r as in version 1, so that one product serves
               all gates
-    Raises    ShapeError if x is not (n, t, i) or has no moment; DataError if a length is not from 0 to t
+    Raises    ShapeError if x is not (n, t, i) or has no time step; DataError if a length is not from 0 to t
     """
 
     reads = ("x", "h0", "lengths", "W", "U", "y", "gates")
@@ -51,7 +51,7 @@ class GRU(_Recurrent):
         return self.run(x, [h0], lengths, W, b, U, d)
 
     def weightGrads(self, h, dq):
-        """Of U and of d, which lies in the last third of q."""
+        """Of U and of d, which is the last third of q."""
         return [*super().weightGrads(h, dq), total(flat(dq)[:, 2 * self.hsize :], 0)]
 
     @classmethod

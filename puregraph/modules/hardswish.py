@@ -1,4 +1,4 @@
-"""HardSwish: the input times a sigmoid made of three straight lines."""
+"""HardSwish: the input times a piecewise linear sigmoid."""
 
 from puregraph.pointwise import Pointwise
 

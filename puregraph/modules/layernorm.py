@@ -15,7 +15,7 @@ from puregraph.modules.windows import perAxis
 class LayerNorm(Module):
     """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon)
 
-    m and v being mean and variance over the last axes, those of `shape` (a number is one axis). m and f are the hidden
+    m and v being mean and variance over the last axes, those of `shape` (an integer is one axis). m and f are hidden
     outputs `center` and `factor`, in float32 or better if there is a scale, else in the dtype of x.
 
     Shapes    x (..., *shape), scale, bias (*shape,) -> y as x

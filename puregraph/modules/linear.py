@@ -58,7 +58,7 @@ class Linear(Module):
 
     def updateGrad(self, grad, x, W, b, y, needs):
         insize, outsize = self.sizes
-        count = product(grad.shape[:-1])  # -1 says nothing where there are no inputs or outputs
+        count = product(grad.shape[:-1])  # -1 is ambiguous where there are no inputs or outputs
         x, rows = x.reshape(count, insize), grad.reshape(count, outsize)
         left, right = (rows, x) if self.transpose else (x, rows)
         return (

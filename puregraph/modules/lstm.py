@@ -12,19 +12,19 @@ class LSTM(_Recurrent):
 
         c_t = f c_{t-1} + i g,   h_t = o tanh(c_t),   from h_0 = c_0 = 0 or as given
 
-    Samples come first, then moments, as everywhere; Transpose((1, 0, 2)) turns data with moments first. `outputs` names
+    Samples come first, then time steps; Transpose((1, 0, 2)) transposes data with time steps first. `outputs` names
     what comes out, one name or several: "y", all h_t; "h" and "c", the last states. With direction "bi" a second layer
-    of cells goes from the last moment to the first, and its values stand behind the first one's in the last axis. Where
-    there are `lengths`, moments beyond them change no state and give y = 0. All c_t and the gates are the hidden
+    of cells runs from the last time step to the first, and its values follow the first one's in the last axis. With
+    `lengths`, time steps beyond them change no state and give y = 0. All c_t and the gates are the hidden
     outputs `cs` and `gates`, in float32 or better. U starts orthogonal in each gate, b at 1 for the gate f, else at 0.
 
-    PyTorch has the transposes of W and U, and two biases that are added; "bi" has the two directions side by side.
+    PyTorch has the transposes of W and U, and two biases that are added; "bi" has the two directions concatenated.
 
     Shapes    x (n, t, i), h0, c0 (n, d hsize), lengths (n,); W (i, 4 d hsize), U (hsize, 4 d hsize), b (4 d hsize,),
               d = 2 for "bi", else 1 -> y (n, t, d hsize), h, c (n, d hsize)
     Source    Hochreiter, Schmidhuber 1997, Neural Computation 9(8); the gate f: Gers, Schmidhuber, Cummins 2000, Neural
               Computation 12(10), eq. 3.1; its bias: Jozefowicz, Zaremba, Sutskever 2015, section 2.2
-    Raises    ShapeError if x is not (n, t, i) or has no moment; DataError if a length is not from 0 to t
+    Raises    ShapeError if x is not (n, t, i) or has no time step; DataError if a length is not from 0 to t
     """
 
     reads = ("x", "h0", "c0", "lengths", "W", "U", "y", "cs", "gates")

@@ -1,4 +1,4 @@
-"""MatMul: the product of two stacks of matrices."""
+"""MatMul: the batched matrix product."""
 
 from puregraph.arguments import Flag
 from puregraph.core.shape import broadcast, product
@@ -31,14 +31,14 @@ class MatMul(Module):
         return (*broadcast(a[:-2], b[:-2]), i, k)
 
     def updateData(self, a, b):
-        return turned(a, self.transpA) @ turned(b, self.transpB)
+        return oriented(a, self.transpA) @ oriented(b, self.transpB)
 
     def updateGrad(self, grad, a, b, y, needs):
         ga = gb = None
         if needs[0]:
-            ga = unbroadcast(turned(grad @ turned(b, not self.transpB), self.transpA), a.shape)
+            ga = unbroadcast(oriented(grad @ oriented(b, not self.transpB), self.transpA), a.shape)
         if needs[1]:
-            gb = unbroadcast(turned(turned(a, not self.transpA) @ grad, self.transpB), b.shape)
+            gb = unbroadcast(oriented(oriented(a, not self.transpA) @ grad, self.transpB), b.shape)
         return ga, gb
 
     def flopsFrom(self, a, b):
@@ -52,6 +52,6 @@ class MatMul(Module):
         yield cls(transpA=True, transpB=True), [(3, 2), (2, 4, 3)]
 
 
-def turned(x, transposed):
-    """x, or x with its last two axes exchanged."""
+def oriented(x, transposed):
+    """x, or x with its last two axes transposed."""
     return x.swapaxes(-1, -2) if transposed else x

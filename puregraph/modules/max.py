@@ -4,9 +4,9 @@ from puregraph.modules.extremum import _Extremum
 
 
 class Max(_Extremum):
-    """y = max of x over `axis`: a number, a tuple, or None for all axes; `keepdims` leaves them with length one.
+    """y = max of x over `axis`: an integer, a tuple, or None for all axes; `keepdims` leaves them with length one.
 
-    Where several are the largest, each gets an equal part of the gradient. NaN is greater than any number.
+    Where several are the largest, each gets an equal part of the gradient. NaN is greater than any other value.
 
     Shapes    x (any) -> y without the axes, or of length one there
     Source    ONNX operator ReduceMax; the even split is torch.amax's

@@ -1,4 +1,4 @@
-"""MaxPool1D: the maximum over stretches of sequences."""
+"""MaxPool1D: the maximum over windows of sequences."""
 
 from puregraph.modules.maxpoolnd import MaxPoolNd
 
@@ -6,8 +6,8 @@ from puregraph.modules.maxpoolnd import MaxPoolNd
 class MaxPool1D(MaxPoolNd):
     """y[n, c, a] = max over t of x[n, c, a stride + t - before]
 
-    Padding is never chosen, NaN is greater than any number, and of equal values the first counts. The stride is the
-    size unless given; `pad`, below the size, is a number or ((before, after),).
+    Padding is never chosen, NaN is greater than any other value, and of equal values the first counts. The stride is
+    the size unless given; `pad`, below the size, is an integer or ((before, after),).
 
     Shapes    x (n, c, l) -> y (n, c, m), m = (l + before + after - size) // stride + 1
     Source    Ranzato, Huang, Boureau, LeCun 2007, Unsupervised Learning of Invariant Feature Hierarchies, section 2

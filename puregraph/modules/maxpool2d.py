@@ -1,4 +1,4 @@
-"""MaxPool2D: the maximum over patches of images."""
+"""MaxPool2D: the maximum over windows of images."""
 
 from puregraph.modules.maxpoolnd import MaxPoolNd
 
@@ -6,9 +6,9 @@ from puregraph.modules.maxpoolnd import MaxPoolNd
 class MaxPool2D(MaxPoolNd):
     """y[n, c, a] = max over t of x[n, c, a stride + t - before]
 
-    a and t being pairs (height, width). Padding is never chosen, NaN is greater than any number, and of equal values
-    the first counts. The stride is the size unless given. Options are a number or a pair; `pad`, each side below the
-    size, also ((top, bottom), (left, right)).
+    a and t being pairs (height, width). Padding is never chosen, NaN is greater than any other value, and of equal
+    values the first counts. The stride is the size unless given. Options are an integer or a pair; `pad`, each side
+    below the size, also ((top, bottom), (left, right)).
 
     Shapes    x (n, c, h, w) -> y (n, c, *count), count = (length + before + after - size) // stride + 1
     Source    Ranzato, Huang, Boureau, LeCun 2007, Unsupervised Learning of Invariant Feature Hierarchies, section 2

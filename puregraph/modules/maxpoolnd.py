@@ -13,9 +13,9 @@ from puregraph.modules.windows import needRank, perAxis, poolSides, windowShape,
 class MaxPoolNd(Module):
     """y[n, c, a] = max over t of x[n, c, a stride + t - before]
 
-    Padding is never chosen, NaN is greater than any number, and of equal values the first counts: its position, flat in
-    the map, is the hidden output `indices`, and the gradient goes there. The number of axes is that of `size`; the
-    stride is the size unless given.
+    Padding is never chosen, NaN is greater than any other value, and of equal values the first counts: its position,
+    flat in *spatial, is the hidden output `indices`, and the gradient goes there. The number of axes is that of `size`;
+    the stride is the size unless given.
 
     Shapes    x (n, c, *spatial) -> y (n, c, *count), count = (length + before + after - size) // stride + 1
     Source    Ranzato, Huang, Boureau, LeCun 2007, Unsupervised Learning of Invariant Feature Hierarchies, section 2

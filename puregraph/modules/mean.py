@@ -10,7 +10,7 @@ from puregraph.modules.sum import reduced
 
 
 class Mean(Module):
-    """y = 1/m sum of x over `axis`, m elements: a number, a tuple, or None for all; `keepdims` leaves length one.
+    """y = 1/m sum of x over `axis`, m elements: an integer, a tuple, or None for all; `keepdims` leaves length one.
 
     Shapes    x (any) -> y without the axes, or of length one there
     Source    the NumPy reference, numpy.mean; Lin, Chen, Yan 2014, arXiv:1312.4400, 3.2: global pooling

@@ -4,9 +4,9 @@ from puregraph.modules.extremum import _Extremum
 
 
 class Min(_Extremum):
-    """y = min of x over `axis`: a number, a tuple, or None for all axes; `keepdims` leaves them with length one.
+    """y = min of x over `axis`: an integer, a tuple, or None for all axes; `keepdims` leaves them with length one.
 
-    Where several are the smallest, each gets an equal part of the gradient. NaN is less than any number.
+    Where several are the smallest, each gets an equal part of the gradient. NaN is less than any other value.
 
     Shapes    x (any) -> y without the axes, or of length one there
     Source    ONNX operator ReduceMin; the even split is torch.amin's

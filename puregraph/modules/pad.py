@@ -71,7 +71,7 @@ class Pad(Module):
 
 
 def pairsOf(pad):
-    """`pad` as a user gives it: one number, or (before, after) for each of the last axes."""
+    """`pad` as a user gives it: one integer, or (before, after) for each of the last axes."""
     parts = pad if isinstance(pad, (tuple, list)) else (pad,)
     flat = [side for part in parts for side in (part if isinstance(part, (tuple, list)) else (part,))]
     whole = parts is not pad
@@ -92,7 +92,7 @@ def inside(widths, shape):
 
 @widened
 def fold(grad, widths, mode):
-    """The gradient with what lies outside added to the elements that it was copied from, axis by axis."""
+    """The gradient, with its padding added to the elements that were copied there, axis by axis."""
     for axis, (before, after) in enumerate(widths):
         if before or after:
             lead, end = (slice(None),) * axis, grad.shape[axis] - after

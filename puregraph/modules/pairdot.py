@@ -1,4 +1,4 @@
-"""PairDot: how well each two of several vectors agree."""
+"""PairDot: the dot products of each two of several vectors."""
 
 from puregraph.core.shape import product
 from puregraph.errors import need

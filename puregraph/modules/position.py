@@ -1,4 +1,4 @@
-"""Position: a learned vector for each place in a sequence, added to what stands there."""
+"""Position: a learned vector for each position of a sequence, added to its element."""
 
 import numpy as np
 
@@ -15,11 +15,11 @@ from puregraph.module import Module
 class Position(Module):
     """y[n, ..., t] = x[n, ..., t] + W[t]
 
-    Sequences may be shorter than `length`; the vectors of places that they do not reach have gradient zero.
+    Sequences may be shorter than `length`; the vectors of positions that they do not reach have gradient zero.
 
     Shapes    x (n, ..., t, size), W (length, size), t <= length -> y as x
     Source    Gehring, Auli, Grangier, Yarats, Dauphin 2017, arXiv:1705.03122, section 3.1
-    Raises    ShapeError if x has another size, or more than `length` places
+    Raises    ShapeError if x has another size, or more than `length` positions
     """
 
     reads = ()
@@ -32,7 +32,7 @@ class Position(Module):
     def dataShapeFrom(self, x):
         length, size = self.W.shape
         need(len(x) >= 3 and x[-1] == size, f"(n, ..., t, {size})", x)
-        need(length - x[-2] >= 0, f"at most {length} places", x, "give a larger length, or shorter sequences")
+        need(length - x[-2] >= 0, f"at most {length} positions", x, "give a larger length, or shorter sequences")
         return x
 
     def updateData(self, x, W):

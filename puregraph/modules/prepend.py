@@ -1,4 +1,4 @@
-"""Prepend: learned vectors that stand before every sequence."""
+"""Prepend: learned vectors before every sequence."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What RNN, LSTM and GRU share: one or two directions along time, lengths, and which states are outputs."""
+"""The base of RNN, LSTM and GRU: one or two directions along time, lengths, and the states that are outputs."""
 
 import numpy as np
 
@@ -40,14 +40,14 @@ class _Recurrent(Module):
 
     @property
     def hidden(self):
-        """y, which the gradient reads, where it is no output; the other states at every moment; what cells keep."""
+        """y, which the gradient reads, where it is no output; the other states at every time step; what cells keep."""
         return (*(() if "y" in self.chosen else ("y",)), *self.tracked)
 
     # Shapes -----------------------------------------------------------------------------------------------------------
 
     def dataShapeFrom(self, x, *others):
         insize = self.W.shape[0]
-        need(len(x) == 3 and x[2] == insize, f"(n, t, {insize})", x, "samples first, then moments")
+        need(len(x) == 3 and x[2] == insize, f"(n, t, {insize})", x, "samples first, then time steps")
         need(x[1] >= 1, "at least one time step in axis 1", x)
         last = (x[0], self.sides * self.hsize)
         for name, shape in zip(self.arguments[1:], others):
@@ -121,7 +121,7 @@ class _Recurrent(Module):
         return [gy if on is None else np.where(on[:, :, None], gy, 0), *glast]
 
     def through(self, i, U, tracks, first, grads, on):
-        """Back through time in one direction: dp, the gradients of the first states and of the cell's weights."""
+        """Backpropagation through time in one direction: dp, the gradients of first states and of the weights."""
         after, first, (gy, *glast), (U,) = (self.side(values, i) for values in (tracks, first, grads, [U]))
         before = [earlier(track, s, on, i == 1) for track, s in zip(after, first)]
         count = len(first)
@@ -129,20 +129,20 @@ class _Recurrent(Module):
         return dp, *gfirst, *self.weightGrads(before[0], dq)
 
     def weightGrads(self, h, dq):
-        """The gradients of what is added to p: of U in q = h U, in one product for all moments."""
+        """The gradients of what is added to p: of U in q = h U, in one product for all time steps."""
         return [flat(h).T @ flat(dq)]
 
     @property
     def tracked(self):
-        """The names of what is known of every moment besides y."""
+        """The names of what is known of every time step besides y."""
         return (*(f"{state}s" for state in self.cell[1:]), *self.kept)
 
     def side(self, values, i):
-        """Of each value the part that belongs to the i-th direction."""
+        """The part of each value that belongs to the i-th direction."""
         return [v if v is None or self.sides == 1 else parts(v, self.sides)[i] for v in values]
 
     def enter(self, x, first, lengths):
-        """x without padding, which may be anything; the first states, zeros unless given; which moments count."""
+        """x without padding, which may be anything; the first states, zeros unless given; which time steps count."""
         zeros = np.zeros_like(x, shape=(x.shape[0], self.sides * self.hsize))
         first = [zeros if s is None else widen(s) for s in first]
         if lengths is None:
@@ -158,25 +158,25 @@ class _Recurrent(Module):
 
 
 def joined(sides):
-    """What each direction made, side by side in the last axis."""
+    """The results of the directions, concatenated along the last axis."""
     return [each[0] if len(each) == 1 else np.concatenate(each, axis=-1) for each in zip(*sides)]
 
 
 def flat(x):
-    """Samples and moments in one axis."""
+    """Samples and time steps as one axis."""
     return x.reshape(-1, x.shape[-1])
 
 
 def earlier(track, first, on, reverse):
-    """The states before each moment, from those after: one place on, and before all of them the first."""
+    """The states before each time step, from those after: shifted by one, and the first state before all of them."""
     start = first[:, None]
-    if on is not None:  # from the back, the state before the last moment that counts is the first, and no padding
+    if on is not None:  # backward, the state before the last time step that counts is the first, and no padding
         track = np.where(on[:, :, None], track, start)
     return np.concatenate([track[:, 1:], start] if reverse else [start, track[:, :-1]], axis=1)
 
 
 class _Blocks:
-    """Starting values made alone for each square block of a row of them."""
+    """Initial values drawn separately for each square block of a row of them."""
 
     def __init__(self, start, size):
         self.start, self.size = start, size

@@ -10,11 +10,11 @@ from puregraph.module import Module
 class Reshape(Module):
     """y = x with another shape, elements in row-major order.
 
-    In `shape`, 0 copies the axis of x at that place, and -1, once, is what is left: (0, -1) flattens a batch.
+    In `shape`, 0 copies the axis of x at that index, and -1, once, is what is left: (0, -1) flattens a batch.
 
     Shapes    x (any) -> y (shape)
     Source    ONNX operator Reshape; PuzzleLib's Reshape
-    Raises    ShapeError if x has another number of elements, or no axis to copy, or what is left is not whole
+    Raises    ShapeError if x has another number of elements, or no axis to copy, or what is left is no integer
     """
 
     reads = ()

@@ -1,4 +1,4 @@
-"""Slice: a part of the input, as numpy's basic indexing has it."""
+"""Slice: numpy's basic indexing."""
 
 from numbers import Integral
 
@@ -10,14 +10,14 @@ from puregraph.module import Module
 
 
 class Slice(Module):
-    """y = x[slc]: a slice keeps an axis, a whole number drops it, None adds one, and ... skips some.
+    """y = x[slc]: a slice keeps an axis, an integer drops it, None adds one, and ... skips some.
 
     `Slice()[:, 0, ::2]` is the same as `Slice((slice(None), 0, slice(None, None, 2)))`. What is left of a symbolic axis
     must follow from the symbol: [1:] and [::2] do, [:4] does not.
 
-    Shapes    x (any) -> y as numpy says
+    Shapes    x (any) -> y as in numpy
     Source    the NumPy reference, basic indexing; PuzzleLib's Slice
-    Raises    ShapeError if x has fewer axes than `slc` names, or a number is out of range
+    Raises    ShapeError if x has fewer axes than `slc` names, or an integer is out of range
     """
 
     reads = ()
@@ -87,7 +87,7 @@ def isBasic(part):
 
 
 def isWhole(part):
-    """Whether `part` is a whole number."""
+    """Whether `part` is an integer."""
     return isinstance(part, Integral) and not isinstance(part, bool)
 
 

@@ -16,11 +16,11 @@ MOST = 65536  # outputs, each of which has a name
 class Split(Module):
     """y_0, y_1, ... = x cut along `axis`, which may count from the end.
 
-    `sections` are the sizes of the parts, or one number: how many parts of equal size.
+    `sections` are the sizes of the parts, or one integer: the number of parts of equal size.
 
     Shapes    x (..., n0 + n1 + ..., ...) -> yi (..., ni, ...)
     Source    ONNX operator Split; PuzzleLib's Split
-    Raises    ShapeError if the sizes do not add up to the axis, or it has no such number of equal parts
+    Raises    ShapeError if the sizes do not add up to the axis, or it is not divisible into equal parts
     """
 
     reads = ()

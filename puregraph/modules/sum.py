@@ -10,7 +10,7 @@ from puregraph.module import Module
 
 
 class Sum(Module):
-    """y = sum of x over `axis`: a number, a tuple, or None for all axes; `keepdims` leaves them with length one.
+    """y = sum of x over `axis`: an integer, a tuple, or None for all axes; `keepdims` leaves them with length one.
 
     Shapes    x (any) -> y without the axes, or of length one there
     Source    the NumPy reference, numpy.sum; PuzzleLib's Sum

@@ -23,7 +23,7 @@ class Transpose(Module):
         need(axes is None or len(set(self.axes)) == len(axes), "every axis once", tuple(axes or ()))
 
     def order(self, rank):
-        """The axis of x that each axis of y is."""
+        """For each axis of y, the axis of x."""
         return tuple(reversed(range(rank))) if self.axes is None else self.axes
 
     def dataShapeFrom(self, x):

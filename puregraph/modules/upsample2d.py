@@ -1,4 +1,4 @@
-"""Upsample2D: images of several times the height and width."""
+"""Upsample2D: images enlarged by an integer factor."""
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from puregraph.modules.windows import needRank, perAxis
 class Upsample2D(Module):
     """y[i] = x[i // s], or, with mode="linear", y[i] = (1 - f) x[j] + f x[j + 1], j + f = (i + 1/2) / s - 1/2
 
-    along height and width, `scale` being s or a pair of them. Beyond the border lies the value at the border: places
+    along height and width, `scale` being s or a pair of them. Beyond the border the border's value counts: positions
     are those of the centres of pixels.
 
     Shapes    x (n, c, h, w) -> y (n, c, s_h h, s_w w)
     Source    ONNX operator Resize with coordinates half_pixel; PuzzleLib's Upsample2D
-    Raises    ShapeError if x has another rank or no pixels, or the scale is no whole number;
+    Raises    ShapeError if x has another rank or no pixels, or the scale is no integer;
               ArgumentError for another mode
     """
 
@@ -66,7 +66,7 @@ def summed(grad, scale, axis):
 
 @widened
 def between(x, scale, axis):
-    """Values on straight lines between neighbours."""
+    """Linear interpolation between neighbours."""
     size = x.shape[axis]
     found = []
     for f in fractions(scale):
@@ -86,12 +86,12 @@ def spread(grad, scale, axis):
 
 
 def phases(grad, scale, axis):
-    """The gradients that belong to one value of the input side by side, on an axis of their own."""
+    """The gradients of the `scale` copies of an element, on an axis of their own."""
     return grad.reshape(*grad.shape[:axis], grad.shape[axis] // scale, scale, *grad.shape[axis + 1 :])
 
 
 def fractions(scale):
-    """How far each of the `scale` values lies from the value that it is made of."""
+    """The distance of each of the `scale` values from the element that it starts from."""
     return [(r + 0.5) / scale - 0.5 for r in range(scale)]
 
 
@@ -101,13 +101,13 @@ def cut(x, axis, *ends):
 
 
 def neighbours(x, axis, side):
-    """The value before (-1) or after (1) each one; at the border that one itself."""
+    """The element before (-1) or after (1) each one; at the border that one itself."""
     ends = ((None, 1), (None, -1)) if side < 0 else ((1, None), (-1, None))
     return np.concatenate([cut(x, axis, *each) for each in ends], axis=axis)
 
 
 def given(grad, axis, side):
-    """The adjoint of `neighbours`: what each value gave to the one after (-1) or before (1) it, and to itself."""
+    """The adjoint of `neighbours`: the gradients for the element after (-1) or before (1), or itself at the border."""
     inner = cut(grad, axis, 1, None) if side < 0 else cut(grad, axis, None, -1)
     border = cut(grad, axis, None, 1) if side < 0 else cut(grad, axis, -1, None)
     gap, rest = np.zeros_like(border), np.zeros_like(inner)

@@ -1,4 +1,4 @@
-"""Windows as modules take them: options given once or for each axis, and the shape that a window leaves."""
+"""Window options of modules, given once or for each axis, and the shape that a window leaves."""
 
 from puregraph.arguments import isWhole
 from puregraph.core.shape import window
@@ -8,7 +8,7 @@ AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
 def axesNames(rank):
-    """What people call the spatial axes of this rank."""
+    """The names of the spatial axes of this rank."""
     return AXES.get(rank) or tuple(f"size{i + 1}" for i in range(rank))
 
 
@@ -20,7 +20,7 @@ def windowSize(size, rank, label):
 
 
 def perAxis(value, rank, what, least=1):
-    """One whole number for each axis: 3 is (3, 3).
+    """One integer for each axis: 3 is (3, 3).
 
     Raises    ShapeError if there is another number of them, or one is below `least`
     """
@@ -41,7 +41,7 @@ def sides(pad, size, stride, dilation):
     Raises    ShapeError for any other form, for a negative side, and for "same" with a stride
     """
     if isinstance(pad, str) and pad == "same":
-        need(all(s == 1 for s in stride), 'stride 1 where pad is "same"', stride, "give pad in numbers")
+        need(all(s == 1 for s in stride), 'stride 1 where pad is "same"', stride, "give pad as integers")
         whole = [d * (k - 1) for k, d in zip(size, dilation)]
         return tuple((both // 2, both - both // 2) for both in whole)
     each = tuple(pad) if isinstance(pad, (tuple, list)) else (pad,) * len(size)
@@ -56,9 +56,9 @@ def sides(pad, size, stride, dilation):
 
 
 def poolSides(pad, size, stride):
-    """(before, after) for each axis of a pooling window, of which a part always lies on the map.
+    """(before, after) for each axis of a pooling window, of which a part is always inside the input.
 
-    Raises    ShapeError where a window could lie on nothing but padding
+    Raises    ShapeError where a window could be inside the padding
     """
     pairs = sides(pad, size, stride, (1,) * len(size))
     inside = all(max(pair) < k for pair, k in zip(pairs, size))
@@ -67,15 +67,15 @@ def poolSides(pad, size, stride):
 
 
 def needRank(x, rank, maps="c"):
-    """The spatial sizes of a batch of maps of shape (n, maps, *spatial).
+    """The spatial sizes of a batch of shape (n, maps, *spatial).
 
-    Raises    ShapeError if the rank is another one, or the second axis does not hold the maps
+    Raises    ShapeError if the rank is another one, or the second axis is not maps long
     """
     hint = ""
     if len(x) == rank + 1:
         hint = "the first axis counts samples: give a batch, if only of one"
     elif len(x) == rank + 2 and x[-1] == maps:
-        hint = "maps are the second axis here: transpose the data from channels-last"
+        hint = "channels are the second axis here: transpose the data from channels-last"
     fits = len(x) == rank + 2 and (maps == "c" or x[1] == maps)
     need(fits, ("n", maps, *axesNames(rank)), x, hint)
     return x[2:]
@@ -98,10 +98,10 @@ def windowShape(x, size, stride, pad, dilation):
 
 
 def perMap(values, like):
-    """One value per map, in the shape in which it broadcasts with x (n, c, *spatial)."""
+    """One value per channel, in the shape in which it broadcasts with x (n, c, *spatial)."""
     return values.reshape(-1, *(1,) * (like.ndim - 2))
 
 
 def overMaps(x):
-    """The axes to sum over for one value per map: all but the second."""
+    """The axes to sum over for one value per channel: all but the second."""
     return (0, *range(2, x.ndim))

@@ -1,6 +1,6 @@
 """Special functions that numpy lacks, to about 1e-15 in float64, and in C those that CUDA lacks too.
 
-The results have the dtype of the argument; the work is done in float64, in blocks that stay in the cache.
+The results have the dtype of the argument; they are computed in float64, in blocks that stay in the L2 cache.
 """
 
 from puregraph.special import bessel, gamma

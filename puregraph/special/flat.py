@@ -1,4 +1,4 @@
-"""How a special function is made: written for flat float64 arrays, it takes any shape, float type and device."""
+"""The wrapper of a special function: written for flat float64 arrays, it takes any shape, float type and device."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 
 from puregraph.device import isDeviceArray, toHost
 
-BLOCK = 8192  # elements; what is worked on stays in the cache
+BLOCK = 8192  # elements of a block, which stays in the L2 cache
 ORDERS = 150  # of a family; n! leaves float64 soon after
 
 Rule = Callable[[np.ndarray], np.ndarray]
 
 
 def special(rule: Rule, single: Rule | None = None) -> Callable[[Any], Any]:
-    """A function of flat float64 arrays (and its `single` precision twin), made to take any shape and float type."""
+    """A function of flat float64 arrays (and its `single` precision version), for any shape and float type."""
 
     @functools.wraps(rule)
     def function(x: Any) -> Any:
@@ -38,7 +38,7 @@ def special(rule: Rule, single: Rule | None = None) -> Callable[[Any], Any]:
 
 
 def family(rule: Callable[[int, np.ndarray], np.ndarray]) -> Callable[[Any, Any], Any]:
-    """A function of a whole number n and of flat float64 arrays, made to take any shapes; nan for another n."""
+    """A function of an integer n and of flat float64 arrays, for any shapes; nan for another n."""
 
     def one(n: float, x: Any) -> Any:
         return special(functools.partial(rule, int(n)))(x) if abs(n) < ORDERS and n == int(n) else x * np.nan
@@ -64,8 +64,8 @@ def onDevice(function: Callable[[Any], Any], x: Any) -> Any:
     except ImportError:
         library = None
     name = function.__name__
-    twin = getattr(library, "gammaln" if name == "lgamma" else name, None)
-    return twin(x) if twin else sys.modules["cupy"].asarray(function(toHost(x)))
+    own = getattr(library, "gammaln" if name == "lgamma" else name, None)
+    return own(x) if own else sys.modules["cupy"].asarray(function(toHost(x)))
 
 
 def horner(x: Any, *coefficients: float) -> Any:

@@ -52,7 +52,7 @@ def _ratio(x: np.ndarray, above: tuple[float, ...], below: tuple[float, ...]) ->
 
 @special
 def ndtri(p: np.ndarray) -> np.ndarray:
-    """The x below which a standard normal number stays with probability p.  Source: Wichura 1988."""
+    """The x below which a standard normal variable stays with probability p.  Source: Wichura 1988."""
     return _quantile(p - 0.5, np.minimum(p, 1.0 - p))
 
 

@@ -1,4 +1,4 @@
-"""Add: two texts in a row, two numbers, or two lists element by element."""
+"""Add: two texts concatenated, two numbers, or two lists element by element."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from puregraph.text.function import TextFunction, deep, feedback, refuse, role_o
 
 
 class Add(TextFunction):
-    """z = x + y: texts are written one behind the other, numbers added, lists added element by element.
+    """z = x + y: texts are concatenated, numbers added, lists added element by element.
 
     Feedback to z goes to x and to y, in the words of `template`, which names the role of the one that it goes to.
-    What `+` means where a Variable of text stands on either side.
+    `+` is this operation where either operand is a Variable of text.
 
     Shapes    x, y texts, numbers or lists of one length -> z the same
     Raises    TypeError for values of two kinds, ValueError for lists of two lengths
@@ -24,7 +24,7 @@ class Add(TextFunction):
 
     @classmethod
     def forward(cls, ctx: Context, x: Any, y: Any) -> Any:
-        """Both together; its role is that of both."""
+        """The sum; its role is that of both."""
         ctx.save_for_backward(role_of(x, "the first part"), role_of(y, "the second part"))
         return said(ctx, deep(plus, value_of(x), value_of(y)), roles_of((x, y)))
 
@@ -37,7 +37,7 @@ class Add(TextFunction):
 
 
 def plus(a: Any, b: Any) -> Any:
-    """Two texts or two numbers together."""
+    """The sum of two texts or two numbers."""
     if not (isinstance(a, str) and isinstance(b, str) or is_number(a) and is_number(b) and shapeOf(a) == shapeOf(b)):
         refuse("Add", "two texts, two numbers or two lists of them", (a, b))
     return a + b

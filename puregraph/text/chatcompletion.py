@@ -1,4 +1,4 @@
-"""ChatCompletion: what a language model answers, and what its feedback says of everything that it was given."""
+"""ChatCompletion: the answer of a language model, and its feedback to everything that it was given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from puregraph.autodiff.tape.variable import Variable
 from puregraph.function import Context, isHole
 from puregraph.text.client import Client, ask, backward_client, texts
 from puregraph.text.function import TextFunction, feedback, flatten, is_empty, need_text, role_of, said, value_of
-from puregraph.text.template import Message, fill, fill_messages, places, tagged
+from puregraph.text.template import Message, fill, fill_messages, names, tagged
 
 Part = tuple[str, Any]  # how a part is called that has no role, and the part
 
@@ -20,14 +20,14 @@ class ChatCompletion(TextFunction):
     `forward_model_client`   any callable `client(messages, **completion_args)` that takes a list of
                              `{"role": text, "content": text}` and returns a text
     `messages`               such a list; a content is a text, a Variable, or a list of them, a line each
-    `inputs`                 what stands in places of the messages, `{question}`; a list is a batch: one answer each
+    `inputs`                 values for the fields of the messages, `{question}`; a list is a batch: one answer each
     `backward_model_client`  who gives feedback; without one, that of `set_backward_model_client`
 
     Backward asks for one feedback per Variable that needs it, as a JSON list, at most three times. The words are those
     of `template`. Feedback that says nothing is passed on without asking.
 
     Shapes    texts -> a text, or a list of as many as there are in the lists of `inputs`
-    Raises    TypeError for messages of another form, ValueError for an input without a place; AutoDiffException
+    Raises    TypeError for messages of another form, ValueError for an input without a field; AutoDiffException
               for an answer that is no text, and in backward where no answer can be used
     """
 
@@ -99,7 +99,7 @@ def parts_of(messages: Any, inputs: dict[str, Any]) -> list[Part]:
 
 
 def is_message(message: Any) -> bool:
-    """Whether a dict has what a message has."""
+    """Whether a dict has the keys of a message."""
     return isinstance(message, dict) and "role" in message and "content" in message
 
 
@@ -112,10 +112,10 @@ def composed(messages: list[dict[str, Any]], inputs: dict[str, Any]) -> tuple[li
     """The conversations as bare text, one for each row of the inputs, and whether there are such rows."""
     values = {name: value_of(v) for name, v in inputs.items()}
     templates = [(str(value_of(m["role"])), content_of(m["content"])) for m in messages]
-    unused = [name for name in values if not any(name in places(text) for _, text in templates)]
+    unused = [name for name in values if not any(name in names(text) for _, text in templates)]
     if unused:
         raise ValueError(
-            f"ChatCompletion: no message has a place for input {unused[0]!r}: write {{{unused[0]}}} in one"
+            f"ChatCompletion: no message has a field for input {unused[0]!r}: write {{{unused[0]}}} in one"
         )
     sizes = {len(v) for v in values.values() if isinstance(v, list)}
     if len(sizes) > 1 or sizes == {0}:
@@ -140,7 +140,7 @@ def content_of(content: Any) -> str:
 
 
 def mirrored(message: dict[str, Any], grads: Iterator[Any]) -> dict[str, Any]:
-    """A message with gradients in the places of its contents' parts, and None elsewhere."""
+    """A message with gradients in place of its contents' parts, and None elsewhere."""
     return {key: placed(content, grads) if key == "content" else None for key, content in message.items()}
 
 
@@ -150,7 +150,7 @@ def placed(content: Any, grads: Iterator[Any]) -> Any:
 
 
 def report(conversation: list[Message], answer: str) -> str:
-    """A conversation and its answer as the model that gives feedback sees them."""
+    """A conversation and its answer, formatted for the model that gives feedback."""
     lines = [tagged("MESSAGE", message["content"], by=message["role"]) for message in conversation]
     return "\n".join(["<CONVERSATION>", *lines, "</CONVERSATION>", tagged("ANSWER", answer)])
 

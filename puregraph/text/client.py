@@ -48,7 +48,7 @@ def backward_client(own: Client | None, label: str) -> Client:
 
 
 def ask(client: Client, messages: list[Message], read: Callable[[Any], Any], label: str, **options: Any) -> Any:
-    """What a client answers, as `read` understands it. Asked again, three times in all, where either of them raises.
+    """The answer of a client, parsed by `read`. Asked again, three times in all, where either of them raises.
 
     Raises    AutoDiffException, from the last error, when no answer could be used
     """

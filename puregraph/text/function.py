@@ -1,4 +1,4 @@
-"""What the operations on text share: inputs by name, roles, and values that are lists."""
+"""The base of operations on text: inputs by name, roles, and values that are lists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TextFunction(Function):
 
     @classmethod
     def given(cls, ctx: Context) -> dict[str, Any]:
-        """The inputs as they were given, by the names that `forward` has for them."""
+        """The inputs as they were given, by the names of the arguments of `forward`."""
         return dict(zip(cls.names(ctx), [part.value if type(part) is Keyword else part for part in ctx.form]))
 
     @classmethod
@@ -37,7 +37,7 @@ class TextFunction(Function):
         """The name of each input, in the order in which they were given."""
         own: Any = cls
         names = parameters(own)
-        return [part.name if type(part) is Keyword else names[place] for place, part in enumerate(ctx.form)]
+        return [part.name if type(part) is Keyword else names[index] for index, part in enumerate(ctx.form)]
 
     @classmethod
     def needs(cls, ctx: Context, name: str) -> bool:
@@ -77,12 +77,12 @@ def on_tape(ctx: Context) -> bool:
 
 
 def said(ctx: Context, data: Any, role: str) -> Any:
-    """A value as an operation hands it on: with its role on a tape, bare in a graph."""
+    """A value as an operation returns it: with its role on a tape, bare in a graph."""
     return Variable(data, role=role) if on_tape(ctx) else data
 
 
 def feedback(ctx: Context, data: Any, role: str) -> Any:
-    """A gradient as an operation hands it on, named after what it is for."""
+    """A gradient as an operation returns it, named after its role."""
     return said(ctx, data, f"feedback to {role}")
 
 

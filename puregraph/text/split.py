@@ -23,7 +23,7 @@ class Split(TextFunction):
 
     @classmethod
     def forward(cls, ctx: Context, x: Any, sep: Any = None, maxsplit: int = -1) -> tuple:
-        """The parts; their roles say which of what they are."""
+        """The parts; their roles say which part of what they are."""
         value, role = value_of(x), role_of(x)
         rows = value if isinstance(value, list) else [value]
         if not all(isinstance(row, str) for row in rows):
@@ -56,5 +56,5 @@ class Split(TextFunction):
 
 
 def items(texts: list[Any]) -> str:
-    """Texts one behind the other, each as an item."""
+    """Texts concatenated, each as an item."""
     return "".join(tagged("ITEM", text) for text in texts)

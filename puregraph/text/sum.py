@@ -27,7 +27,7 @@ class Sum(TextFunction):
         """All items as one; its role is that of all."""
         if not isinstance(x, (list, tuple)) or not x:
             raise ValueError(f"Sum: wanted a list of at least one item, got {x!r:.80}")
-        ctx.save_for_backward(*[role_of(item, f"item {place}") for place, item in enumerate(x, 1)])
+        ctx.save_for_backward(*[role_of(item, f"item {index}") for index, item in enumerate(x, 1)])
         return said(ctx, deep(together, *map(value_of, x)), roles_of(x))
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Templates: texts with places in braces, `{role}`, that are filled in one go."""
+"""Templates: texts with fields in braces, `{role}`, that are filled at once."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-PLACE = re.compile(r"\{(\w+)\}")
+FIELD = re.compile(r"\{(\w+)\}")
 Message = dict[str, str]
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """A template with its places filled. What a value holds is never taken for a place, and unknown places stay."""
-    return PLACE.sub(lambda found: str(values.get(found[1], found[0])), template)
+    """A template with its fields filled. The content of a value is never taken for a field, and unknown fields stay."""
+    return FIELD.sub(lambda found: str(values.get(found[1], found[0])), template)
 
 
 def fill_messages(template: list[Message], values: Mapping[str, Any]) -> list[Message]:
-    """The messages of a template, each with its places filled."""
+    """The messages of a template, each with its fields filled."""
     return [{key: fill(text, values) for key, text in message.items()} for message in template]
 
 
-def places(template: str) -> set[str]:
+def names(template: str) -> set[str]:
     """The names in braces."""
-    return set(PLACE.findall(template))
+    return set(FIELD.findall(template))
 
 
 def tagged(tag: str, text: Any, **attributes: Any) -> str:

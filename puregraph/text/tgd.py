@@ -24,7 +24,7 @@ class TGD:
     `model_client`  any callable `client(messages, **options)` that returns the new text, alone or in <NEW>...</NEW>
     `momentum`      how many steps back feedback is shown again
     `constraints`   texts: what every new text must keep to
-    `messages`      in place of `template`; the places are {role}, {text}, {feedback}, {past} and {constraints}
+    `messages`      in place of `template`; the fields are {role}, {text}, {feedback}, {past} and {constraints}
 
     `state` holds the feedback of past steps, a list per parameter, the latest last.
 
@@ -76,14 +76,14 @@ class TGD:
         Raises    AutoDiffException where no answer can be used; no parameter is changed then
         """
         rewritten = []
-        for place, param in enumerate(self.params):
+        for index, param in enumerate(self.params):
             said = "\n".join([text for g in param.grad for text in flatten(value_of(g)) if text])
             if said:
-                rewritten.append((place, said, self.rewrite(param, said, self.state[place])))
-        for place, said, text in rewritten:
-            self.params[place].data = text
-            past = [*self.state[place], said]
-            self.state[place] = past[len(past) - min(self.momentum, len(past)) :]
+                rewritten.append((index, said, self.rewrite(param, said, self.state[index])))
+        for index, said, text in rewritten:
+            self.params[index].data = text
+            past = [*self.state[index], said]
+            self.state[index] = past[len(past) - min(self.momentum, len(past)) :]
         return bool(rewritten)
 
     def rewrite(self, param: Variable, said: str, past: list[str]) -> str:
@@ -123,7 +123,7 @@ def check(param: Any) -> None:
 
 
 def new_text(answer: Any) -> str:
-    """The new text in an answer: what stands between <NEW> and </NEW>, else all of it.
+    """The new text in an answer: the text between <NEW> and </NEW>, else all of it.
 
     Raises    ValueError for anything but a text, and for an empty one
     """

@@ -99,7 +99,7 @@ def test_mistakes_are_named():
         models.dlrm(tables=())
     with pytest.raises(ValueError, match="vit: wanted patches that fill an image of 30, got 16"):
         models.vit(30)
-    with pytest.raises(ValueError, match=r"at 'places' \(Position\): wanted at most 256 places"):
+    with pytest.raises(ValueError, match=r"at 'places' \(Position\): wanted at most 256 positions"):
         models.gpt().dataShapeFrom((2, 257))
     with pytest.raises(ValueError, match=r"at 'join\d' \(Concat\)"):
         models.unet().dataShapeFrom((2, 1, 100, 100))

@@ -90,7 +90,7 @@ def test_positions_are_added_and_get_what_stood_there(rng):
     assert np.array_equal(place.grad, g)
     assert np.allclose(place.W.grad[:2], g.sum(axis=0)) and not place.W.grad[2:].any()
     assert place.dataShapeFrom(asShape(("N", "T", 3))) == ("N", "T", 3)
-    with pytest.raises(ShapeError, match=r"wanted at most 5 places, got \(4, 6, 3\); give a larger length"):
+    with pytest.raises(ShapeError, match=r"wanted at most 5 positions, got \(4, 6, 3\); give a larger length"):
         place.dataShapeFrom((4, 6, 3))
 
 

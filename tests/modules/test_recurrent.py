@@ -221,7 +221,7 @@ def test_wrong_lengths_are_refused(rng):
 def test_shapes_that_do_not_fit_are_refused(kind):
     module = kind(3, 4, direction="bi", outputs=("y", "h"))
     assert module.dataShapeFrom(asShape(("N", "T", 3))) == [("N", "T", 8), ("N", 8)]
-    with pytest.raises(ShapeError, match=r"wanted \(n, t, 3\), got \(5, 3\); samples first, then moments"):
+    with pytest.raises(ShapeError, match=r"wanted \(n, t, 3\), got \(5, 3\); samples first, then time steps"):
         module.dataShapeFrom((5, 3))
     with pytest.raises(ShapeError, match="at least one time step"):
         module.dataShapeFrom((5, 0, 3))
