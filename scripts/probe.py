@@ -96,7 +96,7 @@ class Probe:
         """a kernel, compiled, loaded and run"""
         x = self.cupy.asarray(np.zeros(NUMBERS, np.float32))
         begun = time.perf_counter()
-        self.add(x)
+        add(x)
         device.synchronize()
         seconds = time.perf_counter() - begun
         want(device.toHost(x), np.ones(NUMBERS, np.float32))
@@ -105,7 +105,7 @@ class Probe:
     def overhead(self):
         """time to start a kernel, and from one to the next"""
         x = self.cupy.asarray(np.zeros(NUMBERS, np.float32))
-        host, gpu = self.times(lambda: self.add(x), 1000)
+        host, gpu = self.times(lambda: add(x), 1000)
         return f"{1e6 * host:.1f} us for the host, {1e6 * gpu:.1f} us from one to the next"
 
     def graph(self):
@@ -113,7 +113,7 @@ class Probe:
         found = []
         for nodes in self.nodes:
             x = self.cupy.asarray(np.zeros(NUMBERS, np.float32))
-            graph = self.captured(lambda x=x, nodes=nodes: [self.add(x) for _ in range(nodes)])
+            graph = self.captured(lambda x=x, nodes=nodes: [add(x) for _ in range(nodes)])
             launches = []
             with self.stream:
                 host, gpu = self.times(lambda graph=graph, done=launches: done.append(graph.launch(self.stream)), 50)
@@ -168,7 +168,7 @@ class Probe:
             device.synchronize()
             return time.perf_counter() - begun
 
-        kernel = self.stream, lambda: self.spin(x, 1 if self.isQuick else 1 << 21)
+        kernel = self.stream, lambda: spin(x, 1 if self.isQuick else 1 << 21)
         copy = other, partial(self.copy, to.data.ptr, pinned.ptr, self.large // 4, kind)
         seconds(kernel, copy)
         alone, both = [seconds(kernel), seconds(copy)], seconds(kernel, copy)
@@ -255,16 +255,6 @@ class Probe:
             _, gpu = self.times(lambda: graph.launch(self.stream), 20)
         return f"planned in {1e3 * planned:.1f} ms, runs in {1e6 * gpu:.1f} us"
 
-    def add(self, x):
-        """Add one to each number."""
-        grid = gridFor(NUMBERS)
-        runner.start([Launch("add", ADD, "add", (("pointer", x),), grid, (256, 1, 1))], runner.addressOf)
-
-    def spin(self, x, n):
-        """Keep one thread busy."""
-        slots = ("pointer", x), ("long", n)
-        runner.start([Launch("spin", SPIN, "spin", slots, (1, 1, 1), (1, 1, 1))], runner.addressOf)
-
     def copy(self, to, source, size, kind):
         """Have bytes copied."""
         self.cuda.runtime.memcpyAsync(to, source, size, kind, runner.stream())
@@ -298,6 +288,18 @@ class Probe:
             device.synchronize()
             gpus.append(self.cuda.get_elapsed_time(first, last) / 1000 / count)
         return statistics.median(hosts), max(statistics.median(gpus), 1e-9)
+
+
+def add(x):
+    """Add one to each element."""
+    grid = gridFor(NUMBERS)
+    runner.start([Launch("add", ADD, "add", (("pointer", x),), grid, (256, 1, 1))], runner.addressOf)
+
+
+def spin(x, n):
+    """Keep one thread busy."""
+    slots = ("pointer", x), ("long", n)
+    runner.start([Launch("spin", SPIN, "spin", slots, (1, 1, 1), (1, 1, 1))], runner.addressOf)
 
 
 CHECKS = (

@@ -125,8 +125,7 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
     positionText, names = given.indices("p", "i", (x.shape[0], *window.count), "position")
     sample, *positions = names
     reads = [
-        f"const int s{i} = {position} * g.stride{i} + t{i} * g.dilation{i} - g.before{i};\n"
-        f"if ((unsigned)s{i} >= (unsigned)g.length{i}) continue;"
+        f"{read(i, position, False, given, window)}\nif ((unsigned)s{i} >= (unsigned)g.length{i}) continue;"
         for i, position in enumerate(positions)
     ]
     for name, value in {"parts": parts, "filters": filters, "taps": taps}.items():
@@ -146,17 +145,11 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
         endStruct=ending.struct.replace("Given", "Ending"), endArguments=ending.arguments,
         endMade=ending.made.replace("Given", "Ending"),
     )  # fmt: skip
-    blocks = across * taps * parts
+    name, grid = "convolveWeightDepthwise", (across * taps * parts, 1, 1)
+    endGrid = (blocksFor(filters * taps, THREADS), 1, 1)
     return [
-        Launch("convolveWeightDepthwise", source, "sumPositions", tuple(given.slots), (blocks, 1, 1), (THREADS, 1, 1)),
-        Launch(
-            "convolveWeightDepthwise, parts",
-            source,
-            "sumParts",
-            tuple(ending.slots),
-            (blocksFor(filters * taps, THREADS), 1, 1),
-            (THREADS, 1, 1),
-        ),
+        Launch(name, source, "sumPositions", tuple(given.slots), grid, (THREADS, 1, 1)),
+        Launch(f"{name}, parts", source, "sumParts", tuple(ending.slots), endGrid, (THREADS, 1, 1)),
     ]
 
 
