@@ -1,9 +1,9 @@
-"""How far apart the processors are: how long a word takes from one thread to another, in nanoseconds.
+"""The latency between processors: how long a word takes from one thread to another, in nanoseconds.
 
 python benchmarks/distance.py
 
 A virtual machine may have its processors next to each other at one time and on distant parts of the host at another.
-What threads write for each other then takes four times as long, and a row of a table has to say which it was.
+Data that threads exchange then takes four times as long, and a row of a table has to say which it was.
 """
 
 import ctypes

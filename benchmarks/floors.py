@@ -4,7 +4,7 @@ python -m benchmarks.floors                 a table
 python -m benchmarks.floors --dry           tiny, on the CPU: it shows that it works, no more
 
 Each is a Program of one module or a few, of which the launches alone are timed, as one captured graph, by events of the
-GPU. Bytes are those that have to move if each array is read and written as often as is said; the share is that of the
+GPU. Bytes are those of the stated number of passes over each array; the share is that of the
 bandwidth of a copy, measured first. Operations of products are compared with the largest product.
 """
 
@@ -30,7 +30,7 @@ BLOCKS, BLOCK = 5, 0.04  # how many, and seconds of each
 
 
 class Floor(NamedTuple):
-    """What is timed.
+    """A timed kernel.
 
     `make`       (precision, *sizes) -> a Program and its inputs
     `sizes`      those on a GPU, then those of a dry run
@@ -48,19 +48,19 @@ class Floor(NamedTuple):
     precision: str | None = None
 
 
-def numbers(precision, *shape):
-    """Random numbers where everything computes; what there are many of repeats, so that they are there soon."""
+def randoms(precision, *shape):
+    """Random values on the device; large arrays repeat a block of them, so that they are made soon."""
     some = np.random.default_rng(0).standard_normal(min(math.prod(shape), 1 << 22), np.float32).astype(precision)
     return device.toDevice(np.resize(some, shape))
 
 
 def words(count, *shape):
-    """Random whole numbers below a count."""
+    """Random integers below a count."""
     return device.toDevice(np.random.default_rng(0).integers(0, count, shape))
 
 
 def graphOf(module, precision, count=1):
-    """A module, or several one after the other, as a Graph of so many inputs."""
+    """A module, or several one after the other, as a Graph of `count` inputs."""
     nodes = [pg.Input().node() for _ in range(count)]
     last, *rest = module if isinstance(module, list) else [module]
     y = last.node(*nodes)
@@ -80,7 +80,7 @@ def bothWays(module, precision, *inputs):
     net = graphOf(module, precision, len(inputs)).trainMode()
     shape = net.dataShapeFrom([x.shape for x in inputs])
     program = net.compile([x.shape for x in inputs], dtypes=[x.dtype for x in inputs], train=True)
-    return program, [*inputs, numbers(precision, *shape)]
+    return program, [*inputs, randoms(precision, *shape)]
 
 
 def costed(net, cost, inputs, target, **options):
@@ -94,56 +94,56 @@ def costed(net, cost, inputs, target, **options):
 def classified(precision, rows, classes):
     """The cost of many classes, and its gradient by the scores."""
     net = graphOf(pg.Identity(), precision)
-    return costed(net, pg.CrossEntropy(), [numbers(precision, rows, classes)], words(classes, rows), updGrad=True)
+    return costed(net, pg.CrossEntropy(), [randoms(precision, rows, classes)], words(classes, rows), updGrad=True)
 
 
 def updated(precision, rows, size):
     """One row of a table that is updated whole, by AdamW."""
     net = graphOf(pg.Embedder(rows, size), precision)
     options = {"optimizer": AdamW(1e-12), "keepGrads": False}
-    return costed(net, pg.MSE(), [words(rows, 1, 1)], numbers(precision, 1, 1, size), **options)
+    return costed(net, pg.MSE(), [words(rows, 1, 1)], randoms(precision, 1, 1, size), **options)
 
 
 def attention(precision, n, heads, t, size):
     """Causal attention, forward and backward."""
-    return bothWays(pg.Attention(causal=True), precision, *(numbers(precision, n, heads, t, size) for _ in range(3)))
+    return bothWays(pg.Attention(causal=True), precision, *(randoms(precision, n, heads, t, size) for _ in range(3)))
 
 
 def product(precision, m, k, n):
     """A matrix product."""
-    return forward(pg.MatMul(), precision, numbers(precision, m, k), numbers(precision, k, n))
+    return forward(pg.MatMul(), precision, randoms(precision, m, k), randoms(precision, k, n))
 
 
 def passes(count):
-    """The bytes of so many passes over an array of the sizes."""
+    """The bytes of `count` passes over an array of the sizes."""
     return lambda width, *sizes: count * width * math.prod(sizes)
 
 
 FLOORS = [
-    Floor("gelu", lambda p, *s: forward(pg.Gelu(), p, numbers(p, *s)), (65536, 3072), (8, 16), passes(2)),
+    Floor("gelu", lambda p, *s: forward(pg.Gelu(), p, randoms(p, *s)), (65536, 3072), (8, 16), passes(2)),
     Floor(
         "add and relu",
-        lambda p, *s: forward([pg.Add(), pg.Relu()], p, numbers(p, *s), numbers(p, *s)),
+        lambda p, *s: forward([pg.Add(), pg.Relu()], p, randoms(p, *s), randoms(p, *s)),
         *((65536, 3072), (8, 16), passes(3)),
     ),
     Floor(
         "layernorm: x, y",
-        lambda p, *s: forward(pg.LayerNorm(s[-1]), p, numbers(p, *s)),
+        lambda p, *s: forward(pg.LayerNorm(s[-1]), p, randoms(p, *s)),
         *((131072, 768), (8, 16), passes(2)),
     ),
     Floor(
         "layernorm and back: x, y; x, dy, dx",
-        lambda p, *s: bothWays(pg.LayerNorm(s[-1]), p, numbers(p, *s)),
+        lambda p, *s: bothWays(pg.LayerNorm(s[-1]), p, randoms(p, *s)),
         *((131072, 768), (8, 16), passes(5)),
     ),
     Floor(
         "batchnorm and back: x, x, y; x, dy, x, dy, dx",
-        lambda p, *s: bothWays(pg.BatchNorm(s[1]), p, numbers(p, *s)),
+        lambda p, *s: bothWays(pg.BatchNorm(s[1]), p, randoms(p, *s)),
         *((64, 256, 56, 56), (2, 4, 3, 3), passes(8)),
     ),
     Floor(
         "softmax: x, y",
-        lambda p, *s: forward(pg.SoftMax(), p, numbers(p, *s)),
+        lambda p, *s: forward(pg.SoftMax(), p, randoms(p, *s)),
         *((131072, 1024), (8, 16), passes(2)),
     ),
     Floor("cross-entropy and back: x, dx", classified, (16384, 50304), (6, 9), passes(2)),
@@ -174,7 +174,7 @@ FLOORS = [
 
 
 def launchesOf(program, inputs):
-    """What starts all that a Program starts, but for moving its inputs, and a word if that is more than one graph."""
+    """The launches of a Program, without the copies of its inputs, and a note if that is more than one graph."""
     for _ in range(2):
         program.run(*inputs)
     if device.name() != "cuda":
@@ -207,7 +207,7 @@ def secondsOf(go):
 
 def bandwidth(count):
     """Bytes a second of a copy on the device, read and written."""
-    to, source = (numbers("float32", count) for _ in "ab")
+    to, source = (randoms("float32", count) for _ in "ab")
     if device.name() != "cuda":
         return 8 * count / secondsOf(lambda: np.copyto(to, source))
     runtime = device.arrays().cuda.runtime
@@ -217,7 +217,7 @@ def bandwidth(count):
 
 
 def measured(floor, precision, isDry):
-    """The time of a kernel, and what that is of bytes or operations a second."""
+    """The time of a kernel, and its rate of bytes or operations a second."""
     sizes = floor.tiny if isDry else floor.sizes
     precision = floor.precision or precision
     go, note = launchesOf(*floor.make(precision, *sizes))

@@ -1,4 +1,4 @@
-"""Compare training steps on a GPU with other frameworks, within so many minutes.
+"""Compare training steps on a GPU with other frameworks, within a number of minutes.
 
 python benchmarks/gpu.py                        everything, the most telling first: printed, and saved in results/gpu/
 python benchmarks/gpu.py mlp-64 gpt2-16         some cases
@@ -36,7 +36,7 @@ class Case(NamedTuple):
 
     `seconds`   the most that may be spent on it; what is not ready by then is left out, and said so
     `settings`  constants of the workload that are others here
-    `items`     what is counted in a sample: images, or places of texts
+    `items`     what is counted in a sample: images, or positions of texts
     `tuned`     whether torch may search for its fastest kernels, which takes minutes
     """
 
@@ -183,7 +183,7 @@ def table(title, case, found):
 
 
 def floors(setting, options, end):
-    """Single kernels: lines, and numbers."""
+    """Single kernels: lines, and values."""
     path = setting.folder / "floors.json"
     arguments = ["--seconds", f"{max(end - time.monotonic(), 1):.0f}", "--numbers", path, *["--dry"] * options.dry]
     text = setting.script("floors", *arguments, limit=max(end - time.monotonic(), 1) + 30)
@@ -279,7 +279,7 @@ def readOnce(setting, names=("torch._inductor.compile_fx", "jax"), limit=60):
 
 
 def tried(title, setting, options, end):
-    """A case, or why there is none: lines, and numbers."""
+    """A case, or why there is none: lines, and values."""
     case = tiny(CASES[title]) if options.dry else CASES[title]
     try:
         if case is None:
@@ -300,7 +300,7 @@ def shown(lines, done):
 
 
 def save(lines, cases, folder):
-    """Write the tables, and the numbers behind them, as far as they are."""
+    """Write the tables, and the values behind them, so far."""
     report.write("benchmarks", lines, folder)
     (Path(folder) / "benchmarks.json").write_text(json.dumps({"head": lines[:4], "cases": cases}) + "\n")
 

@@ -1,4 +1,4 @@
-"""Contenders take turns: each in its own process, one at a time, so that slow drift of the machine meets all alike."""
+"""Contenders take turns: each in its own process, one at a time, so that slow drift of the machine meets all."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Setting:
         return self.folder / title.replace(" ", "-") / contender
 
     def environment(self, home):
-        """The same for everybody: so many threads, compiled code kept at home, and Python's bytecode where it looks."""
+        """The same for everybody: number of threads, compiled code kept at home, bytecode where Python looks."""
         threads = str(len(self.cpus))
         pools = ("OMP_NUM", "MKL_NUM", "OPENBLAS_NUM", "NUMBA_NUM", "PUREGRAPH")
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -64,7 +64,7 @@ class Setting:
             return None
 
     def script(self, name, *arguments, limit=None):
-        """Run a file of this folder to its end, for so many seconds at most: what it printed."""
+        """Run a file of this folder to its end, with a limit of seconds: what it printed."""
         try:
             found = subprocess.run(
                 [sys.executable, "-m", f"benchmarks.{name}", *map(str, arguments)],
@@ -82,7 +82,7 @@ class Setting:
 
 
 class Process:
-    """A worker, and what it answers."""
+    """A worker, and its answers."""
 
     def __init__(self, contender, setting, title):
         home = setting.home(contender, title)
@@ -101,7 +101,7 @@ class Process:
         )
 
     def ask(self, do, limit=None, **details):
-        """Send a command and wait for its answer; after so many seconds the process is killed."""
+        """Send a command and wait for its answer; after `limit` seconds the process is killed."""
         try:
             self.process.stdin.write(json.dumps({"do": do, **details}) + "\n")
             self.process.stdin.flush()

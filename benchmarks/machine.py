@@ -41,12 +41,12 @@ def versions(packages=PACKAGES):
 
 
 def gpu():
-    """The GPU, its driver and its clocks, as the driver tells them."""
+    """The GPU, its driver and its clocks, as the driver reports them."""
     asked = "name,driver_version,memory.total,clocks.max.sm,clocks.max.memory"
     try:
         found = subprocess.run(["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"], capture_output=True)
     except OSError:
-        return "no GPU is told of: there is no nvidia-smi"
+        return "no GPU was found: there is no nvidia-smi"
     return found.stdout.decode().strip() or found.stderr.decode().strip()
 
 

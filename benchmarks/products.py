@@ -48,12 +48,12 @@ CLOCK = time.thread_time if options.cpu else time.perf_counter
 
 
 def room(count):
-    """Memory between two works."""
+    """Memory between two products."""
     return aligned(np.zeros(count, np.float32))
 
 
 def ours(kind, x, w, y):
-    """A call of native code that puts x w into y; None where a program would not pack w."""
+    """A call of native code that computes y = x w; None where a program would not pack w."""
     (m, k), n, lanes = x.shape, w.shape[1], jit.lanes(4)
     strides = tuple(step // 4 for step in w.strides)
     if kind == "packed":
@@ -66,7 +66,7 @@ def ours(kind, x, w, y):
 
 
 def callsFor(m, n, k):
-    """What takes turns: numpy, and each kind of ours, by name."""
+    """What is compared: numpy, and each kind of ours, by name."""
     rng = np.random.default_rng(0)
     x, w = (aligned(rng.standard_normal(shape, np.float32)) for shape in ((m, k), (n, k)))
     rows, y, own = aligned(np.ascontiguousarray(w.T)), room(m * n).reshape(m, n), room(m * n).reshape(m, n)
@@ -82,7 +82,7 @@ def callsFor(m, n, k):
 
 
 def seconds(call, count):
-    """Of one call, of so many, after one that is not measured."""
+    """Seconds of one call, of `count` calls, after one that is not measured."""
     call()
     start = CLOCK()
     for _ in range(count):

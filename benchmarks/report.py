@@ -21,7 +21,7 @@ def bestPeer(found):
 
 
 def differs(found, agree=AGREE):
-    """Contenders whose first step gave another number than most: name and number."""
+    """Contenders whose first step gave another value than most: name and value."""
     values = {name: one["value"] for name, one in found.items() if "value" in one}
     middle = sorted(values.values(), key=lambda v: (v != v, v))[len(values) // 2] if values else 0.0  # nan last
     return {name: v for name, v in values.items() if not abs(v - middle) <= agree * max(abs(middle), 1e-3)}
@@ -105,7 +105,7 @@ def ratio(theirs, own):
 
 
 def save(name, lines, cases, folder=RESULTS):
-    """Write the table, and the numbers behind it."""
+    """Write the table, and the values behind it."""
     write(name, lines, folder)
     (Path(folder) / f"{name}.json").write_text(json.dumps({"head": lines[:3], "cases": cases}) + "\n")
 
@@ -151,5 +151,5 @@ def summary(names, folder=RESULTS):
 
 
 def over(first, second, key):
-    """A ratio of two numbers that may be missing."""
+    """A ratio of two values that may be missing."""
     return first[key] / second[key] if key in first and key in second else None

@@ -64,32 +64,32 @@ def casesOf(name, options):
 
 
 def say(text):
-    """A word on what is going on, in the place of the one before, where somebody looks."""
+    """A progress line, which replaces the one before, on a terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def compare(name, setting, options):
-    """All cases of a network: lines of its tables, and the numbers."""
+    """All cases of a network: lines of its tables, and the values."""
     workload, lines, cases = workloads.load(name), [], {}
     weights = str(setting.folder / f"{name}.npz")
     setting.script("weights", name, weights)
     for title, case in casesOf(name, options).items():
         chosen = [c for c in options.only or CONTENDERS if fits(c, case["mode"], workload.IMAGES)]
-        place, startup, failed = f"{name} {title}", {}, {}
+        label, startup, failed = f"{name} {title}", {}, {}
         for contender in chosen:
             try:
                 if contender == "onnxruntime":
                     export(setting, name, case["batch"], weights)
                     export(setting, "tiny", 2)
                 if options.starts:
-                    say(f"{place}: {contender} starts")
-                    startup[contender] = lockstep.starts(contender, setting, place, case, options.starts)
+                    say(f"{label}: {contender} starts")
+                    startup[contender] = lockstep.starts(contender, setting, label, case, options.starts)
             except lockstep.FailedError as reason:
                 failed[contender] = {"failed": str(reason)}
         if options.rounds:
             able = [c for c in chosen if c not in failed]
-            with lockstep.Contest(able, setting, place, lambda text, p=place: say(f"{p}: {text}")) as contest:
+            with lockstep.Contest(able, setting, label, lambda text, p=label: say(f"{p}: {text}")) as contest:
                 found = contest.run({**case, "weights": weights}, able, options.rounds, options.seconds)
             for contender, numbers in startup.items():
                 found[contender].update(numbers)

@@ -1,4 +1,4 @@
-"""What Python has of a compiled training step: all of it that is not native code.
+"""The share of Python in a compiled training step: all of it that is not native code.
 
     python -m benchmarks.share [NAME ...]
 
@@ -20,7 +20,7 @@ SECONDS = 2.0
 
 
 class Clock:
-    """Runs native code, and notes how long that takes."""
+    """Runs native code, and measures how long that takes."""
 
     def __init__(self, run):
         self.run, self.taken = run, 0

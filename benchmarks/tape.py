@@ -82,10 +82,10 @@ def once(link, leaf, links):
 def measure(operations, repeats, peers):
     """For each chain and each side, the medians of forward, backward and their sum, of an operation."""
     rows = {}
-    for place, (name, (count, link)) in enumerate(CHAINS.items()):
+    for index, (name, (count, link)) in enumerate(CHAINS.items()):
         sides = {"puregraph": (link, lambda: Variable(0.5, requires_grad=True))}
         if peers:
-            sides[peers[0]] = (peers[1][place], peers[2])
+            sides[peers[0]] = (peers[1][index], peers[2])
         times = {side: [] for side in sides}
         for _ in range(repeats):
             for side, (own, leaf) in sides.items():

@@ -8,7 +8,7 @@ The commands, each with what it is for:
     {"do": "rehearse", "mode": "train"}   let the libraries load what they need: memory counts from here
     {"do": "memory"}                      more steps: what the process has grown by at their peak
     {"do": "warm"}                        more steps: how long one takes
-    {"do": "block", "calls": 20}          the times of so many steps, and who else was busy
+    {"do": "block", "calls": 20}          the times of that many steps, and who else was busy
 
 On a GPU the time of a block is that of all its steps together, by the clock and by the GPU's own events, and
 
@@ -33,7 +33,7 @@ from benchmarks.contenders import CONTENDERS, ONGPU, AbsentError  # noqa: E402
 
 
 class Worker:
-    """What lives from one command to the next: the contender's module and its step."""
+    """The state from one command to the next: the contender's module and its step."""
 
     known = CONTENDERS
 
@@ -45,7 +45,7 @@ class Worker:
         self.base, self.step = self.held(), None
 
     def setup(self, workload, mode, batch, weights=None, settings=None):
-        """Make the network, and do the first step: its number, and notes about it."""
+        """Make the network, and do the first step: its value, and notes about it."""
         self.step = None  # the one before it goes first
         workloads.resize(workload, settings or {})
         self.step, notes = self.side.prepare(workload, mode, batch, weights, **self.options)
@@ -65,7 +65,7 @@ class Worker:
         return machine.resident()["anonymous"]
 
     def warm(self, seconds=0.3):
-        """Steps for so long, until their time is known: seconds of one."""
+        """Steps for some seconds, until their time is known: seconds of one."""
         gc.collect()
         gc.disable()
         self.step()
@@ -104,7 +104,7 @@ class OnGpu(Worker):
     known = ONGPU
 
     def timed(self, calls):
-        """So many steps: seconds until all are done, until all were started, and by events of the GPU."""
+        """Some steps: seconds until all are done, until all were started, and by events of the GPU."""
         side, step, clock = self.side, self.step, time.perf_counter
         side.wait()
         first, start = side.mark(), clock()
@@ -125,7 +125,7 @@ class OnGpu(Worker):
         return {**found, "ready": time.perf_counter() - begun}
 
     def warm(self, seconds=0.3):
-        """Steps for so long, until their time is known: seconds of one."""
+        """Steps for some seconds, until their time is known: seconds of one."""
         gc.collect()
         gc.disable()
         calls, taken = 2, self.timed(3)[0]  # graphs are captured in the first ones
@@ -134,13 +134,13 @@ class OnGpu(Worker):
         return {"seconds": taken / calls}
 
     def block(self, calls):
-        """The time of a step among so many, by the clock and by events."""
+        """The time of a step among many, by the clock and by events."""
         self.step()
         wall, _, own = self.timed(calls)
         return {"times": [wall / calls], "events": None if own is None else own / calls, "foreign": 0.0}
 
     def host(self, calls):
-        """How long it takes to start a step: the median of so many, each with nothing before it."""
+        """How long it takes to start a step: the median of many, each with nothing before it."""
         return {"seconds": statistics.median(self.timed(1)[1] for _ in range(calls))}
 
 

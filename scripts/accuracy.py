@@ -1,4 +1,4 @@
-"""How far functions and kernels are from exact numbers: eager, compiled, and PyTorch beside them, next to float64.
+"""The rounding errors of functions and kernels: eager, compiled, and PyTorch beside them, next to float64.
 
     python scripts/accuracy.py [--match conv] [--write]
 
@@ -37,7 +37,7 @@ FLOORS = {"ulp": 1.0, "scale": 2.4e-7}  # errors that are allowed beside a perfe
 
 
 class Errors(NamedTuple):
-    """The largest and the mean error of some numbers, and how many are inf or nan where the exact ones are not."""
+    """The largest and the mean error of some values, and how many are inf or nan where the exact ones are not."""
 
     largest: float
     mean: float
@@ -72,7 +72,7 @@ DOMAINS: dict[str, tuple[float, float]] = {  # of the dense samples; WIDE where 
     **dict.fromkeys(("ndtri", "logit"), (0.0, 1.0)),
     **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "lgamma", "digamma", "trigamma"), (0.0, 100.0)),
     **dict.fromkeys(("erf", "erfc", "ndtr", "logndtr", "tanh", "sigmoid"), (-13.0, 13.0)),
-    **dict.fromkeys(("swish", "mish", "gelu by tanh", "gelu"), (-9.0, 80.0)),  # of less the factor is no normal number
+    **dict.fromkeys(("swish", "mish", "gelu by tanh", "gelu"), (-9.0, 80.0)),  # of less the factor is denormal
     "erfcx": (-9.0, 50.0),
     "arccosh": (1.0, 100.0),
     "log1p": (-1.0, 100.0),
@@ -80,7 +80,7 @@ DOMAINS: dict[str, tuple[float, float]] = {  # of the dense samples; WIDE where 
     "xlogy": (0.0, 100.0),
     "pow": (0.0, 20.0),
 }
-ORDERS = ("polygamma", "iv", "ive")  # whose first argument is a whole number
+ORDERS = ("polygamma", "iv", "ive")  # whose first argument is an integer
 SKIPPED = ("isfinite", "isinf", "isnan", "where")  # of which nothing is rounded
 ACTIVATIONS = {
     "gelu": "0.5 * x * erfc(-x / sqrt(2))",
@@ -196,7 +196,7 @@ class Case(NamedTuple):
 
 
 def normal(*shape: int, mean: float = 0.0, scale: float = 1.0) -> Callable[[Any], list[Any]]:
-    """One input of normal numbers."""
+    """One input of normal random values."""
     return lambda rng: [(mean + scale * rng.standard_normal(shape)).astype(np.float32)]
 
 

@@ -45,7 +45,7 @@ verdict() { # what became of a stage
     verdicts+=("$1 $2")
     echo "== $1: $2"
 }
-limited() { # so many seconds, a file that is added to, and a command
+limited() { # seconds, a file that is added to, and a command
     local seconds=$1 file=$2
     shift 2
     timeout -s INT -k 15 "$seconds" "$@" 2>&1 | tee -a "$file"
@@ -103,9 +103,9 @@ suite() { # first what runs on the GPU, then the rest
 
 sanitizer() { # wrong accesses, then races
     local begun=$SECONDS file=$out/sanitizer.txt half=$((limits[sanitizer] / 2)) tool code=0 found
-    local places=("$scratch"/site/nvidia/*/bin "${CUDA_HOME:-/usr/local/cuda}/bin" /usr/local/cuda*/bin)
-    places+=("$("$python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")"/nvidia/*/bin)
-    tool=$(PATH="$PATH:$(IFS=: && echo "${places[*]}")" command -v compute-sanitizer)
+    local folders=("$scratch"/site/nvidia/*/bin "${CUDA_HOME:-/usr/local/cuda}/bin" /usr/local/cuda*/bin)
+    folders+=("$("$python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")"/nvidia/*/bin)
+    tool=$(PATH="$PATH:$(IFS=: && echo "${folders[*]}")" command -v compute-sanitizer)
     if [[ -z $tool ]]; then
         verdict sanitizer "skipped: there is no compute-sanitizer (pip install nvidia-cuda-sanitizer-api brings it)"
         return

@@ -31,10 +31,10 @@ from puregraph.modules import Conv2D
 
 HERE = Path(__file__).parent
 H200 = HERE.parent / "puregraph/cuda/libraries/h200.json"
-LAYS = [(None, None), (None, cudnn.channelsLast), (cudnn.channelsLast, cudnn.channelsLast)]  # of maps, and of filters
-STUB = "PUREGRAPH_STUB"  # says that this process has the driver that drives nothing
+LAYS = [(None, None), (None, cudnn.channelsLast), (cudnn.channelsLast, cudnn.channelsLast)]  # of inputs, of filters
+STUB = "PUREGRAPH_STUB"  # says that this process has the stub driver
 
-ZOO = {  # the network, the shape of its input, and whether that is whole numbers
+ZOO = {  # the network, the shape of its input, and whether that is integers
     "lenet": (models.lenet, (64, 1, 28, 28)),
     "resnet20": (models.resnet20, (128, 3, 32, 32)),
     "resnet18": (models.resnet18, (64, 3, 224, 224)),
@@ -61,7 +61,7 @@ class Believer:
 
 
 class Array:
-    """What stands for an array: shape, dtype and strides."""
+    """A placeholder of an array: shape, dtype and strides."""
 
     def __init__(self, shape, dtype, strides):
         self.shape, self.dtype, self.strides = shape, dtype, strides
@@ -69,7 +69,7 @@ class Array:
 
 
 class Kind:
-    """A kind of numbers that numpy need not know."""
+    """A dtype that numpy need not know."""
 
     def __init__(self, name):
         self.name = "float32" if name == "tf32" else name
@@ -83,7 +83,7 @@ def calls(make, shape, dtype=np.float32):
 
 
 def arrayOf(value, kind, lay=None):
-    """A value of a step, told for a kind of numbers; `lay` gives other strides."""
+    """A value of a step as an array of a dtype; `lay` gives other strides."""
     strides = [step // value.dtype.itemsize for step in value.strides] if lay is None else lay(value.shape)
     return Array(value.shape, kind, tuple(step * kind.itemsize for step in strides))
 
@@ -120,8 +120,8 @@ def headsGrad(call, kind, tf32, *lays, **more):
 
 
 def further(call, kind, tf32):
-    """What may be asked for beside: a bias, a residual and an activation behind a convolution; attention of which a
-    part is dropped, or whose sums may differ from one time to the next."""
+    """Further tasks: a bias, a residual and an activation after a convolution; attention with
+    dropout, or with sums that need not be deterministic."""
     if call.function is convolve:
         out = arrayOf(call.outs[0], kind, cudnn.channelsLast)
         bias = Array(out.shape[1:2], kind, (kind.itemsize,))
@@ -146,7 +146,7 @@ TASKS = {convolve: forward, convolveData: data, convolveWeight: weight, attend: 
 
 def tasks(names):
     """Each task of cuDNN that the models of these names ask for, once: as their steps have it, with filters channels
-    last, and with all maps so as well."""
+    last, and with all activations so as well."""
     chosen = [(name, entry) for name, entry in ZOO.items() if not names or name.startswith(tuple(names))]
     made = []
     with cudnn.usePlanner(Believer()):
@@ -175,7 +175,7 @@ def main():
 
 
 def again(cache):
-    """The same in a process that has the driver that drives nothing; without a folder for them, plans are forgotten."""
+    """The same in a process that has the stub driver; without a folder for them, plans are forgotten."""
     with tempfile.TemporaryDirectory() as folder:
         stubcuda.build(folder)
         paths = [folder, *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)]

@@ -1,4 +1,4 @@
-"""Compiles, on any machine, what a GPU will be asked to run, into a folder that is carried to it.
+"""Compiles, on any machine, the kernels and plans of a GPU, into a folder that is carried to it.
 
     python scripts/prebuild.py                          what benchmarks, modules and tests need, in .prebuilt/
     python scripts/prebuild.py benchmarks --arch sm_80  some of it, for another GPU
@@ -81,7 +81,7 @@ def benchmarks(wanted):
         for case in filter(None, gpu.CASES.values()):
             workloads.resize(case.workload, case.settings)
             side.prepare(case.workload, "train", case.batch, None, compiled=True, precision=case.precision)
-        floors.numbers = lambda precision, *shape: np.broadcast_to(np.zeros((), precision), shape)
+        floors.randoms = lambda precision, *shape: np.broadcast_to(np.zeros((), precision), shape)
         floors.words = lambda count, *shape: np.broadcast_to(np.int64(0), shape)
         for floor in floors.FLOORS:
             floor.make(floor.precision or "float16", *floor.sizes)

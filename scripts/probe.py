@@ -1,4 +1,4 @@
-"""What a machine's GPU can do, in a minute: each line says ok and a number, or FAILED and why.
+"""What a machine's GPU can do, in a minute: each line says ok and a value, or FAILED and why.
 
     python scripts/probe.py [--out FOLDER]
 
@@ -34,7 +34,7 @@ SPIN = """extern "C" __global__ void spin(float* x, long n) {
     for (long i = 0; i < n; i++) y = y * 0.999f + 0.001f;
     x[0] = y;
 }"""
-NUMBERS = 1024
+COUNT = 1024
 REPEATS = 7
 
 
@@ -64,13 +64,13 @@ class Probe:
 
     def properties(self):
         """what cuDNN says of the device, next to what plans were made for"""
-        told = json.loads(cudnn.library().create_device_properties(cudnn.ordinal()).serialize())
+        found = json.loads(cudnn.library().create_device_properties(cudnn.ordinal()).serialize())
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "device.json").write_text(json.dumps(told, indent=1) + "\n")
+        (self.folder / "device.json").write_text(json.dumps(found, indent=1) + "\n")
         planned = json.loads(H200.read_text())
-        names = sorted({*told, *planned})
-        other = [f"{n} {told.get(n)}, not {planned.get(n)}" for n in names if told.get(n) != planned.get(n)]
-        return f"{told['deviceName']}; " + ("as in h200.json" if not other else "; ".join(other))
+        names = sorted({*found, *planned})
+        other = [f"{n} {found.get(n)}, not {planned.get(n)}" for n in names if found.get(n) != planned.get(n)]
+        return f"{found['deviceName']}; " + ("as in h200.json" if not other else "; ".join(other))
 
     def plans(self):
         """plans that were made without a GPU, loaded on it"""
@@ -94,17 +94,17 @@ class Probe:
 
     def launch(self):
         """a kernel, compiled, loaded and run"""
-        x = self.cupy.asarray(np.zeros(NUMBERS, np.float32))
+        x = self.cupy.asarray(np.zeros(COUNT, np.float32))
         begun = time.perf_counter()
         add(x)
         device.synchronize()
         seconds = time.perf_counter() - begun
-        want(device.toHost(x), np.ones(NUMBERS, np.float32))
+        want(device.toHost(x), np.ones(COUNT, np.float32))
         return f"{1e3 * seconds:.1f} ms the first time"
 
     def overhead(self):
         """time to start a kernel, and from one to the next"""
-        x = self.cupy.asarray(np.zeros(NUMBERS, np.float32))
+        x = self.cupy.asarray(np.zeros(COUNT, np.float32))
         host, gpu = self.times(lambda: add(x), 1000)
         return f"{1e6 * host:.1f} us for the host, {1e6 * gpu:.1f} us from one to the next"
 
@@ -112,17 +112,17 @@ class Probe:
         """time to start a captured graph, and of each kernel in it"""
         found = []
         for nodes in self.nodes:
-            x = self.cupy.asarray(np.zeros(NUMBERS, np.float32))
+            x = self.cupy.asarray(np.zeros(COUNT, np.float32))
             graph = self.captured(lambda x=x, nodes=nodes: [add(x) for _ in range(nodes)])
             launches = []
             with self.stream:
                 host, gpu = self.times(lambda graph=graph, done=launches: done.append(graph.launch(self.stream)), 50)
-            want(device.toHost(x), np.full(NUMBERS, len(launches) * nodes, np.float32))
+            want(device.toHost(x), np.full(COUNT, len(launches) * nodes, np.float32))
             found.append(f"{nodes} kernels {1e6 * host:.1f} us host, {1e6 * gpu / nodes:.2f} us each")
         return "; ".join(found)
 
     def step(self):
-        """a training step, captured, with the numbers of the CPU"""
+        """a training step, captured, with the results of the CPU"""
         x, t = np.random.default_rng(0).standard_normal((64, 784)).astype(np.float32), np.arange(64) % 10
         costs = {}
         for name in ("cpu", "cuda"):
@@ -192,10 +192,10 @@ class Probe:
         a, b = (self.cupy.asarray(np.random.default_rng(i).standard_normal(shape).astype(np.float16)) for i in (0, 1))
         out = self.cupy.empty(shape, np.float16)
         call = product(out, a, b)
-        places = [runner.addressOf(x) for x in (a, b, out)]
+        addresses = [runner.addressOf(x) for x in (a, b, out)]
         room = self.cupy.empty((max(call.workspace, 1),), np.uint8)
-        call.prepare(places)
-        _, gpu = self.times(lambda: call.run(places, runner.addressOf(room), runner.stream()), 5)
+        call.prepare(addresses)
+        _, gpu = self.times(lambda: call.run(addresses, runner.addressOf(room), runner.stream()), 5)
         return f"{2 * self.edge**3 / gpu / 1e12:,.0f} TFLOP/s in float16, {self.edge} on each side"
 
     def refusal(self):
@@ -227,14 +227,14 @@ class Probe:
     # Ways to do it ----------------------------------------------------------------------------------------------------
 
     def library(self, call, reads, writes):
-        """A call of a library: it gives numpy's numbers, once when it is called and again from a captured graph."""
+        """A call of a library: its results are numpy's, called directly and from a captured graph."""
         if call is NotImplemented:
             raise RuntimeError("the library has no plan for it")
         near = [np.array(a, order="K", copy=True) for a in (*reads, *writes)]
         call.emulate(near)
         flats = [tensorview.flat(a, a.dtype.name) for a in (*reads, *writes)]
-        places = [self.cupy.asarray(np.ascontiguousarray(a)) for a in flats]
-        addresses = [runner.addressOf(place) for place in places]
+        arrays = [self.cupy.asarray(np.ascontiguousarray(a)) for a in flats]
+        addresses = [runner.addressOf(array) for array in arrays]
         room = self.cupy.empty((max(call.workspace, 1),), np.uint8)
         begun = time.perf_counter()
         call.prepare(addresses)
@@ -245,9 +245,9 @@ class Probe:
             start()
         graph = self.captured(start)
         for how in ("direct", "captured"):
-            for place, wanted in zip(places[len(reads) :], near[len(reads) :]):
-                want(device.toHost(place), tensorview.flat(wanted, wanted.dtype.name), 5e-3, how)
-                place[...] = 0
+            for array, wanted in zip(arrays[len(reads) :], near[len(reads) :]):
+                want(device.toHost(array), tensorview.flat(wanted, wanted.dtype.name), 5e-3, how)
+                array[...] = 0
             device.synchronize()
             graph.launch(self.stream)
             self.stream.synchronize()
@@ -256,11 +256,11 @@ class Probe:
         return f"planned in {1e3 * planned:.1f} ms, runs in {1e6 * gpu:.1f} us"
 
     def copy(self, to, source, size, kind):
-        """Have bytes copied."""
+        """Copy bytes."""
         self.cuda.runtime.memcpyAsync(to, source, size, kind, runner.stream())
 
     def captured(self, start):
-        """What a function puts on a stream, as a graph."""
+        """The launches of a function, captured as a graph."""
         device.synchronize()
         with self.stream:
             self.stream.begin_capture()
@@ -271,7 +271,7 @@ class Probe:
         return graph
 
     def times(self, start, count):
-        """Seconds that a call takes on the host, and on the GPU by its events: medians of a few times so many."""
+        """Seconds that a call takes on the host, and on the GPU by events: medians of a few runs of `count`."""
         hosts, gpus = [], []
         count, repeats = (2, 1) if self.isQuick else (count, REPEATS)
         for _ in range(3):
@@ -292,7 +292,7 @@ class Probe:
 
 def add(x):
     """Add one to each element."""
-    grid = gridFor(NUMBERS)
+    grid = gridFor(COUNT)
     runner.start([Launch("add", ADD, "add", (("pointer", x),), grid, (256, 1, 1))], runner.addressOf)
 
 
@@ -309,7 +309,7 @@ CHECKS = (
 
 
 def want(got, wanted, tolerance=0.0, how=""):
-    """Raise unless numbers are what they should be, by their norm."""
+    """Raise unless values are as wanted, by their norm."""
     got, wanted = (np.asarray(x, np.float64).ravel() for x in (got, wanted))
     far = np.linalg.norm(got - wanted)
     if not far <= tolerance * np.linalg.norm(wanted):

@@ -1,4 +1,4 @@
-"""Writes docs/refusals.md: what every argument of every public callable takes, and what is told of the rest."""
+"""Writes docs/refusals.md: what every argument of every public callable takes, and how the rest is refused."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A driver that drives nothing: a libcuda.so.1 that lets cuDNN compile its kernels on a machine without a GPU.
+"""A stub driver: a libcuda.so.1 that lets cuDNN compile its kernels on a machine without a GPU.
 
     python scripts/stubcuda.py FOLDER
 
@@ -35,8 +35,8 @@ FAILS = "(void) { return 34; }"
 
 def header():
     """The driver's header, of NVIDIA's wheel or of a toolkit."""
-    places = [Path(folder).parent / "include" / "cuda.h" for folder in paths.folders()]
-    found = next((place for place in places if place.exists()), None)
+    candidates = [Path(folder).parent / "include" / "cuda.h" for folder in paths.folders()]
+    found = next((path for path in candidates if path.exists()), None)
     if found is None:
         sys.exit("no cuda.h was found: pip install nvidia-cuda-runtime brings it")
     return found.read_text()

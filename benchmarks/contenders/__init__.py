@@ -1,4 +1,4 @@
-"""Who is compared: the name of each contender, the file that runs it, and that file's options."""
+"""The contenders: the name of each, the file that runs it, and that file's options."""
 
 CONTENDERS = {
     "puregraph": ("puregraph", {"compiled": True}),

@@ -22,7 +22,7 @@ LAST = []  # what the last step gives, where nobody waited for it
 
 
 def wait():
-    """Until a GPU has done all that it was given."""
+    """Wait until a GPU has completed all launches."""
     jax.block_until_ready(LAST)
 
 
@@ -35,7 +35,7 @@ def between(first, last):
 
 
 def number(result):
-    """The root mean square of what a step gave."""
+    """The root mean square of a step's result."""
     return float(np.sqrt(np.mean(np.square(result, dtype=np.float64))))
 
 
@@ -50,7 +50,7 @@ def costOf(name, output, target):
 
 
 def prepare(name, mode, batch, weights, precision="float32"):
-    """A step, and what there is to say of it."""
+    """A step, and notes about it."""
     if precision != "float32":
         raise AbsentError("JAX takes part in float32 only")
     workload = workloads.load(name)
@@ -108,7 +108,7 @@ def sgd(params, grads, velocities):
 
 
 def adamwState(params):
-    """Both moments, and the number of steps."""
+    """First and second moments, and the number of steps."""
     return [jnp.zeros_like(p) for p in params], [jnp.zeros_like(p) for p in params], jnp.zeros(())
 
 

@@ -1,6 +1,6 @@
 """Layers for JAX as plain functions: images (n, h, w, c), weights taken one after the other.
 
-With `making`, the first run makes the weights, or turns those of a puregraph Graph into the forms used here; every
+With `making`, the first run makes the weights, or converts those of a puregraph Graph to the forms used here; every
 other run takes them from the list it was given.
 """
 
@@ -41,7 +41,7 @@ class Layers:
         return [jnp.asarray(p) for p in self.params], [jnp.asarray(s) for s in self.states]
 
     def weight(self, shape, scale=None, start=0.0, turn=None):
-        """The next weight; `turn` makes its form here of puregraph's, `scale` is the deviation of random values."""
+        """The next weight; `turn` converts puregraph's form to this one, `scale` is the deviation of random values."""
         if self.rng is None:
             return next(self.reading)
         if self.given is not None:
@@ -81,7 +81,7 @@ class Layers:
         return y + self.weight((outmaps,)) if bias else y
 
     def grow(self, x, inmaps, outmaps):
-        """Transposed convolution of size 2 and stride 2, whose windows do not meet: one product of matrices."""
+        """Transposed convolution of size 2 and stride 2, whose windows do not overlap: one matrix product."""
         W = self.weight((inmaps, 2, 2, outmaps), inmaps**-0.5, turn=lambda W: W.transpose(0, 2, 3, 1))
         n, h, w, _ = x.shape
         y = jnp.einsum("nhwi,iklo->nhkwlo".replace(" ", ""), x, W).reshape(n, 2 * h, 2 * w, outmaps)
@@ -93,12 +93,12 @@ class Layers:
         sides = [(0, 0), (pad, pad), (pad, pad), (0, 0)]
         return lax.reduce_window(x, -jnp.inf, lax.max, (1, size, size, 1), (1, stride, stride, 1), sides)
 
-    def batchnorm(self, x, maps):
-        """Batch normalisation over the last axis, which moves its running statistics while training."""
-        scale, bias = self.weight((maps,), start=1.0), self.weight((maps,))
-        mean, var = self.state((maps,), 0.0), self.state((maps,), 1.0)
+    def batchnorm(self, x, channels):
+        """Batch normalisation over the last axis, which updates its running statistics while training."""
+        scale, bias = self.weight((channels,), start=1.0), self.weight((channels,))
+        mean, var = self.state((channels,), 0.0), self.state((channels,), 1.0)
         if self.train:
-            k = x.size // maps
+            k = x.size // channels
             now, spread = x.mean((0, 1, 2)), x.var((0, 1, 2))
             self.changed += [0.9 * mean + 0.1 * now, 0.9 * var + 0.1 * spread * (k / (k - 1))]
             mean, var = now, spread

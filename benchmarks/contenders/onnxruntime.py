@@ -17,12 +17,12 @@ def begin(threads):
 
 
 def number(result):
-    """The root mean square of what a step gave."""
+    """The root mean square of a step's result."""
     return float(np.sqrt(np.mean(np.square(result, dtype=np.float64))))
 
 
 def prepare(name, mode, batch, weights):
-    """A step, and what there is to say of it."""
+    """A step, and notes about it."""
     path = f"{os.environ['BENCHMARK_CACHE']}/{name}-{batch}.onnx"  # the driver has put it there
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = THREADS, 1

@@ -21,17 +21,17 @@ def begin(threads):
 
 
 def number(result):
-    """The root mean square of what a step gave."""
+    """The root mean square of a step's result."""
     return float(np.sqrt(np.mean(np.square(device.toHost(result), dtype=np.float64))))
 
 
 def wait():
-    """Until a GPU has done all that it was given."""
+    """Wait until a GPU has completed all launches."""
     device.synchronize()
 
 
 def mark():
-    """An event behind what a GPU has been given; None where there is none."""
+    """An event after a GPU's launches; None where there is none."""
     if device.name() != "cuda":
         return None
     event = device.arrays().cuda.Event()
@@ -45,7 +45,7 @@ def between(first, last):
 
 
 def writeWeights(name, path):
-    """The starting values of all parameters, in the order in which the graph has them."""
+    """The initial values of all parameters, in the order in which the graph has them."""
     np.savez(path, *[device.toHost(p.data) for p in network(name, None).params.values()])
 
 
@@ -61,7 +61,7 @@ def network(name, weights):
 
 
 def prepare(name, mode, batch, weights, compiled, precision=None):
-    """A step, and what there is to say of it; its inputs lie where it computes."""
+    """A step, and notes about it; its inputs are stored on its device."""
     if compiled and not hasattr(pg.Graph, "compile"):
         raise AbsentError("this version does not compile")
     if mode == "kernel":
@@ -141,7 +141,7 @@ def kernel(name):
 
 
 def compiledKernel(name):
-    """The same as a Program of one module; what follows the inputs is in its parameters."""
+    """The same as a Program of one module; the arguments after the inputs are its parameters."""
     case = workloads.load("kernels").KERNELS[name]
     if case.optimizer:
         return update(case, compiled=True)

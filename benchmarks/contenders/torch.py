@@ -19,7 +19,7 @@ if ON == "cuda":
 
 
 def begin(threads):
-    """One pool of so many threads, none of which knows denormal numbers: later threads take that from this one."""
+    """One pool of `threads` threads, which flush denormal numbers: later threads inherit that from this one."""
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
@@ -27,13 +27,13 @@ def begin(threads):
 
 
 def wait():
-    """Until a GPU has done all that it was given."""
+    """Wait until a GPU has completed all launches."""
     if ON == "cuda":
         torch.cuda.synchronize()
 
 
 def mark():
-    """An event behind what a GPU has been given; None where there is none."""
+    """An event after a GPU's launches; None where there is none."""
     if ON != "cuda":
         return None
     event = torch.cuda.Event(enable_timing=True)
@@ -47,7 +47,7 @@ def between(first, last):
 
 
 def number(result):
-    """The root mean square of what a step gave."""
+    """The root mean square of a step's result."""
     return float(result.detach().double().square().mean().sqrt())
 
 
@@ -65,7 +65,7 @@ def optimizerOf(name, params):
 
 
 def fill(net, arrays):
-    """Give a network the weights of a puregraph Graph: matrices turned, and the second bias of an LSTM zero."""
+    """Give a network the weights of a puregraph Graph: matrices transposed, and the second bias of an LSTM zero."""
     given, seen = iter(arrays), set()
     for module in net.modules():
         params = [p for p in module.parameters(recurse=False) if id(p) not in seen]
@@ -103,7 +103,7 @@ def network(workload, weights):
 
 
 def prepare(name, mode, batch, weights, compiled=False, channelsLast=False, precision=None):
-    """A step, and what there is to say of it; `compiled` may be a mode of torch.compile."""
+    """A step, and notes about it; `compiled` may be a mode of torch.compile."""
     if mode == "kernel":
         return kernel(name, channelsLast), {}
     workload = workloads.load(name)

@@ -21,7 +21,7 @@ NAMES = (
     *("lstm", "transformer", "gpt", "dlrm"),
 )
 ONGPU = ("resnet50", "gpt2", "vit")  # too large for anything but a GPU, and without JAX
-RATE = 1e-12  # so small that weights stay: nothing diverges, and no momentum dies away into denormal numbers
+RATE = 1e-12  # so small that weights stay: nothing diverges, and no momentum decays to denormal numbers
 
 
 def load(name):
@@ -30,7 +30,7 @@ def load(name):
 
 
 def resize(name, settings):
-    """Have the constants of a workload be others in this process."""
+    """Give the constants of a workload other values in this process."""
     for key, value in settings.items():
         setattr(load(name), key, value)
 
@@ -41,7 +41,7 @@ def dataOf(workload, batch):
 
 
 def floats(rng, *shape):
-    """Standard normal numbers in float32."""
+    """Standard normal values in float32."""
     return rng.standard_normal(shape, np.float32)
 
 

@@ -1,4 +1,4 @@
-"""A recommender as DLRM: 26 tables of 10,000 vectors of 16 numbers and two networks, 256 samples at a time.
+"""A recommender as DLRM: 26 tables of 10,000 vectors of 16 elements and two networks, 256 samples at a time.
 
 Gradients of the tables are dense on every side: momentum moves all rows at every step.
 """
@@ -13,7 +13,7 @@ PAIRS = len(TABLES) * (len(TABLES) + 1) // 2
 
 
 def data(rng, batch):
-    """Numbers and categories, and whether it was clicked on."""
+    """Dense features and categories, and whether it was clicked on."""
     sparse = rng.integers(0, TABLES, (batch, len(TABLES)))
     return [floats(rng, batch, DENSE), sparse], rng.integers(0, 2, (batch, 1)).astype("float32")
 
@@ -26,7 +26,7 @@ def ours():
 
 
 def torch(torch):
-    """Numbers through a network, categories through tables, all products of two vectors, a network."""
+    """Dense features through a network, categories through tables, all products of two vectors, a network."""
     nn = torch.nn
 
     def layers(insize, sizes, last):
@@ -57,7 +57,7 @@ def torch(torch):
 
 
 def jax(net, dense, sparse):
-    """Numbers through a network, categories through tables, all products of two vectors, a network."""
+    """Dense features through a network, categories through tables, all products of two vectors, a network."""
 
     def layers(x, insize, sizes, last):
         for i, size in enumerate(sizes, 1):

@@ -8,23 +8,23 @@ from benchmarks.workloads.gpt import torchNet
 TITLE = "GPT-2 124M, 1024 places, 50304 words"
 CASES = [("train", 16)]
 COST, OPTIMIZER, IMAGES = "crossentropy", "adamw", False
-WORDS, PLACES, LAYERS, HEADS, SIZE = 50304, 1024, 12, 12, 768
-TINY = {"WORDS": 65, "PLACES": 16, "LAYERS": 2, "HEADS": 2, "SIZE": 16}
+WORDS, LENGTH, LAYERS, HEADS, SIZE = 50304, 1024, 12, 12, 768
+TINY = {"WORDS": 65, "LENGTH": 16, "LAYERS": 2, "HEADS": 2, "SIZE": 16}
 
 
 def data(rng, batch):
-    """Words, and the next one at each place."""
-    return [rng.integers(0, WORDS, (batch, PLACES))], rng.integers(0, WORDS, batch * PLACES)
+    """Words, and the next one at each position."""
+    return [rng.integers(0, WORDS, (batch, LENGTH))], rng.integers(0, WORDS, batch * LENGTH)
 
 
 def ours():
-    """puregraph's own model, without dropout, and all places of all texts as one batch of scores."""
+    """puregraph's own model, without dropout, and all positions of all texts as one batch of scores."""
     import puregraph as pg
     from puregraph import models
 
-    return pg.Sequential(models.gpt(WORDS, PLACES, LAYERS, HEADS, SIZE), pg.Reshape((-1, WORDS)))
+    return pg.Sequential(models.gpt(WORDS, LENGTH, LAYERS, HEADS, SIZE), pg.Reshape((-1, WORDS)))
 
 
 def torch(torch):
-    """Words and places, causal blocks, a norm, and products with the words' own vectors."""
-    return torchNet(torch, WORDS, PLACES, LAYERS, HEADS, SIZE)
+    """Word and position embeddings, causal blocks, a norm, and products with the word embeddings."""
+    return torchNet(torch, WORDS, LENGTH, LAYERS, HEADS, SIZE)

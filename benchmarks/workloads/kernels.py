@@ -1,6 +1,6 @@
 """Single kernels: puregraph's modules beside the functions of torch, forward alone, and forward with backward.
 
-Every kernel takes the same numbers on both sides, in the layouts that each has its data in.
+Every kernel takes the same values on both sides, in the layouts that each has its data in.
 """
 
 from collections.abc import Callable
@@ -84,13 +84,13 @@ def attention(batch, heads, length, size, causal):
     )
 
 
-def pooling(maps, size, batch, *window):
+def pooling(channels, size, batch, *window):
     """Maximum pooling: size, stride and padding."""
     both(
-        f"maxpool {'/'.join(map(str, window))} {maps} @{size} b{batch}",
+        f"maxpool {'/'.join(map(str, window))} {channels} @{size} b{batch}",
         lambda: modules().MaxPool2D(*window),
         lambda torch: lambda x: torch.nn.functional.max_pool2d(x, *window),
-        lambda rng: [floats(rng, batch, maps, size, size)],
+        lambda rng: [floats(rng, batch, channels, size, size)],
         images=True,
     )
 
@@ -107,7 +107,7 @@ def lstmOf(torch):
 
 
 def lstmArguments(rng):
-    """32 sequences of 64 moments, 256 numbers in and out."""
+    """32 sequences of 64 time steps, 256 features in and out."""
     weights = [0.05 * floats(rng, *shape) for shape in ((256, 1024), (1024,), (256, 1024))]
     return [floats(rng, 32, 64, 256), None, None, None, *weights]
 
@@ -122,7 +122,7 @@ def batchnormOf(torch):
 
 
 def batchnormArguments(rng):
-    """64 images of 64 maps of 32 x 32."""
+    """64 images of 64 channels of 32 x 32."""
     states = [np.zeros(64, np.float32), np.ones(64, np.float32), np.zeros((), np.int64)]
     return [floats(rng, 64, 64, 32, 32), 1 + floats(rng, 64) / 10, floats(rng, 64), *states]
 

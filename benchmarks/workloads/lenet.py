@@ -8,7 +8,7 @@ COST, OPTIMIZER, IMAGES = "crossentropy", "sgd", True
 
 
 def data(rng, batch):
-    """Images of one map and ten classes."""
+    """Images of one channel and ten classes."""
     return [floats(rng, batch, 1, 28, 28)], rng.integers(0, 10, batch)
 
 

@@ -1,4 +1,4 @@
-"""Two layers of LSTM with 256 cells that read 64 moments, 32 sequences at a time."""
+"""Two layers of LSTM with 256 cells that read 64 time steps, 32 sequences at a time."""
 
 from benchmarks.workloads import floats
 

@@ -9,7 +9,7 @@ STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3,
 
 
 def data(rng, batch):
-    """Images of three maps and a thousand classes."""
+    """Images of three channels and a thousand classes."""
     return [floats(rng, batch, 3, 96, 96)], rng.integers(0, 1000, batch)
 
 
@@ -21,7 +21,7 @@ def ours():
 
 
 def blocks():
-    """Maps in, expansion, maps out and stride of each block."""
+    """Input channels, expansion, output channels and stride of each block."""
     inmaps = 32
     for expansion, outmaps, count, stride in STAGES:
         for i in range(count):

@@ -10,7 +10,7 @@ WIDTHS = (64, 128, 256, 512)
 
 
 def data(rng, batch):
-    """Images of three maps and a thousand classes."""
+    """Images of three channels and a thousand classes."""
     return [floats(rng, batch, 3, 224, 224)], rng.integers(0, 1000, batch)
 
 

@@ -10,7 +10,7 @@ WIDTHS = (16, 32, 64)
 
 
 def data(rng, batch):
-    """Images of three maps and ten classes."""
+    """Images of three channels and ten classes."""
     return [floats(rng, batch, 3, 32, 32)], rng.integers(0, 10, batch)
 
 

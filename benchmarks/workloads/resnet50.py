@@ -11,7 +11,7 @@ TINY = {"SIDE": 64}
 
 
 def data(rng, batch):
-    """Images of three maps and a thousand classes."""
+    """Images of three channels and a thousand classes."""
     return [floats(rng, batch, 3, SIDE, SIDE)], rng.integers(0, 1000, batch)
 
 

@@ -1,4 +1,4 @@
-"""One block of a transformer, 256 wide with 4 heads, 128 places, 8 sequences at a time."""
+"""One block of a transformer, 256 wide with 4 heads, 128 positions, 8 sequences at a time."""
 
 from benchmarks.workloads import floats
 
@@ -8,7 +8,7 @@ COST, OPTIMIZER, IMAGES = "mse", "sgd", False
 
 
 def data(rng, batch):
-    """Vectors at places, and others to be met."""
+    """Vectors at positions, and targets."""
     return [floats(rng, batch, 128, 256)], floats(rng, batch, 128, 256)
 
 
@@ -45,10 +45,10 @@ def blockFor(torch):
 
 
 def torch(torch):
-    """Attention and a small network, each added to what came in."""
+    """Attention and a small network, each with a residual connection."""
     return blockFor(torch)(256, 4)
 
 
 def jax(net, x):
-    """Attention and a small network, each added to what came in."""
+    """Attention and a small network, each with a residual connection."""
     return net.block(x, 256, 4)

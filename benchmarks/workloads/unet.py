@@ -5,12 +5,12 @@ from benchmarks.workloads import floats
 TITLE = "U-Net, 128 x 128"
 CASES = [("train", 4), ("infer", 4)]
 COST, OPTIMIZER, IMAGES = "crossentropy", "sgd", True
-SIDE, MAPS = 128, (64, 128, 256, 512, 1024)
-TINY = {"SIDE": 16, "MAPS": (4, 8, 16)}
+SIDE, CHANNELS = 128, (64, 128, 256, 512, 1024)
+TINY = {"SIDE": 16, "CHANNELS": (4, 8, 16)}
 
 
 def data(rng, batch):
-    """Images of one map, and one of two classes for each pixel."""
+    """Images of one channel, and one of two classes for each pixel."""
     return [floats(rng, batch, 1, SIDE, SIDE)], rng.integers(0, 2, (batch, SIDE, SIDE))
 
 
@@ -18,7 +18,7 @@ def ours():
     """puregraph's own model."""
     from puregraph import models
 
-    return models.unet(maps=MAPS[0], depth=len(MAPS) - 1)
+    return models.unet(maps=CHANNELS[0], depth=len(CHANNELS) - 1)
 
 
 def torch(torch):
@@ -32,12 +32,14 @@ def torch(torch):
     class UNet(nn.Module):
         def __init__(self):
             super().__init__()
-            self.downs = nn.ModuleList(double(i, o) for i, o in zip((1, *MAPS), MAPS))
+            self.downs = nn.ModuleList(double(i, o) for i, o in zip((1, *CHANNELS), CHANNELS))
             self.pool = nn.MaxPool2d(2)
             self.ups = nn.ModuleList()
-            for maps in MAPS[-2::-1]:
-                self.ups.append(nn.ModuleList([nn.ConvTranspose2d(2 * maps, maps, 2, 2), double(2 * maps, maps)]))
-            self.scores = nn.Conv2d(MAPS[0], 2, 1)
+            for channels in CHANNELS[-2::-1]:
+                self.ups.append(
+                    nn.ModuleList([nn.ConvTranspose2d(2 * channels, channels, 2, 2), double(2 * channels, channels)])
+                )
+            self.scores = nn.Conv2d(CHANNELS[0], 2, 1)
 
         def forward(self, x):
             x, skips = self.downs[0](x), []
@@ -59,11 +61,11 @@ def jax(net, x):
             x = net.nn.relu(net.conv(x, i, outmaps, 3, pad=1, bias=True))
         return x
 
-    x, skips = double(x, 1, MAPS[0]), []
-    for maps in MAPS[:-1]:
+    x, skips = double(x, 1, CHANNELS[0]), []
+    for channels in CHANNELS[:-1]:
         skips.append(x)
-        x = double(net.pool(x, 2), maps, 2 * maps)
-    for maps in MAPS[-2::-1]:
-        x = net.jnp.concatenate([skips.pop(), net.grow(x, 2 * maps, maps)], -1)
-        x = double(x, 2 * maps, maps)
-    return net.conv(x, MAPS[0], 2, 1, bias=True)
+        x = double(net.pool(x, 2), channels, 2 * channels)
+    for channels in CHANNELS[-2::-1]:
+        x = net.jnp.concatenate([skips.pop(), net.grow(x, 2 * channels, channels)], -1)
+        x = double(x, 2 * channels, channels)
+    return net.conv(x, CHANNELS[0], 2, 1, bias=True)

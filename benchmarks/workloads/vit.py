@@ -11,7 +11,7 @@ TINY = {"SIDE": 32, "LAYERS": 2, "HEADS": 2, "SIZE": 16}
 
 
 def data(rng, batch):
-    """Images of three maps and a thousand classes."""
+    """Images of three channels and a thousand classes."""
     return [floats(rng, batch, 3, SIDE, SIDE)], rng.integers(0, 1000, batch)
 
 
@@ -23,7 +23,7 @@ def ours():
 
 
 def torch(torch):
-    """Patches as vectors, a class token before them, their places, blocks, a norm, and scores of the token."""
+    """Patch embeddings, a class token before them, position embeddings, blocks, a norm, and scores of the token."""
     nn = torch.nn
     Block = blockFor(torch)
 
@@ -36,13 +36,13 @@ def torch(torch):
         def __init__(self):
             super().__init__()
             self.patches = nn.Conv2d(3, SIZE, PATCH, PATCH)
-            self.token, self.places = Token(1), Token((SIDE // PATCH) ** 2 + 1)
+            self.token, self.positions = Token(1), Token((SIDE // PATCH) ** 2 + 1)
             self.blocks = nn.Sequential(*(Block(SIZE, HEADS) for _ in range(LAYERS)))
             self.norm, self.head = nn.LayerNorm(SIZE), nn.Linear(SIZE, 1000)
 
         def forward(self, x):
             x = self.patches(x).flatten(2).transpose(1, 2)
-            x = torch.cat([self.token.vectors.expand(len(x), 1, SIZE), x], 1) + self.places.vectors
+            x = torch.cat([self.token.vectors.expand(len(x), 1, SIZE), x], 1) + self.positions.vectors
             return self.head(self.norm(self.blocks(x))[:, 0])
 
     return ViT()

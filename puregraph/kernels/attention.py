@@ -251,9 +251,9 @@ def pointers(*arrays):
     return [("pointer", x) for x in arrays]
 
 
-def ints(numbers):
+def ints(values):
     """Slots of 32-bit integers."""
-    return [("int", n) for n in numbers]
+    return [("int", n) for n in values]
 
 
 def add(parts, block, new):

@@ -110,16 +110,16 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
     if not outs[0].size:
         return []
     cell, (units, width), wide = CELLS[step], U.shape, widest(*given)
-    p, turned = Scratch((*x.shape[:2], width), wide), Scratch((width, units), U.dtype)
+    p, transposed = Scratch((*x.shape[:2], width), wide), Scratch((width, units), U.dtype)
     changed, states = zip(*[cast(s, y.dtype) for s, y in zip(states, outs)])
     cells, kept = (*outs[1 : len(states)], None)[0], (*outs[len(states) :], None)[0]
     types = typesOf(wide, Y=outs[0], U=U, Cells=cells, Kept=kept, D=d)
     text = cell.text(types, "rnnforward.h", HAS_D=int(d is not None), HAS_ON=int(on is not None))
-    slots = (*arraySlots(outs[0], states[0]), ("pointer", p), ("pointer", turned))
+    slots = (*arraySlots(outs[0], states[0]), ("pointer", p), ("pointer", transposed))
     slots += arraySlots(cells, states[1]) if len(states) > 1 else ()
     for v in (kept, d, on):
         slots += () if v is None else arraySlots(v)
-    turn = (("pointer", turned), ("pointer", U), ("int", units), ("int", width), *strideSlots(U))
+    turn = (("pointer", transposed), ("pointer", U), ("int", units), ("int", width), *strideSlots(U))
     grid = (blocksFor(width, 32), blocksFor(units, 32), 1)
     entering = inputProduct(p, x, W, b)
     if entering is NotImplemented:

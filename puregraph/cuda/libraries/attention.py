@@ -84,8 +84,8 @@ class AttentionTask(NamedTuple):
         writes = [(each, own) for each in self.grads[1:]] or [(self.y, own), (self.lse, "float32")]
         lays = [*reads, *self.random, *writes]
         views = [pick(flat(x, kind), *lay) for x, (lay, kind) in zip(arrays, lays)]
-        numbers = [load(each, kind) for each, (_, kind) in zip(views[: -len(writes)], lays)]
-        results = self.backward(*numbers) if self.grads else self.forward(*numbers)
+        operands = [load(each, kind) for each, (_, kind) in zip(views[: -len(writes)], lays)]
+        results = self.backward(*operands) if self.grads else self.forward(*operands)
         for view, result, (_, kind) in zip(views[-len(writes) :], results, writes):
             save(view, result, kind)
 

@@ -79,8 +79,8 @@ class ConvolutionTask(NamedTuple):
     @property
     def vector(self) -> Tensor:
         """The bias as a tensor of cuDNN."""
-        maps, ones = self.W.shape[0], (1,) * len(self.stride)
-        return Tensor((1, maps, *ones), (maps, 1, *[maps] * len(ones)))
+        channels, ones = self.W.shape[0], (1,) * len(self.stride)
+        return Tensor((1, channels, *ones), (channels, 1, *[channels] * len(ones)))
 
     @property
     def isPoint(self) -> bool:

@@ -38,8 +38,8 @@ def convolveWeight(out: Any, grad: Any, x: Any, tf32: bool) -> Any:
     left, right = positionRows(grad), positionRows(x)
     if left is None or right is None:
         return NotImplemented
-    turned = Alias(left.array, left.shape[::-1], left.strides[::-1])
-    return unwrapped(product(matrix(out), turned, right, tf32=tf32))
+    transposed = Alias(left.array, left.shape[::-1], left.strides[::-1])
+    return unwrapped(product(matrix(out), transposed, right, tf32=tf32))
 
 
 def channelsLast(x: Any) -> Alias:

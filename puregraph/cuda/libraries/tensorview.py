@@ -27,15 +27,15 @@ def flat(array: np.ndarray, kind: str) -> np.ndarray:
     return as_strided(array.view(stored), (reach // array.itemsize,), (array.itemsize,))
 
 
-def pick(numbers: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...], start: int = 0) -> np.ndarray:
+def pick(elements: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...], start: int = 0) -> np.ndarray:
     """The elements from `start` on that a library reads for an array of this shape and these strides, in elements.
 
     Raises    IndexError if they are outside the memory
     """
     last = start + sum((n - 1) * stride for n, stride in zip(shape, strides))
-    if last >= len(numbers) or start < 0:
-        raise IndexError(f"{shape} with strides {strides} from {start} on reaches number {last} of {len(numbers)}")
-    return as_strided(numbers[start:], shape, [stride * numbers.itemsize for stride in strides])
+    if last >= len(elements) or start < 0:
+        raise IndexError(f"{shape} with strides {strides} from {start} on reaches number {last} of {len(elements)}")
+    return as_strided(elements[start:], shape, [stride * elements.itemsize for stride in strides])
 
 
 def load(stored: np.ndarray, kind: str) -> np.ndarray:

@@ -66,8 +66,8 @@ class KernelArgs:
     def divisor(self, name: str, by: int) -> str:
         """The arguments of `quotient`: a divisor, and its factor and shift."""
         factor, shift = divisor(max(1, by))
-        numbers = (name, by), (f"{name}Factor", factor), (f"{name}Shift", shift)
-        return ", ".join([self.number(part, value) for part, value in numbers])
+        parts = (name, by), (f"{name}Factor", factor), (f"{name}Shift", shift)
+        return ", ".join([self.number(part, value) for part, value in parts])
 
     def indices(self, name: str, number: str, sizes: Sequence[int], title: str) -> tuple[str, list[str]]:
         """C that unravels a flat index into indices along axes of these sizes, the last the fastest; their names."""

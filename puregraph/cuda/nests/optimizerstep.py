@@ -103,14 +103,14 @@ def launch(formulas: Mapping[str, Formula], members: Sequence[tuple[Arrays, Arra
         "columns": 2 + len(targets) + len(given),
         "skip": "" if skip is None else f", const {stored(skip.dtype)}* skip",
         "leave": "" if skip is None else "if (load(skip, 0) != 0) return;",
-        "pointers": each("{1}* const {0}Place = reinterpret_cast<{1}*>(row[{2}]);", kinds, 2),
+        "pointers": each("{1}* const {0}Memory = reinterpret_cast<{1}*>(row[{2}]);", kinds, 2),
         "scalars": each(number, read, 2 + len(targets)),
-        "isWide": " && ".join(f"isAligned({name}Place, sizeof({kind}) * pack)" for name, kind in kinds.items()),
-        "loads": each("Pack<{1}, pack> {0}Pack = loadPack<pack>({0}Place, i);", old)
+        "isWide": " && ".join(f"isAligned({name}Memory, sizeof({kind}) * pack)" for name, kind in kinds.items()),
+        "loads": each("Pack<{1}, pack> {0}Pack = loadPack<pack>({0}Memory, i);", old)
         + each("Pack<{1}, pack> {0}Pack;", new),
-        "stores": each("storePack({0}Place, i, {0}Pack);", changed),
+        "stores": each("storePack({0}Memory, i, {0}Pack);", changed),
         "packed": ", ".join([*(f"{name}Pack.at[j]" for name in targets), *(f"{name}Number" for name in given)]),
-        "single": ", ".join([*(f"{name}Place[i]" for name in targets), *(f"{name}Number" for name in given)]),
+        "single": ", ".join([*(f"{name}Memory[i]" for name in targets), *(f"{name}Number" for name in given)]),
     }
     text = ROW + rule(formulas, kinds, own, given, changed, real) + TEXT.format(**names)
     whats = [
@@ -184,15 +184,15 @@ def scalarUpdate(formulas: Mapping[str, Formula], scalars: Arrays, skip: Any = N
     formulas, scalars = inVariables(formulas), mangled(scalars)
     reads = dict.fromkeys(name for formula in formulas.values() for name in formula.names)
     names = list(dict.fromkeys([*reads, *formulas]))
-    parameters = [f"{stored(scalars[name].dtype)}* {name}Place" for name in names]
+    parameters = [f"{stored(scalars[name].dtype)}* {name}Memory" for name in names]
     parameters += [] if skip is None else [f"const {stored(skip.dtype)}* skip"]
     text = RECKON.format(
         before=preambleFrom(list(formulas.values()), "double"),
         parameters=", ".join(parameters),
         leave="" if skip is None else "if (load(skip, 0) != 0) return;",
-        loads=" ".join(f"double {name} = load({name}Place, 0);" for name in names),
+        loads=" ".join(f"double {name} = load({name}Memory, 0);" for name in names),
         body=cudaFrom(list(formulas.values()), list(formulas), "double"),
-        stores=" ".join(f"store({name}Place, 0, {name});" for name in formulas),
+        stores=" ".join(f"store({name}Memory, 0, {name});" for name in formulas),
     )
     whats = [scalars[name] for name in names] + ([] if skip is None else [skip])
     return Launch("update", text, "reckon", tuple([("pointer", what) for what in whats]), (1, 1, 1), (1, 1, 1))
