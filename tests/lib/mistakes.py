@@ -62,7 +62,7 @@ from puregraph import (
     seed,
     useDevice,
 )
-from puregraph.analysis import summary
+from puregraph.analysis.summary import summary
 from puregraph.data import split
 from puregraph.errors import PuregraphError
 
