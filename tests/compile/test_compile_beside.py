@@ -5,8 +5,9 @@ import copy
 
 import numpy as np
 import pytest
+from leftovers import leftToNumpy
 from natively import needsNative
-from test_native_programs import compiled, eagerly, leftToNumpy, listed
+from test_native_programs import compiled, eagerly, listed
 
 from puregraph.compile.program import Program
 from puregraph.core.param import Param

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from leftovers import leftToNumpy
 from natively import needsNative
 from randomgraphs import randomGraph
 
@@ -107,17 +108,6 @@ def test_every_module_compiled_gives_what_it_gives(cls, k, train):
     assertAlike(got, wanted, 2e-5)
 
 
-def leftToNumpy(program):
-    """The calls of each run that numpy, or a rule itself, carries out; a text if there is no program."""
-    if program.built is None:
-        return program.why
-    copies = [f"copy to {type(target).__name__}" for target, _ in program.plan.copies]
-    return [c.name for c in program.plan.schedule.calls if c.kind.name not in ("native", "view", "host")] + copies
-
-
-LEFT: dict[str, list[str]] = {}  # "Module 0 train": what numpy carries out of the steps of an example
-
-
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
 def test_no_step_of_a_module_is_left_to_numpy(cls):
     found = {}
@@ -132,7 +122,8 @@ def test_no_step_of_a_module_is_left_to_numpy(cls):
                 options["optimizer"] = AdamW(0.1).setupOn(graph)
             program = Program(graph, [x.shape for x in data], [x.dtype for x in data], **options)
             found[f"{cls.__name__} {k} {'train' if train else 'eval'}"] = leftToNumpy(program)
-    assert {who: what for who, what in found.items() if what} == {n: w for n, w in LEFT.items() if n in found}
+    left = [f"{who}: {step}" for who, steps in found.items() for step in listed(steps)]
+    assert not left, "\n".join(left)
 
 
 @pytest.mark.costly

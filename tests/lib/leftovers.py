@@ -1,0 +1,55 @@
+"""What of a program is left to numpy, and why: the step, its node, and the pass that could have taken it."""
+
+from puregraph.compile.ir.value import Value
+from puregraph.compile.lower.registry import LOWERINGS
+
+try:  # a Kernel declares its lowering itself
+    from puregraph.compile.lower.registry import isLowered
+except ImportError:
+
+    def isLowered(function):
+        return function in LOWERINGS
+
+
+def leftToNumpy(program):
+    """The steps that numpy, or a rule itself, carries out, with the reason for each; a text if there is no program."""
+    if program.built is None:
+        return program.why
+    plan = program.plan
+    calls = [c for c in plan.schedule.calls if c.kind.name not in ("native", "view", "host")]
+    return [f"{c.name} {where(c)}: {reason(c)}" for c in calls] + [copied(plan, *pair) for pair in plan.copies]
+
+
+def where(call):
+    """The node of a call, and what it reads."""
+    values = ", ".join(described(v) for v in call.values())
+    origin = call.place
+    return f"at {origin.path!r} ({origin.label}, {origin.phase}) of {values or 'nothing'}"
+
+
+def described(v):
+    """A value as dtype, shape and strides."""
+    return f"{v.dtype}{list(v.shape)} strides {list(v.strides)}" if isinstance(v, Value) else repr(v)
+
+
+def reason(call):
+    """Which pass left a call as it is, and why."""
+    kind = call.kind
+    if kind.isOpaque:
+        return "trace: its rule could not be traced, so it is called whole"
+    if kind.isElementwise or kind.isReduction:
+        return "fuse: no group took it, or lower gave the group back: its dtype, or how its elements are stored"
+    if kind.isStore:
+        return "fuse: no group stores to its target; a later call may read the old value"
+    if kind.isContraction or isLowered(call.function):
+        return "lower: what lowers it returned None for these dtypes, shapes and strides"
+    return "lower: no lowering is registered for it (puregraph.compile.lower.registry.lowers)"
+
+
+def copied(plan, target, value):
+    """Why a result is copied to its target after the step."""
+    last = [c.name for c in plan.schedule.calls if any(v.root.number == value.root.number for v in c.values())]
+    return (
+        f"copy to {type(target).__name__} of {described(value)}: plan: its memory is not that of the target; the old "
+        f"value is still read, or the new one is a view; read by {', '.join(last) or 'nothing'}"
+    )
