@@ -34,7 +34,7 @@ LEFTOUT = {
     "nvrtc": f"tests of kernels for a GPU were skipped: {compiler.missing()}; install the extra puregraph[nvrtc]",
     "cupy": "tests of the real CuPy without a driver were skipped: install the extra puregraph[cupy]",
 }
-SHARE = 0.15  # seconds of CPU for each file of tests, in each worker of the quick tier
+SHARE = 0.1  # seconds of CPU for each file of tests, in each worker of the quick tier
 SPENT: Counter = Counter()  # seconds of CPU by file
 HASCUPY = importlib.util.find_spec("cupy") is not None
 MISSING = {
