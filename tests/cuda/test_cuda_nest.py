@@ -149,7 +149,7 @@ def test_a_map_and_its_column_sums_and_what_follows_from_them(rng, n, c):
 
 @pytest.mark.parametrize("last", [True, False])
 @pytest.mark.parametrize("n, c, h, w", [(8, 24, 13, 11), (3, 5, 4, 7), (16, 2, 64, 32)])
-def test_statistics_of_maps_in_either_layout(rng, last, n, c, h, w):
+def test_statistics_of_channels_in_either_layout(rng, last, n, c, h, w):
     x = normal(rng, n, h, w, c).transpose(0, 3, 1, 2) if last else normal(rng, n, c, h, w)
     s, q = zeros(c), zeros(c)
     axes = frozenset([0, 2, 3])

@@ -124,7 +124,7 @@ def test_a_weight_may_be_packed_and_used_part_by_part(name, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name in CASES if CASES[name][1] > 1])
 @pytest.mark.parametrize("cpu", [None, "x86-64-v3"])
-def test_few_maps_may_lie_one_behind_the_other(name, cpu):
+def test_few_channels_may_be_stored_channels_first(name, cpu):
     if cpu and jit.processor() != "x86":
         pytest.skip("no such CPU")
     x, W, g, options = arrays(name)
@@ -140,7 +140,7 @@ def test_few_maps_may_lie_one_behind_the_other(name, cpu):
     close(first(y), wanted)
 
 
-def test_planes_are_taken_of_few_maps_with_borders():
+def test_planes_are_taken_of_few_channels_with_padding():
     taken = {name for name in CASES if convolution.takesPlanes(arrays(name)[2])}
     assert {"first", "firstLarge", "fewLarge", "bigPad"} <= taken and not taken & {"plain", "one", "gap", "multiplied"}
 
@@ -218,7 +218,7 @@ SOME = [
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_numbers_do_not_depend_on_the_number_of_threads(name):
+def test_results_do_not_depend_on_the_number_of_threads(name):
     x, W, g, options = arrays(name)
     grad = last(np.random.default_rng(1).standard_normal(convolve(x, W, *options).shape).astype("f"))
     once = results(g, last(x), W, grad)

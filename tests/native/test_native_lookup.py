@@ -56,7 +56,7 @@ def test_classes_are_taken_and_put(shape):
 
 
 @pytest.mark.parametrize("wrong", [-2, 5, 2**40, -(2**62)])
-def test_an_index_out_of_range_is_told_and_harmless(wrong):
+def test_an_index_out_of_range_is_reported_and_harmless(wrong):
     table, index = np.ones((5, 8), dtype=np.float32), np.array([0, wrong, 4])
     y, grown = np.full((3, 8), 7, dtype=np.float32), np.full((5, 8), 7, dtype=np.float32)
     picked, put = np.full(3, 7, dtype=np.float32), np.full((3, 5), 7, dtype=np.float32)
@@ -134,7 +134,7 @@ def test_what_scatter_adds_is_handed_on_row_by_row(count, rows, width, threads):
     assert np.array_equal(y, wanted) and np.array_equal(double, 2 * wanted) and fault[0] == 0
 
 
-def test_rows_that_are_out_of_range_are_told_and_left_out():
+def test_rows_that_are_out_of_range_are_reported_and_left_out():
     grad, index, fault = np.ones((3, 8), dtype=np.float32), np.array([0, 9, -3]), none()
     y, double = (np.full((5, 8), 7, dtype=np.float32) for _ in range(2))
     run(scatterAddFused(grad, 8, index, 1, 3, Kept(y, double), 5, 8, fault))

@@ -130,7 +130,7 @@ def test_a_formula_shares_its_parts_and_equals_numpy(kind):
     np.testing.assert_allclose(found, gradient(**names), rtol=3e-6 if kind == "f32" else 1e-13, atol=1e-7)
 
 
-def test_conditions_and_numbers_turn_into_each_other():
+def test_conditions_and_values_convert_into_each_other():
     x = np.array([-2, -1, 0, 1, 2, np.nan, 0.5, 3] * 2, dtype=np.float32)
     for text in ["x > 1", "(x > 0) * 2 + 1", "where(x, 1, 2)", "not x", "x and x < 2", "3", "1e300 * x"]:
         found = native(lambda code, v, t=text: emit.emit(code, t, {"x": v[0]}), "f32", 16, [x])

@@ -98,7 +98,7 @@ def test_a_map_and_its_column_sums_and_what_follows_from_them(rng, n, c):
 
 
 @pytest.mark.parametrize("last", [True, False])
-def test_statistics_of_maps_in_either_layout(rng, last):
+def test_statistics_of_channels_in_either_layout(rng, last):
     n, c, h, w = 8, 24, 13, 11
     x = normal(rng, n, h, w, c).transpose(0, 3, 1, 2) if last else normal(rng, n, c, h, w)
     s, q = zeros(c), zeros(c)
@@ -187,7 +187,7 @@ def test_a_result_may_be_written_over_an_operand(rng):
     close(x, wanted[1])
 
 
-def test_booleans_and_whole_numbers_come_and_go(rng):
+def test_booleans_and_integers_are_loaded_and_stored(rng):
     x, b, k = normal(rng, 9, 21), rng.random((9, 21)) > 0.5, rng.integers(0, 5, (9, 21)).astype(np.int32)
     y, p = zeros(9, 21), np.zeros((9, 21), bool)
     loads = {"x": operand(x), "b": operand(b), "k": operand(k)}
@@ -206,7 +206,7 @@ def test_float64_has_the_digits_of_float64(rng):
     close(s, (x / (1 + x * x)).sum(1), 1e-14)
 
 
-def test_folds_that_do_not_fit_are_refused(rng):
+def test_reductions_that_do_not_fit_are_refused(rng):
     lines = (
         ("a", Reduce("sum", "x", frozenset([0]))),
         ("b", Reduce("sum", "x", ROWS)),
@@ -220,7 +220,7 @@ def test_folds_that_do_not_fit_are_refused(rng):
 
 @pytest.mark.parametrize("axes", [ROWS, COLUMNS], ids=["rows", "columns"])
 @pytest.mark.parametrize("n, c", [(5, 7), (70, 90), (3000, 4), (4, 3000), (20000, 3)])
-def test_what_follows_a_fold_may_be_written_over_what_it_reads(rng, n, c, axes):
+def test_what_follows_a_reduction_may_be_written_over_what_it_reads(rng, n, c, axes):
     """As an update does with the gradient of a bias: each result reads what another one is written over."""
     x, left = normal(rng, n, c), n if axes == ROWS else c
     shape = (n, 1) if axes == ROWS else (1, c)

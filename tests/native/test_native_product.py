@@ -144,7 +144,7 @@ def test_one_batch_axis(rng):
 
 
 @pytest.mark.parametrize("m, n, k", [(100, 300, 900), (64, 500, 50), (7, 700, 400), (300, 9, 100)])
-def test_the_same_numbers_for_any_number_of_threads(rng, m, n, k):
+def test_the_same_results_for_any_number_of_threads(rng, m, n, k):
     a, b = matrix(rng, m, k, "rows"), matrix(rng, k, n, "rows")
     results = [multiply(a, b, threads=threads, walkers=threads) for threads in (1, 2, 3, 4, 16)]
     assert all((result == results[0]).all() for result in results)
@@ -260,7 +260,7 @@ def test_tiles_fit_the_registers(lanes):
 
 
 @pytest.mark.parametrize("lanes", (4, 8, 16))
-def test_plans_cover_all_and_keep_to_their_room(rng, lanes):
+def test_blockings_cover_all_and_fit_their_scratch_memory(rng, lanes):
     for _ in range(300):
         m, n, k, batch = (int(2 ** rng.uniform(0, high)) for high in (13, 13, 12, 4))
         layouts = rng.choice(["rows", "columns", "any"]), rng.choice(["rows", "columns", "any", "packed"])
@@ -307,7 +307,7 @@ def test_a_single_strip_reads_all_rows_of_b_where_they_are_the_last_columns_too(
     assert scratch < 128 * n  # b has no place in it
 
 
-def test_panels_that_a_single_strip_meets_once_share_one_place():
+def test_panels_that_a_single_strip_reads_once_share_scratch_memory():
     for layout in ("rows", "columns"):
         tile = blockingFor(GemmSizes(13, 512, 512, 1, 16, "rows", layout), 1).tile
         assert tile.rows >= 13
@@ -361,7 +361,7 @@ def test_plans_suit_their_sizes():
     assert busy.down * busy.across >= 16
 
 
-def test_room_starts_a_line():
+def test_scratch_memory_starts_a_cache_line():
     assert aligned(100).ctypes.data % 64 == 0
 
 
