@@ -15,7 +15,7 @@ from puregraph.errors import ArgumentError, PuregraphError, UnknownAttributeErro
 from puregraph.formula import Formula
 from puregraph.optimizers.initrecorder import InitRecorder
 from puregraph.optimizers.slot import Slot, normOf, notFinite, restoredSlots
-from puregraph.optimizers.updaterule import attributes, formulasOf, scalarsAt, states, stored, together
+from puregraph.optimizers.updateformulas import attributes, formulasOf, scalarsAt, states, stored, together
 
 
 class Optimizer(InitRecorder):

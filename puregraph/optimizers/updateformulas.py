@@ -1,4 +1,4 @@
-"""Updaterule: the formulas of an optimizer's class, with its settings put in, and the names that they use."""
+"""Update formulas: the formulas of an optimizer's class, with its settings put in, and the names that they use."""
 
 from __future__ import annotations
 
