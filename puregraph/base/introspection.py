@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
@@ -59,9 +59,8 @@ def isCounted() -> bool:
 ALONE = references([object()], 0) if isCounted() else 0  # as many, where nobody else has it
 
 
-def errorSettings() -> Any:
-    """The object that holds numpy's settings for errors of arithmetic, a new one after each change; None if unknown."""
-    return None if settings is None else settings.get()
+# the object that holds numpy's settings for errors of arithmetic, a new one after each change; None if unknown
+errorSettings: Callable[[], Any] = (lambda: None) if settings is None else settings.get
 
 
 def callerOf(depth: int) -> FrameType:

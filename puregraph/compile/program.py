@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from puregraph.base.signals import Deferred, isAsynchronous
+from puregraph.base.signals import isAsynchronous
 from puregraph.compile.backend import GPU, NUMPY, backendFor
+from puregraph.compile.conform import conformed
+from puregraph.compile.eager import eagerStep, inMode, runAfterFailure, trialRun
 from puregraph.compile.fallback import REPORT, isOwn, placesIn, warnOnce
-from puregraph.compile.ir.external import GRADS, GradientOf
 from puregraph.compile.memory.planner import MemoryPlan
 from puregraph.compile.pipeline import schedule
 from puregraph.compile.report.graphviz import drawing
 from puregraph.compile.report.steptable import table
-from puregraph.compile.runtime.bind import DeviationError
+from puregraph.compile.results import StepResults, gatherGrads
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.runtime.compilelock import compiling
 from puregraph.compile.runtime.errstate import raises
 from puregraph.compile.runtime.fastpath import shortcut
 from puregraph.compile.runtime.gc import tidied
 from puregraph.compile.runtime.validity import Validity
-from puregraph.compile.trace.opaque import NotCompiledError, RuleProfile, UntriedError
-from puregraph.compile.trace.schedule import Schedule, isFinite
+from puregraph.compile.trace.opaque import NotCompiledError, UntriedError
+from puregraph.compile.trace.schedule import Schedule
 from puregraph.compile.trace.withcost import dtypesFor
 from puregraph.compile.verify import VerifyError
-from puregraph.core.accumulate import seedLike
 from puregraph.core.hooks import HOOKS
-from puregraph.core.versioning import ARRAYVERSIONS
-from puregraph.errors import DataError, DtypeError, GraphWarning, PuregraphError, addPlace, need, plural, show
+from puregraph.errors import PuregraphError, addPlace, show
 from puregraph.graph import Graph
 
-MADE = ("backend", "built", "short", "current", "room", "left")  # what a copy makes for itself
+MADE = ("backend", "built", "short", "current", "room", "results")  # what a copy makes for itself
 
 
 class Program:
@@ -93,16 +89,13 @@ class Program:
         held: list[Any] = []
         unread: set[int] = set()
         reads: list[Any] = []
-        with compiling(), self.inModes(), tidied():
+        with compiling(), inMode(self.modules, self.train), tidied():
             try:
                 self.backend = backendFor(self.graph, self.graph.dtype or real)
                 found = self.schedule()
                 held, unread, reads = found.held, found.unread, found.reads
-                how = self.backend
-                plan = how.plan(found, self.budget)
-                keeps = self.options.get("keepGrads", True)
-                self.left = [(vars(p), GradientOf(p, v.dtype).array) for p, v in found.paramGrads] if keeps else []
-                self.notReached, self.applied = self.others(found)
+                plan = self.backend.plan(found, self.budget)
+                self.results = StepResults(found, self.optimizer, self.options)
                 self.settle(plan)
             except NotCompiledError as error:
                 self.built = None
@@ -118,18 +111,10 @@ class Program:
             anyMode = self.train is not None
             self.current = Validity(self.graph, self.steps, held, self.optimizer, anyMode, unread, reads)
 
-    def others(self, found: Schedule) -> tuple[list[Any], list[Any]]:
-        """The parameters that want a gradient but get none in this step; and the slots of those that it updates."""
-        reached = {id(p) for p, _ in found.paramGrads} if self.left else ()
-        clears = self.left and found.gradients and not self.options.get("added")
-        wanting = [getattr(m, name) for _, m, name in found.steps.params if clears and m.wants(getattr(m, name))]
-        slots = getattr(self.optimizer, "slots", ())
-        return [p for p in wanting if id(p) not in reached], [slot for slot in slots if id(slot.param) in reached]
-
     def settle(self, plan: MemoryPlan) -> None:
-        """Have a plan carried out in the room, where that is now."""
+        """Build an executable of a plan in the workspace."""
         self.built = self.backend.build(plan, self.room, self.poison)
-        isPlain = self.backend.name != "gpu" and not (self.left or self.isLoose or self.options.get("added"))
+        isPlain = self.backend.name != "gpu" and not (self.results.grads or self.isLoose or self.options.get("added"))
         self.short = shortcut(self.built) if isPlain else None
 
     @property
@@ -138,29 +123,19 @@ class Program:
         return self.graph.steps(len(self.shapes) or None)
 
     @property
+    def modules(self) -> list[Any]:
+        """The modules of the graph now."""
+        return [s.module for s in self.steps.items]
+
+    @property
     def scales(self) -> bool:
         """Whether some gradients are kept in float16."""
-        return self.backend.halves and any(s.module.precision == "float16" for s in self.steps.items)
+        return self.backend.halves and any(m.precision == "float16" for m in self.modules)
 
     def schedule(self) -> Schedule:
         """The calls of this step."""
         how = {"layout": self.backend.layout, "isWhole": self.backend.isWhole, "scales": self.scales}
         return schedule(self.graph, self.shapes, self.dtypes, **how, **self.options)
-
-    @contextmanager
-    def inModes(self) -> Iterator[None]:
-        """Have every module in the mode that this program is for."""
-        modules = [] if self.train is None else [s.module for s in self.steps.items]
-        before = [m.train for m in modules]
-        for m in modules:
-            if m.train is not self.train:  # else nothing tells another thread that anything has changed
-                m.train = self.train
-        try:
-            yield
-        finally:
-            for m, mode in zip(modules, before):
-                if m.train is not mode:
-                    m.train = mode
 
     def __getstate__(self) -> dict:
         return {k: v for k, v in vars(self).items() if k not in MADE}
@@ -195,15 +170,12 @@ class Program:
                     found = self.short(inputs, copy)
                     if found is not None:
                         return found
-                return self.runAlone(inputs, copy, numbers)
+                return self.runChecked(inputs, copy, numbers)
             finally:
                 room.isHeld = False
 
-    def runAlone(self, inputs: Sequence[Any], copy: bool, numbers: dict[str, float]) -> Any:
-        """What a run does, while nobody else does anything in the memory of this program.
-
-        Results are copied, or lie in memory of their own, before that ends.
-        """
+    def runChecked(self, inputs: Sequence[Any], copy: bool, numbers: dict[str, float]) -> Any:
+        """A run with all checks, which holds the workspace until results are copied, or in memory of their own."""
         if not self.isCurrent():
             self.build()
         elif self.built is not None and not self.built.memory.isCurrent:
@@ -212,12 +184,12 @@ class Program:
         if self.isLoose:
             self.follow(inputs)
         built = self.built
-        given = inputs if built is not None and built.takes(inputs) else self.checked(list(inputs))
+        given = inputs if built is not None and built.takes(inputs) else conformed(self, list(inputs))
         isElsewhere = given is not inputs and built is not None and not built.takes(given)
         if HOOKS.look is not None or raises() or isElsewhere:
             return self.runEagerly(list(given), numbers)
         if built is None:
-            return self.tryout(given, numbers) if self.untried else self.runEagerly(given, numbers)
+            return trialRun(self, given, numbers) if self.untried else self.runEagerly(given, numbers)
         self.prepare(built, numbers)
         try:
             if built.isQuiet:
@@ -232,8 +204,8 @@ class Program:
             if place.phase == "update" or (self.options.get("added") and place.phase != "forward"):
                 addPlace(error, f"at '{place.path}' ({place.label})")  # what it has changed cannot be done again
                 raise
-            return self.again(error, list(given), numbers)
-        return self.results(built, copy) if isDone else self.runEagerly(list(given), numbers)
+            return runAfterFailure(self, error, list(given), numbers)
+        return self.results(self, built, copy) if isDone else self.runEagerly(list(given), numbers)
 
     def follow(self, inputs: Sequence[Any]) -> None:
         """A graph without parameters computes in the dtype that comes in."""
@@ -265,52 +237,6 @@ class Program:
         if self.options.get("added"):
             gatherGrads(built.schedule)
 
-    def results(self, built: Any, copy: bool) -> Any:
-        """The outputs; and the gradients where a user looks for them."""
-        version = next(ARRAYVERSIONS)
-        for own, grad in self.left:  # what an assignment comes to
-            own["grad"] = grad
-            own["gradVersion"] = version
-        for param in self.notReached:
-            param.grad = None
-        for slot in self.applied:
-            slot.applied = version
-        schedule = built.schedule
-        if schedule.inputGrads:
-            grads = [None if v is None else built.taken(v, copy) for v in schedule.inputGrads]
-            self.grad = grads[0] if len(grads) == 1 else grads
-        if len(schedule.outputs) == 1 and schedule.outputs[0] is not None:
-            return built.taken(schedule.outputs[0], copy)
-        outputs = [None if v is None else built.taken(v, copy) for v in schedule.outputs]
-        return outputs[0] if len(outputs) == 1 else outputs
-
-    def checked(self, inputs: list[Any]) -> list[Any]:
-        """The inputs, in the dtypes that they are to have.
-
-        Raises    DataError, ShapeError, DtypeError if they are not what this program is for
-        """
-        wanted = [(s, d, f"input {i}") for i, (s, d) in enumerate(zip(self.shapes, self.dtypes))]
-        if self.built is not None:
-            wanted = [(v.shape, v.dtype, f"'{v.name}'") for v in self.built.schedule.inputs]
-            if len(inputs) != len(wanted):
-                raise DataError(f"{self!r}: wanted {plural(len(wanted), 'input')}, got {len(inputs)}")
-        return [self.fitted(x, *each) for x, each in zip(inputs, wanted)] + inputs[len(wanted) :]
-
-    def fitted(self, x: Any, shape: Any, dtype: Any, name: str) -> Any:
-        """One input."""
-        if not hasattr(x, "dtype"):
-            if self.built is None:
-                return x
-            raise DataError(f"{self!r}: wanted an array for {name}, got {type(x).__name__}")
-        need(
-            tuple(x.shape) == shape, f"{name} of shape {show(shape)}", tuple(x.shape), "compile for that shape as well"
-        )
-        if x.dtype == dtype:
-            return x
-        if "f" in (x.dtype.kind, dtype.kind) or x.dtype.kind not in "iub":
-            raise DtypeError(f"{self!r}: wanted {dtype} for {name}, got {x.dtype}; convert with .astype('{dtype}')")
-        return x.astype(dtype)
-
     @property
     def isAhead(self) -> bool:
         """Whether `run` starts what a GPU then does, and comes back before it is done."""
@@ -318,11 +244,11 @@ class Program:
 
     @property
     def isHalted(self) -> bool:
-        """Whether a GPU has told, some steps later, that a cost was not finite, and that nothing was updated since."""
+        """Whether a GPU has reported that a cost was not finite, so that nothing was updated since."""
         ledger = getattr(getattr(self.built, "around", None), "ledger", None)
         return ledger is not None and ledger.halted
 
-    # Looking ----------------------------------------------------------------------------------------------------------
+    # Reporting --------------------------------------------------------------------------------------------------------
 
     @property
     def bytes(self) -> int:
@@ -344,64 +270,14 @@ class Program:
         return table(self.plan, graphs=None if self.built is None else self.built.captured())
 
     def draw(self) -> str:
-        """The calls and the values that go from one to the other, in the language of Graphviz."""
+        """The calls and their values as a graph in the DOT language of Graphviz."""
         return drawing(self.plan)
 
-    # Without compiling ------------------------------------------------------------------------------------------------
+    # Running eagerly ------------------------------------------------------------------------------------------------
 
     def runEagerly(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
-        """What a run does, done by the graph and the optimizer themselves."""
-        grads, count = self.options.get("grads"), len(self.shapes)
-        if self.backend is GPU:
-            inputs = list(map(sys.modules["cupy"].asarray, inputs))
-        with self.inModes():
-            found = self.graph(inputs[:count])
-            outputs = found if isinstance(found, list) else [found]
-            if grads is not None and (not self.options.get("guarded") or isFinite(outputs[0])):
-                rest = iter(inputs[count:])
-                if grads == "one":
-                    seeds = [seedLike(outputs[0]), *[None] * (len(outputs) - 1)]
-                else:
-                    seeds = [next(rest) if given else None for given in grads]
-                self.graph.backward(
-                    seeds if len(seeds) > 1 else seeds[0],
-                    updGrad=self.options.get("updGrad", True),
-                    scale=numbers.get("scale", 1.0),
-                    momentum=1.0 if self.options.get("added") else 0.0,
-                )
-                self.grad = self.graph.grad
-                if self.optimizer is not None:
-                    with Deferred():
-                        self.optimizer.update()
-        wanted = self.options.get("wanted") or [True] * len(outputs)
-        outputs = [y if w else None for y, w in zip(outputs, wanted)]
-        return outputs[0] if len(outputs) == 1 else outputs
-
-    def tryout(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
-        """The first run, by the graph itself, which shows what those rules give that could not be read."""
-        trial = RuleProfile()
-        with trial.looking():
-            found = self.runEagerly(inputs, numbers)
-        self.options["trial"] = trial
-        self.build()
-        return found
-
-    def again(self, error: Exception, inputs: list[Any], numbers: dict[str, float]) -> Any:
-        """After a call has failed: the graph itself says why, or does it, from then on."""
-        path = self.built.failed.place.path
-        self.built.restore()
-        found = self.runEagerly(inputs, numbers)
-        self.built, self.why = None, f"at '{path}': {error}"
-        if not isinstance(error, DeviationError):
-            warnings.warn(f"{self!r} failed, its graph runs instead: {self.why}", GraphWarning, stacklevel=3)
-        return found
+        """Run the graph and the optimizer themselves."""
+        return eagerStep(self, inputs, numbers)
 
     def __repr__(self) -> str:
         return f"<Program of {self.graph.title()} for {', '.join(map(show, self.shapes))}>"
-
-
-def gatherGrads(found: Schedule) -> None:
-    """Have the gradients that there are where a step reads them."""
-    for param, _ in found.paramGrads:
-        if param.grad is not GRADS.get(param):
-            GRADS[param][...] = 0 if param.grad is None else param.grad

@@ -6,7 +6,8 @@ from typing import Any
 
 from puregraph.base.signals import Deferred
 from puregraph.compile.pipeline import TRACED, runPasses
-from puregraph.compile.program import Program, gatherGrads
+from puregraph.compile.program import Program
+from puregraph.compile.results import gatherGrads
 from puregraph.compile.trace.schedule import Schedule, traceUpdate
 from puregraph.graph import Graph
 

@@ -113,9 +113,7 @@ def traceStep(
     `wanted`     for each output whether it is read after the step; all are, if this is left out
     `layout`     decides the layout of the results of kernels, see `channelslast.layoutFor`; None: numpy's
     `isWhole`    whether a composite kernel, a function composed of numpy's functions, is one call; left out: all are
-
     `scales`     whether the gradient of the first output is left open, see `Schedule.seed`
-
     `trial`      the results of opaque rules, when the graph itself ran
 
     Raises    ShapeError if the shapes do not fit; UntriedError if there is such a rule and no trial; NotArraysError if
@@ -125,17 +123,12 @@ def traceStep(
     graph.dataShapeFrom(shapes)
     found = Schedule(graph, graph.steps(len(shapes)))
     found.owner, found.scales = owner, scales
-    reading = GraphTracer(trial)
-    if layout is not None:
-        reading.recorder.layout, reading.recorder.isWhole = layout, isWhole
-        reading.recorder.decompositionOf = decompositionOf
+    reading = tracerFor(trial, layout, isWhole)
     values = forward(found, reading, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
     if grads is not None:
         if guarded:
             reading.recorder.place = CallOrigin("cost", "", (), "forward")
             reading.recorder.add(isFinite, (found.outputs[0],), {}, [], "host")
-        if scales and grads == "one":
-            found.seed = reading.recorder.value((), found.outputs[0].dtype, role="scalar", name="scale")
         backward(found, reading, values, grads, updGrad)
         accumulate(found, reading, scaled, added)
     storeStates(found, reading)
@@ -145,11 +138,19 @@ def traceStep(
         found.stores += [(GradientOf(p, v.dtype), v) for p, v in found.paramGrads]
     if wanted is not None:
         found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
-    found.held = reading.targets()
-    found.unread, found.reads = reading.unread, reading.reads
+    found.held, found.unread, found.reads = reading.targets(), reading.unread, reading.reads
     ownMemory(found, reading)
     found.calls, found.count = reading.recorder.calls, reading.recorder.count
     return found
+
+
+def tracerFor(trial: RuleProfile | None, layout: Any, isWhole: Any) -> GraphTracer:
+    """A tracer; with a layout of native code, functions are decomposed as well."""
+    tracer = GraphTracer(trial)
+    if layout is not None:
+        tracer.recorder.layout, tracer.recorder.isWhole = layout, isWhole
+        tracer.recorder.decompositionOf = decompositionOf
+    return tracer
 
 
 def traceUpdate(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
@@ -265,6 +266,8 @@ def notePrecision(known: dict[int, str], step: Any, given: list[Any], results: l
 def backward(found: Schedule, reading: GraphTracer, values: list[Any], grads: Any, updGrad: bool) -> None:
     """Trace the gradient rules in the order of the backward graph, with its sums."""
     graph, steps, recorder = found.graph, found.steps, reading.recorder
+    if found.scales and grads == "one":
+        found.seed = recorder.value((), found.outputs[0].dtype, role="scalar", name="scale")
     back = graph.backwardGraph(updGrad, True, steps)
     inner = back.steps()
     seeds = seedsFor(found, reading, grads)

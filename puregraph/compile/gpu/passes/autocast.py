@@ -77,7 +77,7 @@ class Autocast:
         schedule.inputGrads = [self.plain(v) for v in schedule.inputGrads]
         schedule.paramGrads = [(p, self.now(v)) for p, v in schedule.paramGrads]
         schedule.stores = [(target, self.now(v)) for target, v in schedule.stores]
-        schedule.calls = [*self.copied(), *self.calls]
+        schedule.calls = [*weightCasts(self.weights, self.calls), *self.calls]
 
     def take(self, call: Call) -> None:
         """One call more."""
@@ -132,14 +132,8 @@ class Autocast:
         if x.role == "param":
             self.weights.setdefault(dtype.name, []).append((x, y))
         else:
-            self.cast(x, y, CallOrigin(x.name) if x.call is None else x.call.place)
+            self.calls.append(cast(x, y, CallOrigin(x.name) if x.call is None else x.call.place))
         return y
-
-    def cast(self, x: Value, y: Value, place: CallOrigin) -> None:
-        """A call that converts x to y."""
-        place = place._replace(phase="backward") if place.phase == "update" else place
-        y.call = Call(astype, (x, y.dtype), {}, [y], "pointwise", place)
-        self.calls.append(y.call)
 
     def seen(self, v: Value, root: Value) -> Value:
         """The same view of another Value with the same elements."""
@@ -196,7 +190,7 @@ class Autocast:
                 self.kept[y.number] = new
             if kind is not None:
                 half = self.kept[y.number] = self.new(new, kind)
-                self.cast(new, half, call.place)
+                self.calls.append(cast(new, half, call.place))
                 self.others[half.number, FLOAT.name] = new
 
     def formulas(self, call: Call) -> None:
@@ -284,25 +278,26 @@ class Autocast:
         found = self.made(call, lambda v: self.to(v, half), [half] * len(call.outs))
         return libraryOf(found, found.outs[0]) is not NotImplemented
 
-    def copied(self) -> list[Call]:
-        """The call that converts all weights that are read."""
-        found = []
-        read = {v.root.number for call in self.calls for v in call.values()}
-        for each in self.weights.values():
-            pairs = [(x, y) for x, y in each if y.number in read]
-            if not pairs:
-                continue
-            call = FusedFormula("half", Formula("x")).call(
-                [x for x, _ in pairs], [y for _, y in pairs], CallOrigin("weights")
-            )
-            if call.function.launches(call) is NotImplemented:
-                mark, self.calls = self.calls, []
-                for x, y in pairs:
-                    self.cast(x, y, CallOrigin(x.name))
-                found, self.calls = [*found, *self.calls], mark
-            else:
-                found.append(call)
-        return found
+
+def cast(x: Value, y: Value, place: CallOrigin) -> Call:
+    """A call that converts x to y."""
+    place = place._replace(phase="backward") if place.phase == "update" else place
+    y.call = Call(astype, (x, y.dtype), {}, [y], "pointwise", place)
+    return y.call
+
+
+def weightCasts(weights: dict[str, list[tuple[Value, Value]]], calls: list[Call]) -> list[Call]:
+    """The calls that convert all weights that are read, in one launch where possible."""
+    found: list[Call] = []
+    read = {v.root.number for call in calls for v in call.values()}
+    for each in weights.values():
+        pairs = [(x, y) for x, y in each if y.number in read]
+        if pairs:
+            xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
+            call = FusedFormula("half", Formula("x")).call(xs, ys, CallOrigin("weights"))
+            hasLaunches = call.function.launches(call) is not NotImplemented
+            found += [call] if hasLaunches else [cast(x, y, CallOrigin(x.name)) for x, y in pairs]
+    return found
 
 
 def isFloat(v: Value) -> bool:

@@ -1,0 +1,34 @@
+"""Conform: inputs of the wrong count, type, shape or dtype are refused; whole numbers are converted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.errors import DataError, DtypeError, need, plural, show
+
+
+def conformed(program: Any, inputs: list[Any]) -> list[Any]:
+    """The inputs in the dtypes of a program.
+
+    Raises    DataError, ShapeError, DtypeError if they are not what it is compiled for
+    """
+    wanted = [(s, d, f"input {i}") for i, (s, d) in enumerate(zip(program.shapes, program.dtypes))]
+    if program.built is not None:
+        wanted = [(v.shape, v.dtype, f"'{v.name}'") for v in program.built.schedule.inputs]
+        if len(inputs) != len(wanted):
+            raise DataError(f"{program!r}: wanted {plural(len(wanted), 'input')}, got {len(inputs)}")
+    return [converted(program, x, *each) for x, each in zip(inputs, wanted)] + inputs[len(wanted) :]
+
+
+def converted(program: Any, x: Any, shape: Any, dtype: Any, name: str) -> Any:
+    """One input in its dtype."""
+    if not hasattr(x, "dtype"):
+        if program.built is None:
+            return x
+        raise DataError(f"{program!r}: wanted an array for {name}, got {type(x).__name__}")
+    need(tuple(x.shape) == shape, f"{name} of shape {show(shape)}", tuple(x.shape), "compile for that shape as well")
+    if x.dtype == dtype:
+        return x
+    if "f" in (x.dtype.kind, dtype.kind) or x.dtype.kind not in "iub":
+        raise DtypeError(f"{program!r}: wanted {dtype} for {name}, got {x.dtype}; convert with .astype('{dtype}')")
+    return x.astype(dtype)

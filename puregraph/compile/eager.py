@@ -1,0 +1,81 @@
+"""Eager: a program's step run by the graph and the optimizer themselves: instead, on trial, or after a failure."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from puregraph.base.signals import Deferred
+from puregraph.compile.backend import GPU
+from puregraph.compile.runtime.bind import DeviationError
+from puregraph.compile.trace.opaque import RuleProfile
+from puregraph.compile.trace.schedule import isFinite
+from puregraph.core.accumulate import seedLike
+from puregraph.errors import GraphWarning
+
+
+def eagerStep(program: Any, inputs: list[Any], numbers: dict[str, float]) -> Any:
+    """The outputs of a step that the graph and the optimizer run; gradients of inputs are set as `program.grad`."""
+    graph, options, count = program.graph, program.options, len(program.shapes)
+    grads = options.get("grads")
+    if program.backend is GPU:
+        inputs = list(map(sys.modules["cupy"].asarray, inputs))
+    with inMode(program.modules, program.train):
+        found = graph(inputs[:count])
+        outputs = found if isinstance(found, list) else [found]
+        if grads is not None and (not options.get("guarded") or isFinite(outputs[0])):
+            rest = iter(inputs[count:])
+            if grads == "one":
+                seeds = [seedLike(outputs[0]), *[None] * (len(outputs) - 1)]
+            else:
+                seeds = [next(rest) if given else None for given in grads]
+            graph.backward(
+                seeds if len(seeds) > 1 else seeds[0],
+                updGrad=options.get("updGrad", True),
+                scale=numbers.get("scale", 1.0),
+                momentum=1.0 if options.get("added") else 0.0,
+            )
+            program.grad = graph.grad
+            if program.optimizer is not None:
+                with Deferred():
+                    program.optimizer.update()
+    wanted = options.get("wanted") or [True] * len(outputs)
+    outputs = [y if w else None for y, w in zip(outputs, wanted)]
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+@contextmanager
+def inMode(modules: Sequence[Any], train: bool | None) -> Iterator[None]:
+    """Have modules in a mode; None: in their own."""
+    changed = [] if train is None else [(m, m.train) for m in modules if m.train is not train]
+    for m, _ in changed:
+        m.train = train
+    try:
+        yield
+    finally:
+        for m, mode in changed:
+            m.train = mode
+
+
+def trialRun(program: Any, inputs: list[Any], numbers: dict[str, float]) -> Any:
+    """The first run, eagerly: it shows the results of the rules that could not be traced."""
+    trial = RuleProfile()
+    with trial.looking():
+        found = program.runEagerly(inputs, numbers)
+    program.options["trial"] = trial
+    program.build()
+    return found
+
+
+def runAfterFailure(program: Any, error: Exception, inputs: list[Any], numbers: dict[str, float]) -> Any:
+    """Run eagerly after a call has failed, now and from then on: the graph itself raises with the reason."""
+    path = program.built.failed.place.path
+    program.built.restore()
+    found = program.runEagerly(inputs, numbers)
+    program.built, program.why = None, f"at '{path}': {error}"
+    if not isinstance(error, DeviationError):
+        warnings.warn(f"{program!r} failed, its graph runs instead: {program.why}", GraphWarning, stacklevel=3)
+    return found
