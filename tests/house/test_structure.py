@@ -47,12 +47,8 @@ LARGE = {  # not yet in parts; none may grow
     "puregraph.compile.gpu.passes.autocast.Autocast": 264,
     "puregraph.compile.program.Program": 360,
     "puregraph.compile.trace.schedule.traceStep": 68,
-    "puregraph.cuda.conv.depthwise.weight": 62,
     "puregraph.module.Module": 303,
-    "puregraph.native.ops.nestcode.writeRows": 100,
-    "puregraph.node.Node": 427,
     "puregraph.optimizers.optimizer.Optimizer": 331,
-    "puregraph.storage.safehdf.Guarded": 270,
     "puregraph.train.trainer.Trainer": 440,
 }
 
