@@ -49,6 +49,8 @@ DECLARATIONS = {
     "epilogue": "rule(y, *arguments, tail): launches that apply formulas to its sums; the library takes bias,"
     " activation and residual",
     "lower": "rule(call, workspace): native kernel calls, or None",
+    "adjoint": "rule(g, y, *arguments): it is linear in its first argument, and this is its gradient",
+    "samples": "rule(x, *arguments): the same for all samples at once, which are the first axis of x",
     "decompose": "rule(*arguments): the same by simpler functions, or NotImplemented",
 }
 CHANNELSLAST, HEADSLAST, LIKEFIRST = "channels last", "heads last", "like the first argument"
@@ -129,6 +131,14 @@ class Kernel:
     def epilogue(self, rule: Callable[..., Any]) -> Kernel:
         """Declare the launches that apply formulas to its sums."""
         return self.declare(epilogue=rule)
+
+    def adjoint(self, rule: Callable[..., Any]) -> Kernel:
+        """Declare that it is linear in its first argument, and the gradient to that: its tangent is itself."""
+        return self.declare(adjoint=rule)
+
+    def samples(self, rule: Callable[..., Any]) -> Kernel:
+        """Declare what it does with many samples at once."""
+        return self.declare(samples=rule)
 
     def decompose(self, rule: Callable[..., Any]) -> Kernel:
         """Declare what computes the same by simpler functions."""

@@ -6,6 +6,7 @@ from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGr
 from puregraph.kernels.random import normal, uniform
 from puregraph.kernels.reduce import logSoftmax, logSumExp, moments, softmax, unbroadcast
 from puregraph.kernels.scatter import gather, putClass, scatterAdd, takeClass
+from puregraph.kernels.windowsum import windowSum
 
 __all__ = [
     "attend",
@@ -28,4 +29,5 @@ __all__ = [
     "takeClass",
     "unbroadcast",
     "uniform",
+    "windowSum",
 ]

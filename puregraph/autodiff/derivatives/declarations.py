@@ -28,6 +28,7 @@ from puregraph.autodiff.derivatives.writes import putAt
 from puregraph.core.accumulate import combine
 from puregraph.core.tracer import tracerOf
 from puregraph.errors import AutoDiffException
+from puregraph.kernel import declared
 
 Vjp = Callable[[Any, Any, tuple, dict, tuple], Any]
 Jvp = Callable[[Any, list, list, dict], tuple[Any, Any]]
@@ -89,6 +90,25 @@ def linear(*functions: Any, at: int = 0, drop: tuple[str, ...] = ()) -> Callable
         return vjp(*functions)(adjoint)
 
     return keep
+
+
+def vjpOf(function: Any) -> Vjp | None:
+    """The gradient of a function; a Kernel may declare its adjoint itself."""
+    enter(function)
+    return VJPS.get(function)
+
+
+def jvpOf(function: Any) -> Jvp | None:
+    """The tangent of a function; a Kernel that declares its adjoint is its own tangent."""
+    enter(function)
+    return JVPS.get(function)
+
+
+def enter(function: Any) -> None:
+    """Take the adjoint that a Kernel declares into the table."""
+    adjoint = None if function in VJPS else declared(function, "adjoint")
+    if adjoint is not None:
+        linear(function)(adjoint)
 
 
 def itself(at: int = 0, drop: tuple[str, ...] = ()) -> Jvp:

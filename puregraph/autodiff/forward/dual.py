@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.declarations import CONSTANT, JVPS, changes, jvp, nameOf
+from puregraph.autodiff.derivatives.declarations import CONSTANT, changes, jvp, jvpOf, nameOf
 from puregraph.autodiff.derivatives.ufuncs import throughFormulas
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.core.tracer import Tracer, method
@@ -121,7 +121,7 @@ def push(function: Any, values: list, tangents: list, options: dict) -> tuple[An
     """
     if not changes(tangents) or function in CONSTANT:
         return function(*values, **options), None
-    rule = throughFormulas if isinstance(function, Interpreter) else JVPS.get(function)
+    rule = throughFormulas if isinstance(function, Interpreter) else jvpOf(function)
     if rule is not None:
         return rule(function, values, tangents, options)
     if isinstance(function, np.ufunc):

@@ -14,6 +14,7 @@ from puregraph.autodiff.derivatives.declarations import namesOf
 from puregraph.core.tracer import Tracer, astype
 from puregraph.errors import AutoDiffException
 from puregraph.formula.interpreter import Interpreter
+from puregraph.kernel import declared
 from puregraph.kernels import convolveWeight, scatterAdd
 from puregraph.kernels.recurrent import alive
 
@@ -56,6 +57,8 @@ class Samples(Tracer):
         rule = RULES.get(function)
         if rule is None and (isinstance(function, Interpreter) or isinstance(function, np.ufunc)):
             rule = pointwise
+        if rule is None and declared(function, "samples") is not None:
+            rule = ofAll
         if rule is None or "out" in options:
             raise _Unknown(f"no rule for many samples of {getattr(function, '__name__', function)}")
         return rule(function, *arguments, **options)
@@ -95,6 +98,13 @@ def aligned(arguments: tuple) -> list[Any]:
 def wrapped(result: Any, count: int, rank: int) -> Any:
     """A result that has the axis of samples, as Samples."""
     return Samples(result) if result.ndim == rank + 1 and result.shape[0] == count else result
+
+
+def ofAll(function: Any, x: Any, *arguments: Any, **options: Any) -> Any:
+    """A Kernel that says itself what it does with the samples of its first argument."""
+    if any(isinstance(a, Samples) for a in arguments):
+        raise _Unknown(f"samples of {function.__name__} beside those of its first argument")
+    return Samples(declared(function, "samples")(x.batch, *arguments, **options))
 
 
 @forAll(np.where)

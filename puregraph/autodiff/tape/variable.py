@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.declarations import CONSTANT, FRESH, VJPS, WRITING, positioned, refused
+from puregraph.autodiff.derivatives.declarations import CONSTANT, FRESH, WRITING, positioned, refused, vjpOf
 from puregraph.autodiff.derivatives.ufuncs import OPERATORS, fit, powerSlope, pullbackOf, slopesOf
 from puregraph.autodiff.derivatives.writes import isBasic, setAt
 from puregraph.autodiff.tape.engine import Add, backward
@@ -585,7 +585,7 @@ def record(function: Any, arguments: tuple, options: dict[str, Any], rule: Any =
     if not isRecorded or not hasFloats(result):
         return made(result)
     label = getattr(function, "__name__", function)
-    rule = rule or VJPS.get(function) or pullbackOf(function)
+    rule = rule or vjpOf(function) or pullbackOf(function)
     if rule is None:
         raise AutoDiffException(
             f"no gradient is known for {label}: use detach() for values without one, or write a Function"

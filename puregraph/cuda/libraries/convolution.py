@@ -203,7 +203,7 @@ def convolve(
         return NotImplemented
     task = taskOf("convolve", x, W, out, stride, pad, dilation, tf32)
     if task.isPoint and residual is None:
-        call = pointwiseconv.convolve(out, x, W, bias, activation, tf32)
+        call = pointwiseconv.forward(out, x, W, bias, activation, tf32)
         if call is not NotImplemented:
             return call
     task = task._replace(bias=bias is not None, activation=activation)
@@ -221,7 +221,7 @@ def convolveData(
     if not areSupported(out, grad, W) or out.shape != tuple(shape):
         return NotImplemented
     task = taskOf("convolveData", out, W, grad, stride, pad, dilation, tf32)
-    call = pointwiseconv.convolveData(out, grad, W, tf32) if task.isPoint else NotImplemented
+    call = pointwiseconv.data(out, grad, W, tf32) if task.isPoint else NotImplemented
     return callOf(task, groups, grad, W, out) if call is NotImplemented else call
 
 
@@ -235,7 +235,7 @@ def convolveWeight(
     if not areSupported(out, grad, x):
         return NotImplemented
     task = taskOf("convolveWeight", x, out, grad, stride, pad, dilation, tf32)
-    call = pointwiseconv.convolveWeight(out, grad, x, tf32) if task.isPoint else NotImplemented
+    call = pointwiseconv.weight(out, grad, x, tf32) if task.isPoint else NotImplemented
     return callOf(task, groups, grad, x, out) if call is NotImplemented else call
 
 

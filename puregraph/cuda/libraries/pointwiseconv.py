@@ -20,7 +20,7 @@ class Alias:
         self.shape, self.strides = tuple(shape), tuple(strides)
 
 
-def convolve(out: Any, x: Any, W: Any, bias: Any, activation: str, tf32: bool) -> Any:
+def forward(out: Any, x: Any, W: Any, bias: Any, activation: str, tf32: bool) -> Any:
     """out[n, o, a] = activation(sum over c of W[o, c] x[n, c, a] + bias[o])"""
     if activation not in ACTIVATIONS:
         return NotImplemented
@@ -28,12 +28,12 @@ def convolve(out: Any, x: Any, W: Any, bias: Any, activation: str, tf32: bool) -
     return unwrapped(product(channelsLast(out), channelsLast(x), matrix(W, isTransposed=True), **how))
 
 
-def convolveData(out: Any, grad: Any, W: Any, tf32: bool) -> Any:
+def data(out: Any, grad: Any, W: Any, tf32: bool) -> Any:
     """out[n, c, a] = sum over o of W[o, c] grad[n, o, a]"""
     return unwrapped(product(channelsLast(out), channelsLast(grad), matrix(W), tf32=tf32))
 
 
-def convolveWeight(out: Any, grad: Any, x: Any, tf32: bool) -> Any:
+def weight(out: Any, grad: Any, x: Any, tf32: bool) -> Any:
     """out[o, c] = sum over n, a of grad[n, o, a] x[n, c, a]; NotImplemented where positions are not evenly strided."""
     left, right = positionRows(grad), positionRows(x)
     if left is None or right is None:

@@ -1,0 +1,61 @@
+"""Write docs/operations.md: what is declared of each operation, by Kernel and by function of numpy.
+
+python scripts/operations.py
+"""
+
+from pathlib import Path
+
+import puregraph  # noqa: F401 - all Kernels
+from puregraph.autodiff.derivatives.declarations import CONSTANT, jvpOf, vjpOf
+from puregraph.autodiff.derivatives.ufuncs import pullbackOf
+from puregraph.autodiff.forward.vmap import RULES
+from puregraph.compile.decompose import decompositionOf
+from puregraph.compile.lower.registry import isLowered
+from puregraph.compile.trace.abstract import READERS, kindsOf
+from puregraph.kernel import declared, registry
+
+PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
+COLUMNS = {
+    "shape": lambda f: getattr(f, "shapeRule", None) or READERS.get(f),
+    "gradient": lambda f: f in CONSTANT or vjpOf(f) or pullbackOf(f),
+    "tangent": lambda f: f in CONSTANT or jvpOf(f),
+    "per sample": lambda f: f in RULES or declared(f, "samples"),
+    "FLOPs": lambda f: declared(f, "flops"),
+    "layout": lambda f: declared(f, "layout"),
+    "16 bits": lambda f: declared(f, "halves"),
+    "decomposition": decompositionOf,
+    "native": lambda f: isLowered(f),
+    "CUDA": lambda f: "cuda" in getattr(f, "implementations", {}),
+    "library": lambda f: declared(f, "library"),
+}
+HEAD = """# Operations
+
+What is declared of each operation: written by `scripts/operations.py`, from the declarations themselves. A dash is what
+an operation does not declare. FLOPs without a rule are an operation an element. A composite kernel that a backend has
+no code for, and what is elementwise, a reduction, a product or a view, is compiled without a declaration of its own.
+"""
+
+
+def known():
+    """Kernels of the library, and the functions of numpy that the tracer records, by name."""
+    kernels = {f.__name__: f for f in registry.values() if f.__module__.startswith("puregraph.")}
+    functions = {f"np.{f.__name__}": f for f in READERS if kindsOf(f) and f.__module__.startswith("numpy")}
+    return [("Kernels", kernels), ("Functions of numpy", functions)]
+
+
+def table(functions):
+    """One row for each function."""
+    lines = [" | ".join(["", "operation", *COLUMNS, ""]).strip(), "|---" * (len(COLUMNS) + 1) + "|"]
+    for name, function in sorted(functions.items()):
+        cells = ["yes" if has(function) else "-" for has in COLUMNS.values()]
+        lines.append("| " + " | ".join([f"`{name}`", *cells]) + " |")
+    return "\n".join(lines)
+
+
+def page():
+    """The text of the page."""
+    return HEAD + "".join(f"\n## {title}\n\n{table(functions)}\n" for title, functions in known())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
