@@ -2,7 +2,7 @@
 
 from puregraph.arguments import NotNegative
 from puregraph.costs.pointwisecost import PointwiseCost
-from puregraph.kernels.fractions import checkFractions
+from puregraph.kernels.labels import checkFractions
 
 
 class BCE(PointwiseCost):

@@ -1,7 +1,8 @@
-"""Class labels, checked once, before anything is indexed with them."""
+"""Class labels, and targets from 0 to 1, checked once, before anything is computed from them."""
 
 import numpy as np
 
+from puregraph.core.tracer import tracerOf
 from puregraph.cuda.nests.axes import axesOf
 from puregraph.cuda.runtime.launch import THREADS, Launch, gridFor, stridesOf
 from puregraph.cuda.runtime.preprocess import defined, stored
@@ -103,3 +104,31 @@ def classIndex(labels, classes, ignored=None):
 def classIndex(labels, classes, ignored=None):
     """Classes, or the label that counts as none."""
     return labels, 0, classes, None if ignored is None else int(ignored)
+
+
+@kernel
+def fractions(target):
+    """The targets as they are.
+
+    Raises    DataError for one that is not from 0 to 1, with its position
+    """
+    wrong = ~((target >= 0) & (target <= 1))
+    if wrong.any():
+        first = tuple(np.argwhere(wrong)[0].tolist())
+        isSigned = set(np.unique(target).tolist()) == {-1, 1}
+        other = "scale them, or take another cost, such as MSE"
+        hint = "give (target + 1) / 2 in place of -1 and 1" if isSigned else other
+        raise DataError(f"wanted targets from 0 to 1, got {target[first]}{positionOf(first)}; {hint}")
+    return target
+
+
+@fractions.device
+def fractions(target):
+    """The same calls on CuPy arrays; the check waits for the GPU once."""
+    return fractions.reference(target)
+
+
+def checkFractions(target):
+    """Refuse targets that are not from 0 to 1; a tracer has no values to check."""
+    if tracerOf((target,)) is None:
+        fractions(target)

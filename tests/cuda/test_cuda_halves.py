@@ -10,6 +10,7 @@ from puregraph.kernel import registry
 from puregraph.kernels import convolution, einsum, entropy, labels, norm, pairwisedot, pooling, recurrent, scatter
 from puregraph.kernels import random as randoms
 from puregraph.kernels.attention import attend, attendGrad
+from puregraph.kernels.windowsum import windowSum
 
 pytestmark = needsEmulator
 CLOSE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 2e-6, "float64": 1e-13}
@@ -73,6 +74,7 @@ CASES = {  # a kernel, and its arguments, for a size
     "convolveWeight": (convolution.convolveWeight, lambda a, n: (a(2, 5, n), a(2, 3, n), (3,), 1, 1, 1, 1)),
     "each map by itself": (convolution.convolve, lambda a, n: (last(a(2, n, 7, 8)), a(8, 1, 3, 3), 1, 1, 1, 8)),
     "its data": (convolution.convolveData, lambda a, n: (a(2, 3, n), a(3, 1, 3), (2, 3, n), 1, 1, 1, 3)),
+    "window sum": (windowSum, lambda a, n: (a(3, n + 2), 1, 3)),
     "its weight": (convolution.convolveWeight, lambda a, n: (a(2, 3, n), a(2, 3, n), (3,), 1, 1, 1, 3)),
 }
 FEW = {"convolve", "convolveData", "convolveWeight"}  # whose texts follow from sizes: they are tried with one

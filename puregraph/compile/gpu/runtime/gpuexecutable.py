@@ -28,7 +28,7 @@ from puregraph.cuda.runtime import runner
 from puregraph.cuda.runtime.diagnose import lacking
 from puregraph.cuda.runtime.launch import PointerTable
 from puregraph.errors import addPlace
-from puregraph.kernels.fractions import fractions
+from puregraph.kernels.labels import fractions
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, never right by chance
 
