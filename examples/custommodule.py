@@ -31,7 +31,7 @@ from puregraph import (
     registerModule,
     seed,
 )
-from puregraph.analysis import summary
+from puregraph.analysis.summary import summary
 from puregraph.errors import need
 
 EPOCHS = 4 if "--small" in sys.argv else 200

@@ -32,7 +32,7 @@ from puregraph import (
     Swish,
     Transpose,
 )
-from puregraph.analysis import summary
+from puregraph.analysis.summary import summary
 from puregraph.errors import show
 
 

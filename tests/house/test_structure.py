@@ -38,6 +38,7 @@ CLASSES = {
     "Schedule": "public in optimizers: a schedule of learning rates; the compiler's is one of calls",
 }
 WIDE = {
+    "kernels": "one operation a file, and every operation with a reference of ours is there",
     "modules": "one class a file, and every module is there",
     "costs": "one class a file, and every cost is there",
     "train": "callbacks, one class a file",
