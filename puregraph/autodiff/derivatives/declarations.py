@@ -93,22 +93,19 @@ def linear(*functions: Any, at: int = 0, drop: tuple[str, ...] = ()) -> Callable
 
 
 def vjpOf(function: Any) -> Vjp | None:
-    """The gradient of a function; a Kernel may declare its adjoint itself."""
-    enter(function)
-    return VJPS.get(function)
+    """The gradient of a function: of the table, or the adjoint that a Kernel declares."""
+    return VJPS.get(function) or (None if declared(function, "adjoint") is None else adjointOf(function))
+
+
+@cache
+def adjointOf(function: Any) -> Vjp:
+    """The adjoint that a Kernel declares, as a gradient."""
+    return bound(function, declared(function, "adjoint"))
 
 
 def jvpOf(function: Any) -> Jvp | None:
-    """The tangent of a function; a Kernel that declares its adjoint is its own tangent."""
-    enter(function)
-    return JVPS.get(function)
-
-
-def enter(function: Any) -> None:
-    """Take the adjoint that a Kernel declares into the table."""
-    adjoint = None if function in VJPS else declared(function, "adjoint")
-    if adjoint is not None:
-        linear(function)(adjoint)
+    """The tangent of a function: of the table, or itself where a Kernel declares its adjoint."""
+    return JVPS.get(function) or (None if declared(function, "adjoint") is None else itself())
 
 
 def itself(at: int = 0, drop: tuple[str, ...] = ()) -> Jvp:
