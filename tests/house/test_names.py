@@ -7,9 +7,11 @@ import pytest
 from source import ROOT, Source, library, place
 
 LOWERWORD = re.compile(r"[a-z][a-z0-9]*|__init__|__main__")
-FOREIGN = {  # names of PyTorch, autograd and AnalogVNN, hooks of ast.NodeVisitor, attributes of llvmlite and ctypes
+FOREIGN = {  # names of PyTorch, autograd and AnalogVNN, hooks of ast.NodeVisitor, attributes of llvmlite, ctypes and importlib
     "_fields_",
     "data_layout",
+    "exec_module",
+    "find_spec",
     "generic_visit",
     "mark_dirty",
     "mark_non_differentiable",
