@@ -4,18 +4,23 @@ import warnings
 from typing import Any
 
 from puregraph.train.calculator import Calculator
-from puregraph.train.callback import Callback, FunctionCallback
-from puregraph.train.checkpointing import Checkpoint
-from puregraph.train.csvlog import CsvLog
-from puregraph.train.earlystop import EarlyStop
+from puregraph.train.callbacks import (
+    Bar,
+    Callback,
+    Checkpoint,
+    CsvLog,
+    EarlyStop,
+    FunctionCallback,
+    Lines,
+    Monitor,
+    Progress,
+)
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
 from puregraph.train.meters import Meters, Waiting
 from puregraph.train.metrics import MAE, Accuracy, Confusion, Metric, TopK
 from puregraph.train.modes import Holders
-from puregraph.train.monitor import Monitor
 from puregraph.train.objective import Objective
-from puregraph.train.progress import Bar, Lines, Progress
 from puregraph.train.trainer import Trainer
 from puregraph.train.validator import Validator
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.train.lines import duration, number, rate
+from puregraph.train.callbacks.lines import duration, number, rate
 
 
 class History(list):

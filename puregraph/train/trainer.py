@@ -20,7 +20,8 @@ from puregraph.data.prefetch import ahead
 from puregraph.errors import DataError, PuregraphError, addPlace
 from puregraph.module import Module
 from puregraph.train import state
-from puregraph.train.callback import callbacksFrom
+from puregraph.train.callbacks.callback import callbacksFrom
+from puregraph.train.callbacks.progress import progressFrom
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
 from puregraph.train.meters import EVERY, Meters
@@ -28,7 +29,6 @@ from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
 from puregraph.train.prechecks import checkParams, fitSchedule
-from puregraph.train.progress import progressFrom
 from puregraph.train.validator import Validator
 
 

@@ -29,7 +29,7 @@ from puregraph.train import (
     Trainer,
     Validator,
 )
-from puregraph.train.progress import Bar
+from puregraph.train.callbacks.progress import Bar
 
 pytestmark = [needsEmulator, pytest.mark.filterwarnings("ignore:accumulate=")]
 FIGURES = ("epoch", "step", "loss", "accuracy", "top3", "val loss", "val accuracy", "val top3", "rate")

@@ -40,7 +40,6 @@ CLASSES = {
 WIDE = {
     "modules": "one class a file, and every module is there",
     "costs": "one class a file, and every cost is there",
-    "train": "callbacks, one class a file",
 }
 MOST = {"folder": 15, "class": 250, "function": 60}
 LARGE = {  # not yet in parts; none may grow

@@ -14,8 +14,8 @@ from puregraph import SGD, CrossEntropy, Linear
 from puregraph.core import initial
 from puregraph.errors import DataError
 from puregraph.train import Accuracy, Bar, Lines, Progress, Trainer
-from puregraph.train.lines import clock, duration, epochLine, number, rate, speed
-from puregraph.train.progress import progressFrom
+from puregraph.train.callbacks.lines import clock, duration, epochLine, number, rate, speed
+from puregraph.train.callbacks.progress import progressFrom
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

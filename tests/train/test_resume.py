@@ -27,7 +27,7 @@ from puregraph.checkpoint import load, save
 from puregraph.core import initial
 from puregraph.errors import DataError
 from puregraph.train import Accuracy, Callback, Checkpoint, Confusion, EarlyStop, Trainer, state
-from puregraph.train.callback import callbacksFrom
+from puregraph.train.callbacks.callback import callbacksFrom
 
 pytestmark = pytest.mark.filterwarnings("ignore:accumulate=", "ignore:schedule")
 

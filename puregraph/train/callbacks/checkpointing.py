@@ -8,7 +8,7 @@ from typing import Any
 
 from puregraph.arguments import FilePath, Positive, Text, optional, takes
 from puregraph.errors import CheckpointError, DataError
-from puregraph.train.monitor import Monitor
+from puregraph.train.callbacks.monitor import Monitor
 
 
 class Checkpoint(Monitor):

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from puregraph.errors import DataError
-from puregraph.train.callback import Callback
-from puregraph.train.lines import clock, epochLine, figures, rate, speed
+from puregraph.train.callbacks.callback import Callback
+from puregraph.train.callbacks.lines import clock, epochLine, figures, rate, speed
 
 REFRESH = 0.1  # seconds between two looks of the bar
 WIDE, NARROW = 30, 8  # columns of the bar, at most and at least

@@ -7,7 +7,7 @@ from typing import Any
 
 from puregraph.arguments import NotNegative, Text, choice, takes
 from puregraph.errors import CheckpointError, DataError
-from puregraph.train.callback import Callback
+from puregraph.train.callbacks.callback import Callback
 
 DIRECTIONS = ("auto", "min", "max")
 

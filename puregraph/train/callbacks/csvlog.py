@@ -10,7 +10,7 @@ from typing import Any
 from puregraph.arguments import FilePath, takes
 from puregraph.errors import CheckpointError, DataError
 from puregraph.storage.atomicwrite import whole
-from puregraph.train.callback import Callback
+from puregraph.train.callbacks.callback import Callback
 
 
 class CsvLog(Callback):

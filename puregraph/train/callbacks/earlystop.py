@@ -6,7 +6,7 @@ from typing import Any
 
 from puregraph.arguments import Natural, takes
 from puregraph.errors import CheckpointError
-from puregraph.train.monitor import Monitor
+from puregraph.train.callbacks.monitor import Monitor
 
 
 class EarlyStop(Monitor):

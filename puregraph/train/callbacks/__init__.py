@@ -1,0 +1,10 @@
+"""Callbacks: what is called while a Trainer trains: files, early stopping, progress."""
+
+from puregraph.train.callbacks.callback import Callback, FunctionCallback
+from puregraph.train.callbacks.checkpointing import Checkpoint
+from puregraph.train.callbacks.csvlog import CsvLog
+from puregraph.train.callbacks.earlystop import EarlyStop
+from puregraph.train.callbacks.monitor import Monitor
+from puregraph.train.callbacks.progress import Bar, Lines, Progress
+
+__all__ = ["Bar", "Callback", "Checkpoint", "CsvLog", "EarlyStop", "FunctionCallback", "Lines", "Monitor", "Progress"]
