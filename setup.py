@@ -40,7 +40,6 @@ EXTRAS = {
     "peers": ["networkx>=3", "torch==2.13.0"],
     "lint": ["mypy==2.4.1", "ruff==0.17.5"],
     "bench": ["jax", "onnx>=1.16", "onnxruntime", "torch==2.13.0"],
-    "docs": ["furo", "myst-parser", "sphinx>=7"],
 }
 
 setup(

@@ -1,14 +1,7 @@
 """What of a program is left to numpy, and why: the step, its node, and the pass that could have taken it."""
 
 from puregraph.compile.ir.value import Value
-from puregraph.compile.lower.registry import LOWERINGS
-
-try:  # a Kernel declares its lowering itself
-    from puregraph.compile.lower.registry import isLowered
-except ImportError:
-
-    def isLowered(function):
-        return function in LOWERINGS
+from puregraph.compile.lower.registry import isLowered
 
 
 def leftToNumpy(program):
