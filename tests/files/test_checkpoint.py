@@ -1,6 +1,7 @@
 """Checkpoints: exact round trips, all or nothing, and one clear error for whatever else a file may be."""
 
 import ast
+import gc
 import io
 import json
 import os
@@ -398,8 +399,16 @@ def interruptedAt(number, action):
     return next(lines)
 
 
+@pytest.fixture
+def withoutCollection():
+    """No garbage collection: a callback of it would be interrupted as well, and pytest takes that for a fault."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.mark.parametrize("made", [True, False], ids=["into arrays that exist", "into a declaration"])
-def test_ctrl_c_anywhere_in_a_load_leaves_all_of_it_or_nothing(made):
+def test_ctrl_c_anywhere_in_a_load_leaves_all_of_it_or_nothing(withoutCollection, made):
     def fresh(value, optimizer):
         net = Sequential(Linear(2, 2, name="a"), Linear(2, 2, name="b"), Linear(2, 2, name="c"))
         for array in net.params.values() if made or optimizer is None else ():
@@ -422,7 +431,7 @@ def test_ctrl_c_anywhere_in_a_load_leaves_all_of_it_or_nothing(made):
     attempt(-1)  # what is done only once
     whole, done = attempt(-1)
     assert done
-    outcomes = {attempt(n)[1] for n in {*range(0, whole, 41), *range(whole - 150, whole)}}
+    outcomes = {attempt(n)[1] for n in {*range(0, whole, 41), *range(whole - 150, whole + 50)}}  # it varies by a few
     assert outcomes == {False, True}
 
 
