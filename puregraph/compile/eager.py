@@ -72,7 +72,7 @@ def trialRun(program: Any, inputs: list[Any], numbers: dict[str, float]) -> Any:
 
 def runAfterFailure(program: Any, error: Exception, inputs: list[Any], numbers: dict[str, float]) -> Any:
     """Run eagerly after a call has failed, now and from then on: the graph itself raises with the reason."""
-    path = program.built.failed.place.path
+    path = program.built.failed.origin.path
     program.built.restore()
     found = program.runEagerly(inputs, numbers)
     program.built, program.why = None, f"at '{path}': {error}"

@@ -32,9 +32,9 @@ def warnOnce(graph: Any, text: str) -> None:
         warnings.warn(text, GraphWarning, stacklevel=4)
 
 
-def placesIn(error: Exception, graph: Any) -> str:
+def nodesIn(error: Exception, graph: Any) -> str:
     """The nodes that were being compiled when an exception was raised, or those of the whole graph: "at 'a', 'b': "."""
-    found = dict.fromkeys(next(filter(None, map(list, map(placesOf, framesOf(error)))), []))
+    found = dict.fromkeys(next(filter(None, map(list, map(nodesOf, framesOf(error)))), []))
     if not found:
         found = dict.fromkeys((s.path, s.label) for s in graph.steps(len(graph.inputs) or None).items)
     names = [f"'{path}' ({label})" for path, label in found]
@@ -51,12 +51,12 @@ def framesOf(error: Exception) -> list[dict[str, Any]]:
     return found[::-1]
 
 
-def placesOf(variables: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def nodesOf(variables: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Path and label of the nodes of the calls and steps that a frame works on."""
     given = [*variables.values(), *getattr(variables.get("group"), "calls", ())]
     for x in given:
         if isinstance(x, GraphStep):
             yield x.path, x.label
-        place = x.place if isinstance(x, Call) else x
-        if isinstance(place, CallOrigin) and place.label:
-            yield place.path, place.label
+        origin = x.origin if isinstance(x, Call) else x
+        if isinstance(origin, CallOrigin) and origin.label:
+            yield origin.path, origin.label

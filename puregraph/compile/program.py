@@ -11,7 +11,7 @@ from puregraph.base.signals import isAsynchronous
 from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.conform import conformed
 from puregraph.compile.eager import eagerStep, inMode, runAfterFailure, trialRun
-from puregraph.compile.fallback import REPORT, isOwn, placesIn, warnOnce
+from puregraph.compile.fallback import REPORT, isOwn, nodesIn, warnOnce
 from puregraph.compile.memory.planner import MemoryPlan
 from puregraph.compile.pipeline import schedule
 from puregraph.compile.report.graphviz import drawing
@@ -106,7 +106,7 @@ class Program:
                 self.built = None
                 if isOwn(error):
                     raise
-                self.why = f"{placesIn(error, self.graph)}{type(error).__name__}: {error}"
+                self.why = f"{nodesIn(error, self.graph)}{type(error).__name__}: {error}"
                 warnOnce(self.graph, f"{self!r} cannot be compiled, its graph runs instead: {self.why}; {REPORT}")
             anyMode = self.train is not None
             self.current = Validity(self.graph, self.steps, held, self.optimizer, anyMode, unread, reads)
@@ -200,9 +200,9 @@ class Program:
         except Exception as error:
             if isinstance(error, VerifyError) or built.failed is None or isAsynchronous(error):
                 raise
-            place = built.failed.place
-            if place.phase == "update" or (self.options.get("added") and place.phase != "forward"):
-                addPlace(error, f"at '{place.path}' ({place.label})")  # what it has changed cannot be done again
+            origin = built.failed.origin
+            if origin.phase == "update" or (self.options.get("added") and origin.phase != "forward"):
+                addPlace(error, f"at '{origin.path}' ({origin.label})")  # what it has changed cannot be done again
                 raise
             return runAfterFailure(self, error, list(given), numbers)
         return self.results(self, built, copy) if isDone else self.runEagerly(list(given), numbers)

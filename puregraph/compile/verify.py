@@ -72,18 +72,18 @@ class Verifier:
 
     def around(self, number: int, call: Call, steps: list[Bound]) -> list[Bound]:
         """The calls of a step between the checks before and after it."""
-        places = dict.fromkeys(c.place[:2] for c in (call.function.calls if call.kind.isNative else [call]))
-        nodes = ", ".join(f"'{path}' ({label})" if label else f"'{path}'" for path, label in places)
+        origins = dict.fromkeys(c.origin[:2] for c in (call.function.calls if call.kind.isNative else [call]))
+        nodes = ", ".join(f"'{path}' ({label})" if label else f"'{path}'" for path, label in origins)
         title = f"step {number} '{call.function.name if call.kind.isNative else call.name}' at {nodes}"
         before = Bound(call, partial(self.before, title, call), [], {})
         return [before, *steps, Bound(call, partial(self.after, title, number, call), [], {})]
 
     def array(self, value: Value) -> Any:
         """Where a Value is stored in this run."""
-        place = self.plan.places.get(value.root.number)
-        if isinstance(place, StepOutput):
-            start = place.start - addressOf(place.owner) + value.offset
-            return np.ndarray(value.shape, value.dtype, place.owner, start, value.strides)
+        location = self.plan.locations.get(value.root.number)
+        if isinstance(location, StepOutput):
+            start = location.start - addressOf(location.owner) + value.offset
+            return np.ndarray(value.shape, value.dtype, location.owner, start, value.strides)
         return self.memory(value)
 
     # Before and after a step ------------------------------------------------------------------------------------------
@@ -108,13 +108,13 @@ class Verifier:
         if kept is None:
             raise VerifyError(f"{title}: reads {named(value)}, which nobody has written")
         if not same(kept, now):
-            place = first(~equal(kept, now))
+            position = first(~equal(kept, now))
             maker = self.writers.get(value.number, "what was there before the first step")
             others = [name for name, outs in self.since(value) if any(self.meets(y, value) for y in outs)]
             by = f"; overwritten by {', '.join(others)}" if others else ""
             raise VerifyError(
-                f"{title}: reads {named(value)} of {maker}, which at {place} is no longer {kept[place]} "
-                f"but {now[place]}{by}"
+                f"{title}: reads {named(value)} of {maker}, which at {position} is no longer {kept[position]} "
+                f"but {now[position]}{by}"
             )
 
     def since(self, value: Value) -> Iterator[tuple[str, list[Value]]]:
@@ -146,11 +146,11 @@ class Verifier:
         for target, v in self.plan.schedule.stores:
             kept, now = self.array(v), np.asarray(target.array).reshape(v.shape)
             if not same(kept, now):
-                place = first(~equal(kept, now))
+                position = first(~equal(kept, now))
                 owner = type(target).__name__
                 raise VerifyError(
-                    f"the end of the program: {named(v)} was to be stored in a {owner}, which at {place} holds "
-                    f"{now[place]} in place of {kept[place]}"
+                    f"the end of the program: {named(v)} was to be stored in a {owner}, which at {position} holds "
+                    f"{now[position]} in place of {kept[position]}"
                 )
 
     # Against numpy ----------------------------------------------------------------------------------------------------
@@ -174,9 +174,9 @@ class Verifier:
             references += [self.evaluated(calls, noise=np.random.default_rng(seed)) for seed in range(TRIES)]
             wrong = self.wrongIn(results, references, isExact)
         if wrong is not None:
-            y, place = wrong
-            got, want = self.array(y)[place], single[y.number][place]
-            raise VerifyError(f"{title}: {named(y)} at {place}: wanted {want}, as numpy has it, got {got}")
+            y, position = wrong
+            got, want = self.array(y)[position], single[y.number][position]
+            raise VerifyError(f"{title}: {named(y)} at {position}: wanted {want}, as numpy has it, got {got}")
 
     def wrongIn(self, results: list[Value], references: list[Any], isExact: bool) -> tuple[Value, Any] | None:
         """The first result that is near none of its references, and where."""

@@ -192,7 +192,7 @@ def test_large_inputs_are_read_where_they_lie(rng):
     x, y = rng.standard_normal((2, 20, 300))
     assert same(program.run(x), net(x)) and same(program.run(y), net(y))
     (entry,) = program.built.entries
-    assert not entry.fixed and entry.places and any(a is y for places in entry.places for a in places[0])
+    assert not entry.fixed and entry.readers and any(a is y for reader in entry.readers for a in reader[0])
     turned = np.asfortranarray(x)
     assert same(program.run(turned), net(x))
 
@@ -736,8 +736,8 @@ def test_equal_calls_are_made_once_and_unneeded_ones_not_at_all():
 def test_the_sign_of_an_input_is_read_from_its_relu():
     net = Sequential(Linear(4, 5), Relu(), Linear(5, 2))
     found = schedule(net, [(3, 4)], grads=(True,))
-    relu = next(c for c in found.calls if "relu" in c.place.path and c.place.phase == "forward")
-    back = next(c for c in found.calls if c.place.path == "grad:relu" and c.kind.isElementwise)
+    relu = next(c for c in found.calls if "relu" in c.origin.path and c.origin.phase == "forward")
+    back = next(c for c in found.calls if c.origin.path == "grad:relu" and c.kind.isElementwise)
     assert relu.outs[0] in back.arguments and relu.arguments[0] not in back.arguments
 
 

@@ -100,7 +100,7 @@ def test_large_gradients_end_with_the_update_of_their_parameter():
     program = bothWays(wide, [index], t)
     assert program.bytes < 1.1 * 5000 * 32 * 4
     calls = program.built.schedule.calls
-    updates = [i for i, call in enumerate(calls) if call.place.phase == "update" and call.kind.isNative]
+    updates = [i for i, call in enumerate(calls) if call.origin.phase == "update" and call.kind.isNative]
     assert updates, "the updates are native"
     assert not [call for call in calls if call.kind.isStore], "and nothing is copied to parameters"
 

@@ -119,7 +119,7 @@ def test_a_handler_between_an_update_and_its_count_is_heard_behind_both(manner, 
             after = getattr(getattr(step.function, "table", None), "after", None)
             if after is not None:
                 after.go = raising(after.go)
-            elif step.call is not None and step.call.place.phase == "update":
+            elif step.call is not None and step.call.origin.phase == "update":
                 step.function = raising(step.function)
     before = optimizer.step
     with pytest.raises(PreemptedError):

@@ -16,7 +16,7 @@ def leftToNumpy(program):
 def where(call):
     """The node of a call, and what it reads."""
     values = ", ".join(described(v) for v in call.values())
-    origin = call.place
+    origin = call.origin
     return f"at {origin.path!r} ({origin.label}, {origin.phase}) of {values or 'nothing'}"
 
 

@@ -155,7 +155,7 @@ def test_a_table_is_updated_as_its_gradient_is_made(optimizer, keepGrads):
     task = joined(twin, pg.CrossEntropy(), 1, 1).trainMode()
     program = net.compile([(20, 4), (20,)], cost=pg.CrossEntropy(), optimizer=optimizer, keepGrads=keepGrads)
     assert all(
-        c.kind.name in ("native", "view", "host") for c in program.built.schedule.calls if c.place.phase != "update"
+        c.kind.name in ("native", "view", "host") for c in program.built.schedule.calls if c.origin.phase != "update"
     )
     for _ in range(4):
         x, t = rng.integers(-1, 50, (20, 4)), rng.integers(0, 3, 20)

@@ -27,7 +27,7 @@ def split(win: Window) -> tuple[Window, Any]:
     return Window(*[each[:1] for each in win]), [each[1:] for each in win[1:]]
 
 
-def placesOf(first: Window) -> list[Any]:
+def tapIndices(first: Window) -> list[Any]:
     """For feature maps padded along their first axis: the elements that all windows have at each tap."""
     return [along(2, *first.tapIndex(tap)[1:]) for tap in first.taps]
 
@@ -59,8 +59,8 @@ def convolved(x: Any, W: Any, stride: Any, pad: Any, dilation: Any, groups: int)
         return NotImplemented
     first, (_, *rest) = split(window(x.shape[2:], W.shape[2:], stride, pad, dilation))
     x, found = padded(x, first), None
-    for t, place in enumerate(placesOf(first)):
-        y = overFirst(x[place], lambda part, t=t: convolve(part, W[:, :, t].copy(), *rest, groups))
+    for t, index in enumerate(tapIndices(first)):
+        y = overFirst(x[index], lambda part, t=t: convolve(part, W[:, :, t].copy(), *rest, groups))
         found = y if found is None else found + y
     return found
 
@@ -73,10 +73,10 @@ def convolvedData(grad: Any, W: Any, shape: Any, stride: Any, pad: Any, dilation
     first, (_, *rest) = split(window(shape[2:], W.shape[2:], stride, pad, dilation))
     (n, count), n0 = (grad.shape[0], *first.count), shape[0]
     dx = np.zeros_like(grad, shape=(n0, shape[1], *first.full, *shape[3:]))
-    for t, place in enumerate(placesOf(first)):
+    for t, index in enumerate(tapIndices(first)):
         inside = (n * count, shape[1], *shape[3:])
         part = overFirst(grad, lambda g, t=t, s=inside: convolveData(g, W[:, :, t].copy(), s, *rest, groups))
-        dx[place] = dx[place] + part
+        dx[index] = dx[index] + part
     return dx[along(2, *inner(first.pad, first.full)[1:])]
 
 
@@ -88,8 +88,8 @@ def convolvedWeight(grad: Any, x: Any, size: Any, stride: Any, pad: Any, dilatio
     first, (sizes, *rest) = split(window(x.shape[2:], size, stride, pad, dilation))
     x, taps = padded(x, first), []
     g = np.moveaxis(grad, 2, 1).reshape(-1, grad.shape[1], *grad.shape[3:])
-    for place in placesOf(first):
-        part = np.moveaxis(x[place], 2, 1)
+    for index in tapIndices(first):
+        part = np.moveaxis(x[index], 2, 1)
         taps.append(convolveWeight(g, part.reshape(-1, *part.shape[2:]), sizes, *rest, groups))
     return np.stack(taps, axis=2)
 
@@ -122,13 +122,13 @@ def maxPooled(x: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> An
     win = window(x.shape[2:], size, stride, pad, dilation)
     if len(win.size) <= MOST or x.size == 0 or prod(win.spatial) >= EXACT or x.dtype != np.float32:
         return NotImplemented
-    places = np.arange(prod(win.spatial), dtype=np.float32).reshape(1, 1, *win.spatial)
+    positions = np.arange(prod(win.spatial), dtype=np.float32).reshape(1, 1, *win.spatial)
     around = [(0, 0), (0, 0), *win.pad]
     views, taps = seen(np.pad(x, around, constant_values=-np.inf), win), tuple(range(-len(win.size), 0))
-    places = seen(np.pad(places, around, constant_values=EXACT), win)
+    positions = seen(np.pad(positions, around, constant_values=EXACT), win)
     y = views.max(axis=taps, keepdims=True)
     isHere = (views == y) | ((views != views) & (y != y))
-    index = np.where(isHere, places, np.float32(EXACT)).min(axis=taps)
+    index = np.where(isHere, positions, np.float32(EXACT)).min(axis=taps)
     return y.squeeze(taps), np.where(index == EXACT, np.float32(-1), index).astype(np.int32)
 
 

@@ -16,7 +16,7 @@ def dumped(schedule: Any, name: str) -> Any:
     """The schedule, written to FOLDER/<graph>/<number>-<pass>.txt if that is asked for."""
     folder = variable("DUMP")
     if folder:
-        place = Path(folder) / "".join(c if c.isalnum() else "-" for c in schedule.graph.title())
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{next(COUNTS):04}-{name}.txt").write_text(f"{listing(schedule)}\n", encoding="utf-8")
+        directory = Path(folder) / "".join(c if c.isalnum() else "-" for c in schedule.graph.title())
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"{next(COUNTS):04}-{name}.txt").write_text(f"{listing(schedule)}\n", encoding="utf-8")
     return schedule

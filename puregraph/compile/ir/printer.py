@@ -12,11 +12,11 @@ def listing(schedule: Any) -> str:
     """Every call with the node that it belongs to, and the shape of its result."""
     lines = [repr(schedule)]
     lines += [f"  input {v!r}" for v in schedule.inputs]
-    place = None
+    origin = None
     for call in schedule.calls:
-        if call.place is not place:
-            place = call.place
-            lines.append(f"{place.path}  ({place.label}, {place.phase})")
+        if call.origin is not origin:
+            origin = call.origin
+            lines.append(f"{origin.path}  ({origin.label}, {origin.phase})")
         made = ", ".join("None" if y is None else shown(y) for y in call.outs)
         lines.append(f"  {call.kind.name:9} {call!r}   {made}{formula(call)}")
     for what, values in (("output", schedule.outputs), ("input gradient", schedule.inputGrads)):

@@ -80,15 +80,15 @@ def falling(strides: Strides) -> bool:
 def sortedAxes(operands: Sequence[Strides], rank: int) -> list[int]:
     """The axes in the order in which numpy's iterator traverses them, the slowest first, for operands of full rank."""
     order = list(range(rank))
-    for place in range(rank - 2, -1, -1):  # each axis moves inward past those that are slower
-        axis, goal = order[place], place
-        for other in range(place + 1, rank):
+    for position in range(rank - 2, -1, -1):  # each axis moves inward past those that are slower
+        axis, goal = order[position], position
+        for other in range(position + 1, rank):
             swap = compared(operands, axis, order[other])
             if swap:
                 goal = other
             elif swap is not None:
                 break
-        order.insert(goal, order.pop(place))
+        order.insert(goal, order.pop(position))
     return order
 
 
@@ -129,9 +129,9 @@ def joinedAxes(shapes: Sequence[Sequence[int]], operands: Sequence[Strides]) -> 
     """The axes in the order that `np.concatenate` gives its result, the slowest first."""
     rank = len(shapes[0])
     order = list(range(rank))
-    for place in range(1, rank):
-        axis, goal = order[place], place
-        for other in range(place - 1, -1, -1):
+    for position in range(1, rank):
+        axis, goal = order[position], position
+        for other in range(position - 1, -1, -1):
             swap = None
             for shape, strides in zip(shapes, operands):
                 outer = order[other]
@@ -144,7 +144,7 @@ def joinedAxes(shapes: Sequence[Sequence[int]], operands: Sequence[Strides]) -> 
                 goal = other
             elif swap is not None:
                 break
-        order.insert(goal, order.pop(place))
+        order.insert(goal, order.pop(position))
     return order
 
 

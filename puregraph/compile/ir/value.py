@@ -101,7 +101,7 @@ class Call:
     A call gives one value, or `several` as a tuple or list; None among `outs` stands for one that is None.
     """
 
-    __slots__ = ("arguments", "function", "kind", "options", "outs", "place", "several")
+    __slots__ = ("arguments", "function", "kind", "options", "origin", "outs", "several")
 
     def __init__(
         self,
@@ -110,11 +110,11 @@ class Call:
         options: dict[str, Any],
         outs: list[Any],
         kind: Kind | str,
-        place: CallOrigin,
+        origin: CallOrigin,
         several: bool = False,
     ):
         self.function, self.arguments, self.options = function, arguments, options
-        self.outs, self.place, self.several = outs, place, several
+        self.outs, self.origin, self.several = outs, origin, several
         self.kind = kind if type(kind) is Kind else KINDS[kind]
 
     @property

@@ -66,7 +66,7 @@ class Lowering:
         frozen: PackedWeights | None,
     ):
         self.steps, self.held, self.new, self.frozen = steps, held, new, frozen
-        self.places = {id(step): i for i, step in enumerate(steps)}
+        self.indices = {id(step): i for i, step in enumerate(steps)}
         self.barriers = [i for i, s in enumerate(steps) if not isinstance(s, Group) and s.kind.hasEffect]
         self.readers: dict[int, list[int]] = {}
         self.makers: dict[int, int] = {}
@@ -113,7 +113,7 @@ class Lowering:
         nest = LoopNest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
         done, late = shaped(nest, room)
         reads = [v for v, _ in group.loads.values()]
-        over = [place for place in late if isMetOnce(group, reads[place])]
+        over = [j for j in late if isMetOnce(group, reads[j])]
         return [self.step(done, group.calls, reads, stored, room, over)]
 
     def step(
@@ -127,7 +127,7 @@ class Lowering:
     ) -> Call:
         name = "; ".join(dict.fromkeys(w.name for w in done))
         native = NativeCall(name, done, calls, len(makes), tuple(over), tuple(room.checks))
-        return Call(native, tuple(reads), {}, [*makes, *room.extra], "native", calls[-1].place, True)
+        return Call(native, tuple(reads), {}, [*makes, *room.extra], "native", calls[-1].origin, True)
 
     # Products and kernels -------------------------------------------------------------------------------------------
 
@@ -167,12 +167,12 @@ class Lowering:
         if frame is None:
             return None
         group = self.tails.get(i)
-        own = place(y, frame)
+        own = resultOperand(y, frame)
         if group is None:
             if own is None or own.column != 1:
                 return None
             return EpilogueSpec(y, own.row, own.batch), [], [y]
-        j = self.places[id(group)]
+        j = self.indices[id(group)]
         kept = [v for v in group.made.values() if self.isRead(v, (j,))]
         loads = {n: column(group, v, a, frame) for n, (v, a) in group.loads.items() if v is not y}
         stores = {group.names[v.number]: column(group, v, group.axes[v.number], frame) for v in kept}
@@ -215,7 +215,7 @@ class Lowering:
         if done is not None:
             makes = [y for y in call.outs if y is None or y.number not in room.left]
             call = self.step(done, [call], call.values(), makes, room)
-        return [call] if group is None else [call, *self.group(self.places[id(group)], group)]
+        return [call] if group is None else [call, *self.group(self.indices[id(group)], group)]
 
 
 def wholeOf(lowering: Any) -> Any:
@@ -300,7 +300,7 @@ def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: Outp
     return None if found is None else seen(found.kind, value, found.strides, group.space, frame)
 
 
-def place(value: Value, frame: OutputTiling) -> EpilogueOperand | None:
+def resultOperand(value: Value, frame: OutputTiling) -> EpilogueOperand | None:
     """Where a product stores its own result."""
     size = value.dtype.itemsize
     return seen(LONE[value.dtype], value, tuple(s // size for s in value.strides), value.shape, frame)

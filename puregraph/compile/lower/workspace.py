@@ -12,7 +12,7 @@ from puregraph.native.llvm.kernelcall import KernelCall
 
 
 class Offset(NamedTuple):
-    """A place inside a Value: so many bytes from its start."""
+    """An offset in bytes from the start of a Value."""
 
     value: Value
     bytes: int

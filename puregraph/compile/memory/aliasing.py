@@ -23,9 +23,9 @@ def overwritable(call: Call, y: Value) -> Sequence[int]:
     return (0,) if call.function is put and type(call.arguments[0]) is Value else ()
 
 
-def isSame(call: Call, place: int, y: Value) -> bool:
+def isSame(call: Call, index: int, y: Value) -> bool:
     """Whether an argument has the layout of a result, all of its memory, and shares it with no other argument."""
-    x = call.arguments[place]
+    x = call.arguments[index]
     if x.root.nbytes != x.nbytes or x.dtype != y.dtype or x.shape != y.shape:
         return False
     if x.strides != y.strides and not sameStrides(x.shape, x.strides, y.strides):

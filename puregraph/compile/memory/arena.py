@@ -83,9 +83,9 @@ class Gaps:
 
     def take(self, size: int) -> int:
         """An offset at which n bytes are free."""
-        place = bisect_left(self.bySize, (size, 0))
-        if place < len(self.bySize):
-            found, offset = self.bySize[place]
+        i = bisect_left(self.bySize, (size, 0))
+        if i < len(self.bySize):
+            found, offset = self.bySize[i]
             self.remove(offset)
             if found > size:
                 self.add(offset + size, found - size)

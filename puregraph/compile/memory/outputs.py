@@ -43,8 +43,8 @@ class StepOutput:
     def renew(self) -> None:
         """Move to unused memory."""
         self.owner = None
-        place = next((i for i in reversed(range(len(self.spare))) if isAlone(self.spare, i)), None)
-        self.owner = np.empty(self.bytes, np.uint8) if place is None else self.spare.pop(place)
+        found = next((i for i in reversed(range(len(self.spare))) if isAlone(self.spare, i)), None)
+        self.owner = np.empty(self.bytes, np.uint8) if found is None else self.spare.pop(found)
         self.spare = [*self.spare[1 - SPARE :], self.owner]
         start = self.start
         for slots, i, v, bytes in self.patches:

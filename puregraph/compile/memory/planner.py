@@ -31,7 +31,7 @@ class MemoryPlan:
     """Where the values of calls are stored, each at a multiple of `alignment` bytes.
 
     `buffers`   the blocks of the arena
-    `places`    by a Value's number the Buffer that it is in, or the external target that it is stored in
+    `locations`    by a Value's number the Buffer that it is in, or the external target that it is stored in
     `taken`     by the number of a call the argument whose memory it writes its result to
     `copies`    (target, Value) of what is copied to a target after the last call
     `exits`     by the number of a large result its own memory, if that is possible and wanted
@@ -41,7 +41,7 @@ class MemoryPlan:
     def __init__(self, schedule: Any, alignment: int = ALIGNMENT, gives: bool = False):
         self.schedule, self.alignment = schedule, alignment
         self.buffers: list[Buffer] = []
-        self.places: dict[int, Any] = {}
+        self.locations: dict[int, Any] = {}
         self.taken: dict[int, int] = {}
         self.copies: list[tuple[Any, Value]] = []
         self.last = lastReads(schedule)
@@ -60,9 +60,9 @@ class MemoryPlan:
             before = old.get(id(target))
             if isWhole(value, target):
                 target, value = ReshapedTarget(target, value.root.shape), value.root
-            free = value.number not in self.places and value.base is None and fits(target, value)
+            free = value.number not in self.locations and value.base is None and fits(target, value)
             if free and self.follows(before, value, birth[value.number]):
-                self.places[value.number] = target
+                self.locations[value.number] = target
             else:
                 self.copies.append((target, value))
 
@@ -79,19 +79,19 @@ class MemoryPlan:
         """Allocate every value that a call computes: over an argument whose lifetime ends, or a buffer of its own."""
         for i, call in enumerate(self.schedule.calls):
             for y in call.outs:
-                if y is None or y.base is not None or y.role == "object" or y.number in self.places:
+                if y is None or y.base is not None or y.role == "object" or y.number in self.locations:
                     continue
-                place = self.heir(i, call, y)
+                index = self.heir(i, call, y)
                 death = self.last.get(y.number, i)
-                if place is None:
+                if index is None:
                     buffer = Buffer(y, i, death, self.alignment)
                     self.buffers.append(buffer)
                 else:
-                    buffer = self.places[call.arguments[place].root.number]
+                    buffer = self.locations[call.arguments[index].root.number]
                     buffer.death = death
                     buffer.values.append(y)
-                    self.taken[i] = place
-                self.places[y.number] = buffer
+                    self.taken[i] = index
+                self.locations[y.number] = buffer
 
     def give(self) -> None:
         """Allocate large results in memory of their own, where only native code uses them."""
@@ -105,7 +105,7 @@ class MemoryPlan:
             if v is not None
         }
         for v in results:
-            buffer = self.places.get(v.root.number)
+            buffer = self.locations.get(v.root.number)
             isAll = v.nbytes == v.root.nbytes and isDense(v.shape, v.strides, v.dtype.itemsize)
             if type(buffer) is not Buffer or buffer.size < LARGE or not isAll:
                 continue
@@ -113,17 +113,17 @@ class MemoryPlan:
             if kept.count(v.root.number) == 1 and not numbers & others:
                 self.exits[v.number] = found = StepOutput(v)
                 self.buffers.remove(buffer)
-                self.places.update(dict.fromkeys(numbers, found))
+                self.locations.update(dict.fromkeys(numbers, found))
 
     def heir(self, i: int, call: Any, y: Value) -> int | None:
         """The argument whose memory a result may take, if no other result of the call has it."""
-        for place in overwritable(call, y):
-            x = call.arguments[place]
+        for index in overwritable(call, y):
+            x = call.arguments[index]
             if type(x) is Value and self.last.get(x.root.number) == i:
-                buffer = self.places.get(x.root.number)
+                buffer = self.locations.get(x.root.number)
                 isFree = type(buffer) is Buffer and buffer.death == i and buffer.values[-1] is x.root
-                if isFree and isSame(call, place, y):
-                    return place
+                if isFree and isSame(call, index, y):
+                    return index
         return None
 
 

@@ -30,8 +30,8 @@ def eliminateCommonSubexpressions(schedule: Any) -> Any:
             continue
         lays = tuple([(y.shape, y.dtype, y.strides) for y in call.outs])
         stays = not (call.kind.isCheap or call.kind.isExact) or sum(y.nbytes for y in call.outs) <= LITTLE
-        phase = None if stays else call.place.phase
-        key = phase, call.place.precision, frozen(call.function), frozen(call.arguments), frozen(call.options), lays
+        phase = None if stays else call.origin.phase
+        key = phase, call.origin.precision, frozen(call.function), frozen(call.arguments), frozen(call.options), lays
         found = known.get(key)
         if found is None:
             known[key] = call.outs

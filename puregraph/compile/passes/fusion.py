@@ -92,7 +92,7 @@ class Fuser:
                 self.heavy.update(y.number for y in call.outs if y is not None)
             self.done(i)
         else:
-            self.place(i, read, call)
+            self.assign(i, read, call)
         for group in [g for g in self.open if self.count - g.last > PATIENCE]:
             self.close(group)
 
@@ -101,7 +101,7 @@ class Fuser:
         found = {id(g): g for v in self.reads[i] if (g := self.makers.get(v.number))}
         return list(found.values()) if len(found) < 2 else [g for g in self.open if id(g) in found]
 
-    def place(self, i: int, read: NestLines, call: Call) -> None:
+    def assign(self, i: int, read: NestLines, call: Call) -> None:
         """Put a call into the group that computes what it reads, one that reads the same, or a new one."""
         sources = sorted(self.sources(i), key=lambda g: g.size)
         for group in sources[:-1]:
@@ -174,7 +174,7 @@ class Fuser:
 
     def isLast(self, i: int) -> bool:
         """Whether all other readers of what an update writes over have run."""
-        if self.calls[i].place.phase != "update":
+        if self.calls[i].origin.phase != "update":
             return True
         old = {v.number for v in self.reads[i] if v.role in ("param", "state")}
         if any(v.root.number in old for group in self.open for v, _ in group.loads.values()):
@@ -190,17 +190,17 @@ class Fuser:
 
     def join(self, group: Group, read: NestLines, call: Call) -> bool:
         """Add a call to a group, if it fits."""
-        places = {}
+        computed = {}
         for n, (v, _) in read.given.items():
-            places[n] = group.find(v)
-            if places[n] is None and v.root.number in group.made:
+            computed[n] = group.find(v)
+            if computed[n] is None and v.root.number in group.made:
                 return False
-        axes = axesOf(group, read, places)
+        axes = axesOf(group, read, computed)
         if axes is None:
             return False
         over = frozenset[int]()
         if group.folds:
-            over = over.union(*[group.folded[p[0].number] for p in places.values() if p])
+            over = over.union(*[group.folded[p[0].number] for p in computed.values() if p])
         if not over.isdisjoint(axes) and not group.isShort(over):
             return False
         if over and over & (late := group.beside()) and not late.isdisjoint(axes):
@@ -212,7 +212,7 @@ class Fuser:
         def chosen(fold: Reduce) -> frozenset[int]:
             return frozenset([a for a in (axes[i] for i in fold.axes) if a is not None])
 
-        loads = {n: (v, move(own)) for n, (v, own) in read.given.items() if places[n] is None}
+        loads = {n: (v, move(own)) for n, (v, own) in read.given.items() if computed[n] is None}
         new = {(v.number, own) for v, own in loads.values()} - group.known.keys()
         if len(group.loads) + len(new) + len(group.made) + len(read.results) > MOST:
             return False
@@ -220,7 +220,7 @@ class Fuser:
         if not all(self.fits(group, chosen(x), read, axes) for x in folds):
             return False
         names: dict[str, Any] = {f"axis{a}": 0 if b is None else f"axis{b}" for a, b in enumerate(axes) if a != b}
-        names |= {n: group.names[p[0].number] if p else group.load(*loads[n]) for n, p in places.items()}
+        names |= {n: group.names[p[0].number] if p else group.load(*loads[n]) for n, p in computed.items()}
         for n, line in read.lines:
             names[n] = group.add(renamed(line, names))
         for y, line, own in read.results:
@@ -276,14 +276,14 @@ def innerAxis(group: Group, read: NestLines) -> int:
     return -min(steps)[1] if steps else len(group.space) - 1
 
 
-def axesOf(group: Group, read: NestLines, places: dict[str, Any]) -> Axes | None:
+def axesOf(group: Group, read: NestLines, computed: dict[str, Any]) -> Axes | None:
     """Which axis of the group's space each axis of a call's space runs along; None if that is ambiguous."""
     rank = len(read.space)
     if not group.calls:
         return tuple(range(rank))
     found: list[int | None] = [None] * rank
-    for name, place in places.items():
-        for spot, a in zip(read.given[name][1], place[1] if place else ()):
+    for name, made in computed.items():
+        for spot, a in zip(read.given[name][1], made[1] if made else ()):
             if spot is not None and a is not None:
                 if found[spot] not in (None, a):
                     return None

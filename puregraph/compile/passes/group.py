@@ -42,9 +42,9 @@ class Group:
         return list(self.made.values())
 
     @property
-    def place(self) -> CallOrigin:
+    def origin(self) -> CallOrigin:
         """The origin of its last call."""
-        return self.calls[-1].place
+        return self.calls[-1].origin
 
     def values(self) -> list[Value]:
         """The Values that it reads."""

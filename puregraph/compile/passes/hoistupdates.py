@@ -18,12 +18,12 @@ def hoistUpdates(schedule: Any) -> Any:
     large ones do at once; elsewhere locality is better if updates come in the end.
     """
     calls = schedule.calls
-    start = next((i for i, call in enumerate(calls) if call.place.phase == "backward"), len(calls))
+    start = next((i for i, call in enumerate(calls) if call.origin.phase == "backward"), len(calls))
     start = start if any(map(canFail, calls[:start])) else 0
     for i, call in enumerate(calls):
-        if i > start and call.kind.isHost and call.place.phase == "update" and call.arguments:
+        if i > start and call.kind.isHost and call.origin.phase == "update" and call.arguments:
             if call.arguments[0] is None and not any(map(canFail, calls[start:i])):
-                early = Call(call.function, (None,), {}, [], "host", call.place)
+                early = Call(call.function, (None,), {}, [], "host", call.origin)
                 calls = [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
                 large = bytesOfUpdates(calls)
                 isMuch = large and 2 * large > bytesKept(calls, start)
@@ -34,7 +34,7 @@ def hoistUpdates(schedule: Any) -> Any:
 
 def isLarge(call: Call) -> bool:
     """Whether a call updates a large parameter."""
-    return call.place.phase == "update" and call.kind.isElementwise and call.outs[0].nbytes >= LARGE
+    return call.origin.phase == "update" and call.kind.isElementwise and call.outs[0].nbytes >= LARGE
 
 
 def bytesOfUpdates(calls: list[Call]) -> int:
@@ -53,12 +53,12 @@ def bytesKept(calls: list[Call], start: int) -> int:
 def updatedSoon(calls: list[Call], start: int) -> list[Call]:
     """Move the updates of large parameters behind the last call that computes or reads their operands."""
     latest: dict[int, int] = {}
-    places = []
+    positions = []
     for i, call in enumerate(calls):
         own = [v.root for v in (*call.values(), *call.outs) if v is not None and v.role != "scalar"]
-        places.append(max([latest.get(v.number, start) for v in own]) if isLarge(call) else i)
-        latest.update((v.number, places[-1]) for v in own)
-    order = sorted(range(len(calls)), key=lambda i: (places[i], i))
+        positions.append(max([latest.get(v.number, start) for v in own]) if isLarge(call) else i)
+        latest.update((v.number, positions[-1]) for v in own)
+    order = sorted(range(len(calls)), key=lambda i: (positions[i], i))
     return [calls[i] for i in order]
 
 

@@ -22,14 +22,14 @@ def storePredicates(schedule: Any) -> Any:
     """Have formulas of the backward pass read predicates, which the forward pass stores, in place of values."""
     readers: dict[int, list[Call]] = {}
     for call in schedule.calls:
-        if not call.kind.isView and call.place.phase != "forward":
+        if not call.kind.isView and call.origin.phase != "forward":
             for v in call.values():
                 readers.setdefault(v.root.number, []).append(call)
     kept = {v.root.number for v in schedule.kept()}
     calls: list[Call] = []
     for call in schedule.calls:
         calls.append(call)
-        if call.place.phase != "forward" or not call.kind.isElementwise:
+        if call.origin.phase != "forward" or not call.kind.isElementwise:
             continue
         for y in call.outs:
             later = readers.get(y.number, ())
@@ -54,16 +54,16 @@ def asked(call: Call, value: Value) -> Term | None:
     """The condition of a value that a call reads, as a term of `x`; None if it reads more of the value."""
     if not isinstance(call.function, Interpreter):
         return None
-    places = [i for i, a in enumerate(call.arguments) if a is value]
-    if len(places) != 1 or any(v.root is value and v is not value for v in call.values()):
+    indices = [i for i, a in enumerate(call.arguments) if a is value]
+    if len(indices) != 1 or any(v.root is value and v is not value for v in call.values()):
         return None
-    return questionOf(call.function, places[0])
+    return questionOf(call.function, indices[0])
 
 
 @lru_cache(maxsize=REMEMBERED)
-def questionOf(evaluator: Interpreter, place: int) -> Term | None:
+def questionOf(evaluator: Interpreter, index: int) -> Term | None:
     """The one condition in which an argument occurs, with nothing but numbers beside it, as a term of `x`."""
-    name = leaf(evaluator.names[place])
+    name = leaf(evaluator.names[index])
     inside = {t for t in walk(*evaluator.terms) if t.op in LOGICAL and leavesOf(t) == {name}}
     outermost = inside - {a for t in inside for a in walk(*t.args)}
     if len(outermost) != 1:
@@ -84,7 +84,7 @@ def answering(schedule: Any, call: Call, value: Value, question: Term) -> Call:
     strides = tuple([s // value.dtype.itemsize for s in value.strides])
     answer = Value(schedule.count, value.shape, np.dtype(np.bool_), strides, name=f"{value.name}.answer")
     answer.call = Call(
-        numpyFrom((formulaOf(question),), (ASKED,)), (value,), {}, [answer], "pointwise", call.place, True
+        numpyFrom((formulaOf(question),), (ASKED,)), (value,), {}, [answer], "pointwise", call.origin, True
     )
     return answer.call
 
@@ -92,8 +92,8 @@ def answering(schedule: Any, call: Call, value: Value, question: Term) -> Call:
 def exchange(call: Call, value: Value, answer: Value, question: Term) -> None:
     """Have a call read the predicate."""
     evaluator = call.function
-    (place,) = [i for i, a in enumerate(call.arguments) if a is value]
-    name = leaf(evaluator.names[place])
+    (index,) = [i for i, a in enumerate(call.arguments) if a is value]
+    name = leaf(evaluator.names[index])
     own = rebuild(question, {leaf(ASKED): name}, term)
     terms = [formulaOf(rebuild(t, {own: name}, term)) for t in evaluator.terms]
     call.function = numpyFrom(terms, evaluator.names)

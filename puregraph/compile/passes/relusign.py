@@ -32,9 +32,9 @@ def readReluSigns(schedule: Any) -> Any:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def asksSign(evaluator: Interpreter, place: int) -> bool:
+def asksSign(evaluator: Interpreter, index: int) -> bool:
     """Whether an argument is only compared with 0."""
-    name = leaf(evaluator.names[place])
+    name = leaf(evaluator.names[index])
     sign = term(">", name, leaf(0))
     order = walk(*evaluator.terms)
     return sign in order and all(t is sign or name not in t.args for t in order) and name not in evaluator.terms

@@ -122,8 +122,8 @@ class PeakReaders:
 class Clones:
     """The calls that compute one value again before a call that reads it, from what is kept anyway."""
 
-    def __init__(self, schedule: Any, reading: PeakReaders, place: int, value: Value):
-        self.schedule, self.reading, self.place, self.value = schedule, reading, place, value
+    def __init__(self, schedule: Any, reading: PeakReaders, start: int, value: Value):
+        self.schedule, self.reading, self.start, self.value = schedule, reading, start, value
         self.calls: list[Call] = []
         self.made: dict[int, Value] = {}
         self.sources: set[int] = set()
@@ -141,7 +141,7 @@ class Clones:
         """The clone of a value; None if computing it again would take too many calls."""
         if value.number in self.made:
             return self.made[value.number]
-        if self.reading.stays(value, self.place):
+        if self.reading.stays(value, self.start):
             self.sources.add(value.root.number)
             return value
         call = value.call
@@ -160,8 +160,8 @@ class Clones:
 
         arguments, options = changed(call.arguments, now), {k: changed(v, now) for k, v in call.options.items()}
         outs = [None if y is None else self.like(y) for y in call.outs]
-        place = call.place._replace(phase="backward")
-        again = Call(call.function, arguments, options, outs, call.kind, place, call.several)
+        origin = call.origin._replace(phase="backward")
+        again = Call(call.function, arguments, options, outs, call.kind, origin, call.several)
         for y, new in zip(call.outs, outs):
             if new is not None:
                 new.call = again
@@ -184,7 +184,7 @@ def insert(schedule: Any, chosen: Any, peak: int) -> None:
     before: dict[int, list[Call]] = {}
     instead: dict[int, Value] = {}
     for clones in chosen:
-        before.setdefault(clones.place, []).extend(clones.calls)
+        before.setdefault(clones.start, []).extend(clones.calls)
         instead[clones.value.number] = clones.made[clones.value.number]
     calls: list[Call] = []
     views: dict[int, Value] = {}
@@ -201,7 +201,7 @@ def insert(schedule: Any, chosen: Any, peak: int) -> None:
             schedule.count += 1
             new = Value(schedule.count, v.shape, v.dtype, v.strides, name=v.name)
             new.base, new.offset = instead[v.base.number], v.offset
-            new.call = Call(call.function, changed(call.arguments, now), call.options, [new], "view", call.place)
+            new.call = Call(call.function, changed(call.arguments, now), call.options, [new], "view", call.origin)
             views[v.number] = new
             calls.append(new.call)
         return views[v.number]

@@ -54,8 +54,8 @@ class Describer:
         uses = Counter(v.root.number for c in calls for v in c.values())
         self.known, found = {}, []
         for c in calls:
-            self.path = c.place.path
-            if c.place.phase == "update" and isinstance(c.function, Interpreter):
+            self.path = c.origin.path
+            if c.origin.phase == "update" and isinstance(c.function, Interpreter):
                 found.append(self.update(c))
                 continue
             for ys, t in self.results(c):
@@ -133,7 +133,7 @@ class Describer:
             lines.append(f"{name} = {written(rebuild(t, done, term))}")
             if leaf(name) not in walk(t) or name != "param":
                 done[t] = leaf(name)
-        rule = self.ruled(f": {'; '.join(lines)}", call.place.label)
+        rule = self.ruled(f": {'; '.join(lines)}", call.origin.label)
         given = "" if grad is None else self.text(grad)
         return StepText(self.path, list(call.outs), f"{', '.join(names)} = {rule}({given})")
 
@@ -180,7 +180,7 @@ class Describer:
         isNear = parts[0] == own[0]
         while len(parts) > 1 and own and parts[0] == own[0]:
             parts, own = parts[1:], own[1:]
-        if kind == "grad" and v.call is not None and v.call.place.path == v.name:
+        if kind == "grad" and v.call is not None and v.call.origin.path == v.name:
             parts = [*parts, "dx"]
         elif kind in ("sum", "d"):
             parts = [*parts, "dy"]
@@ -193,7 +193,7 @@ def isBrief(t: Term) -> bool:
 
 
 def isShort(t: Term) -> bool:
-    """Whether a formula is short enough to be written in its place."""
+    """Whether a formula is short enough to be written inline."""
     return len(written(t)) <= LONG
 
 

@@ -22,15 +22,15 @@ def drawing(plan: Any) -> str:
         if call.kind.isView:
             continue
         told = "; ".join(line.text for line in teller.lines(call))
-        lines.append(f"  c{i} [label={quoted(shorten(f'{call.place.path}: {told}', WIDE, placeholder=' ...'))}];")
+        lines.append(f"  c{i} [label={quoted(shorten(f'{call.origin.path}: {told}', WIDE, placeholder=' ...'))}];")
         for v in dict.fromkeys(v.root for v in call.values()):
             lines += entered(v, source)
             lines.append(f"  {source[v.number]} -> c{i} [label={quoted(f'{v.dtype}{list(v.shape)}')}];")
         source.update((y.number, f"c{i}") for y in call.outs if y is not None)
-    for place, y in enumerate(schedule.outputs):
+    for index, y in enumerate(schedule.outputs):
         if y is not None:
             lines += entered(y.root, source)
-            lines += [f"  o{place} [label=output, shape=ellipse];", f"  {source[y.root.number]} -> o{place};"]
+            lines += [f"  o{index} [label=output, shape=ellipse];", f"  {source[y.root.number]} -> o{index};"]
     return "\n".join([*lines, "}"]) + "\n"
 
 

@@ -85,8 +85,8 @@ def rowsOf(call: Call, lines: list[StepText], plan: Any, i: int, node: str) -> t
     for line in lines:
         made = [y for y in line.values if y.number in held]
         found = [
-            StepRow(makes=makes, bytes=f"{sum(y.nbytes for y in ys):,}", offset=place)
-            for (makes, place), ys in (
+            StepRow(makes=makes, bytes=f"{sum(y.nbytes for y in ys):,}", offset=location)
+            for (makes, location), ys in (
                 (key, list(group)) for key, group in groupby(made, lambda y: cellsOf(y, plan, i))
             )
         ] or [StepRow()]
@@ -94,8 +94,8 @@ def rowsOf(call: Call, lines: list[StepText], plan: Any, i: int, node: str) -> t
         node = line.path
     scratch = [y for y in call.outs if y is not None and y.name == "scratch"]
     if scratch:
-        size, (_, place) = sum(y.nbytes for y in scratch), cellsOf(scratch[0], plan, i)
-        rows.append(StepRow(step="scratch", bytes=f"{size:,}", offset=place))
+        size, (_, location) = sum(y.nbytes for y in scratch), cellsOf(scratch[0], plan, i)
+        rows.append(StepRow(step="scratch", bytes=f"{size:,}", offset=location))
     return rows, node
 
 
@@ -103,16 +103,16 @@ def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
     """The type of a result, and where it is stored: its offset in the arena, with a star where it is written over an
     operand, or the name of its holder."""
     kind = "" if y.dtype.name == "float32" else f"{y.dtype} "
-    place = plan.places.get(y.number)
+    location = plan.locations.get(y.number)
     order = layoutOf(y)
     layout = f" {LAST[y.ndim]}" if y.ndim in LAST and isLast(y) else order and f" as {order}"
     makes = f"{kind}{','.join(map(str, y.shape)) or 'number'}{layout}"
-    if hasattr(place, "offset"):
-        return makes, f"{place.offset:,}{'*' * (i in plan.taken)}"
-    if isinstance(place, StepOutput):
+    if hasattr(location, "offset"):
+        return makes, f"{location.offset:,}{'*' * (i in plan.taken)}"
+    if isinstance(location, StepOutput):
         return makes, "result"
-    return makes, "" if place is None else "gradient" if type(
-        getattr(place, "target", place)
+    return makes, "" if location is None else "gradient" if type(
+        getattr(location, "target", location)
     ) is GradientOf else "in place"
 
 

@@ -95,10 +95,10 @@ class Buffers:
             return np.zeros(value.shape, value.dtype)
         if value.role == "input":  # untouched pages take no memory until they are written
             return alignedBytes(value.nbytes).view(value.dtype).reshape(value.shape)
-        place = self.plan.places[value.number]
-        if isinstance(place, Buffer):
-            return np.ndarray(value.shape, value.dtype, self.arena, place.offset, value.strides)
-        return place.array
+        location = self.plan.locations[value.number]
+        if isinstance(location, Buffer):
+            return np.ndarray(value.shape, value.dtype, self.arena, location.offset, value.strides)
+        return location.array
 
     def address(self, value: Value) -> int:
         """The address of the first element of a Value."""
@@ -110,10 +110,10 @@ class Buffers:
 
     def startOf(self, root: Value) -> int:
         """The address of the first byte of a Value."""
-        place = self.plan.places.get(root.number)
-        if isinstance(place, Buffer):
-            return addressOf(self.arena) + place.offset
-        return place.start if isinstance(place, StepOutput) else addressOf(self(root))
+        location = self.plan.locations.get(root.number)
+        if isinstance(location, Buffer):
+            return addressOf(self.arena) + location.offset
+        return location.start if isinstance(location, StepOutput) else addressOf(self(root))
 
     def region(self, buffer: Buffer) -> Any:
         """The bytes of a buffer."""

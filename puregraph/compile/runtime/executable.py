@@ -121,7 +121,7 @@ class Executable:
 
     def movedBy(self, root: Value) -> Any:
         """Who provides the address of a Value that may change with each run."""
-        return next((e for e in self.entries if e.value is root), None) or self.plan.places[root.number]
+        return next((e for e in self.entries if e.value is root), None) or self.plan.locations[root.number]
 
     def boundTo(self, i: int, call: Any) -> list[Bound]:
         """Bind a call as calls of numpy."""
@@ -272,5 +272,5 @@ def endedBy(copies: list[Any], calls: list[Any]) -> tuple[list[Any], list[Any]]:
         works += found or []
         rest += [] if found else [(target, value)]
     function = end.function._replace(works=[*end.function.works, *works])
-    calls[last] = Call(function, end.arguments, end.options, end.outs, end.kind, end.place, end.several)
+    calls[last] = Call(function, end.arguments, end.options, end.outs, end.kind, end.origin, end.several)
     return calls, rest

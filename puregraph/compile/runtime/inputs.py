@@ -16,7 +16,7 @@ class StepInput:
     """An input of a step.
 
     `views`   the Values in its memory, in order
-    `places`  (list, index, Value) of every argument of a call that is the input or a view of it
+    `readers` (list, index, Value) of every argument of a call that is the input or a view of it
     `patches` (slots, index, Value, bytes) of every argument of native code that is the address of one of them
     `fixed`   whether it is also read where nothing can be exchanged; the input is then copied to a fixed address
     """
@@ -25,14 +25,14 @@ class StepInput:
         self.value, self.memory = value, memory
         self.array = memory(value)
         self.views: list[Value] = []
-        self.places: list[tuple[list, int, Value]] = []
+        self.readers: list[tuple[list, int, Value]] = []
         self.patches: list[tuple[Any, int, Value, int]] = []
         self.fixed = False
 
     def settle(self) -> None:
         """Choose whether the input is copied, once its readers are known."""
-        places = len(self.patches) + len(self.places) + len(self.views)
-        self.fixed = self.fixed or self.value.nbytes <= LITTLE + MORE * places
+        readers = len(self.patches) + len(self.readers) + len(self.views)
+        self.fixed = self.fixed or self.value.nbytes <= LITTLE + MORE * readers
 
     def put(self, x: Any) -> None:
         """Have the calls read this array."""
@@ -49,7 +49,7 @@ class StepInput:
             slots[i] = start + v.offset + bytes
         for v in self.views:
             known[v.number] = self.memory.make(v)
-        for arguments, i, v in self.places:
+        for arguments, i, v in self.readers:
             arguments[i] = known[v.number]
 
 
@@ -75,7 +75,7 @@ def note(arguments: list, found: dict[int, Any]) -> None:
     for i, a in enumerate(arguments):
         if id(a) in found:
             entry, value = found[id(a)]
-            entry.places.append((arguments, i, value))
+            entry.readers.append((arguments, i, value))
         elif type(a) is list:
             note(a, found)
         elif type(a) is tuple:

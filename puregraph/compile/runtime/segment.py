@@ -70,7 +70,7 @@ class Segment:
         if isinstance(what, np.ndarray):
             return addressOf(what)
         value, start = what if isinstance(what, Offset) else (what, 0)
-        if value.root.role == "input" or isinstance(self.memory.plan.places.get(value.root.number), StepOutput):
+        if value.root.role == "input" or isinstance(self.memory.plan.locations.get(value.root.number), StepOutput):
             moving.append((i, value, start))
         return self.memory.address(value) + start
 

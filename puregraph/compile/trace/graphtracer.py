@@ -82,7 +82,7 @@ class GraphTracer:
         """The Values of a rule's results for those of its arguments; None stands for None."""
         given = tuple([None if v is None else v.shape for v in values])
         precision = getattr(step.module, "of", step.module).precision
-        self.recorder.place = CallOrigin(step.path, step.label, given, phase, precision)
+        self.recorder.origin = CallOrigin(step.path, step.label, given, phase, precision)
         calls = self.recorder.calls
         mark = len(calls)
         try:

@@ -222,7 +222,7 @@ def joined(recorder: Recorder, function: Any, parts: list[Value], axis: int, sha
 def readWhere(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Value:
     """A selection between two values, element by element."""
     if len(given) != 3 or options:
-        raise UnreadableError("where without a choice gives as many places as there are")
+        raise UnreadableError("np.where of one argument: its results have shapes that depend on data")
     c, a, b = (operand(recorder, x) for x in given)
     values = [x for x in (c, a, b) if type(x) is Value]
     shape = broadcast([x.shape for x in values])

@@ -37,7 +37,7 @@ class Recorder:
     def __init__(self, readerOf: Callable[[Any], Any]):
         self.calls: list[Call] = []
         self.count = 0
-        self.place = CallOrigin("")
+        self.origin = CallOrigin("")
         self.readerOf = readerOf
         self.constants: dict[Any, Value] = {}
         self.layout: Any = None  # the layout of kernels' results, see `channelslast.layoutFor`
@@ -90,7 +90,7 @@ class Recorder:
         several: bool = False,
     ) -> Call:
         """Add a call that computes new Values."""
-        call = Call(function, arguments, options, outs, kind, self.place, several)
+        call = Call(function, arguments, options, outs, kind, self.origin, several)
         for y in outs:
             if y is not None:
                 y.call = call

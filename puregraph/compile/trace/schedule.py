@@ -127,7 +127,7 @@ def traceStep(
     values = forward(found, reading, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
     if grads is not None:
         if guarded:
-            reading.recorder.place = CallOrigin("cost", "", (), "forward")
+            reading.recorder.origin = CallOrigin("cost", "", (), "forward")
             reading.recorder.add(isFinite, (found.outputs[0],), {}, [], "host")
         backward(found, reading, values, grads, updGrad)
         accumulate(found, reading, scaled, added)
@@ -176,8 +176,8 @@ def isFinite(cost: Any) -> bool:
 def accumulate(found: Schedule, reading: GraphTracer, scaled: bool, added: bool) -> None:
     """Scale the gradients of parameters, and add existing ones."""
     recorder, scales = reading.recorder, {}
-    for place, (param, new) in enumerate(found.paramGrads):
-        recorder.place = CallOrigin(f"sum:{new.name}", "", (), "backward")
+    for index, (param, new) in enumerate(found.paramGrads):
+        recorder.origin = CallOrigin(f"sum:{new.name}", "", (), "backward")
         if scaled:
             if new.dtype not in scales:
                 scales[new.dtype] = recorder.value((), new.dtype, role="scalar", name="scale", source="scale")
@@ -185,13 +185,13 @@ def accumulate(found: Schedule, reading: GraphTracer, scaled: bool, added: bool)
         if added:
             old = reading.held(GradientOf(param, new.dtype), new.name)
             new = readUfunc(recorder, np.add, [new, old], {})
-        found.paramGrads[place] = param, new
+        found.paramGrads[index] = param, new
     found.scalars += scales.values()
 
 
 def storeStates(found: Schedule, reading: GraphTracer) -> None:
     """Store the new values of States, once no call can fail any more."""
-    reading.recorder.place = CallOrigin("states", "", (), "backward")
+    reading.recorder.origin = CallOrigin("states", "", (), "backward")
     changes = [(stored, v) for stored, v in reading.changes if isinstance(stored, State)]
     kept = [(stored, copied(reading, v) if v.root.role == "state" else v) for stored, v in changes]
     for stored, value in kept:
@@ -206,10 +206,10 @@ def copied(reading: GraphTracer, value: Value) -> Value:
 
 def ownMemory(found: Schedule, reading: GraphTracer) -> None:
     """Have every stored value computed by a call: one that is in a target, or a constant, is copied."""
-    for place, (target, value) in enumerate(found.stores):
+    for index, (target, value) in enumerate(found.stores):
         if value.root.role != "made":
-            reading.recorder.place = CallOrigin("store", "", (), "update")
-            found.stores[place] = target, copied(reading, value)
+            reading.recorder.origin = CallOrigin("store", "", (), "update")
+            found.stores[index] = target, copied(reading, value)
 
 
 def forward(found: Schedule, reading: GraphTracer, shapes: list[Any], dtypes: list[Any]) -> list[Any]:
@@ -287,7 +287,7 @@ def backward(found: Schedule, reading: GraphTracer, values: list[Any], grads: An
         if new is not None:
             old = totals.get(id(param))
             if old is not None:
-                recorder.place = CallOrigin(f"sum:{new.name}", "Accumulate", (), "backward")
+                recorder.origin = CallOrigin(f"sum:{new.name}", "Accumulate", (), "backward")
                 new = readUfunc(recorder, np.add, [old[1], new], {})
             totals[id(param)] = param, new
     found.paramGrads = list(totals.values())
@@ -303,8 +303,8 @@ def seedsFor(found: Schedule, reading: GraphTracer, grads: Any) -> list[Any]:
         one = found.seed or reading.recorder.constant(np.ones((), first.dtype))
         return [one, *[None] * (len(found.outputs) - 1)]
     seeds: list[Any] = []
-    for place, (given, y) in enumerate(zip(grads, found.outputs, strict=True)):
-        name = found.steps.names[found.steps.outputs[place]]
+    for index, (given, y) in enumerate(zip(grads, found.outputs, strict=True)):
+        name = found.steps.names[found.steps.outputs[index]]
         seeds.append(reading.recorder.value(y.shape, y.dtype, role="input", name=f"d:{name}") if given else None)
     found.inputs += [s for s in seeds if s is not None]
     return seeds

@@ -14,7 +14,7 @@ from puregraph.errors import PuregraphError
 from puregraph.formula.formula import numpyFrom
 from puregraph.kernels.norm import norm
 
-OWN = ("update", "advance", "shrinkFor", "numbers", "formulas")  # methods that are compiled in place of the optimizer's
+OWN = ("update", "advance", "shrinkFor", "numbers", "formulas")  # methods that are compiled
 
 
 def isPlain(optimizer: Any) -> bool:
@@ -142,7 +142,7 @@ class OpaqueOptimizer:
 
 def addForeign(found: Any, reading: GraphTracer, optimizer: Any) -> None:
     """Store the gradients in `Param.grad`, and call the optimizer."""
-    reading.recorder.place = CallOrigin("update", type(optimizer).__name__, (), "update")
+    reading.recorder.origin = CallOrigin("update", type(optimizer).__name__, (), "update")
     for param, grad in found.paramGrads:
         reading.recorder.add(store, (grad,), {"target": GradientOf(param, grad.dtype)}, [], "store")
     reading.recorder.add(OpaqueOptimizer(optimizer, [p for p, _ in found.paramGrads]), (), {}, [], "host")
@@ -161,15 +161,15 @@ def addUpdate(found: Any, reading: GraphTracer, optimizer: Any) -> None:
             "setupOn(net) comes first, and something must be trainable"
         )
     recorder = reading.recorder
-    recorder.place = CallOrigin("update", type(optimizer).__name__, (), "update")
+    recorder.origin = CallOrigin("update", type(optimizer).__name__, (), "update")
     grads = [gradOf[id(s.param)] for s in slots]
     prelude = UpdateScalars(optimizer, slots)
     size = recorder.made(norm, tuple(grads), {}, "kernel", (), np.dtype(np.float64)) if optimizer.looks else None
     recorder.add(prelude, (size, *grads), {}, [], "host")
     for slot, group, grad in zip(slots, prelude.pattern, grads):
-        recorder.place = CallOrigin(slot.path, type(optimizer).__name__, (), "update")
+        recorder.origin = CallOrigin(slot.path, type(optimizer).__name__, (), "update")
         advance(found, reading, prelude, slot, group, grad)
-    recorder.place = CallOrigin("update", type(optimizer).__name__, (), "update")
+    recorder.origin = CallOrigin("update", type(optimizer).__name__, (), "update")
     recorder.add(CountStep(optimizer, slots), (), {}, [], "host")
 
 

@@ -112,7 +112,7 @@ class GpuLowering(Lowering):
         more = [*(v for _, v in extra), *(t.workspace for t in tasks if t.workspace is not None)]
         name = "; ".join(dict.fromkeys(t.name for t in tasks))
         native = NativeCall(name, tasks, calls, len(makes), tuple(over), tuple(checks))
-        return Call(native, tuple(reads), {}, [*makes, *more], "native", calls[-1].place, True)
+        return Call(native, tuple(reads), {}, [*makes, *more], "native", calls[-1].origin, True)
 
     # Products and kernels -------------------------------------------------------------------------------------------
 
@@ -123,14 +123,14 @@ class GpuLowering(Lowering):
     def ends(self, p: int, group: Group, kept: list[Value], frame: OutputTiling) -> bool:
         """Whether a library computes a group as the epilogue of a product or convolution."""
         call = self.steps[p]
-        isKept = self.isRead(call.outs[0], (p, self.places[id(group)]))
+        isKept = self.isRead(call.outs[0], (p, self.indices[id(group)]))
         return endedBy(call, group, kept, isKept) is not None
 
     def call(self, i: int, call: Call) -> list[Call]:
         """A call as one step, or as it is."""
         group = self.tails.get(i)
         if group is not None:
-            (y,), j = call.outs, self.places[id(group)]
+            (y,), j = call.outs, self.indices[id(group)]
             kept = [v for v in group.made.values() if self.isRead(v, (j,))]
             isKept = self.isRead(y, (i, j))
             done: Any = endedBy(call, group, kept, isKept)

@@ -74,7 +74,7 @@ class GpuFuser(Fuser):
 
 def rounds(call: Call) -> bool:
     """Whether a call may multiply float32 in tf32, with a fraction of ten bits."""
-    return call.place.precision == "tf32"
+    return call.origin.precision == "tf32"
 
 
 def operand(space: tuple[int, ...], value: Value, axes: Axes) -> Operand | None:

@@ -47,7 +47,7 @@ def changed(call: Call) -> Call:
     y = made.outs[0]
     if made.outs[1] is not lse or not isRest(rest, grad, y):
         return call
-    back = Call(AttendBack(), (grad, q, k, v, y, lse, causal, scale), {}, call.outs, "launch", call.place, True)
+    back = Call(AttendBack(), (grad, q, k, v, y, lse, causal, scale), {}, call.outs, "launch", call.origin, True)
     return call if back.function.launches(back) is NotImplemented else back
 
 

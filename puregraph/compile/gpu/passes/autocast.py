@@ -36,7 +36,7 @@ HALVES: dict[str, Any] = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 
 def autocast(schedule: Any) -> Any:
     """Store in 16 bits whatever may be."""
-    if any(call.place.precision in HALVES for call in schedule.calls):
+    if any(call.origin.precision in HALVES for call in schedule.calls):
         Autocast(schedule).run()
     return schedule
 
@@ -132,7 +132,7 @@ class Autocast:
         if x.role == "param":
             self.weights.setdefault(dtype.name, []).append((x, y))
         else:
-            self.calls.append(cast(x, y, CallOrigin(x.name) if x.call is None else x.call.place))
+            self.calls.append(cast(x, y, CallOrigin(x.name) if x.call is None else x.call.origin))
         return y
 
     def seen(self, v: Value, root: Value) -> Value:
@@ -144,7 +144,7 @@ class Autocast:
             view = self.views[key] = self.new(v, root.dtype)
             view.base, view.offset = root, v.offset // v.dtype.itemsize * root.dtype.itemsize
             source = root if of.base is None else self.seen(of, root)
-            view.call = Call(made.function, (source, *rest), made.options, [view], "view", made.place)
+            view.call = Call(made.function, (source, *rest), made.options, [view], "view", made.origin)
             self.calls.append(view.call)
         return self.views[key]
 
@@ -155,11 +155,11 @@ class Autocast:
         arguments, options = changed(call.arguments, now), {k: changed(a, now) for k, a in call.options.items()}
         kinds = kinds or [None] * len(call.outs)
         before = {v.number for v in call.values()}
-        after = {v.number for v in Call(None, arguments, options, [], call.kind, call.place).values()}
+        after = {v.number for v in Call(None, arguments, options, [], call.kind, call.origin).values()}
         if before == after and all(k is None or k == y.dtype for k, y in zip(kinds, call.outs)):
             return call
         outs = [None if y is None else self.new(y, k or y.dtype) for y, k in zip(call.outs, kinds)]
-        found = Call(call.function, arguments, options, outs, call.kind, call.place, call.several)
+        found = Call(call.function, arguments, options, outs, call.kind, call.origin, call.several)
         for y in outs:
             if y is not None:
                 y.call = found
@@ -190,7 +190,7 @@ class Autocast:
                 self.kept[y.number] = new
             if kind is not None:
                 half = self.kept[y.number] = self.new(new, kind)
-                self.calls.append(cast(new, half, call.place))
+                self.calls.append(cast(new, half, call.origin))
                 self.others[half.number, FLOAT.name] = new
 
     def formulas(self, call: Call) -> None:
@@ -209,14 +209,14 @@ class Autocast:
 
     def between(self, y: Value, call: Call) -> Any:
         """The dtype of an intermediate of a module, if it has as many elements as something stored in it."""
-        isOurs = call.place.precision == "bfloat16" and call.kind.isElementwise and y.dtype == FLOAT
+        isOurs = call.origin.precision == "bfloat16" and call.kind.isElementwise and y.dtype == FLOAT
         if not isOurs or y.number in self.exact:
             return None
         return BFLOAT16 if any(self.now(v).dtype == BFLOAT16 and v.size == y.size for v in call.values()) else None
 
     def biasOf(self, call: Call) -> Any:
         """The dtype of a product that a parameter is added to: a library that fuses the addition wants both in one."""
-        if call.function is np.add and call.place.phase == "forward" and call.place.precision in HALVES:
+        if call.function is np.add and call.origin.phase == "forward" and call.origin.precision in HALVES:
             for v in call.values():
                 x = self.now(v)
                 made = None if x.call is None or not isHalf(x) else x.call.function
@@ -226,9 +226,9 @@ class Autocast:
 
     def product(self, call: Call) -> None:
         """A matrix product: one that stays float32 may have factors of 16 bits."""
-        half, y = HALVES.get(call.place.precision), call.outs[0]
+        half, y = HALVES.get(call.origin.precision), call.outs[0]
         if half is not None and all(map(isFloat, (*call.values(), y))):
-            kind = self.kindOf(y) or (half if call.place.phase == "forward" else FLOAT)
+            kind = self.kindOf(y) or (half if call.origin.phase == "forward" else FLOAT)
             found = self.made(call, lambda v: self.to(v, half), [kind if kind == half else FLOAT])
             if productOf(found) is not None:
                 self.add(call, found)
@@ -238,7 +238,7 @@ class Autocast:
     def move(self, call: Call) -> None:
         """Elements that are only copied: they keep their dtype; beside those of 16 bits others become 16 bits."""
         values, y = call.values(), call.outs[0]
-        kinds, half = {self.now(v).dtype for v in values}, HALVES.get(call.place.precision)
+        kinds, half = {self.now(v).dtype for v in values}, HALVES.get(call.origin.precision)
         kind = self.kindOf(y) or (half if half in kinds else kinds.pop() if len(kinds) == 1 else FLOAT)
         if isFloat(y) and all(map(isFloat, values)):
             found = self.made(call, lambda v: self.to(v, kind), [kind])
@@ -249,7 +249,7 @@ class Autocast:
 
     def kernel(self, call: Call, halves: Halves) -> None:
         """A Kernel that multiplies, or pools, in one dtype; the gradient of weights is float32 if it may be."""
-        half, given, makes = HALVES.get(call.place.precision), halves.of(call.arguments), halves.results or 0
+        half, given, makes = HALVES.get(call.origin.precision), halves.of(call.arguments), halves.results or 0
         if half is not None and all(type(v) is Value and isFloat(v) for v in (*given, *call.outs[:makes])):
             numbers = {v.number for v in given}
             isExact = declared(call.function, "weight") == MAKES and not self.isPlanned(call, half)
@@ -263,7 +263,7 @@ class Autocast:
 
     def cells(self, call: Call, halves: Halves) -> None:
         """Cells over time steps: inputs and weights are 16 bits, the rest as it is stored."""
-        half = HALVES.get(call.place.precision)
+        half = HALVES.get(call.origin.precision)
         if half is not None and all(map(isFloat, [y for y in call.outs if y is not None])):
             numbers = {v.number for v in halves.of(call.arguments)}
             kinds = [self.kindOf(y) for y in call.outs]
@@ -279,10 +279,10 @@ class Autocast:
         return libraryOf(found, found.outs[0]) is not NotImplemented
 
 
-def cast(x: Value, y: Value, place: CallOrigin) -> Call:
+def cast(x: Value, y: Value, origin: CallOrigin) -> Call:
     """A call that converts x to y."""
-    place = place._replace(phase="backward") if place.phase == "update" else place
-    y.call = Call(astype, (x, y.dtype), {}, [y], "pointwise", place)
+    origin = origin._replace(phase="backward") if origin.phase == "update" else origin
+    y.call = Call(astype, (x, y.dtype), {}, [y], "pointwise", origin)
     return y.call
 
 

@@ -49,9 +49,9 @@ class FusedFormula:
     def __init__(self, name: str, formula: Formula, numbers: Sequence[str] = ()):
         self.__name__, self.formula, self.numbers = name, formula, tuple(numbers)
 
-    def call(self, xs: Sequence[Value], ys: Sequence[Value], place: CallOrigin, *numbers: Value) -> Call:
+    def call(self, xs: Sequence[Value], ys: Sequence[Value], origin: CallOrigin, *numbers: Value) -> Call:
         """The call that computes ys from xs."""
-        call = Call(self, (*xs, *numbers), {}, list(ys), "launch", place, True)
+        call = Call(self, (*xs, *numbers), {}, list(ys), "launch", origin, True)
         for y in ys:
             y.call = call
         return call
@@ -80,10 +80,10 @@ def memberOf(call: Call, targets: dict[int, Value]) -> ParameterUpdate | None:
     return ParameterUpdate(dict(zip([y.name for y in call.outs], formulasOf(call.function))), arrays, numbers)
 
 
-def together(calls: Sequence[Call], members: Sequence[ParameterUpdate], stop: Value | None, place: CallOrigin) -> Call:
+def together(calls: Sequence[Call], members: Sequence[ParameterUpdate], stop: Value | None, origin: CallOrigin) -> Call:
     """One call in place of many."""
     function = FusedUpdate(members, calls, stop)
     reads = [v for m in members for v in (*m.arrays.values(), *m.numbers.values()) if type(v) is Value]
     reads = list({v.number: v for v in [*reads, *([] if stop is None else [stop])]}.values())
     outs = [y for call in calls for y in call.outs]
-    return Call(function, tuple(reads), {}, outs, "launch", place, True)
+    return Call(function, tuple(reads), {}, outs, "launch", origin, True)

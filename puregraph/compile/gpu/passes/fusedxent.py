@@ -69,7 +69,7 @@ def changed(call: Call) -> Call:
     x = narrow(x) if narrow(x).dtype.itemsize < x.dtype.itemsize else x
     if isRounded(x):
         return call
-    back = Call(FusedCrossEntropyGrad(), (x, peak, total, *rest), {}, call.outs, "launch", call.place)
+    back = Call(FusedCrossEntropyGrad(), (x, peak, total, *rest), {}, call.outs, "launch", call.origin)
     return call if back.function.launches(back) is NotImplemented else back
 
 

@@ -24,7 +24,7 @@ from puregraph.formula.formula import numpyFrom
 
 FLOAT = np.dtype(np.float32)
 STEADY = 1024.0  # the scale without an optimizer
-PLACE = CallOrigin("scale", "", (), "backward")
+ORIGIN = CallOrigin("scale", "", (), "backward")
 
 
 def scaleLoss(schedule: Any) -> Any:
@@ -80,7 +80,7 @@ class LossScaling:
         arguments = changed(call.arguments, self.value)
         options = {k: changed(a, self.value) for k, a in call.options.items()}
         outs = [self.viewed(y, arguments[0]) for y in call.outs] if call.kind.isView else call.outs
-        found = Call(call.function, arguments, options, outs, call.kind, call.place, call.several)
+        found = Call(call.function, arguments, options, outs, call.kind, call.origin, call.several)
         for y in outs if call.kind.isView else ():
             y.call = found
         return found
@@ -114,7 +114,7 @@ class LossScaling:
         by = self.new(None, name="unscale")
         found = [self.formula("1 / scale", {"scale": scale}, by)]
         ys = [self.new(v) for v in grads]
-        call = FusedFormula("unscale", Formula("x * by"), ["by"]).call(grads, ys, PLACE, by)
+        call = FusedFormula("unscale", Formula("x * by"), ["by"]).call(grads, ys, ORIGIN, by)
         if grads and call.function.launches(call) is not NotImplemented:
             found.append(call)
         else:
@@ -125,6 +125,6 @@ class LossScaling:
     def formula(self, text: str, given: dict[str, Value], y: Value) -> Call:
         """A call of a formula."""
         y.call = Call(
-            numpyFrom([Formula(text)], tuple(given)), tuple(given.values()), {}, [y], "pointwise", PLACE, True
+            numpyFrom([Formula(text)], tuple(given)), tuple(given.values()), {}, [y], "pointwise", ORIGIN, True
         )
         return y.call

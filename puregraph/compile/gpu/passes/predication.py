@@ -138,15 +138,15 @@ class Predication:
     def take(self, call: Call) -> None:
         """One call more."""
         if call.kind.isStore:
-            self.store(call.options["target"], call.arguments[0], call.place)
-        elif not call.kind.isHost and call.place.phase == "update":
+            self.store(call.options["target"], call.arguments[0], call.origin)
+        elif not call.kind.isHost and call.origin.phase == "update":
             self.update(call)
         elif not call.kind.isHost:
             self.calls.append(call)
         elif call.function is isFinite:
-            self.guard(call.arguments[0], call.place)
+            self.guard(call.arguments[0], call.origin)
         elif type(call.function) is UpdateScalars:
-            self.judge(call.function, call.arguments[0] or self.normFor(call), call.place)
+            self.judge(call.function, call.arguments[0] or self.normFor(call), call.origin)
 
     # Values -----------------------------------------------------------------------------------------------------------
 
@@ -175,26 +175,26 @@ class Predication:
         target = self.around.ledger.fields[name]  # type: ignore[union-attr]
         self.stores = [(t, v) for t, v in self.stores if t is not target] + [(target, value)]
 
-    def compute(self, place: CallOrigin, results: list[tuple[Formula, Value]], **given: Value) -> None:
+    def compute(self, origin: CallOrigin, results: list[tuple[Formula, Value]], **given: Value) -> None:
         """A call of formulas of the Values that are given by name."""
         names = tuple([n for n in given if any(n in f.names for f, _ in results)])
         function = numpyFrom([f for f, _ in results], names)
         outs = [y for _, y in results]
-        self.calls.append(Call(function, tuple([given[n] for n in names]), {}, outs, "pointwise", place, True))
+        self.calls.append(Call(function, tuple([given[n] for n in names]), {}, outs, "pointwise", origin, True))
 
     # Choices ----------------------------------------------------------------------------------------------------------
 
-    def guard(self, cost: Value, place: CallOrigin) -> None:
+    def guard(self, cost: Value, origin: CallOrigin) -> None:
         """Whether to go on with a cost; where there is an update status, and updates have not stopped."""
         self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
         if self.around.ledger is None:
-            self.compute(place, [*self.going(Formula("isfinite(cost)"))], cost=cost)
+            self.compute(origin, [*self.going(Formula("isfinite(cost)"))], cost=cost)
             return
         given = {"halt": self.field("halt"), "clear": self.number("clear"), "cost": cost}
         self.halt = self.new(FLOAT, name="halt")
         go = Formula("isfinite(cost) and goes").put(goes=GOES)
         halts = Formula(f"where(isfinite(cost) or not goes, halts, {COST})").put(goes=GOES, halts=HALTS)
-        self.compute(place, [*self.going(go), (halts, self.halt)], **given)
+        self.compute(origin, [*self.going(go), (halts, self.halt)], **given)
         self.keep("halt", self.halt)
 
     def going(self, goes: Formula) -> list[tuple[Formula, Value]]:
@@ -206,10 +206,10 @@ class Predication:
         if self.schedule.scale is None:
             return None
         size = self.new(DOUBLE, name="norm")
-        self.calls.append(Call(normOf, call.arguments[1:], {}, [size], "kernel", call.place))
+        self.calls.append(Call(normOf, call.arguments[1:], {}, [size], "kernel", call.origin))
         return size
 
-    def judge(self, prelude: UpdateScalars, norm: Value | None, place: CallOrigin) -> None:
+    def judge(self, prelude: UpdateScalars, norm: Value | None, origin: CallOrigin) -> None:
         """Whether to update, and the factor of the gradients."""
         ledger, optimizer = self.around.ledger, prelude.optimizer
         if ledger is None:
@@ -238,11 +238,11 @@ class Predication:
             self.keep("norm", kept)
             self.shrink(prelude, results, given)
             if ledger.skips or self.schedule.scale is not None:
-                self.choose(prelude, place)
+                self.choose(prelude, origin)
             if self.schedule.scale is not None:
                 self.rescale(results, goes, before)
         self.keep("missed", missed)
-        self.compute(place, results, **{name: v for name, v in given.items() if v is not None})
+        self.compute(origin, results, **{name: v for name, v in given.items() if v is not None})
 
     def unlessScaled(self, given: dict[str, Any]) -> str:
         """Gradients that overflow float16 are no fault, as long as the scale can be made smaller."""
@@ -267,7 +267,7 @@ class Predication:
                 self.instead[scalar.number] = made = self.new(dtype, name=name)
                 results.append((Formula(f"minimum(1, clipNorm / (norm + {NORM}))"), made))
 
-    def choose(self, prelude: UpdateScalars, place: CallOrigin) -> None:
+    def choose(self, prelude: UpdateScalars, origin: CallOrigin) -> None:
         """Select the numbers for as many updates as were made, of which the host has not been notified yet."""
         given = {"missed": self.field("missed"), "told": self.number("told")}
         for (group, name, dtype), scalar in prelude.numbers.items():
@@ -281,12 +281,12 @@ class Predication:
                 for fewer in range(DEPTH - 2, -1, -1):
                     which = Formula(f"where(missed - told < {fewer + 0.5}, n{fewer}, rest)").put(rest=which)
                 self.instead[scalar.number] = made = self.new(dtype, name=name)
-                self.compute(place, [(which, made)], **given, **rows)
+                self.compute(origin, [(which, made)], **given, **rows)
 
     def update(self, call: Call) -> None:
         """A call of the update: it waits for the others, if there are launches for all of them."""
         arguments = tuple([self.instead.get(a.number, a) if type(a) is Value else a for a in call.arguments])
-        call = Call(call.function, arguments, call.options, call.outs, call.kind, call.place, call.several)
+        call = Call(call.function, arguments, call.options, call.outs, call.kind, call.origin, call.several)
         targets = {v.number: self.held.get(id(target)) for target, v in self.schedule.stores}
         old = {n: v for n, v in targets.items() if v is not None}
         isAlone = not call.kind.isElementwise or any(v.number in self.outside for v in call.values())
@@ -301,7 +301,7 @@ class Predication:
         if not self.members:
             return
         calls, members = zip(*self.members)
-        whole = together(calls, members, self.stop, calls[0].place)
+        whole = together(calls, members, self.stop, calls[0].origin)
         if len(calls) > 1 and whole.function.launches() is not NotImplemented:
             self.calls.append(whole)
         else:
@@ -317,18 +317,18 @@ class Predication:
         arguments = (*arguments, self.go)
         found = []
         for y, formula in zip(old, formulasOf(call.function)):
-            place = next((i for i, a in enumerate(arguments) if a is y), len(names))
-            if place == len(names):
-                names, arguments = [*names, f"old{place}"], (*arguments, y)
-            found.append(Formula("where(go, new, old)").put(new=formula, old=names[place]))
+            index = next((i for i, a in enumerate(arguments) if a is y), len(names))
+            if index == len(names):
+                names, arguments = [*names, f"old{index}"], (*arguments, y)
+            found.append(Formula("where(go, new, old)").put(new=formula, old=names[index]))
         function = numpyFrom(found, tuple(names))
-        return Call(function, arguments, {}, call.outs, "pointwise", call.place, True)
+        return Call(function, arguments, {}, call.outs, "pointwise", call.origin, True)
 
-    def store(self, target: Any, value: Value, place: CallOrigin) -> None:
+    def store(self, target: Any, value: Value, origin: CallOrigin) -> None:
         """A state, updated in place; unless the step goes on, it stays as it is."""
         old = self.held.get(id(target))
         if self.go is not None and old is not None:
             new = self.new(value.dtype, value.shape, old.strides, name=value.name)
-            self.compute(place, [(Formula("where(go, new, old)"), new)], go=self.go, new=value, old=old)
+            self.compute(origin, [(Formula("where(go, new, old)"), new)], go=self.go, new=value, old=old)
             value = new
         self.stores.append((target, value))

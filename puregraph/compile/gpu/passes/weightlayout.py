@@ -22,7 +22,7 @@ from puregraph.compile.trace.channelslast import channelsLast
 from puregraph.cuda.conv import filterlayout
 from puregraph.kernel import MAKES, READS, declared
 
-PLACE = CallOrigin("weights")
+ORIGIN = CallOrigin("weights")
 
 
 class WeightTranspose:
@@ -58,10 +58,10 @@ class WeightLayout:
         for call in self.schedule.calls:
             self.take(call)
         self.flush()
-        first = [self.turned(*zip(*self.filters.values()), PLACE)] if self.filters else []
+        first = [self.turned(*zip(*self.filters.values()), ORIGIN)] if self.filters else []
         read = {v.root.number for call in self.calls for v in call.values()}
         read |= {v.root.number for v in self.schedule.kept()}
-        rest = [fewer(c, read) if type(c.function) is FusedFormula and c.place == PLACE else c for c in self.calls]
+        rest = [fewer(c, read) if type(c.function) is FusedFormula and c.origin == ORIGIN else c for c in self.calls]
         self.schedule.calls = first + [call for call in rest if call is not None]
         return self.schedule
 
@@ -89,7 +89,7 @@ class WeightLayout:
             return call
         known = self.filters.get(W.number)
         found = Call(call.function, (x, known[1] if known else self.last(W), *rest), call.options, call.outs,
-                     call.kind, call.place, call.several)  # fmt: skip
+                     call.kind, call.origin, call.several)  # fmt: skip
         if libraryOf(found, found.outs[0]) is NotImplemented:
             return call
         self.filters[W.number] = source, found.arguments[1]
@@ -101,7 +101,7 @@ class WeightLayout:
         """A call that makes the gradient of filters channels last; the same call where no library has a plan."""
         (dW,) = call.outs
         last = self.last(dW)
-        found = Call(call.function, call.arguments, call.options, [last], call.kind, call.place, call.several)
+        found = Call(call.function, call.arguments, call.options, [last], call.kind, call.origin, call.several)
         if libraryOf(found, last) is NotImplemented:
             return call
         last.call = found
@@ -120,9 +120,9 @@ class WeightLayout:
             self.calls.append(self.turned(*zip(*self.waiting.values()), CallOrigin("gradients", phase="backward")))
             self.waiting = {}
 
-    def turned(self, xs: tuple[Value, ...], ys: tuple[Value, ...], place: CallOrigin) -> Call:
+    def turned(self, xs: tuple[Value, ...], ys: tuple[Value, ...], origin: CallOrigin) -> Call:
         """The call that computes ys from xs."""
-        call = Call(WeightTranspose(), tuple(xs), {}, list(ys), "launch", place, True)
+        call = Call(WeightTranspose(), tuple(xs), {}, list(ys), "launch", origin, True)
         for y in ys:
             y.call = call
         return call
@@ -131,7 +131,7 @@ class WeightLayout:
 def sourceOf(W: Value) -> Value:
     """The parameter that filters are a copy of, if they are."""
     made = W.call
-    if made is None or type(made.function) is not FusedFormula or made.place != PLACE:
+    if made is None or type(made.function) is not FusedFormula or made.origin != ORIGIN:
         return W
     return made.arguments[[y.number for y in made.outs].index(W.number)]
 
@@ -141,4 +141,4 @@ def fewer(call: Call, read: set[int]) -> Call | None:
     pairs = [(x, y) for x, y in zip(call.arguments, call.outs) if y.number in read]
     if len(pairs) in (0, len(call.outs)):
         return call if pairs else None
-    return call.function.call([x for x, _ in pairs], [y for _, y in pairs], call.place)
+    return call.function.call([x for x, _ in pairs], [y for _, y in pairs], call.origin)

@@ -27,18 +27,18 @@ def isWanted() -> bool:
 class Tuned:
     """Puts a library's call on the current stream, after tuning it the first time."""
 
-    def __init__(self, call: LibraryCall, place: Callable[[Any], int], workspace: int):
-        self.call, self.place, self.workspace, self.hasRun = call, place, workspace, False
+    def __init__(self, call: LibraryCall, operandAddress: Callable[[Any], int], workspace: int):
+        self.call, self.operandAddress, self.workspace, self.hasRun = call, operandAddress, workspace, False
 
     def __call__(self) -> None:
         if not self.hasRun:
             self.hasRun = True
             self.choose()
-        runner.start([self.call], self.place, self.workspace)
+        runner.start([self.call], self.operandAddress, self.workspace)
 
     def choose(self) -> None:
         """Measure all proposals that need no more workspace than was planned; where that fails, the first one stays."""
-        task, addresses = self.call.task, [self.place(what) for _, what in self.call.slots]  # type: ignore[attr-defined]
+        task, addresses = self.call.task, [self.operandAddress(what) for _, what in self.call.slots]  # type: ignore[attr-defined]
         if task in KNOWN or getattr(task, "beta", 0) or len(set(addresses)) < len(addresses):
             return  # a call that writes over its operand gives something else the second time
         KNOWN.add(task)

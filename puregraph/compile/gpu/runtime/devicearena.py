@@ -52,9 +52,9 @@ class DeviceBuffers(HostMemory):
 
     def make(self, value: Value) -> Any:
         """The array of a Value."""
-        place = self.plan.places.get(value.root.number)
-        if value.base is None and place is not None and not isinstance(place, Buffer):
-            return place.array
+        location = self.plan.locations.get(value.root.number)
+        if value.base is None and location is not None and not isinstance(location, Buffer):
+            return location.array
         start = self.pointer(value.root) + value.offset
         return sys.modules["cupy"].ndarray(value.shape, value.dtype, start, value.strides)
 
@@ -76,8 +76,8 @@ class DeviceBuffers(HostMemory):
             return onDevice(root)
         if root.role in ("input", "scalar"):
             return self.inbox.pointer(root)
-        place = self.plan.places[root.number]
-        return self.arena.data + place.offset if isinstance(place, Buffer) else place.array.data
+        location = self.plan.locations[root.number]
+        return self.arena.data + location.offset if isinstance(location, Buffer) else location.array.data
 
     def region(self, buffer: Buffer) -> tuple[int, int]:
         """The address of a buffer, and its bytes."""

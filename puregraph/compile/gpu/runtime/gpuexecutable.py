@@ -99,9 +99,9 @@ class GpuExecutable:
         for task in tasks:
             workspace = 0 if task.workspace is None else self.memory.address(task.workspace)
             self.extra.update((id(scratch), value) for scratch, value in task.extra)
-            start: Callable[[], None] = partial(runner.start, [task.what], self.place, workspace)
+            start: Callable[[], None] = partial(runner.start, [task.what], self.operandAddress, workspace)
             if isinstance(task.what, LibraryCall) and autotune.isWanted():
-                start = autotune.Tuned(task.what, self.place, workspace)
+                start = autotune.Tuned(task.what, self.operandAddress, workspace)
             section.starts.append(start)
         section.count += 1
 
@@ -111,7 +111,7 @@ class GpuExecutable:
             self.parts.append((None, Section()))
         return self.parts[-1][1]  # type: ignore[return-value]
 
-    def place(self, what: Any) -> int:
+    def operandAddress(self, what: Any) -> int:
         """The address of a slot's operand."""
         if isinstance(what, Offset):
             return self.memory.address(what.value) + what.bytes
@@ -120,7 +120,7 @@ class GpuExecutable:
             return self.memory.address(value)
         if isinstance(value, PointerTable):
             if id(value) not in self.tables:
-                self.tables[id(value)] = sys.modules["cupy"].asarray(value.filled(self.place))
+                self.tables[id(value)] = sys.modules["cupy"].asarray(value.filled(self.operandAddress))
             value = self.tables[id(value)]
         return runner.addressOf(value)
 
@@ -183,7 +183,7 @@ class GpuExecutable:
                 try:
                     call.function.reference(*arguments, **call.options)
                 except Exception as error:
-                    addPlace(error, f"at '{call.place.path}' ({call.place.label})")
+                    addPlace(error, f"at '{call.origin.path}' ({call.origin.label})")
                     raise
 
     def captured(self) -> CapturedGraphs:

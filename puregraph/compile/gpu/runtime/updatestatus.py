@@ -72,14 +72,14 @@ class UpdateStatus:
         self.memory = block(len(FIELDS) * FLOAT.itemsize)
         self.memory[...] = 0
         cupy = sys.modules["cupy"]
-        places = [self.memory.data + i * FLOAT.itemsize for i in range(len(FIELDS))]
-        self.fields = {name: StatusField(cupy.ndarray((), FLOAT, at)) for name, at in zip(FIELDS, places)}
+        addresses = [self.memory.data + i * FLOAT.itemsize for i in range(len(FIELDS))]
+        self.fields = {name: StatusField(cupy.ndarray((), FLOAT, at)) for name, at in zip(FIELDS, addresses)}
         self.open: deque[StatusReport] = deque()
         self.free: list[StatusReport] = []
         self.started = self.missed = self.cleared = 0
         self.clear = self.halted = self.skips = self.scales = False
         self.scale = FIRST
-        cupy.ndarray((1,), FLOAT, places[FIELDS.index("scale")])[...] = FIRST
+        cupy.ndarray((1,), FLOAT, addresses[FIELDS.index("scale")])[...] = FIRST
 
     def __reduce__(self) -> Any:
         return type(None), ()  # a copy of an optimizer gets an update status of its own

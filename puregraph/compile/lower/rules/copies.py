@@ -54,7 +54,7 @@ def lowerConcatenate(call: Call, room: Any) -> list[KernelCall] | None:
 
 @lowers(np.stack)
 def lowerStack(call: Call, room: Any) -> list[KernelCall] | None:
-    """Each part at its place of a new axis."""
+    """Each part at its index of a new axis."""
     parts, (y,) = list(call.arguments[0]), call.outs
     axis = (call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)) % y.ndim
     if not all(type(x) is Value for x in parts) or not isMoved(y, *parts):
