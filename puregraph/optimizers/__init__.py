@@ -2,6 +2,7 @@
 
 from puregraph.optimizers.adam import Adam
 from puregraph.optimizers.adamw import AdamW
+from puregraph.optimizers.formularule import FormulaRule
 from puregraph.optimizers.initrecorder import InitRecorder
 from puregraph.optimizers.momentumsgd import MomentumSGD
 from puregraph.optimizers.nesterovsgd import NesterovSGD
@@ -21,6 +22,7 @@ __all__ = [
     "OneCycle",
     "Optimizer",
     "RMSProp",
+    "FormulaRule",
     "InitRecorder",
     "Schedule",
     "Slot",

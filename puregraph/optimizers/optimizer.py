@@ -1,4 +1,4 @@
-"""Optimizer: state across steps, and one update rule in formulas."""
+"""Optimizer: updates all parameters of a network by one rule, and keeps their state across steps."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import AnyFunction, ModuleLike, choice, isNumber, optional, takes
+from puregraph.arguments import AnyFunction, ModuleLike, choice, optional, takes
 from puregraph.base.signals import Deferred
-from puregraph.errors import ArgumentError, PuregraphError, UnknownAttributeError
-from puregraph.formula import Formula
-from puregraph.optimizers.initrecorder import InitRecorder
+from puregraph.errors import PuregraphError, UnknownAttributeError
+from puregraph.optimizers.formularule import FormulaRule
 from puregraph.optimizers.slot import Slot, normOf, notFinite, restoredSlots
-from puregraph.optimizers.updateformulas import attributes, formulasOf, scalarsAt, states, stored, together
+from puregraph.optimizers.updateformulas import stored
 
 
-class Optimizer(InitRecorder):
+class Optimizer(FormulaRule):
     """Updates parameters in place along their gradients. A subclass writes its paper's formulas:
 
         class MomentumSGD(Optimizer):
@@ -65,8 +64,6 @@ class Optimizer(InitRecorder):
     }
     unversioned = frozenset(("step", "norm", "later"))
     later: Any = None  # what steps on a GPU have still to tell
-    rule: Mapping[str, str] = {}
-    scalars: Mapping[str, str] = {}
 
     @takes(schedule=optional(AnyFunction), onNonFinite=optional(choice("raise", "skip")))
     def __init__(
@@ -78,29 +75,12 @@ class Optimizer(InitRecorder):
         clipValue: float | None = None,
         onNonFinite: str | None = None,
     ):
-        if "param" not in self.rule:
-            raise TypeError(
-                f"{type(self).__name__} has no update: write rule = {{..., 'param': 'a formula'}} in its class"
-            )
-        self.learnRate = self.within("learnRate", learnRate)
-        self.schedule = schedule
-        self.decay = self.within("decay", decay)
-        self.clipNorm = None if clipNorm is None else self.within("clipNorm", clipNorm)
-        self.clipValue = None if clipValue is None else self.within("clipValue", clipValue)
-        if clipNorm is not None and clipValue is not None:
-            raise ArgumentError(f"{type(self).__name__}: wanted clipNorm or clipValue, got both")
+        super().__init__(learnRate, schedule, decay, clipNorm, clipValue)
         self.onNonFinite = onNonFinite
         self.slots: list[Slot] = []
         self.net: Any = None  # what it was set up on
         self.step = 0
         self.norm: float | None = None
-
-    def within(self, name: str, value: float, limit: float = math.inf) -> float:
-        """A setting from 0 to below `limit`, or an ArgumentError."""
-        if not (isNumber(value) and 0 <= value < limit):
-            bounds = "of at least 0" if limit == math.inf else f"from 0 to below {limit}"
-            raise ArgumentError(f"{type(self).__name__}: wanted {name} {bounds}, got {value!r}")
-        return value
 
     # Use ------------------------------------------------------------------------------------------------------
 
@@ -209,66 +189,10 @@ class Optimizer(InitRecorder):
             f"{type(self).__name__}: rate is learnRate times the schedule's factor; set learnRate"
         )
 
-    def rateAt(self, step: int) -> float:
-        """The learning rate after so many updates."""
-        return self.learnRate * (1.0 if self.schedule is None else self.schedule(step))
-
     @property
     def params(self) -> dict[str, Any]:
         """The parameters by path, each once."""
         return {slot.path: slot.param for slot in self.slots}
-
-    # The rule -------------------------------------------------------------------------------------------------
-
-    def formulas(self, decays: bool) -> dict[str, Formula]:
-        """What a step makes of each state and of `param`, all at once: formulas of what they were before it.
-
-        They name these arrays, `grad`, and the scalars of `numbers`. With `decays`, weight decay is among them.
-        """
-        if self.clipNorm is not None:
-            grad = "shrink * grad"
-        elif self.clipValue is not None:
-            grad = "clip(grad, -clipValue, clipValue)"
-        else:
-            grad = "grad"
-        return formulasOf(type(self), self.constants(), grad, decays)
-
-    def constants(self) -> tuple[tuple[str, float], ...]:
-        """The attributes that the rule names, with their values now."""
-        return tuple([(name, getattr(self, name)) for name in attributes(type(self))])
-
-    def numbers(self, slot: Slot, rate: float, shrink: float = 1.0, fewer: int = 0) -> dict[str, float]:
-        """The scalars of the update that follows, for one parameter; as if it had had `fewer` updates."""
-        step = float(slot.step + 1 - fewer)
-        return {
-            "rate": rate * slot.param.rate,
-            "decay": self.decay if slot.param.decay else 0.0,
-            "shrink": shrink,
-            "clipValue": self.clipValue or 0.0,
-            "step": step,
-            **(scalarsAt(type(self), self.constants(), step) if self.scalars else {}),
-        }
-
-    def prepare(self, slot: Slot) -> None:
-        """Make the arrays of the state that a parameter does not have yet."""
-        for name in states(type(self)):
-            if name not in slot.arrays:
-                slot.arrays[name] = slot.blank()
-
-    def advance(self, slot: Slot, rate: float, shrink: float = 1.0) -> None:
-        """Update one parameter and its state, in place."""
-        param = slot.param
-        self.prepare(slot)
-        arrays = {"param": param.materialize(), "grad": param.grad, **slot.arrays}
-        values = {**arrays, **self.numbers(slot, rate, shrink)}
-        slot.applied = param.gradVersion
-        formulas = self.formulas(bool(self.decay and param.decay))
-        names, function = together(tuple(formulas.values()))
-        try:
-            function(*[values[name] for name in names], out=[arrays[name] for name in formulas])
-        finally:
-            param.bumpVersion()
-        slot.step += 1
 
     @property
     def looks(self) -> bool:

@@ -20,7 +20,7 @@ OWN = ("update", "advance", "shrinkFor", "numbers", "formulas")  # methods that 
 def isPlain(optimizer: Any) -> bool:
     """Whether an optimizer updates by its formulas, without overriding the update."""
     found = [getattr(type(optimizer), name, None) for name in OWN]
-    return all(getattr(f, "__qualname__", "").startswith("Optimizer.") for f in found)
+    return all(getattr(f, "__module__", "").startswith("puregraph.optimizers.") for f in found)
 
 
 class UpdateScalars:
