@@ -50,12 +50,17 @@ DECLARATIONS = {
     " activation and residual",
     "lower": "rule(call, workspace): native kernel calls, or None",
     "adjoint": "rule(g, y, *arguments): it is linear in its first argument, and this is its gradient",
+    "multilinear": "rule(g, y, *arguments): it is linear in each array, and these are its gradients",
+    "vjp": "rule(g, y, *arguments): its gradients; see puregraph/autodiff/derivatives/declarations.py",
+    "jvp": "rule(function, values, tangents, options): its result and tangent; REFERENCE: as its reference has them",
     "samples": "rule(x, *arguments): the same for all samples at once, which are the first axis of x",
+    "sampled": "how many of its first arguments have samples, where that is not one",
     "decompose": "rule(*arguments): the same by simpler functions, or NotImplemented",
 }
 CHANNELSLAST, HEADSLAST, LIKEFIRST = "channels last", "heads last", "like the first argument"
 ANYFLOATS, READSFLOATS = "of any floats", "reads any floats"
 READS, MAKES = "reads", "makes"
+REFERENCE = "as its reference"
 
 
 class Halves(NamedTuple):
@@ -135,6 +140,18 @@ class Kernel:
     def adjoint(self, rule: Callable[..., Any]) -> Kernel:
         """Declare that it is linear in its first argument, and the gradient to that: its tangent is itself."""
         return self.declare(adjoint=rule)
+
+    def multilinear(self, rule: Callable[..., Any]) -> Kernel:
+        """Declare that it is linear in each of its arrays, and the gradients to them."""
+        return self.declare(multilinear=rule)
+
+    def vjp(self, rule: Callable[..., Any]) -> Kernel:
+        """Declare its gradients."""
+        return self.declare(vjp=rule)
+
+    def jvp(self, rule: Callable[..., Any]) -> Kernel:
+        """Declare its tangent."""
+        return self.declare(jvp=rule)
 
     def samples(self, rule: Callable[..., Any]) -> Kernel:
         """Declare what it does with many samples at once."""

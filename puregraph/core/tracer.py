@@ -14,6 +14,11 @@ def astype(x: Any, dtype: Any, copy: bool = True) -> Any:
     return x.astype(dtype, copy=copy)
 
 
+def dataOf(value: Any) -> Any:
+    """An array as it is, also out of a Variable."""
+    return getattr(value, "data", value) if tracerOf((value,)) is not None else value
+
+
 def method(function: Callable[..., Any]) -> Callable[..., Any]:
     """An array's method that hands its function of numpy to `handle`."""
 

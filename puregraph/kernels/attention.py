@@ -7,16 +7,18 @@ the blocks themselves are recomputed.
 Everything is written in functions that numpy's protocols carry to any array library.
 
 Source    Dao 2023, FlashAttention-2, arXiv:2307.08691, algorithms 1 and 2; Milakov, Gimelshein 2018, arXiv:1805.02867
+          Giles 2008, An extended collection of matrix derivative results, for the second order
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from puregraph.core.tracer import dataOf
 from puregraph.cuda.libraries import attention as cudnn
 from puregraph.cuda.runtime.launch import Launch, blocksFor, stridesOf
 from puregraph.cuda.runtime.preprocess import computed, defined, read, stored
-from puregraph.kernel import HEADSLAST, Halves, kernel
+from puregraph.kernel import HEADSLAST, REFERENCE, Halves, kernel
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.kernels.widen import widen
 
@@ -101,7 +103,20 @@ def attend(outs, q, k, *rest):
     return 2 * outs[0].size * k.shape[2] * 2
 
 
-attend.declare(layout=HEADSLAST, halves=Halves((0, 1, 2), 1))
+@attend.vjp
+def attend(g, y, arguments, options, needs):
+    """Block by block, as the module has it; the log-sum-exp has a gradient too."""
+    gy, glse = g
+    q, k, v, mask, causal, scale = arguments
+    out, lse = y
+    gy = np.zeros_like(out) if gy is None else gy
+    rest = (widen(gy) * widen(out)).sum(axis=-1, keepdims=True)
+    ofMask = bool(needs[3])
+    rest = rest if glse is None else rest - glse
+    return (*attendGrad(gy, q, k, v, mask, lse, rest, causal, scale, ofMask), *[None] * (3 - ofMask))
+
+
+attend.declare(layout=HEADSLAST, halves=Halves((0, 1, 2), 1), jvp=REFERENCE)
 
 
 @kernel
@@ -198,7 +213,51 @@ def attendGrad(outs, grad, q, k, *rest, **options):
     return 2 * grad.size * k.shape[2] * 5
 
 
-attendGrad.declare(layout=HEADSLAST, halves=Halves((0, 1, 2, 3), 3))
+@attendGrad.vjp
+def attendGrad(g, y, arguments, options, needs):
+    """With a, b, c, m for the gradients of dq, dk, dv, dmask, and p, ds as in the Kernel; here all scores at once:
+
+    gds = scale (a k' + q b') + m, gp = grad c' + gds (grad v' - rest), gs = gp p, that of the scores.
+    """
+    grad, q, k, v, mask, lse, rest, causal, scale = arguments[:9]
+    shape, heads = q.shape, k.shape[1]
+    folded = (shape[0], heads, shape[1] // heads, *shape[2:3])
+
+    def rows(x):  # (n, h, t, d) as (n, h / g, g, t, d)
+        return x.reshape(*folded, x.shape[-1])
+
+    def columns(x):  # (n, h / g, s, d) as (n, h / g, 1, s, d)
+        return x.reshape(*x.shape[:2], 1, *x.shape[2:])
+
+    a, b, c = [np.zeros_like(x) if each is None else each for each, x in zip(g, (q, k, v))]
+    m = g[3] if len(g) > 3 else None
+    Q, K, V, G, A, B, C = rows(q), columns(k), columns(v), rows(grad), rows(a), columns(b), columns(c)
+    scores = scale * (Q @ K.swapaxes(-1, -2))
+    wide = (*shape[:3], k.shape[2])
+    if mask is not None:
+        full = np.broadcast_to(mask, wide).reshape(scores.shape)
+        scores = np.where(full, scores, -np.inf) if mask.dtype.kind == "b" else scores + full
+    if causal:
+        scores = np.where(np.tril(np.ones_like(dataOf(q), shape=wide[2:], dtype=bool)), scores, -np.inf)
+    p, free = np.exp(scores - rows(lse)), G @ V.swapaxes(-1, -2) - rows(rest)
+    ds = p * free
+    gds = scale * (A @ K.swapaxes(-1, -2) + Q @ B.swapaxes(-1, -2))
+    gds = gds if m is None else gds + np.broadcast_to(m, wide).reshape(scores.shape)
+    gp = G @ C.swapaxes(-1, -2) + gds * free
+    gfree, gs = gds * p, gp * p
+    found = [
+        (p @ C + gfree @ V).reshape(grad.shape),
+        (scale * (gs @ K + ds @ B)).reshape(q.shape),
+        (scale * (gs.swapaxes(-1, -2) @ Q + ds.swapaxes(-1, -2) @ A)).sum(axis=2),
+        (gfree.swapaxes(-1, -2) @ G).sum(axis=2),
+        unbroadcast(gs.reshape(wide), mask.shape) if needs[4] else None,
+        -gs.sum(axis=-1).reshape(lse.shape),
+        -gfree.sum(axis=-1).reshape(rest.shape),
+    ]
+    return (*found, *[None] * (len(arguments) - 7))
+
+
+attendGrad.declare(layout=HEADSLAST, halves=Halves((0, 1, 2, 3), 3), jvp=REFERENCE)
 
 
 EDGES = {"float16": 64, "bfloat16": 64, "float32": 64, "float64": 32}  # queries, and keys, of a block

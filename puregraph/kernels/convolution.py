@@ -113,6 +113,13 @@ def convolve(y, x, W, *window):
     return 2 * y.size * prod(W.shape[1:])
 
 
+@convolve.multilinear
+def convolve(g, y, x, W, stride, pad, dilation, groups):
+    """Linear in x and in W."""
+    lay = (stride, pad, dilation, groups)
+    return convolveData(g, W, x.shape, *lay), convolveWeight(g, x, W.shape[2:], *lay), None, None, None, None
+
+
 convolve.library(cudnn.convolve).declare(layout=CHANNELSLAST, halves=Halves((0, 1), 1), weight=READS)
 
 
@@ -154,6 +161,13 @@ def convolveData(dx, grad, W, shape, stride, pad, dilation, groups):
 def convolveData(dx, grad, W, *window):
     """As many as forward."""
     return 2 * grad.size * prod(W.shape[1:])
+
+
+@convolveData.multilinear
+def convolveData(g, dx, grad, W, shape, stride, pad, dilation, groups):
+    """Linear in the gradient and in W."""
+    lay = (stride, pad, dilation, groups)
+    return convolve(g, W, *lay), convolveWeight(grad, g, W.shape[2:], *lay), *[None] * 5
 
 
 convolveData.library(cudnn.convolveData).declare(layout=CHANNELSLAST, halves=Halves((0, 1), 1), weight=READS)
@@ -201,7 +215,24 @@ def convolveWeight(dW, grad, *window):
     return 2 * grad.size * prod(dW.shape[1:])
 
 
-convolveWeight.library(cudnn.convolveWeight).declare(halves=Halves((0, 1), 1), weight=MAKES)
+@convolveWeight.multilinear
+def convolveWeight(g, dW, grad, x, size, stride, pad, dilation, groups):
+    """Linear in the gradient and in x."""
+    lay = (stride, pad, dilation, groups)
+    return convolve(x, g, *lay), convolveData(grad, g, x.shape, *lay), *[None] * 5
+
+
+@convolveWeight.samples
+def convolveWeight(grad, x, size, stride, pad, dilation, groups):
+    """Samples become groups, which never meet."""
+    if grad.shape[1] != 1:
+        return NotImplemented
+    g, u = (a.reshape(1, a.shape[0] * a.shape[2], *a.shape[3:]) for a in (grad, x))
+    dW = convolveWeight(g, u, size, stride, pad, dilation, len(x) * groups)
+    return dW.reshape(len(x), grad.shape[2], *dW.shape[1:])
+
+
+convolveWeight.library(cudnn.convolveWeight).declare(halves=Halves((0, 1), 1), weight=MAKES, sampled=2)
 
 
 def isDepthwise(W, groups):

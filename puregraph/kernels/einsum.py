@@ -8,6 +8,7 @@ from puregraph.cuda.nests.axes import Axes
 from puregraph.cuda.runtime.launch import THREADS, Launch, gridFor, stridesOf
 from puregraph.cuda.runtime.preprocess import areFloats, defined, stored
 from puregraph.kernel import ANYFLOATS, kernel
+from puregraph.kernels.reduce import unbroadcast
 from puregraph.kernels.widen import widened
 
 
@@ -60,6 +61,13 @@ def ontoDiagonal(dx, values, letters, shape):
     text = defined({"T": stored(dx.dtype), "S": stored(values.dtype), "SAME": same}) + axes.defined("AXES") + DIAGONAL
     slots = (("pointer", dx), ("pointer", values), ("long", dx.size), *axes.slots)
     return [Launch("ontoDiagonal", text, "ontoDiagonal", slots, gridFor(dx.size), (THREADS, 1, 1))]
+
+
+@ontoDiagonal.adjoint
+def ontoDiagonal(g, dx, values, letters):
+    """What is on the diagonal."""
+    distinct = "".join(dict.fromkeys(letters))
+    return unbroadcast(np.einsum(f"{letters}->{distinct}", g), values.shape)
 
 
 ontoDiagonal.declare(halves=ANYFLOATS)

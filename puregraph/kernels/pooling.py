@@ -6,9 +6,10 @@ from math import prod
 
 import numpy as np
 
+from puregraph.core.tracer import dataOf
 from puregraph.cuda.conv import pooling
 from puregraph.kernel import CHANNELSLAST, Halves, kernel
-from puregraph.kernels.scatter import addAt
+from puregraph.kernels.scatter import addAt, valuesAt
 from puregraph.kernels.widen import widen, widened
 from puregraph.kernels.windowgeometry import inner, padded, perAxis, window
 
@@ -53,6 +54,22 @@ def maxPool(outs, x, size, stride, pad, dilation=1):
 def maxPool(outs, x, size, *window, **options):
     """One for each element of each window."""
     return outs[0].size * prod(perAxis(size, x.ndim - 2))
+
+
+@maxPool.vjp
+def maxPool(g, outs, x, size, stride, pad, dilation=1):
+    """Back to the positions that were the largest."""
+    return None if g[0] is None else maxPoolGrad(g[0], dataOf(outs[1]), x.shape, size, stride, pad, dilation)
+
+
+@maxPool.jvp
+def maxPool(function, values, tangents, options):
+    """The tangent of where the maximum was found; none for a window of nothing but padding."""
+    y, indices = function(*values, **options)
+    t = tangents[0].reshape(*y.shape[:2], -1)
+    positions = indices.reshape(*y.shape[:2], -1)
+    found = np.take_along_axis(t, np.maximum(positions, 0).astype(np.intp), axis=2)
+    return (y, indices), (np.where(positions < 0, 0, found).astype(y.dtype, copy=False).reshape(y.shape), None)
 
 
 maxPool.declare(layout=CHANNELSLAST, halves=Halves((0,), 1))
@@ -136,6 +153,13 @@ def maxPoolGrad(dx, grad, indices, shape, size=None, stride=None, pad=None, dila
     return pooling.maxPoolGrad(dx, grad, indices, win)
 
 
+@maxPoolGrad.adjoint
+def maxPoolGrad(g, dx, grad, indices, shape, *windows):
+    """What is at those positions."""
+    channels = prod(shape[:2])
+    return valuesAt(g.reshape(channels, -1), indices.reshape(channels, -1)).reshape(indices.shape)
+
+
 maxPoolGrad.declare(layout=CHANNELSLAST, halves=Halves((0,), 1))
 
 
@@ -171,6 +195,12 @@ def meanPool(y, x, size, stride, pad, includePad=True):
 def meanPool(y, x, size, *window, **options):
     """One for each element of each window."""
     return y.size * prod(perAxis(size, x.ndim - 2))
+
+
+@meanPool.adjoint
+def meanPool(g, y, x, size, stride, pad, includePad=True):
+    """Evenly over each window."""
+    return meanPoolGrad(g, x.shape, size, stride, pad, includePad)
 
 
 meanPool.declare(layout=CHANNELSLAST, halves=Halves((0,), 1))
@@ -210,6 +240,12 @@ def meanPoolGrad(grad, shape, size, stride, pad, includePad=True):
 def meanPoolGrad(dx, grad, shape, size, stride, pad, includePad=True):
     """A thread gathers the gradient of one position."""
     return pooling.meanPoolGrad(dx, grad, window(shape[2:], size, stride, pad), includePad)
+
+
+@meanPoolGrad.adjoint
+def meanPoolGrad(g, dx, grad, shape, size, stride, pad, includePad=True):
+    """The mean of each window."""
+    return meanPool(g, size, stride, pad, includePad)
 
 
 meanPoolGrad.declare(layout=CHANNELSLAST, halves=Halves((0,), 1))

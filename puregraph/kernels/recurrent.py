@@ -57,6 +57,12 @@ def alive(on, lengths, count):
     return [Launch("alive", text, "alive", slots, gridFor(on.size), (THREADS, 1, 1))]
 
 
+@alive.samples
+def alive(lengths, count):
+    """As of one row of all lengths."""
+    return alive(lengths.reshape(-1), count).reshape(*lengths.shape, count)
+
+
 @alive.bounds
 def alive(lengths, count):
     """Up to all time steps."""

@@ -71,6 +71,12 @@ def gather(table, index):
     return index, -1, table.shape[0]
 
 
+@gather.adjoint
+def gather(g, y, table, index):
+    """Back to the rows that were read."""
+    return scatterAdd(g, index, table.shape[0])
+
+
 gather.declare(halves=ANYFLOATS)
 
 
@@ -184,7 +190,22 @@ def scatterAdd(grad, index, rows):
     return index, -1, rows
 
 
-scatterAdd.declare(halves=ANYFLOATS)
+@scatterAdd.adjoint
+def scatterAdd(g, dtable, grad, index):
+    """The rows that were added to."""
+    return gather(g, index)
+
+
+@scatterAdd.samples
+def scatterAdd(grad, index, rows):
+    """All tables are one, in which each sample has its rows."""
+    n = len(grad)
+    first = (np.cumsum(np.ones_like(index, shape=(n,))) - 1).reshape(n, *(1,) * (index.ndim - 1)) * rows
+    dtable = scatterAdd(grad, np.where(index < 0, -1, index + first), n * rows)
+    return dtable.reshape(n, rows, *dtable.shape[1:])
+
+
+scatterAdd.declare(halves=ANYFLOATS, sampled=2)
 
 
 RANGE = 4096  # rows whose positions one block sorts
@@ -225,6 +246,17 @@ def addAt(y, values, index, size):
     sizes = (("int", rows), ("int", count), ("int", size))
     slots = (("pointer", y), ("pointer", values), ("pointer", index), *sizes)
     return [*made, Launch("addAt", text, "addAt", slots, (blocksFor(rows, 8), 1, 1), (THREADS, 1, 1))]
+
+
+@addAt.adjoint
+def addAt(g, y, values, index):
+    """What is at those positions."""
+    return valuesAt(g, index)
+
+
+def valuesAt(x, index):
+    """x[i, index[i, a]], and zero where the index is -1."""
+    return np.where(index < 0, 0, np.take_along_axis(x, np.maximum(index, 0), 1))
 
 
 addAt.declare(halves=ANYFLOATS)
@@ -296,6 +328,12 @@ def takeClass(x, labels):
     return labels, -1, x.shape[1]
 
 
+@takeClass.adjoint
+def takeClass(g, y, x, labels):
+    """Back to the classes that were read."""
+    return putClass(g, labels, x.shape[1])
+
+
 takeClass.declare(halves=ANYFLOATS)
 
 
@@ -358,6 +396,12 @@ def putClass(dx, values, labels, classes):
 def putClass(values, labels, classes):
     """Classes, or -1."""
     return labels, -1, classes
+
+
+@putClass.adjoint
+def putClass(g, y, values, labels):
+    """The classes that were put."""
+    return takeClass(g, labels)
 
 
 putClass.declare(halves=ANYFLOATS)

@@ -9,10 +9,11 @@ import numpycalls
 import pytest
 
 from puregraph.autodiff import AutoDiffException, Variable, enable_grad, grad
-from puregraph.autodiff.derivatives.declarations import VJPS
+from puregraph.autodiff.derivatives.declarations import VJPS, vjpOf
 from puregraph.autodiff.derivatives.ufuncs import TEXTS
 from puregraph.autodiff.derivatives.writes import putAt, setAt
 from puregraph.core.tracer import astype
+from puregraph.kernel import registry
 from puregraph.kernels import (
     convolve,
     convolveData,
@@ -29,6 +30,7 @@ from puregraph.kernels import (
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.kernels.einsum import ontoDiagonal
 from puregraph.kernels.scatter import addAt
+from puregraph.kernels.windowsum import windowSum
 
 STEP = 1e-6
 
@@ -602,6 +604,7 @@ def test_scattering():
     check(lambda v: ontoDiagonal(v, "iji", (2, 3, 2)) ** 2, some(2, 3))
     check(lambda v: ontoDiagonal(v, "iji", (2, 3, 2)) ** 2, some(2, 1))
     check(lambda g: putAt(g, ([0, 0, 1],), (3,)) ** 2, some(3))
+    check(lambda x: windowSum(x, 1, 2) ** 2, some(2, 4))
 
 
 def test_attention():
@@ -633,7 +636,8 @@ def test_every_rule_is_tested_here():
     """A new rule without a line in this file, or in the table of calls with all their options, is found."""
     text = "".join(Path(file).read_text() for file in (__file__, numpycalls.__file__))
     ways = ("np.{}", "linalg.{}", "fft.{}", ".{}(", "{}(")
-    lost = [f for f in VJPS if not any(way.format(f.__name__) in text for way in ways)]
+    kernels = [f for f in registry.values() if f.__module__.startswith("puregraph.") and vjpOf(f)]
+    lost = [f for f in [*VJPS, *kernels] if not any(way.format(f.__name__) in text for way in ways)]
     operators = {
         np.add,
         np.subtract,

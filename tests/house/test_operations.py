@@ -1,19 +1,23 @@
 """One operation, one place: what each declares is on a page, what it lacks has a reason, and few files name it."""
 
-import ast
+import importlib
+import inspect
+import io
+import re
 import runpy
+import tokenize
+from functools import cache
 from pathlib import Path
 
 import pytest
 from source import library
-
-from puregraph.kernel import registry
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "operations.py"))
 (_, KERNELS), (_, FUNCTIONS) = SCRIPT["known"]()
 LEAST = ("shape", "gradient", "tangent", "native", "CUDA")  # what a Kernel has, or lacks for a reason
 MOST = 8  # files that name an operation
+WORDS = {"forward", "fractions", "gather", "norm", "uniform"}  # with other uses: passes, axes, schemes, norms
 OWN = "part of a cost or module whose own gradient rule is tested"
 LACKS = {
     **dict.fromkeys([("alive", "gradient"), ("alive", "tangent")], "gives bools"),
@@ -41,16 +45,42 @@ def test_what_a_kernel_lacks_is_listed_with_its_reason():
     assert lacking == LACKS.keys()
 
 
-def namesOf(source):
-    """The Kernels that a file defines or imports."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("puregraph.kernels"):
-            yield from [alias.name for alias in node.names]
-        if isinstance(node, ast.FunctionDef) and f"{source.name}.{node.name}" in registry:
-            yield node.name
+def names(source):
+    """The Kernels that a file names: its tokens and texts, but for what numpy has of that name.
+
+    Of a word with other uses, only what is the Kernel itself in this file counts.
+    """
+    tokens = list(tokenize.generate_tokens(io.StringIO(source.path.read_text(encoding="utf-8")).readline))
+    said = {token.string for token in tokens if token.type == tokenize.NAME and ofNumpy(token) is None}
+    said |= {token.string.strip("\"'") for token in tokens if token.type == tokenize.STRING}
+    return {name for name in said & KERNELS.keys() if name not in WORDS or isMeant(name, source)}
+
+
+def isMeant(name, source):
+    """Whether a name is that of a Kernel in a file, by itself or as an attribute of a module."""
+    here = vars(importlib.import_module(source.name))
+    modules = [vars(m) for m in here.values() if inspect.ismodule(m) and m.__name__.startswith("puregraph.kernels")]
+    return any(space.get(name) is KERNELS[name] for space in [here, *modules])
+
+
+def ofNumpy(token):
+    """The match where a name is an attribute of numpy."""
+    return re.search(r"\bnp\.$", token.line[: token.start[1]])
+
+
+@cache
+def named():
+    """What each file of the package names."""
+    return {source.name: names(source) for source in library() if not source.name.startswith("puregraph.models")}
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_an_operation_is_named_in_few_files(name):
-    files = [source.name for source in library() if name in namesOf(source)]
+    files = [file for file, said in named().items() if name in said]
     assert len(files) <= MOST, f"{name} is named in {len(files)} files: {', '.join(files)}"
+
+
+def test_a_word_with_other_uses_is_counted_by_what_it_stands_for():
+    assert "norm" in named()["puregraph.optimizers.slot"] and "gather" in named()["puregraph.modules.gather"]
+    assert "norm" not in named()["puregraph.check"] and "gather" not in named()["puregraph.native.ops.gather"]
+    assert "convolve" not in named()["puregraph.compile.trace.numpyrules"]  # numpy.convolve

@@ -1,7 +1,7 @@
-"""The derivatives of numpy's functions, of Formulas and of Kernels: gradients and tangents, declared together."""
+"""The derivatives of numpy's functions and of Formulas: gradients and tangents, declared together."""
 
 from puregraph.autodiff.derivatives import (  # noqa: F401 - their rules are registered when they are imported
     indexing,
-    kernelrules,
+    linalg,
     reshapes,
 )

@@ -26,7 +26,7 @@ import numpy as np
 
 from puregraph.autodiff.derivatives.writes import putAt
 from puregraph.core.accumulate import combine
-from puregraph.core.tracer import tracerOf
+from puregraph.core.tracer import dataOf
 from puregraph.errors import AutoDiffException
 from puregraph.kernel import declared
 
@@ -93,19 +93,23 @@ def linear(*functions: Any, at: int = 0, drop: tuple[str, ...] = ()) -> Callable
 
 
 def vjpOf(function: Any) -> Vjp | None:
-    """The gradient of a function: of the table, or the adjoint that a Kernel declares."""
-    return VJPS.get(function) or (None if declared(function, "adjoint") is None else adjointOf(function))
+    """The gradient of a function: of the table, or what a Kernel declares."""
+    return VJPS.get(function) or declaredVjp(function)
 
 
 @cache
-def adjointOf(function: Any) -> Vjp:
-    """The adjoint that a Kernel declares, as a gradient."""
-    return bound(function, declared(function, "adjoint"))
+def declaredVjp(function: Any) -> Vjp | None:
+    """The gradient that a Kernel declares, if it does."""
+    rules = [declared(function, what) for what in ("vjp", "multilinear", "adjoint")]
+    return next((bound(function, rule) for rule in rules if rule is not None), None)
 
 
 def jvpOf(function: Any) -> Jvp | None:
-    """The tangent of a function: of the table, or itself where a Kernel declares its adjoint."""
-    return JVPS.get(function) or (None if declared(function, "adjoint") is None else itself())
+    """The tangent of a function: of the table, or what a Kernel declares; itself where that is its adjoint."""
+    rule = JVPS.get(function) or declared(function, "jvp")
+    if rule is None and declared(function, "multilinear") is not None:
+        return each
+    return itself() if rule is None and declared(function, "adjoint") is not None else rule
 
 
 def itself(at: int = 0, drop: tuple[str, ...] = ()) -> Jvp:
@@ -146,11 +150,11 @@ def movedBack(function: Any, at: int) -> Vjp:
     """The gradient of a function that only moves elements: it is added up where the elements came from."""
 
     def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-        x = whole(arguments[at])
+        x = dataOf(arguments[at])
         positions = np.cumsum(np.ones_like(x, dtype=np.intp)).reshape(x.shape) - 1  # where x is, on a GPU too
         read = function(*arguments[:at], positions, *arguments[at + 1 :], **options)
         pairs = zip(g, read) if type(y) is tuple else [(g, read)]
-        found = [putAt(part, (whole(p),), (x.size,)) for part, p in pairs if part is not None]
+        found = [putAt(part, (dataOf(p),), (x.size,)) for part, p in pairs if part is not None]
         return (*[None] * at, combine(found).reshape(x.shape), *[None] * (len(arguments) - at - 1))
 
     rule.reads = None  # type: ignore[attr-defined]  # every option is one of the move
@@ -243,11 +247,6 @@ def positioned(
 def holds(value: Any, isVariable: Callable[[Any], bool]) -> bool:
     """Whether a value is a Variable, or has one in it."""
     return isVariable(value) or type(value) in (list, tuple) and any(holds(v, isVariable) for v in value)
-
-
-def whole(value: Any) -> Any:
-    """Indices as the array that they are, also out of a Variable."""
-    return getattr(value, "data", value) if tracerOf((value,)) is not None else value
 
 
 def nameOf(function: Any) -> str:

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from puregraph.autodiff.derivatives.axisreductions import alongAxis, listOf, spread
-from puregraph.autodiff.derivatives.declarations import each, jvp, linear, multilinear, vjp
+from puregraph.autodiff.derivatives.declarations import each, jvp, multilinear, vjp
 from puregraph.autodiff.derivatives.ufuncs import fit
 from puregraph.core.accumulate import isArray
 from puregraph.errors import AutoDiffException
-from puregraph.kernels.einsum import ontoDiagonal
 from puregraph.kernels.einsum import spread as spreadOver
 from puregraph.kernels.reduce import unbroadcast
 
@@ -134,13 +133,6 @@ def einsumRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) ->
         part = unbroadcast(part, tuple([min(n, m) for n, m in zip(own, part.shape)]))
         found.append(spreadOver(part, letters, x.shape))
     return tuple(found)
-
-
-@linear(ontoDiagonal)
-def ontoDiagonalRule(g, y, values, letters, shape):
-    """What is on the diagonal."""
-    distinct = "".join(dict.fromkeys(letters))
-    return fit(np.einsum(f"{letters}->{distinct}", g), values)
 
 
 @vjp(np.linalg.norm)

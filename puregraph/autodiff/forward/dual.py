@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.declarations import CONSTANT, changes, jvp, jvpOf, nameOf
+from puregraph.autodiff.derivatives.declarations import CONSTANT, changes, jvpOf, nameOf
 from puregraph.autodiff.derivatives.ufuncs import throughFormulas
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.core.tracer import Tracer, method
 from puregraph.errors import AutoDiffException
 from puregraph.formula.interpreter import Interpreter
-from puregraph.kernels import attend, attendGrad
+from puregraph.kernel import REFERENCE
 from puregraph.module import Module
 
 
@@ -121,7 +121,9 @@ def push(function: Any, values: list, tangents: list, options: dict) -> tuple[An
     """
     if not changes(tangents) or function in CONSTANT:
         return function(*values, **options), None
-    rule = throughFormulas if isinstance(function, Interpreter) else jvpOf(function)
+    rule: Any = throughFormulas if isinstance(function, Interpreter) else jvpOf(function)
+    if rule is REFERENCE:
+        rule = throughReference
     if rule is not None:
         return rule(function, values, tangents, options)
     if isinstance(function, np.ufunc):
@@ -188,7 +190,6 @@ def write(found: Any, out: Any) -> Any:
     return Dual(target, tangent, found.level) if isinstance(found, Dual) else target
 
 
-@jvp(attend, attendGrad)
 def throughReference(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """The reference itself on Duals: it is written in functions of numpy that have tangents."""
     level = max([0, *(known + 1 for known in levels(values))])

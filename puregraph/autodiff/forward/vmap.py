@@ -15,8 +15,6 @@ from puregraph.core.tracer import Tracer, astype
 from puregraph.errors import AutoDiffException
 from puregraph.formula.interpreter import Interpreter
 from puregraph.kernel import declared
-from puregraph.kernels import convolveWeight, scatterAdd
-from puregraph.kernels.recurrent import alive
 
 Rule = Callable[..., Any]
 
@@ -100,11 +98,16 @@ def wrapped(result: Any, count: int, rank: int) -> Any:
     return Samples(result) if result.ndim == rank + 1 and result.shape[0] == count else result
 
 
-def ofAll(function: Any, x: Any, *arguments: Any, **options: Any) -> Any:
-    """A Kernel that says itself what it does with the samples of its first argument."""
-    if any(isinstance(a, Samples) for a in arguments):
-        raise _Unknown(f"samples of {function.__name__} beside those of its first argument")
-    return Samples(declared(function, "samples")(x.batch, *arguments, **options))
+def ofAll(function: Any, *arguments: Any, **options: Any) -> Any:
+    """A Kernel that says itself what it does with the samples of its first arguments."""
+    count = declared(function, "sampled") or 1
+    if any(isinstance(a, Samples) != (i < count) for i, a in enumerate(arguments)):
+        raise _Unknown(f"samples of {function.__name__} but of its first {count} arguments")
+    given = [a.batch if isinstance(a, Samples) else a for a in arguments]
+    found = declared(function, "samples")(*given, **options)
+    if found is NotImplemented:
+        raise _Unknown(f"samples of {function.__name__} for these shapes")
+    return Samples(found)
 
 
 @forAll(np.where)
@@ -230,32 +233,3 @@ def contracted(function: Any, equation: str, *xs: Any, **options: Any) -> Any:
     groups = [free[0] * isinstance(x, Samples) + letters for letters, x in zip(left.split(","), xs)]
     arrays = [x.batch if isinstance(x, Samples) else x for x in xs]
     return Samples(function(f"{','.join(groups)}->{free[0]}{output}", *arrays, **options))
-
-
-@forAll(convolveWeight)
-def weighed(function: Any, grad: Any, x: Any, size: Any, stride: Any, pad: Any, dilation: Any, groups: int) -> Any:
-    """The gradient of a weight for each sample: samples become groups, which never meet."""
-    if not (isinstance(grad, Samples) and isinstance(x, Samples)) or grad.shape[0] != 1:
-        raise _Unknown("a convolution of several samples each")
-    n = len(x.batch)
-    g, u = (a.batch.reshape(1, n * a.shape[1], *a.shape[2:]) for a in (grad, x))
-    found = function(g, u, size, stride, pad, dilation, n * groups)
-    return Samples(found.reshape(n, grad.shape[1], *found.shape[1:]))
-
-
-@forAll(scatterAdd)
-def scattered(function: Any, grad: Any, index: Any, rows: int) -> Any:
-    """What is added to a table by each sample: all tables are one, in which each sample has its rows."""
-    if not (isinstance(grad, Samples) and isinstance(index, Samples)):
-        raise _Unknown("indices that all samples share")
-    n = len(grad.batch)
-    first = (np.cumsum(np.ones_like(index.batch, shape=(n,))) - 1).reshape(n, *(1,) * index.ndim) * rows
-    positions = np.where(index.batch < 0, -1, index.batch + first)
-    found = function(grad.batch, positions, n * rows)
-    return Samples(found.reshape(n, rows, *found.shape[1:]))
-
-
-@forAll(alive)
-def counted(function: Any, lengths: Any, count: int) -> Any:
-    """Which time steps are within the lengths of each sample."""
-    return Samples(function(lengths.batch.reshape(-1), count).reshape(*lengths.batch.shape, count))

@@ -28,12 +28,12 @@ LEAST = 64  # positions that make a thread worth it
 
 def forward(y: Any, x: Any, W: Any, window: Any) -> list[Launch] | Any:
     """y = x * W."""
-    return convolved("convolve", y, x, W, window, isBack=False)
+    return convolved("depthwise", y, x, W, window, isBack=False)
 
 
 def data(dx: Any, grad: Any, W: Any, window: Any) -> list[Launch] | Any:
     """dx of y = x * W."""
-    return convolved("convolveData", dx, grad, W, window, isBack=True)
+    return convolved("depthwiseData", dx, grad, W, window, isBack=True)
 
 
 def convolved(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> list[Launch] | Any:
@@ -76,7 +76,7 @@ def convolved(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> l
         y=at(given, "y", y, [*[f"position{i}" for i in range(end)], f"(position{end} + r)"]),
         tails="}" * end,
     )
-    return [*first, launch(f"{name}Depthwise", grid, given, wideType(x, y, W), body)]
+    return [*first, launch(name, grid, given, wideType(x, y, W), body)]
 
 
 def read(i: int, position: str, isBack: bool, given: KernelArgs, window: Any) -> str:

@@ -72,7 +72,7 @@ def forward(
     )
     space = Space((x.shape[0], *window.count), (outer,), order(operand.channels, window.size), (groups,))
     epilogue = (epilogue or epilogueOf(y)).moved(lambda c: grouped(c, outer))
-    return after([*first, *second], contraction("convolve", space, a, b, epilogue))
+    return after([*first, *second], contraction("convolution", space, a, b, epilogue))
 
 
 def data(
@@ -105,7 +105,7 @@ def data(
         rows = (grad.shape[0], *(p.length for p in phase))
         space = Space(rows, (inner,), order(operand.channels, [p.taps for p in phase]), (groups,))
         own = (epilogue or epilogueOf(dx)).moved(partial(phased, phase=phase, stride=window.stride, channels=inner))
-        done = contraction("convolveData", space, a, b, own, isWhole=len(phases) > 1)
+        done = contraction("convolutionData", space, a, b, own, isWhole=len(phases) > 1)
         if done is NotImplemented:
             return NotImplemented
         found += done
@@ -140,7 +140,7 @@ def weight(dW: Any, grad: Any, x: Any, window: Any, groups: int) -> list[Launch]
     n, c, *positions = stridesOf(dW)
     epilogue = stored(dW, (n,), order(c, tuple(positions)), (n * outer,))
     space = Space((outer,), order(inner, window.size), (x.shape[0], *window.count), (groups,))
-    return after([*first, *second], contraction("convolveWeight", space, a, b, epilogue))
+    return after([*first, *second], contraction("convolutionWeight", space, a, b, epilogue))
 
 
 def areFloats(x: Any, y: Any) -> bool:

@@ -43,7 +43,7 @@ def forward(
         return depthwise.forward(x, packed, epilogue, g, xPixel)
     plan = winogradPlan(g, False)
     if plan:
-        return [winograd.convolve(f"conv {g.text}", plan, x, xPixel or g.c, packed, epilogue, chunk)]
+        return [winograd.winogradConvolution(f"conv {g.text}", plan, x, xPixel or g.c, packed, epilogue, chunk)]
     return [directConvolution(f"conv {g.text}", forwardConvolution(g), x, xPixel or g.c, packed, epilogue)]
 
 
@@ -77,7 +77,7 @@ def dataGradient(
         return depthwise.dataGradient(grad, packed, epilogue, g, gradPixel)
     name, plan = f"conv dx {g.text}", winogradPlan(g, True)
     if plan:
-        return [winograd.convolve(name, plan, grad, gradPixel or g.o, packed, epilogue, chunk)]
+        return [winograd.winogradConvolution(name, plan, grad, gradPixel or g.o, packed, epilogue, chunk)]
     calls, skip = [], 0
     for of in dataConvolutions(g):
         calls.append(directConvolution(name, of, grad, gradPixel or g.o, packed, epilogue, skip))

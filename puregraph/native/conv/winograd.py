@@ -205,7 +205,7 @@ def pack(
     return KernelCall(name, key, write, {"W": W, "packed": packed, "first": panels.start}, len(panels) * shares)
 
 
-def convolve(
+def winogradConvolution(
     name: str, plan: WinogradSplit, x: Any, xPixel: int, packed: Any, epilogue: EpilogueSpec, chunk: int | None = None
 ) -> KernelCall:
     """y = the convolution of x with the packed weight; the output channels of a chunk."""
