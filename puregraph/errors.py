@@ -134,14 +134,14 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def addPlace(error: BaseException, place: str) -> None:
-    """Append the place where an exception of any type passed through, keeping its type and traceback.
+def addLocation(error: BaseException, location: str) -> None:
+    """Append the location that an exception of any type passed through; its type and traceback stay.
 
-    One that names its node itself, and says so by `namesPlace`, stays as it is.
+    One that names its node itself, and sets `namesLocation`, stays as it is.
     """
-    if getattr(error, "namesPlace", False):
+    if getattr(error, "namesLocation", False):
         return
     if hasattr(error, "add_note"):
-        error.add_note(place)
+        error.add_note(location)
     elif error.args and isinstance(error.args[0], str):  # Python 3.10 has no notes
-        error.args = (f"{error.args[0]}\n{place}", *error.args[1:])
+        error.args = (f"{error.args[0]}\n{location}", *error.args[1:])

@@ -120,7 +120,7 @@ class Function:
 
     @classmethod
     def gradients(cls, ctx: Context, grads: Sequence[Any], form: tuple, isLeaf: Callable[[Any], bool]) -> list[Any]:
-        """Run `backward`: one gradient for each leaf of the inputs, whose places `form` shows.
+        """Run `backward`: one gradient for each leaf of the inputs, whose positions `form` shows.
 
         Raises    AutoDiffException if `backward` returns another number of gradients than there are inputs
         """
@@ -148,7 +148,7 @@ class Function:
 
 
 class Hole:
-    """The place of a node's value among the inputs of a Function."""
+    """The position of a node's value among the inputs of a Function."""
 
     def __repr__(self) -> str:
         return "_"

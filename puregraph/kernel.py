@@ -107,7 +107,7 @@ class Kernel:
         return self.addImplementation("device", implementation)
 
     def shape(self, rule: Callable[..., Any]) -> Kernel:
-        """Register what its results are, told from arguments of which only shape and dtype may be asked:
+        """Register what its results are, computed from arguments of which only shape and dtype may be asked:
         (shape, dtype), or a list of such pairs where it gives several."""
         self.shapeRule = rule
         return self
@@ -179,7 +179,7 @@ class Kernel:
         return self.reference(*arguments, **options)
 
     def onDevice(self, *arguments: Any, **options: Any) -> Any:
-        """The result on the GPU: by launches, else by the implementation for CuPy arrays, else by way of the host."""
+        """The result on the GPU: by launches, else by the implementation for CuPy arrays, else through the host."""
         if "cuda" in self.implementations and self.shapeRule is not None:
             result = self.launched(*arguments, **options)
             if result is not NotImplemented:

@@ -269,16 +269,16 @@ class Module(Versioned):
     def calcMode(self, mode: Any) -> Any:
         """How to calculate from now on: the name of a precision, or a dtype that everything is converted to.
 
-        "bfloat16", "float16"  compiled steps on a GPU may keep in so many bits what this module makes, and its
-                               gradients, and multiply it so; parameters, their gradients, states, sums, costs and
+        "bfloat16", "float16"  compiled steps on a GPU may keep what this module computes, and its gradients,
+                               in 16 bits, and multiply it so; parameters, their gradients, states, sums, costs and
                                checkpoints stay in float32
         "tf32"                 they may multiply float32 with ten bits of its fraction
         "float32"              none of that, and all parameters become float32
         np.float16, np.float32, np.float64, "float64"
-                               parameters and floating states become such numbers, wherever they are used
+                               parameters and floating states get this dtype, wherever they are used
 
         A precision is a permission: what knows no quicker way (a CPU, or a graph that is not compiled) calculates in
-        float32. Of a graph it is that of all its modules; one that is told something else afterwards is an exception.
+        float32. The mode of a graph is that of all its modules; one that is given another afterwards is an exception.
 
         Raises    PuregraphError for anything else
         """

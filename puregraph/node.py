@@ -15,7 +15,7 @@ from puregraph.core.applied import Applied, asGrads, isMarked
 from puregraph.core.hooks import HOOKS
 from puregraph.core.linkednode import LinkedNode, kindOf
 from puregraph.core.rules import RuleContext, gradientRule, readBy
-from puregraph.errors import DataError, DtypeError, GraphError, PuregraphError, ShapeError, addPlace, plural, show
+from puregraph.errors import DataError, DtypeError, GraphError, PuregraphError, ShapeError, addLocation, plural, show
 
 NUMERIC = ("puregraph.modules.", "puregraph.costs.", "puregraph.pointwise")  # what computes with numbers alone
 
@@ -64,7 +64,7 @@ class Node(LinkedNode):
     def updateData(self, data: Any) -> None:
         """Apply the module to `data` (a node with parents takes theirs) and keep the outputs in `data`.
 
-        Raises    ShapeError, with the place, if the shapes do not fit
+        Raises    ShapeError, with the node's path, if the shapes do not fit
         """
         spec = self.module.inputSpec
         if self.bwds:
@@ -84,7 +84,7 @@ class Node(LinkedNode):
         except ShapeError as error:
             raise located(error, self.name, self.label) from None
         except Exception as error:
-            addPlace(error, f"at '{self.name}' ({self.label}): given {show(shapes)}")
+            addLocation(error, f"at '{self.name}' ({self.label}): given {show(shapes)}")
             raise
         visible = outputs[: len(self.module.outputNames)]
         ends = [*zip(spec.names, given), *zip(repeat(spec.names[-1]), given[len(spec.names) :])] if given else []
@@ -102,17 +102,17 @@ class Node(LinkedNode):
                 if not self.bwds and name not in optional:
                     raise DataError(f"at '{self.name}' ({self.label}): wanted an array for {name}, got None")
             elif not isValue(x):
-                place = f"at '{self.name}' ({self.label})"
+                where = f"at '{self.name}' ({self.label})"
                 if isinstance(x, (list, tuple)) and all(map(isValue, x)):
-                    raise DataError(f"{place}: wanted {plural(len(names), 'input')} ({', '.join(names)}), got {len(x)}")
-                raise DataError(f"{place}: wanted arrays, got {kindOf(x)} for {name}; use np.array")
+                    raise DataError(f"{where}: wanted {plural(len(names), 'input')} ({', '.join(names)}), got {len(x)}")
+                raise DataError(f"{where}: wanted arrays, got {kindOf(x)} for {name}; use np.array")
             elif isNumeric and (isinstance(x, str) or type(x) is np.ndarray and x.dtype.kind not in "fiubV"):
                 kind = kindOf(x) if isinstance(x, str) else f"dtype {x.dtype}; convert with .astype"
-                place = f"at '{self.name}' ({self.label})"
-                raise DtypeError(f"{place}: wanted an array of real numbers for {name}, got {kind}")
+                where = f"at '{self.name}' ({self.label})"
+                raise DtypeError(f"{where}: wanted an array of real numbers for {name}, got {kind}")
 
     def saved(self, arrays: list[tuple[str, Any]], stored: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-        """What the gradient rule reads of these by name, each with what tells whether it is modified later."""
+        """What the gradient rule reads of these by name, each with a mark or fingerprint to find a later change by."""
         reads = readBy(self.module, self.rule)
         found = [(name, x, fingerprint(x)) for name, x in arrays if reads is None or name in reads]
         return found + [(n, p, p.mark()) for n, p in stored.items() if isMarked(p) and (reads is None or n in reads)]
@@ -123,7 +123,7 @@ class Node(LinkedNode):
 
     @property
     def data(self) -> Any:
-        """What the last forward pass made of the inputs: an array, or a list of them.
+        """What the last forward pass computed from the inputs: an array, or a list of them.
 
         It can be read, but not written to: gradient rules read it too, and would see another value without a word.
         """
@@ -197,7 +197,7 @@ class Node(LinkedNode):
                 if HOOKS.look is not None:
                     HOOKS.look(self.name, self.module, [grad, *arguments, *outputs], grads, True)
             except Exception as error:
-                addPlace(error, f"at '{self.name}' ({self.label}), backward")
+                addLocation(error, f"at '{self.name}' ({self.label}), backward")
                 raise
             if updGrad:
                 self.grad = grads[0] if count == 1 else list(grads[:count])
@@ -252,7 +252,7 @@ class Node(LinkedNode):
 
 
 def located(error: ShapeError, path: str, label: str, source: str = "") -> ShapeError:
-    """The same error, with the place of every fault that has none yet."""
+    """The same error, with the location of every fault that has none yet."""
     return ShapeError(
         *(
             f._replace(path=f"{path}.{f.path}" if f.path else path, module=f.module or label, source=f.source or source)

@@ -28,7 +28,7 @@ from puregraph.compile.trace.schedule import Schedule
 from puregraph.compile.trace.withcost import dtypesFor
 from puregraph.compile.verify import VerifyError
 from puregraph.core.hooks import HOOKS
-from puregraph.errors import PuregraphError, addPlace, show
+from puregraph.errors import PuregraphError, addLocation, show
 from puregraph.graph import Graph
 
 MADE = ("backend", "built", "short", "current", "room", "results")  # what a copy makes for itself
@@ -202,7 +202,7 @@ class Program:
                 raise
             origin = built.failed.origin
             if origin.phase == "update" or (self.options.get("added") and origin.phase != "forward"):
-                addPlace(error, f"at '{origin.path}' ({origin.label})")  # what it has changed cannot be done again
+                addLocation(error, f"at '{origin.path}' ({origin.label})")  # what it has changed cannot be done again
                 raise
             return runAfterFailure(self, error, list(given), numbers)
         return self.results(self, built, copy) if isDone else self.runEagerly(list(given), numbers)

@@ -1,1 +1,1 @@
-"""What modules and nodes are made of: sizes and shapes, parameters, gradients' sums, tracers, versions, rules."""
+"""What modules and nodes consist of: sizes and shapes, parameters, gradients' sums, tracers, versions, rules."""

@@ -12,7 +12,7 @@ from puregraph.errors import PuregraphError
 class Applied(NamedTuple):
     """One call of a module's rule: what it was given, what it gave, and the mode that the module was in.
 
-    `saved` tells whether what the gradient rule reads was modified since: parameters with their marks, other arguments
+    `saved` shows whether what the gradient rule reads was modified since: parameters with their marks, other arguments
     and visible outputs with their fingerprints, each by its name.
     """
 
@@ -66,7 +66,7 @@ def modified(name: str, label: str, what: str) -> PuregraphError:
 
 
 def isMarked(value: Any) -> bool:
-    """Whether a value tells of its changes itself: a parameter does; a running state moves in every pass."""
+    """Whether a value has a version that a pass marks: a parameter has; a running state changes in every pass."""
     return isinstance(value, Param)
 
 

@@ -272,7 +272,7 @@ def calculate(node: ast.AST, sizes: Mapping[str, Any]) -> Size:
             return OPERATIONS[type(op)](calculate(a, sizes))
         case ast.BinOp(left=a, op=op, right=b) if type(op) in OPERATIONS:
             return OPERATIONS[type(op)](calculate(a, sizes), calculate(b, sizes))
-    raise ValueError(f"{type(node).__name__} has no place in a size")
+    raise ValueError(f"{type(node).__name__} is not allowed in a size")
 
 
 def read(text: str, sizes: Mapping[str, Any] | None = None) -> Size:

@@ -52,9 +52,9 @@ class Stored(Settable):
     Its memory is its own: what is assigned to `data` is copied, so that whoever assigned it shares nothing with it, and
     it is always writeable, aligned, and row by row. What `data` gives is a `Lease` of that memory: to write to it, or
     to any view of it, is to change the array. `version` is another number after every change, and after `data` was
-    handed out; as long as somebody `hasLease`, there may be changes that nothing tells of. Programs that keep weights
+    handed out; as long as somebody `hasLease`, there may be changes without a new version. Programs that keep weights
     in an order of their own go by both. The library itself reads `array`, or `materialize()` where it may not be made
-    yet, and calls `bumpVersion` after it has written to it; what an eager rule makes of states is not told.
+    yet, and calls `bumpVersion` after it has written to it; what an eager rule makes of states does not count.
     """
 
     kind = "array"
@@ -78,13 +78,13 @@ class Stored(Settable):
         self.lent: dict[int, int | None] = {}  # fingerprints when handed out, of versions that a pass had read
 
     def mark(self) -> Mark:
-        """For a pass that reads the array now: by it `isAsMarked` tells whether that was modified in place since."""
+        """The state of the array that a pass reads now, by which `isAsMarked` finds a later modification in place."""
         own = vars(self)  # in every pass, so past what looks for misspelt names
         own["marked"] = version = self.version
         return self.array, version, fingerprint(self.array) if self.leases else None
 
     def isAsMarked(self, mark: Mark) -> bool:
-        """Whether the array that a pass has read still holds what it held; another one may have taken its place."""
+        """Whether the array that a pass has read still holds what it held; `data` may be another one by now."""
         array, version, before = mark
         if self.array is not array or self.version == version and before is None:
             return True
@@ -203,7 +203,7 @@ class Stored(Settable):
 
 
 class GradOfPass:
-    """The gradient of a parameter; setting it sets `gradVersion`, by which an optimizer tells it from an old one.
+    """The gradient of a parameter; setting it sets `gradVersion`, so that an optimizer knows it from an old one.
 
     It is read from where all attributes are, at no further cost, for there is no `__get__`.
     """

@@ -41,7 +41,7 @@ NOWHERE = RuleContext()
 
 
 class Registered(NamedTuple):
-    """How to make the rule `(grad, *arguments, *outputs)` of a module, whether that can be done at a place, and whether
+    """How to make the rule `(grad, *arguments, *outputs)` of a module, whether it applies in a context, and whether
     nodes must ask for it by name."""
 
     make: Callable[[Any, tuple[bool, ...], RuleContext], Rule]
@@ -67,11 +67,11 @@ def registerRule(
         raise ArgumentError(f"registerRule: wanted the class of a module, such as Linear, got {moduleType!r:.60}")
 
     def keep(rule: Rule) -> Rule:
-        def make(module: Any, needs: tuple[bool, ...], place: RuleContext) -> Rule:
+        def make(module: Any, needs: tuple[bool, ...], context: RuleContext) -> Rule:
             return withNeeds(partial(rule, module), rule, needs)
 
         asked = name not in (None, DEFAULT)
-        register(moduleType, name or DEFAULT, Registered(make, lambda module, place: applies(module), asked))
+        register(moduleType, name or DEFAULT, Registered(make, lambda module, context: applies(module), asked))
         return rule
 
     return keep
@@ -108,7 +108,7 @@ def candidates(module: Any) -> list[tuple[str, Registered]]:
     rank = kinds(moduleType)
     found = [(rank[kind], name != DEFAULT, name) for kind, name in REGISTRY if kind in rank]
     order = list(rank)
-    return [(name, REGISTRY[order[place], name]) for place, _, name in sorted(found)]
+    return [(name, REGISTRY[order[distance], name]) for distance, _, name in sorted(found)]
 
 
 @cache
@@ -117,7 +117,7 @@ def kinds(moduleType: Any) -> dict[Any, int]:
     return {kind: i for i, kind in enumerate((moduleType, moduleType.__name__, *moduleType.__mro__[1:]))}
 
 
-def gradientRule(module: Any, needs: tuple[bool, ...], name: str | None = None, place: RuleContext = NOWHERE) -> Rule:
+def gradientRule(module: Any, needs: tuple[bool, ...], name: str | None = None, context: RuleContext = NOWHERE) -> Rule:
     """The rule `(grad, *arguments, *outputs) -> one gradient per argument` of a module at a node.
 
     Raises    AutoDiffException if there is none; the message lists what was tried and what to write
@@ -126,8 +126,8 @@ def gradientRule(module: Any, needs: tuple[bool, ...], name: str | None = None, 
     found = candidates(module)
     tried = [(n, r) for n, r in found if (n == name if name is not None else not r.asked)]
     for _, registered in tried:
-        if registered.applies(module, place):
-            return registered.make(module, needs, place)
+        if registered.applies(module, context):
+            return registered.make(module, needs, context)
     if name is not None:
         known = ", ".join(dict.fromkeys(n for n, _ in found)) or "none"
         why = "it says that it cannot be applied here" if tried else f"known for {label}: {known}"

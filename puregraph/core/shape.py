@@ -76,14 +76,14 @@ def symbols(shape: Sequence) -> tuple[str, ...]:
 
 
 def bind(shape: Sequence, sizes: Mapping[str, Any], complete: bool = False) -> Shape:
-    """The shape with sizes in the place of symbols: bind(("N", "H//2"), {"N": 32, "H": 9}) is (32, 4).
+    """The shape with sizes for symbols: bind(("N", "H//2"), {"N": 32, "H": 9}) is (32, 4).
 
     Raises: ShapeError where a size becomes negative or, if `complete`, where a symbol is left.
     """
     values = {name: asSize(size) for name, size in sizes.items()}
     bound = tuple(read(size, values) if isinstance(size, str) else size for size in shape)
-    place = f"{showShape(shape)} with " + ", ".join(f"{name} = {size}" for name, size in values.items())
-    need(not any(size < 0 for size in bound), wanted="sizes of at least 0", given=bound, hint=f"from {place}")
+    origin = f"{showShape(shape)} with " + ", ".join(f"{name} = {size}" for name, size in values.items())
+    need(not any(size < 0 for size in bound), wanted="sizes of at least 0", given=bound, hint=f"from {origin}")
     missing = ", ".join(symbols(bound))
     need(not (complete and missing), wanted=f"sizes for all symbols ({missing} missing)", given=tuple(shape))
     return bound

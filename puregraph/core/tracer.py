@@ -1,4 +1,4 @@
-"""Tracer: takes the place of an array in a rule, to record or to double what the rule does with it."""
+"""Tracer: stands for an array in a rule, to record or to repeat what the rule does with it."""
 
 from __future__ import annotations
 

@@ -41,11 +41,11 @@ class Gradient(Module):
     """
 
     def __init__(
-        self, of: Module, needs: tuple[bool, ...], rule: str | None, present: list[bool], place: RuleContext = NOWHERE
+        self, of: Module, needs: tuple[bool, ...], rule: str | None, present: list[bool], context: RuleContext = NOWHERE
     ):
         super().__init__()
         self.of, self.needed = of, needs
-        self.rule = gradientRule(of, needs, rule, place)
+        self.rule = gradientRule(of, needs, rule, context)
         self.wanted = tuple(i for i, n in enumerate(needs) if n)
         self.grads = len(of.outputNames)
         self.present = None if all(present) else tuple(present)
@@ -173,9 +173,9 @@ class BackwardGraph(Graph):
             needs, given = wants[step], [n in self.reached for n in step.visible]
             if any(needs) and any(given):
                 present = [*given, *(n != ABSENT for n in (*step.args, *step.outs))]
-                place = RuleContext(step.node, self.forwardGraph, self, tuple(given))
+                context = RuleContext(step.node, self.forwardGraph, self, tuple(given))
                 try:
-                    module = Gradient(step.module, needs, step.node.rule, present, place)
+                    module = Gradient(step.module, needs, step.node.rule, present, context)
                 except AutoDiffException as error:
                     raise AutoDiffException(f"at '{step.path}' ({step.label}): {error}") from None
                 found.append((index, step, module))
@@ -187,7 +187,7 @@ class BackwardGraph(Graph):
         self.values: dict[int, Node] = {}
         self.gradientNodes: dict[GraphStep, Node] = {}
         self.contributions: dict[int, list[tuple[tuple[int, int], Edge]]] = defaultdict(list)
-        self.seeds = [self.seed(place) for place in range(len(self.targets))]
+        self.seeds = [self.seed(index) for index in range(len(self.targets))]
         for index, step, module in plan:
             node = self.gradientNode(step, module)
             for slot, argument in enumerate(module.wanted):
@@ -213,13 +213,13 @@ class BackwardGraph(Graph):
         """Whether a parameter of a module gets a gradient."""
         return module.wants(param)
 
-    def seed(self, place: int) -> Node:
+    def seed(self, index: int) -> Node:
         """The input for the gradient of one output; a value that is an output twice has two."""
         flat = self.forwardSteps
-        number = self.targets[place]
-        again = f"[{place}]" if number in self.targets[:place] else ""
+        number = self.targets[index]
+        again = f"[{index}]" if number in self.targets[:index] else ""
         node = self.grow(Input(), None, f"d:{flat.names[number]}{again}")
-        self.contributions[number].append(((len(flat.items), place), (node, 0)))
+        self.contributions[number].append(((len(flat.items), index), (node, 0)))
         return node
 
     def warnLeftOut(self) -> None:
@@ -266,9 +266,9 @@ class BackwardGraph(Graph):
             wanted = node.module.wanted if node is not None else ()
             routes = [(i, n) for i, n in zip(wanted, numbers) if i < step.inputs]
             self.shown.append((step.node, step.inputs, routes))
-        places = {number: place for place, number in enumerate(self.forwardSteps.inputs)}
+        indexOf = {number: index for index, number in enumerate(self.forwardSteps.inputs)}
         entered = [(node, numbers[0]) for node, numbers in self.forwardSteps.shown if len(numbers) == 1]
-        self.shownInputs = [(node, places[number]) for node, number in entered if number in places]
+        self.shownInputs = [(node, indexOf[number]) for node, number in entered if number in indexOf]
         return steps
 
     # Running ----------------------------------------------------------------------------------------------------------
@@ -285,9 +285,9 @@ class BackwardGraph(Graph):
         results = steps.run([*grads, *[values[n] for n in self.numbers]])
         found = iter([results[n] for n in steps.outputs])
         inputs = [None if edge is None else next(found) for edge in self.inputGrads]
-        for place, number in enumerate(self.forwardSteps.inputs):
+        for index, number in enumerate(self.forwardSteps.inputs):
             if not isFloat(values[number]):
-                inputs[place] = None
+                inputs[index] = None
         params: dict[int, tuple[Param, Any]] = {}
         for param, edge in self.paramGrads:
             new = None if edge is None else next(found)
@@ -304,8 +304,8 @@ class BackwardGraph(Graph):
             for argument, number in routes:
                 grads[argument] = results[number]
             node.grad = grads[0] if count == 1 else grads
-        for node, place in self.shownInputs:
-            node.grad = inputs[place]
+        for node, index in self.shownInputs:
+            node.grad = inputs[index]
 
     def __call__(self, *gradient: Any, **keywords: Any) -> Any:
         last = self.forwardGraph.last

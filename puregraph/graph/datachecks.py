@@ -73,5 +73,5 @@ def checkResults(rows: list[StepShapes], values: list[Any]) -> None:
 
 
 def areMixed(arrays: list[Any]) -> bool:
-    """Whether some arrays lie on a GPU, and some on the host."""
+    """Whether some arrays are on a GPU, and some on the host."""
     return len({isDeviceArray(x) for x in arrays if x is not None and hasattr(x, "dtype")}) > 1

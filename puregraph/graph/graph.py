@@ -10,7 +10,7 @@ from puregraph.core.accumulate import isArray, shapeOf
 from puregraph.core.late import Late
 from puregraph.core.rules import rulesFor
 from puregraph.core.tracer import tracerOf
-from puregraph.errors import GraphError, PuregraphError, ShapeError, addPlace, need, show
+from puregraph.errors import GraphError, PuregraphError, ShapeError, addLocation, need, show
 from puregraph.graph.datachecks import areMixed, checkInputTypes, checkResults, keyOf
 from puregraph.graph.inference import StepShapes, inferShapes
 from puregraph.graph.lastpass import MODE, Pass, savedOf
@@ -135,7 +135,7 @@ class Graph(NodeGraph):
             values = steps.run(given)
         except TypeError as error:
             if areMixed([*given, *(s.array for s in (*self.params.values(), *self.states.values()))]):
-                addPlace(error, "some arrays lie on a GPU, others do not: device.toDevice(x) moves an array there")
+                addLocation(error, "some arrays are on a GPU, others are not: device.toDevice(x) moves an array there")
             raise
         try:
             checkResults(fresh, values)

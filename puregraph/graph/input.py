@@ -1,10 +1,10 @@
-"""Input: a named place where data enters a graph."""
+"""Input: a named input of a graph."""
 
 from puregraph.module import Module
 
 
 class Input(Module):
-    """y = x: a named place where data enters a graph. Takes no time and no memory.
+    """y = x: a named input of a graph. Takes no time and no memory.
 
     Shapes    x any -> y the same
     Source    the placeholder of every define-by-graph system

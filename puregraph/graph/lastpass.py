@@ -15,7 +15,7 @@ MODE = attrgetter("module.train")
 class Pass(NamedTuple):
     """One forward pass: the steps that ran, all their values, and the modes that the modules were in.
 
-    `saved` tells by number whether inputs, outputs and parameters that gradient rules read were modified since.
+    `saved` shows by number whether inputs, outputs and parameters that gradient rules read were modified since.
     """
 
     steps: Steps
@@ -38,7 +38,7 @@ class Pass(NamedTuple):
 
 
 def savedOf(steps: Steps, values: list[Any]) -> list[tuple[int, Any, Any]]:
-    """What gradient rules read of what a user can reach, each with what tells whether it is modified later."""
+    """What gradient rules read of what a user can reach, each with a mark or fingerprint to find a later change by."""
     numbers, stored = steps.saved
     found: list[tuple[int, Any, Any]] = []
     for n in numbers:

@@ -52,7 +52,7 @@ class NodeGraph(Module):
         self.cache: dict[int, tuple[tuple, Steps]] = {}
         self.unfolded: dict[int | None, tuple[object, Steps]] = {}  # by count, with the mark of `COUNTER`
         modules = [self, *(node.module for node in self.inputs)]
-        self.tells: bool = all(map(isVersioned, modules)) and all(inner.tells for inner in graphsIn(self))
+        self.isVersioned: bool = all(map(isVersioned, modules)) and all(inner.isVersioned for inner in graphsIn(self))
         self.checked: dict[Any, Any] = {}
         self.backwards: dict[Any, Any] = {}
         self.inferredShapes: list[Any] | None = None
@@ -84,7 +84,7 @@ class NodeGraph(Module):
                 inner.steps(innerKnown=True)
             self.cache[key] = now, self.unfold(sizes)
         found = self.cache[key][1]
-        if self.tells:
+        if self.isVersioned:
             self.unfolded[count] = mark, found
         return found
 
@@ -135,7 +135,7 @@ class NodeGraph(Module):
 
     @property
     def ties(self) -> dict[str, str]:
-        """Further names of arrays that are used in several places, and the path that each is stored under."""
+        """Further names of arrays that are used by several modules, and the path that each is stored under."""
         return {path: owner for kind in ("params", "states") for path, _, owner in self.stored(kind) if owner != path}
 
     def stored(self, kind: str) -> Iterator[tuple[str, Any, str]]:
@@ -163,7 +163,7 @@ class NodeGraph(Module):
         return list(dict.fromkeys([*self.paths.values(), *(s.path for s in self.steps().items)]))
 
     def __getitem__(self, key: Any) -> Any:
-        """A module by its path, or by its place in the order of execution."""
+        """A module by its path, or by its index in the order of execution."""
         if isinstance(key, str):
             return self.getNodeByName(key).module
         return self.nodes[key].module
@@ -200,5 +200,5 @@ class NodeGraph(Module):
 
 
 DERIVED = frozenset(
-    "nodes paths cache unfolded tells checked backwards inferredShapes outshapes last data grad".split()
+    "nodes paths cache unfolded isVersioned checked backwards inferredShapes outshapes last data grad".split()
 )

@@ -15,5 +15,5 @@ class Parallel(ModuleList):
     """
 
     def chain(self) -> None:
-        self.places = [Node(module) for module in self.items]
-        self.link(self.places, self.places)
+        self.itemNodes = [Node(module) for module in self.items]
+        self.link(self.itemNodes, self.itemNodes)

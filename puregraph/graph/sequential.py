@@ -17,7 +17,7 @@ from puregraph.node import Node
 class ModuleList(Graph):
     """A Graph that is built from a list of modules, and built again when the list is edited."""
 
-    places: list[Node] = []  # the node of each module; a blueprint makes a list without its constructor
+    itemNodes: list[Node] = []  # the node of each module; a blueprint makes a list without its constructor
 
     def __init__(self, *modules: Any, name: str | None = None):
         Module.__init__(self, name)
@@ -45,13 +45,13 @@ class ModuleList(Graph):
             self.ask(rules)
 
     def rulesAsked(self) -> list[tuple[Module, str]]:
-        """The modules whose nodes were told the name of a gradient rule, in order, each with that."""
-        return [(node.module, node.rule) for node in self.places if node.rule is not None]
+        """The modules whose nodes ask for a gradient rule by name, in order, each with that name."""
+        return [(node.module, node.rule) for node in self.itemNodes if node.rule is not None]
 
     def ask(self, rules: list[tuple[Module, str]]) -> None:
-        """Tell new nodes the names of the rules that the nodes of their modules had."""
+        """Give new nodes the names of the rules that the nodes of their modules had."""
         left = list(rules)
-        for node in self.places:
+        for node in self.itemNodes:
             found = next((row for row in left if row[0] is node.module), None)
             if found is not None:
                 node.rule = found[1]
@@ -87,10 +87,10 @@ class ModuleList(Graph):
 
     def indexOf(self, key: Any) -> int:
         if isinstance(key, str):
-            for index, node in enumerate(self.places):
+            for index, node in enumerate(self.itemNodes):
                 if self.paths[node] == key:
                     return index
-            names = ", ".join(self.paths[n] for n in self.places)
+            names = ", ".join(self.paths[n] for n in self.itemNodes)
             raise GraphError(f"{self.title()} has no module {key!r}; it has {names or 'none'}")
         if not isinstance(key, Integral) or not -len(self.items) <= int(key) < len(self.items):
             names = f"from {-len(self.items)} to {len(self.items) - 1}" if self.items else "none, as it is empty"
@@ -120,7 +120,7 @@ class ModuleList(Graph):
         return len(self.items)
 
     def __getstate__(self) -> dict:
-        kept = {k: v for k, v in super().__getstate__().items() if k not in ("inputs", "outputs", "places")}
+        kept = {k: v for k, v in super().__getstate__().items() if k not in ("inputs", "outputs", "itemNodes")}
         return {**kept, "rules": self.rulesAsked()}
 
     def __setstate__(self, state: dict) -> None:
@@ -155,8 +155,8 @@ class Sequential(ModuleList):
     """
 
     def chain(self) -> None:
-        self.places: list[Node] = []
+        self.itemNodes: list[Node] = []
         for module in self.items:
-            self.places.append(Node(module, self.places[-1] if self.places else None))
-        ends = self.places or [Input(name="input").node()]  # without a module, what goes in comes out
+            self.itemNodes.append(Node(module, self.itemNodes[-1] if self.itemNodes else None))
+        ends = self.itemNodes or [Input(name="input").node()]  # without a module, what goes in comes out
         self.link(ends[0], ends[-1])

@@ -11,7 +11,7 @@ from puregraph.base.cachedproperty import CachedProperty
 from puregraph.core.accumulate import isArray
 from puregraph.core.hooks import HOOKS
 from puregraph.core.rules import readBy
-from puregraph.errors import GraphError, ShapeError, addPlace, show
+from puregraph.errors import GraphError, ShapeError, addLocation, show
 from puregraph.node import Node, located
 
 ABSENT = 0  # the number of the value that is always None: an optional input or parameter that was left out
@@ -190,7 +190,7 @@ class Steps:
             raise located(error, step.path, step.label) from None
         except Exception as error:
             given = [getattr(values[i], "shape", None) for i in step.args]
-            addPlace(error, f"at '{step.path}' ({step.label}): given {show(given)}")
+            addLocation(error, f"at '{step.path}' ({step.label}): given {show(given)}")
             raise
         for node, numbers in self.shown if keeps else ():
             node.made = values[numbers[0]] if len(numbers) == 1 else [values[n] for n in numbers]
@@ -198,7 +198,7 @@ class Steps:
 
 
 def apart(result: tuple, stored: list[Any]) -> tuple:
-    """What a rule gave, copied where it lies in a parameter or state: nobody is to have the memory of that."""
+    """What a rule gave, copied where it is a view of a parameter or state: nobody is to have the memory of that."""
     kept = [a for a in stored if type(a) is np.ndarray]
     return tuple(
         [y.copy() if type(y) is np.ndarray and any(np.may_share_memory(y, a) for a in kept) else y for y in result]

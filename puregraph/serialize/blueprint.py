@@ -262,7 +262,7 @@ def allNodes(graph: Graph) -> list[Node]:
 def parts(module: Module) -> Iterator[tuple[str, Module]]:
     """The modules that a module is made of, each with a name for messages."""
     if isinstance(module, ModuleList):
-        yield from zip((module.paths[node] for node in module.places), module.items, strict=True)
+        yield from zip((module.paths[node] for node in module.itemNodes), module.items, strict=True)
     elif isinstance(module, Graph):
         yield from ((module.paths.get(node, node.name), node.module) for node in allNodes(module))
     else:

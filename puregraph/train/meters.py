@@ -21,11 +21,11 @@ BYTES = 1 << 26  # of results that are on their way, and of data that is kept to
 
 
 class Waiting(NamedTuple):
-    """A batch whose results are on their way: the cost, then what each metric looks at."""
+    """A batch whose results are on their way: the cost, then what each metric reads."""
 
     parcel: DeviceResults
     batch: Batch | None
-    place: str
+    location: str
     step: int
     size: int
 
@@ -33,9 +33,9 @@ class Waiting(NamedTuple):
 class Meters:
     """The mean cost, each batch weighted by its size, and metrics.
 
-    Results that lie on a GPU are sent to the host behind their step, and read `every` so many batches, when as many
-    steps have been started since: nobody waits for a step that is still to be done. Less than that waits where results
-    are large. `learns` says whether weights depend on the costs.
+    Results on a GPU are copied to the host behind their step, and read once in `every` batches, `every` steps later:
+    nobody waits for a step that is still to be done. Fewer wait where results are large. `learns` says whether
+    weights depend on the costs.
 
     Raises    DataError if two metrics have one name, or one looks at an output or target that is not there
     """
@@ -59,29 +59,29 @@ class Meters:
         for metric in self.metrics:
             metric.reset()
 
-    def add(self, cost: Any, outputs: list[Any], batch: Batch, place: str = "", step: int = 0) -> None:
-        """Count a batch. A cost that is not finite raises a PuregraphError that names the `place` and has the `step` as
-        an attribute; where nothing is learnt from it, only if the data are to blame."""
+    def add(self, cost: Any, outputs: list[Any], batch: Batch, location: str = "", step: int = 0) -> None:
+        """Count a batch. A cost that is not finite raises a PuregraphError that names the `location` and has the `step`
+        as an attribute; where nothing is learnt from it, only if the data are to blame."""
         figures = [cost]
         for metric in self.metrics:
             figures += [chosen(outputs, metric, "outputs"), chosen(batch.target, metric, "targets")]
         self.samples += batch.size
         if not device.isDeviceArray(cost):
-            self.count(figures, batch, place, step, batch.size)
+            self.count(figures, batch, location, step, batch.size)
             return
-        self.waiting.append(Waiting(DeviceResults(figures), batch, place, step, batch.size))
+        self.waiting.append(Waiting(DeviceResults(figures), batch, location, step, batch.size))
         self.forgetData()
         if len(self.waiting) >= 2 * self.every:
             self.flush(self.every)
         while sum(each.parcel.nbytes for each in self.waiting) >= BYTES:
             self.flush(1)
 
-    def count(self, figures: list[Any], batch: Batch | None, place: str, step: int, size: int) -> None:
-        """Add the cost of a batch, and what metrics look at."""
+    def count(self, figures: list[Any], batch: Batch | None, location: str, step: int, size: int) -> None:
+        """Add the cost of a batch, and what metrics read."""
         self.last = float(figures[0])
         if not math.isfinite(self.last) and (self.learns or blamed(batch)):
-            error = PuregraphError(f"{place}: the cost is {self.last}; {remedy(batch)}")
-            error.namesPlace = True
+            error = PuregraphError(f"{location}: the cost is {self.last}; {remedy(batch)}")
+            error.namesLocation = True
             if self.learns:
                 error.step = step
             raise error

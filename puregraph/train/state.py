@@ -12,7 +12,8 @@ import numpy as np
 from puregraph.errors import CheckpointError, DataError
 
 VERSION = 1
-PLACE = {  # attributes of a trainer, and what each of them is
+KEY = "place"  # the name of the progress in files
+PROGRESS = {  # attributes of a trainer, and what each of them is
     "epoch": "a whole number",
     "begun": "a bool",
     "position": "a whole number",
@@ -31,7 +32,7 @@ def stateFrom(trainer: Any) -> dict[str, Any]:
     """Everything of a trainer besides network and optimizer."""
     return {
         "version": VERSION,
-        "place": {name: getattr(trainer, name) for name in PLACE},
+        KEY: {name: getattr(trainer, name) for name in PROGRESS},
         "settings": {name: getattr(trainer, name) for name in SETTINGS},
         "elapsed": trainer.passed(),
         "total": trainer.total,
@@ -51,7 +52,7 @@ def check(trainer: Any, saved: Any) -> None:
     if not isinstance(saved, dict) or saved.get("version") != VERSION:
         raise DataError(f"wanted what trainer.save wrote (version {VERSION}), this file holds no trainer of that kind")
     checkKinds(saved)
-    if saved["place"]["begun"]:
+    if saved[KEY]["begun"]:
         trainer.meters.check(saved["tally"])
         for name, value in saved["settings"].items():
             if getattr(trainer, name) != value:
@@ -65,20 +66,20 @@ def checkKinds(saved: dict[str, Any]) -> None:
 
     Raises    CheckpointError naming what is not
     """
-    wanted = {"place": dict, "settings": dict, "random": dict, "tally": dict, "history": list, "callbacks": list}
+    wanted = {KEY: dict, "settings": dict, "random": dict, "tally": dict, "history": list, "callbacks": list}
     for name, kind in wanted.items():
         require(type(saved.get(name)) is kind, name, f"a {kind.__name__}", saved.get(name))
-    place, settings, meters = saved["place"], saved["settings"], saved["tally"]
-    require(set(place) == set(PLACE), "place", ", ".join(PLACE), sorted(map(str, place)))
-    for name, kind in PLACE.items():
-        require(KINDS[kind](place[name]), f"place: {name}", kind, place[name])
+    progress, settings, meters = saved[KEY], saved["settings"], saved["tally"]
+    require(set(progress) == set(PROGRESS), KEY, ", ".join(PROGRESS), sorted(map(str, progress)))
+    for name, kind in PROGRESS.items():
+        require(KINDS[kind](progress[name]), f"{KEY}: {name}", kind, progress[name])
     require(set(settings) == set(SETTINGS), "settings", ", ".join(SETTINGS), sorted(map(str, settings)))
     for name in SETTINGS:
         require(type(settings[name]) in (int, bool), f"settings: {name}", "a whole number", settings[name])
     require(isNumber(saved.get("elapsed")) and saved["elapsed"] >= 0, "elapsed", "seconds", saved.get("elapsed"))
     total = saved.get("total")
     require(total is None or isCount(total), "total", "a number of updates or None", total)
-    checkOrder(saved.get("order"), place)
+    checkOrder(saved.get("order"), progress)
     sums = isNumber(meters.get("total")) and isCount(meters.get("weight")) and isNamed(meters.get("metrics"))
     require(sums and all(isNamed(state) for state in meters["metrics"].values()), "tally", "sums of metrics", meters)
     for row in saved["history"]:
@@ -90,14 +91,14 @@ def checkKinds(saved: dict[str, Any]) -> None:
         require(good, "callbacks", "the states of callbacks", row)
 
 
-def checkOrder(order: Any, place: dict[str, Any]) -> None:
+def checkOrder(order: Any, progress: dict[str, Any]) -> None:
     """Whether the order of the samples names each of them once, and the epoch that it is of was begun."""
-    if not place["begun"]:
-        require(place["position"] == 0 and order is None, "order", "none before an epoch was begun", order)
+    if not progress["begun"]:
+        require(progress["position"] == 0 and order is None, "order", "none before an epoch was begun", order)
     elif order is not None:
         whole = isinstance(order, np.ndarray) and order.ndim == 1 and order.dtype.kind in "iu"
-        good = whole and place["samples"] == len(order) and bool((np.sort(order) == np.arange(len(order))).all())
-        require(good, "order", f"each of {place['samples']} samples once", order)
+        good = whole and progress["samples"] == len(order) and bool((np.sort(order) == np.arange(len(order))).all())
+        require(good, "order", f"each of {progress['samples']} samples once", order)
 
 
 def require(condition: Any, name: str, wanted: str, given: Any) -> None:
@@ -137,8 +138,8 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
     """
     rng = np.random.default_rng(0)
     rng.bit_generator.state = saved["random"]
-    place = {
-        **saved["place"],
+    attributes = {
+        **saved[KEY],
         "order": saved["order"],
         "rng": rng,
         "elapsed": saved["elapsed"],
@@ -151,14 +152,14 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
         if row is not None:
             rows = [r for r in rows if r is not row]
             pairs.append((callback, row["state"]))
-    if saved["place"]["begun"]:
+    if saved[KEY]["begun"]:
         pairs.append((trainer.meters, saved["tally"]))
     before = [(each, each.state()) for each, _ in pairs]
     try:
         for each, state in pairs:
             each.restore(state)
         yield [
-            partial(vars(trainer).update, place),
+            partial(vars(trainer).update, attributes),
             partial(trainer.history.__setitem__, slice(None), saved["history"]),
         ]
     except BaseException:

@@ -17,7 +17,7 @@ from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
 from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, batchesFrom, checkedSize, groups
 from puregraph.data.prefetch import ahead
-from puregraph.errors import DataError, PuregraphError, addPlace
+from puregraph.errors import DataError, PuregraphError, addLocation
 from puregraph.module import Module
 from puregraph.train import state
 from puregraph.train.callbacks.callback import callbacksFrom
@@ -54,8 +54,8 @@ class Trainer(Settable):
     `compile`     whether steps are compiled, see `Graph.compile`
     `prefetch`    how many steps are made ready ahead, in a thread of their own, unless batches are tiny; 0: none
     `progress`    "bar", "lines", "none", or "auto": a bar in a terminal, else lines
-    `readEvery`   on a GPU costs and metrics are read every so many batches, when they are as many batches old, so that
-                  nobody waits for a step
+    `readEvery`   on a GPU costs and metrics are read once in this many batches, when they are as many batches old, so
+                  that nobody waits for a step
 
     `epoch` counts the finished epochs, `step` the steps, `position` those of the epoch that is under way; `history` has
     a row for each epoch; `loss` is the cost of the last batch, `rate` the learning rate.
@@ -124,7 +124,7 @@ class Trainer(Settable):
         """Train for `epochs` passes over the data, and return the history of all epochs so far.
 
         `data` and `target` are arrays, or lists of arrays where there are several inputs or targets; tables and tensors
-        become arrays, and what lies in a file is read batch by batch. Floating data and labels get the dtypes that
+        become arrays, and files are read batch by batch. Floating data and labels get the dtypes that
         network and cost compute in. Data alone is an iterable of (data, target) batches, or a function that returns one
         for each epoch. `validation` is (data, target) or an iterable of batches.
 
@@ -325,9 +325,9 @@ class Trainer(Settable):
                 except (PuregraphError, TypeError) as error:
                     if number:
                         cut = f"{source.samples} samples in batches of {source.batchsize} leave {size}"
-                        addPlace(error, f"in the last batch{owner and f' of {owner}'}: {cut}")
+                        addLocation(error, f"in the last batch{owner and f' of {owner}'}: {cut}")
                     elif owner:
-                        addPlace(error, f"in {owner}")
+                        addLocation(error, f"in {owner}")
                     raise
 
     def runEpoch(self, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
@@ -422,7 +422,7 @@ class Trainer(Settable):
         return isLone
 
     def syncLoss(self, program: Any) -> None:
-        """Read all costs once a GPU has told that one is not finite: it is then named."""
+        """Read all costs once a GPU has reported that one is not finite: it is then named."""
         if program is not None and program.isHalted:
             self.meters.flush()
 
@@ -441,7 +441,7 @@ class Trainer(Settable):
             back = -(-(behind + 1 - runs) // each)
             place, error.step = self.placeOf(self.accumulate - 1, back), self.step - back
         if place not in str(error):
-            addPlace(error, f"in {place}")
+            addLocation(error, f"in {place}")
 
     def closeEpoch(self) -> None:
         """No epoch is under way."""

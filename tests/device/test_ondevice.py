@@ -25,7 +25,7 @@ def test_a_graph_that_is_given_arrays_of_the_host_says_what_to_do(monkeypatch):
     with pytest.raises(TypeError) as caught:
         net(np.ones((3, 2), np.float32))
     told = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
-    assert "some arrays lie on a GPU, others do not: device.toDevice(x) moves an array there" in told
+    assert "some arrays are on a GPU, others are not: device.toDevice(x) moves an array there" in told
     net(Strict(np.ones((3, 2), np.float32)))
 
 

@@ -18,7 +18,7 @@ from puregraph.autodiff.tape.gradmode import enable_grad
 from puregraph.autodiff.tape.variable import Variable
 from puregraph.core.accumulate import shapeOf
 from puregraph.core.late import Late
-from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace, show
+from puregraph.errors import AutoDiffException, GraphError, ShapeError, addLocation, show
 from puregraph.node import located
 
 
@@ -104,7 +104,7 @@ class ForwardGraph(AcyclicDirectedGraph):
             raise type(error)(f"{self.place_of(node)}: {error}") from error
         except Exception as error:
             shapes = [shapeOf(v) if hasattr(v, "dtype") else type(v).__name__ for v in given.values()]
-            addPlace(error, f"{self.place_of(node)}: given {show(shapes)}")
+            addLocation(error, f"{self.place_of(node)}: given {show(shapes)}")
             raise
 
     def _gather(self, node: Any, edges: tuple[Edge, ...], records: dict[Any, Record]) -> tuple[ArgsKwargs, list[Taken]]:

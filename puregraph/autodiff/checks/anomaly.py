@@ -35,7 +35,7 @@ BACKWARD = "look for a root, a norm or a power at 0, whose derivative is infinit
 class AnomalyError(AutoDiffException, ArithmeticError):
     """The first node with NaN or infinity in what it gives: its `path`, the `name` of the value, and the `stage`."""
 
-    namesPlace = True
+    namesLocation = True
 
     def __init__(self, message: str, path: str = "", name: str = "", stage: str = ""):
         super().__init__(message)

@@ -16,7 +16,7 @@ from puregraph.core.applied import asGrads
 from puregraph.core.param import State
 from puregraph.core.rules import RuleContext, candidates, gradientRule
 from puregraph.device import toHost
-from puregraph.errors import AutoDiffException, addPlace, show
+from puregraph.errors import AutoDiffException, addLocation, show
 from puregraph.function import Function, FunctionCall
 from puregraph.graph.backward import inputNames
 from puregraph.graph.steps import GraphStep
@@ -135,7 +135,7 @@ def checkSteps(pure: Pure, xs: list[Any], limits: _Limits, rng: Any, skip: froze
         except GradcheckError:
             raise
         except Exception as error:
-            addPlace(error, f"at '{step.path}' ({step.label})")
+            addLocation(error, f"at '{step.path}' ({step.label})")
             raise
         for number, y in zip(step.outs, outputs, strict=True):
             values[number] = y

@@ -16,7 +16,7 @@ from puregraph.core.applied import asGrads
 from puregraph.core.param import State
 from puregraph.core.rules import RuleContext, gradientRule
 from puregraph.device import toHost
-from puregraph.errors import AutoDiffException, addPlace, show
+from puregraph.errors import AutoDiffException, addLocation, show
 from puregraph.graph.backward import inputNames
 from puregraph.graph.steps import ABSENT, GraphStep
 from puregraph.module import Module, checkGrads, isFloat
@@ -89,7 +89,7 @@ class _Attribution(SampleKinds):
                 except AutoDiffException:
                     raise
                 except Exception as error:
-                    addPlace(error, f"at '{step.path}' ({step.label}), backward, sample by sample")
+                    addLocation(error, f"at '{step.path}' ({step.label}), backward, sample by sample")
                     raise
         found: dict[int, list[Any]] = {}
         for number, module, name in self.steps.params:

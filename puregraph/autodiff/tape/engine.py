@@ -21,7 +21,7 @@ from puregraph.base.mutex import Mutex
 from puregraph.core.accumulate import combine, isArray, seedLike, shapeOf
 from puregraph.core.hooks import HOOKS
 from puregraph.core.tracer import Tracer
-from puregraph.errors import AutoDiffException, addPlace
+from puregraph.errors import AutoDiffException, addLocation
 
 Add = Callable[[Any, Any], Any]
 LOCK = Mutex()
@@ -103,7 +103,7 @@ def walk(
                     (pending[target] if target.num_outputs == 1 else pending[target][number]).append(g)
     except Exception as error:
         if not node.places_errors:
-            addPlace(error, f"at {node.name()}, backward")
+            addLocation(error, f"at {node.name()}, backward")
         raise
     if stores:
         deliver(news)

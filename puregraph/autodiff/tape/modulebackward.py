@@ -13,7 +13,7 @@ from puregraph.core.applied import asGrads, checkMode, checkSaved, isMarked
 from puregraph.core.hooks import HOOKS
 from puregraph.core.param import Param
 from puregraph.core.rules import gradientRule, readBy
-from puregraph.errors import AutoDiffException, Fault, GraphError, ShapeError, addPlace, show
+from puregraph.errors import AutoDiffException, Fault, GraphError, ShapeError, addLocation, show
 from puregraph.function import FunctionCall
 from puregraph.graph import Graph
 from puregraph.graph.steps import ABSENT
@@ -99,7 +99,7 @@ class ModuleBackward(TapeNode):
         try:
             found = rule(given if len(given) > 1 else given[0], *values, *outputs)
         except Exception as error:
-            addPlace(error, f"at '{self.path}' ({type(self.module).__name__}), backward")
+            addLocation(error, f"at '{self.path}' ({type(self.module).__name__}), backward")
             if MODE.enabled and isinstance(error, TypeError):
                 raise AutoDiffException(f"{self.name()}: its rule cannot be recorded: {error}") from error
             raise
@@ -154,7 +154,7 @@ def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> 
     except ShapeError as error:
         raise located(error, path, type(module).__name__) from None
     except Exception as error:
-        addPlace(error, f"at '{path}' ({type(module).__name__}): given {show(shapes)}")
+        addLocation(error, f"at '{path}' ({type(module).__name__}): given {show(shapes)}")
         raise
     outputs = result if type(result) is tuple else (result,)
     visible = outputs[: len(module.outputNames)]

@@ -128,7 +128,7 @@ def roomFor(head: str, tail: list[str], width: int) -> int:
 
 
 def doneOf(trainer: Any) -> int:
-    """How many steps lie behind."""
+    """How many steps are done."""
     return trainer.epoch * (trainer.count or 0) + trainer.position
 
 

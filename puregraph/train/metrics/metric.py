@@ -38,7 +38,7 @@ class Metric:
         self.sums = np.zeros(2)
 
     def update(self, prediction: np.ndarray, target: np.ndarray) -> None:
-        """Add a batch of predictions and their targets; what lies on a GPU comes to the host."""
+        """Add a batch of predictions and their targets; arrays on a GPU are copied to the host."""
         self.sums += self.share(device.toHost(prediction), device.toHost(target))
 
     def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:

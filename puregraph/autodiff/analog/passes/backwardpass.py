@@ -17,7 +17,7 @@ from puregraph.autodiff.analog.structure.nodelabels import kind_of
 from puregraph.autodiff.tape.engine import run
 from puregraph.autodiff.tape.gradmode import MODE
 from puregraph.autodiff.tape.tapenode import GradientEdge, TapeNode
-from puregraph.errors import AutoDiffException, GraphError, ShapeError, addPlace
+from puregraph.errors import AutoDiffException, GraphError, ShapeError, addLocation
 from puregraph.node import Node, located
 
 
@@ -113,7 +113,7 @@ class BackwardPass:
         except (AutoDiffException, GraphError) as error:
             raise type(error)(f"{graph.place_of(module)}, backward: {error}") from error
         except Exception as error:
-            addPlace(error, f"{graph.place_of(module)}, backward")
+            addLocation(error, f"{graph.place_of(module)}, backward")
             raise
 
     def reach_inputs(self) -> None:

@@ -27,7 +27,7 @@ from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.runtime import runner
 from puregraph.cuda.runtime.diagnose import lacking
 from puregraph.cuda.runtime.launch import PointerTable
-from puregraph.errors import addPlace
+from puregraph.errors import addLocation
 from puregraph.kernels.labels import fractions
 
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, never right by chance
@@ -183,7 +183,7 @@ class GpuExecutable:
                 try:
                     call.function.reference(*arguments, **call.options)
                 except Exception as error:
-                    addPlace(error, f"at '{call.origin.path}' ({call.origin.label})")
+                    addLocation(error, f"at '{call.origin.path}' ({call.origin.label})")
                     raise
 
     def captured(self) -> CapturedGraphs:
