@@ -47,7 +47,7 @@ class Pure:
         return {path: self.params[path] for path in paths}
 
     def stored(self, wrap: Callable[[Any, Any], Any] = lambda stored, array: array) -> dict[int, Any]:
-        """Parameters, and copies of states, by number; `wrap(stored, array)` may put something in their place."""
+        """Parameters, and copies of states, by number; `wrap(stored, array)` may replace each array."""
         made: dict[int, Any] = {}
         found = {}
         for number, module, name in self.steps.params:

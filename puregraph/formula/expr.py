@@ -35,7 +35,7 @@ class Term:
 
 POOL: WeakValueDictionary[Any, Term] = WeakValueDictionary()
 LOCK = Mutex()
-REMEMBERED = 512  # formulas of which what was made is kept, in each place that does so
+REMEMBERED = 512  # formulas whose results are kept, in each cache of formulas
 Build = Callable[..., Term]
 
 
@@ -53,7 +53,7 @@ def term(op: str, *args: Term) -> Term:
 
 def _pooled(op: str, args: tuple[Term, ...], value: Any) -> Term:
     key = (op, args, repr(value))  # repr: 2, 2.0 and -0.0 are different texts
-    # what `POOL.get` does, without its cost: formulas are made of a great many terms
+    # what `POOL.get` does, without its cost: formulas consist of a great many terms
     known = POOL.data.get(key)  # type: ignore[attr-defined]
     found = known() if known is not None else None
     if found is not None:
@@ -84,7 +84,7 @@ def walk(*roots: Term) -> list[Term]:
 
 
 def _visit(root: Term, seen: set[Term], order: list[Term]) -> None:
-    """Append a term, and before it what it is made of."""
+    """Append a term, and before it its arguments, and theirs."""
     for a in root.args:
         if a not in seen:
             _visit(a, seen, order)
@@ -221,15 +221,15 @@ class _Reader(ast.NodeVisitor):
 
 # ---- building ----------------------------------------------------------------------------------------------
 
-FOLD: dict[str, Callable[[Any, Any], Any]] = {"<": operator.lt, "<=": operator.le, "==": operator.eq}
-FOLD |= {">": operator.gt, ">=": operator.ge, "!=": operator.ne, "pow": math.pow}
-FOLD |= {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+CONSTANT: dict[str, Callable[[Any, Any], Any]] = {"<": operator.lt, "<=": operator.le, "==": operator.eq}
+CONSTANT |= {">": operator.gt, ">=": operator.ge, "!=": operator.ne, "pow": math.pow}
+CONSTANT |= {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 
 
 def neat(op: str, *args: Term) -> Term:
-    """The term, simplified where no result changes; numbers are folded in float64."""
-    if op in FOLD and args[0].op == args[1].op == "number":
-        return _fold(op, *args)
+    """The term, simplified where no result changes; constants are evaluated in float64."""
+    if op in CONSTANT and args[0].op == args[1].op == "number":
+        return _constant(op, *args)
     match op, args:
         case "neg", (Term(op="neg", args=(a,)),):
             return a
@@ -269,9 +269,9 @@ def neat(op: str, *args: Term) -> Term:
     return term(op, *args)
 
 
-def _fold(op: str, a: Term, b: Term) -> Term:
+def _constant(op: str, a: Term, b: Term) -> Term:
     try:
-        value = FOLD[op](a.value, b.value)
+        value = CONSTANT[op](a.value, b.value)
         if math.isfinite(value):
             return leaf(int(value) if isinstance(value, bool) else value)
     except (OverflowError, ZeroDivisionError, ValueError):
@@ -370,7 +370,7 @@ TRUTHS = {
 
 
 def lower(op: str, *args: Term) -> Term:
-    """The term in what numpy and C both have: definitions opened, powers multiplied out, numbers folded."""
+    """The term in what numpy and C both have: definitions opened, powers multiplied out, constants evaluated."""
     meaning = TABLE[op].numpy
     if isinstance(meaning, str):
         return rebuild(read(meaning), dict(zip(map(leaf, "abc"), args)), lower)

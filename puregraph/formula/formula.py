@@ -330,7 +330,7 @@ ATOM = 9
 LEVELS = {"or": 1, "and": 2, "not": 3, **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 4)}
 LEVELS |= {"+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "neg": 7, "pow": 8}
 C_NUMBERS = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
-SHORT = 60  # a text of up to so many terms is one expression
+SHORT = 60  # the most terms of a text that is one expression
 LINE = 25  # in a longer one, what is shared or longer than this gets a name
 
 

@@ -37,9 +37,9 @@ class EvalPlan(NamedTuple):
 class Interpreter:
     """A function of arrays in the order of `names`, giving the values of several terms.
 
-    Arguments and numbers lie in registers; each operation reads some and writes one, which is free again
+    Arguments and constants are held in registers; each operation reads some and writes one, which is free again
     after its last reader. Equal terms are computed once. All is done in the promoted type of the float arguments
-    (float16 in float32, rounded once at the end), to which numbers, ints and bools are converted.
+    (float16 in float32, rounded once at the end), to which constants, ints and bools are converted.
     """
 
     def __init__(self, terms: Sequence[Term], names: Sequence[str]):

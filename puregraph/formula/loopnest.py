@@ -9,10 +9,11 @@
     )
 
 is a softmax: each row is read from memory once. A line is a formula of what stands above it, or a Reduce of it over
-some axes. Operands have a stride in numbers for each axis; 0 repeats them.
+some axes. Operands have a stride in elements for each axis; 0 broadcasts them.
 
-Here is what does not depend on the machine: the axes are ordered and joined, a fold over many numbers with few results
-is done in parts that a second nest folds, in a fixed order. `native.nest` and `cuda.nest` write the code.
+What does not depend on the machine is here: the axes are ordered and collapsed, a reduction of many elements to few
+results is split into parts that a second nest reduces, in a fixed order. `native.ops.nestcode` and `cuda.nests` write
+the code.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ HEAVY = frozenset("exp exp2 expm1 log log1p log2 log10 tanh sigmoid erf erfc pow
 
 
 class Operand(NamedTuple):
-    """Numbers in memory: their kind, where they are, and how many of them lie between neighbours along each axis."""
+    """Elements in memory: their kind, where they are, and the stride along each axis in elements."""
 
     kind: str
     what: Any
@@ -50,8 +51,8 @@ Line = tuple[str, "Formula | Reduce"]
 class LoopNest(NamedTuple):
     """Lines over a space. A name "axis0" is the index along axis 0.
 
-    `ragged` is (axis, whole): axis 0 counts pieces of that axis, and the last one has only what is left of `whole`.
-    `beside` is how many rows a task does, where it keeps folds over them; such folds are stored task by task.
+    `ragged` is (axis, whole): axis 0 counts blocks of that axis, and the last one has only what is left of `whole`.
+    `beside` is how many rows a task does, where it keeps reductions over them, which are stored task by task.
     `last` is the axis to be taken in vectors; None: that along which the largest operand is contiguous.
     """
 
@@ -66,12 +67,12 @@ class LoopNest(NamedTuple):
 
 
 def reduceSets(nest: LoopNest) -> list[frozenset[int]]:
-    """The sets of axes that are folded, each once."""
+    """The sets of axes that are reduced, each once."""
     return list(dict.fromkeys(x.axes for _, x in nest.lines if isinstance(x, Reduce)))
 
 
 def ordered(nest: LoopNest) -> LoopNest:
-    """The axes in the order in which the largest operand lies in memory, those of length one left out."""
+    """The axes in the order in which the largest operand is stored, those of length one left out."""
     if all(n == 1 for n in nest.space):
         one = rearranged(nest, [])
         return one._replace(space=(1,), loads=lone(one.loads), stores=lone(one.stores), last=None)
@@ -88,7 +89,7 @@ def lone(operands: Mapping[str, Operand]) -> dict[str, Operand]:
 
 
 def collapsed(nest: LoopNest) -> LoopNest:
-    """Neighbouring axes as one, where that is all the same to every operand and fold."""
+    """Neighbouring axes as one, where that is all the same to every operand and reduction."""
     named = {int(n[4:]) for _, x in nest.lines if isinstance(x, Formula) for n in x.names if isAxis(n)}
     operands = [*nest.loads.values(), *nest.stores.values()]
     groups = [[0]]
@@ -103,15 +104,15 @@ def collapsed(nest: LoopNest) -> LoopNest:
 
 
 def rearranged(nest: LoopNest, groups: list[list[int]]) -> LoopNest:
-    """The nest with new axes, each made of some of its own; an axis in no group has length one and goes."""
-    place = {a: i for i, group in enumerate(groups) for a in group}
+    """The nest with new axes, each collapsed from some of its own; an axis in no group has length one and goes."""
+    to = {a: i for i, group in enumerate(groups) for a in group}
 
     def line(x: Formula | Reduce) -> Formula | Reduce:
         if isinstance(x, Reduce):
-            axes = frozenset(place[a] for a in x.axes if a in place)
+            axes = frozenset(to[a] for a in x.axes if a in to)
             return x._replace(axes=axes) if axes else Formula(x.of)
         indices = [n for n in x.names if isAxis(n)]
-        return x.put(**{n: f"axis{place[int(n[4:])]}" if int(n[4:]) in place else 0 for n in indices}) if indices else x
+        return x.put(**{n: f"axis{to[int(n[4:])]}" if int(n[4:]) in to else 0 for n in indices}) if indices else x
 
     def move(o: Operand) -> Operand:
         return o._replace(strides=tuple(o.strides[group[-1]] for group in groups))
@@ -130,9 +131,9 @@ def isAxis(name: str) -> bool:
 
 
 def chunked(nest: LoopNest, axis: int, size: int) -> LoopNest:
-    """The nest with an axis cut into pieces: axis 0 is now the number of the piece."""
+    """The nest with an axis cut into blocks: axis 0 is now the index of the block."""
     whole = nest.space[axis]
-    pieces = -(-whole // size)
+    blocks = -(-whole // size)
 
     def cut(o: Operand) -> Operand:
         return o._replace(strides=(o.strides[axis] * size, *o.strides))
@@ -145,7 +146,7 @@ def chunked(nest: LoopNest, axis: int, size: int) -> LoopNest:
         return x.put(**moved) if moved else x
 
     return nest._replace(
-        space=(pieces, *(size if a == axis else n for a, n in enumerate(nest.space))),
+        space=(blocks, *(size if a == axis else n for a, n in enumerate(nest.space))),
         loads={k: cut(o) for k, o in nest.loads.items()},
         stores={k: cut(o) for k, o in nest.stores.items()},
         lines=tuple((n, line(x)) for n, x in nest.lines),
@@ -178,7 +179,7 @@ def needed(
 
 
 def compact(nest: LoopNest, lead: int, kept: Iterable[int], scratch: Callable[[int], Any]) -> tuple[Operand, int]:
-    """Memory for `lead` times a number at each place of the kept axes, and how many places there are."""
+    """Memory for `lead` elements at each position of the kept axes, and how many positions there are."""
     strides, step = [0] * len(nest.space), 1
     for a in sorted(kept, reverse=True):
         strides[a], step = step, step * nest.space[a]
@@ -186,54 +187,54 @@ def compact(nest: LoopNest, lead: int, kept: Iterable[int], scratch: Callable[[i
 
 
 def parted(nest: LoopNest, axes: frozenset[int], size: int, scratch: Callable[[int], Any]) -> tuple[LoopNest, LoopNest]:
-    """A nest that folds pieces of the first of the axes, and one that folds what these gave."""
+    """A nest that reduces blocks of the first of the axes, and one that reduces their results."""
     axis = min(axes)
     step = max(1, size * nest.space[axis] // prod(nest.space[a] for a in axes))
-    folds = {n: x for n, x in nest.lines if isinstance(x, Reduce)}
+    reductions = {n: x for n, x in nest.lines if isinstance(x, Reduce)}
     varies = varying(nest, axes)
     kept = [a for a in range(len(nest.space)) if a not in axes]
     first = [n for n in nest.stores if varies[n]]
-    loads, lines = needed(nest, [*folds, *first])
-    if any(isinstance(x, Formula) and set(x.names) & folds.keys() for _, x in lines):
-        raise ValueError("what follows a long fold does not fit in one nest with it")
+    loads, lines = needed(nest, [*reductions, *first])
+    if any(isinstance(x, Formula) and set(x.names) & reductions.keys() for _, x in lines):
+        raise ValueError("what follows a long reduction does not fit in one nest with it")
     cut = chunked(nest._replace(loads=loads, lines=lines, stores={n: nest.stores[n] for n in first}), axis, step)
-    return joined(nest, cut, folds, kept, cut.space[0], 0, scratch)
+    return joined(nest, cut, reductions, kept, cut.space[0], 0, scratch)
 
 
 def besides(
     nest: LoopNest, rows: frozenset[int], block: int, scratch: Callable[[int], Any]
 ) -> tuple[LoopNest, LoopNest]:
-    """A nest over rows that keeps, for each block of them, what is folded over them; and one that folds that."""
+    """A nest over rows that keeps, for each block of them, reductions over them; and one that reduces these."""
     outer = frozenset(range(len(nest.space))) - rows
-    folds = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes != rows}
-    if any(x.axes != outer for x in folds.values()):
-        raise ValueError(f"folds over {sorted(rows)} and other axes than the rest do not fit in one nest")
+    reductions = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes != rows}
+    if any(x.axes != outer for x in reductions.values()):
+        raise ValueError(f"reductions over {sorted(rows)} and other axes than the rest do not fit in one nest")
     after = {n for n, known in varying(nest, outer).items() if not known}
-    lines = needed(nest, [*folds, *(n for n in nest.stores if n not in after)])
+    lines = needed(nest, [*reductions, *(n for n in nest.stores if n not in after)])
     count = prod(nest.space[a] for a in outer)
     one = nest._replace(loads=lines[0], lines=lines[1], stores={n: o for n, o in nest.stores.items() if n not in after})
     one = one._replace(beside=block)
     lead = nest._replace(space=(-(-count // block), *nest.space))
-    return joined(nest, one, folds, sorted(rows), lead.space[0], None, scratch)
+    return joined(nest, one, reductions, sorted(rows), lead.space[0], None, scratch)
 
 
 def joined(
     nest: LoopNest,
     one: LoopNest,
-    folds: dict[str, Reduce],
+    reductions: dict[str, Reduce],
     kept: list[int],
-    pieces: int,
+    blocks: int,
     front: int | None,
     scratch: Any,
 ) -> tuple[LoopNest, LoopNest]:
-    """The nest with parts of its folds stored, and the nest that folds the parts and goes on from there."""
+    """The nest with partial results of its reductions stored, and the nest that reduces these and goes on."""
     parts, seconds = {}, {}
-    for n in folds:
-        operand, count = compact(nest, pieces, kept, scratch)
+    for n in reductions:
+        operand, count = compact(nest, blocks, kept, scratch)
         parts[n] = operand if front is None else operand._replace(strides=(count, *operand.strides))
         seconds[f"{n}Part"] = operand._replace(strides=(count, *operand.strides))
     later = [n for n in nest.stores if n not in one.stores]
-    loads, lines = needed(nest, later, folds)
+    loads, lines = needed(nest, later, reductions)
 
     def wide(o: Operand) -> Operand:
         return o._replace(strides=(0, *o.strides))
@@ -243,10 +244,10 @@ def joined(
         return x.put(**names) if names else x
 
     two = LoopNest(
-        (pieces, *(n if a in kept else 1 for a, n in enumerate(nest.space))),
+        (blocks, *(n if a in kept else 1 for a, n in enumerate(nest.space))),
         {**{k: wide(o) for k, o in loads.items()}, **seconds},
         (
-            *((n, Reduce(x.how, f"{n}Part", frozenset([0]))) for n, x in folds.items()),
+            *((n, Reduce(x.how, f"{n}Part", frozenset([0]))) for n, x in reductions.items()),
             *((n, moved(x)) for n, x in lines),
         ),
         {n: wide(nest.stores[n]) for n in later},
@@ -256,7 +257,7 @@ def joined(
 
 
 class Shape:
-    """What follows from what, in a nest of which some axes are folded: what varies along them, and in which phase."""
+    """What follows from what, in a nest of which some axes are reduced: what varies along them, and in which phase."""
 
     def __init__(self, nest: LoopNest, axes: frozenset[int]):
         self.nest, self.axes = nest, axes
@@ -273,25 +274,25 @@ class Shape:
             self.phase[name] = max([self.phase.get(n, 0) for n in names], default=0) if before is None else before
         self.count = 1 + max([self.phase[n] for n in (*self.lines, *nest.stores)], default=0)
         self.beside = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes != axes}
-        self.folds = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes == axes}
+        self.reductions = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes == axes}
         self.operands = {
             **{f"l_{k}": o for k, o in nest.loads.items()},
             **{f"s_{k}": o for k, o in nest.stores.items()},
         }
 
     def at(self, phase: int) -> tuple[list[str], list[str], list[str]]:
-        """The folds, the folds kept beside, and the stores of a phase of the rows."""
+        """The reductions, those kept beside, and the stores of a phase of the rows."""
         stores = [n for n in self.nest.stores if self.spread[n] and n not in self.beside and self.phase[n] == phase]
-        folds = [n for n, x in self.folds.items() if self.phase[x.of] == phase]
-        return folds, [n for n, x in self.beside.items() if self.phase[x.of] == phase], stores
+        reductions = [n for n, x in self.reductions.items() if self.phase[x.of] == phase]
+        return reductions, [n for n, x in self.beside.items() if self.phase[x.of] == phase], stores
 
     def wanted(self, phase: int) -> list[str]:
-        """What a phase of the rows folds and stores."""
-        folds, beside, stores = self.at(phase)
-        return [self.lines[n].of for n in (*folds, *beside)] + stores  # type: ignore[union-attr]
+        """What a phase of the rows reduces and stores."""
+        reductions, beside, stores = self.at(phase)
+        return [self.lines[n].of for n in (*reductions, *beside)] + stores  # type: ignore[union-attr]
 
     def dependencies(self, names: Iterable[str]) -> list[str]:
-        """What does not vary along the loops, of what these names are made of."""
+        """What does not vary along the loops, of what these names depend on."""
         found, stack = dict[str, None](), [*names]
         seen = set()
         while stack:
@@ -320,7 +321,7 @@ def saved(shape: Shape) -> dict[str, int]:
             seen.add(name)
             x = shape.lines[name]
             if isinstance(x, Formula) and HEAVY & {t.op for t in walk(x.term)} and first.setdefault(name, p) < p:
-                again.add(name)  # it is at hand, and what it is made of is not wanted for it
+                again.add(name)  # it is at hand, and its own operands are not wanted for it
             else:
                 stack += [x.of] if isinstance(x, Reduce) else x.names
     return {n: p for n, p in first.items() if n in again}

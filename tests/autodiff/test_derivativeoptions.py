@@ -217,5 +217,5 @@ def test_writing_into_a_variable_changes_no_array_of_others():
         y.sum().backward()
     with pytest.raises(AutoDiffException, match="a leaf that requires a gradient is not written into"):
         Variable(x, requires_grad=True)[0] = 1.0
-    with pytest.raises(AutoDiffException, match="may name a place twice"):
+    with pytest.raises(AutoDiffException, match="may name an element twice"):
         v[[0, 0]] = w

@@ -91,7 +91,7 @@ class ForwardGraph(AcyclicDirectedGraph):
         return records
 
     def _use(self, node: Any, given: ArgsKwargs, is_training: bool, rank: int, on_tape: bool) -> Used:
-        """Run one node; what it raises gains its place."""
+        """Run one node; what it raises gains its location."""
         if isinstance(node, GraphEnum):
             return given, None
         try:
@@ -101,15 +101,15 @@ class ForwardGraph(AcyclicDirectedGraph):
         except ShapeError as error:
             raise located(error, self.name_of(node), type(getattr(node, "module", node)).__name__) from None
         except (AutoDiffException, GraphError) as error:
-            raise type(error)(f"{self.place_of(node)}: {error}") from error
+            raise type(error)(f"{self.location_of(node)}: {error}") from error
         except Exception as error:
             shapes = [shapeOf(v) if hasattr(v, "dtype") else type(v).__name__ for v in given.values()]
-            addLocation(error, f"{self.place_of(node)}: given {show(shapes)}")
+            addLocation(error, f"{self.location_of(node)}: given {show(shapes)}")
             raise
 
     def _gather(self, node: Any, edges: tuple[Edge, ...], records: dict[Any, Record]) -> tuple[ArgsKwargs, list[Taken]]:
         """What a node is called with, and where each value comes from."""
-        placed_args: list[tuple[int, Any, Any, Edge]] = []
+        positional: list[tuple[int, Any, Any, Edge]] = []
         appended: list[tuple[Any, Any, Edge]] = []
         named: dict[str, tuple[Any, Any, Edge]] = {}
         for edge in edges:
@@ -119,15 +119,15 @@ class ForwardGraph(AcyclicDirectedGraph):
                 if slot is None:
                     appended.append((value, port, edge))
                 elif isinstance(slot, int):
-                    placed_args.append((slot, value, port, edge))
+                    positional.append((slot, value, port, edge))
                 elif slot in named:
                     raise GraphError(
-                        f"{self.place_of(node)}: {slot!r} comes from both '{self.name_of(named[slot][2].source)}' "
+                        f"{self.location_of(node)}: {slot!r} comes from both '{self.name_of(named[slot][2].source)}' "
                         f"and '{self.name_of(edge.source)}'"
                     )
                 else:
                     named[slot] = value, port, edge
-        args = [(value, port, edge) for _, value, port, edge in sorted(placed_args, key=lambda row: row[0])] + appended
+        args = [(value, port, edge) for _, value, port, edge in sorted(positional, key=lambda row: row[0])] + appended
         positions: list[tuple[Port, Any]] = [*enumerate(args), *named.items()]
         taken = [Taken(position, port, edge) for position, (_, port, edge) in positions]
         return ArgsKwargs([row[0] for row in args], {name: row[0] for name, row in named.items()}), taken

@@ -36,7 +36,7 @@ class InvertedGraph(AcyclicDirectedGraph):
         """Invert a puregraph Graph, a ForwardGraph, or a networkx DiGraph or MultiDiGraph of callables.
 
         A networkx graph becomes a ForwardGraph, `self.forward_graph`, which then runs forward. Only what leads to
-        OUTPUT has a place here.
+        OUTPUT is inverted.
 
         Raises    GraphError if it is none of these, or its OUTPUT is not connected
         """
@@ -91,7 +91,7 @@ class InvertedGraph(AcyclicDirectedGraph):
         return self
 
     def replace(self, old: Any, new: Any) -> Any:
-        """Put a gradient of one's own in the place of a node's: a BackwardModule, or any callable on gradients.
+        """Replace the gradient rule of a node by another: a BackwardModule, or any callable on gradients.
 
         It is given what the node would have been, lined up with its outputs, and what it gives is taken for the
         gradients of the node's inputs.

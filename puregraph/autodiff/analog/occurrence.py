@@ -1,4 +1,4 @@
-"""Occurrence: one more place in a graph for something that stands in it already."""
+"""Occurrence: one more use of something in a graph that it is in already."""
 
 from __future__ import annotations
 

@@ -109,12 +109,12 @@ class _Look:
     def __call__(
         self, path: str, module: Any, arguments: Sequence[Any], results: Sequence[Any], backward: bool = False
     ) -> None:
-        for place, y in enumerate(map(bare, results)):
+        for index, y in enumerate(map(bare, results)):
             if isArray(y) and y.dtype.kind == "f" and not allFinite(y):
                 bad = self.count(y)
                 if bad:
-                    at = _Place.of(path, module, len(arguments), len(results), backward)
-                    raise self.error(at, place, y, bad, [bare(a) for a in arguments])
+                    at = _Location.of(path, module, len(arguments), len(results), backward)
+                    raise self.error(at, index, y, bad, [bare(a) for a in arguments])
 
     def count(self, y: Any) -> _Bad | None:
         """The values that count as bad; None if there are none."""
@@ -122,9 +122,9 @@ class _Look:
         inf = int(toHost(np.isinf(y)).sum()) if self.inf else 0
         return _Bad(nan, inf) if nan or inf else None
 
-    def error(self, at: _Place, place: int, y: Any, bad: _Bad, arguments: Sequence[Any]) -> AnomalyError:
+    def error(self, at: _Location, index: int, y: Any, bad: _Bad, arguments: Sequence[Any]) -> AnomalyError:
         """What happened, what was there before, and what to try."""
-        name = at.results[place]
+        name = at.results[index]
         mask = ~np.isfinite(y) if self.nan and self.inf else np.isnan(y) if self.nan else np.isinf(y)
         first = tuple(int(i[0]) for i in np.nonzero(toHost(mask))) if y.shape else ()
         where = f", the first at {show(first)}" if first else ""
@@ -167,7 +167,7 @@ def bare(x: Any) -> Any:
     return x
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     """A rule that ran: where, in which pass, and what its arguments and results are called."""
 
     path: str
@@ -178,8 +178,8 @@ class _Place(NamedTuple):
     params: set[str]
 
     @classmethod
-    def of(cls, path: str, module: Any, count: int, results: int, backward: bool) -> _Place:
-        """The place of a forward rule, of a node of a BackwardGraph, or of a gradient rule (`backward`)."""
+    def of(cls, path: str, module: Any, count: int, results: int, backward: bool) -> _Location:
+        """The location of a forward rule, of a node of a BackwardGraph, or of a gradient rule (`backward`)."""
         if not isinstance(module, Module):
             stage = "backward" if backward else "forward"
             one = "the gradient of output" if backward else "argument"

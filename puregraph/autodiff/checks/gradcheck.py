@@ -60,7 +60,7 @@ def gradcheck(
     they are, and nothing in it moves. Or it is a function of Variables, which is run as it is, on inputs in float64.
     Each node's own rule is checked with the values that it gets here, in the order in which they run, so that the first
     wrong one is named; then the whole. Noticed besides: rules that write to what they are given, gradients of another
-    shape or dtype, results that differ from run to run. Inputs should lie away from kinks, such as 0 for a rectifier;
+    shape or dtype, results that differ from run to run. Inputs should stay away from kinks, such as 0 for a rectifier;
     inside, what is at one and does not move is let be, as the equal zeros are that a rectifier gives to a maximum
     pooling. `skip` has paths of nodes whose gradient is another one on purpose; the whole is not checked then.
 
@@ -168,7 +168,7 @@ class _Local:
         self.visible = len(step.visible)
 
     def error(self, text: str, argument: str = "", expected: Any = None, got: Any = None) -> GradcheckError:
-        """What is wrong, with its place."""
+        """What is wrong, with its location."""
         where = f"at '{self.step.path}' ({self.module.brief()})"
         return GradcheckError(f"{where}: {text}", self.step.path, self.module, argument, expected, got)
 

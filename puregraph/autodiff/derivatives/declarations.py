@@ -134,7 +134,7 @@ def multilinear(*functions: Any) -> Callable[[Callable], Callable]:
 
 
 def each(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """The sum, over the arrays with a tangent, of the function with that array's tangent in its place."""
+    """The sum, over the arrays with a tangent, of the function applied to that array's tangent instead of the array."""
     found = [function(*values[:i], t, *values[i + 1 :], **options) for i, t in enumerate(tangents) if t is not None]
     return function(*values, **options), combine(found)
 

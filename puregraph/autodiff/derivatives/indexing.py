@@ -57,5 +57,5 @@ def putAtRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> 
 
 @vjp(setAt)
 def setAtRule(g, y, x, key, new):
-    """To what was kept, and to what came in its place."""
+    """To what was kept, and to what was written over the rest."""
     return setAt(g, key, 0), None, fit(g[key], new)

@@ -112,7 +112,7 @@ def spelled(equation: str, xs: list[Any]) -> tuple[list[str], str]:
 
 @multilinear(np.einsum)
 def einsumRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
-    """Each operand's gradient is the same sum with the result's gradient in its place."""
+    """Each operand's gradient is the same contraction, with the result's gradient for that operand."""
     equation, *given = arguments
     if not isinstance(equation, str):
         raise AutoDiffException("the gradient of einsum is known for an equation as text, as in einsum('ij,jk', a, b)")

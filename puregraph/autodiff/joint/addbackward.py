@@ -198,7 +198,7 @@ def names_of(graph: Any) -> _Names:
     if not isinstance(graph, Graph):
         raise AutoDiffException(
             f"wanted a Graph, got {type(graph).__name__} {graph!r:.60}; models of other kinds are "
-            "turned into one first, and modules put into a Sequential"
+            "converted to one first, and modules put into a Sequential"
         )
     return _Names(graph)
 

@@ -99,18 +99,18 @@ class BackwardImplementation:
         )
 
     @classmethod
-    def applies(cls, module: Module, place: RuleContext) -> bool:
-        return cls.backward_can_be_applied(place.node or Node(module), place.graph, place.graph)
+    def applies(cls, module: Module, where: RuleContext) -> bool:
+        return cls.backward_can_be_applied(where.node or Node(module), where.graph, where.graph)
 
     @classmethod
-    def rule(cls, module: Module, needs: tuple[bool, ...], place: RuleContext) -> _Reverse:
+    def rule(cls, module: Module, needs: tuple[bool, ...], where: RuleContext) -> _Reverse:
         """The reverse node as a gradient rule, for the one lookup that all gradients go through."""
         names = argumentNames(module, len(needs))
-        given = place.given or (True,) * len(module.outputNames)
+        given = where.given or (True,) * len(module.outputNames)
         required = [name for name, needed in zip(names, needs, strict=True) if needed]
-        forward, backward = place.graph, place.backward
+        forward, backward = where.graph, where.backward
         found = cls.backward(
-            place.node or Node(module),
+            where.node or Node(module),
             BackwardContext(forward, forward, backward, backward, backward),
             [name for name, there in zip(module.outputNames, given, strict=True) if there],
             required,

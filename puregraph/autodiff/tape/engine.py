@@ -102,7 +102,7 @@ def walk(
                 if g is not None and target in pending:
                     (pending[target] if target.num_outputs == 1 else pending[target][number]).append(g)
     except Exception as error:
-        if not node.places_errors:
+        if not node.locates_errors:
             addLocation(error, f"at {node.name()}, backward")
         raise
     if stores:

@@ -59,7 +59,7 @@ class FunctionCtx(Context):
         return tuple([self.linked(v) for v in self.saved])
 
     def linked(self, value: Any) -> Any:
-        """A kept output with its place in the graph, which it did not have yet when it was kept."""
+        """A kept output with its node in the graph, which did not exist yet when it was kept."""
         if self.node is not None and isinstance(value, Variable) and value.grad_fn is None:
             for number, y in enumerate(self.outputs):
                 if y is value:

@@ -38,7 +38,7 @@ class TapeNode:
     """
 
     __slots__ = ("__weakref__", "edges", "hooks", "kept", "num_outputs", "sequence_nr")
-    places_errors = False  # whether what `apply` raises names the node already
+    locates_errors = False  # whether what `apply` raises names the node already
 
     def __init__(self, next_functions: Iterable[GradientEdge] = (), num_outputs: int = 1):
         self.edges: tuple[tuple[Any, int], ...] = ()  # the engine's: plain pairs are made quickly

@@ -300,8 +300,8 @@ class Variable(RecordedValue):
             )
         if not isBasic(key):
             raise AutoDiffException(
-                "a Variable is written into by slices, whole numbers and masks: an array of indices may name a place "
-                "twice; np.where chooses between values"
+                "a Variable is written into by slices, whole numbers and masks: an array of indices may name an "
+                "element twice; np.where chooses between values"
             )
         y = record(setAt, (variable(self._data, self._node, self.output_nr), key, new), {})
         self.data, self._node, self.output_nr, self._wants = y._data, y._node, y.output_nr, y._wants
@@ -541,7 +541,7 @@ SLOPES: dict[Any, Callable[..., Any]] = {  # by the functions whose gradient tak
 
 
 def operate(op: Operator, a: Any, b: Any) -> Any:
-    """An operator on two values: on text what `puregraph.text` made of it, else numpy's."""
+    """An operator on two values: on text that of `puregraph.text`, else numpy's."""
     x, wants = (a._data, a._wants) if isinstance(a, Variable) else (a, False)
     z, wants = (b._data, wants or b._wants) if isinstance(b, Variable) else (b, wants)
     if type(x) in COLLECTED and x is not a or type(z) in COLLECTED and z is not b:
@@ -676,7 +676,7 @@ def variables(value: Any) -> list[Variable]:
 
 
 def bare(value: Any) -> Any:
-    """Arguments with every Variable's value in its place."""
+    """Arguments with every Variable replaced by its value."""
     if isinstance(value, Variable):
         return value._data
     if type(value) in (list, tuple):

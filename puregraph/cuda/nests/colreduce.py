@@ -79,16 +79,16 @@ class ColumnWriter(NestWriter):
     def phase(self, reductions: list[str], stores: list[str]) -> None:
         """One phase: results are written, partial reductions are accumulated and combined."""
         shape, T = self.shape, self.T
-        self.fixed([*(shape.folds[n].of for n in reductions), *stores], self.outer)
+        self.fixed([*(shape.reductions[n].of for n in reductions), *stores], self.outer)
         for n in reductions:
             self.line(f"{T} f_{n}[v];")
             with self.lanes():
-                self.line(f"f_{n}[u] = {STARTS[shape.folds[n].how]};")
+                self.line(f"f_{n}[u] = {STARTS[shape.reductions[n].how]};")
         with self.block("if (isOn)"), self.block(f"for ({self.I} j = threadIdx.y; j < length; j += {self.y})", 4):
             rows = self.unravel("j", shape.loops)
             self.each({**self.outer, **rows}, stores, {n: f"f_{n}[u]" for n in reductions})
         for n in reductions:
-            self.line(f"reduceColumns<{HOWS[shape.folds[n].how]}, v>(f_{n}, scratch);")
+            self.line(f"reduceColumns<{HOWS[shape.reductions[n].how]}, v>(f_{n}, scratch);")
             self.known[n] = f"f_{n}[u]"
 
     def fixed(self, names: Iterable[str], indices: Mapping[int, str]) -> None:

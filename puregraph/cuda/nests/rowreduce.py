@@ -227,7 +227,7 @@ class RowWriter(NestWriter):
         of = [shape.lines[n].of for n in (*reductions, *beside)]  # type: ignore[union-attr]
         self.fixed([*of, *stores], self.outer)
         for n in reductions:
-            self.line(f"{T} {n} = {STARTS[shape.folds[n].how]};")
+            self.line(f"{T} {n} = {STARTS[shape.reductions[n].how]};")
         sums = {n: n for n in reductions} | {n: f"d_{n}[k * v + u]" for n in beside}
         if plan.held:
             read = set(self.order([*of, *stores]))
@@ -247,7 +247,7 @@ class RowWriter(NestWriter):
                 with self.block(f"for ({self.I} j = length / v * v + lane; j < length; j += {plan.lanes})"):
                     self.each(self.indices(), stores, sums, "1")
         for n in reductions:
-            how, start = HOWS[shape.folds[n].how], STARTS[shape.folds[n].how]
+            how, start = HOWS[shape.reductions[n].how], STARTS[shape.reductions[n].how]
             if plan.lanes > WARP:
                 self.line(f"{n} = reduceBlock<{how}>({n}, ({T}){start});")
             elif plan.lanes > 1:

@@ -212,14 +212,14 @@ class NestCode:
     def sums(self, reductions: Iterable[str], count: int) -> Sums:
         """New accumulators: `count` vectors of each reduction."""
         return {
-            n: [self.code.variable(self.start(self.shape.folds[n].how, self.lanes)) for _ in range(count)]
+            n: [self.code.variable(self.start(self.shape.reductions[n].how, self.lanes)) for _ in range(count)]
             for n in reductions
         }
 
     def add(self, sums: Sums, more: Sums) -> None:
         for n, totals in sums.items():
             for total, part in zip(totals, more[n]):
-                total.value = self.join(self.shape.folds[n].how, total.value, part.value)
+                total.value = self.join(self.shape.reductions[n].how, total.value, part.value)
 
 
 class Scope:
@@ -295,7 +295,7 @@ def chainOf(shape: Shape) -> tuple[int | None, int]:
     steps = [*outer, (last[0], -(-last[1] // (lanes * UNROLL)))]
     length, inside = prod(n for _, n in steps), 1
     root = isqrt(length)
-    if shape.folds and length > 2 * CHAIN:
+    if shape.reductions and length > 2 * CHAIN:
         for axis, n in reversed(steps):
             if inside * n >= root:
                 return axis, max(1, root // inside)
@@ -344,7 +344,7 @@ class RowKernel:
         sums = writer.sums(reductions, self.unroll)
         self.overAxes(0, dict(outer.indices), sums, self.bodyOf(p, outer, beside, stores))
         for n in reductions:
-            how, parts = shape.folds[n].how, [v.value for v in sums[n]]
+            how, parts = shape.reductions[n].how, [v.value for v in sums[n]]
             while len(parts) > 1:
                 parts = [writer.join(how, a, b) for a, b in zip(parts[::2], parts[1::2])]
             outer.values[n] = self.code.reduce(parts[0], partial(writer.join, how))
@@ -399,7 +399,7 @@ class RowKernel:
             for n, value in zip(stores, made):
                 writer.write(n, value, at, lanes, mask)
             for n in sums:
-                reduction = shape.folds[n]
+                reduction = shape.reductions[n]
                 start = None if mask is None else writer.start(reduction.how, lanes)
                 sums[n][u].value = scope.joined(reduction, sums[n][u].value, start)
             for n in beside:
@@ -451,7 +451,7 @@ def writeColumns(writer: NestCode, wide: int, exact: bool) -> None:
         reductions, _, stores = shape.at(p)
         if not (reductions or stores):
             continue
-        for n in shape.dependencies([*[shape.folds[n].of for n in reductions], *stores]):
+        for n in shape.dependencies([*[shape.reductions[n].of for n in reductions], *stores]):
             for outer in outers:
                 outer.get(n)
 
@@ -475,7 +475,7 @@ def writeColumns(writer: NestCode, wide: int, exact: bool) -> None:
                 for n, value in [(n, scope.get(n)) for n in stores]:  # all, before any is written
                     writer.write(n, value, at, lanes, masks[w])
                 for n in reductions:
-                    reduction = shape.folds[n]
+                    reduction = shape.reductions[n]
                     sums[n][w].value = scope.joined(reduction, sums[n][w].value)
 
         sums = writer.sums(reductions, wide)

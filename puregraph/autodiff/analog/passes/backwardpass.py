@@ -25,7 +25,7 @@ class PassNode(TapeNode):
     """A node of a backward graph in one pass: output i receives what the source of its i-th edge gave, as one value."""
 
     __slots__ = ("incoming", "node", "one")
-    places_errors = True
+    locates_errors = True
 
     def __init__(self, one: BackwardPass, node: Any, incoming: tuple[Edge, ...]):
         super().__init__((), max(1, len(incoming)))
@@ -111,9 +111,9 @@ class BackwardPass:
         except ShapeError as error:
             raise located(error, graph.name_of(module), kind_of(module) or type(module).__name__) from None
         except (AutoDiffException, GraphError) as error:
-            raise type(error)(f"{graph.place_of(module)}, backward: {error}") from error
+            raise type(error)(f"{graph.location_of(module)}, backward: {error}") from error
         except Exception as error:
-            addLocation(error, f"{graph.place_of(module)}, backward")
+            addLocation(error, f"{graph.location_of(module)}, backward")
             raise
 
     def reach_inputs(self) -> None:

@@ -203,7 +203,7 @@ def graph_pass(source: GraphSource, spent: Any) -> GraphResiduals:
 
 
 def label_in(names: list[str], position: int) -> str:
-    """One of several values by its name, or by its place where names repeat."""
+    """One of several values by its name, or by its position where names repeat."""
     if len(names) < 2:
         return ""
     return f"[{position}]" if names.count(names[position]) > 1 else f".{names[position]}"

@@ -9,7 +9,7 @@ from typing import Any
 from puregraph.autodiff.analog.modelgraphstate import ModelGraphState
 from puregraph.autodiff.analog.structure.edges import Edge
 from puregraph.autodiff.analog.structure.executionplan import ExecutionPlan, InspectRow, ordered, reachable, steps_of
-from puregraph.autodiff.analog.structure.graphdrawing import dot_of, networkx_of, place_in, table
+from puregraph.autodiff.analog.structure.graphdrawing import dot_of, networkx_of, table, value_label
 from puregraph.autodiff.analog.structure.graphenum import GraphEnum
 from puregraph.autodiff.analog.structure.labelledgraph import LabelledGraph
 from puregraph.errors import GraphError, plural
@@ -85,7 +85,7 @@ class AcyclicDirectedGraph(LabelledGraph):
         return before, edge.moved(source=node, in_arg=position, in_kwarg=None)
 
     def replace(self, old: Any, new: Any) -> AcyclicDirectedGraph:
-        """Put a node in the place of another: its edges stay."""
+        """Replace a node by another: its edges stay."""
         old = self.known(old)
         if new in self.nodes:
             raise GraphError(f"'{self.name_of(new)}' stands in the graph already: use an Occurrence of it")
@@ -177,11 +177,11 @@ class AcyclicDirectedGraph(LabelledGraph):
 
     def taken_label(self, edge: Edge) -> str:
         """Which of its source's values an edge takes; nothing for all of them, or the only one."""
-        return place_in(edge.in_arg, edge.in_kwarg)
+        return value_label(edge.in_arg, edge.in_kwarg)
 
     def given_label(self, edge: Edge) -> str:
         """Which of its target's slots an edge fills."""
-        return place_in(edge.out_arg, edge.out_kwarg)
+        return value_label(edge.out_arg, edge.out_kwarg)
 
     def title(self) -> str:
         """What kind of graph it is, under the name that users know."""

@@ -132,13 +132,13 @@ def check_edge_parameters(
         said = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
         raise GraphError(
             f"an edge with {said} would take all on one side and one on the other, or positions as names: "
-            "give True on both sides, or one place on both"
+            "give True on both sides, or one position or name on both"
         )
     return {"in_arg": in_arg, "in_kwarg": in_kwarg, "out_arg": out_arg, "out_kwarg": out_kwarg}
 
 
 def check_parameter(name: str, value: Any) -> None:
-    """Refuse what is neither all nor one place."""
+    """Refuse what is neither all nor one position or name."""
     if value is None or value is True:
         return
     if name.endswith("kwarg"):

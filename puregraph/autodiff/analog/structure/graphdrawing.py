@@ -20,7 +20,7 @@ def table(head: str, rows: list[InspectRow], notes: list[str]) -> str:
     return "\n".join([head, "", lines[0], rule, *lines[1:], *(["", *notes] if notes else [])])
 
 
-def place_in(arg: Any, kwarg: Any) -> str:
+def value_label(arg: Any, kwarg: Any) -> str:
     """One value of a node's, as a listing names it; nothing for all of them."""
     text = side(arg, kwarg)
     return "" if text in ("*", "[]", "{}") else text

@@ -138,7 +138,7 @@ class LabelledGraph:
         self.version += 1
 
     def _swap(self, old: Edge, new: Edge) -> None:
-        """Put an edge in the place of another, among its target's edges too."""
+        """Replace an edge by another, among its target's edges too."""
         edges = [new if edge is old else edge for edge in self.incoming[old.target]]
         self._drop(old)
         self.attach(new)
@@ -185,7 +185,7 @@ class LabelledGraph:
         """The name of a node as messages give it."""
         return self.names.get(node) or label_of(node)
 
-    def place_of(self, node: Any) -> str:
-        """A node as messages give its place: its name and kind."""
+    def location_of(self, node: Any) -> str:
+        """The location of a node as messages give it: its name and kind."""
         kind = kind_of(node)
         return f"at '{self.name_of(node)}'" + (f" ({kind})" if kind else "")
