@@ -221,10 +221,10 @@ def attendGrad(g, y, arguments, options, needs):
     """
     grad, q, k, v, mask, lse, rest, causal, scale = arguments[:9]
     shape, heads = q.shape, k.shape[1]
-    folded = (shape[0], heads, shape[1] // heads, *shape[2:3])
+    grouped = (shape[0], heads, shape[1] // heads, *shape[2:3])
 
     def rows(x):  # (n, h, t, d) as (n, h / g, g, t, d)
-        return x.reshape(*folded, x.shape[-1])
+        return x.reshape(*grouped, x.shape[-1])
 
     def columns(x):  # (n, h / g, s, d) as (n, h / g, 1, s, d)
         return x.reshape(*x.shape[:2], 1, *x.shape[2:])
@@ -333,7 +333,7 @@ class HeadLayout:
         self.heads = k.shape[1]
         self.group = q.shape[1] // max(k.shape[1], 1)
         self.queries, self.keys = blocks(q.shape[2]), blocks(k.shape[2])
-        self.folded = None
+        self.grouped = None
         self.mask = None
         if mask is not None:
             self.maskShape = mask.shape
@@ -356,9 +356,9 @@ class HeadLayout:
 
     def scaled(self, i):
         """Queries times the scale; cached while the same ones meet other keys."""
-        if self.folded is None or self.folded[0] != i:
-            self.folded = i, self.mergeHeads(self.q, i) * self.scale
-        return self.folded[1]
+        if self.grouped is None or self.folded[0] != i:
+            self.grouped = i, self.mergeHeads(self.q, i) * self.scale
+        return self.grouped[1]
 
     def scores(self, i, j):
         """scale q k' + mask, -inf where hidden: (n, h / g, g rows, keys)."""
