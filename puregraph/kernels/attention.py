@@ -356,7 +356,7 @@ class HeadLayout:
 
     def scaled(self, i):
         """Queries times the scale; cached while the same ones meet other keys."""
-        if self.grouped is None or self.folded[0] != i:
+        if self.grouped is None or self.grouped[0] != i:
             self.grouped = i, self.mergeHeads(self.q, i) * self.scale
         return self.grouped[1]
 
