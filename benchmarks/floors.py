@@ -179,13 +179,13 @@ def launchesOf(program, inputs):
         program.run(*inputs)
     if device.name() != "cuda":
         return lambda: program.run(*inputs), program.why
-    parts = [part for _, part in program.built.parts]
+    parts = [part for _, part in program.executable.parts]
 
     def go():
         for part in parts:
             part()
 
-    return go, "" if len(parts) == 1 else f"not one graph: {program.built.captured().note}"
+    return go, "" if len(parts) == 1 else f"not one graph: {program.executable.captured().note}"
 
 
 def secondsOf(go):

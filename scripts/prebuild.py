@@ -57,9 +57,9 @@ def onPaper(wanted):
     """Have programs be made for a GPU that is not there, and noted; none can run."""
 
     class Noted:
-        isQuiet, isStale, packing = True, False, None
+        neverWarns, isStale, packing = True, False, None
 
-        def __init__(self, plan, room, poison=False):
+        def __init__(self, plan, workspace, poison=False):
             self.plan = plan
             wanted.left += [call for call in plan.schedule.calls if not (call.kind.isNative or call.kind.isView)]
             wanted.take(startsOf(plan))

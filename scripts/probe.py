@@ -133,7 +133,7 @@ class Probe:
                 costs[name] = [float(device.toHost(program.run(*given)[0])) for _ in range(5)]
         want(np.array(costs["cuda"]), np.array(costs["cpu"]), 1e-4)
         host, gpu = self.times(lambda: program.run(*given), 4)
-        note = program.built.captured().note
+        note = program.executable.captured().note
         return f"{note}; {1e6 * host:.1f} us for the host, {1e6 * gpu:.1f} us a step"
 
     # Memory -----------------------------------------------------------------------------------------------------------

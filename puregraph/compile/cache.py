@@ -11,7 +11,7 @@ from puregraph.arguments import Flag, ModuleLike, OptimizerLike, Types, optional
 from puregraph.compile.program import Program
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.trace.costchecks import warnOf
-from puregraph.compile.trace.withcost import joined
+from puregraph.compile.trace.withcost import withCost
 from puregraph.errors import GraphError, GraphWarning
 from puregraph.graph import Graph
 from puregraph.module import shapesOf
@@ -31,7 +31,7 @@ class Programs:
     """
 
     def __init__(self, graph: Graph, check: Callable[[list[Any]], None] | None = None):
-        self.graph, self.check, self.room = graph, check, Workspace()
+        self.graph, self.check, self.workspace = graph, check, Workspace()
         self.found: OrderedDict[Any, Program] = OrderedDict()
         self.seen: Counter[Any] = Counter()
         self.used: dict[Any, int] = {}  # by key the index of the last batch
@@ -48,7 +48,7 @@ class Programs:
         """The program for such arrays; None if compiling one is not worth while yet."""
         shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
         key = *shapes, *dtypes, *[(k, v if isinstance(v, (bool, str, tuple)) else id(v)) for k, v in options.items()]
-        with self.room.lock:
+        with self.workspace.lock:
             return self.getKnown(key, shapes, dtypes, options)
 
     def getKnown(self, key: Any, shapes: list[Any], dtypes: list[Any], options: dict[str, Any]) -> Program | None:
@@ -63,14 +63,14 @@ class Programs:
                 return None
             if self.check is not None:
                 self.check(shapes)
-            if len(self.found) >= MOST and not self.makeRoom():
+            if len(self.found) >= MOST and not self.evictOldest():
                 return None
-            program = self.found[key] = Program(self.graph, shapes, dtypes, room=self.room, **options)
+            program = self.found[key] = Program(self.graph, shapes, dtypes, workspace=self.workspace, **options)
         self.found.move_to_end(key)
         self.used[key] = self.count
         return program
 
-    def makeRoom(self) -> bool:
+    def evictOldest(self) -> bool:
         """Drop the program that was not used for longest, if that is long; warn the first time there is none."""
         oldest = next(iter(self.found))
         if self.count - self.used[oldest] > UNUSED:
@@ -116,7 +116,7 @@ def compiled(
     net, grads = graph, None
     if cost is not None:
         inputs = len(graph.inputs)
-        net = joined(graph, cost, inputs, len(found) - inputs)
+        net = withCost(graph, cost, inputs, len(found) - inputs)
         warnOf(net, cost, found)
         grads, train = "one", True if train is None else train
         options.setdefault("updGrad", False)

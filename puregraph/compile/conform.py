@@ -13,8 +13,8 @@ def conformed(program: Any, inputs: list[Any]) -> list[Any]:
     Raises    DataError, ShapeError, DtypeError if they are not what it is compiled for
     """
     wanted = [(s, d, f"input {i}") for i, (s, d) in enumerate(zip(program.shapes, program.dtypes))]
-    if program.built is not None:
-        wanted = [(v.shape, v.dtype, f"'{v.name}'") for v in program.built.schedule.inputs]
+    if program.executable is not None:
+        wanted = [(v.shape, v.dtype, f"'{v.name}'") for v in program.executable.schedule.inputs]
         if len(inputs) != len(wanted):
             raise DataError(f"{program!r}: wanted {plural(len(wanted), 'input')}, got {len(inputs)}")
     return [converted(program, x, *each) for x, each in zip(inputs, wanted)] + inputs[len(wanted) :]
@@ -23,7 +23,7 @@ def conformed(program: Any, inputs: list[Any]) -> list[Any]:
 def converted(program: Any, x: Any, shape: Any, dtype: Any, name: str) -> Any:
     """One input in its dtype."""
     if not hasattr(x, "dtype"):
-        if program.built is None:
+        if program.executable is None:
             return x
         raise DataError(f"{program!r}: wanted an array for {name}, got {type(x).__name__}")
     need(tuple(x.shape) == shape, f"{name} of shape {show(shape)}", tuple(x.shape), "compile for that shape as well")

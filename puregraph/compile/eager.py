@@ -72,10 +72,10 @@ def trialRun(program: Any, inputs: list[Any], numbers: dict[str, float]) -> Any:
 
 def runAfterFailure(program: Any, error: Exception, inputs: list[Any], numbers: dict[str, float]) -> Any:
     """Run eagerly after a call has failed, now and from then on: the graph itself raises with the reason."""
-    path = program.built.failed.origin.path
-    program.built.restore()
+    path = program.executable.failed.origin.path
+    program.executable.restore()
     found = program.runEagerly(inputs, numbers)
-    program.built, program.why = None, f"at '{path}': {error}"
+    program.executable, program.why = None, f"at '{path}': {error}"
     if not isinstance(error, DeviationError):
         warnings.warn(f"{program!r} failed, its graph runs instead: {program.why}", GraphWarning, stacklevel=3)
     return found

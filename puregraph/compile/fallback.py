@@ -14,7 +14,7 @@ from puregraph.graph.steps import GraphStep
 
 REPORT = "results are the same, but slower; please report this with the graph, print(graph), so that it can be mended"
 FEW = 6  # nodes that a warning names
-TOLD: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # by graph the warnings that were given
+WARNED: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # by graph the warnings that were given
 
 
 def isOwn(error: Exception) -> bool:
@@ -26,9 +26,9 @@ def isOwn(error: Exception) -> bool:
 
 def warnOnce(graph: Any, text: str) -> None:
     """Warn, unless this graph was warned of the same already."""
-    told = TOLD.setdefault(graph, set())
-    if text not in told:
-        told.add(text)
+    warned = WARNED.setdefault(graph, set())
+    if text not in warned:
+        warned.add(text)
         warnings.warn(text, GraphWarning, stacklevel=4)
 
 

@@ -20,7 +20,7 @@ from puregraph.compile.results import StepResults, gatherGrads
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.runtime.compilelock import compiling
 from puregraph.compile.runtime.errstate import raises
-from puregraph.compile.runtime.fastpath import shortcut
+from puregraph.compile.runtime.fastpath import fastPathOf
 from puregraph.compile.runtime.gc import tidied
 from puregraph.compile.runtime.validity import Validity
 from puregraph.compile.trace.opaque import NotCompiledError, UntriedError
@@ -31,7 +31,7 @@ from puregraph.core.hooks import HOOKS
 from puregraph.errors import PuregraphError, addLocation, show
 from puregraph.graph import Graph
 
-MADE = ("backend", "built", "short", "current", "room", "results")  # what a copy makes for itself
+MADE = ("backend", "executable", "fastPath", "current", "workspace", "results")  # what a copy makes for itself
 
 
 class Program:
@@ -66,12 +66,12 @@ class Program:
         dtypes: Sequence[Any] | None = None,
         train: bool | None = None,
         poison: bool = False,
-        room: Workspace | None = None,
+        workspace: Workspace | None = None,
         budget: int | None = None,
         **options: Any,
     ):
         self.graph, self.shapes, self.train = graph, [tuple(s) for s in shapes], train
-        self.given, self.poison, self.room, self.budget = dtypes, poison, room or Workspace(), budget
+        self.given, self.poison, self.workspace, self.budget = dtypes, poison, workspace or Workspace(), budget
         self.options = options
         self.optimizer = options.get("optimizer")
         self.grad: Any = None
@@ -84,7 +84,7 @@ class Program:
         self.dtypes = list(map(np.dtype, self.given or dtypesFor(self.graph, len(self.shapes) or None)))
         real = next((d for d in self.dtypes if d.kind == "f"), np.float32)
         self.isLoose = self.given is None and self.graph.dtype is None
-        self.backend, self.built, self.short, self.current = NUMPY, None, None, None
+        self.backend, self.executable, self.fastPath, self.current = NUMPY, None, None, None
         self.why, self.untried = "", False
         held: list[Any] = []
         unread: set[int] = set()
@@ -98,12 +98,12 @@ class Program:
                 self.results = StepResults(found, self.optimizer, self.options)
                 self.settle(plan)
             except NotCompiledError as error:
-                self.built = None
+                self.executable = None
                 self.why, self.untried = str(error), type(error) is UntriedError
                 if type(error) is NotCompiledError:
                     warnOnce(self.graph, f"{self!r} is not compiled, its graph runs instead: {error}")
             except Exception as error:
-                self.built = None
+                self.executable = None
                 if isOwn(error):
                     raise
                 self.why = f"{nodesIn(error, self.graph)}{type(error).__name__}: {error}"
@@ -113,9 +113,9 @@ class Program:
 
     def settle(self, plan: MemoryPlan) -> None:
         """Build an executable of a plan in the workspace."""
-        self.built = self.backend.build(plan, self.room, self.poison)
+        self.executable = self.backend.build(plan, self.workspace, self.poison)
         isPlain = self.backend.name != "gpu" and not (self.results.grads or self.isLoose or self.options.get("added"))
-        self.short = shortcut(self.built) if isPlain else None
+        self.fastPath = fastPathOf(self.executable) if isPlain else None
 
     @property
     def steps(self) -> Any:
@@ -142,7 +142,7 @@ class Program:
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state)
-        self.room = Workspace()
+        self.workspace = Workspace()
         self.build()
 
     # Running ----------------------------------------------------------------------------------------------------------
@@ -153,59 +153,59 @@ class Program:
         The gradients of inputs are then in `grad`. `numbers` are those that the step reads: `scale`, a factor of the
         gradients.
 
-        Any thread may call this: programs that share memory (`room`) run one after the other, and what comes back is
-        the caller's own. Not so with `copy=False`: outputs then lie in memory that the next run writes to, in whatever
-        thread that is; nor is `grad`, which is that of the last run.
+        Any thread may call this: programs that share a `workspace` run one after the other, and results belong to the
+        caller. Not so with `copy=False`: outputs are then stored in memory that the next run, of any thread, writes to;
+        nor is `grad`, which is that of the last run.
 
         Raises    ShapeError, DtypeError, DataError for inputs that do not fit; what the graph itself would raise;
                   PuregraphError for a run from the middle of a run, by the handler of a signal
         """
-        room = self.room
-        with room.lock:
-            if room.isHeld:
-                raise room.refusal()
-            room.isHeld = True
+        workspace = self.workspace
+        with workspace.lock:
+            if workspace.isHeld:
+                raise workspace.refusal()
+            workspace.isHeld = True
             try:
-                if self.short is not None and not numbers and self.current and HOOKS.look is None and not raises():
-                    found = self.short(inputs, copy)
+                if self.fastPath is not None and not numbers and self.current and HOOKS.look is None and not raises():
+                    found = self.fastPath(inputs, copy)
                     if found is not None:
                         return found
                 return self.runChecked(inputs, copy, numbers)
             finally:
-                room.isHeld = False
+                workspace.isHeld = False
 
     def runChecked(self, inputs: Sequence[Any], copy: bool, numbers: dict[str, float]) -> Any:
         """A run with all checks, which holds the workspace until results are copied, or in memory of their own."""
         if not self.isCurrent():
             self.build()
-        elif self.built is not None and not self.built.memory.isCurrent:
+        elif self.executable is not None and not self.executable.memory.isCurrent:
             with compiling():
-                self.settle(self.built.plan)
+                self.settle(self.executable.plan)
         if self.isLoose:
             self.follow(inputs)
-        built = self.built
-        given = inputs if built is not None and built.takes(inputs) else conformed(self, list(inputs))
-        isElsewhere = given is not inputs and built is not None and not built.takes(given)
+        executable = self.executable
+        given = inputs if executable is not None and executable.takes(inputs) else conformed(self, list(inputs))
+        isElsewhere = given is not inputs and executable is not None and not executable.takes(given)
         if HOOKS.look is not None or raises() or isElsewhere:
             return self.runEagerly(list(given), numbers)
-        if built is None:
+        if executable is None:
             return trialRun(self, given, numbers) if self.untried else self.runEagerly(given, numbers)
-        self.prepare(built, numbers)
+        self.prepare(executable, numbers)
         try:
-            if built.isQuiet:
-                isDone = built.run(given)
+            if executable.neverWarns:
+                isDone = executable.run(given)
             else:
                 with np.errstate(all="ignore"):
-                    isDone = built.run(given)
+                    isDone = executable.run(given)
         except Exception as error:
-            if isinstance(error, VerifyError) or built.failed is None or isAsynchronous(error):
+            if isinstance(error, VerifyError) or executable.failed is None or isAsynchronous(error):
                 raise
-            origin = built.failed.origin
+            origin = executable.failed.origin
             if origin.phase == "update" or (self.options.get("added") and origin.phase != "forward"):
                 addLocation(error, f"at '{origin.path}' ({origin.label})")  # what it has changed cannot be done again
                 raise
             return runAfterFailure(self, error, list(given), numbers)
-        return self.results(self, built, copy) if isDone else self.runEagerly(list(given), numbers)
+        return self.results(self, executable, copy) if isDone else self.runEagerly(list(given), numbers)
 
     def follow(self, inputs: Sequence[Any]) -> None:
         """A graph without parameters computes in the dtype that comes in."""
@@ -223,19 +223,18 @@ class Program:
         return True
 
     def refresh(self) -> None:
-        """Put all weights into their order again at the next run: after a change by way of a bare address, of which
-        nothing tells."""
-        with self.room.lock:
-            if self.built is not None and self.built.frozen is not None:
-                self.built.frozen.isStale = True
+        """Pack all weights again at the next run: after a write through a bare address, which changes no version."""
+        with self.workspace.lock:
+            if self.executable is not None and self.executable.packedWeights is not None:
+                self.executable.packedWeights.isStale = True
 
-    def prepare(self, built: Any, numbers: dict[str, float]) -> None:
+    def prepare(self, executable: Any, numbers: dict[str, float]) -> None:
         """Put numbers, and gradients that are added to, where the step reads them."""
-        for name, array in built.numbers:
+        for name, array in executable.numbers:
             if name in numbers:
                 array[...] = numbers[name]
         if self.options.get("added"):
-            gatherGrads(built.schedule)
+            gatherGrads(executable.schedule)
 
     @property
     def isAhead(self) -> bool:
@@ -245,8 +244,8 @@ class Program:
     @property
     def isHalted(self) -> bool:
         """Whether a GPU has reported that a cost was not finite, so that nothing was updated since."""
-        ledger = getattr(getattr(self.built, "around", None), "ledger", None)
-        return ledger is not None and ledger.halted
+        status = getattr(getattr(self.executable, "hostUpdate", None), "status", None)
+        return status is not None and status.halted
 
     # Reporting --------------------------------------------------------------------------------------------------------
 
@@ -261,13 +260,13 @@ class Program:
 
         Raises    PuregraphError where there is none, with the reason
         """
-        if self.built is None:
+        if self.executable is None:
             raise PuregraphError(f"{self!r} is not compiled: {self.why}")
-        return self.built.plan
+        return self.executable.plan
 
     def table(self) -> str:
         """Every call: its node, what it does, dtype, shape and layout, bytes, offset in the arena, operations."""
-        return table(self.plan, graphs=None if self.built is None else self.built.captured())
+        return table(self.plan, graphs=None if self.executable is None else self.executable.captured())
 
     def draw(self) -> str:
         """The calls and their values as a graph in the DOT language of Graphviz."""

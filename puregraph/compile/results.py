@@ -26,7 +26,7 @@ class StepResults:
         self.notReached = [p for p in wanting if id(p) not in ids]
         self.applied = [slot for slot in getattr(optimizer, "slots", ()) if id(slot.param) in ids]
 
-    def __call__(self, program: Any, built: Any, copy: bool) -> Any:
+    def __call__(self, program: Any, executable: Any, copy: bool) -> Any:
         version = next(ARRAYVERSIONS)
         for own, grad in self.grads:  # as an assignment would
             own["grad"] = grad
@@ -35,13 +35,13 @@ class StepResults:
             param.grad = None
         for slot in self.applied:
             slot.applied = version
-        schedule = built.schedule
+        schedule = executable.schedule
         if schedule.inputGrads:
-            grads = [None if v is None else built.taken(v, copy) for v in schedule.inputGrads]
+            grads = [None if v is None else executable.taken(v, copy) for v in schedule.inputGrads]
             program.grad = grads[0] if len(grads) == 1 else grads
         if len(schedule.outputs) == 1 and schedule.outputs[0] is not None:
-            return built.taken(schedule.outputs[0], copy)
-        outputs = [None if v is None else built.taken(v, copy) for v in schedule.outputs]
+            return executable.taken(schedule.outputs[0], copy)
+        outputs = [None if v is None else executable.taken(v, copy) for v in schedule.outputs]
         return outputs[0] if len(outputs) == 1 else outputs
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.base.mutex import Mutex
-from puregraph.compile import Program, Programs, Updater, dtypesFor, joined
+from puregraph.compile import Program, Programs, Updater, dtypesFor, withCost
 from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
 from puregraph.compile.trace.costchecks import lastBefore, warnOf
 from puregraph.compile.trace.updaterule import isPlain
@@ -51,7 +51,7 @@ class Objective:
         with self.mutex.lock:
             if self.sizes != (inputs, targets):
                 self.sizes = None
-                self.graph = joined(self.net, self.cost, inputs, targets)
+                self.graph = withCost(self.net, self.cost, inputs, targets)
                 self.programs = Programs(self.graph, self.checkShapes)
                 self.updaters: list[Updater] = []
             self.dtypes = dtypesFor(self.graph, inputs + targets)

@@ -45,7 +45,7 @@ from puregraph.compile import Program, Programs, Updater, schedule
 from puregraph.compile.memory.arena import arranged, bestFit, inOrder, inUse
 from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
 from puregraph.compile.trace.schedule import traceStep
-from puregraph.compile.trace.withcost import joined
+from puregraph.compile.trace.withcost import withCost
 from puregraph.core import initial
 from puregraph.errors import DataError, DtypeError, GraphError, GraphWarning, PuregraphError, ShapeError
 from puregraph.kernel import useFast
@@ -77,7 +77,7 @@ def batch(rng, count=8, dtype="float64"):
 
 
 def kinds(program):
-    return [call.kind.name for call in program.built.schedule.calls]
+    return [call.kind.name for call in program.executable.schedule.calls]
 
 
 # A run ----------------------------------------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ def test_outputs_stay_as_they_are_after_the_next_run(rng):
     first = program.run(x)
     kept = first.copy()
     lent = program.run(x, copy=False)
-    assert np.shares_memory(lent, program.built.memory.arena) and not np.shares_memory(
-        first, program.built.memory.arena
+    assert np.shares_memory(lent, program.executable.memory.arena) and not np.shares_memory(
+        first, program.executable.memory.arena
     )
     program.run(x + 1)
     assert same(first, kept) and not same(lent, kept)
@@ -117,7 +117,7 @@ def test_a_step_with_cost_and_optimizer_is_that_of_the_graph(rng):
     net, (x, t) = classifier(BatchNorm(6), Dropout(0.3)), batch(rng)
     twin = copy.deepcopy(net)
     program = net.compile([x.shape, t.shape], cost=CrossEntropy(), optimizer=Adam(0.01))
-    task, optimizer = joined(twin, CrossEntropy(), 1, 1), Adam(0.01).setupOn(twin)
+    task, optimizer = withCost(twin, CrossEntropy(), 1, 1), Adam(0.01).setupOn(twin)
     for _ in range(3):
         cost, output = program.run(x, t)
         optimizer.zeroGradParams()
@@ -191,7 +191,7 @@ def test_large_inputs_are_read_where_they_lie(rng):
     program = net.compile((20, 300))
     x, y = rng.standard_normal((2, 20, 300))
     assert same(program.run(x), net(x)) and same(program.run(y), net(y))
-    (entry,) = program.built.entries
+    (entry,) = program.executable.inputs
     assert not entry.fixed and entry.readers and any(a is y for reader in entry.readers for a in reader[0])
     turned = np.asfortranarray(x)
     assert same(program.run(turned), net(x))
@@ -298,9 +298,9 @@ def test_it_is_compiled_anew_when(name, rng):
     twin = copy.deepcopy(net)
     program = Program(net, [x.shape], ["f8"], grads=(True,), poison=True)
     g = rng.standard_normal((8, 3))
-    before = program.built
+    before = program.executable
     program.run(x, g)
-    assert program.built is before
+    assert program.executable is before
     twin(x)
     twin.backward(g)
     for each in (net, twin):
@@ -308,16 +308,16 @@ def test_it_is_compiled_anew_when(name, rng):
         for p in each.params.values():
             p.grad = None
     found = program.run(x, g)
-    assert program.built is not before
+    assert program.executable is not before
     assert same(found, twin(x))
     twin.backward(g)
     assert same(program.grad, twin.grad)
     for path, p in net.params.items():
         wanted = twin.params[path].grad
         assert (p.grad is None and wanted is None) or same(p.grad, wanted), path
-    after = program.built
+    after = program.executable
     program.run(x, g)
-    assert program.built is after
+    assert program.executable is after
 
 
 def test_another_dtype_is_compiled_anew(rng):
@@ -331,10 +331,10 @@ def test_another_dtype_is_compiled_anew(rng):
 def test_an_attribute_that_is_set_to_what_it_was_changes_nothing(rng):
     net, (x, _) = classifier(Dropout(0.25)), batch(rng)
     program = net.compile(x.shape)
-    before = program.built
+    before = program.executable
     net["dropout"].p = 0.5 * 0.5
     program.run(x)
-    assert program.built is before
+    assert program.executable is before
 
 
 OPTIONS = {
@@ -388,7 +388,7 @@ def test_optimizers_compiled_update_as_they_do(name, dtype, rng, plain):
     net.params["linear.b"].decay, net.params["linear2.W"].rate = False, 0.5
     twin = copy.deepcopy(net)
     a, b = RULES[name](), RULES[name]().setupOn(twin)
-    task = joined(twin, CrossEntropy(), 1, 1)
+    task = withCost(twin, CrossEntropy(), 1, 1)
     x, t = batch(rng, dtype=dtype)
     program = net.compile([x.shape, t.shape], cost=CrossEntropy(), optimizer=a, poison=True)
     for step in range(6):
@@ -451,7 +451,7 @@ def test_an_optimizer_of_a_way_of_its_own_runs_as_it_is(kind, rng):
     net, (x, t) = classifier(), batch(rng)
     twin = copy.deepcopy(net)
     program = net.compile([x.shape, t.shape], cost=CrossEntropy(), optimizer=kind(0.01))
-    task, optimizer = joined(twin, CrossEntropy(), 1, 1), kind(0.01).setupOn(twin)
+    task, optimizer = withCost(twin, CrossEntropy(), 1, 1), kind(0.01).setupOn(twin)
     for _ in range(3):
         program.run(x, t)
         wanted = task([x, t])
@@ -463,7 +463,7 @@ def test_an_optimizer_of_a_way_of_its_own_runs_as_it_is(kind, rng):
 def test_gradients_of_several_batches_add_up(rng):
     net, (x, t) = classifier(), batch(rng)
     twin = copy.deepcopy(net)
-    task, other = joined(net, CrossEntropy(), 1, 1), joined(twin, CrossEntropy(), 1, 1)
+    task, other = withCost(net, CrossEntropy(), 1, 1), withCost(twin, CrossEntropy(), 1, 1)
     options = {"grads": "one", "updGrad": False, "scaled": True}
     first = Program(task, [x.shape, t.shape], ["f8", "i8"], **options)
     later = Program(task, [x.shape, t.shape], ["f8", "i8"], added=True, **options)
@@ -601,7 +601,7 @@ def test_a_rule_that_cannot_be_read_runs_whole(name, rng):
     twin = copy.deepcopy(net)
     g = rng.standard_normal((8, 3))
     program = Program(net, [x.shape], ["f8"], grads=(True,), poison=True)
-    assert program.built is None and "known once it has run" in program.why
+    assert program.executable is None and "known once it has run" in program.why
     for step in range(4):
         data = x * (-1) ** step
         np.random.seed(step)
@@ -640,7 +640,7 @@ def test_somebody_elses_rule_is_read_where_its_text_is_pure(rng):
     for runs in range(1, 4):
         program.run(x)
         assert len(outside) == runs
-    assert "may depend on more than its arguments" in str(program.built.schedule)
+    assert "may depend on more than its arguments" in str(program.executable.schedule)
 
 
 def test_a_rule_that_does_something_else_than_before_is_noticed(rng):
@@ -656,7 +656,7 @@ def test_a_rule_that_does_something_else_than_before_is_noticed(rng):
         assert same(found, twin(data))
         twin.backward(g)
         assert (program.grad is None and twin.grad is None) or same(program.grad, twin.grad)
-    assert program.built is None and "at 'grad:sometimes': a result in place of None" in program.why or program.why
+    assert program.executable is None and "at 'grad:sometimes': a result in place of None" in program.why or program.why
 
 
 def test_values_that_are_no_arrays_run_as_they_are():
@@ -677,7 +677,7 @@ def test_values_that_are_no_arrays_run_as_they_are():
     net = Graph([a, b], Joined.node(a, b))
     program = Program(net, [(), ()])
     assert program.run("one", "two") == "one two" == program.run("one", "two")
-    assert program.built is None and "is no array" in program.why
+    assert program.executable is None and "is no array" in program.why
     with pytest.raises(PuregraphError, match="is not compiled: .* is no array"):
         program.table()
 
@@ -709,12 +709,12 @@ def test_an_error_is_that_of_the_graph_and_nothing_has_changed(rng):
     t[3] = 7
     params = {path: p.data.copy() for path, p in net.params.items()}
     found = told(lambda: program.run(x, t))
-    task = joined(copy.deepcopy(net), CrossEntropy(), 1, 1)
+    task = withCost(copy.deepcopy(net), CrossEntropy(), 1, 1)
     assert found == told(lambda: task([x, t])) and "got label 7" in found[0]
     assert optimizer.step == 0 and all(same(p.data, params[path]) for path, p in net.params.items())
     assert net.states["dropout.count"].data == 1  # the graph ran once, to say what is wrong
     t[3] = 2
-    assert np.isfinite(program.run(x, t)[0]) and program.built is not None
+    assert np.isfinite(program.run(x, t)[0]) and program.executable is not None
 
 
 def test_a_call_that_fails_alone_is_told_and_the_graph_goes_on(rng):
@@ -724,7 +724,7 @@ def test_a_call_that_fails_alone_is_told_and_the_graph_goes_on(rng):
     def fail(*arguments, **options):
         raise FloatingPointError("no such number")
 
-    program.built.parts[0].steps[1].function = fail
+    program.executable.parts[0].steps[1].function = fail
     with pytest.warns(GraphWarning, match="failed, its graph runs instead: at 'linear': no such number"):
         found = program.run(x)
     assert same(found, net(x)) and same(program.run(x), net(x))
@@ -812,8 +812,8 @@ def test_the_arena_is_close_to_what_is_in_use_at_one_time(make, shape, plain):
         for t in range(b.birth, b.death + 1):
             inUse[t] += b.size
     assert max(inUse) <= program.bytes <= 1.05 * max(inUse)
-    assert program.bytes == program.built.memory.arena.nbytes
-    assert program.built.memory.arena.__array_interface__["data"][0] % ALIGNMENT == 0
+    assert program.bytes == program.executable.memory.arena.nbytes
+    assert program.executable.memory.arena.__array_interface__["data"][0] % ALIGNMENT == 0
 
 
 def test_results_take_over_the_memory_of_what_ends(plain):
@@ -839,7 +839,7 @@ def test_several_shapes_share_parameters_and_one_arena(rng):
     for count in (3, 50, 8, 3, 50, 8):
         x = rng.standard_normal((count, 4))
         assert same(programs.get([x]).run(x), twin(x))
-    arenas = {id(p.built.memory.arena) for p in programs.found.values()}
+    arenas = {id(p.executable.memory.arena) for p in programs.found.values()}
     assert len(programs.found) == 3 and len(arenas) == 1
 
 
@@ -868,7 +868,7 @@ def test_a_table_has_a_line_for_every_call(rng):
     net, (x, t) = classifier(BatchNorm(6)), batch(rng)
     program = net.compile([x.shape, t.shape], cost=CrossEntropy(), optimizer=Adam(clipNorm=1.0))
     lines = program.table().splitlines()
-    calls = [c for c in program.built.schedule.calls if not c.kind.isView]
+    calls = [c for c in program.executable.schedule.calls if not c.kind.isView]
     assert lines[0].split() == ["node", "step", "by", "makes", "bytes", "offset", "flops"]
     assert max(map(len, lines)) <= 120
     numbered = [line.split()[0] for line in lines[:-1] if line[:2].strip().isdigit()]
@@ -923,13 +923,13 @@ def seconds(count):
     gc.collect()
     start = time.process_time()
     program = net.compile([(3, 4), (3, 4)], cost=MSE(), optimizer=Adam())
-    assert program.built is not None
+    assert program.executable is not None
     return time.process_time() - start
 
 
 def test_calls_and_memory_grow_with_the_graph():
     small, large = (chain(n).compile([(3, 4), (3, 4)], cost=MSE(), optimizer=Adam()) for n in (500, 1000))
-    calls = [len(p.built.schedule.calls) for p in (small, large)]
+    calls = [len(p.executable.schedule.calls) for p in (small, large)]
     assert 1.9 < calls[1] / calls[0] < 2.1 and 1.9 < large.bytes / small.bytes < 2.1
 
 

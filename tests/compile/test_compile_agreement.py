@@ -68,7 +68,7 @@ def agree(graph, data, grads, runs=2, **options):
         wrong = [name for name in found if not same(found[name], wanted[name])]
         assert not wrong, f"compiled, {', '.join(wrong)} are others"
         data = [x + 0.25 if x.dtype.kind == "f" else x for x in data]
-    assert program.built is not None, program.why
+    assert program.executable is not None, program.why
     return program
 
 
@@ -129,7 +129,7 @@ def test_models_compiled_give_what_they_give(name, train, rng):
     data = sample(rng)
     shapes = listed(net.dataShapeFrom([x.shape for x in data]))
     program = agree(net, data, [rng.standard_normal(s) for s in shapes])
-    assert not [call for call in program.built.schedule.calls if call.kind.isOpaque], "every rule can be read"
+    assert not [call for call in program.executable.schedule.calls if call.kind.isOpaque], "every rule can be read"
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -147,7 +147,7 @@ def test_what_is_made_again_to_keep_a_budget_is_the_same(part, rng):
     free = agree(net, data, grads)
     tight = agree(net, data, grads, budget=int(part * free.bytes))
     assert tight.bytes <= part * free.bytes
-    assert len(tight.built.schedule.calls) > len(free.built.schedule.calls)
+    assert len(tight.executable.schedule.calls) > len(free.executable.schedule.calls)
 
 
 def test_a_module_at_two_nodes_changes_its_state_twice(rng):

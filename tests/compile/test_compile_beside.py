@@ -61,7 +61,7 @@ def check(graph, data, grads=None):
     wide = [[x.astype(np.float64) if x.dtype.kind == "f" else x for x in part] for part in (data, grads)]
     truth, wanted = eagerly(exact, *wide), eagerly(graph, data, grads)
     program, found = compiled(graph, data, grads)
-    assert program.built is not None, program.why
+    assert program.executable is not None, program.why
     assert found.keys() == truth.keys()
     for name, true in truth.items():
         if true is None:
@@ -377,4 +377,4 @@ def test_a_result_is_not_written_over_a_view_of_what_another_view_still_reads(vi
     graph, data = Graph(x, views(Tanh().node(x))), normal(5, 5, 5)
     program = Program(graph, [data.shape], [data.dtype])
     assert np.allclose(program.run(data), graph(data), atol=1e-6)
-    assert program.built is not None, program.why
+    assert program.executable is not None, program.why

@@ -34,7 +34,7 @@ def test_a_result_is_what_it_was_as_long_as_anybody_has_it(poison):
     net = classifier()
     program = net.compile((MANY, 16), poison=poison)
     results = [program.run(rows(seed)) for seed in range(5)]
-    assert program.plan.exits
+    assert program.plan.ownOutputs
     for seed, y in enumerate(results):
         np.testing.assert_allclose(y, net(rows(seed)), rtol=1e-4, atol=1e-5)
 
@@ -82,7 +82,7 @@ def test_gradients_of_inputs_are_given_away_too():
     np.testing.assert_array_equal(first, before)
     wide = net.compile(large.shape, train=True)
     wide.run(large, np.ones((len(large), 100), "f"))
-    assert len(wide.plan.exits) == 2
+    assert len(wide.plan.ownOutputs) == 2
     kept, before = wide.grad, wide.grad.copy()
     wide.run(2 * large, np.ones((len(large), 100), "f"))
     np.testing.assert_array_equal(kept, before)
@@ -116,12 +116,12 @@ def test_views_of_what_was_made_are_given_away_as_they_lie():
         for ours, theirs in zip(program.run(rows(seed)), net(rows(seed))):
             assert ours.shape == theirs.shape
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
-    assert len(program.plan.exits) == 2
+    assert len(program.plan.ownOutputs) == 2
 
 
 def test_small_results_are_copied_and_take_part_in_the_arena():
     program = classifier().compile((8, 16))
-    assert not program.plan.exits
+    assert not program.plan.ownOutputs
     a = program.run(rows(0, 8))
     before = a.copy()
     program.run(rows(1, 8))
@@ -143,7 +143,7 @@ def test_results_that_numpy_makes_are_copied():
     net = pg.Sequential(pg.Linear(16, 100), Sorted()).evalMode()
     program = net.compile((MANY, 16))
     a, b = program.run(rows(0)), program.run(rows(1))
-    assert not program.plan.exits
+    assert not program.plan.ownOutputs
     np.testing.assert_allclose(a, net(rows(0)), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(b, net(rows(1)), rtol=1e-4, atol=1e-5)
 

@@ -21,7 +21,7 @@ FAULTS = [
     RecursionError("deep"),
     FormulaError("x"),
 ]
-PASSES = ["schedule", "planned", "shortcut"]
+PASSES = ["schedule", "planned", "fastPathOf"]
 
 
 def broken(monkeypatch, name, error):
@@ -45,7 +45,7 @@ def data(count=6):
 @pytest.mark.parametrize("name", PASSES)
 @pytest.mark.parametrize("error", FAULTS, ids=lambda e: type(e).__name__)
 def test_a_fault_of_the_compiler_is_warned_of_once_and_the_graph_runs(monkeypatch, name, error):
-    if name == "shortcut" and not jit.available():
+    if name == "fastPathOf" and not jit.available():
         pytest.skip("only native code has short runs")
     if name == "schedule" and isinstance(error, FormulaError):
         pytest.skip("nothing of it is read as formulas there")
@@ -132,7 +132,7 @@ def test_memory_that_ends_while_compiling_is_raised_and_the_program_serves_after
         compiled.run(x)
     monkeypatch.undo()
     np.testing.assert_allclose(compiled.run(x), net(x), rtol=1e-5, atol=1e-6)
-    assert compiled.why == "" and compiled.built is not None
+    assert compiled.why == "" and compiled.executable is not None
 
 
 def alarm(*given):

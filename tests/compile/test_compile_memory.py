@@ -31,7 +31,7 @@ def trained(net, inputs, target, steps=3, compiled=True):
         program = net.compile(shapes, cost=cost, optimizer=optimizer, train=True, poison=True)
         for _ in range(steps):
             program.run(*inputs, target)
-        assert program.built is not None, program.why
+        assert program.executable is not None, program.why
         return [p.data.copy() for p in net.params.values()], program
     nodes, wanted = [pg.Input().node() for _ in inputs], pg.Input().node()
     whole = pg.Graph([*nodes, wanted], cost.node(net.node(*nodes), wanted)).trainMode()
@@ -69,7 +69,7 @@ def test_of_numbers_that_are_only_compared_the_answers_are_kept():
     rng = np.random.default_rng(0)
     x, t = rng.normal(size=(4, 3, 16, 16)).astype("f"), rng.normal(size=(4, 2, 16, 16)).astype("f")
     program = bothWays(clipped, [x], t)
-    kept = [y for call in program.built.schedule.calls for y in call.outs if y is not None and y.dtype == bool]
+    kept = [y for call in program.executable.schedule.calls for y in call.outs if y is not None and y.dtype == bool]
     assert [y.shape for y in kept] == [(4, 16, 16, 16)]
 
 
@@ -99,7 +99,7 @@ def test_large_gradients_end_with_the_update_of_their_parameter():
     index, t = rng.integers(0, 5000, (8, 2)), rng.normal(size=(8, 3)).astype("f")
     program = bothWays(wide, [index], t)
     assert program.bytes < 1.1 * 5000 * 32 * 4
-    calls = program.built.schedule.calls
+    calls = program.executable.schedule.calls
     updates = [i for i, call in enumerate(calls) if call.origin.phase == "update" and call.kind.isNative]
     assert updates, "the updates are native"
     assert not [call for call in calls if call.kind.isStore], "and nothing is copied to parameters"
@@ -123,7 +123,7 @@ def test_biases_and_scales_are_updated_where_they_lie():
     rng = np.random.default_rng(3)
     x, t = rng.normal(size=(8, 3, 6, 6)).astype("f"), rng.normal(size=(8, 2, 6, 6)).astype("f")
     program = bothWays(clipped, [x], t)
-    assert not [call for call in program.built.schedule.calls if call.kind.isStore]
+    assert not [call for call in program.executable.schedule.calls if call.kind.isStore]
 
 
 def convolved():
@@ -141,7 +141,7 @@ def test_large_weights_are_packed_part_by_part(monkeypatch):
 
 def scratchOf(program):
     """The most that a step needs for itself, in bytes."""
-    calls = program.built.schedule.calls
+    calls = program.executable.schedule.calls
     return max(y.nbytes for call in calls for y in call.outs if y is not None and y.name == "scratch")
 
 

@@ -24,9 +24,9 @@ def images(seed=0, n=2):
 
 @unverified
 def test_small_networks_take_it_and_steps_that_learn_do_not(net):
-    assert net.compile([(2, 3, 4)], train=False).short is not None
+    assert net.compile([(2, 3, 4)], train=False).fastPath is not None
     cost, optimizer = pg.MSE(), pg.optimizers.SGD(0.1)
-    assert net.compile([(2, 3, 4), (2, 3)], cost=cost, optimizer=optimizer).short is None
+    assert net.compile([(2, 3, 4), (2, 3)], cost=cost, optimizer=optimizer).fastPath is None
 
 
 def test_results_belong_to_who_asked_unless_they_want_no_copy(net):
@@ -64,9 +64,9 @@ def test_inputs_that_do_not_fit_are_refused_and_those_that_can_be_made_to_fit_ar
 
 @unverified
 def test_memory_that_moved_is_followed(net):
-    room = Workspace()
-    small = Program(net, [(2, 3, 4)], train=False, room=room)
+    workspace = Workspace()
+    small = Program(net, [(2, 3, 4)], train=False, workspace=workspace)
     small.run(images())
-    Program(net, [(600, 3, 4)], train=False, room=room).run(images(n=600))
+    Program(net, [(600, 3, 4)], train=False, workspace=workspace).run(images(n=600))
     np.testing.assert_allclose(small.run(images()), net(images()), rtol=1e-5)
-    assert small.short([images()], True) is not None  # from where it is now; nobody keeps the memory before
+    assert small.fastPath([images()], True) is not None  # from where it is now; nobody keeps the memory before

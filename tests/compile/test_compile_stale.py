@@ -10,7 +10,7 @@ import puregraph as pg
 from puregraph.autodiff import detect_anomaly
 from puregraph.compile import Program, Updater
 from puregraph.compile.runtime.errstate import raises
-from puregraph.compile.trace.withcost import joined
+from puregraph.compile.trace.withcost import withCost
 from puregraph.core.versioning import COUNTER, Versioned, VersionedAttribute, isVersioned
 from puregraph.errors import DataError, PuregraphError
 from puregraph.kernel import useFast
@@ -227,7 +227,7 @@ def slotless(net, optimizer):
 def test_training_goes_on_with_what_there_is_now(name):
     (net, (x, t)), optimizers = (network(), data()), (MomentumSGD(0.05), MomentumSGD(0.05))
     twin = copy.deepcopy(net)
-    tasks = [joined(n, pg.CrossEntropy(), 1, 1).trainMode() for n in (net, twin)]
+    tasks = [withCost(n, pg.CrossEntropy(), 1, 1).trainMode() for n in (net, twin)]
     for n, o in zip((net, twin), optimizers):
         o.setupOn(n)
     program = Program(tasks[0], [x.shape, t.shape], grads="one", optimizer=optimizers[0])
@@ -252,13 +252,13 @@ def test_evaluating_goes_on_with_what_there_is_now(name):
             CASES[name](net, optimizer.setupOn(net))
             net.evalMode()
         alike(program.run(x), net(x))
-    assert program.built is not None
+    assert program.executable is not None
 
 
 def test_adam_counts_the_steps_of_each_parameter():
     net, (x, t) = network(), data()
     twin, optimizers = copy.deepcopy(net), (AdamW(0.01), AdamW(0.01))
-    task = joined(twin, pg.CrossEntropy(), 1, 1).trainMode()
+    task = withCost(twin, pg.CrossEntropy(), 1, 1).trainMode()
     optimizers[1].setupOn(twin)
     program = net.compile([x.shape, t.shape], cost=pg.CrossEntropy(), optimizer=optimizers[0])
     for step in range(8):
@@ -348,7 +348,7 @@ def test_what_is_set_in_every_run_is_not_noted():
 def test_an_updater_follows_what_an_optimizer_keeps():
     net, (x, t) = network(), data()
     twin, optimizers = copy.deepcopy(net), (MomentumSGD(0.1), MomentumSGD(0.1))
-    tasks = [joined(n, pg.CrossEntropy(), 1, 1).trainMode() for n in (net, twin)]
+    tasks = [withCost(n, pg.CrossEntropy(), 1, 1).trainMode() for n in (net, twin)]
     for n, o in zip((net, twin), optimizers):
         o.setupOn(n)
     updater = None
@@ -438,7 +438,7 @@ def test_a_wrong_index_names_the_node_and_changes_nothing(kind, wrong, manner):
     rng = np.random.default_rng(0)
     x = rng.integers(-1, 5, shape)
     program = Program(net, [shape], ["i8"])
-    assert program.built is not None and (manner == "numpy" or program.built.guard.look is not None)
+    assert program.executable is not None and (manner == "numpy" or program.executable.guard.look is not None)
     for place in ((2, 1), (0, 1)) if len(shape) == 2 else ((4, 1, 5), (0, 0, 1)):
         program.run(x)
         good, x[place] = x[place], wrong

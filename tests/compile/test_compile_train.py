@@ -86,7 +86,7 @@ def test_training_is_the_same_compiled(name, accumulate, rng):
     states = [t.optimizer.state for t in trainers]
     assert all(states[0][k].tobytes() == states[1][k].tobytes() for k in states[0])
     assert trainers[0].objective.programs.found and not trainers[1].objective.programs.found
-    assert all(p.built is not None for p in trainers[0].objective.programs.found.values())
+    assert all(p.executable is not None for p in trainers[0].objective.programs.found.values())
 
 
 def test_a_step_is_compiled_for_the_last_smaller_batch_too(rng):
@@ -144,9 +144,9 @@ def test_several_trainings_go_on_where_the_last_stopped(rng):
     for net, compile in zip(nets, (True, False)):
         trainer = trained(net, data, Adam(0.05), compile, epochs=1, batchsize=10)
         programs = list(trainer.objective.programs.found.values())
-        built = [p.built for p in programs]
+        built = [p.executable for p in programs]
         trainer.train(*data, epochs=1)
-        assert [p.built for p in programs] == built
+        assert [p.executable for p in programs] == built
     assert equal(*nets)
 
 
@@ -200,7 +200,7 @@ def test_a_rule_that_is_not_read_trains_as_well(rng):
     trainers = [trained(n, data, Adam(0.05), c, batchsize=7) for n, c in zip(nets, (True, False))]
     assert equal(*nets)
     program = next(iter(trainers[0].objective.programs.found.values()))
-    assert [c.kind.name for c in program.built.schedule.calls].count("rule") == 2
+    assert [c.kind.name for c in program.executable.schedule.calls].count("rule") == 2
 
 
 @pytest.mark.parametrize("name", ["lenet", "gpt"])

@@ -49,7 +49,7 @@ pytestmark = [needsEmulator, pytest.mark.filterwarnings("ignore:accumulate=")]
 def tasks(program):
     """What cuBLASLt and cuDNN are told to compute in."""
     found = []
-    for call in program.built.schedule.calls:
+    for call in program.executable.schedule.calls:
         for task in call.function.works if call.kind.isNative else ():
             if isinstance(task.what, librarygemm.Product):
                 found.append(task.what.task.compute)
@@ -146,7 +146,7 @@ CASES = EVERYDAY + [pytest.param(*case, marks=pytest.mark.slow) for case in REST
 def kinds(program):
     """The kinds of numbers of all that a step makes, by name."""
     found = {}
-    for call in program.built.schedule.calls:
+    for call in program.executable.schedule.calls:
         for y in call.outs:
             if y.name not in ("", "scratch"):
                 found.setdefault(y.name, []).append(y.dtype.name)
@@ -156,7 +156,7 @@ def kinds(program):
 def factors(program):
     """The kinds of numbers that products and convolutions multiply, whoever carries them out."""
     found = []
-    for call in program.built.schedule.calls:
+    for call in program.executable.schedule.calls:
         for each in call.function.calls if call.kind.isNative else [call]:
             if each.function in (np.matmul, convolve, convolveData, convolveWeight):
                 found.append({v.dtype.name for v in each.values()[:2]})
@@ -179,7 +179,7 @@ def test_training_in_16_bits_stays_near_float32(monkeypatch, rng, name, kind, li
     program, far, got = trained(inPrecision(kind, make), batches, optimizer())
     assert program.why == "" and cupy.machine.reads == 0
     if name not in ("cubed", "ordered", "again"):  # what is no launch runs between two graphs
-        assert len(program.built.parts) == 1 and cupy.machine.replays == 3
+        assert len(program.executable.parts) == 1 and cupy.machine.replays == 3
     for (cost, *outputs), (other, *others) in zip(got, wanted, strict=True):
         assert cost.dtype == np.float32 and all(y.dtype == np.float32 for y in outputs)
         assert float(device.toHost(cost)) == pytest.approx(float(other), rel=NEAR[kind])
@@ -213,7 +213,7 @@ def test_kernels_of_16_bits_take_registers_alone(monkeypatch, rng, name, kind):
     make, shape, optimizer = {**MODELS, **OTHERS}[name]
     useGpu(monkeypatch)
     program, *_ = trained(inPrecision(kind, make), images(rng, 1, *(shape or (None,))), optimizer(), runs=0)
-    works = [w.what for call in program.built.schedule.calls if call.kind.isNative for w in call.function.works]
+    works = [w.what for call in program.executable.schedule.calls if call.kind.isNative for w in call.function.works]
     monkeypatch.undo()  # NVRTC itself
     gate([each for each in works if isinstance(each, Launch)])
 
@@ -252,7 +252,7 @@ def test_a_cost_over_many_words_keeps_probabilities_only_of_what_is_rounded_late
     useGpu(monkeypatch)
     net = Sequential(Linear(7, 37, useBias=useBias), Transpose((0, 2, 1))).calcMode(mode)
     program = net.compile((5, 6, 7), (5, 6), cost=CrossEntropy(), optimizer=SGD(0.1), wanted=(True, False))
-    made = [y for call in program.built.schedule.calls for y in call.outs if y is not None and y.base is None]
+    made = [y for call in program.executable.schedule.calls for y in call.outs if y is not None and y.base is None]
     assert sorted(y.dtype.name for y in made if y.size == 5 * 6 * 37) == wanted
 
 
@@ -263,7 +263,7 @@ def test_libraries_are_given_filters_channels_last_by_one_launch_and_users_are_n
     make, shape, optimizer = MODELS["lenet"]
     useGpu(monkeypatch, libraries)
     program, *_ = trained(inPrecision(mode, make), images(rng, 1, *shape), optimizer(clipNorm=0.1))
-    works = [w.what for call in program.built.schedule.calls if call.kind.isNative for w in call.function.works]
+    works = [w.what for call in program.executable.schedule.calls if call.kind.isNative for w in call.function.works]
     given = {
         each.task.what: each.task.W for each in works if isinstance(each, cudnn.CudnnCall) and each.task.W.shape[1] > 1
     }
@@ -285,7 +285,7 @@ def test_gradients_of_filters_are_turned_before_somebody_adds_to_them(monkeypatc
     near, wanted, *_ = trained(inPrecision("float32", make), batches, SGD(0.1))
     useGpu(monkeypatch)
     far, got, *_ = trained(inPrecision("tf32", make), batches, SGD(0.1))
-    entries = [w.what.entry for c in far.built.schedule.calls if c.kind.isNative for w in c.function.works
+    entries = [w.what.entry for c in far.executable.schedule.calls if c.kind.isNative for w in c.function.works
                if isinstance(w.what, Launch)]  # fmt: skip
     assert entries.count("turn") == 2
     for path, param in near.graph.params.items():

@@ -56,7 +56,7 @@ def sameNet(far, near):
 
 
 def sections(program):
-    return [part for _, part in program.built.parts if type(part) is Section]
+    return [part for _, part in program.executable.parts if type(part) is Section]
 
 
 @pytest.mark.parametrize("libraries", [True, False], ids=["libraries", "own"])
@@ -69,7 +69,7 @@ def test_training_gives_what_the_cpu_gives_from_one_graph(monkeypatch, rng, name
     assert program.why == ""
     assert (machine.reads, machine.replays) == (0, 3)
     (section,) = sections(program)
-    assert len(program.built.parts) == 1
+    assert len(program.executable.parts) == 1
     assert section.why == ""
     for each, other in zip(got, wanted, strict=True):
         for y, z in zip(each, other, strict=True):
@@ -180,7 +180,7 @@ def test_transfers_and_steps_wait_for_each_other_and_for_nobody_else(monkeypatch
     monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.MANY", 3)
     cupy.machine.waits = 0
     program, far, got = trained(perceptron, [tuple(map(np.copy, batch)) for batch in batches], Adam())
-    assert program.built.inbox.isLarge == (little == 0)
+    assert program.executable.deviceInputs.isLarge == (little == 0)
     assert cupy.machine.reads == 0
     assert cupy.machine.waits == 9
     for each, other in zip(got, wanted, strict=True):
@@ -375,7 +375,7 @@ def test_what_is_no_launch_runs_between_two_graphs(monkeypatch, rng, make, betwe
         for y, z in zip(each, other, strict=True):
             close(y, z)
     sameNet(far, near)
-    parts = [part if call is None else call.kind.name for call, part in program.built.parts]
+    parts = [part if call is None else call.kind.name for call, part in program.executable.parts]
     assert [between] == list(dict.fromkeys(p for p in parts if not isinstance(p, Section)))
     assert all(s.graph is not None for s in sections(program))
     assert len(sections(program)) > 1
@@ -455,7 +455,7 @@ def test_evaluation_is_another_graph_in_the_same_memory(monkeypatch, rng):
     programs = Programs(net)
     train, test = [programs.get([x], train=mode) for mode in (True, False)]
     one, two = [p.run(x) for p in (train, test)], [p.run(x) for p in (train, test)]
-    assert train.built.memory.arena is test.built.memory.arena
+    assert train.executable.memory.arena is test.executable.memory.arena
     assert np.array_equal(device.toHost(one[1]), device.toHost(two[1]))
     assert not np.array_equal(device.toHost(one[0]), device.toHost(two[0]))
 
@@ -515,10 +515,10 @@ def test_libraries_are_asked_for_their_fastest_proposal_before_the_capture(monke
     make, shape, optimizer = MODELS["lenet"]
     batches = images(rng, 3, *shape)
     program, net, got = trained(make, batches, optimizer())
-    calls = [w.what for c in program.built.schedule.calls if c.kind.isNative for w in c.function.works]
+    calls = [w.what for c in program.executable.schedule.calls if c.kind.isNative for w in c.function.works]
     assert set(tried) == ({each.task for each in calls if isinstance(each, LibraryCall)} if isAsked else set())
     assert len(tried) == len(set(tried)) and set(times) <= {1.0}
-    assert program.built.captured().note.startswith("1 graph of CUDA")
+    assert program.executable.captured().note.startswith("1 graph of CUDA")
     with device.useDevice("cpu"):
         _, near, wanted = trained(make, batches, optimizer())
     for each, other in zip(got, wanted, strict=True):

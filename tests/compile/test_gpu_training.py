@@ -390,7 +390,7 @@ def test_results_on_their_way_are_not_written_over_by_the_next_step(monkeypatch,
 
 
 def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, **options):
-    """A training whose batches count as large, beside the same on the CPU; who made pinned memory, and the inbox."""
+    """A training whose batches count as large, beside the same on the CPU; who made pinned memory, and the transfers."""
     x, t = digits(rng, 120)
     x = x.astype(dtype)
 
@@ -412,7 +412,7 @@ def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, **options):
     sameHistory(far.history, near.history)
     sameNet(far.net, near.net)
     close(got, wanted)
-    return made, cupy.machine, [p.built.inbox for p in far.objective.programs.found.values()]
+    return made, cupy.machine, [p.executable.deviceInputs for p in far.objective.programs.found.values()]
 
 
 @pytest.mark.parametrize(
@@ -421,20 +421,20 @@ def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, **options):
     ids=str,
 )
 def test_what_a_thread_makes_goes_to_the_gpu_from_where_it_is_made(monkeypatch, rng, late, options):
-    made, machine, inboxes = fed(monkeypatch, rng, late, dtype=np.float64, **options)
+    made, machine, transfers = fed(monkeypatch, rng, late, dtype=np.float64, **options)
     isAhead = options.get("prefetch", 2) > 0
     assert made.count("puregraph prefetch") >= (48 if isAhead else 0)
-    for inbox in inboxes:
-        data = inbox.offsets[inbox.inputs[0].number]
-        for block in inbox.blocks:
+    for each in transfers:
+        data = each.offsets[each.inputs[0].number]
+        for block in each.blocks:
             untouched = (block.bytes[data : data + 256] == 0xFF).all()
             assert untouched == isAhead, "the host copies each batch into pinned memory once"
 
 
 def test_little_batches_go_with_the_numbers_in_one_transfer(monkeypatch, rng):
-    made, machine, inboxes = fed(monkeypatch, rng, "null last", little=1 << 17, light=1 << 18)
+    made, machine, transfers = fed(monkeypatch, rng, "null last", little=1 << 17, light=1 << 18)
     assert "puregraph prefetch" not in made
-    assert not any(inbox.isLarge for inbox in inboxes)
+    assert not any(each.isLarge for each in transfers)
 
 
 @pytest.mark.parametrize("late", ["null first", "null last"])

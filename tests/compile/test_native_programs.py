@@ -243,7 +243,7 @@ def test_weights_that_are_packed_once_follow_a_change():
     net = pg.Sequential(pg.Conv2D(3, 8, 3, pad=1), pg.Relu()).evalMode()
     x = np.random.default_rng(0).standard_normal((2, 3, 9, 9)).astype(np.float32)
     program = net.compile([x.shape], train=False)
-    assert program.built.packing is not None
+    assert program.executable.packing is not None
     for change in (lambda W: W.__imul__(2), lambda W: W.__iadd__(0.25)):
         before = program.run(x)
         change(net[0].W.data)

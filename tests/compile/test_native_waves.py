@@ -22,7 +22,7 @@ def threads(request):
 
 
 def stepsOf(program):
-    return [len(step) for segment in program.built.segments for step in segment.steps]
+    return [len(step) for segment in program.executable.segments for step in segment.steps]
 
 
 def tables(count, rows=400, size=12):

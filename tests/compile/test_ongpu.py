@@ -80,7 +80,7 @@ def test_training_gives_what_the_cpu_gives(name, rng):
         with device.useDevice(where):
             results.append(trained(make, batches, optimizer()))
     (_, near, wanted), (program, far, got) = results
-    assert program.why == "" and program.built.captured().note.startswith("1 graph of CUDA")
+    assert program.why == "" and program.executable.captured().note.startswith("1 graph of CUDA")
     for each, other in zip(got, wanted, strict=True):
         for y, z in zip(each, other, strict=True):
             close(y, z, 1e-3)
@@ -99,7 +99,7 @@ def test_training_in_less_than_float32_comes_near_the_cpu(monkeypatch, name, kin
     monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST", 2.0**10)  # so that no step is left out
     with device.useDevice("cuda"):
         program, far, got = trained(lambda: make().calcMode(kind), batches, optimizer())
-    assert program.why == "" and program.built.captured().note == "1 graph of CUDA"
+    assert program.why == "" and program.executable.captured().note == "1 graph of CUDA"
     for (cost, *_), (other, *_) in zip(got, wanted, strict=True):
         close(cost, other, tolerance)
     program.optimizer.sync()

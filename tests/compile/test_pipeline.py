@@ -7,7 +7,7 @@ from natively import needsNative
 from puregraph import SGD, BatchNorm, CrossEntropy, Dropout, Linear, Relu, Sequential
 from puregraph.compile import pipeline
 from puregraph.compile.ir.validate import PassError, validate
-from puregraph.compile.trace.withcost import joined
+from puregraph.compile.trace.withcost import withCost
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def network():
 def step(net=None):
     """The traced training step of a small network."""
     net = net or network()
-    graph = joined(net, CrossEntropy(), 1, 1)
+    graph = withCost(net, CrossEntropy(), 1, 1)
     optimizer = SGD()
     optimizer.setupOn(net)
     return pipeline.schedule(graph, [(4, 6), (4,)], [np.float32, np.int64], grads="one", optimizer=optimizer)

@@ -201,4 +201,4 @@ def test_a_rule_that_reads_constants_alone_is_compiled():
     program = net.compile([(3, 40)], train=False)
     x = np.ones((3, 40), np.float32)
     assert np.allclose(program.run(x), net(x), rtol=1e-5)
-    assert "rule" not in {call.kind.name for call in program.built.schedule.calls}
+    assert "rule" not in {call.kind.name for call in program.executable.schedule.calls}

@@ -51,7 +51,7 @@ def isCarriedOutBy(program):
 
 def assertSame(function, *arrays, tolerance=2e-6):
     program = programOf(function, *arrays)
-    assert program.built is not None, program.why
+    assert program.executable is not None, program.why
     assert not isCarriedOutBy(program)
     for _ in range(2):
         found, wanted = program.run(*arrays), function(*arrays)

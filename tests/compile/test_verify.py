@@ -56,14 +56,14 @@ def net():
 
 
 def steps(program):
-    return [step for part in program.built.parts for step in part.steps]
+    return [step for part in program.executable.parts for step in part.steps]
 
 
 def test_without_the_variable_a_program_has_no_checks(monkeypatch):
     monkeypatch.delenv("PUREGRAPH_VERIFY", raising=False)
     program = net().compile([X.shape], train=False)
-    assert program.built.verifier is None and program.short is not None or not program.built.segments
-    assert all(type(step.function) is Segment for step in steps(program) if program.built.segments)
+    assert program.executable.verifier is None and program.fastPath is not None or not program.executable.segments
+    assert all(type(step.function) is Segment for step in steps(program) if program.executable.segments)
 
 
 @pytest.mark.parametrize("value, isOn", [("1", True), ("on", True), ("0", False), ("", False), ("off", False)])

@@ -89,7 +89,7 @@ def test_any_name_serves_in_a_module_eagerly_and_compiled(names):
         moved = [x + step * (j == i) for j, x in enumerate(arrays)], [x - step * (j == i) for j, x in enumerate(arrays)]
         np.testing.assert_allclose(wanted[i], (value(moved[0]) - value(moved[1])) / (2 * step), 1e-2, 1e-2)
     program = Program(net, [x.shape for x in arrays], ["f4"] * len(arrays), grads=(True,))
-    assert program.built is not None, program.why
+    assert program.executable is not None, program.why
     np.testing.assert_allclose(program.run(*arrays, np.ones_like(y)), y, 1e-5, 1e-5)
     for found, truth in zip(program.grad, wanted):
         np.testing.assert_allclose(found, truth, 1e-5, 1e-5)
@@ -162,7 +162,7 @@ def test_a_variable_that_no_result_needs_still_counts_for_its_shape(text, shapes
     assert wanted.shape == net.dataShapeFrom(list(shapes)) == np.broadcast_shapes(*shapes)
     net.backward(np.ones_like(wanted))
     program = Program(net, [x.shape, y.shape], ["f4", "f4"], grads=(True,))
-    assert program.built is not None, program.why
+    assert program.executable is not None, program.why
     np.testing.assert_array_equal(program.run(x, y, np.ones_like(wanted)), wanted)
     for found, truth in zip(program.grad, net.grad):
         np.testing.assert_array_equal(found, truth)

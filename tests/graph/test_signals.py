@@ -12,7 +12,7 @@ import pytest
 from puregraph import MSE, SGD, Adam, BatchNorm, Linear, Module, Relu, Sequential
 from puregraph.base.signals import Deferred, isAsynchronous
 from puregraph.compile import Program
-from puregraph.compile.trace.withcost import joined
+from puregraph.compile.trace.withcost import withCost
 from puregraph.core import initial
 from puregraph.errors import PuregraphError
 from puregraph.kernel import useFast
@@ -86,7 +86,7 @@ def checkInterrupted(make, alarmed, rounds):
         updates = optimizer.step
         assert weights(net) == weights(twin), f"weights are not those of {updates} updates"
         assert {slot.step for slot in optimizer.slots} == {updates}
-        assert program.built is not None and program.why == "", "the program is not given up"
+        assert program.executable is not None and program.why == "", "the program is not given up"
 
 
 @pytest.mark.parametrize("make", [lambda: SGD(0.01), lambda: Adam(0.01)], ids=["SGD", "Adam"])
@@ -114,7 +114,7 @@ def test_a_handler_between_an_update_and_its_count_is_heard_behind_both(manner, 
     program = net.compile([x.shape, t.shape], cost=MSE(), optimizer=optimizer)
     program.run(x, t)
     twin = copy.deepcopy(net)
-    for part in program.built.parts:
+    for part in program.executable.parts:
         for step in part.steps:
             after = getattr(getattr(step.function, "table", None), "after", None)
             if after is not None:
@@ -195,7 +195,7 @@ def test_states_are_put_back_before_the_graph_does_again_what_failed(manner):
         with pytest.raises(ValueError, match="not today"):
             program.run(x, t[:, :4])
         with pytest.raises(ValueError, match="not today"):
-            joined(twin, MSE(), 1, 1)([x, t[:, :4]])
+            withCost(twin, MSE(), 1, 1)([x, t[:, :4]])
     finally:
         Failing.comes = False
     for path, state in net.states.items():

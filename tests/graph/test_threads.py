@@ -106,9 +106,9 @@ def validators(calls):
 
 def programs(calls):
     """Programs of several shapes that share their memory, and of each shape one for two threads."""
-    net, room = network().evalMode(), Workspace()
+    net, workspace = network().evalMode(), Workspace()
     shapes = [images(n) for n in (64, 3, 17, 40)]
-    made = [Program(net, [x.shape], room=room) for x in shapes]
+    made = [Program(net, [x.shape], workspace=workspace) for x in shapes]
     given = [shapes[i % 4] + i for i in range(COUNT)]
     wanted = [net(x) for x in given]
     assert not together(lambda i: near(made[i % 4].run(given[i]), wanted[i]), calls)

@@ -14,7 +14,7 @@ import puregraph as pg
 from puregraph import device
 from puregraph.base.lease import Owner
 from puregraph.compile import Program
-from puregraph.compile.trace.withcost import joined
+from puregraph.compile.trace.withcost import withCost
 from puregraph.core.param import Param, State
 from puregraph.errors import DtypeError, ShapeError
 from puregraph.optimizers import SGD, Adam, MomentumSGD
@@ -274,7 +274,7 @@ def test_weights_of_any_memory_train_as_a_plain_copy_does(kind, manner, tmp_path
         for net in nets:
             program = net.compile(x.shape, t.shape, cost=pg.MSE(), optimizer=MomentumSGD(0.1))
             found.append([float(program.run(x, t)[0]) for _ in range(3)])
-            assert program.built is not None, program.why
+            assert program.executable is not None, program.why
     assert found[0] == found[1]
     for path, p in nets[0].params.items():
         assert np.array_equal(p.data, nets[1].params[path].data) and p.array.flags.carray and p.array.dtype.isnative
@@ -436,7 +436,7 @@ def test_what_an_optimizer_keeps_may_be_any_array():
 def test_programs_that_change_no_parameter_keep_weights_packed():
     """What follows would show nothing without."""
     program = convolution().compile(X.shape)
-    assert len(program.built.frozen.weights) == 2
+    assert len(program.executable.packedWeights.weights) == 2
 
 
 def assigned(net):
@@ -487,9 +487,9 @@ def test_a_view_from_before_the_first_run_may_be_written_to_at_any_time():
 def test_weights_are_packed_once_more_after_the_last_lease_and_then_no_more(monkeypatch):
     net = convolution()
     program = net.compile(X.shape)
-    packed, built = [], program.built
+    packed, built = [], program.executable
     monkeypatch.setattr(built, "packing", lambda pack=built.packing: packed.append(pack()))
-    program.short = None  # it has what packs already
+    program.fastPath = None  # it has what packs already
     program.run(X)
     view = net["fc"].W.data[1:]
     counts = []
@@ -508,13 +508,13 @@ def test_packing_that_is_interrupted_is_done_again(monkeypatch):
     program = net.compile(X.shape)
     program.run(X)
     net["fc"].W.data[3, 3] = 50
-    frozen = program.built.frozen
+    packedWeights = program.executable.packedWeights
 
     def interrupted():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        frozen.refresh(interrupted)
+        packedWeights.refresh(interrupted)
     assertNew(program, net)
 
 
@@ -607,7 +607,7 @@ def test_gradients_that_a_user_sets_are_added_to_whatever_their_memory(manner):
     for odd in (lambda g: g.copy(), gaps, lambda g: readOnly(g.copy()), np.asfortranarray, misaligned):
         with pg.kernel.useFast(manner == "native"):
             net = layer()
-            task = joined(net, pg.MSE(), 1, 1).trainMode()
+            task = withCost(net, pg.MSE(), 1, 1).trainMode()
             program = Program(task, [x.shape, t.shape], grads="one", added=True, scaled=True)
             W = net["a"].W
             W.grad = given = odd(np.full((24, 8), 0.5, "f4"))

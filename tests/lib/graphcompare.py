@@ -117,7 +117,7 @@ class Comparison:
                     p.grad = None
                 outputs = listed(program.run(*data, *(g for g in seeds if g is not None)))
                 found |= taken(graph, step, outputs, listed(program.grad) if seeds else [])
-            if program.built is None:
+            if program.executable is None:
                 raise RuntimeError(f"not compiled: {program.why}")
         return found | left(graph)
 

@@ -6,7 +6,7 @@ from puregraph.compile.lower.registry import isLowered
 
 def leftToNumpy(program):
     """The steps that numpy, or a rule itself, carries out, with the reason for each; a text if there is no program."""
-    if program.built is None:
+    if program.executable is None:
         return program.why
     plan = program.plan
     calls = [c for c in plan.schedule.calls if c.kind.name not in ("native", "view", "host")]

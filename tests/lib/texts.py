@@ -95,8 +95,8 @@ def gathered(net, *shapes, **options):
     for each in (*net.params.values(), *net.states.values()):
         each.array = Hollow(each.shape, each.dtype)
     made = net.compile(*shapes, **options)
-    assert made.built is not None, f"{net.title()} is not compiled: {made.why}"
-    return made.built
+    assert made.executable is not None, f"{net.title()} is not compiled: {made.why}"
+    return made.executable
 
 
 @cache

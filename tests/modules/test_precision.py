@@ -117,13 +117,13 @@ def test_a_program_is_compiled_anew_when_a_module_calculates_otherwise(rng):
         found = program(net)
         x, t = batch(rng)
         found.run(x, t)
-        built = found.built
+        built = found.executable
         net["head"].calcMode("float32")
         found.run(x, t)
-        assert found.built is built
+        assert found.executable is built
         net["head"].calcMode("bfloat16")
         found.run(x, t)
-        assert found.built is not built
+        assert found.executable is not built
 
 
 def test_a_module_whose_rule_cannot_be_read_counts_as_well(rng):

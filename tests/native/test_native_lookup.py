@@ -7,7 +7,7 @@ import pytest
 from natively import needsNative, run
 
 import puregraph as pg
-from puregraph.compile.trace.withcost import joined
+from puregraph.compile.trace.withcost import withCost
 from puregraph.kernels import scatter
 from puregraph.native.llvm.kernelcall import EpilogueSpec
 from puregraph.native.ops import gather
@@ -152,10 +152,12 @@ def test_a_table_is_updated_as_its_gradient_is_made(optimizer, keepGrads):
     net = pg.Graph(words, pg.Linear(12, 3).node(pg.Flatten().node(pg.Embedder(50, 6, name="table").node(column))))
     twin = copy.deepcopy(net)
     other = copy.deepcopy(optimizer).setupOn(twin)
-    task = joined(twin, pg.CrossEntropy(), 1, 1).trainMode()
+    task = withCost(twin, pg.CrossEntropy(), 1, 1).trainMode()
     program = net.compile([(20, 4), (20,)], cost=pg.CrossEntropy(), optimizer=optimizer, keepGrads=keepGrads)
     assert all(
-        c.kind.name in ("native", "view", "host") for c in program.built.schedule.calls if c.origin.phase != "update"
+        c.kind.name in ("native", "view", "host")
+        for c in program.executable.schedule.calls
+        if c.origin.phase != "update"
     )
     for _ in range(4):
         x, t = rng.integers(-1, 50, (20, 4)), rng.integers(0, 3, 20)

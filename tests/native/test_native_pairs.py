@@ -60,4 +60,4 @@ def test_vectors_may_lie_as_they_like(axes):
     np.testing.assert_allclose(program.run(x, z, grad), wanted, rtol=1e-5, atol=1e-5)
     for found, other in zip(program.grad, net.grad, strict=True):
         np.testing.assert_allclose(found, other, rtol=1e-5, atol=1e-5)
-    assert not [c for c in program.built.schedule.calls if c.kind.name not in ("native", "view")]
+    assert not [c for c in program.executable.schedule.calls if c.kind.name not in ("native", "view")]

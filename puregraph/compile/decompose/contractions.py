@@ -91,13 +91,13 @@ def together(one: Any, two: Any, rest: set[str], output: str) -> tuple[Any, str]
     rows, columns = [x for x in own if x not in both], [x for x in other if x not in both]
     letters = "".join([*batch, *rows, *columns])
     if summed and rows and columns:
-        return product(turned(a, own, batch, rows, summed), turned(b, other, batch, summed, columns)), letters
+        return product(grouped(a, own, batch, rows, summed), grouped(b, other, batch, summed, columns)), letters
     spread = [*batch, *rows, *columns, *summed]
     y = seen(a, own, spread) * seen(b, other, spread)
     return (y.sum(axis=tuple(range(len(letters), y.ndim))) if summed else y), letters
 
 
-def turned(x: Any, letters: str, *groups: list[str]) -> tuple[Any, list[tuple[int, ...]]]:
+def grouped(x: Any, letters: str, *groups: list[str]) -> tuple[Any, list[tuple[int, ...]]]:
     """The axes in groups, and the sizes of each group."""
     order = [letters.index(letter) for group in groups for letter in group]
     sizes = [tuple([x.shape[letters.index(letter)] for letter in group]) for group in groups]

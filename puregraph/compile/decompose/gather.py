@@ -12,7 +12,7 @@ from puregraph.kernels.labels import classIndex
 from puregraph.kernels.scatter import gather, scatterAdd, takeClass
 
 
-def liesByRow(x: Any, lead: int) -> bool:
+def isRowMajor(x: Any, lead: int) -> bool:
     """Whether rows are contiguous and follow each other; `lead` axes count them."""
     return x.dtype != np.float32 or rowLike(x.current, lead) is not None
 
@@ -27,10 +27,10 @@ def gathered(table: Any, index: Any) -> Any:
         n, *spatial = index.shape
         whole = np.broadcast_to(table.reshape(1, -1, *(1,) * len(spatial)), (n, table.shape[0], *spatial))
         return takeClass(whole, index)
-    return NotImplemented if liesByRow(table, 1) else gather(table.copy(), index)
+    return NotImplemented if isRowMajor(table, 1) else gather(table.copy(), index)
 
 
 @simpler(scatterAdd)
 def scattered(grad: Any, index: Any, rows: int) -> Any:
     """The gradient, stored row by row."""
-    return NotImplemented if liesByRow(grad, index.ndim) else scatterAdd(grad.copy(), index, rows)
+    return NotImplemented if isRowMajor(grad, index.ndim) else scatterAdd(grad.copy(), index, rows)

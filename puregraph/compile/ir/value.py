@@ -162,21 +162,21 @@ def changed(nested: Any, change: Any) -> Any:
     return nested
 
 
-def frozen(a: Any, numbers: dict[int, int] | None = None) -> Any:
+def comparable(a: Any, numbers: dict[int, int] | None = None) -> Any:
     """An argument or a function as something that can be compared: equal only for equal effects."""
     kind = type(a)
     if kind is Value:
         return a.number if numbers is None else numbers.get(a.number, a.number)
     if kind is tuple or kind is list:
-        return kind is list, tuple([frozen(each, numbers) for each in a])
+        return kind is list, tuple([comparable(each, numbers) for each in a])
     if kind is dict:
-        return tuple([(k, frozen(a[k], numbers)) for k in sorted(a)]) if a else ()
+        return tuple([(k, comparable(a[k], numbers)) for k in sorted(a)]) if a else ()
     if kind is int or kind is str or kind is bool or a is None:
         return kind, a
     if kind is float:
         return kind, a.hex()
     if kind is slice:
-        return kind, frozen(a.start, numbers), frozen(a.stop, numbers), frozen(a.step, numbers)
+        return kind, comparable(a.start, numbers), comparable(a.stop, numbers), comparable(a.step, numbers)
     if isinstance(a, np.generic):
         return a.dtype.str, a.tobytes()
     owner = getattr(a, "__self__", None)

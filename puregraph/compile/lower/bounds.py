@@ -27,19 +27,19 @@ class Bounds(NamedTuple):
         """The dtype as which native code reads the elements."""
         return f"i{8 * self.value.dtype.itemsize}"
 
-    def holds(self, numbers: Any) -> bool:
+    def holds(self, elements: Any) -> bool:
         """Whether all elements of an array are in range."""
-        numbers = numbers.view(f"i{numbers.dtype.itemsize}")
+        elements = elements.view(f"i{elements.dtype.itemsize}")
         if self.ignored is not None:
-            numbers = numbers[numbers != self.ignored]
-        return not numbers.size or bool(numbers.min() >= self.low and numbers.max() < self.limit)
+            elements = elements[elements != self.ignored]
+        return not elements.size or bool(elements.min() >= self.low and elements.max() < self.limit)
 
     @property
     def record(self) -> list[int]:
         """As `native.guard` reads it, but for the address."""
         axes = axesOf(self.value)
-        lies = [n for axis in [(1, 0)] * (inputchecks.AXES - len(axes)) + axes for n in axis]
-        return [0, self.low, self.limit, self.ignored or 0, int(self.ignored is not None), *lies]
+        layout = [n for axis in [(1, 0)] * (inputchecks.AXES - len(axes)) + axes for n in axis]
+        return [0, self.low, self.limit, self.ignored or 0, int(self.ignored is not None), *layout]
 
 
 def fractionBounds(value: Value) -> Bounds:

@@ -10,8 +10,8 @@ import numpy as np
 
 from puregraph.compile.ir.value import Call, Value, store
 from puregraph.compile.lower.bounds import Bounds
-from puregraph.compile.lower.matmul import OutputTiling, collapsed, productFrame, productOf
-from puregraph.compile.lower.nestcache import canonical, readBy, shaped
+from puregraph.compile.lower.matmul import OutputTiling, collapsed, productOf, productTiling
+from puregraph.compile.lower.nestcache import canonical, nestKernels, readBy
 from puregraph.compile.lower.packedweights import PackedWeights
 from puregraph.compile.lower.registry import LOWERINGS, loweringOf
 from puregraph.compile.lower.workspace import LoweringWorkspace
@@ -50,7 +50,7 @@ def lower(schedule: Any) -> Any:
         return Value(schedule.count, (size,), FLOAT, (FLOAT.itemsize,), name="scratch")
 
     held = {id(target): v for target, v in schedule.held}
-    schedule.calls = Lowering(schedule.calls, schedule.kept(), held, new, schedule.frozen).run()
+    schedule.calls = Lowering(schedule.calls, schedule.kept(), held, new, schedule.packedWeights).run()
     return schedule
 
 
@@ -63,9 +63,9 @@ class Lowering:
         outside: Iterable[Value],
         held: dict[int, Value],
         new: Callable[[int], Value],
-        frozen: PackedWeights | None,
+        packedWeights: PackedWeights | None,
     ):
-        self.steps, self.held, self.new, self.frozen = steps, held, new, frozen
+        self.steps, self.held, self.new, self.packedWeights = steps, held, new, packedWeights
         self.indices = {id(step): i for i, step in enumerate(steps)}
         self.barriers = [i for i, s in enumerate(steps) if not isinstance(s, Group) and s.kind.hasEffect]
         self.readers: dict[int, list[int]] = {}
@@ -78,13 +78,13 @@ class Lowering:
                 self.makers[v.number] = i
         for v in outside:
             self.readers.setdefault(v.root.number, []).append(len(steps))
-        self.tails: dict[int, Group] = {}
+        self.epilogues: dict[int, Group] = {}
 
     def run(self) -> list[Call]:
         for i, step in enumerate(self.steps):
             if isinstance(step, Group):
                 self.attach(i, step)
-        merged = {id(group) for group in self.tails.values()}
+        merged = {id(group) for group in self.epilogues.values()}
         found: list[Call] = []
         for i, step in enumerate(self.steps):
             if isinstance(step, Group):
@@ -109,12 +109,12 @@ class Lowering:
         stores = {group.names[v.number]: operand(group, v, group.axes[v.number]) for v in stored}
         if any(o is None for o in (*loads.values(), *stores.values())):
             return group.calls
-        room = LoweringWorkspace(self.new, self.frozen)
+        workspace = LoweringWorkspace(self.new, self.packedWeights)
         nest = LoopNest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
-        done, late = shaped(nest, room)
+        done, late = nestKernels(nest, workspace)
         reads = [v for v, _ in group.loads.values()]
         over = [j for j in late if isMetOnce(group, reads[j])]
-        return [self.step(done, group.calls, reads, stored, room, over)]
+        return [self.step(done, group.calls, reads, stored, workspace, over)]
 
     def step(
         self,
@@ -122,60 +122,62 @@ class Lowering:
         calls: list[Call],
         reads: list[Value],
         makes: list[Value],
-        room: LoweringWorkspace,
+        workspace: LoweringWorkspace,
         over: Iterable[int] = (),
     ) -> Call:
         name = "; ".join(dict.fromkeys(w.name for w in done))
-        native = NativeCall(name, done, calls, len(makes), tuple(over), tuple(room.checks))
-        return Call(native, tuple(reads), {}, [*makes, *room.extra], "native", calls[-1].origin, True)
+        native = NativeCall(name, done, calls, len(makes), tuple(over), tuple(workspace.checks))
+        return Call(native, tuple(reads), {}, [*makes, *workspace.extra], "native", calls[-1].origin, True)
 
     # Products and kernels -------------------------------------------------------------------------------------------
 
     def attach(self, i: int, group: Group) -> None:
         """Compute a group as the epilogue of the product or convolution it reads, if possible: an index along an
         axis is not known within a tile."""
-        if group.folds or any(isAxis(n) for _, line in group.lines for n in line.names):
+        if group.reductions or any(isAxis(n) for _, line in group.lines for n in line.names):
             return
         sources = [(self.makers[v.number], v, axes) for v, axes in group.loads.values() if v.number in self.makers]
         for p, value, axes in sorted(sources, key=lambda s: -s[0]):
             step = self.steps[p]
             if bisect(self.barriers, p) != bisect(self.barriers, i):
                 return
-            frame = None if isinstance(step, Group) or p in self.tails else self.frameOf(step)
-            if frame is None or value.shape != group.space or axes != identity(group, value):
+            tiling = None if isinstance(step, Group) or p in self.epilogues else self.tilingOf(step)
+            if tiling is None or value.shape != group.space or axes != identity(group, value):
                 continue
             others = [v for v, own in group.loads.values() if v is not value or own != axes]
             if any(self.makers.get(v.root.number, -1) >= p for v in others):
                 continue
             kept = [v for v in group.made.values() if self.isRead(v, (i,))]
-            if all(group.axes[v.number] == identity(group, value) for v in kept) and self.ends(p, group, kept, frame):
-                self.tails[p] = group
+            if all(group.axes[v.number] == identity(group, value) for v in kept) and self.takesEpilogue(
+                p, group, kept, tiling
+            ):
+                self.epilogues[p] = group
                 return
 
-    def frameOf(self, call: Call) -> Any:
+    def tilingOf(self, call: Call) -> Any:
         """The output tiling of a call, if its result takes an epilogue."""
-        return frameOf(call)
+        return tilingOf(call)
 
-    def ends(self, p: int, group: Group, kept: list[Value], frame: OutputTiling) -> bool:
+    def takesEpilogue(self, p: int, group: Group, kept: list[Value], tiling: OutputTiling) -> bool:
         """Whether the step of this number can compute a group as its epilogue."""
         everything = [*group.loads.values(), *((v, group.axes[v.number]) for v in kept)]
-        return all(column(group, v, a, frame) is not None for v, a in everything)
+        return all(column(group, v, a, tiling) is not None for v, a in everything)
 
-    def finish(self, i: int, call: Call) -> tuple[Any, list[Value], list[Value]] | None:
+    def epilogueOf(self, i: int, call: Call) -> tuple[Any, list[Value], list[Value]] | None:
         """The epilogue of a call, the operands it reads besides, and its results."""
-        (y,), frame = call.outs, frameOf(call)
-        if frame is None:
+        (y,), tiling = call.outs, tilingOf(call)
+        if tiling is None:
             return None
-        group = self.tails.get(i)
-        own = resultOperand(y, frame)
+        group = self.epilogues.get(i)
+        own = resultOperand(y, tiling)
         if group is None:
             if own is None or own.column != 1:
                 return None
             return EpilogueSpec(y, own.row, own.batch), [], [y]
         j = self.indices[id(group)]
         kept = [v for v in group.made.values() if self.isRead(v, (j,))]
-        loads = {n: column(group, v, a, frame) for n, (v, a) in group.loads.items() if v is not y}
-        stores = {group.names[v.number]: column(group, v, group.axes[v.number], frame) for v in kept}
+        loads = {n: column(group, v, a, tiling) for n, (v, a) in group.loads.items() if v is not y}
+        stores = {group.names[v.number]: column(group, v, group.axes[v.number], tiling) for v in kept}
         (sums,) = [n for n, (v, _) in group.loads.items() if v is y]
         if self.isRead(y, (i, j)):
             stores[sums] = own
@@ -184,18 +186,21 @@ class Lowering:
             return None
         nest = canonical(LoopNest(group.space, {**loads, sums: None}, tuple(needed(group, stores)), stores))
         (sums,) = [n for n, o in nest.loads.items() if o is None]
-        tail = Epilogue(sums, {n: o for n, o in nest.loads.items() if o is not None}, nest.lines, nest.stores)
-        return tail, [v for v, _ in group.loads.values() if v is not y], kept
+        epilogue = Epilogue(sums, {n: o for n, o in nest.loads.items() if o is not None}, nest.lines, nest.stores)
+        return epilogue, [v for v, _ in group.loads.values() if v is not y], kept
 
     def call(self, i: int, call: Call) -> list[Call]:
         """A call as one native step, or as it is."""
-        group, room = self.tails.get(i), LoweringWorkspace(self.new, self.frozen, lambda v: self.isRead(v, (i,)))
+        group, workspace = (
+            self.epilogues.get(i),
+            LoweringWorkspace(self.new, self.packedWeights, lambda v: self.isRead(v, (i,))),
+        )
         done, whole = None, wholeOf(loweringOf(call.function))
-        if frameOf(call) is not None:
-            ending = self.finish(i, call)
+        if tilingOf(call) is not None:
+            ending = self.epilogueOf(i, call)
             if ending is not None:
-                framed: Any = productOf if call.kind.isContraction else loweringOf(call.function)
-                done = framed(call, ending[0], room)
+                rule: Any = productOf if call.kind.isContraction else loweringOf(call.function)
+                done = rule(call, ending[0], workspace)
                 if done is not None:
                     calls = [call, *(group.calls if group else ())]
                     own = call.values()
@@ -204,23 +209,23 @@ class Lowering:
                         for j, v in enumerate(ending[1])
                         if all(v.root is not x.root for x in own) and isMetOnce(group, v)
                     ]
-                    return [self.step(done, calls, [*own, *ending[1]], ending[2], room, over)]
+                    return [self.step(done, calls, [*own, *ending[1]], ending[2], workspace, over)]
         if call.kind.isRegistered and whole is not None:
-            done = whole(call, room)
+            done = whole(call, workspace)
         elif isWide(call):
-            done = wide(call, room)
+            done = wide(call, workspace)
         elif call.kind.isStore and store in LOWERINGS:
             target = self.held.get(id(call.options["target"]))
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
         if done is not None:
-            makes = [y for y in call.outs if y is None or y.number not in room.left]
-            call = self.step(done, [call], call.values(), makes, room)
+            makes = [y for y in call.outs if y is None or y.number not in workspace.left]
+            call = self.step(done, [call], call.values(), makes, workspace)
         return [call] if group is None else [call, *self.group(self.indices[id(group)], group)]
 
 
 def wholeOf(lowering: Any) -> Any:
     """The rule that lowers a call without an epilogue; None if the only one needs a tiling."""
-    return getattr(lowering, "whole", None if hasattr(lowering, "frame") else lowering)
+    return getattr(lowering, "whole", None if hasattr(lowering, "tiling") else lowering)
 
 
 WHOLE = {np.add, np.subtract, np.negative, np.absolute, np.maximum, np.minimum, np.where, astype}
@@ -236,7 +241,7 @@ def isWide(call: Call) -> bool:
     return kinds <= LONE.keys() and kinds != {FLOAT} and not (whole and call.function not in WHOLE)
 
 
-def wide(call: Call, room: LoweringWorkspace) -> list[KernelCall] | None:
+def wide(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """A call computed in float64, which holds integers exactly up to 2^53."""
     found = pointwise(call)
     if found is None or 0 in found.space:
@@ -247,7 +252,7 @@ def wide(call: Call, room: LoweringWorkspace) -> list[KernelCall] | None:
     stores = {group.names[y.number]: operand(group, y, group.axes[y.number]) for y in call.outs}
     if None in loads.values() or None in stores.values():
         return None
-    return shaped(LoopNest(group.space, loads, tuple(group.lines), stores, "f64"), room)[0]
+    return nestKernels(LoopNest(group.space, loads, tuple(group.lines), stores, "f64"), workspace)[0]
 
 
 def values(step: Any) -> list[Value]:
@@ -294,32 +299,32 @@ def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand
     return Operand(LONE[value.dtype], value, tuple(steps))
 
 
-def column(group: Group, value: Value, axes: tuple[int | None, ...], frame: OutputTiling) -> EpilogueOperand | None:
+def column(group: Group, value: Value, axes: tuple[int | None, ...], tiling: OutputTiling) -> EpilogueOperand | None:
     """A Value as an operand of an epilogue; None if it cannot be tiled like the result."""
     found = operand(group, value, axes)
-    return None if found is None else seen(found.kind, value, found.strides, group.space, frame)
+    return None if found is None else seen(found.kind, value, found.strides, group.space, tiling)
 
 
-def resultOperand(value: Value, frame: OutputTiling) -> EpilogueOperand | None:
+def resultOperand(value: Value, tiling: OutputTiling) -> EpilogueOperand | None:
     """Where a product stores its own result."""
     size = value.dtype.itemsize
-    return seen(LONE[value.dtype], value, tuple(s // size for s in value.strides), value.shape, frame)
+    return seen(LONE[value.dtype], value, tuple(s // size for s in value.strides), value.shape, tiling)
 
 
 def seen(
-    kind: str, what: Any, strides: tuple[int, ...], space: tuple[int, ...], frame: OutputTiling
+    kind: str, what: Any, strides: tuple[int, ...], space: tuple[int, ...], tiling: OutputTiling
 ) -> EpilogueOperand | None:
     """Strides along axes as one along rows, one along columns, and those of a batch."""
-    row = collapsed([(space[a], strides[a]) for a in frame.rows])
-    col = strides[frame.column] if space[frame.column] > 1 else int(any(strides))
+    row = collapsed([(space[a], strides[a]) for a in tiling.rows])
+    col = strides[tiling.column] if space[tiling.column] > 1 else int(any(strides))
     if row is None or col not in (0, 1):
         return None
-    return EpilogueOperand(kind, what, row, col, tuple(strides[a] for a in frame.batch))
+    return EpilogueOperand(kind, what, row, col, tuple(strides[a] for a in tiling.batch))
 
 
-def frameOf(call: Call) -> OutputTiling | None:
+def tilingOf(call: Call) -> OutputTiling | None:
     """The output tiling of a call, if its result takes an epilogue."""
     if call.kind.isContraction:
-        return productFrame(call)
-    framed = getattr(loweringOf(call.function), "frame", None) if call.kind.isKernel else None
-    return None if framed is None else framed(call)
+        return productTiling(call)
+    rule = getattr(loweringOf(call.function), "tiling", None) if call.kind.isKernel else None
+    return None if rule is None else rule(call)

@@ -23,7 +23,7 @@ class OutputTiling(NamedTuple):
     batch: tuple[int, ...] = ()
 
 
-def productFrame(call: Call) -> OutputTiling | None:
+def productTiling(call: Call) -> OutputTiling | None:
     """Rows are all axes but the last where b is one matrix and the rows of a follow each other; else a batch."""
     if call.function is not np.matmul or call.options:
         return None
@@ -43,23 +43,23 @@ def productFrame(call: Call) -> OutputTiling | None:
     return OutputTiling((lead,), lead + 1, batch) if len(batch) <= 2 else None
 
 
-def productOf(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+def productOf(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
     """A matrix product (GEMM) as native kernel calls."""
     a, b = call.arguments
     (y,) = call.outs
-    frame = productFrame(call)
-    if frame is None:
+    tiling = productTiling(call)
+    if tiling is None:
         return None
-    m = math.prod(y.shape[i] for i in frame.rows)
+    m = math.prod(y.shape[i] for i in tiling.rows)
     n, k = y.shape[-1], a.shape[-1]
     rows = (
         [(size, s // 4) for size, s in zip(a.shape[:-1], a.strides[:-1])]
-        if len(frame.rows) > 1
+        if len(tiling.rows) > 1
         else [(a.shape[-2], a.strides[-2] // 4)]
     )
     aRow = collapsed(rows)
     batch = []
-    for axis in frame.batch:
+    for axis in tiling.batch:
         steps = []
         for v in (a, b):
             own = axis - (y.ndim - v.ndim)
@@ -68,13 +68,13 @@ def productOf(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
     lanes = jit.lanes(4)
     aStrides, bStrides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
     before: list[KernelCall] = []
-    if room.frozen is not None and b.root.role == "param" and not batch and worthPacking(m, n, k, lanes):
+    if workspace.packedWeights is not None and b.root.role == "param" and not batch and worthPacking(m, n, k, lanes):
         vectors = vectorsFor(m, n, k, aStrides, lanes)
-        packed, before = room.packed(
+        packed, before = workspace.packed(
             b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors)
         )
         b = PackedMatrix(packed, k, n, vectors, lanes)
-    return [*before, *gemm(a, b, finish, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes, workspace=room)]
+    return [*before, *gemm(a, b, epilogue, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes, workspace=workspace)]
 
 
 def collapsed(axes: list[tuple[int, int]]) -> int | None:

@@ -32,7 +32,7 @@ class Template(NamedTuple):
     late: list[int]
 
 
-def shaped(nest: LoopNest, scratch: Callable[[int], Any]) -> tuple[list[KernelCall], list[int]]:
+def nestKernels(nest: LoopNest, scratch: Callable[[int], Any]) -> tuple[list[KernelCall], list[int]]:
     """The kernel calls of a nest, and its `lateIn`.
 
     `scratch` allocates memory for n elements of a dtype, for partial reductions.
@@ -114,7 +114,7 @@ def lateIn(nest: LoopNest) -> list[int]:
     return [
         i
         for i, (n, o) in enumerate(nest.loads.items())
-        if n in late and not any(isTurned(o, s) for s in nest.stores.values())
+        if n in late and not any(isTransposed(o, s) for s in nest.stores.values())
     ]
 
 
@@ -124,7 +124,7 @@ def isMadeLast(nest: LoopNest, axes: frozenset[int]) -> bool:
     return {shape.phase[n] for n in nest.stores if shape.spread[n]} == {shape.count - 1} != {0}
 
 
-def isTurned(x: Operand, y: Operand) -> bool:
+def isTransposed(x: Operand, y: Operand) -> bool:
     """Whether two operands of equal layout in memory run along other axes."""
     return x.strides != y.strides and sorted(x.strides) == sorted(y.strides)
 

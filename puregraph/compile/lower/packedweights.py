@@ -61,5 +61,5 @@ def floats(count: int) -> Any:
 def keepPackedWeights(schedule: Any) -> Any:
     """Pack weights once for all runs, unless the step changes parameters."""
     changes = schedule.paramGrads or any(isinstance(target, Param) for target, _ in schedule.stores)
-    schedule.frozen = None if changes else PackedWeights()
+    schedule.packedWeights = None if changes else PackedWeights()
     return schedule

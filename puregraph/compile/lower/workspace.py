@@ -27,10 +27,10 @@ class LoweringWorkspace:
     def __init__(
         self,
         new: Callable[[int], Value],
-        frozen: PackedWeights | None,
+        packedWeights: PackedWeights | None,
         isRead: Callable[[Value], bool] = lambda v: True,
     ):
-        self.new, self.frozen, self.isRead = new, frozen, isRead
+        self.new, self.packedWeights, self.isRead = new, packedWeights, isRead
         self.left: set[int] = set()
         self.extra: list[Value] = []
         self.checks: list[Bounds] = []
@@ -51,13 +51,13 @@ class LoweringWorkspace:
 
     def keeps(self, weight: Any) -> bool:
         """Whether what a weight is packed to is kept for later runs."""
-        return self.frozen is not None and weight.root.role == "param"
+        return self.packedWeights is not None and weight.root.role == "param"
 
     def packed(
         self, weight: Any, count: int, write: Callable[[Any], list[KernelCall]]
     ) -> tuple[Value, list[KernelCall]]:
         """Room for a weight in another order, and the work that each run has with it: `write(to)`, or none."""
-        if self.frozen is not None and self.keeps(weight):
-            return self.frozen.keep(weight, self.new(0).number, count, write), []
+        if self.packedWeights is not None and self.keeps(weight):
+            return self.packedWeights.keep(weight, self.new(0).number, count, write), []
         to = self(count)
         return to, write(to)

@@ -134,9 +134,9 @@ def bestFit(buffers: list[Any]) -> int:
         meets = np.flatnonzero((births[:i] <= b.death) & (deaths[:i] >= b.birth))
         order = meets[np.argsort(starts[meets], kind="stable")]
         ends = np.maximum.accumulate(np.concatenate([[0], stops[order]]))
-        room = np.concatenate([starts[order], [np.iinfo(np.int64).max]]) - ends
-        fitting = np.flatnonzero(room >= b.size)
-        b.offset = int(ends[fitting[np.argmin(room[fitting])]])
+        gaps = np.concatenate([starts[order], [np.iinfo(np.int64).max]]) - ends
+        fitting = np.flatnonzero(gaps >= b.size)
+        b.offset = int(ends[fitting[np.argmin(gaps[fitting])]])
         starts[i], stops[i] = b.offset, b.offset + b.size
         total = max(total, b.offset + b.size)
     return total

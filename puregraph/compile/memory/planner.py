@@ -30,12 +30,12 @@ class Buffer:
 class MemoryPlan:
     """Where the values of calls are stored, each at a multiple of `alignment` bytes.
 
-    `buffers`   the blocks of the arena
-    `locations`    by a Value's number the Buffer that it is in, or the external target that it is stored in
-    `taken`     by the number of a call the argument whose memory it writes its result to
-    `copies`    (target, Value) of what is copied to a target after the last call
-    `exits`     by the number of a large result its own memory, if that is possible and wanted
-    `bytes`     the size of the arena
+    `buffers`     the blocks of the arena
+    `locations`   by a Value's number the Buffer that it is in, or the external target that it is stored in
+    `taken`       by the number of a call the argument whose memory it writes its result to
+    `copies`      (target, Value) of what is copied to a target after the last call
+    `ownOutputs`  by the number of a large result its own memory, if that is possible and wanted
+    `bytes`       the size of the arena
     """
 
     def __init__(self, schedule: Any, alignment: int = ALIGNMENT, gives: bool = False):
@@ -47,7 +47,7 @@ class MemoryPlan:
         self.last = lastReads(schedule)
         self.settle()
         self.share()
-        self.exits: dict[int, StepOutput] = {}
+        self.ownOutputs: dict[int, StepOutput] = {}
         if gives:
             self.give()
         self.bytes = arranged(self.buffers)
@@ -111,7 +111,7 @@ class MemoryPlan:
                 continue
             numbers = {x.number for x in buffer.values}
             if kept.count(v.root.number) == 1 and not numbers & others:
-                self.exits[v.number] = found = StepOutput(v)
+                self.ownOutputs[v.number] = found = StepOutput(v)
                 self.buffers.remove(buffer)
                 self.locations.update(dict.fromkeys(numbers, found))
 

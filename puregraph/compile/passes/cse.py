@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.compile.ir.value import Value, changed, frozen
+from puregraph.compile.ir.value import Value, changed, comparable
 
 LITTLE = 4096  # bytes that may always be kept
 
@@ -31,7 +31,14 @@ def eliminateCommonSubexpressions(schedule: Any) -> Any:
         lays = tuple([(y.shape, y.dtype, y.strides) for y in call.outs])
         stays = not (call.kind.isCheap or call.kind.isExact) or sum(y.nbytes for y in call.outs) <= LITTLE
         phase = None if stays else call.origin.phase
-        key = phase, call.origin.precision, frozen(call.function), frozen(call.arguments), frozen(call.options), lays
+        key = (
+            phase,
+            call.origin.precision,
+            comparable(call.function),
+            comparable(call.arguments),
+            comparable(call.options),
+            lays,
+        )
         found = known.get(key)
         if found is None:
             known[key] = call.outs

@@ -156,7 +156,7 @@ class Fuser:
                     self.done(i)
                     tried.clear()
                 continue
-            if isTail and call.kind.isReduction and not group.folds:
+            if isTail and call.kind.isReduction and not group.reductions:
                 continue
             read = self.read(i)
             if read is not None and self.ready(i, group) and self.isLast(i) and self.join(group, read, call):
@@ -199,8 +199,8 @@ class Fuser:
         if axes is None:
             return False
         over = frozenset[int]()
-        if group.folds:
-            over = over.union(*[group.folded[p[0].number] for p in computed.values() if p])
+        if group.reductions:
+            over = over.union(*[group.reducedAxes[p[0].number] for p in computed.values() if p])
         if not over.isdisjoint(axes) and not group.isShort(over):
             return False
         if over and over & (late := group.beside()) and not late.isdisjoint(axes):
@@ -209,15 +209,15 @@ class Fuser:
         def move(own: Axes) -> Axes:
             return tuple([None if a is None else axes[a] for a in own])
 
-        def chosen(fold: Reduce) -> frozenset[int]:
-            return frozenset([a for a in (axes[i] for i in fold.axes) if a is not None])
+        def chosen(reduce: Reduce) -> frozenset[int]:
+            return frozenset([a for a in (axes[i] for i in reduce.axes) if a is not None])
 
         loads = {n: (v, move(own)) for n, (v, own) in read.given.items() if computed[n] is None}
         new = {(v.number, own) for v, own in loads.values()} - group.known.keys()
         if len(group.loads) + len(new) + len(group.made) + len(read.results) > MOST:
             return False
-        folds = [x for _, x, _ in read.results if isinstance(x, Reduce)]
-        if not all(self.fits(group, chosen(x), read, axes) for x in folds):
+        reductions = [x for _, x, _ in read.results if isinstance(x, Reduce)]
+        if not all(self.fits(group, chosen(x), read, axes) for x in reductions):
             return False
         names: dict[str, Any] = {f"axis{a}": 0 if b is None else f"axis{b}" for a, b in enumerate(axes) if a != b}
         names |= {n: group.names[p[0].number] if p else group.load(*loads[n]) for n, p in computed.items()}
@@ -225,15 +225,15 @@ class Fuser:
             names[n] = group.add(renamed(line, names))
         for y, line, own in read.results:
             if isinstance(line, Reduce):
-                folded = over | chosen(line)
+                reducedAxes = over | chosen(line)
                 name = group.add(Reduce(line.how, names[line.of], chosen(line)))
                 after = ("/", float(read.count)) if read.count else (">", 0.0) if y.dtype == BOOL else None
                 if after:
                     name = group.add(formulaOf(term(after[0], leaf(name), leaf(after[1]))))
             else:
-                folded, name = over, group.add(renamed(line, names))
+                reducedAxes, name = over, group.add(renamed(line, names))
             group.made[y.number], group.names[y.number] = y, name
-            group.axes[y.number], group.folded[y.number] = move(own), folded
+            group.axes[y.number], group.reducedAxes[y.number] = move(own), reducedAxes
         group.calls.append(call)
         group.last = self.count
         return True
@@ -246,12 +246,12 @@ class Fuser:
             return False
         if group.inner is None:
             group.inner = innerAxis(group, read)
-        sets = [s & rest for s in group.folds if s & rest != over & rest]
+        sets = [s & rest for s in group.reductions if s & rest != over & rest]
         if not sets:
             return True
         rows, columns = (sets[0], over & rest) if group.inner in sets[0] else (over & rest, sets[0])
         isWhole = rows | columns == rest and not rows & columns
-        isLast = not any(group.folded[n] & columns and columns & set(own) for n, own in group.axes.items())
+        isLast = not any(group.reducedAxes[n] & columns and columns & set(own) for n, own in group.axes.items())
         return len(set(sets)) == 1 and group.inner in rows and isWhole and isLast and group.spread(rows) <= CHUNK
 
 

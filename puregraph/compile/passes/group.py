@@ -31,8 +31,8 @@ class Group:
         self.made: dict[int, Value] = {}
         self.names: dict[int, str] = {}  # of computed Values, by number
         self.axes: dict[int, Axes] = {}
-        self.folded: dict[int, frozenset[int]] = {}  # axes over which a computed Value, or an operand, is reduced
-        self.folds: list[frozenset[int]] = []  # the axes of its reductions, each set once
+        self.reducedAxes: dict[int, frozenset[int]] = {}  # axes over which a computed Value, or an operand, is reduced
+        self.reductions: list[frozenset[int]] = []  # the axes of its reductions, each set once
         self.calls: list[Call] = []
         self.inner: int | None = None
 
@@ -61,8 +61,8 @@ class Group:
 
     def add(self, line: Any) -> str:
         """The name of one more line."""
-        if isinstance(line, Reduce) and line.axes not in self.folds:
-            self.folds.append(line.axes)
+        if isinstance(line, Reduce) and line.axes not in self.reductions:
+            self.reductions.append(line.axes)
         name = f"y{len(self.lines)}"
         self.lines.append((name, line))
         return name
@@ -94,7 +94,7 @@ class Group:
     def beside(self) -> frozenset[int]:
         """Axes of reductions that are complete after all rows; nothing computed from them runs along them."""
         long = frozenset(a for a, n in enumerate(self.space) if n > 1)
-        sets = {s & long for s in self.folds if s & long}
+        sets = {s & long for s in self.reductions if s & long}
         return next((s for s in sets if self.inner not in s), frozenset()) if len(sets) > 1 else frozenset()
 
     def isShort(self, axes: frozenset[int]) -> bool:

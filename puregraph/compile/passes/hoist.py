@@ -15,7 +15,7 @@ SMALL = 1 << 14  # bytes of a result that may wait for its use
 
 def hoistConstants(schedule: Any) -> Any:
     """Move small results first that depend on no input, unless the step changes parameters."""
-    if schedule.frozen is None:
+    if schedule.packedWeights is None:
         return schedule
     made: set[int] = set()
     first, rest = [], []

@@ -23,9 +23,9 @@ EXACT = 1 << 24  # integers below this are exact as floats
 UFUNCS = {row.numpy: name for name, row in TABLE.items() if isinstance(row.numpy, np.ufunc)}
 UFUNCS |= {np.square: "square", np.reciprocal: "reciprocal", np.bitwise_and: "and", np.bitwise_or: "or"}
 UFUNCS |= {np.invert: "not", np.abs: "abs", np.true_divide: "/"}
-FOLDS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.min: "min", np.add.reduce: "sum"}
-FOLDS |= {np.prod: "prod", np.any: "max", np.all: "min"}
-FOLDS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np.amin: "min"}
+REDUCTIONS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.min: "min", np.add.reduce: "sum"}
+REDUCTIONS |= {np.prod: "prod", np.any: "max", np.all: "min"}
+REDUCTIONS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np.amin: "min"}
 TRUTHS = (np.any, np.all)
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
 KINDS = {FLOAT: "f32", BOOL: "bool", np.dtype(np.int64): "i64", np.dtype(np.int32): "i32"}
@@ -55,23 +55,23 @@ def aligned(value: Value, rank: int) -> Axes:
 
 def reading(call: Call) -> NestLines | None:
     """A call as formulas or a reduction; None if it is neither, or of a dtype that native code does not compute in."""
-    found = described(call, isFolded)
+    found = described(call, canReduce)
     if found is None:
         return None
     values = [v for v, _ in found.given.values()]
     results = [y for y, _, _ in found.results]
-    makes = isFoldMade if call.kind.isReduction else isMade
+    makes = isReductionResult if call.kind.isReduction else isMade
     if not (all(map(isRead, values)) and all(map(makes, results))):
         return None
     return found if values or results[0].dtype == FLOAT else None
 
 
-def described(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> NestLines | None:
+def described(call: Call, canReduce: Callable[[Any, Value, Value], bool]) -> NestLines | None:
     """A call as formulas or a reduction, whatever its dtype."""
     if call.kind.isElementwise or call.kind.isFill:
         return pointwise(call)
     if call.kind.isReduction:
-        return folding(call, isFolded)
+        return reduction(call, canReduce)
     return byClass(call) if call.function is takeClass or call.function is putClass else None
 
 
@@ -86,7 +86,7 @@ def isMade(y: Value) -> bool:
     return (y.dtype == FLOAT or y.dtype == BOOL) and y.size > 0
 
 
-def isFoldMade(y: Value) -> bool:
+def isReductionResult(y: Value) -> bool:
     """Whether native code computes such elements by a reduction."""
     return y.dtype in KINDS and y.size > 0
 
@@ -170,13 +170,13 @@ def numberOf(a: Any) -> float | None:
     return None
 
 
-def folding(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> NestLines | None:
+def reduction(call: Call, canReduce: Callable[[Any, Value, Value], bool]) -> NestLines | None:
     """A reduction, and for a mean the division by the count of elements."""
-    how = FOLDS.get(call.function)
+    how = REDUCTIONS.get(call.function)
     if how is None or call.options.keys() - {"axis", "keepdims"} or len(call.arguments) > 2:
         return None
     x, y = call.arguments[0], call.outs[0]
-    if type(x) is not Value or 0 in x.shape or not x.shape or not isFolded(call.function, x, y):
+    if type(x) is not Value or 0 in x.shape or not x.shape or not canReduce(call.function, x, y):
         return None
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis")
     chosen = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -187,11 +187,11 @@ def folding(call: Call, isFolded: Callable[[Any, Value, Value], bool]) -> NestLi
     name, lines = "x", []
     if x.dtype == BOOL:
         name, lines = "p", [("p", Formula("where(x, 1.0, 0.0)"))]
-    fold = Reduce("sum" if count else how, name, axes)
-    return NestLines(x.shape, {"x": (x, aligned(x, x.ndim))}, lines, [(y, fold, own)], count)
+    reduce = Reduce("sum" if count else how, name, axes)
+    return NestLines(x.shape, {"x": (x, aligned(x, x.ndim))}, lines, [(y, reduce, own)], count)
 
 
-def isFolded(function: Any, x: Value, y: Value) -> bool:
+def canReduce(function: Any, x: Value, y: Value) -> bool:
     """Whether these dtypes can be reduced: float32, or booleans that are joined or counted."""
     if x.dtype == BOOL:
         return function in TRUTHS if y.dtype == BOOL else function is np.sum and y.dtype == np.int64 and x.size < EXACT

@@ -20,7 +20,7 @@ from puregraph.formula.interpreter import Interpreter
 BRIEF = 12  # letters of a term that may be written twice
 LONG = 80  # letters of a formula, above which it is written below the table
 MANY = 8  # arguments, up to which all are named
-TURNED = (np.transpose, np.swapaxes, np.moveaxis)
+TRANSPOSES = (np.transpose, np.swapaxes, np.moveaxis)
 NAMED = {np.flip: "flip", np.diagonal: "diagonal"}  # views whose name says something
 ALONE = re.compile(r"(^|\(|, )\(([^()]+ @ [^()]+)\)(?=,|\)|$)")  # a product that needs no parentheses
 PREPARING = ("packweights", "pack", "copy")  # kernels that prepare another one
@@ -78,8 +78,8 @@ class Describer:
         if found:
             read, lines = found
             given = {leaf(n): self.term(v) for n, v in read.items()}
-            told = [rebuild(f.term, given, term) if isShort(f.term) else self.noted(read, f) for f in lines]
-            return [([y], t) for y, t in zip(call.outs, told)]
+            terms = [rebuild(f.term, given, term) if isShort(f.term) else self.noted(read, f) for f in lines]
+            return [([y], t) for y, t in zip(call.outs, terms)]
         return [(made, self.whole(call))]
 
     def noted(self, read: dict[str, Value], formula: Formula) -> Term:
@@ -146,7 +146,7 @@ class Describer:
         made = v.call
         if v.base is not None and not v.name and made is not None and type(made.arguments[0]) is Value:
             inner = self.term(made.arguments[0])
-            if made.function in TURNED:
+            if made.function in TRANSPOSES:
                 found = bound(inner)
                 isBack = v.ndim == 2 and found.endswith(".T")
                 return leaf(found.removesuffix(".T") if isBack else f"{found}.T")

@@ -17,12 +17,12 @@ def drawing(plan: Any) -> str:
     schedule = plan.schedule
     lines = ["digraph Program {", "  rankdir=TB;", "  node [shape=box, style=rounded];"]
     source: dict[int, str] = {}
-    teller = Describer(schedule)
+    describer = Describer(schedule)
     for i, call in enumerate(schedule.calls):
         if call.kind.isView:
             continue
-        told = "; ".join(line.text for line in teller.lines(call))
-        lines.append(f"  c{i} [label={quoted(shorten(f'{call.origin.path}: {told}', WIDE, placeholder=' ...'))}];")
+        terms = "; ".join(line.text for line in describer.lines(call))
+        lines.append(f"  c{i} [label={quoted(shorten(f'{call.origin.path}: {terms}', WIDE, placeholder=' ...'))}];")
         for v in dict.fromkeys(v.root for v in call.values()):
             lines += entered(v, source)
             lines.append(f"  {source[v.number]} -> c{i} [label={quoted(f'{v.dtype}{list(v.shape)}')}];")

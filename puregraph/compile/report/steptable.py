@@ -45,10 +45,10 @@ class CapturedGraphs(NamedTuple):
 
 def table(plan: Any, width: int = 120, graphs: CapturedGraphs | None = None) -> str:
     """The results of every step, in lines of at most n letters where possible; then the totals."""
-    rows, teller, node = [], Describer(plan.schedule), ""
+    rows, describer, node = [], Describer(plan.schedule), ""
     calls = [(i, call) for i, call in enumerate(plan.schedule.calls) if not call.kind.isView]
     for number, (i, call) in enumerate(calls, 1):
-        found, node = rowsOf(call, teller.lines(call), plan, i, node)
+        found, node = rowsOf(call, describer.lines(call), plan, i, node)
         flops = flopsOf(call)
         graph = "" if graphs is None else graphs.numbers.get(i, "-")
         found[0] = found[0]._replace(number=str(number), by=by(call), flops=short(flops) if flops else "", graph=graph)
@@ -58,7 +58,7 @@ def table(plan: Any, width: int = 120, graphs: CapturedGraphs | None = None) -> 
     wide[2] = max(LEAST, min(wide[2], width - sum(wide) + wide[2] - 2 * (len(wide) - 1)))
     lines = [written(row, wide) for row in [StepRow(*HEAD), *(each for row in rows for each in wrapped(row, wide[2]))]]
     rule = "-" * max(map(len, lines))
-    notes = [line for note in teller.notes() for line in textwrap.wrap(note, width, subsequent_indent="    ")]
+    notes = [line for note in describer.notes() for line in textwrap.wrap(note, width, subsequent_indent="    ")]
     whole = f"{plan.bytes:,} bytes of memory in {len(plan.buffers)} pieces"
     total = f"{len(calls)} steps, {whole}, {sum(flopsOf(call) for _, call in calls):,} operations"
     notes += [] if graphs is None else textwrap.wrap(graphs.note, width, subsequent_indent="    ")
@@ -119,8 +119,8 @@ def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
 def near(path: str) -> str:
     """A path cut to the width of its column: its end."""
     kind, colon, name = path.rpartition(":")
-    room, parts = NODE - len(kind + colon), name.split(".")
-    while len(parts) > 1 and len(name) > room:
+    width, parts = NODE - len(kind + colon), name.split(".")
+    while len(parts) > 1 and len(name) > width:
         parts = parts[1:]
         name = f"..{'.'.join(parts)}"
     return f"{kind}{colon}{name}"

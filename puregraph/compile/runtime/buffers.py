@@ -55,9 +55,9 @@ class Buffers:
     `known`  the arrays so far by the number of their Value; a scalar and an input have one of their own
     """
 
-    def __init__(self, plan: MemoryPlan, room: Any):
-        self.plan, self.room = plan, room
-        self.arena = room.reserve(plan.bytes)
+    def __init__(self, plan: MemoryPlan, workspace: Any):
+        self.plan, self.workspace = plan, workspace
+        self.arena = workspace.reserve(plan.bytes)
         self.known: dict[int, Any] = {v.number: target.array for target, v in plan.schedule.held}
         self.starts: dict[int, int] = {}
         targets = [t.array for t, _ in (*plan.schedule.held, *plan.schedule.stores)]
@@ -73,12 +73,12 @@ class Buffers:
     @property
     def isCurrent(self) -> bool:
         """Whether the workspace is still at its address."""
-        return self.arena is self.room.array
+        return self.arena is self.workspace.array
 
     def __call__(self, value: Value) -> Any:
         found = self.known.get(value.number)
-        if found is None and value.number in self.plan.exits:
-            return self.plan.exits[value.number].array
+        if found is None and value.number in self.plan.ownOutputs:
+            return self.plan.ownOutputs[value.number].array
         if found is None:
             found = self.known[value.number] = self.make(value)
         return found

@@ -13,33 +13,33 @@ ENOUGH = 1 << 16  # bytes that steps of a single task write together, from which
 Range = tuple[int, int]
 
 
-def waves(calls: list[Call], memory: Buffers) -> list[list[Any]]:
+def concurrentSteps(calls: list[Call], memory: Buffers) -> list[list[Any]]:
     """The kernel calls of native steps in order, in lists that may run at the same time."""
     found: list[list[Any]] = []
-    wave: list[Call] = []
+    batch: list[Call] = []
     reads, writes = list[Range](), list[Range]()  # of all calls of a list, once there are two
     for call in calls:
-        isNext = bool(wave) and len(wave) < MOST and isAlike(call, wave[0])
-        if isNext and len(wave) == 1:
-            reads, writes = rangesOf(wave[0].values(), memory), rangesOf(wave[0].outs, memory)
+        isNext = bool(batch) and len(batch) < MOST and isAlike(call, batch[0])
+        if isNext and len(batch) == 1:
+            reads, writes = rangesOf(batch[0].values(), memory), rangesOf(batch[0].outs, memory)
         if isNext:
             own = rangesOf(call.values(), memory), rangesOf(call.outs, memory)
             isNext = not (meet(own[1], writes) or meet(own[0], writes) or meet(own[1], reads))
             reads, writes = reads + own[0], writes + own[1]
         if not isNext:
-            found += listed(wave)
-            wave = []
-        wave.append(call)
-    return found + listed(wave)
+            found += listed(batch)
+            batch = []
+        batch.append(call)
+    return found + listed(batch)
 
 
-def listed(wave: list[Call]) -> list[list[Any]]:
+def listed(batch: list[Call]) -> list[list[Any]]:
     """The kernel calls of one kind, in one list if that is worth while."""
-    if len(wave) == 1:
-        return [[w] for w in wave[0].function.works if w.tasks]
-    works = [w for call in wave for w in call.function.works if w.tasks]
-    written = sum(y.nbytes for call in wave for y in call.outs if y is not None)
-    isWide = len(wave) > 1 and (written >= ENOUGH or all(w.tasks > 1 for w in works))
+    if len(batch) == 1:
+        return [[w] for w in batch[0].function.works if w.tasks]
+    works = [w for call in batch for w in call.function.works if w.tasks]
+    written = sum(y.nbytes for call in batch for y in call.outs if y is not None)
+    isWide = len(batch) > 1 and (written >= ENOUGH or all(w.tasks > 1 for w in works))
     return [works] if isWide and works else [[w] for w in works]
 
 

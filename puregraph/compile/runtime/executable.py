@@ -15,9 +15,9 @@ from puregraph.compile.lower.registry import LOWERINGS
 from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.compile.runtime.bind import Bound, Running, bound
 from puregraph.compile.runtime.buffers import Buffers, Workspace
-from puregraph.compile.runtime.concurrent import waves
+from puregraph.compile.runtime.concurrent import concurrentSteps
 from puregraph.compile.runtime.guards import InputGuard
-from puregraph.compile.runtime.inputs import entriesOf
+from puregraph.compile.runtime.inputs import stepInputs
 from puregraph.compile.runtime.segment import Segment
 from puregraph.compile.trace.updaterule import CountStep, UpdateScalars
 from puregraph.core.param import State
@@ -40,33 +40,33 @@ class ExecutablePart:
 class Executable:
     """The calls of a schedule on the arrays of a plan.
 
-    `parts`    the calls, in parts with Python calls between them
-    `entries`  how each input reaches its readers
-    `exits`    the memory of large results
-    `numbers`  (name, array) of the scalars that are set from outside
-    `frozen`   weights that are kept in an order of their own, if there are any, and `packing`, which puts them into it
-    `isQuiet`  whether no call is numpy's, which would warn
-    `begin`    the part from which on signals wait, so that weights and the count of updates agree
-    `undo`     (array, copy) of states that are restored if a call fails: the graph then repeats the step
+    `parts`          the calls, in parts with Python calls between them
+    `inputs`         how each input reaches its readers
+    `ownOutputs`     the memory of large results
+    `numbers`        (name, array) of the scalars that are set from outside
+    `packedWeights`  weights in the layout of native code, if there are any, and `packing`, which packs them
+    `neverWarns`     whether no call is numpy's, which would warn
+    `begin`          the part from which on signals wait, so that weights and the count of updates agree
+    `undo`           (array, copy) of states that are restored if a call fails: the graph then repeats the step
     """
 
-    def __init__(self, plan: MemoryPlan, room: Workspace, poison: bool = False):
+    def __init__(self, plan: MemoryPlan, workspace: Workspace, poison: bool = False):
         poison = poison or verify.isOn()
         self.schedule, self.plan, self.poison = plan.schedule, plan, poison
-        self.memory = Buffers(self.plan, room)
+        self.memory = Buffers(self.plan, workspace)
         self.verifier = verify.Verifier(plan, self.memory) if verify.isOn() else None
         self.objects: dict[int, Any] = {}
         self.parts = [ExecutablePart()]
         ends = self.ending() if poison else {}
         self.segments: list[Segment] = []
-        calls, copies = endedBy(self.plan.copies, list(self.schedule.calls))
+        calls, copies = fuseFinalCopies(self.plan.copies, list(self.schedule.calls))
         waiting: list[Any] = []
         for i, call in enumerate(calls):
             if call.kind.isNative:
                 waiting.append(call)
             isOne = self.verifier is not None or i in ends or call is calls[-1]
             if waiting and (not (call.kind.isNative or call.kind.isView) or isOne):
-                self.segments.append(Segment(waves(waiting, self.memory), self.memory))
+                self.segments.append(Segment(concurrentSteps(waiting, self.memory), self.memory))
                 self.parts[-1].steps += self.verified(i, waiting[0], [Bound(waiting[0], self.segments[-1], [], {})])
                 waiting = []
             if call.kind.isHost:
@@ -81,15 +81,15 @@ class Executable:
             self.parts[0].steps.insert(0, Bound(None, self.verifier.start, [], {}))
             self.parts[-1].steps.append(Bound(None, self.verifier.finish, [], {}))
         self.failed: Any = None
-        self.isQuiet = all(map(isNative, self.parts))
-        self.entries = entriesOf(self.schedule, self.memory, [s for part in self.parts for s in part.steps])
+        self.neverWarns = all(map(isNative, self.parts))
+        self.inputs = stepInputs(self.schedule, self.memory, [s for part in self.parts for s in part.steps])
         self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
         self.watch()
-        self.exits = list(plan.exits.values())
+        self.ownOutputs = list(plan.ownOutputs.values())
         for maker in (self.guard, *self.segments):
             for patch in maker.patches:
                 self.movedBy(patch[2].root).patches.append(patch)
-        for entry in self.entries:
+        for entry in self.inputs:
             entry.settle()
         self.begin = self.beginUpdate()
         self.undo = self.statesBefore(self.parts[: self.begin])
@@ -105,10 +105,12 @@ class Executable:
         fractions = self.schedule.checks
         self.fractions = [] if jit.available() else fractions  # checked by Python
         checks += [] if self.fractions else fractions
-        frozen = self.schedule.frozen
+        packedWeights = self.schedule.packedWeights
         self.guard = InputGuard(checks, self.memory)
-        self.frozen = frozen if frozen is not None and frozen.works else None
-        self.packing = None if self.frozen is None else Segment([[w] for w in self.frozen.works], self.memory)
+        self.packedWeights = packedWeights if packedWeights is not None and packedWeights.works else None
+        self.packing = (
+            None if self.packedWeights is None else Segment([[w] for w in self.packedWeights.works], self.memory)
+        )
 
     def verified(self, i: int, call: Call, steps: list[Bound]) -> list[Bound]:
         """The calls of a step, verified as they run if that is wanted."""
@@ -121,7 +123,7 @@ class Executable:
 
     def movedBy(self, root: Value) -> Any:
         """Who provides the address of a Value that may change with each run."""
-        return next((e for e in self.entries if e.value is root), None) or self.plan.locations[root.number]
+        return next((e for e in self.inputs if e.value is root), None) or self.plan.locations[root.number]
 
     def boundTo(self, i: int, call: Any) -> list[Bound]:
         """Bind a call as calls of numpy."""
@@ -162,16 +164,16 @@ class Executable:
 
         Raises    whatever a call raises, with that call in `failed`; what Python calls between parts raise as it is
         """
-        for entry, x in zip(self.entries, inputs):
+        for entry, x in zip(self.inputs, inputs):
             entry.put(x)
-        for each in self.exits:
+        for each in self.ownOutputs:
             each.renew()
             if self.poison:
                 each.owner.fill(POISON)
         if self.guard() or (self.fractions and not self.holdsFractions()):
             return False
-        if self.frozen is not None:
-            self.frozen.refresh(self.packing)
+        if self.packedWeights is not None:
+            self.packedWeights.refresh(self.packing)
         self.failed = None
         for array, kept in self.undo:
             kept[...] = array
@@ -248,7 +250,7 @@ class Executable:
         array = self.memory(value)
         if array.ndim == 0:
             return array[()]
-        if value.number in self.plan.exits:
+        if value.number in self.plan.ownOutputs:
             return array
         # only its owner may hold the memory of a parameter or state
         return array.copy("K") if copy or value.root.role in ("param", "state") else array
@@ -261,7 +263,7 @@ def isNative(part: ExecutablePart) -> bool:
     return isPlain and all(type(step.function) is Segment for step in part.steps)
 
 
-def endedBy(copies: list[Any], calls: list[Any]) -> tuple[list[Any], list[Any]]:
+def fuseFinalCopies(copies: list[Any], calls: list[Any]) -> tuple[list[Any], list[Any]]:
     """The calls with the final copies done by the last native one, if that is the end; and the rest."""
     last = next((i for i in reversed(range(len(calls))) if calls[i].kind.isNative), None)
     if last is None or not all(c.kind.isView or type(c.function) is CountStep for c in calls[last + 1 :]):

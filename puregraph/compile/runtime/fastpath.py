@@ -16,31 +16,31 @@ from puregraph.compile.runtime.segment import Segment
 Run = Callable[[Sequence[Any], bool], Any]
 
 
-def shortcut(built: Any) -> Run | None:
+def fastPathOf(executable: Any) -> Run | None:
     """`run(inputs, copy)` gives the output, or None, with nothing done, for inputs that need a full check.
 
     None where a step has anything else: calls of numpy, scalars, gradients, states, an update, indices to check.
     """
-    schedule, memory = built.schedule, built.memory
-    steps = [step for part in built.parts for step in part.steps]
-    if len(built.parts) != 1 or not all(type(step.function) is Segment for step in steps):
+    schedule, memory = executable.schedule, executable.memory
+    steps = [step for part in executable.parts for step in part.steps]
+    if len(executable.parts) != 1 or not all(type(step.function) is Segment for step in steps):
         return None
-    if built.numbers or built.objects or built.guard.look is not None or schedule.written:
+    if executable.numbers or executable.objects or executable.guard.look is not None or schedule.written:
         return None
     if schedule.inputGrads or len(schedule.outputs) != 1 or schedule.outputs[0] is None:
         return None
     tables = [step.function.table for step in steps]
-    entries = [(entry.put, *wanted) for entry, wanted in zip(built.entries, built.wanted)]
-    output, room, arena, count = memory(schedule.outputs[0]), memory.room, memory.arena, len(entries)
+    entries = [(entry.put, *wanted) for entry, wanted in zip(executable.inputs, executable.wanted)]
+    output, workspace, arena, count = memory(schedule.outputs[0]), memory.workspace, memory.arena, len(entries)
     if output.ndim == 0 or schedule.outputs[0].root.role in ("input", "param", "state"):
         return None
-    frozen, packing = built.frozen, built.packing
-    exit = built.exits[0] if built.exits else None
+    packedWeights, packing = executable.packedWeights, executable.packing
+    exit = executable.ownOutputs[0] if executable.ownOutputs else None
     if exit is not None:
         output = None  # its user owns its memory
 
     def run(inputs: Sequence[Any], copy: bool) -> Any:
-        if len(inputs) != count or arena is not room.array:
+        if len(inputs) != count or arena is not workspace.array:
             return None
         for x, (_, shape, dtype) in zip(inputs, entries):
             if type(x) is not np.ndarray or x.shape != shape or x.dtype != dtype:
@@ -49,8 +49,8 @@ def shortcut(built: Any) -> Run | None:
             put(x)
         if exit is not None:
             exit.renew()
-        if frozen is not None:
-            frozen.refresh(packing)
+        if packedWeights is not None:
+            packedWeights.refresh(packing)
         for table in tables:
             table()
         if exit is not None:

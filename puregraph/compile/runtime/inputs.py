@@ -53,8 +53,8 @@ class StepInput:
             arguments[i] = known[v.number]
 
 
-def entriesOf(schedule: Any, memory: Buffers, steps: list[Bound]) -> list[StepInput]:
-    """An InputBinding for each input, with all its readers."""
+def stepInputs(schedule: Any, memory: Buffers, steps: list[Bound]) -> list[StepInput]:
+    """A StepInput for each input, with all its readers."""
     entries = {v.number: StepInput(v, memory) for v in schedule.inputs}
     for call in schedule.calls:
         for y in call.outs if call.kind.isView else ():

@@ -30,7 +30,7 @@ class Segment:
     `steps`    the kernel calls of each step: several where they run at the same time
     `slots`    the arguments of all kernel calls, one after the other
     `kernels`  (code address, slots address, tasks) of each kernel call, which take `scratch` bytes of memory
-    `patches`  (slots, index, Value, bytes) of every argument that is an address in an input, or in an Exit
+    `patches`  (slots, index, Value, bytes) of every argument that is an address in an input, or in a StepOutput
     """
 
     def __init__(self, steps: list[list[KernelCall]], memory: Buffers):

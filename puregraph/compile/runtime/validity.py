@@ -51,7 +51,7 @@ class Validity:
         self.rules = self.rulesNow()
         self.kept = self.keptNow()
         self.alive = [t.array for t in self.stored], [dict(slot.arrays) for slot in self.slots]  # keeps ids unique
-        self.tells = all(map(isVersioned, (*self.modules, *graphsIn(graph), *filter(None, [optimizer]))))
+        self.areVersioned = all(map(isVersioned, (*self.modules, *graphsIn(graph), *filter(None, [optimizer]))))
         self.isEven = not any(self.steps0)
 
     def __bool__(self) -> bool:
@@ -61,7 +61,7 @@ class Validity:
         mark = COUNTER.version  # read first: a later change is seen the next time
         if mark is self.mark and (not self.updated or self.isWhereItWas()):
             return True
-        self.mark = mark if self.tells else None
+        self.mark = mark if self.areVersioned else None
         if self.isUnchanged():
             return True
         self.mark = None

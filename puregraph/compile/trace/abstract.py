@@ -74,7 +74,7 @@ def isConstant(given: Any) -> bool:
     return all(x.role == "constant" for x in valuesIn(given))
 
 
-def folded(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Any:
+def constantResult(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Any:
     """The result of a call of constants only."""
     with np.errstate(all="ignore"):
         given, values = changed((list(given), list(options.values())), lambda v: v.source)
@@ -135,7 +135,7 @@ def readUfunc(recorder: Recorder, ufunc: Any, given: list, options: dict[str, An
     shape = broadcast([x.shape for x in values])
     dtypes = dtypesOf(ufunc, tuple([kindOf(a) for a in given]), options.get("dtype"))
     if isConstant(values) and shape == ():
-        return folded(recorder, ufunc, given, options)
+        return constantResult(recorder, ufunc, given, options)
     outs = [recorder.value(shape, d, layoutOf(recorder, shape, values, d.itemsize)) for d in dtypes]
     recorder.add(ufunc, tuple(given), options, outs, "pointwise", ufunc.nout > 1)
     return outs if ufunc.nout > 1 else outs[0]

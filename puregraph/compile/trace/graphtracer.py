@@ -9,7 +9,7 @@ import numpy as np
 
 from puregraph.base.align import addressOf
 from puregraph.base.signals import isAsynchronous
-from puregraph.compile.ir.value import Call, CallOrigin, Value, frozen
+from puregraph.compile.ir.value import Call, CallOrigin, Value, comparable
 from puregraph.compile.trace.memo import MemoEntry, MemoKeys
 from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.opaque import NotCompiledError, OpaqueRule, RuleProfile, outputsOf
@@ -206,6 +206,6 @@ def signature(calls: list[Call]) -> list[Any]:
         for y in call.outs:
             numbers[y.number] = -len(numbers) - 1
     return [
-        (call.kind, frozen(call.function), frozen(call.arguments, numbers), frozen(call.options, numbers))
+        (call.kind, comparable(call.function), comparable(call.arguments, numbers), comparable(call.options, numbers))
         for call in calls
     ]

@@ -7,7 +7,7 @@ from functools import partial
 from types import MethodType
 from typing import Any
 
-from puregraph.compile.ir.value import Call, Value, changed, frozen
+from puregraph.compile.ir.value import Call, Value, changed, comparable
 from puregraph.compile.trace.recorder import Recorder
 from puregraph.core.param import Stored
 from puregraph.formula import Formula
@@ -49,8 +49,8 @@ class MemoKeys:
         if isinstance(a, MethodType):
             return a.__func__, self.held(a.__self__)
         if isinstance(a, partial):
-            return self.held(a.func), tuple(map(self.held, a.args)), frozen(a.keywords)
-        return a if isinstance(a, Formula) else frozen(a)
+            return self.held(a.func), tuple(map(self.held, a.args)), comparable(a.keywords)
+        return a if isinstance(a, Formula) else comparable(a)
 
 
 class MemoEntry:

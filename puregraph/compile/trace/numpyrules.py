@@ -13,8 +13,8 @@ from puregraph.compile.ir import strides
 from puregraph.compile.ir.value import Value, copy, fill, valuesIn
 from puregraph.compile.trace.abstract import (
     broadcast,
+    constantResult,
     dummy,
-    folded,
     hidden,
     isConstant,
     kindsOf,
@@ -48,7 +48,7 @@ def readView(recorder: Recorder, function: Any, given: list, options: dict[str, 
     """A view: numpy computes its strides, on an array of the right strides without memory."""
     x = need(given[0])
     if isConstant([x, given[1:]]):
-        return folded(recorder, function, given, options)
+        return constantResult(recorder, function, given, options)
     stand = hidden(x)
     found = function(stand, *given[1:], **options)
     offset = found.__array_interface__["data"][0] - stand.__array_interface__["data"][0]
@@ -67,7 +67,7 @@ def readItem(recorder: Recorder, function: Any, given: list, options: dict[str, 
     if any(type(k) is slice and any(valuesIn((k,))) for k in parts):
         raise UnreadableError("a slice has ends that are not known ahead of time")
     if isConstant([x]):
-        return folded(recorder, function, given, options)
+        return constantResult(recorder, function, given, options)
     key = parts if Ellipsis in parts else (*parts, Ellipsis)  # a scalar would be read
     return readView(recorder, function, [x, key], {})
 
@@ -77,7 +77,7 @@ def readPicked(recorder: Recorder, function: Any, given: list, options: dict[str
     x, key = given
     parts = key if type(key) is tuple else (key,)
     if isConstant(given):
-        return folded(recorder, function, given, options)
+        return constantResult(recorder, function, given, options)
     stands = tuple([np.zeros(k.shape, k.dtype) if type(k) is Value else k for k in parts])
     lay = strides.like(x.shape, x.strides, 1)
     like = np.ndarray(x.shape, np.bool_, np.empty(max(1, x.size), np.bool_), 0, lay)[stands]
@@ -95,7 +95,7 @@ def readReshape(recorder: Recorder, function: Any, given: list, options: dict[st
     if prod(shape) != x.size:
         raise ValueError(f"cannot reshape {x.shape} into {shape}")
     if isConstant([x]):
-        return folded(recorder, np.reshape, [x, shape], {})
+        return constantResult(recorder, np.reshape, [x, shape], {})
     if shape == x.shape:
         return recorder.view(np.reshape, (x, shape), {}, x, x, 0)
     lay = strides.reshaped(x.shape, x.strides, shape, x.dtype.itemsize)
@@ -131,7 +131,7 @@ def readCast(recorder: Recorder, function: Any, given: list, options: dict[str, 
     again = rest[0] if rest else options.get("copy", True)
     x, dtype = need(x), np.dtype(dtype)
     if isConstant([x]) and x.size * dtype.itemsize <= SMALL:
-        return folded(recorder, astype, [x, dtype], {})
+        return constantResult(recorder, astype, [x, dtype], {})
     if x.dtype == dtype and not again:
         return x
     layout = strides.like(x.shape, x.strides, dtype.itemsize)
@@ -148,7 +148,7 @@ def readCopy(recorder: Recorder, function: Any, given: list, options: dict[str, 
     if order not in ("K", "C") or len(given) > 1 or not options.keys() <= {"order"}:
         raise UnreadableError("a copy in another order")
     if isConstant([x]) and x.nbytes <= SMALL:
-        return folded(recorder, np.copy, [x], {"order": order})
+        return constantResult(recorder, np.copy, [x], {"order": order})
     size = x.dtype.itemsize
     layout = strides.contiguous(x.shape, size) if order == "C" else strides.like(x.shape, x.strides, size)
     if strides.sameStrides(x.shape, x.strides, layout):
@@ -187,7 +187,7 @@ def readJoined(recorder: Recorder, function: Any, given: list, options: dict[str
     if any(x.shape[:axis] != first.shape[:axis] or x.shape[axis + 1 :] != first.shape[axis + 1 :] for x in parts):
         raise ValueError(f"concatenate along axis {axis} of {[x.shape for x in parts]}")
     shape = tuple([sum(x.shape[axis] for x in parts) if i == axis else n for i, n in enumerate(first.shape)])
-    return joined(recorder, np.concatenate, parts, axis, shape, [(x.shape, x.strides) for x in parts])
+    return concatenated(recorder, np.concatenate, parts, axis, shape, [(x.shape, x.strides) for x in parts])
 
 
 @reads(np.stack, makes=("copy",))
@@ -201,10 +201,10 @@ def readStack(recorder: Recorder, function: Any, given: list, options: dict[str,
     axis = range(first.ndim + 1)[axis]
     shape = (*first.shape[:axis], len(parts), *first.shape[axis:])
     lays = [((*x.shape[:axis], 1, *x.shape[axis:]), (*x.strides[:axis], 0, *x.strides[axis:])) for x in parts]
-    return joined(recorder, np.stack, parts, axis, shape, lays)
+    return concatenated(recorder, np.stack, parts, axis, shape, lays)
 
 
-def joined(recorder: Recorder, function: Any, parts: list[Value], axis: int, shape: Any, lays: list) -> Value:
+def concatenated(recorder: Recorder, function: Any, parts: list[Value], axis: int, shape: Any, lays: list) -> Value:
     """Add a concatenation; numpy orders the axes of the result by those of the parts."""
     dtype = np.result_type(*[x.dtype for x in parts])
     if all(strides.isDescending(s, t) for s, t in lays):
@@ -228,7 +228,7 @@ def readWhere(recorder: Recorder, function: Any, given: list, options: dict[str,
     shape = broadcast([x.shape for x in values])
     dtype = np.result_type(*[x.dtype if type(x) is Value else x for x in (a, b)])
     if isConstant(values) and prod(shape) * dtype.itemsize <= SMALL:
-        return folded(recorder, np.where, [c, a, b], {})
+        return constantResult(recorder, np.where, [c, a, b], {})
     layout = layoutOf(recorder, shape, values, dtype.itemsize)
     return recorder.made(np.where, (c, a, b), {}, "pointwise", shape, dtype, layout)
 
@@ -263,7 +263,7 @@ def readReduction(recorder: Recorder, function: Any, given: list, options: dict[
     keeps = bool(given.get("keepdims", False))
     dtype = reducedDtype(function, x.dtype, given.get("dtype"))
     if isConstant([x]) and x.nbytes <= SMALL:
-        return folded(recorder, function, [x], given)
+        return constantResult(recorder, function, [x], given)
     shape = tuple([1 if i in axes else n for i, n in enumerate(x.shape) if keeps or i not in axes])
     order = strides.sortedAxes([strides.aligned(x.shape, x.strides, x.ndim)], x.ndim)
     left = [i for i in range(x.ndim) if keeps or i not in axes]
@@ -314,7 +314,7 @@ def readOther(recorder: Recorder, function: Any, given: list, options: dict[str,
     if function in COUNTED and any(valuesIn([given[1:], list(options.values())])):
         raise UnreadableError(f"{function.__name__} by numbers that are not known ahead of time")
     if isConstant([given, list(options.values())]) and all(x.nbytes <= SMALL for x in valuesIn([given])):
-        return folded(recorder, function, given, options)
+        return constantResult(recorder, function, given, options)
     layout = None
     if function is np.einsum:
         shape, dtype, layout = contracted(given, options)

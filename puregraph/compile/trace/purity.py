@@ -53,18 +53,18 @@ class Read(NamedTuple):
     holder: Any
     name: str
     value: Any
-    frozen: Any
+    snapshot: Any
 
     @property
     def isSame(self) -> bool:
         """Whether it is still the same."""
         found = self.holder
         now = found.get(self.name, MISSING) if type(found) is dict else getattr(found, self.name, MISSING)
-        if self.frozen is None:
+        if self.snapshot is None:
             return now is self.value or now == self.value
         if now is self.value and isinstance(now, PLAIN):
             return True
-        return isPlain(now) and frozen(now) == self.frozen
+        return isPlain(now) and snapshot(now) == self.snapshot
 
 
 class Reads:
@@ -131,7 +131,7 @@ class Reads:
                 raise ImpureError
         elif not isPlain(value) and not isOurs(value):
             raise ImpureError
-        self.found.append(Read(holder, name, value, frozen(value) if isPlain(value) else None))
+        self.found.append(Read(holder, name, value, snapshot(value) if isPlain(value) else None))
 
 
 def readsOf(rules: list[Any], module: Any) -> list[Read] | None:
@@ -160,15 +160,15 @@ def isPlain(value: Any) -> bool:
     return isinstance(value, (*PLAIN, slice))
 
 
-def frozen(value: Any) -> Any:
+def snapshot(value: Any) -> Any:
     """A plain value, with the types of all its parts, as it is now."""
     kind = type(value)
     if kind in (list, tuple):
-        return kind, tuple(map(frozen, value))
+        return kind, tuple(map(snapshot, value))
     if kind in (set, frozenset):
-        return kind, frozenset(map(frozen, value))
+        return kind, frozenset(map(snapshot, value))
     if kind is dict:
-        return kind, tuple([(frozen(key), frozen(v)) for key, v in value.items()])
+        return kind, tuple([(snapshot(key), snapshot(v)) for key, v in value.items()])
     return kind, value
 
 

@@ -64,7 +64,7 @@ class Schedule:
         self.seed: Value | None = None
         self.scale: Value | None = None
         self.gradients: list[Value] = []
-        self.frozen: Any = None  # weights in the layout of native code
+        self.packedWeights: Any = None  # weights in the layout of native code
         self.owner: Any = None
         self.unread: set[int] = set()
         self.reads: list[Any] = []

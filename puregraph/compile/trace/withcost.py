@@ -11,7 +11,7 @@ from puregraph.graph import Graph
 from puregraph.graph.input import Input
 
 
-def joined(net: Graph, cost: Any, inputs: int, targets: int) -> Graph:
+def withCost(net: Graph, cost: Any, inputs: int, targets: int) -> Graph:
     """The graph of n inputs and m targets that gives the cost, if there is one, and then the network's outputs.
 
     The cost takes the first output of the network, or all of them if it has an argument for each.

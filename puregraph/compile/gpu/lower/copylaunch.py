@@ -86,7 +86,7 @@ def reshaped(call: Call) -> list[Any] | None:
     return copies(x, y, y.dtype, x.shape, strided(x), tuple([s // size for s in contiguous(x.shape, size)]))
 
 
-def joined(call: Call) -> list[Any] | None:
+def concatenated(call: Call) -> list[Any] | None:
     """The parts one after another along an axis."""
     parts, (y,) = list(call.arguments[0]), call.outs
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)
@@ -164,7 +164,7 @@ def everywhere(number: Any, to: Any, dtype: Any, shape: tuple[int, ...], steps: 
 MOVES = {
     copy: copied,
     np.reshape: reshaped,
-    np.concatenate: joined,
+    np.concatenate: concatenated,
     np.stack: stacked,
     put: putInto,
     fill: filled,

@@ -29,7 +29,7 @@ class GpuOutputTiling(NamedTuple):
         return EpilogueOperandText(kind, what, rows, columns, batch)
 
 
-def frameOf(call: Call) -> GpuOutputTiling | None:
+def tilingOf(call: Call) -> GpuOutputTiling | None:
     """The output tiling of a call; None if its result takes no epilogue."""
     if declared(call.function, "epilogue") is not None:
         rank = call.outs[0].ndim
@@ -50,21 +50,21 @@ def isOne(b: Value) -> bool:
     return all(n == 1 for n in b.shape[:-2])
 
 
-def sumsOf(call: Call, group: Group | None = None, kept: Sequence[Value] = (), isKept: bool = True) -> Any:
+def fallbackLaunches(call: Call, group: Group | None = None, kept: Sequence[Value] = (), isKept: bool = True) -> Any:
     """The launches of a product or convolution and of a group as its epilogue; NotImplemented if there are none.
 
     `kept` are the results of the group that are read; `isKept` says whether the product itself is read as well.
     """
-    frame = frameOf(call)
-    tail = None if frame is None else tailOf(call.outs[0], frame, group, kept, isKept)
-    if frame is None or tail is None:
+    tiling = tilingOf(call)
+    epilogue = None if tiling is None else epilogueOf(call.outs[0], tiling, group, kept, isKept)
+    if tiling is None or epilogue is None:
         return NotImplemented
     rule = declared(call.function, "epilogue")
-    return multiplied(call, frame, tail) if rule is None else rule(call.outs[0], *call.arguments, tail)
+    return multiplied(call, tiling, epilogue) if rule is None else rule(call.outs[0], *call.arguments, epilogue)
 
 
-def tailOf(
-    y: Value, frame: GpuOutputTiling, group: Group | None, kept: Sequence[Value], isKept: bool
+def epilogueOf(
+    y: Value, tiling: GpuOutputTiling, group: Group | None, kept: Sequence[Value], isKept: bool
 ) -> EpilogueText | None:
     """The epilogue of a group; None if some operand cannot be read tile by tile."""
     axes = tuple([None if n == 1 else a for a, n in enumerate(y.shape)])
@@ -79,23 +79,23 @@ def tailOf(
             seen = operand(y.shape, value, own)
             if seen is None or not seen.what.size:
                 return None
-            found[-1][name] = frame.column(seen.kind, value, seen.strides)
+            found[-1][name] = tiling.column(seen.kind, value, seen.strides)
     return EpilogueText(sums, found[0], () if group is None else needed(group, stores), found[1])
 
 
-def multiplied(call: Call, frame: GpuOutputTiling, tail: EpilogueText) -> Any:
+def multiplied(call: Call, tiling: GpuOutputTiling, epilogue: EpilogueText) -> Any:
     """A matrix product."""
     a, b = call.arguments
     (y,) = call.outs
     if 0 in (*a.shape, *b.shape) or any(s % v.dtype.itemsize for v in (a, b) for s in v.strides):
         return NotImplemented
     left, right = stepsOf(a, y.ndim), stepsOf(b, y.ndim)
-    batch = [tuple([steps[i] for i in frame.batch]) for steps in (left, right)]
-    rows, columns, batches = (tuple([y.shape[i] for i in axes]) for axes in frame)
-    one = ContractionOperand(named(a.dtype), a, tuple([left[i] for i in frame.rows]), left[-1:], batch[0])
+    batch = [tuple([steps[i] for i in tiling.batch]) for steps in (left, right)]
+    rows, columns, batches = (tuple([y.shape[i] for i in axes]) for axes in tiling)
+    one = ContractionOperand(named(a.dtype), a, tuple([left[i] for i in tiling.rows]), left[-1:], batch[0])
     two = ContractionOperand(named(b.dtype), b, right[-1:], right[-2:-1], batch[1])
     m, n, k = y.shape[-2], y.shape[-1], a.shape[-1]
-    return contraction(f"product {m}x{k}x{n}", Space(rows, columns, (k,), batches), one, two, tail)
+    return contraction(f"product {m}x{k}x{n}", Space(rows, columns, (k,), batches), one, two, epilogue)
 
 
 def stepsOf(x: Value, rank: int) -> tuple[int, ...]:

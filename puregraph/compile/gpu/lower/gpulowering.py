@@ -14,7 +14,7 @@ import numpy as np
 
 from puregraph.compile.gpu.lower.copylaunch import moved
 from puregraph.compile.gpu.lower.kernelcalls import launchesOf
-from puregraph.compile.gpu.lower.librarycalls import endedBy, productOf
+from puregraph.compile.gpu.lower.librarycalls import fusedLaunches, productOf
 from puregraph.compile.gpu.lower.nestlaunch import KINDS, GpuFuser, named, operand
 from puregraph.compile.gpu.passes.attentionbackward import AttendBack
 from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula, FusedUpdate
@@ -89,7 +89,7 @@ class GpuLowering(Lowering):
             return group.calls
         whole = LoopNest(group.space, loads, tuple(needed(group, stores)), stores, group.arithmetic, last=group.inner)
         reads = [v for v, _ in group.loads.values()]
-        isLone = group.size > 1 and not group.folds  # beside results that all threads compute
+        isLone = group.size > 1 and not group.reductions  # beside results that all threads compute
         over = [i for i in lateIn(whole) if isMetOnce(group, reads[i]) and not (isLone and reads[i].size == 1)]
         return [self.launched(launches.launches(whole), group.calls, reads, stored, over)]
 
@@ -116,24 +116,24 @@ class GpuLowering(Lowering):
 
     # Products and kernels -------------------------------------------------------------------------------------------
 
-    def frameOf(self, call: Call) -> Any:
+    def tilingOf(self, call: Call) -> Any:
         """Something that is not None, if the result of a call takes an epilogue."""
         return call if call.function is np.matmul or declared(call.function, "epilogue") is not None else None
 
-    def ends(self, p: int, group: Group, kept: list[Value], frame: OutputTiling) -> bool:
+    def takesEpilogue(self, p: int, group: Group, kept: list[Value], tiling: OutputTiling) -> bool:
         """Whether a library computes a group as the epilogue of a product or convolution."""
         call = self.steps[p]
         isKept = self.isRead(call.outs[0], (p, self.indices[id(group)]))
-        return endedBy(call, group, kept, isKept) is not None
+        return fusedLaunches(call, group, kept, isKept) is not None
 
     def call(self, i: int, call: Call) -> list[Call]:
         """A call as one step, or as it is."""
-        group = self.tails.get(i)
+        group = self.epilogues.get(i)
         if group is not None:
             (y,), j = call.outs, self.indices[id(group)]
             kept = [v for v in group.made.values() if self.isRead(v, (j,))]
             isKept = self.isRead(y, (i, j))
-            done: Any = endedBy(call, group, kept, isKept)
+            done: Any = fusedLaunches(call, group, kept, isKept)
             others = [v for v, _ in group.loads.values() if v is not y]
             makes = [*kept, y] if isKept else kept
             return [self.launched(done, [call, *group.calls], [*call.values(), *others], makes)]

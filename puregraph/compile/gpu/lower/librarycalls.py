@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.gpu.lower.fallbackgemm import sumsOf
+from puregraph.compile.gpu.lower.fallbackgemm import fallbackLaunches
 from puregraph.compile.gpu.lower.nestlaunch import rounds
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.lowering import needed
@@ -29,7 +29,7 @@ PRODUCTS = {"": None, "relu": "relu", "gelu": "gelu"}  # what cuBLASLt calls the
 MAPS = {"": "", "relu": "relu", "gelu": "geluTanh", "erf": "gelu", "sigmoid": "sigmoid", "silu": "silu", "tanh": "tanh"}
 
 
-def endedBy(call: Call, group: Group, kept: list[Value], isKept: bool) -> list[Any] | None:
+def fusedLaunches(call: Call, group: Group, kept: list[Value], isKept: bool) -> list[Any] | None:
     """What carries out a product or convolution with a group that reads its sums: a library, where it has a plan for
     just that, else own kernels, where no library has any; None where the group is better left alone."""
     found = epilogue(call, group, kept, isKept)
@@ -37,7 +37,7 @@ def endedBy(call: Call, group: Group, kept: list[Value], isKept: bool) -> list[A
         return [found]
     if group.arithmetic == "f64" and call.outs[0].dtype != np.float64 or libraryOf(call) is not NotImplemented:
         return None
-    found = sumsOf(call, group, kept, isKept)
+    found = fallbackLaunches(call, group, kept, isKept)
     return None if found is NotImplemented else found
 
 
@@ -45,7 +45,7 @@ def productOf(call: Call) -> list[Any] | None:
     """A matrix product alone; None where it takes another form."""
     found = libraryOf(call)
     if found is NotImplemented:
-        found = sumsOf(call)
+        found = fallbackLaunches(call)
         return None if found is NotImplemented else found
     return [found]
 

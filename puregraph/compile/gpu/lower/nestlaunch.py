@@ -26,7 +26,7 @@ def named(dtype: Any) -> str:
 
 def reading(call: Call) -> NestLines | None:
     """A call as formulas or a reduction; None if it is neither, or of a dtype that launches do not compute with."""
-    found = described(call, isFolded)
+    found = described(call, canReduce)
     if found is None:
         return None
     results = [y for y, _, _ in found.results]
@@ -45,7 +45,7 @@ def isRead(x: Value) -> bool:
     )
 
 
-def isFolded(function: Any, x: Value, y: Value) -> bool:
+def canReduce(function: Any, x: Value, y: Value) -> bool:
     """Whether these dtypes can be reduced: floats of any kind, or booleans that are joined or counted."""
     if x.dtype == bool:
         return function in TRUTHS if y.dtype == bool else function is np.sum and y.dtype == np.int64 and x.size < EXACT

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
-from puregraph.compile.gpu.runtime.updatestatus import ledgerOf
+from puregraph.compile.gpu.runtime.updatestatus import statusOf
 from puregraph.compile.ir.value import Call, CallOrigin, Value, changed
 from puregraph.compile.trace.updaterule import UpdateScalars
 from puregraph.formula import Formula
@@ -100,8 +100,8 @@ class LossScaling:
         """The scale: a field of the optimizer's update status."""
         if self.optimizer is None:
             return self.constant(STEADY)
-        ledger = ledgerOf(self.optimizer)
-        ledger.scales, field = True, ledger.fields["scale"]
+        status = statusOf(self.optimizer)
+        status.scales, field = True, status.fields["scale"]
         found = self.new(None, role="state", name="scale", source=field)
         self.schedule.held = [*self.schedule.held, (field, found)]
         self.schedule.scale = found if self.updates else None

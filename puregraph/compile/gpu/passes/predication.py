@@ -21,7 +21,7 @@ from puregraph.compile.gpu.runtime.updatestatus import (
     MOST,
     PATIENCE,
     UpdateStatus,
-    ledgerOf,
+    statusOf,
 )
 from puregraph.compile.ir.value import Call, CallOrigin, Value
 from puregraph.compile.trace.schedule import isFinite
@@ -47,9 +47,9 @@ class HostUpdate:
     """
 
     def __init__(
-        self, prelude: UpdateScalars | None = None, finish: CountStep | None = None, ledger: UpdateStatus | None = None
+        self, prelude: UpdateScalars | None = None, finish: CountStep | None = None, status: UpdateStatus | None = None
     ):
-        self.prelude, self.finish, self.ledger = prelude, finish, ledger
+        self.prelude, self.finish, self.status = prelude, finish, status
         self.numbers: dict[str, Value] = {}
         self.fewer: dict[tuple[int, str, int], Value] = {}
         self.arrays: dict[str, Any] = {}
@@ -71,12 +71,12 @@ class HostUpdate:
 
     def before(self) -> None:
         """Write all numbers; if updates may be skipped, also those that hold if some of the last ones were."""
-        if self.ledger is not None:
-            self.ledger.begin()
-            self.arrays["clear"][...] = self.ledger.clear
+        if self.status is not None:
+            self.status.begin()
+            self.arrays["clear"][...] = self.status.clear
         if self.fewer:
-            self.arrays["told"][...] = self.ledger.missed  # type: ignore[union-attr]
-            for fewer in range(1, len(self.ledger.open) + 1):  # type: ignore[union-attr]
+            self.arrays["noticed"][...] = self.status.missed  # type: ignore[union-attr]
+            for fewer in range(1, len(self.status.open) + 1):  # type: ignore[union-attr]
                 numbers = self.prelude.numbersAfter(fewer)  # type: ignore[union-attr]
                 for group, name, array in self.rows[fewer - 1]:
                     array[...] = numbers[group][name]
@@ -89,8 +89,8 @@ class HostUpdate:
         """Count the step."""
         if self.finish is not None:
             self.finish()
-        if self.ledger is not None:
-            self.ledger.end(self.finish.slots if self.finish is not None else [])
+        if self.status is not None:
+            self.status.end(self.finish.slots if self.finish is not None else [])
 
 
 def predicate(schedule: Any) -> Any:
@@ -113,26 +113,26 @@ class Predication:
         self.go: Value | None = None
         self.stop: Value | None = None
         self.halt: Value | None = None
-        self.around = HostUpdate()
+        self.hostUpdate = HostUpdate()
 
     def run(self) -> Any:
         schedule = self.schedule
         hosts = [call.function for call in schedule.calls if call.kind.isHost]
         if any(type(f) is OpaqueOptimizer for f in hosts):
-            schedule.around = self.around
+            schedule.hostUpdate = self.hostUpdate
             return schedule
         prelude = next((f for f in hosts if type(f) is UpdateScalars), None)
         finish = next((f for f in hosts if type(f) is CountStep), None)
         isGuarded = isFinite in hosts or schedule.owner is not None
         optimizer = schedule.owner if prelude is None else prelude.optimizer
         looks = optimizer is not None and (isGuarded or optimizer.looks or schedule.scale is not None)
-        ledger = ledgerOf(optimizer) if looks else None
-        self.around = HostUpdate(prelude, finish, ledger)
+        status = statusOf(optimizer) if looks else None
+        self.hostUpdate = HostUpdate(prelude, finish, status)
         for call in schedule.calls:
             self.take(call)
         self.updateAll()
         schedule.calls, schedule.stores, schedule.scalars = self.calls, self.stores, self.scalars
-        schedule.held, schedule.around = [*schedule.held, *self.more], self.around
+        schedule.held, schedule.hostUpdate = [*schedule.held, *self.more], self.hostUpdate
         return schedule
 
     def take(self, call: Call) -> None:
@@ -157,14 +157,14 @@ class Predication:
 
     def number(self, name: str) -> Value:
         """A scalar that the host writes before each step."""
-        if name not in self.around.numbers:
-            value = self.around.numbers[name] = self.new(FLOAT, role="scalar", name=name, source=name)
+        if name not in self.hostUpdate.numbers:
+            value = self.hostUpdate.numbers[name] = self.new(FLOAT, role="scalar", name=name, source=name)
             self.scalars.append(value)
-        return self.around.numbers[name]
+        return self.hostUpdate.numbers[name]
 
     def field(self, name: str) -> Value:
         """A field of the update status, as it is before the step."""
-        target = self.around.ledger.fields[name]  # type: ignore[union-attr]
+        target = self.hostUpdate.status.fields[name]  # type: ignore[union-attr]
         if id(target) not in self.held:
             value = self.held[id(target)] = self.new(FLOAT, role="state", name=name, source=target)
             self.more.append((target, value))
@@ -172,7 +172,7 @@ class Predication:
 
     def keep(self, name: str, value: Value) -> None:
         """Store what a field is after the step."""
-        target = self.around.ledger.fields[name]  # type: ignore[union-attr]
+        target = self.hostUpdate.status.fields[name]  # type: ignore[union-attr]
         self.stores = [(t, v) for t, v in self.stores if t is not target] + [(target, value)]
 
     def compute(self, origin: CallOrigin, results: list[tuple[Formula, Value]], **given: Value) -> None:
@@ -187,7 +187,7 @@ class Predication:
     def guard(self, cost: Value, origin: CallOrigin) -> None:
         """Whether to go on with a cost; where there is an update status, and updates have not stopped."""
         self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
-        if self.around.ledger is None:
+        if self.hostUpdate.status is None:
             self.compute(origin, [*self.going(Formula("isfinite(cost)"))], cost=cost)
             return
         given = {"halt": self.field("halt"), "clear": self.number("clear"), "cost": cost}
@@ -211,10 +211,10 @@ class Predication:
 
     def judge(self, prelude: UpdateScalars, norm: Value | None, origin: CallOrigin) -> None:
         """Whether to update, and the factor of the gradients."""
-        ledger, optimizer = self.around.ledger, prelude.optimizer
-        if ledger is None:
+        status, optimizer = self.hostUpdate.status, prelude.optimizer
+        if status is None:
             return
-        ledger.skips = optimizer.onNonFinite == "skip"
+        status.skips = optimizer.onNonFinite == "skip"
         given = {"missed": self.field("missed"), "halt": self.halt or self.field("halt"), "norm": norm}
         before = Formula("go")
         if self.go is None:
@@ -229,7 +229,7 @@ class Predication:
             halt = self.new(FLOAT, name="halt")
             self.go, self.stop = self.new(BOOL, name="go"), self.new(FLOAT, name="stop")
             halts = Formula(f"where(before and not isfinite(norm){self.unlessScaled(given)}, {GRADIENT}, held)")
-            after = held if norm is None or ledger.skips else halts.put(before=before, held=held)
+            after = held if norm is None or status.skips else halts.put(before=before, held=held)
             results += [*self.going(goes), (after, halt)]
             self.keep("halt", halt)
         if norm is not None:
@@ -237,7 +237,7 @@ class Predication:
             results.append((Formula("norm"), kept))
             self.keep("norm", kept)
             self.shrink(prelude, results, given)
-            if ledger.skips or self.schedule.scale is not None:
+            if status.skips or self.schedule.scale is not None:
                 self.choose(prelude, origin)
             if self.schedule.scale is not None:
                 self.rescale(results, goes, before)
@@ -269,17 +269,17 @@ class Predication:
 
     def choose(self, prelude: UpdateScalars, origin: CallOrigin) -> None:
         """Select the numbers for as many updates as were made, of which the host has not been notified yet."""
-        given = {"missed": self.field("missed"), "told": self.number("told")}
+        given = {"missed": self.field("missed"), "noticed": self.number("noticed")}
         for (group, name, dtype), scalar in prelude.numbers.items():
             if name == "rate" or name in prelude.counting:
                 rows = {"n0": scalar}
                 for fewer in range(1, DEPTH):
                     value = self.new(dtype, role="scalar", name=f"{name}-{fewer}", source=f"{name}-{fewer}")
-                    self.around.fewer[group, name, fewer] = rows[f"n{fewer}"] = value
+                    self.hostUpdate.fewer[group, name, fewer] = rows[f"n{fewer}"] = value
                     self.scalars.append(value)
                 which = Formula(f"n{DEPTH - 1}")
                 for fewer in range(DEPTH - 2, -1, -1):
-                    which = Formula(f"where(missed - told < {fewer + 0.5}, n{fewer}, rest)").put(rest=which)
+                    which = Formula(f"where(missed - noticed < {fewer + 0.5}, n{fewer}, rest)").put(rest=which)
                 self.instead[scalar.number] = made = self.new(dtype, name=name)
                 self.compute(origin, [(which, made)], **given, **rows)
 

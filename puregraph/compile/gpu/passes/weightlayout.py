@@ -28,7 +28,7 @@ ORIGIN = CallOrigin("weights")
 class WeightTranspose:
     """The function of a call that transposes filters."""
 
-    __name__ = "turned"
+    __name__ = "transpose"
 
     def launches(self, call: Call) -> Any:
         """One launch for all filters of the same dtypes."""
@@ -58,7 +58,7 @@ class WeightLayout:
         for call in self.schedule.calls:
             self.take(call)
         self.flush()
-        first = [self.turned(*zip(*self.filters.values()), ORIGIN)] if self.filters else []
+        first = [self.transposed(*zip(*self.filters.values()), ORIGIN)] if self.filters else []
         read = {v.root.number for call in self.calls for v in call.values()}
         read |= {v.root.number for v in self.schedule.kept()}
         rest = [fewer(c, read) if type(c.function) is FusedFormula and c.origin == ORIGIN else c for c in self.calls]
@@ -117,10 +117,10 @@ class WeightLayout:
     def flush(self) -> None:
         """Transpose the gradients that wait."""
         if self.waiting:
-            self.calls.append(self.turned(*zip(*self.waiting.values()), CallOrigin("gradients", phase="backward")))
+            self.calls.append(self.transposed(*zip(*self.waiting.values()), CallOrigin("gradients", phase="backward")))
             self.waiting = {}
 
-    def turned(self, xs: tuple[Value, ...], ys: tuple[Value, ...], origin: CallOrigin) -> Call:
+    def transposed(self, xs: tuple[Value, ...], ys: tuple[Value, ...], origin: CallOrigin) -> Call:
         """The call that computes ys from xs."""
         call = Call(WeightTranspose(), tuple(xs), {}, list(ys), "launch", origin, True)
         for y in ys:

@@ -60,12 +60,12 @@ class DeviceResults:
             starts[i], self.nbytes = self.nbytes, self.nbytes + max(-(-x.nbytes // UNIT), 1) * UNIT
         if sources:
             pinned = cuda.alloc_pinned_memory(self.nbytes)  # CuPy's pool has it again when no array refers to it
-            room = np.frombuffer(pinned, np.uint8, self.nbytes)
+            buffer = np.frombuffer(pinned, np.uint8, self.nbytes)
         for i, x in sources.items():
             if x.nbytes:
                 kind = cuda.runtime.memcpyDeviceToHost
                 cuda.runtime.memcpyAsync(pinned.ptr + starts[i], x.data.ptr, x.nbytes, kind, carrier.ptr)
-            found[i] = np.ndarray(x.shape, x.dtype, room, starts[i], x.strides)
+            found[i] = np.ndarray(x.shape, x.dtype, buffer, starts[i], x.strides)
         self.event, self.sources = cuda.Event(disable_timing=True), list(sources.values())
         self.event.record(carrier)
         return found

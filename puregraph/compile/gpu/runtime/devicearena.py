@@ -45,9 +45,9 @@ class DeviceWorkspace:
 class DeviceBuffers(HostMemory):
     """Gives the array of every Value of a plan, and its address."""
 
-    def __init__(self, plan: MemoryPlan, room: DeviceWorkspace, inbox: DeviceInputs):
+    def __init__(self, plan: MemoryPlan, room: DeviceWorkspace, deviceInputs: DeviceInputs):
         super().__init__(plan, room)
-        self.inbox = inbox
+        self.deviceInputs = deviceInputs
         self.pointers: dict[int, Any] = {}
 
     def make(self, value: Value) -> Any:
@@ -75,7 +75,7 @@ class DeviceBuffers(HostMemory):
         if root.role == "constant":
             return onDevice(root)
         if root.role in ("input", "scalar"):
-            return self.inbox.pointer(root)
+            return self.deviceInputs.pointer(root)
         location = self.plan.locations[root.number]
         return self.arena.data + location.offset if isinstance(location, Buffer) else location.array.data
 

@@ -46,20 +46,20 @@ class GpuExecutable:
     `failed`   the call that raised
     """
 
-    isQuiet, frozen = True, None
+    neverWarns, packedWeights = True, None
 
-    def __init__(self, plan: MemoryPlan, room: Any, poison: bool = False):
+    def __init__(self, plan: MemoryPlan, workspace: Any, poison: bool = False):
         self.schedule, self.plan = plan.schedule, plan
-        self.around = self.schedule.around
-        room.device = room.device or DeviceWorkspace()
+        self.hostUpdate = self.schedule.hostUpdate
+        workspace.device = workspace.device or DeviceWorkspace()
         natives = [call.function for call in self.schedule.calls if call.kind.isNative]
         self.checks = {c: native.calls[0] for native in natives for c in native.checks}
         self.checks |= {c: lookAt(c.value) for c in self.schedule.checks}
-        self.inbox = DeviceInputs(self.schedule.scalars, self.schedule.inputs, list(self.checks), block)
-        self.memory = DeviceBuffers(plan, room.device, self.inbox)
-        self.around.bind(self.inbox.number)
-        own = self.around.own()
-        self.numbers = [(v.source, self.inbox.number(v)) for v in self.schedule.scalars if v not in own]
+        self.deviceInputs = DeviceInputs(self.schedule.scalars, self.schedule.inputs, list(self.checks), block)
+        self.memory = DeviceBuffers(plan, workspace.device, self.deviceInputs)
+        self.hostUpdate.bind(self.deviceInputs.number)
+        own = self.hostUpdate.own()
+        self.numbers = [(v.source, self.deviceInputs.number(v)) for v in self.schedule.scalars if v not in own]
         self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
         self.objects: dict[int, Any] = {}
         self.starts: dict[int, int] = {}  # by the number of a result its address; 0 if it has gaps
@@ -152,13 +152,13 @@ class GpuExecutable:
         Raises    the error of a kernel for integers from the host that are out of bounds; whatever a call raises, with
                   that call in `failed`; what Python does between calls raises as it is
         """
-        block = self.inbox.fill(inputs)
+        block = self.deviceInputs.fill(inputs)
         if block is None:
             self.refuse(inputs)
             return False
         self.failed = None
-        self.around.before()
-        self.inbox.put(block, inputs)
+        self.hostUpdate.before()
+        self.deviceInputs.put(block, inputs)
         for target in self.schedule.written:
             target.bumpVersion()
         for call, part in self.parts:
@@ -166,7 +166,7 @@ class GpuExecutable:
             if part() is False and call is not None and call.kind.isHost:
                 return True
         self.failed = None
-        self.around.after()
+        self.hostUpdate.after()
         if self.objects:
             self.objects.clear()
         return True

@@ -52,8 +52,8 @@ class Pinner:
         """An uninitialised array."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         with self.device:
-            room = np.frombuffer(self.cuda.alloc_pinned_memory(size), np.uint8, size)
-        made = PINNED[addressOf(room)] = np.ndarray(shape, dtype, room)
+            buffer = np.frombuffer(self.cuda.alloc_pinned_memory(size), np.uint8, size)
+        made = PINNED[addressOf(buffer)] = np.ndarray(shape, dtype, buffer)
         return made
 
 

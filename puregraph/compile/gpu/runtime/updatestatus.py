@@ -155,7 +155,7 @@ class UpdateStatus:
             self.release()
 
 
-def ledgerOf(optimizer: Any) -> UpdateStatus:
+def statusOf(optimizer: Any) -> UpdateStatus:
     """The update status of an optimizer."""
     if optimizer.later is None:
         optimizer.later = UpdateStatus(optimizer)

@@ -7,7 +7,13 @@ from typing import Any
 from puregraph.compile.ir.strides import contiguous
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.registry import lowers
-from puregraph.compile.lower.rules.elementlayout import isPlain, isSingle, plainly, spread, strided
+from puregraph.compile.lower.rules.elementlayout import (
+    broadcastStrides,
+    elementStrides,
+    isRowMajor,
+    isSingle,
+    toRowMajor,
+)
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops import attention
@@ -16,7 +22,7 @@ from puregraph.native.ops.attention import AttentionSizes, Heads, Mask
 
 def headsOf(value: Value) -> Heads | None:
     """Rows of numbers that lie side by side; None if they do not."""
-    *lead, last = strided(value)
+    *lead, last = elementStrides(value)
     return Heads(value, tuple(lead)) if last == 1 or value.shape[-1] == 1 else None
 
 
@@ -31,23 +37,23 @@ def maskOf(mask: Any, q: Value, k: Value) -> Any:
     if mask is None:
         return None
     kind = {"bool": "i8", "float32": "f32"}.get(mask.dtype.name)
-    strides = spread(mask, (*q.shape[:3], k.shape[2]))
+    strides = broadcastStrides(mask, (*q.shape[:3], k.shape[2]))
     return Mask(kind, mask, strides) if kind and strides[3] in (0, 1) else False
 
 
 @lowers(attend)
-def lowerAttend(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerAttend(call: Call, workspace: Any) -> list[KernelCall] | None:
     """y = softmax(scale q kT + mask) v, and the logarithm of each row's sum of exponentials."""
     q, k, v, mask, causal, scale = call.arguments
     y, lse = call.outs
     heads, hides = [headsOf(x) for x in (q, k, v, y)], maskOf(mask, q, k)
-    if not isSingle(q, k, v, y, lse) or None in heads or hides is False or not isPlain(lse):
+    if not isSingle(q, k, v, y, lse) or None in heads or hides is False or not isRowMajor(lse):
         return None
     return attention.attend(*heads, lse, sizesOf(q, k, v), causal, float(scale), hides)
 
 
 @lowers(attendGrad)
-def lowerAttendGrad(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerAttendGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
     """dq, dk, dv; the gradient of a mask is another product, see `simpler.attention`."""
     grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
     if ofMask or len(call.outs) != 3 or not isSingle(grad, q, k, v, lse, rest, *call.outs):
@@ -58,10 +64,10 @@ def lowerAttendGrad(call: Call, room: Any) -> list[KernelCall] | None:
     before: list[KernelCall] = []
     g = headsOf(grad)
     if g is None:
-        where, before = plainly(grad, room)
+        where, before = toRowMajor(grad, workspace)
         g = Heads(where, tuple(s // 4 for s in contiguous(grad.shape, 4)[:3]))
-    lseAt, one = plainly(lse, room)
-    restAt, two = plainly(rest, room)
+    lseAt, one = toRowMajor(lse, workspace)
+    restAt, two = toRowMajor(rest, workspace)
     rows = heads[:3], heads[3:]
     work = attention.attendGrad(g, *rows[0], lseAt, restAt, *rows[1], sizesOf(q, k, v), causal, float(scale), hides)
     return [*before, *one, *two, *work]

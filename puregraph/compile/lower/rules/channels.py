@@ -6,12 +6,12 @@ from typing import Any
 
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.matmul import OutputTiling
-from puregraph.compile.lower.rules.elementlayout import copies, isSingle, strided
+from puregraph.compile.lower.rules.elementlayout import copies, elementStrides, isSingle
 from puregraph.compile.trace.channelslast import channelsLast
 from puregraph.native.llvm.kernelcall import KernelCall
 
 
-def pixelOf(value: Value) -> int | None:
+def pixelStride(value: Value) -> int | None:
     """How many numbers lie between neighbouring pixels of maps laid out channels last; None if they are not."""
     size = value.dtype.itemsize
     n, c, *spatial = value.shape
@@ -26,19 +26,19 @@ def pixelOf(value: Value) -> int | None:
     return pixel if pixel >= c else None
 
 
-def laidLast(value: Value, room: Any) -> tuple[Any, int, list[KernelCall]]:
+def toChannelsLast(value: Value, workspace: Any) -> tuple[Any, int, list[KernelCall]]:
     """The maps channels last: where they are, the distance of their pixels, and the work that takes."""
-    pixel = pixelOf(value)
+    pixel = pixelStride(value)
     if pixel is not None:
         return value, pixel, []
-    to = room(value.size)
-    return to, value.shape[1], copies(value, to, value.shape, strided(value), channelsLast(value.shape))
+    to = workspace(value.size)
+    return to, value.shape[1], copies(value, to, value.shape, elementStrides(value), channelsLast(value.shape))
 
 
-def ofMaps(call: Call) -> OutputTiling | None:
+def channelTiling(call: Call) -> OutputTiling | None:
     """Sums that are maps: a row for each pixel, a column for each map."""
     (y,) = call.outs
     arrays = [a for a in call.arguments if type(a) is Value]
-    if y.ndim not in (3, 4, 5) or not isSingle(y, *arrays) or pixelOf(y) is None:
+    if y.ndim not in (3, 4, 5) or not isSingle(y, *arrays) or pixelStride(y) is None:
         return None
     return OutputTiling((0, *range(2, y.ndim)), 1)

@@ -8,74 +8,74 @@ from typing import Any
 from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.matmul import OutputTiling
 from puregraph.compile.lower.registry import lowers
-from puregraph.compile.lower.rules.channels import laidLast, ofMaps
-from puregraph.compile.lower.rules.elementlayout import isPlain, isSingle
+from puregraph.compile.lower.rules.channels import channelTiling, toChannelsLast
+from puregraph.compile.lower.rules.elementlayout import isRowMajor, isSingle
 from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
 from puregraph.native.conv import convolution
 from puregraph.native.conv.geometry import Geometry, geometry
 from puregraph.native.llvm.kernelcall import KernelCall
 
 
-def ofSums(call: Call) -> OutputTiling | None:
+def convolutionTiling(call: Call) -> OutputTiling | None:
     """As for other maps, where the filters lie without gaps."""
-    return ofMaps(call) if isPlain(call.arguments[1]) else None
+    return channelTiling(call) if isRowMajor(call.arguments[1]) else None
 
 
 @lowers(convolve)
-def lowerConvolve(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+def lowerConvolve(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
     """y = x * W: filters packed, maps channels last, what follows done as the sums are finished."""
     x, W, stride, pad, dilation, groups = call.arguments
     g = geometry(x.shape, W.shape, stride, pad, dilation, groups)
-    if isPlain(x) and convolution.takesPlanes(g):
+    if isRowMajor(x) and convolution.takesPlanes(g):
         where, pixel, before = x, 1, []
     else:
-        where, pixel, before = laidLast(x, room)
+        where, pixel, before = toChannelsLast(x, workspace)
 
-    def use(packed: Any, turn: int | None) -> list[KernelCall]:
-        return convolution.forward(where, packed, finish, g, pixel, turn)
+    def use(packed: Any, chunk: int | None) -> list[KernelCall]:
+        return convolution.forward(where, packed, epilogue, g, pixel, chunk)
 
-    return [*before, *inTurns(W, g, room, False, use)]
+    return [*before, *inChunks(W, g, workspace, False, use)]
 
 
 @lowers(convolveData)
-def lowerConvolveData(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+def lowerConvolveData(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
     """dx of y = x * W: every pixel of x gathers the gradients of the windows that it lies in."""
     grad, W, shape, stride, pad, dilation, groups = call.arguments
     g = geometry(shape, W.shape, stride, pad, dilation, groups)
-    where, pixel, before = laidLast(grad, room)
+    where, pixel, before = toChannelsLast(grad, workspace)
 
-    def use(packed: Any, turn: int | None) -> list[KernelCall]:
-        return convolution.dataGradient(where, packed, finish, g, pixel, turn)
+    def use(packed: Any, chunk: int | None) -> list[KernelCall]:
+        return convolution.dataGradient(where, packed, epilogue, g, pixel, chunk)
 
-    return [*before, *inTurns(W, g, room, True, use)]
+    return [*before, *inChunks(W, g, workspace, True, use)]
 
 
-def inTurns(
-    W: Any, g: Geometry, room: Any, isData: bool, use: Callable[[Any, int | None], list[KernelCall]]
+def inChunks(
+    W: Any, g: Geometry, workspace: Any, isData: bool, use: Callable[[Any, int | None], list[KernelCall]]
 ) -> list[KernelCall]:
     """What packs a weight, and what then uses it: once, or where it is large and made for one use, part by part."""
     size = convolution.dataPackedSize if isData else convolution.forwardPackedSize
     pack = convolution.packData if isData else convolution.packForward
-    turns, part = convolution.weightChunks(g, isData)
-    if turns == 1 or room.keeps(W):
-        packed, first = room.packed(W, size(g), lambda to: pack(W, to, g))
+    chunks, part = convolution.weightChunks(g, isData)
+    if chunks == 1 or workspace.keeps(W):
+        packed, first = workspace.packed(W, size(g), lambda to: pack(W, to, g))
         return [*first, *use(packed, None)]
-    to = room(part)
-    return [work for turn in range(turns) for work in (*pack(W, to, g, turn), *use(to, turn))]
+    to = workspace(part)
+    return [work for chunk in range(chunks) for work in (*pack(W, to, g, chunk), *use(to, chunk))]
 
 
-lowerConvolve.frame = lowerConvolveData.frame = ofSums
+lowerConvolve.tiling = lowerConvolveData.tiling = convolutionTiling
 
 
 @lowers(convolveWeight)
-def lowerConvolveWeight(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerConvolveWeight(call: Call, workspace: Any) -> list[KernelCall] | None:
     """dW of y = x * W: for each tap, sums over the samples and pixels of grad times x."""
     grad, x, size, stride, pad, dilation, groups = call.arguments
     (dW,) = call.outs
-    if not isSingle(grad, x, dW) or dW.ndim not in (3, 4, 5) or not isPlain(dW):
+    if not isSingle(grad, x, dW) or dW.ndim not in (3, 4, 5) or not isRowMajor(dW):
         return None
     g = geometry(x.shape, dW.shape, stride, pad, dilation, groups)
-    gradAt, gradPixel, one = laidLast(grad, room)
-    xAt, xPixel, two = laidLast(x, room)
-    temporary = room(max(1, convolution.weightWorkspace(g)))
+    gradAt, gradPixel, one = toChannelsLast(grad, workspace)
+    xAt, xPixel, two = toChannelsLast(x, workspace)
+    temporary = workspace(max(1, convolution.weightWorkspace(g)))
     return [*one, *two, *convolution.weightGradient(gradAt, xAt, dW, temporary, g, gradPixel, xPixel)]

@@ -9,7 +9,7 @@ import numpy as np
 from puregraph.compile.ir.strides import contiguous, isDense
 from puregraph.compile.ir.value import Call, Value, copy, put, store
 from puregraph.compile.lower.registry import lowers
-from puregraph.compile.lower.rules.elementlayout import copies, isMoved, isPlain, spread, strided
+from puregraph.compile.lower.rules.elementlayout import broadcastStrides, canCopy, copies, elementStrides, isRowMajor
 from puregraph.compile.lower.workspace import Offset
 from puregraph.compile.trace.abstract import hidden
 from puregraph.native.llvm.kernelcall import KernelCall
@@ -17,64 +17,64 @@ from puregraph.native.ops.copy import fill
 
 
 @lowers(copy)
-def lowerCopy(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerCopy(call: Call, workspace: Any) -> list[KernelCall] | None:
     """The numbers of x, repeated where y is larger."""
     (x,), (y,) = call.values(), call.outs
-    if not isMoved(x, y):
+    if not canCopy(x, y):
         return None
-    return copies(x, y, y.shape, spread(x, y.shape), strided(y), x.dtype.itemsize)
+    return copies(x, y, y.shape, broadcastStrides(x, y.shape), elementStrides(y), x.dtype.itemsize)
 
 
 @lowers(np.reshape)
-def lowerReshape(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerReshape(call: Call, workspace: Any) -> list[KernelCall] | None:
     """The numbers of x, row by row, whatever order they lay in."""
     x, (y,) = call.values()[0], call.outs
-    if not isMoved(x, y) or not isPlain(y) or call.options:
+    if not canCopy(x, y) or not isRowMajor(y) or call.options:
         return None
     size = x.dtype.itemsize
-    return copies(x, y, x.shape, strided(x), tuple(s // size for s in contiguous(x.shape, size)), size)
+    return copies(x, y, x.shape, elementStrides(x), tuple(s // size for s in contiguous(x.shape, size)), size)
 
 
 @lowers(np.concatenate)
-def lowerConcatenate(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerConcatenate(call: Call, workspace: Any) -> list[KernelCall] | None:
     """Each part behind the one before."""
     parts, (y,) = list(call.arguments[0]), call.outs
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)
     if axis is None or not all(type(x) is Value for x in parts):
         return None
     axis %= y.ndim
-    if any(0 in x.shape for x in parts) or not isMoved(y, *parts):
+    if any(0 in x.shape for x in parts) or not canCopy(y, *parts):
         return None
     size, start, found = y.dtype.itemsize, 0, []
     for x in parts:
-        found += copies(x, Offset(y, start * y.strides[axis]), x.shape, strided(x), strided(y), size)
+        found += copies(x, Offset(y, start * y.strides[axis]), x.shape, elementStrides(x), elementStrides(y), size)
         start += x.shape[axis]
     return found
 
 
 @lowers(np.stack)
-def lowerStack(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerStack(call: Call, workspace: Any) -> list[KernelCall] | None:
     """Each part at its index of a new axis."""
     parts, (y,) = list(call.arguments[0]), call.outs
     axis = (call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)) % y.ndim
-    if not all(type(x) is Value for x in parts) or not isMoved(y, *parts):
+    if not all(type(x) is Value for x in parts) or not canCopy(y, *parts):
         return None
-    own = tuple(s for a, s in enumerate(strided(y)) if a != axis)
+    own = tuple(s for a, s in enumerate(elementStrides(y)) if a != axis)
     size = y.dtype.itemsize
     return [
         w
         for i, x in enumerate(parts)
-        for w in copies(x, Offset(y, i * y.strides[axis]), x.shape, strided(x), own, size)
+        for w in copies(x, Offset(y, i * y.strides[axis]), x.shape, elementStrides(x), own, size)
     ]
 
 
 @lowers(put)
-def lowerPut(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerPut(call: Call, workspace: Any) -> list[KernelCall] | None:
     """x, or a number everywhere, with a part replaced that slices and numbers say."""
     x, key, part = call.arguments
     (y,) = call.outs
     values = [v for v in (x, part) if type(v) is Value]
-    if part not in values or not isMoved(y, *values) or not isPlainKey(key):
+    if part not in values or not canCopy(y, *values) or not isBasicKey(key):
         return None
     stand = hidden(y)
     seen, size = stand[key], y.dtype.itemsize
@@ -82,11 +82,19 @@ def lowerPut(call: Call, room: Any) -> list[KernelCall] | None:
     steps = tuple([s // size if n > 1 else 0 for n, s in zip(seen.shape, seen.strides)])
     if 0 in seen.shape or part.ndim > seen.ndim:
         return None
-    whole = copies(x, y, y.shape, spread(x, y.shape), strided(y), size) if x in values else everywhere(y, x)
-    return None if whole is None else [*whole, *copies(part, to, seen.shape, spread(part, seen.shape), steps, size)]
+    whole = (
+        copies(x, y, y.shape, broadcastStrides(x, y.shape), elementStrides(y), size)
+        if x in values
+        else everywhere(y, x)
+    )
+    return (
+        None
+        if whole is None
+        else [*whole, *copies(part, to, seen.shape, broadcastStrides(part, seen.shape), steps, size)]
+    )
 
 
-def isPlainKey(key: Any) -> bool:
+def isBasicKey(key: Any) -> bool:
     """Whether an index consists of slices, numbers, new axes and dots."""
     parts = key if isinstance(key, tuple) else (key,)
     return all(k is None or k is Ellipsis or isinstance(k, (int, slice)) and type(k) is not bool for k in parts)
@@ -102,6 +110,6 @@ def everywhere(y: Value, number: Any) -> list[KernelCall] | None:
 @lowers(store)
 def lowerStore(x: Value, target: Value) -> list[KernelCall] | None:
     """The numbers of x where a state lies."""
-    if not isMoved(x, target) or x.shape != target.shape:
+    if not canCopy(x, target) or x.shape != target.shape:
         return None
-    return copies(x, target, target.shape, strided(x), strided(target), x.dtype.itemsize)
+    return copies(x, target, target.shape, elementStrides(x), elementStrides(target), x.dtype.itemsize)

@@ -20,7 +20,7 @@ def isSingle(*values: Any) -> bool:
     return all(type(v) is Value and v.dtype == SINGLE and 0 not in v.shape for v in values)
 
 
-def isPlain(value: Value) -> bool:
+def isRowMajor(value: Value) -> bool:
     """Whether the numbers lie row by row without gaps."""
     step = value.dtype.itemsize
     for n, s in zip(reversed(value.shape), reversed(value.strides)):
@@ -30,7 +30,7 @@ def isPlain(value: Value) -> bool:
     return True
 
 
-def isMoved(*values: Value) -> bool:
+def canCopy(*values: Value) -> bool:
     """Whether numbers can be moved by native code: all of one kind, none lies between numbers."""
     kinds = {v.dtype for v in values}
     size = values[0].dtype.itemsize
@@ -38,14 +38,14 @@ def isMoved(*values: Value) -> bool:
     return len(kinds) == 1 and known and all(0 not in v.shape and not any(s % size for s in v.strides) for v in values)
 
 
-def strided(value: Value) -> tuple[int, ...]:
+def elementStrides(value: Value) -> tuple[int, ...]:
     """Strides in numbers, 0 along axes of length one."""
     return tuple([s // value.dtype.itemsize if n > 1 else 0 for n, s in zip(value.shape, value.strides)])
 
 
-def spread(value: Value, shape: tuple[int, ...]) -> tuple[int, ...]:
+def broadcastStrides(value: Value, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a value that is repeated to fill a shape."""
-    return (0,) * (len(shape) - value.ndim) + strided(value)
+    return (0,) * (len(shape) - value.ndim) + elementStrides(value)
 
 
 def copies(
@@ -55,10 +55,10 @@ def copies(
     return stridedCopy(KINDS[size], x, shape, xStrides, y, yStrides)
 
 
-def plainly(value: Value, room: Any) -> tuple[Any, list[KernelCall]]:
+def toRowMajor(value: Value, workspace: Any) -> tuple[Any, list[KernelCall]]:
     """The numbers row by row: where they are, and the work that takes."""
-    if isPlain(value):
+    if isRowMajor(value):
         return value, []
-    to = room(value.size)
+    to = workspace(value.size)
     own = tuple(s // 4 for s in contiguous(value.shape, 4))
-    return to, copies(value, to, value.shape, strided(value), own)
+    return to, copies(value, to, value.shape, elementStrides(value), own)

@@ -12,7 +12,7 @@ from puregraph.compile.ir.value import Call, Value, fill
 from puregraph.compile.lower.bounds import Bounds, canBeBounded
 from puregraph.compile.lower.matmul import OutputTiling, collapsed
 from puregraph.compile.lower.registry import lowers
-from puregraph.compile.lower.rules.elementlayout import copies, isPlain, isSingle, strided
+from puregraph.compile.lower.rules.elementlayout import copies, elementStrides, isRowMajor, isSingle
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand
 from puregraph.kernels.labels import classIndex
@@ -33,14 +33,14 @@ def isIndex(value: Any) -> bool:
     return type(value) is Value and 0 not in value.shape and canBeBounded(value)
 
 
-def indicesOf(value: Value, room: Any) -> tuple[Any, int, list[KernelCall]]:
+def indicesOf(value: Value, workspace: Any) -> tuple[Any, int, list[KernelCall]]:
     """The indices row by row: where they are, how far apart, and the work that takes."""
     step = collapsed([(n, s // 8) for n, s in zip(value.shape, value.strides)])
     if step is not None:
         return value, step, []
-    to = room(2 * value.size)
+    to = workspace(2 * value.size)
     own = tuple(s // 8 for s in contiguous(value.shape, 8))
-    return to, 1, copies(value, to, value.shape, strided(value), own, 8)
+    return to, 1, copies(value, to, value.shape, elementStrides(value), own, 8)
 
 
 def rowLike(value: Value, lead: int) -> int | None:
@@ -56,89 +56,89 @@ def rowLike(value: Value, lead: int) -> int | None:
 
 
 @lowers(gather)
-def lowerGather(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerGather(call: Call, workspace: Any) -> list[KernelCall] | None:
     """y = table[index]."""
     table, index = call.arguments
     (y,) = call.outs
-    if not isSingle(table, y) or not isIndex(index) or not isPlain(y):
+    if not isSingle(table, y) or not isIndex(index) or not isRowMajor(y):
         return None
     stride, width = rowLike(table, 1), math.prod(table.shape[1:])
     if stride is None:
         return None
-    room.check(Bounds(index, -1, table.shape[0]))
-    where, step, before = indicesOf(index, room)
+    workspace.check(Bounds(index, -1, table.shape[0]))
+    where, step, before = indicesOf(index, workspace)
     return [*before, *native.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT, step)]
 
 
 @lowers(scatterAdd)
-def lowerScatterAdd(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+def lowerScatterAdd(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
     """table[index] += grad, on zeros; what follows is done row by row."""
-    if type(finish) is EpilogueSpec:
-        return lowerScatter(call, room)
+    if type(epilogue) is EpilogueSpec:
+        return lowerScatter(call, workspace)
     grad, index, rows = call.arguments
     (table,) = call.outs
-    room.check(Bounds(index, -1, rows))
-    where, step, before = indicesOf(index, room)
+    workspace.check(Bounds(index, -1, rows))
+    where, step, before = indicesOf(index, workspace)
     stride = rowLike(grad, index.ndim)
-    return [*before, *scatterAddFused(grad, stride, where, step, index.size, finish, rows, table.shape[1], FAULT)]
+    return [*before, *scatterAddFused(grad, stride, where, step, index.size, epilogue, rows, table.shape[1], FAULT)]
 
 
-def lowerScatter(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerScatter(call: Call, workspace: Any) -> list[KernelCall] | None:
     """The table itself."""
     grad, index, rows = call.arguments
     (table,) = call.outs
-    if not isSingle(grad, table) or not isIndex(index) or not isPlain(table):
+    if not isSingle(grad, table) or not isIndex(index) or not isRowMajor(table):
         return None
     stride = rowLike(grad, index.ndim)
     if stride is None:
         return None
-    room.check(Bounds(index, -1, rows))
-    where, step, before = indicesOf(index, room)
+    workspace.check(Bounds(index, -1, rows))
+    where, step, before = indicesOf(index, workspace)
     width = math.prod(table.shape[1:])
     return [*before, *native.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride, step)]
 
 
-def ofRows(call: Call) -> OutputTiling | None:
+def scatterTiling(call: Call) -> OutputTiling | None:
     """Sums that are the rows of a table."""
     grad, index, _ = call.arguments
     (table,) = call.outs
-    if table.ndim != 2 or not isSingle(grad, table) or not isIndex(index) or not isPlain(table):
+    if table.ndim != 2 or not isSingle(grad, table) or not isIndex(index) or not isRowMajor(table):
         return None
     return None if rowLike(grad, index.ndim) is None else OutputTiling((0,), 1)
 
 
-lowerScatterAdd.frame, lowerScatterAdd.whole = ofRows, lowerScatter
+lowerScatterAdd.tiling, lowerScatterAdd.whole = scatterTiling, lowerScatter
 
 
 @lowers(classIndex)
-def lowerClassIndex(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerClassIndex(call: Call, workspace: Any) -> list[KernelCall] | None:
     """The labels, with -1 for those that are ignored; by way of float64, which holds them exactly."""
     labels, classes, *rest = call.arguments
     ignored = rest[0] if rest else call.options.get("ignored")
     (index,) = call.outs
-    if not isIndex(labels) or not isPlain(labels) or not isPlain(index) or index.dtype != np.int64:
+    if not isIndex(labels) or not isRowMajor(labels) or not isRowMajor(index) or index.dtype != np.int64:
         return None
-    room.check(Bounds(labels, 0, classes, None if ignored is None else int(ignored)))
+    workspace.check(Bounds(labels, 0, classes, None if ignored is None else int(ignored)))
     line = Formula("x0") if ignored is None else Formula(f"where(x0 == {int(ignored)}, -1, x0)")
     loads, stores = {"x0": Operand("i64", labels, (1,))}, {"y0": Operand("i64", index, (1,))}
-    return nestCalls(LoopNest((labels.size,), loads, (("y0", line),), stores, "f64"), room)
+    return nestCalls(LoopNest((labels.size,), loads, (("y0", line),), stores, "f64"), workspace)
 
 
 @lowers(uniform)
-def lowerUniform(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerUniform(call: Call, workspace: Any) -> list[KernelCall] | None:
     """Uniform numbers of Philox, by a key and a counter that are read as the step runs."""
     _, key, counter, *_ = call.arguments
     (y,) = call.outs
-    if type(key) is not Value or type(counter) is not Value or not isSingle(y) or not isPlain(y):
+    if type(key) is not Value or type(counter) is not Value or not isSingle(y) or not isRowMajor(y):
         return None
     return philox.uniform(y, y.size, key, counter)
 
 
 @lowers(fill)
-def lowerFill(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerFill(call: Call, workspace: Any) -> list[KernelCall] | None:
     """One number everywhere."""
     (number,), (y,) = call.arguments, call.outs
     kind = {"bool": "i8", "int64": "i64", "int32": "i32", "float32": "f32"}.get(y.dtype.name)
-    if kind is None or not isPlain(y) or not isinstance(number, (bool, int, float, np.generic)):
+    if kind is None or not isRowMajor(y) or not isinstance(number, (bool, int, float, np.generic)):
         return None
     return filled(kind, y, y.size, float(number))

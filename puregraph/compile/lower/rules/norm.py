@@ -6,7 +6,7 @@ from typing import Any
 
 from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.registry import lowers
-from puregraph.compile.lower.rules.elementlayout import isSingle, strided
+from puregraph.compile.lower.rules.elementlayout import elementStrides, isSingle
 from puregraph.compile.lower.workspace import Offset
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand, Reduce
@@ -20,18 +20,18 @@ WIDE = 2  # floats in a number of float64
 
 
 @lowers(norm)
-def lowerNorm(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerNorm(call: Call, workspace: Any) -> list[KernelCall] | None:
     """y = sqrt(sum x^2): a sum for each array, then the sum of these, all in float64."""
     xs, (y,) = call.arguments, call.outs
     if not isSingle(*xs) or any(s % 4 for x in xs for s in x.strides):
         return None
-    parts, found = room(WIDE * len(xs)), []
+    parts, found = workspace(WIDE * len(xs)), []
     for i, x in enumerate(xs):
         sums = ("y1", Reduce("sum", "y0", frozenset(range(max(1, x.ndim)))))
-        shape, steps = (x.shape, strided(x)) if x.ndim else ((1,), (0,))
+        shape, steps = (x.shape, elementStrides(x)) if x.ndim else ((1,), (0,))
         to = Operand("f64", Offset(parts, 8 * i), (0,) * len(shape))
         nest = LoopNest(shape, {"x0": Operand("f32", x, steps)}, (SQUARES, sums), {"y1": to}, "f64")
-        found += nestCalls(nest, lambda count: room(WIDE * count))
+        found += nestCalls(nest, lambda count: workspace(WIDE * count))
     whole = (("y0", Reduce("sum", "x0", frozenset([0]))), ROOT)
     nest = LoopNest((len(xs),), {"x0": Operand("f64", parts, (1,))}, whole, {"y1": Operand("f64", y, (0,))}, "f64")
-    return [*found, *nestCalls(nest, lambda count: room(WIDE * count))]
+    return [*found, *nestCalls(nest, lambda count: workspace(WIDE * count))]

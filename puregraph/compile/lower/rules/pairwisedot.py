@@ -6,7 +6,7 @@ from typing import Any
 
 from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.registry import lowers
-from puregraph.compile.lower.rules.elementlayout import isPlain, isSingle, plainly, strided
+from puregraph.compile.lower.rules.elementlayout import elementStrides, isRowMajor, isSingle, toRowMajor
 from puregraph.kernels.pairwisedot import pairDots, pairDotsGrad
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops import pairwisedot
@@ -15,34 +15,34 @@ MOST = 128  # vectors: each has two arguments, and some instructions of its own
 
 
 @lowers(pairDots)
-def lowerPairDots(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerPairDots(call: Call, workspace: Any) -> list[KernelCall] | None:
     """All products below the diagonal."""
     (y,), xs = call.outs, call.arguments
-    if len(xs) > MOST or not isSingle(*xs, y) or not isPlain(y):
+    if len(xs) > MOST or not isSingle(*xs, y) or not isRowMajor(y):
         return None
-    given, rows, before = sampled(xs, room)
+    given, rows, before = sampled(xs, workspace)
     samples, size = xs[0].shape
     return [*before, *pairwisedot.pairDots(given, rows, size, samples, y, y.shape[1])]
 
 
 @lowers(pairDotsGrad)
-def lowerPairDotsGrad(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerPairDotsGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
     """The gradients of all vectors side by side."""
     (dx,), (grad, *xs) = call.outs, call.arguments
-    if len(xs) > MOST or not isSingle(grad, *xs, dx) or not isPlain(dx):
+    if len(xs) > MOST or not isSingle(grad, *xs, dx) or not isRowMajor(dx):
         return None
-    given, rows, before = sampled([grad, *xs], room)
+    given, rows, before = sampled([grad, *xs], workspace)
     samples, size = xs[0].shape
     return [*before, *pairwisedot.pairDotsGrad(given[0], rows[0], given[1:], rows[1:], size, samples, dx)]
 
 
-def sampled(values: Any, room: Any) -> tuple[list[Any], list[int], list[KernelCall]]:
+def sampled(values: Any, workspace: Any) -> tuple[list[Any], list[int], list[KernelCall]]:
     """Matrices whose rows lie without gaps each: where they are, the distances of their rows, the work that takes."""
     given, rows, before = list[Any](), list[int](), list[KernelCall]()
     for value in values:
-        (row, column), where = strided(value), value
+        (row, column), where = elementStrides(value), value
         if value.shape[1] > 1 and column != 1:
-            where, work = plainly(value, room)
+            where, work = toRowMajor(value, workspace)
             row, before = value.shape[1], before + work
         given.append(where)
         rows.append(row)

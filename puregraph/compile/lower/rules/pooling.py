@@ -9,8 +9,8 @@ import numpy as np
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.matmul import OutputTiling
 from puregraph.compile.lower.registry import lowers
-from puregraph.compile.lower.rules.channels import laidLast, ofMaps, pixelOf
-from puregraph.compile.lower.rules.elementlayout import isPlain, isSingle, plainly
+from puregraph.compile.lower.rules.channels import channelTiling, pixelStride, toChannelsLast
+from puregraph.compile.lower.rules.elementlayout import isRowMajor, isSingle, toRowMajor
 from puregraph.kernels.pooling import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 from puregraph.kernels.scatter import addAt
 from puregraph.native.conv import pooling
@@ -29,69 +29,71 @@ def windowsOn(shape: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -
 def windowsOf(indices: Value) -> Any:
     """The windows that indices were found with."""
     made = indices.call
-    if made is None or made.function is not maxPool or pixelOf(indices) != indices.shape[1]:
+    if made is None or made.function is not maxPool or pixelStride(indices) != indices.shape[1]:
         return None
     x, size, stride, pad, *rest = made.arguments
     return windowsOn(x.shape, size, stride, pad, rest[0] if rest else made.options.get("dilation", 1))
 
 
-def ofPeaks(call: Call) -> OutputTiling | None:
+def maxPoolGradTiling(call: Call) -> OutputTiling | None:
     """As for other maps, where it is known with which windows the peaks were found."""
     grad, indices, *_ = call.arguments
     (y,) = call.outs
-    isKnown = isSingle(grad, y) and y.ndim in (3, 4, 5) and pixelOf(y) is not None and windowsOf(indices) is not None
+    isKnown = (
+        isSingle(grad, y) and y.ndim in (3, 4, 5) and pixelStride(y) is not None and windowsOf(indices) is not None
+    )
     return OutputTiling((0, *range(2, y.ndim)), 1) if isKnown else None
 
 
 @lowers(maxPool)
-def lowerMaxPool(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerMaxPool(call: Call, workspace: Any) -> list[KernelCall] | None:
     """y = max of each window, and where in its window it stands."""
     x, size, stride, pad, *rest = call.arguments
     y, indices = call.outs
-    if not isSingle(x, y) or x.ndim not in (3, 4, 5) or pixelOf(y) is None or pixelOf(indices) != x.shape[1]:
+    if not isSingle(x, y) or x.ndim not in (3, 4, 5) or pixelStride(y) is None or pixelStride(indices) != x.shape[1]:
         return None
-    where, pixel, before = laidLast(x, room)
+    where, pixel, before = toChannelsLast(x, workspace)
     g = windowsOn(x.shape, size, stride, pad, rest[0] if rest else call.options.get("dilation", 1))
-    return [*before, *pooling.maxForward(where, indices, EpilogueSpec(y, pixelOf(y) or 0), g, pixel)]
+    return [*before, *pooling.maxForward(where, indices, EpilogueSpec(y, pixelStride(y) or 0), g, pixel)]
 
 
 @lowers(maxPoolGrad)
-def lowerMaxPoolGrad(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+def lowerMaxPoolGrad(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
     """Each gradient goes to the peak of its window."""
     grad, indices, *_ = call.arguments
     g = windowsOf(indices)
-    where, pixel, before = laidLast(grad, room)
-    return [*before, *pooling.maxGradient(where, indices, finish, g, pixel)]
+    where, pixel, before = toChannelsLast(grad, workspace)
+    return [*before, *pooling.maxGradient(where, indices, epilogue, g, pixel)]
 
 
 @lowers(meanPool)
-def lowerMeanPool(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+def lowerMeanPool(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
     """y = mean of each window."""
     x, size, stride, pad, *rest = call.arguments
     includePad = rest[0] if rest else call.options.get("includePad", True)
-    where, pixel, before = laidLast(x, room)
-    return [*before, *pooling.meanForward(where, finish, windowsOn(x.shape, size, stride, pad), includePad, pixel)]
+    where, pixel, before = toChannelsLast(x, workspace)
+    return [*before, *pooling.meanForward(where, epilogue, windowsOn(x.shape, size, stride, pad), includePad, pixel)]
 
 
 @lowers(meanPoolGrad)
-def lowerMeanPoolGrad(call: Call, finish: Any, room: Any) -> list[KernelCall] | None:
+def lowerMeanPoolGrad(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
     """Each gradient is shared out evenly over its window."""
     grad, shape, size, stride, pad, *rest = call.arguments
     includePad = rest[0] if rest else call.options.get("includePad", True)
-    where, pixel, before = laidLast(grad, room)
-    return [*before, *pooling.meanGradient(where, finish, windowsOn(shape, size, stride, pad), includePad, pixel)]
+    where, pixel, before = toChannelsLast(grad, workspace)
+    return [*before, *pooling.meanGradient(where, epilogue, windowsOn(shape, size, stride, pad), includePad, pixel)]
 
 
 @lowers(addAt)
-def lowerAddAt(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerAddAt(call: Call, workspace: Any) -> list[KernelCall] | None:
     """Numbers added where indices say, row by row."""
     values, index, size = call.arguments
     (y,) = call.outs
-    if not isSingle(values, y) or index.dtype != np.int32 or not isPlain(index) or not isPlain(y):
+    if not isSingle(values, y) or index.dtype != np.int32 or not isRowMajor(index) or not isRowMajor(y):
         return None
-    where, before = plainly(values, room)
+    where, before = toRowMajor(values, workspace)
     return [*before, *gather.addAt(where, index, y, *values.shape, size)]
 
 
-lowerMaxPoolGrad.frame = ofPeaks
-lowerMeanPool.frame = lowerMeanPoolGrad.frame = ofMaps
+lowerMaxPoolGrad.tiling = maxPoolGradTiling
+lowerMeanPool.tiling = lowerMeanPoolGrad.tiling = channelTiling

@@ -7,7 +7,7 @@ from typing import Any
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.bounds import Bounds
 from puregraph.compile.lower.registry import lowers
-from puregraph.compile.lower.rules.elementlayout import copies, isPlain, isSingle, spread, strided
+from puregraph.compile.lower.rules.elementlayout import broadcastStrides, copies, elementStrides, isRowMajor, isSingle
 from puregraph.compile.lower.rules.gather import isIndex
 from puregraph.compile.lower.workspace import Offset
 from puregraph.formula import Formula
@@ -37,57 +37,59 @@ STEPS = {tanhStep: "tanh", reluStep: "relu", lstmStep: "lstm", gruStep: "gru"}
 BACKS = {tanhBack: "tanh", reluBack: "relu", lstmBack: "lstm", gruBack: "gru"}
 
 
-def trackOf(value: Value) -> SequenceOperand | None:
+def sequenceOperand(value: Value) -> SequenceOperand | None:
     """Numbers of every sample and moment, those of one moment side by side."""
-    n, t, last = strided(value)
+    n, t, last = elementStrides(value)
     return SequenceOperand(value, (n, t)) if last == 1 or value.shape[2] == 1 else None
 
 
 def rowsOf(value: Value) -> tuple[Any, int] | None:
     """Numbers of every sample, side by side, and how far the next sample's are."""
-    n, last = strided(value)
+    n, last = elementStrides(value)
     return (value, n) if last == 1 or value.shape[1] == 1 else None
 
 
-def momentsOf(on: Any) -> Any:
+def timeStepMask(on: Any) -> Any:
     """Which moments count, as native code takes it."""
-    return None if on is None else SequenceOperand(on, tuple(strided(on)))
+    return None if on is None else SequenceOperand(on, tuple(elementStrides(on)))
 
 
 @lowers(alive)
-def lowerAlive(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerAlive(call: Call, workspace: Any) -> list[KernelCall] | None:
     """Whether a moment comes before the end."""
     lengths, count = call.arguments
     (y,) = call.outs
     if not isIndex(lengths):
         return None
-    room.check(Bounds(lengths, 0, count + 1))
-    loads, stores = Operand("i64", lengths, (*strided(lengths), 0)), Operand("bool", y, strided(y))
-    return nestCalls(LoopNest(y.shape, {"x0": loads}, (("y0", Formula("axis1 < x0")),), {"y0": stores}), room)
+    workspace.check(Bounds(lengths, 0, count + 1))
+    loads, stores = Operand("i64", lengths, (*elementStrides(lengths), 0)), Operand("bool", y, elementStrides(y))
+    return nestCalls(LoopNest(y.shape, {"x0": loads}, (("y0", Formula("axis1 < x0")),), {"y0": stores}), workspace)
 
 
-def packed(kind: str, weight: Value, room: Any) -> tuple[Any, list[KernelCall]]:
+def packed(kind: str, weight: Value, workspace: Any) -> tuple[Any, list[KernelCall]]:
     """Weights in the order in which moments read them, and the work that takes."""
     (rows, _), units = weight.shape, weight.shape[1] // recurrent.CELLS[kind].gates
     stride, size = rowsOf(weight)[1], recurrent.packedSize(kind, units, rows)
-    return room.packed(weight, size, lambda to: recurrent.pack(kind, weight, stride, to, rows, units))
+    return workspace.packed(weight, size, lambda to: recurrent.pack(kind, weight, stride, to, rows, units))
 
 
-def summed(x: Value, W: Value, room: Any) -> tuple[SequenceOperand, list[KernelCall]]:
+def inputProducts(x: Value, W: Value, workspace: Any) -> tuple[SequenceOperand, list[KernelCall]]:
     """x W for all moments, and the work that takes."""
     (n, t, inputs), width = x.shape, W.shape[1]
-    sums, steps, lanes = room(n * t * width), strided(x), jit.lanes(4)
-    finish, around = EpilogueSpec(sums, width, (t * width,)), (rowsOf(W)[1], 1)
-    done = gemm(x, W, finish, t, width, inputs, steps[1:], around, [BatchAxis(n, steps[0], 0)], lanes, workspace=room)
+    sums, steps, lanes = workspace(n * t * width), elementStrides(x), jit.lanes(4)
+    epilogue, around = EpilogueSpec(sums, width, (t * width,)), (rowsOf(W)[1], 1)
+    done = gemm(
+        x, W, epilogue, t, width, inputs, steps[1:], around, [BatchAxis(n, steps[0], 0)], lanes, workspace=workspace
+    )
     return SequenceOperand(sums, (t * width, width)), done
 
 
-def lasting(state: Value, room: Any) -> SequenceOperand | None:
+def stateOperand(state: Value, workspace: Any) -> SequenceOperand | None:
     """Where a state goes: to one place for all moments if only the next one reads it."""
-    if not room.leaves(state):
-        return trackOf(state)
+    if not workspace.leaves(state):
+        return sequenceOperand(state)
     n, _, units = state.shape
-    return SequenceOperand(room(n * units), (units, 0))
+    return SequenceOperand(workspace(n * units), (units, 0))
 
 
 def isZero(value: Value) -> bool:
@@ -97,7 +99,7 @@ def isZero(value: Value) -> bool:
 
 
 @lowers(forward)
-def lowerForward(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerForward(call: Call, workspace: Any) -> list[KernelCall] | None:
     """The states of a cell at every moment, with what its gradient reads, as far as somebody reads them."""
     step, x, W, b, weights, states, *rest = call.arguments
     on, reverse = [*rest, None, False][:2] if len(rest) < 2 else rest
@@ -105,19 +107,19 @@ def lowerForward(call: Call, room: Any) -> list[KernelCall] | None:
     if step not in STEPS or not isSingle(x, W, U, *states, *[v for v in (b, d) if v is not None], *call.outs):
         return None
     first = [rowsOf(s) for s in states]
-    if None in (*map(trackOf, (x, *call.outs)), *first, *map(rowsOf, (W, U))):
+    if None in (*map(sequenceOperand, (x, *call.outs)), *first, *map(rowsOf, (W, U))):
         return None
-    if not all(v is None or isPlain(v) for v in (b, d)):
+    if not all(v is None or isRowMajor(v) for v in (b, d)):
         return None
     kind, (h, *others) = STEPS[step], call.outs[: len(states)]
-    kept = [y for y in call.outs[len(states) :] if not room.leaves(y)]
+    kept = [y for y in call.outs[len(states) :] if not workspace.leaves(y)]
     sizes = recurrent.RecurrentSizes(*x.shape[:2], states[0].shape[1], x.shape[2])
-    around, packU = packed(kind, U, room)
+    around, packU = packed(kind, U, workspace)
     if recurrent.readsInputs(kind, sizes):
-        given = trackOf(x)
-        into, before = packed(kind, W, room)
+        given = sequenceOperand(x)
+        into, before = packed(kind, W, workspace)
     else:
-        given, before = summed(x, W, room)
+        given, before = inputProducts(x, W, workspace)
         into, sizes = None, sizes._replace(inputs=0)
     works = recurrent.run(
         kind,
@@ -125,13 +127,13 @@ def lowerForward(call: Call, room: Any) -> list[KernelCall] | None:
         into,
         around,
         first,
-        [trackOf(h), *(lasting(state, room) for state in others)],
-        trackOf(kept[0]) if kept else None,
+        [sequenceOperand(h), *(stateOperand(state, workspace) for state in others)],
+        sequenceOperand(kept[0]) if kept else None,
         sizes,
         pool.threads(),
         b,
         d,
-        momentsOf(on),
+        timeStepMask(on),
         bool(reverse),
         isZero(states[0]),
     )
@@ -139,7 +141,7 @@ def lowerForward(call: Call, room: Any) -> list[KernelCall] | None:
 
 
 @lowers(throughTime)
-def lowerThroughTime(call: Call, room: Any) -> list[KernelCall] | None:
+def lowerThroughTime(call: Call, workspace: Any) -> list[KernelCall] | None:
     """The gradients of a cell, moment by moment from the last one to the first."""
     back, U, before, after, kept, gy, grads, *rest = call.arguments
     on, reverse = [*rest, None, False][:2] if len(rest) < 2 else rest
@@ -147,17 +149,19 @@ def lowerThroughTime(call: Call, room: Any) -> list[KernelCall] | None:
         return None
     kind, count = BACKS[back], len(after)
     made, ends = list(call.outs[:-count]), list(call.outs[-count:])
-    tracks = [trackOf(v) for v in (*after, *kept, gy, *made)]
-    begins, around = [trackOf(b) for b in before], rowsOf(U)
+    tracks = [sequenceOperand(v) for v in (*after, *kept, gy, *made)]
+    begins, around = [sequenceOperand(b) for b in before], rowsOf(U)
     if not isSingle(U, gy, *before, *after, *kept, *grads, *call.outs) or None in tracks + begins or around is None:
         return None
-    if not all(map(isPlain, ends)):
+    if not all(map(isRowMajor, ends)):
         return None
     n, t, units = after[0].shape
     at = t - 1 if reverse else 0
-    first = [(Offset(b, at * b.strides[1]), strided(b)[0]) for b in before]
-    starts = [w for g, e in zip(grads, ends) for w in copies(g, e, e.shape, spread(g, e.shape), strided(e))]
-    packed = room(recurrent.packedSize(kind, units))
+    first = [(Offset(b, at * b.strides[1]), elementStrides(b)[0]) for b in before]
+    starts = [
+        w for g, e in zip(grads, ends) for w in copies(g, e, e.shape, broadcastStrides(g, e.shape), elementStrides(e))
+    ]
+    packed = workspace(recurrent.packedSize(kind, units))
     inner = tracks[: count + len(kept)]
     if kind == "gru":  # of the states it only reads those before, which after a gap are not those of the last moment
         shift = -before[0].strides[1] if reverse else before[0].strides[1]
@@ -176,7 +180,7 @@ def lowerThroughTime(call: Call, room: Any) -> list[KernelCall] | None:
         ends,
         recurrent.RecurrentSizes(n, t, units),
         pool.threads(),
-        momentsOf(on),
+        timeStepMask(on),
         bool(reverse),
     )
     return [*starts, *works]
