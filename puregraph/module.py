@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.arguments import Flag, Number, checked, takes
-from puregraph.base.keywords import checkKeywords
+from puregraph.base.keywords import KeepsInitArgs
 from puregraph.core.accumulate import seedLike, shapeOf
 from puregraph.core.applied import Applied
 from puregraph.core.linkednode import checkName
@@ -79,7 +79,7 @@ class LastCall:
         self.values, self.data, self.grad = values, data, None
 
 
-class Module(Versioned):
+class Module(KeepsInitArgs, Versioned):
     """Parameters and rules, all pure functions of their arguments.
 
     A subclass writes `dataShapeFrom`, `updateData` and, unless its gradient comes from elsewhere, `updateGrad`.
@@ -94,6 +94,7 @@ class Module(Versioned):
                 the last axis), "as taken" (what the input is); a cost `takes` "logits" or "scores"
     `views`     whether the output is the first input, or a view of it, and so takes no memory
     `gradAliases`   whether the gradient of an input of the output's shape is the very gradient that comes in
+    `flopsPerElement`   arithmetic operations of a forward pass for each element of the first input; None: `flopsFrom`
     `train`     the mode: `trainMode()` and `evalMode()` set it
     `precision` how compiled steps on a GPU may calculate: `calcMode()` sets it; it is no part of a checkpoint
     """
@@ -105,10 +106,10 @@ class Module(Versioned):
     gives = ""
     views = False
     gradAliases = False
+    flopsPerElement: int | None = None
     train = True
     precision = "float32"
     updateGrad: Any = None
-    initArgs: tuple[tuple, dict]
     options = ("trainable", "precision")
     elsewhere = {
         **dict.fromkeys(("lr", "rate", "learnRate", "learning_rate", "decay"), OFPARAMS),
@@ -129,12 +130,6 @@ class Module(Versioned):
             cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
         if "dataShapeFrom" in vars(cls):
             cls.dataShapeFrom = withDims(cls.dataShapeFrom)  # type: ignore[method-assign]
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        checkKeywords(cls, kwargs)
-        self = super().__new__(cls)
-        self.initArgs = (args, kwargs)
-        return self
 
     def __init__(self, name: str | None = None):
         checkName(name)
@@ -168,7 +163,9 @@ class Module(Versioned):
         return shapes[0] if len(shapes) == 1 else list(shapes)
 
     def flopsFrom(self, *shapes: Any, **options: Any) -> Any:
-        """Arithmetic operations of one forward pass; by default one per element of the output."""
+        """Arithmetic operations of one forward pass: by `flopsPerElement`, else one for each element of the output."""
+        if self.flopsPerElement is not None:
+            return self.flopsPerElement * product(shapes[0])
         out = self.dataShapeFrom(*shapes)
         return sum(product(s) for s in out) if isinstance(out, list) else product(out)
 

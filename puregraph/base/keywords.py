@@ -70,3 +70,22 @@ def checkKeywords(cls: type, given: Any) -> None:
             hint = f"did you mean {other}? " if other else ""
             names = ", ".join(known) or "none"
             raise ArgumentError(f"{cls.__name__}: there is no argument {name}; {hint}There are {names}")
+
+
+class ChecksKeywords:
+    """What refuses keyword arguments that its class cannot be made with."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        checkKeywords(cls, kwargs)
+        return super().__new__(cls)
+
+
+class KeepsInitArgs(ChecksKeywords):
+    """What keeps its constructor's arguments: `initArgs`, as (positional, by name)."""
+
+    initArgs: tuple[tuple, dict]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = super().__new__(cls, *args, **kwargs)
+        self.initArgs = (args, kwargs)
+        return self

@@ -5,7 +5,6 @@ import numpy as np
 from puregraph import device
 from puregraph.arguments import Fraction, Whole, optional
 from puregraph.core.param import State
-from puregraph.core.shape import product
 from puregraph.errors import ArgumentError, need, show
 from puregraph.kernels.entropy import entropyGrad
 from puregraph.kernels.labels import classIndex
@@ -38,6 +37,7 @@ class CrossEntropy(Module):
     hidden = ("p", "index")
     indices = ("labels",)
     takes = "scores"
+    flopsPerElement = 5
 
     def __init__(self, weights=None, ignoreIndex: optional(Whole) = None, smoothing: Fraction = 0.0, name=None):
         super().__init__(name)
@@ -95,9 +95,6 @@ class CrossEntropy(Module):
             return counts, each
         weights = weights.astype(like.dtype)
         return gather(weights, index), each * weights.reshape(-1, *(1,) * (like.ndim - 2))
-
-    def flopsFrom(self, x, labels):
-        return 5 * product(x)
 
     def sample(self, rng, x, labels):
         chosen = rng.integers(0, x[1], labels)

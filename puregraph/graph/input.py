@@ -12,6 +12,7 @@ class Input(Module):
 
     views = True
     reads = ()
+    flopsPerElement = 0
 
     def dataShapeFrom(self, x):
         return x
@@ -21,9 +22,6 @@ class Input(Module):
 
     def updateGrad(self, grad, x, y):
         return grad
-
-    def flopsFrom(self, x):
-        return 0
 
     @classmethod
     def examples(cls):

@@ -30,6 +30,7 @@ class BatchNorm(Module):
 
     reads = ("x", "scale", "center", "factor")
     hidden = ("center", "factor")
+    flopsPerElement = 4
 
     def __init__(
         self,
@@ -91,9 +92,6 @@ class BatchNorm(Module):
             gx = (g * perMap(factor if scale is None else factor * scale, x)).astype(x.dtype, copy=False)
         gscale, gbias = (g.astype(x.dtype, copy=False) if scale is not None else None for g in (gscale, gbias))
         return gx, gscale, gbias, None, None, None
-
-    def flopsFrom(self, x):
-        return 4 * product(x)
 
     @classmethod
     def examples(cls):

@@ -3,7 +3,6 @@
 import numpy as np
 
 from puregraph.arguments import Flag
-from puregraph.core.shape import product
 from puregraph.kernels.widen import widened
 from puregraph.module import Module
 from puregraph.modules.sum import reduced
@@ -11,6 +10,7 @@ from puregraph.modules.sum import reduced
 
 class _Extremum(Module):
     reads = ("x", "y")
+    flopsPerElement = 1
 
     def __init__(self, axis=None, keepdims: Flag = False, name=None):
         super().__init__(name)
@@ -23,9 +23,6 @@ class _Extremum(Module):
     def updateGrad(self, grad, x, y):
         kept = reduced(x.shape, self.axis, True)
         return shared(grad.reshape(kept), x, y.reshape(kept), self.axis)
-
-    def flopsFrom(self, x):
-        return product(x)
 
     @classmethod
     def examples(cls):

@@ -21,6 +21,7 @@ class Gather(Module):
 
     reads = ("index",)
     indices = ("index",)
+    flopsPerElement = 0
 
     def __init__(self, axis: Whole = 0, name=None):
         super().__init__(name)
@@ -46,9 +47,6 @@ class Gather(Module):
         last = axis + index.ndim
         parts = grad.transpose((*range(axis, last), *range(axis), *range(last, grad.ndim)))
         return np.moveaxis(scatter.scatterAdd(parts, index, x.shape[axis]), 0, axis), None
-
-    def flopsFrom(self, x, index):
-        return 0
 
     def sample(self, rng, x, index):
         return [rng.standard_normal(x), rng.integers(-1, x[self.axis], index)]

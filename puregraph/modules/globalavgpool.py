@@ -4,7 +4,6 @@ from math import prod
 
 import numpy as np
 
-from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.module import Module
 
@@ -18,6 +17,7 @@ class GlobalAvgPool(Module):
     """
 
     reads = ()
+    flopsPerElement = 1
 
     def dataShapeFrom(self, x):
         need(len(x) > 2 and all(d >= 1 for d in x[2:]), "(n, c, *spatial), no length 0", x, "a map needs a place")
@@ -29,9 +29,6 @@ class GlobalAvgPool(Module):
     def updateGrad(self, grad, x, y):
         share = grad / prod(x.shape[2:])
         return np.broadcast_to(share.reshape(*share.shape, *(1,) * (x.ndim - 2)), x.shape).copy()
-
-    def flopsFrom(self, x):
-        return product(x)
 
     @classmethod
     def examples(cls):

@@ -26,6 +26,7 @@ class GroupNorm(Module):
 
     reads = ("x", "scale", "center", "factor")
     hidden = ("center", "factor")
+    flopsPerElement = 4
 
     def __init__(self, groups: Count, maps: Count, epsilon: NotNegative = 1e-5, affine: Flag = True, name=None):
         super().__init__(name)
@@ -71,9 +72,6 @@ class GroupNorm(Module):
         if needs[2]:
             gbias = total(g, overMaps(g)).astype(x.dtype, copy=False)
         return gx, gscale, gbias
-
-    def flopsFrom(self, x):
-        return 4 * product(x)
 
     @classmethod
     def examples(cls):

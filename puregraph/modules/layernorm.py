@@ -4,7 +4,6 @@ import numpy as np
 
 from puregraph.arguments import Flag, NotNegative
 from puregraph.core.param import Param
-from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.kernels.reduce import moments, unbroadcast
 from puregraph.kernels.widen import widen
@@ -25,6 +24,7 @@ class LayerNorm(Module):
 
     reads = ("x", "scale", "center", "factor")
     hidden = ("center", "factor")
+    flopsPerElement = 4
 
     def __init__(self, shape, epsilon: NotNegative = 1e-5, affine: Flag = True, name=None):
         super().__init__(name)
@@ -70,9 +70,6 @@ class LayerNorm(Module):
         if needs[2]:
             gbias = unbroadcast(g, self.shape).astype(x.dtype, copy=False)
         return gx, gscale, gbias
-
-    def flopsFrom(self, x):
-        return 4 * product(x)
 
     @classmethod
     def examples(cls):

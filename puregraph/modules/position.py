@@ -5,7 +5,6 @@ import numpy as np
 from puregraph.arguments import Count, NotNegative, Size
 from puregraph.core import initial
 from puregraph.core.param import Param
-from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.kernels.widen import widened
@@ -24,6 +23,7 @@ class Position(Module):
 
     reads = ()
     gradAliases = True
+    flopsPerElement = 1
 
     def __init__(self, length: Count, size: Size, initscheme="gaussian", wscale: NotNegative = 0.02, name=None):
         super().__init__(name)
@@ -45,9 +45,6 @@ class Position(Module):
             used = unbroadcast(grad, grad.shape[-2:])
             gW = np.concatenate([used, np.zeros_like(used, shape=(length - grad.shape[-2], size))], axis=0)
         return grad, gW
-
-    def flopsFrom(self, x):
-        return product(x)
 
     @classmethod
     def examples(cls):

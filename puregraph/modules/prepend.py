@@ -21,6 +21,7 @@ class Prepend(Module):
     """
 
     reads = ()
+    flopsPerElement = 0
 
     def __init__(self, count: Size, size: Size, initscheme="gaussian", wscale: NotNegative = 0.02, name=None):
         super().__init__(name)
@@ -37,9 +38,6 @@ class Prepend(Module):
     def updateGrad(self, grad, x, W, y, needs):
         count = W.shape[0]
         return grad[..., count:, :], unbroadcast(grad[..., :count, :], W.shape) if needs[1] else None
-
-    def flopsFrom(self, x):
-        return 0
 
     @classmethod
     def examples(cls):

@@ -23,6 +23,7 @@ class Slice(Module):
     reads = ()
     views = True
     __iter__ = None  # `Slice()[...]` makes one; there is nothing to loop over
+    flopsPerElement = 0
 
     def __init__(self, slc=(), name=None):
         super().__init__(name)
@@ -63,9 +64,6 @@ class Slice(Module):
         gx = np.zeros_like(grad, shape=x.shape)
         gx[self.key] = grad
         return gx
-
-    def flopsFrom(self, x):
-        return 0
 
     @classmethod
     def examples(cls):

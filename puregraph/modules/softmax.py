@@ -1,7 +1,7 @@
 """SoftMax: scores as probabilities."""
 
 from puregraph.arguments import Whole
-from puregraph.core.shape import normalAxis, product
+from puregraph.core.shape import normalAxis
 from puregraph.errors import need
 from puregraph.kernels.reduce import softmax, total
 from puregraph.kernels.widen import widened
@@ -18,6 +18,7 @@ class SoftMax(Module):
 
     reads = ("y",)
     gives = "probabilities"
+    flopsPerElement = 4
 
     def __init__(self, axis: Whole = 1, name=None):
         super().__init__(name)
@@ -33,9 +34,6 @@ class SoftMax(Module):
 
     def updateGrad(self, grad, x, y):
         return pull(grad, y, self.axis)
-
-    def flopsFrom(self, x):
-        return 4 * product(x)
 
     @classmethod
     def examples(cls):

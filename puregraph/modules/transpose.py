@@ -16,6 +16,7 @@ class Transpose(Module):
 
     reads = ()
     views = True
+    flopsPerElement = 0
 
     def __init__(self, axes: optional(Axes) = None, name=None):
         super().__init__(name)
@@ -37,9 +38,6 @@ class Transpose(Module):
     def updateGrad(self, grad, x, y):
         axes = self.order(x.ndim)
         return grad.transpose(tuple(sorted(range(len(axes)), key=axes.__getitem__)))
-
-    def flopsFrom(self, x):
-        return 0
 
     @classmethod
     def examples(cls):

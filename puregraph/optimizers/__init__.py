@@ -2,8 +2,8 @@
 
 from puregraph.optimizers.adam import Adam
 from puregraph.optimizers.adamw import AdamW
-from puregraph.optimizers.formularule import FormulaRule
-from puregraph.optimizers.initrecorder import InitRecorder
+from puregraph.optimizers.formularule import FormulaRule as FormulaRule
+from puregraph.optimizers.initrecorder import InitRecorder as InitRecorder
 from puregraph.optimizers.momentumsgd import MomentumSGD
 from puregraph.optimizers.nesterovsgd import NesterovSGD
 from puregraph.optimizers.optimizer import Optimizer
@@ -22,8 +22,6 @@ __all__ = [
     "OneCycle",
     "Optimizer",
     "RMSProp",
-    "FormulaRule",
-    "InitRecorder",
     "Schedule",
     "Slot",
     "Step",

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from puregraph.base.keywords import checkKeywords
+from puregraph.base.keywords import KeepsInitArgs
 from puregraph.core.versioning import Versioned
 
 
-class InitRecorder(Versioned):
+class InitRecorder(KeepsInitArgs, Versioned):
     """`initArgs` holds the constructor's arguments, as (positional, by name)."""
-
-    initArgs: tuple[tuple, dict]
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        checkKeywords(cls, kwargs)
-        self = super().__new__(cls)
-        self.initArgs = (args, kwargs)
-        return self
 
     def __repr__(self) -> str:
         args, kwargs = self.initArgs

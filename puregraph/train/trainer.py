@@ -12,7 +12,7 @@ import numpy as np
 
 from puregraph.arguments import FileSource, Flag, Natural, optional, takes
 from puregraph.base.attributes import Settable
-from puregraph.base.keywords import checkKeywords
+from puregraph.base.keywords import ChecksKeywords
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
 from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, batchesFrom, checkedSize, groups
@@ -32,7 +32,7 @@ from puregraph.train.prechecks import checkParams, fitSchedule
 from puregraph.train.validator import Validator
 
 
-class Trainer(Settable):
+class Trainer(ChecksKeywords, Settable):
     """Trains `net` to make `cost` small:
 
         trainer = Trainer(net, CrossEntropy(), Adam(), metrics=[Accuracy()])
@@ -71,10 +71,6 @@ class Trainer(Settable):
         **dict.fromkeys(("model", "network", "module"), "set net, or make another Trainer"),
         **dict.fromkeys(("loss_fn", "criterion"), "the cost is an argument of Trainer(...): make another one"),
     }
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        checkKeywords(cls, kwargs)
-        return super().__new__(cls)
 
     @takes(seed=optional(Natural), shuffle=Flag, compile=Flag)
     def __init__(

@@ -208,6 +208,11 @@ class Fresh(Plain):
     __slots__ = ()
 
 
+def inPlace(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+    """An operator such as `+=`, whose result is the left side's value from then on."""
+    return lambda x, y: ufunc(x, y, out=x)
+
+
 class RecordedArray(Tracer):
     """A tracer: stands for an array while a rule is traced.
 
@@ -285,34 +290,15 @@ class RecordedArray(Tracer):
     def flatten(self, order: str = "C") -> Any:
         return self.recorder.call(np.copy, (self.reshape(-1),), {"order": order})
 
-    def __iadd__(self, other: Any) -> Any:
-        return np.add(self, other, out=self)
-
-    def __isub__(self, other: Any) -> Any:
-        return np.subtract(self, other, out=self)
-
-    def __imul__(self, other: Any) -> Any:
-        return np.multiply(self, other, out=self)
-
-    def __itruediv__(self, other: Any) -> Any:
-        return np.true_divide(self, other, out=self)
-
-    def __ifloordiv__(self, other: Any) -> Any:
-        return np.floor_divide(self, other, out=self)
-
-    def __imod__(self, other: Any) -> Any:
-        return np.remainder(self, other, out=self)
-
-    def __ipow__(self, other: Any) -> Any:
-        return np.power(self, other, out=self)
-
-    def __iand__(self, other: Any) -> Any:
-        return np.bitwise_and(self, other, out=self)
-
-    def __ior__(self, other: Any) -> Any:
-        return np.bitwise_or(self, other, out=self)
-
-    __or__ = method(np.bitwise_or)
+    __iadd__ = inPlace(np.add)
+    __isub__ = inPlace(np.subtract)
+    __imul__ = inPlace(np.multiply)
+    __itruediv__ = inPlace(np.true_divide)
+    __ifloordiv__ = inPlace(np.floor_divide)
+    __imod__ = inPlace(np.remainder)
+    __ipow__ = inPlace(np.power)
+    __iand__ = inPlace(np.bitwise_and)
+    __ior__ = inPlace(np.bitwise_or)
     __eq__ = method(np.equal)
     __ne__ = method(np.not_equal)
     __hash__ = object.__hash__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Union
 
 TEXTS = {
@@ -42,6 +42,21 @@ class IRType(NamedTuple):
         return self.kind[0] == "f"
 
 
+def arithmetic(real: str, whole: str) -> Callable[[IRValue, Number], IRValue]:
+    """An operator that appends one instruction to floats, and another to integers."""
+    return lambda x, y: x.code.binary(real, whole, x, y)
+
+
+def reflected(real: str, whole: str) -> Callable[[IRValue, Number], IRValue]:
+    """The operator where the left side is a Python number."""
+    return lambda x, y: x.code.binary(real, whole, y, x)
+
+
+def comparison(real: str, whole: str) -> Callable[[IRValue, Number], IRValue]:
+    """An operator that compares floats by one predicate, and integers by another."""
+    return lambda x, y: x.code.compare(real, whole, x, y)
+
+
 class IRValue:
     """A scalar or vector that the code computes; Python's operators append instructions."""
 
@@ -62,52 +77,21 @@ class IRValue:
     def renamed(self, code: Instructions, name: str) -> IRValue:
         return IRValue(code, name, self.type)
 
-    def __add__(self, other: Number) -> IRValue:
-        return self.code.binary("fadd", "add", self, other)
-
-    def __radd__(self, other: Number) -> IRValue:
-        return self.code.binary("fadd", "add", other, self)
-
-    def __sub__(self, other: Number) -> IRValue:
-        return self.code.binary("fsub", "sub", self, other)
-
-    def __rsub__(self, other: Number) -> IRValue:
-        return self.code.binary("fsub", "sub", other, self)
-
-    def __mul__(self, other: Number) -> IRValue:
-        return self.code.binary("fmul", "mul", self, other)
-
-    def __rmul__(self, other: Number) -> IRValue:
-        return self.code.binary("fmul", "mul", other, self)
-
-    def __truediv__(self, other: Number) -> IRValue:
-        return self.code.binary("fdiv", "sdiv", self, other)
-
-    def __rtruediv__(self, other: Number) -> IRValue:
-        return self.code.binary("fdiv", "sdiv", other, self)
-
-    def __floordiv__(self, other: Number) -> IRValue:
-        """Floats, or integers that are not negative."""
-        return self.code.binary("fdiv", "udiv", self, other)
-
-    def __mod__(self, other: Number) -> IRValue:
-        """Floats, or integers that are not negative."""
-        return self.code.binary("frem", "urem", self, other)
-
-    def __and__(self, other: Number) -> IRValue:
-        return self.code.binary("and", "and", self, other)
-
-    def __or__(self, other: Number) -> IRValue:
-        return self.code.binary("or", "or", self, other)
-
-    def __xor__(self, other: Number) -> IRValue:
-        return self.code.binary("xor", "xor", self, other)
-
-    def __lshift__(self, other: Number) -> IRValue:
-        return self.code.binary("shl", "shl", self, other)
-
-    def __rshift__(self, other: Number) -> IRValue:
-        return self.code.binary("lshr", "lshr", self, other)
+    __add__, __radd__ = arithmetic("fadd", "add"), reflected("fadd", "add")
+    __sub__, __rsub__ = arithmetic("fsub", "sub"), reflected("fsub", "sub")
+    __mul__, __rmul__ = arithmetic("fmul", "mul"), reflected("fmul", "mul")
+    __truediv__, __rtruediv__ = arithmetic("fdiv", "sdiv"), reflected("fdiv", "sdiv")
+    __floordiv__ = arithmetic("fdiv", "udiv")  # of floats, or of integers that are not negative
+    __mod__ = arithmetic("frem", "urem")  # likewise
+    __and__ = arithmetic("and", "and")
+    __or__ = arithmetic("or", "or")
+    __xor__ = arithmetic("xor", "xor")
+    __lshift__ = arithmetic("shl", "shl")
+    __rshift__ = arithmetic("lshr", "lshr")
+    __lt__, __le__ = comparison("olt", "slt"), comparison("ole", "sle")
+    __gt__, __ge__ = comparison("ogt", "sgt"), comparison("oge", "sge")
+    __eq__: Any = comparison("oeq", "eq")
+    __ne__: Any = comparison("une", "ne")
 
     def __neg__(self) -> IRValue:
         if self.type.isFloat:
@@ -116,24 +100,6 @@ class IRValue:
 
     def __invert__(self) -> IRValue:
         return self ^ (1 if self.kind == "i1" else -1)
-
-    def __lt__(self, other: Number) -> IRValue:
-        return self.code.compare("olt", "slt", self, other)
-
-    def __le__(self, other: Number) -> IRValue:
-        return self.code.compare("ole", "sle", self, other)
-
-    def __gt__(self, other: Number) -> IRValue:
-        return self.code.compare("ogt", "sgt", self, other)
-
-    def __ge__(self, other: Number) -> IRValue:
-        return self.code.compare("oge", "sge", self, other)
-
-    def __eq__(self, other: Any) -> IRValue:  # type: ignore[override]
-        return self.code.compare("oeq", "eq", self, other)
-
-    def __ne__(self, other: Any) -> IRValue:  # type: ignore[override]
-        return self.code.compare("une", "ne", self, other)
 
     def __bool__(self) -> bool:
         raise TypeError("a value of native code is not known while the code is written: use code.when or code.select")

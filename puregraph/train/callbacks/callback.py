@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from puregraph.base.attributes import Settable, checkMethods
-from puregraph.base.keywords import checkKeywords
+from puregraph.base.keywords import ChecksKeywords
 from puregraph.errors import DataError
 
 HOOKS = ("onTrainBegin", "onEpochBegin", "onBatchEnd", "onEpochEnd", "onInterrupt", "onTrainEnd")
@@ -24,7 +24,7 @@ FOREIGN = {
 }
 
 
-class Callback(Settable):
+class Callback(ChecksKeywords, Settable):
     """Something called by a Trainer; every method does nothing until a subclass writes it.
 
     Callbacks are called in the order in which they were given, those of a higher `order` after all others. What
@@ -35,10 +35,6 @@ class Callback(Settable):
     order = 0
     adds: tuple[str, ...] = ()
     options = ("order", "adds")
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        checkKeywords(cls, kwargs)
-        return super().__new__(cls)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -8,12 +8,12 @@ import numpy as np
 
 from puregraph import device
 from puregraph.arguments import Natural, Text, optional, takes
-from puregraph.base.keywords import checkKeywords
+from puregraph.base.keywords import ChecksKeywords
 from puregraph.errors import DataError
 from puregraph.kernels.labels import labelFault
 
 
-class Metric:
+class Metric(ChecksKeywords):
     """A ratio of two sums, to which every batch adds; a subclass says what it adds.
 
     `which`   the output and the target it looks at, where there are several
@@ -22,10 +22,6 @@ class Metric:
     """
 
     better = "max"
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        checkKeywords(cls, kwargs)
-        return super().__new__(cls)
 
     @takes(which=Natural, name=optional(Text))
     def __init__(self, which: int = 0, name: str | None = None):
