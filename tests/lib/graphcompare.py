@@ -6,11 +6,12 @@ left out: so a tolerance follows the condition of the graph, and is never widene
 """
 
 import warnings
-from functools import wraps
+from functools import partial, wraps
 from typing import NamedTuple
 
 import numpy as np
 from graphspec import UnfitError, rebuilt
+from perturbed import PerturbedArray, perturbed, plain
 
 import puregraph
 from puregraph import Max, Min
@@ -20,10 +21,11 @@ from puregraph.errors import PuregraphError
 
 STEPS = 3
 MOVES = (
-    (0, 0),
-    (2, 1),
-    (40, 4),
-)  # how many passes in which everything moves by so many last bits, one try after the other
+    (0, 0, False),
+    (2, 1, False),
+    (40, 4, False),
+    (20, 1, True),
+)  # how many passes in which everything moves by so many last bits, inside of rules too, one try after the other
 FLOOR = 8  # in units of the last place of an array's largest number
 LEAST = 0.01  # what an array's largest number is taken for where all are smaller, next to data about 1
 ABOVE = 8  # times what a pass moves by
@@ -56,7 +58,7 @@ class Comparison:
         ]
         self.optimizer = spec.optimizer
 
-    def graph(self, dtype, noise=None):
+    def graph(self, dtype, noise=None, isInside=False):
         """The graph with its parameters, an optimizer or None, and data for its inputs of noise."""
         initial.seed(self.spec.seed)
         graph = rebuilt(self.spec, self.rules).graph.calcMode(dtype)
@@ -69,7 +71,7 @@ class Comparison:
         optimizer = optimizerOf(name, rest).setupOn(graph) if name else None
         if noise is not None:
             for module in {step.module for step in graph.steps().items}:
-                shake(module, noise)
+                shake(module, noise, isInside)
         return graph, optimizer
 
     def given(self, step, dtype, noise=None):
@@ -79,9 +81,9 @@ class Comparison:
             for arrays in (self.data[step], self.seeds[step])
         ]
 
-    def eagerly(self, dtype, noise=None):
+    def eagerly(self, dtype, noise=None, isInside=False):
         """What the graph's own passes give."""
-        graph, optimizer = self.graph(dtype, noise)
+        graph, optimizer = self.graph(dtype, noise, isInside)
         found = {}
         for step in range(STEPS):
             data, seeds = self.given(step, dtype, noise)
@@ -143,20 +145,24 @@ class Comparison:
                 return Failure(type(error).__name__, f"{type(error).__name__}: {error}")
             exact = self.eagerly(np.dtype("float64"))
             others = []
-            for count, width in MOVES:
-                others += self.around(dtype, count, width)
+            for count, width, isInside in MOVES:
+                others += self.around(dtype, count, width, isInside)
                 wrong = differences(found, eager, others, dtype)
                 off = wrong or differences(exact, eager, others, dtype)
                 if not off:
                     return None
         return Failure("difference", "; ".join(wrong)) if wrong else Failure("float64", "; ".join(off))
 
-    def around(self, dtype, count, width):
-        """Passes with all that goes in, and what each node gives, moved by some of its last bits."""
+    def around(self, dtype, count, width, isInside=False):
+        """Passes with all that goes in, and what each node gives and perhaps computes, moved by some of its last bits."""
         for seed in range(count):
-            rng = np.random.default_rng([seed, 7])
-            amount = np.finfo(dtype).eps * width
-            yield self.eagerly(dtype, lambda x, rng=rng, amount=amount: 1 + amount * rng.choice((-1, 1), x.shape))
+            noise = partial(noiseOf, np.random.default_rng([seed, 7]), np.finfo(dtype).eps * width)
+            yield self.eagerly(dtype, noise, isInside)
+
+
+def noiseOf(rng, amount, x):
+    """Factors about 1, one for each element."""
+    return 1 + amount * rng.choice((-1, 1), x.shape)
 
 
 def isScale(path):
@@ -173,7 +179,7 @@ def moved(x, noise):
     return x if noise is None else x * noise(x)
 
 
-def shake(module, noise):
+def shake(module, noise, isInside=False):
     """Have noise in what a module gives, for all who read it, its own gradient too; and in its gradients.
 
     A largest or smallest element is one of the input: it is not rounded, and its gradient looks for it.
@@ -182,19 +188,23 @@ def shake(module, noise):
     for name in names:
         rule = getattr(module, name, None)
         if rule is not None:
-            vars(module)[name] = shaken(rule, noise)
+            vars(module)[name] = shaken(inside(rule, noise) if isInside else rule, noise)
 
 
 def shaken(rule, noise):
     """A rule with noise in its results."""
+    return wraps(rule)(lambda *args, **kwargs: perturbed(rule(*args, **kwargs), noise))
 
-    def shaken(value):
+
+def inside(rule, noise):
+    """A rule with noise in all that it computes."""
+
+    def wrapped(value):
         if isinstance(value, (list, tuple)):
-            return type(value)(map(shaken, value))
-        isFloat = getattr(value, "dtype", np.dtype(int)).kind == "f"
-        return moved(value, noise).astype(value.dtype) if isFloat else value
+            return type(value)(map(wrapped, value))
+        return PerturbedArray(value, noise) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
 
-    return wraps(rule)(lambda *args, **kwargs: shaken(rule(*args, **kwargs)))
+    return wraps(rule)(lambda *args, **kwargs: plain(rule(*wrapped(args), **kwargs)))
 
 
 def optimizerOf(name, rest):
@@ -251,6 +261,7 @@ def compared(name, found, eager, others, dtype):
     around = np.stack([x, *(o.astype(float) for o in others)])
     isSure = np.isfinite(x) & np.isfinite(around).all(axis=0)
     isBad = ~np.isfinite(x) & (np.isnan(around) == np.isnan(x)).all(axis=0) & ~np.isfinite(around).any(axis=0)
+    isBad &= ~np.isfinite(y) | (np.abs(y) <= np.finfo(dtype).max)  # what float64 alone can hold says nothing
     wrong = isBad & ((np.isnan(x) != np.isnan(y)) | np.isfinite(y))
     if not isSure.any():
         return [f"{name} is finite where it was not"] if wrong.any() else []
