@@ -19,7 +19,7 @@ from puregraph.core import initial
 count, patience = int(sys.argv[1]), 30.0
 net, room = Sequential(Conv2D(3, 8, 3, pad=1), BatchNorm(8), Relu()).evalMode(), Workspace()
 given = [np.random.default_rng(n).normal(size=(n, 3, 8, 8)).astype("f4") for n in (4, 9, 16)]
-programs = [Program(net, [x.shape], room=room) for x in given]
+programs = [Program(net, [x.shape], workspace=room) for x in given]
 wanted = [net(x) for x in given]
 x, t = np.ones((8, 5), "f4"), np.zeros((8, 2), "f4")
 second = Sequential(Linear(5, 6), Relu(), Linear(6, 2))
