@@ -44,7 +44,7 @@ def multiHeadAttention(size, heads, causal=False, cross=False, masked=False, use
         h = attention.node(q, k, v, mask=mask)
     else:
         h = attention.node(q, k, v)
-    h = Reshape((0, 0, size), name="join")(Transpose((0, 2, 1, 3), name="places")(h))
+    h = Reshape((0, 0, size), name="join")(Transpose((0, 2, 1, 3), name="positions")(h))
     return Graph(inputs, Linear(size, size, **options, name="out")(h), name=name)
 
 

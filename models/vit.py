@@ -19,7 +19,7 @@ def vit(image=224, patch=16, layers=12, heads=12, size=768, classes=1000, inmaps
         raise ValueError(f"vit: wanted patches that fill an image of {image}, got {patch}")
     return Sequential(
         Conv2D(inmaps, size, patch, stride=patch, name="patches"),
-        Reshape((0, size, -1), name="places"),
+        Reshape((0, size, -1), name="positions"),
         Transpose((0, 2, 1), name="sequence"),
         Prepend(1, size, name="token"),
         Position((image // patch) ** 2 + 1, size, name="where"),

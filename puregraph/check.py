@@ -151,8 +151,8 @@ def shapeRule(case: Case) -> None:
     got = [tuple(np.shape(y)) for y in case.visible(outputs)]
     expect(said == got, f"{case.label}: dataShapeFrom says {said}, updateData gives {got}")
     hidden = [(tuple(np.shape(y)), np.dtype(getattr(y, "dtype", object))) for y in outputs[len(got) :]]
-    told = [(tuple(s), np.dtype(d or np.float64)) for s, d in case.module.hiddenShapeFrom(*case.shapes)]
-    expect(told == hidden, f"{case.label}: hiddenShapeFrom says {told}, updateData gives {hidden}")
+    declared = [(tuple(s), np.dtype(d or np.float64)) for s, d in case.module.hiddenShapeFrom(*case.shapes)]
+    expect(declared == hidden, f"{case.label}: hiddenShapeFrom says {declared}, updateData gives {hidden}")
     flops = case.module.flopsFrom(*case.shapes)
     expect(isinstance(flops, (int, np.integer)) and flops >= 0, f"{case.label}: flopsFrom gives {flops!r}, not a count")
 
@@ -239,9 +239,9 @@ def repeats(case: Case) -> None:
     first, second = case.run(), case.run()
     expect(same(first, second), f"{case.label}: two runs on the same inputs differ")
     expect(same(case.gradients(first), case.gradients(first)), f"{case.label}: two runs of the gradient rule differ")
-    twin = copy.copy(case)
-    twin.module = copy.deepcopy(case.module)
-    expect(same(first, twin.run()), f"{case.label}: a deep copy of the module gives other results")
+    clone = copy.copy(case)
+    clone.module = copy.deepcopy(case.module)
+    expect(same(first, clone.run()), f"{case.label}: a deep copy of the module gives other results")
 
 
 class Shadow:

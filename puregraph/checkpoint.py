@@ -179,18 +179,18 @@ def arrayOf(name: str, values: Any) -> Fetched:
     return Array(name, tuple(values.shape), values.dtype.name), lambda: device.toHost(values)
 
 
-def describe(made: InitRecorder, place: str) -> dict[str, Any]:
+def describe(made: InitRecorder, where: str) -> dict[str, Any]:
     """An optimizer or schedule as JSON: its class and its constructor's arguments."""
-    place = f"{place} ({type(made).__name__})"
+    where = f"{where} ({type(made).__name__})"
 
     def special(value: Any) -> Any:
-        return {"recorded": describe(value, place)} if isinstance(value, InitRecorder) else None
+        return {"recorded": describe(value, where)} if isinstance(value, InitRecorder) else None
 
     args, kwargs = made.initArgs
     return {
-        "class": nameOf(type(made), place),
-        "args": [encode(v, f"{place}: argument {i + 1}", special) for i, v in enumerate(args)],
-        "kwargs": {name: encode(v, f"{place}: argument '{name}'", special) for name, v in kwargs.items()},
+        "class": nameOf(type(made), where),
+        "args": [encode(v, f"{where}: argument {i + 1}", special) for i, v in enumerate(args)],
+        "kwargs": {name: encode(v, f"{where}: argument '{name}'", special) for name, v in kwargs.items()},
     }
 
 
@@ -261,7 +261,7 @@ class NativeFile:
         return decode(self.extraJson, self.extraArray)
 
     def extraArray(self, value: dict[str, Any]) -> Any:
-        """An array in `extra`, which is named in one place alone: a file could else ask for it again and again."""
+        """An array in `extra`, which is named once: a file could else ask for it again and again."""
         if "array" not in value:
             return None
         index = value["array"]

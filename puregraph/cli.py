@@ -310,20 +310,20 @@ def readShape(text: str) -> Any:
 
 def findGraph(target: str) -> Graph:
     """The Graph that `FILE.py`, `FILE.py:NAME` or `package.module:NAME` names."""
-    place, _, name = target.partition(":")
-    module = loadModule(place)
+    source, _, name = target.partition(":")
+    module = loadModule(source)
     choice = choices(module)
     if not name and len(choice) != 1:
         none = "it has neither a Graph nor a function or class that makes one without arguments"
         found = f"it has {', '.join(choice)}" if choice else none
-        raise UsageError(f"say which graph of {place} is meant, as in {place}:{next(iter(choice), 'NAME')}; {found}")
+        raise UsageError(f"say which graph of {source} is meant, as in {source}:{next(iter(choice), 'NAME')}; {found}")
     name = name or choice[0]
     if not hasattr(module, name):
-        raise UsageError(f"{place} has no {name!r}; it has {', '.join(nearest(name, choice)) or 'no graphs'}")
-    graph = build(getattr(module, name), f"{place}:{name}")
+        raise UsageError(f"{source} has no {name!r}; it has {', '.join(nearest(name, choice)) or 'no graphs'}")
+    graph = build(getattr(module, name), f"{source}:{name}")
     if not isinstance(graph, Graph):
         hint = "; put it into a Sequential" if isinstance(graph, Module) else ""
-        raise UsageError(f"{place}:{name}: wanted a Graph, or a function that returns one, got {kindOf(graph)}{hint}")
+        raise UsageError(f"{source}:{name}: wanted a Graph, or a function that returns one, got {kindOf(graph)}{hint}")
     return graph
 
 
@@ -366,25 +366,25 @@ def build(found: Any, label: str) -> Any:
     return running(label, found)
 
 
-def loadModule(place: str) -> Any:
+def loadModule(source: str) -> Any:
     """The module of a file or of a dotted name; `if __name__ == "__main__"` parts do not run."""
-    if not place.endswith(".py"):
+    if not source.endswith(".py"):
         sys.path.insert(0, os.getcwd())  # as `python -m` does
-        if importedFrom(place) is None:
-            raise UsageError(f"there is no module {place!r}; name a FILE.py, or a package.module that can be imported")
-        return running(place, lambda: importlib.import_module(place))
-    path = Path(place)
+        if importedFrom(source) is None:
+            raise UsageError(f"there is no module {source!r}; name a FILE.py, or a package.module that can be imported")
+        return running(source, lambda: importlib.import_module(source))
+    path = Path(source)
     if not path.is_file():
-        raise UsageError(f"there is no file {place!r}")
+        raise UsageError(f"there is no file {source!r}")
     names, folder = [path.stem], path.resolve().parent
     while (folder / "__init__.py").is_file():  # a part of a package, which may import its neighbours by dots
         names, folder = [folder.name, *names], folder.parent
     sys.path.insert(0, str(folder))  # so that a file finds its neighbours, as when it is run
     if len(names) > 1 and "." not in path.stem:
-        return running(place, lambda: importlib.import_module(".".join(names)))
+        return running(source, lambda: importlib.import_module(".".join(names)))
     spec: Any = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
-    running(place, lambda: spec.loader.exec_module(module))
+    running(source, lambda: spec.loader.exec_module(module))
     return module
 
 

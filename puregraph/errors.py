@@ -1,4 +1,4 @@
-"""The exceptions of puregraph, and how one gains its place.
+"""The exceptions of puregraph, and how one gains its location.
 
 PuregraphError
   GraphError (ValueError)        a graph cannot be built or run as it is linked
@@ -76,10 +76,10 @@ class Fault(NamedTuple):
     source: str = ""
 
     def __str__(self) -> str:
-        place = f"at '{self.path}' ({self.module}): " if self.path else f"{self.module}: " if self.module else ""
+        where = f"at '{self.path}' ({self.module}): " if self.path else f"{self.module}: " if self.module else ""
         source = f" from {self.source}" if self.source else ""
         hint = f"; {self.hint}" if self.hint else ""
-        return f"{place}wanted {self.wanted}, got {self.given}{source}{hint}"
+        return f"{where}wanted {self.wanted}, got {self.given}{source}{hint}"
 
 
 class ShapeError(PuregraphError, ValueError):

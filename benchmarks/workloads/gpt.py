@@ -2,7 +2,7 @@
 
 from benchmarks.workloads.transformer import blockFor
 
-TITLE = "GPT, 6 layers of 384, 256 places, 8192 words"
+TITLE = "GPT, 6 layers of 384, 256 positions, 8192 words"
 CASES = [("train", 8), ("infer", 8)]
 COST, OPTIMIZER, IMAGES = "crossentropy", "adamw", False
 WORDS, LENGTH, LAYERS, HEADS, SIZE = 8192, 256, 6, 6, 384

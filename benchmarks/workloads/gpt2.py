@@ -5,7 +5,7 @@ There are 50,304 words on every side, not 50,257: a multiple of 128, as everybod
 
 from benchmarks.workloads.gpt import torchNet
 
-TITLE = "GPT-2 124M, 1024 places, 50304 words"
+TITLE = "GPT-2 124M, 1024 positions, 50304 words"
 CASES = [("train", 16)]
 COST, OPTIMIZER, IMAGES = "crossentropy", "adamw", False
 WORDS, LENGTH, LAYERS, HEADS, SIZE = 50304, 1024, 12, 12, 768

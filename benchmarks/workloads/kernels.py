@@ -170,7 +170,7 @@ both(
     lambda torch: torch.nn.functional.embedding,
     lambda rng: [rng.integers(0, 8192, (8, 256)), floats(rng, 8192, 384)],
 )
-both("lstm 256, 64 moments, b32", lambda: modules().LSTM(256, 256), lstmOf, lstmArguments)
+both("lstm 256, 64 time steps, b32", lambda: modules().LSTM(256, 256), lstmOf, lstmArguments)
 KERNELS["adam 2048x2048"] = Kernel(
     None, None, lambda rng: [floats(rng, 2048, 2048), floats(rng, 2048, 2048)], optimizer=True
 )

@@ -2,7 +2,7 @@
 
 from benchmarks.workloads import floats
 
-TITLE = "LSTM 2 x 256, 64 moments"
+TITLE = "LSTM 2 x 256, 64 time steps"
 CASES = [("train", 32), ("infer", 32)]
 COST, OPTIMIZER, IMAGES = "crossentropy", "sgd", False
 UNUSED = 2 * 4 * 256  # torch's LSTM has a second bias in each layer, which is added to the first

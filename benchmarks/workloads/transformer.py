@@ -2,7 +2,7 @@
 
 from benchmarks.workloads import floats
 
-TITLE = "transformer block 256, 4 heads, 128 places"
+TITLE = "transformer block 256, 4 heads, 128 positions"
 CASES = [("train", 8), ("infer", 8)]
 COST, OPTIMIZER, IMAGES = "mse", "sgd", False
 

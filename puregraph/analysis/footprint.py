@@ -80,7 +80,7 @@ class Footprint:
         return self.liveness and self.liveness.kept(sizes)
 
     def peak(self, **sizes: int) -> int | None:
-        """The most bytes at one moment, if every value is freed after its last use.
+        """The most bytes at one time, if every value is freed after its last use.
 
         Parameters, states, values and gradients count; what rules use inside and an optimizer's state do not.
         """

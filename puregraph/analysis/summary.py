@@ -70,7 +70,7 @@ def tableLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
         yield StyledText(joined(row), RED if line.fault else DIM if line.shapes is None else "")
     yield StyledText("-" * total, DIM)
     if dropped:
-        yield from folded(f"not shown in {width} columns: {', '.join(dropped)}", width)
+        yield from wrapped(f"not shown in {width} columns: {', '.join(dropped)}", width)
 
 
 def rowOf(line: FootprintLine, found: Footprint, withArguments: bool) -> dict[str, str]:
@@ -118,7 +118,7 @@ def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
     if found.faults:
         return
     if found.symbols and not found.batch:
-        yield from folded(f"Give {', '.join(found.symbols)} sizes to see what a training step takes.", width)
+        yield from wrapped(f"Give {', '.join(found.symbols)} sizes to see what a training step takes.", width)
         return
     columns = [{found.batch: n} for n in BATCHES] if found.batch else [{}]
     rows = [["", *(f"{k} = {v}" for sizes in columns for k, v in sizes.items())]] if found.batch else []
@@ -136,11 +136,11 @@ def totalLines(found: Footprint, width: int | None) -> Iterator[StyledText]:
         yield StyledText("   ".join([row[0].ljust(wide[0]), *cells]), BOLD if not row[0] else "")
     yield StyledText("")
     if found.batch:
-        yield from folded(f"In the table, bytes and flops are for {found.batch} = 1.", width)
-    yield from folded("An optimizer's state comes on top of a training step.", width)
+        yield from wrapped(f"In the table, bytes and flops are for {found.batch} = 1.", width)
+    yield from wrapped("An optimizer's state comes on top of a training step.", width)
 
 
-def folded(text: str, width: int | None) -> Iterator[StyledText]:
+def wrapped(text: str, width: int | None) -> Iterator[StyledText]:
     """A remark, in as many lines as it takes."""
     for line in textwrap.wrap(text, width) if width else [text]:
         yield StyledText(line, DIM)

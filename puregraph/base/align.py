@@ -62,5 +62,5 @@ def readOnly(array: Any) -> Any:
 
 
 def addressOf(array: Any) -> int:
-    """Where the first number of an array lies."""
+    """The address of the first element of an array."""
     return int(array.__array_interface__["data"][0])

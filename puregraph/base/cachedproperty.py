@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class CachedProperty(Generic[T]):
-    """`@CachedProperty` above a method without arguments. The value then stands in its place in the object."""
+    """`@CachedProperty` above a method without arguments. The value then replaces it in the object."""
 
     def __init__(self, compute: Callable[[Any], T]):
         self.compute = compute

@@ -1,4 +1,4 @@
-"""Fingerprint: a short number by which an array can be told from what it was, so that writing to it is noticed."""
+"""Fingerprint: a checksum of an array, by which a write to it is noticed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-LANES = 509  # a prime: elements that change places do so between sums
+LANES = 509  # a prime: elements that are swapped are so between sums
 SHORT = 1 << 14  # bytes up to which a checksum is the quickest
 
 
 def fingerprint(x: Any) -> int | None:
-    """A number that another one takes the place of, but for one case in 2^32, when anything in an array changes.
+    """A checksum that differs, but for one case in 2^32, when anything in an array changes.
 
     None for what is no array of numpy, or holds objects. Long arrays are summed as whole numbers in `LANES` sums, at
     the speed of the memory.

@@ -1,4 +1,4 @@
-"""Introspection: the four places where no public interface of Python or numpy tells what has to be known, and why.
+"""Introspection: the four things that have to be known and that no public interface of Python or numpy gives, and why.
 
 `namesIn`       which names a function's code reads and writes: a user's rule does not declare them, and only one whose
                 names are known can be compiled

@@ -1,4 +1,4 @@
-"""Signals: which exceptions a signal's handler has raised, and stretches of work that no handler comes between."""
+"""Signals: which exceptions a signal's handler has raised, and sections that no handler interrupts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VARIADIC = 4  # of a code's flags: it takes *arguments
 def isAsynchronous(error: BaseException) -> bool:
     """Whether a signal's handler raised an exception: it says nothing of the code that it passed through.
 
-    A handler's frame is told by its code, or by the frame that it was given: that of what it interrupted.
+    A handler's frame is known by its code, or by the frame that it was given: that of what it interrupted.
     """
     codes = {code for handler in handlers() if (code := codeOf(handler)) is not None}
     trace, before = error.__traceback__, None

@@ -20,7 +20,7 @@ class GlobalAvgPool(Module):
     flopsPerElement = 1
 
     def dataShapeFrom(self, x):
-        need(len(x) > 2 and all(d >= 1 for d in x[2:]), "(n, c, *spatial), no length 0", x, "a map needs a place")
+        need(len(x) > 2 and all(d >= 1 for d in x[2:]), "(n, c, *spatial), no length 0", x, "wanted some position")
         return x[:2]
 
     def updateData(self, x):

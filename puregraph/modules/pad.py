@@ -55,7 +55,7 @@ class Pad(Module):
 
     def updateGrad(self, grad, x, y):
         widths = self.widths(x.ndim)
-        return grad[inside(widths, x.shape)] if self.mode == "constant" else fold(grad, widths, self.mode)
+        return grad[inside(widths, x.shape)] if self.mode == "constant" else addBorders(grad, widths, self.mode)
 
     @classmethod
     def examples(cls):
@@ -89,7 +89,7 @@ def inside(widths, shape):
 
 
 @widened
-def fold(grad, widths, mode):
+def addBorders(grad, widths, mode):
     """The gradient, with its padding added to the elements that were copied there, axis by axis."""
     for axis, (before, after) in enumerate(widths):
         if before or after:

@@ -83,8 +83,8 @@ class _Recurrent(Module):
             for i in range(self.sides)
         ]
         found = dict(zip(("y", *self.tracked), joined(tracks)))
-        for place, state in enumerate(self.cell):
-            (last,) = joined([[track[place][:, 0 if i else -1]] for i, track in enumerate(tracks)])
+        for index, state in enumerate(self.cell):
+            (last,) = joined([[track[index][:, 0 if i else -1]] for i, track in enumerate(tracks)])
             found[state] = last.astype(dtype, copy=False)
         y = found["y"] if on is None else np.where(on[:, :, None], found["y"], 0)
         found["y"] = y.astype(dtype, copy=False)

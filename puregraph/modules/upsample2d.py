@@ -34,8 +34,8 @@ class Upsample2D(Module):
         return (*x[:2], h * self.scale[0], w * self.scale[1])
 
     def updateData(self, x):
-        stretch = repeated if self.mode == "nearest" else between
-        return stretch(stretch(x, self.scale[0], 2), self.scale[1], 3)
+        resize = repeated if self.mode == "nearest" else between
+        return resize(resize(x, self.scale[0], 2), self.scale[1], 3)
 
     def updateGrad(self, grad, x, y):
         gather = summed if self.mode == "nearest" else spread

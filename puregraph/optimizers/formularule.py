@@ -50,7 +50,7 @@ class FormulaRule(InitRecorder):
         return value
 
     def rateAt(self, step: int) -> float:
-        """The learning rate after so many updates."""
+        """The learning rate after `step` updates."""
         return self.learnRate * (1.0 if self.schedule is None else self.schedule(step))
 
     def formulas(self, decays: bool) -> dict[str, Formula]:

@@ -167,9 +167,9 @@ class Optimizer(FormulaRule):
 
     @property
     def lossScale(self) -> float | None:
-        """By how much a GPU has made gradients in float16 larger, as it has told by now; None where it does not.
+        """The loss scale of gradients in float16 on a GPU, as reported by now; None where there is none.
 
-        Steps are told of some steps later; `sync()` waits for them.
+        Steps are reported some steps later; `sync()` waits for them.
         """
         return None if self.later is None or not self.later.scales else self.later.scale
 

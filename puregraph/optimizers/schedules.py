@@ -15,7 +15,7 @@ class Schedule(InitRecorder):
     """factor = schedule(step); step 0 is the first update. A subclass writes `__call__`.
 
     All lengths are counted in updates, not in epochs. `end` is the update from which on the factor stays as it is,
-    None where there is none. A `total` that is left out is that of the run: a Trainer tells it by `fit`.
+    None where there is none. A `total` that is left out is that of the run: a Trainer sets it by `fit`.
     """
 
     @property
@@ -24,7 +24,7 @@ class Schedule(InitRecorder):
         return None
 
     def fit(self, total: int) -> None:
-        """Be as long as a run of so many updates, where no length was given."""
+        """Be as long as a run of `total` updates, where no length was given."""
 
     def __call__(self, step: int) -> float:
         raise NotImplementedError(f"{type(self).__name__} has no factor: write __call__(self, step)")
@@ -53,7 +53,7 @@ class _Ending(Schedule):
         if self.total is None:
             name = type(self).__name__
             raise ArgumentError(
-                f"{name}: wanted a total, the number of updates, as no Trainer tells it: write {name}(1000)"
+                f"{name}: wanted a total, the number of updates, as no Trainer sets it: write {name}(1000)"
             )
         return self.total
 

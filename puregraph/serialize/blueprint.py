@@ -5,7 +5,7 @@
      "arrays":  {"fc.W": {"kind": "param", "shape": [3, 4], "dtype": "float32"}, ...},
      "ties": {"head.W": "fc.W"}, "absent": ["fc.b"]}
 
-Every module is stored once, after those that it is made of; the last one is the graph. A module that stands at several
+Every module is stored once, after those that it holds; the last one is the graph. A module that stands at several
 nodes is named by its index from each. A leaf is made again from its constructor's arguments, a graph from its nodes.
 """
 
@@ -113,14 +113,14 @@ def classNamed(name: Any) -> type:
     return known[full]
 
 
-def nameOf(cls: type, place: str) -> str:
+def nameOf(cls: type, where: str) -> str:
     """The name that files give a class."""
     for names in ({fileName(n): c for n, c in builtin().items()}, {f"user:{n}": c for n, c in OWN.items()}):
         for name, known in names.items():
             if known is cls:
                 return name
     raise CheckpointError(
-        f"{place}: {fullName(cls)} is not known by name, so no file can name it; "
+        f"{where}: {fullName(cls)} is not known by name, so no file can name it; "
         f"put @puregraph.registerModule above the class {cls.__name__}"
     )
 
@@ -201,19 +201,19 @@ class BlueprintWriter:
                 inner = f"{path}." if path and len(stack) > 1 else ""
                 stack += [(child, inner + name, False) for name, child in reversed(list(parts(module)))]
 
-    def row(self, module: Module, place: str) -> dict[str, Any]:
-        row: dict[str, Any] = {"class": nameOf(type(module), place)}
+    def row(self, module: Module, where: str) -> dict[str, Any]:
+        row: dict[str, Any] = {"class": nameOf(type(module), where)}
         if isinstance(module, ModuleList):
             row["items"] = [self.index[id(item)] for item in module.items]
         elif isinstance(module, Graph):
             row |= self.nodes(module)
         else:
             args, kwargs = module.initArgs
-            row["args"] = [self.value(v, f"{place}: argument {i + 1}") for i, v in enumerate(args)]
-            row["kwargs"] = {n: self.value(v, f"{place}: argument '{n}'") for n, v in kwargs.items()}
+            row["args"] = [self.value(v, f"{where}: argument {i + 1}") for i, v in enumerate(args)]
+            row["kwargs"] = {n: self.value(v, f"{where}: argument '{n}'") for n, v in kwargs.items()}
         own = ownAttributes(module)
         if own:
-            row["own"] = {n: self.value(v, f"{place}: attribute '{n}'") for n, v in own.items()}
+            row["own"] = {n: self.value(v, f"{where}: attribute '{n}'") for n, v in own.items()}
         if module.name is not None:
             row["name"] = module.name
         if not module.train:
@@ -241,16 +241,16 @@ class BlueprintWriter:
         slots = None if link.slots is None else list(link.slots)
         return [index[link.node], slots, link.argument]
 
-    def value(self, value: Any, place: str) -> Any:
-        return encode(value, place, lambda v: self.special(v, place))
+    def value(self, value: Any, where: str) -> Any:
+        return encode(value, where, lambda v: self.special(v, where))
 
-    def special(self, value: Any, place: str) -> Any:
+    def special(self, value: Any, where: str) -> Any:
         if isinstance(value, Module):
             return {"module": self.index[id(value)]}
         if isinstance(value, type) and issubclass(value, (Module, Function)):
-            return {"class": nameOf(value, place)}
+            return {"class": nameOf(value, where)}
         if type(value) in STARTS.values():
-            return {"start": [type(value).__name__, encode(vars(value), place)]}
+            return {"start": [type(value).__name__, encode(vars(value), where)]}
         return None
 
 
@@ -260,7 +260,7 @@ def allNodes(graph: Graph) -> list[Node]:
 
 
 def parts(module: Module) -> Iterator[tuple[str, Module]]:
-    """The modules that a module is made of, each with a name for messages."""
+    """The modules that a module holds, each with a name for messages."""
     if isinstance(module, ModuleList):
         yield from zip((module.paths[node] for node in module.itemNodes), module.items, strict=True)
     elif isinstance(module, Graph):
@@ -381,16 +381,16 @@ class BlueprintReader:
         self.budget = budget
         for index, row in enumerate(rows):
             label = row["class"] if isinstance(row, dict) and isinstance(row.get("class"), str) else "no class"
-            place = f"the blueprint's module {index} ({label:.80})"
+            where = f"the blueprint's module {index} ({label:.80})"
             try:
                 self.sizes.append(sizeOf(row, self.sizes, budget))
                 self.built.append(self.build(row))
                 if budget is not None:
                     budget.spend("outputs", len(self.built[-1].outputNames))
             except CheckpointError as error:
-                raise CheckpointError(f"{place}: {error}") from None
+                raise CheckpointError(f"{where}: {error}") from None
             except Exception as error:
-                raise CheckpointError(f"{place} cannot be made: {type(error).__name__}: {error!s:.500}") from error
+                raise CheckpointError(f"{where} cannot be made: {type(error).__name__}: {error!s:.500}") from error
 
     def used(self, index: Any) -> Module:
         """The module of an index."""

@@ -51,7 +51,7 @@ class PuzzleFile:
             odd = f"; it holds {', '.join(map(repr, strange[:5]))}" if strange else ""
             raise CheckpointError(f"it is HDF5, but neither a checkpoint of puregraph nor of PuzzleLib{odd}")
         self.hasBlueprint = "blueprint" in top
-        self.places: dict[str, str] = {}
+        self.storedAt: dict[str, str] = {}
         self.kinds: dict[str, str] = {}
         self.ties: dict[str, str] = {}
         self.found: dict[str, Declared] = {}
@@ -62,17 +62,17 @@ class PuzzleFile:
 
     def collect(self, group: str, root: str | None) -> None:
         """The arrays of one group, by path in the graph."""
-        owners = {place: path for path, place in self.places.items()}
+        owners = {location: path for path, location in self.storedAt.items()}
         for key in self.guarded.names(group):
             path = stripped(key, root)
-            place = f"params/{self.index(key)}" if group == "links" else f"attrs/{key}"
-            if path in self.places:
+            location = f"params/{self.index(key)}" if group == "links" else f"attrs/{key}"
+            if path in self.storedAt:
                 raise CheckpointError(f"'{path}' stands twice in it, under several roots; choose one with root=")
-            if place in owners:
-                self.ties[path] = owners[place]
+            if location in owners:
+                self.ties[path] = owners[location]
                 continue
-            owners[place] = path
-            self.places[path], self.found[path] = place, self.guarded.declared(place)
+            owners[location] = path
+            self.storedAt[path], self.found[path] = location, self.guarded.declared(location)
             self.kinds[path] = "params" if group == "links" else "states"
 
     def index(self, key: str) -> int:
@@ -88,7 +88,7 @@ class PuzzleFile:
 
     def read(self, path: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         found = self.found[path]
-        values = self.guarded.read(self.places[path], found.shape, found.dtype).reshape(shape)
+        values = self.guarded.read(self.storedAt[path], found.shape, found.dtype).reshape(shape)
         return values.astype(dtype, copy=False).view(dtype)  # float32 is its name here, not <f4
 
     def check(self, paths: Any) -> None:

@@ -53,7 +53,7 @@ class Header(NamedTuple):
 
 
 def littleEndian(dtype: str) -> np.dtype:
-    """The dtype as it lies in the file; where that is this machine's own, by its plain name."""
+    """The dtype as it is stored in the file; where that is this machine's own, by its plain name."""
     found = np.dtype(dtype)
     return found if sys.byteorder == "little" else found.newbyteorder("<")
 

@@ -24,7 +24,7 @@ NUMBERS = count()
 
 @contextmanager
 def whole(path: Any) -> Iterator[BinaryIO]:
-    """A file to write, which takes the place of `path` when the block ends without an exception.
+    """A file to write, which replaces `path` when the block ends without an exception.
 
     It is written beside `path` under the name `.NAME.HOST.PID.NUMBER.part`, brought to the disk (fsync), renamed, and
     the rename brought to the disk. What killed processes left beside `path` is removed first. Permissions of the old
@@ -88,7 +88,7 @@ def closing(file: BinaryIO) -> Iterator[None]:
 def openPartial(target: str, mode: int | None = None) -> tuple[BinaryIO, str]:
     """A new file beside the target, locked as long as this process lives, and its path.
 
-    Where it takes the place of a file, it never gives anybody a right that the old one did not give.
+    Where it replaces a file, it never gives anybody a right that the old one did not give.
     """
 
     def opener(path: str, flags: int) -> int:
@@ -120,7 +120,7 @@ def locked(file: BinaryIO) -> bool:
         except BlockingIOError:
             return False
         except OSError:
-            return True  # a file system without locks: there no orphan can be told, and none is removed
+            return True  # a file system without locks: there no orphan can be recognised, and none is removed
     return True
 
 

@@ -89,7 +89,7 @@ def unpack(name: str, content: bytes) -> tuple[dict[str, Any], bytes] | None:
 
 
 def checksum(name: str, data: bytes) -> bytes:
-    """What tells that a file is whole, and that it is the one of its name."""
+    """The checksum by which a file is whole, and the one of its name."""
     return hashlib.blake2b(name.encode() + b"\n" + data, digest_size=DIGEST).digest()
 
 
@@ -109,7 +109,7 @@ def contentOf(path: str) -> bytes:
 def replace(path: str, content: bytes) -> None:
     """Write a file whole or not at all.
 
-    It is not brought to the disk (fsync): what a crash of the machine leaves is told by its checksum.
+    It is not brought to the disk (fsync): what a crash of the machine leaves has a wrong checksum.
     """
     part = f"{path}.{os.getpid()}.{next(NUMBERS)}{PART}"
     try:
@@ -135,17 +135,17 @@ def private(path: str, flags: int) -> int:
 
 def isTrusted(folder: str) -> bool:
     """Whether only the user and root can put files into a folder, which need not exist; if not, this is said once."""
-    place = None if os.name == "nt" else openPlace(folder)  # on Windows a user's folders are the user's own
-    if place is not None:
-        refuse(folder, place)
-    return place is None
+    parent = None if os.name == "nt" else writableParent(folder)  # on Windows a user's folders are the user's own
+    if parent is not None:
+        refuse(folder, parent)
+    return parent is None
 
 
-def openPlace(folder: str) -> str | None:
-    """The first place on the way to a folder that others may change; None if there is none.
+def writableParent(folder: str) -> str | None:
+    """The first link or folder on the way to a folder that others may change; None if there is none.
 
     Each link is followed by hand, for whoever can change one decides where it leads. In a folder with the sticky bit,
-    such as /tmp, others can make new places, but not change those of the user.
+    such as /tmp, others can make new entries, but not change those of the user.
     """
     here, ahead, links = os.sep, pieces(os.path.abspath(folder)), 0
     while links < LINKS:
@@ -199,10 +199,10 @@ def isPrivate(path: str, found: os.stat_result) -> bool:
 
 
 @cache
-def refuse(folder: str, place: str) -> None:
+def refuse(folder: str, parent: str) -> None:
     """Say, once a process, that a folder is not used."""
     warnings.warn(
-        f"compiled kernels are not kept in {folder}: others may write to {place}, and could have their own code run; "
+        f"compiled kernels are not kept in {folder}: others may write to {parent}, and could have their own code run; "
         "make it yours alone (chown, chmod go-w), or set PUREGRAPH_CACHE to a folder that is",
         GraphWarning,
         stacklevel=2,
@@ -242,7 +242,7 @@ def spareFolder() -> str | None:
         path = os.path.join(tempfile.gettempdir(), f"puregraph-{os.geteuid()}")
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)
-        if stat.S_ISDIR(os.lstat(path).st_mode) and openPlace(path) is None:
+        if stat.S_ISDIR(os.lstat(path).st_mode) and writableParent(path) is None:
             return path
     return None
 

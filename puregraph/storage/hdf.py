@@ -53,7 +53,7 @@ class HdfBlock(NamedTuple):
 
 
 class HdfLayout:
-    """Where everything lies. Offsets count from the start of the file; addresses, as HDF5 has it, from `BASE`.
+    """The layout of a file. Offsets count from the start of the file; addresses, as HDF5 has it, from `BASE`.
 
     `offsets`  where each array begins
     `end`      where the last one ends
@@ -68,9 +68,9 @@ class HdfLayout:
         most = max(len(members) for members in self.groups.values()) + len(self.groups)
         self.leaf = max(4, min(LEAF, (most + 1) // 2))
         self.fanout = max(16, -(-most // (4 * self.leaf)))
-        self.place()
+        self.assignOffsets()
 
-    def place(self) -> None:
+    def assignOffsets(self) -> None:
         """Give every group, dataset and array its offset."""
         at = BASE + 96
         self.groupsAt: dict[str, int] = {}
@@ -167,7 +167,7 @@ def padded(data: bytes) -> bytes:
 
 
 def entry(name: int, address: int) -> bytes:
-    """A symbol table entry: the place of a name in the heap, and of what it names."""
+    """A symbol table entry: the offset of a name in the heap, and of what it names."""
     return struct.pack("<2Q2I16x", name, address, 0, 0)
 
 

@@ -27,16 +27,16 @@ DIGITS = 1000  # Python itself refuses decimals of more than 4300
 Special = Callable[[Any], Any]
 
 
-def encode(value: Any, place: str, special: Special = lambda value: None, depth: int = 0) -> Any:
+def encode(value: Any, where: str, special: Special = lambda value: None, depth: int = 0) -> Any:
     """A value as JSON. `special` may return an object of one key for a value of its own kind, else None.
 
-    Raises    CheckpointError, naming the place, for anything that is not plain
+    Raises    CheckpointError, naming `where` it is, for anything that is not plain
     """
     if value is None or type(value) in (bool, str):
         return value
     if type(value) is int:
         if value.bit_length() > 3 * LONGEST:
-            raise CheckpointError(f"{place}: a whole number of {value.bit_length()} bits, too long to be stored")
+            raise CheckpointError(f"{where}: a whole number of {value.bit_length()} bits, too long to be stored")
         return value if value.bit_length() < 3 * DIGITS else {"int": hex(value)}
     if type(value) is float:
         return value if math.isfinite(value) else {"float": repr(value)}
@@ -44,17 +44,17 @@ def encode(value: Any, place: str, special: Special = lambda value: None, depth:
     if found is not None:
         return found
     if depth == DEPTH:
-        raise CheckpointError(f"{place}: it is nested more than {DEPTH} deep, or holds itself")
+        raise CheckpointError(f"{where}: it is nested more than {DEPTH} deep, or holds itself")
 
     def inner(values: Any) -> list[Any]:
-        return [encode(v, f"{place}[{i}]", special, depth + 1) for i, v in enumerate(values)]
+        return [encode(v, f"{where}[{i}]", special, depth + 1) for i, v in enumerate(values)]
 
     if type(value) is list:
         return inner(value)
     if type(value) is tuple:
         return {"tuple": inner(value)}
     if type(value) is dict:
-        pairs = [(k, f"{place}[{k!r:.40}]", v) for k, v in value.items()]
+        pairs = [(k, f"{where}[{k!r:.40}]", v) for k, v in value.items()]
         return {"dict": [[encode(k, at, special), encode(v, at, special, depth + 1)] for k, at, v in pairs]}
     if isinstance(value, slice):
         return {"slice": inner((value.start, value.stop, value.step))}
@@ -67,9 +67,9 @@ def encode(value: Any, place: str, special: Special = lambda value: None, depth:
         if name in DTYPES:
             return {"dtype": name}
     if isinstance(value, (np.bool_, np.integer, np.floating)) and value.dtype.itemsize <= 8:
-        return encode(value.item(), place)
+        return encode(value.item(), where)
     raise CheckpointError(
-        f"{place}: a {type(value).__name__} cannot be stored; give numbers, texts, None, lists, tuples, "
+        f"{where}: a {type(value).__name__} cannot be stored; give numbers, texts, None, lists, tuples, "
         "dicts, slices, dtypes or Modules instead"
     )
 
@@ -142,7 +142,7 @@ def loads(text: bytes, budget: Budget | None = None) -> Any:
     """The content of a JSON text.
 
     Raises    ValueError for a text that is no JSON, names a key twice, or is nested too deep; CheckpointError for one
-              of so many lists that they would take much more memory than it does
+              whose lists would take much more memory than it does
     """
     (budget or Budget(len(text))).spend("lists in its JSON", text.count(b"[") + text.count(b"{"))
     try:

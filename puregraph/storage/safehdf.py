@@ -157,7 +157,7 @@ class Guarded:
         return found
 
     def rows(self, path: str, address: int, kind: int, size: int) -> Iterator[tuple[bytes, int]]:
-        """The keys, of so many bytes, and addresses in the lowest nodes of a tree."""
+        """The keys, of `size` bytes, and addresses in the lowest nodes of a tree."""
         waiting, seen = [(address, -1)], set()
         while waiting:
             at, wanted = waiting.pop()
@@ -177,19 +177,19 @@ class Guarded:
 
     def names(self, path: str = "/") -> list[str]:
         """The names in a group, each of which is a plain entry of this file."""
-        address, place = self.find(path)
-        return list(self.members(place or "/", address))
+        address, full = self.find(path)
+        return list(self.members(full or "/", address))
 
     def find(self, path: str) -> tuple[int, str]:
         """The address of what a path names, and the path in full."""
-        address, place = self.root, ""
+        address, full = self.root, ""
         for part in [part for part in path.split("/") if part]:
-            members = self.members(place or "/", address)
-            place = f"{place}/{part}"
+            members = self.members(full or "/", address)
+            full = f"{full}/{part}"
             if part not in members:
-                raise CheckpointError(f"'{place}' is missing")
+                raise CheckpointError(f"'{full}' is missing")
             address = members[part]
-        return address, place
+        return address, full
 
     def members(self, path: str, address: int) -> dict[str, int]:
         """What a group names, and where it is."""
@@ -219,9 +219,9 @@ class Guarded:
             for at in range(0, len(data), 40):
                 offset, header, cache = struct.unpack_from("<2QI", data, at)
                 name = self.name(path, texts, offset)
-                place = f"{path.rstrip('/')}/{name}"
+                full = f"{path.rstrip('/')}/{name}"
                 if cache == 2:
-                    raise CheckpointError(f"'{place}' is a soft link; a checkpoint has none")
+                    raise CheckpointError(f"'{full}' is a soft link; a checkpoint has none")
                 if name in seen:
                     raise damaged(path, f"{name!r:.80} stands twice in it")
                 seen.add(name)
@@ -252,8 +252,8 @@ class Guarded:
 
     def describe(self, path: str) -> tuple[tuple[int, ...], bytes, bytes, list[int]]:
         """Shape, datatype, layout and filters of a dataset."""
-        address, place = self.find(path)
-        found = self.messages(place, address)
+        address, full = self.find(path)
+        found = self.messages(full, address)
         if EXTERNAL in found:
             raise CheckpointError(f"'{path}' keeps its data in another file (external storage)")
         if not {SPACE, TYPE, LAYOUT} <= found.keys():
@@ -330,13 +330,13 @@ def inflated(guarded: Guarded, path: str, found: Declared) -> np.ndarray:
     values, seen = np.zeros(found.shape, found.dtype), set()
     for key, address in guarded.rows(path, tree, 1, 8 + 8 * (rank + 1)) if math.prod(counts) else ():
         held, mask, *start, element = struct.unpack(f"<2I{rank + 1}Q", key)
-        place = tuple(start)
+        corner = tuple(start)
         fits = all(s % c == 0 and s < n for s, c, n in zip(start, chunk, found.shape, strict=True))
-        if mask or element or not fits or place in seen:
-            raise CheckpointError(f"'{path}' has a chunk at {place} that cannot be there, or without its filters")
+        if mask or element or not fits or corner in seen:
+            raise CheckpointError(f"'{path}' has a chunk at {corner} that cannot be there, or without its filters")
         if not 0 < held <= (size + size // 1000 + 100 if found.filters else size):
             raise CheckpointError(f"'{path}' has a chunk of {held} bytes, wanted {size}")
-        seen.add(place)
+        seen.add(corner)
         data = unpack(path, guarded.bytesAt(path, address, held, "bytes of arrays"), found.filters, size, itemsize)
         guarded.budget.spend("bytes of arrays", size)
         inside = tuple(slice(s, s + c) for s, c in zip(start, chunk, strict=True))

@@ -365,5 +365,5 @@ def page():
 HEAD = """# What is refused
 
 Every argument of every public callable was given, one after the other, {values}. This page says which of
-them were taken, and what is told of the first one that was not. `python scripts/refusals.py` writes it, and a test compares it.
+them were taken, and the message for the first one that was not. `python scripts/refusals.py` writes it, and a test compares it.
 """.format(values=", ".join(WRONG))
