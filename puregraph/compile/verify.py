@@ -23,10 +23,7 @@ VARIABLE = "PUREGRAPH_VERIFY"
 POISON = 255  # the byte of memory that was never written: NaN, -1, True
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 LEAVES = ("input", "param", "state", "constant")  # roles of values that exist before the first step
-RELATIVE, ABSOLUTE = (
-    64,
-    16,
-)  # error bounds of float operations, in units in the last place: of an element, of the largest
+RELATIVE, ABSOLUTE = 64, 16  # error bounds of float operations, in ulps: of an element, of the largest
 ROUNDING = 32  # and in units of the difference between float32 and float64
 TRIES = 12  # evaluations with perturbed intermediates before an element near a discontinuity is called wrong
 

@@ -110,7 +110,7 @@ def checkRead(call: Any, v: Value, made: set[int]) -> None:
 
 
 def checkView(call: Any, y: Value) -> None:
-    """A view has to lie inside the memory that it is a view of."""
+    """A view has to be inside the memory of its base."""
     if y.base is None or 0 in y.shape:
         return
     ends = [(n - 1) * s for n, s in zip(y.shape, y.strides)]

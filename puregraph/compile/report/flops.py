@@ -1,4 +1,4 @@
-"""Flops: how many operations a call takes."""
+"""FLOPs: the number of floating-point operations of a call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from puregraph.kernel import declared
 
 
 def flopsOf(call: Call) -> int:
-    """The operations of a call; moving and choosing elements is none."""
+    """The operations of a call; copying and selecting elements is none."""
     if call.kind.isExact or call.kind.isStore or call.kind.isHost:
         return 0
     size = max([y.size for y in call.outs if y is not None], default=0)
@@ -33,7 +33,7 @@ def flopsOf(call: Call) -> int:
 
 
 def layoutOf(value: Value) -> str:
-    """How a Value lies: nothing where it is row-major, else its axes, the slowest first."""
+    """The layout of a Value: nothing where it is row-major, else its axes, the slowest first."""
     order = sorted((-abs(s), axis) for axis, (n, s) in enumerate(zip(value.shape, value.strides)) if n != 1)
     axes = [axis for _, axis in order]
     if 0 in [s for n, s in zip(value.shape, value.strides) if n != 1]:

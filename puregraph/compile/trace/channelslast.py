@@ -1,7 +1,7 @@
-"""Layout: which maps lie channels last inside a program. Users see plain arrays; only strides differ.
+"""Channels last: which feature maps are stored so inside a program. Users see plain arrays; only strides differ.
 
-What a convolution or pooling makes lies channels last, and by numpy's own rule results of pointwise calls lie as their
-operands do, so that a whole network stays in this order but at its edges, where a copy turns what it has to.
+Results of convolution and pooling are stored channels last, and by numpy's own rule results of pointwise calls have
+the layout of their operands: a whole network stays in this layout, with copies only at its inputs and outputs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from puregraph.kernel import CHANNELSLAST, HEADSLAST, declared
 
 
 def channelsLast(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides, in numbers, of maps without gaps whose channels lie side by side."""
+    """The strides in elements of contiguous feature maps, channels last."""
     n, c, *spatial = shape
     strides, step = [], c
     for m in reversed(spatial):
@@ -22,9 +22,9 @@ def channelsLast(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def layoutFor(kernel: Any, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...] | None:
-    """The strides in bytes of what a kernel makes; None for row by row."""
+    """The strides in bytes of a kernel's result; None for row-major."""
     wanted = declared(kernel, "layout")
-    if wanted == HEADSLAST and len(shape) == 4 and shape[3] > 1:  # as the products around them have them
+    if wanted == HEADSLAST and len(shape) == 4 and shape[3] > 1:  # as the matrix products before and after have them
         n, h, t, d = shape
         return tuple([s * dtype.itemsize for s in (t * h * d, d, h * d, 1)])
     if wanted != CHANNELSLAST or len(shape) < 3:

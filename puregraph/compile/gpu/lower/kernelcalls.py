@@ -1,4 +1,4 @@
-"""Kernels: launches of the CUDA twins of Kernels, and convolutions and attention by cuDNN, where it has a plan."""
+"""Kernel calls: launches of the CUDA implementations of Kernels; convolutions and attention by cuDNN."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ WHOLE = np.dtype(np.int64)
 
 
 def launchesOf(call: Call, checks: list[Bounds]) -> tuple[list[Any] | None, list[Bounds]]:
-    """A library's call, else the launches of the Kernel itself; None where it has none. Indices that come from the
-    host are looked at there."""
+    """A library's call, else the launches of the Kernel itself; None where it has none. Indices from the host are
+    checked there."""
     rule = declared(call.function, "bounds")
     if rule is not None:
         bounds = Bounds(*rule(*call.arguments, **call.options))

@@ -1,4 +1,4 @@
-"""Products: who carries them out, and convolutions, with what becomes of their sums: bias, residual, activation."""
+"""Library calls: products and convolutions by cuBLASLt and cuDNN, with epilogues of bias, residual and activation."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ACTIVATIONS = {
     "silu": "t * sigmoid(t)",
     "tanh": "tanh(t)",
 }
-PRODUCTS = {"": None, "relu": "relu", "gelu": "gelu"}  # what cuBLASLt calls them
+PRODUCTS = {"": None, "relu": "relu", "gelu": "gelu"}  # their names in cuBLASLt
 MAPS = {"": "", "relu": "relu", "gelu": "geluTanh", "erf": "gelu", "sigmoid": "sigmoid", "silu": "silu", "tanh": "tanh"}
 
 
 def fusedLaunches(call: Call, group: Group, kept: list[Value], isKept: bool) -> list[Any] | None:
-    """What carries out a product or convolution with a group that reads its sums: a library, where it has a plan for
-    just that, else own kernels, where no library has any; None where the group is better left alone."""
+    """The launches of a product or convolution with a group as its epilogue: a library's where it has a plan for both,
+    this library's where no library has any; None where the group is better launched by itself."""
     found = epilogue(call, group, kept, isKept)
     if found is not None:
         return [found]
@@ -42,7 +42,7 @@ def fusedLaunches(call: Call, group: Group, kept: list[Value], isKept: bool) -> 
 
 
 def productOf(call: Call) -> list[Any] | None:
-    """A matrix product alone; None where it takes another form."""
+    """The launches of a matrix product alone; None if there are none."""
     found = libraryOf(call)
     if found is NotImplemented:
         found = fallbackLaunches(call)
@@ -51,7 +51,7 @@ def productOf(call: Call) -> list[Any] | None:
 
 
 def libraryOf(call: Call) -> Any:
-    """A product or convolution as a call of a library."""
+    """The library call of a product or convolution; NotImplemented if there is none."""
     if declared(call.function, "epilogue") is not None:
         return declared(call.function, "library")(call.outs[0], *call.arguments, tf32=rounds(call))
     if call.function is not np.matmul or call.options:
@@ -60,9 +60,9 @@ def libraryOf(call: Call) -> Any:
 
 
 def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
-    """A product or convolution that makes what a group makes of its sums; None where a library knows no such task.
+    """The library call of a product or convolution with a group as its epilogue; None where no library has it.
 
-    `kept` are the results of the group that somebody reads; `isKept` says whether the sums themselves are read as well.
+    `kept` are the results of the group that are read; `isKept` says whether the product itself is read as well.
     """
     (sums,) = call.outs
     names = {n: (v, axes) for n, (v, axes) in group.loads.items() if v is not sums}
@@ -99,7 +99,7 @@ def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
 
 
 class Vector:
-    """A Value of one axis that has more than one number, seen without the others."""
+    """A Value with one axis longer than one, without its other axes."""
 
     def __init__(self, value: Value, size: int):
         self.value, self.dtype, self.shape, self.size = value, value.dtype, (size,), size
@@ -107,7 +107,7 @@ class Vector:
 
 
 def flat(value: Value) -> Any:
-    """A Value as a vector; None if its numbers do not lie side by side."""
+    """A Value as a vector; None if its elements are not contiguous."""
     axes = [(n, s) for n, s in zip(value.shape, value.strides) if n > 1]
     if len(axes) > 1 or (axes and axes[0][1] != value.dtype.itemsize):
         return None
@@ -115,7 +115,7 @@ def flat(value: Value) -> Any:
 
 
 def inlined(group: Group, name: str) -> Formula:
-    """A line of a group as a formula of what the group reads."""
+    """A line of a group as a formula of the group's operands."""
     known: dict[str, Formula] = {}
     for n, line in needed(group, [name]):
         parts = {m: known[m] for m in line.names if m in known}
@@ -125,7 +125,7 @@ def inlined(group: Group, name: str) -> Formula:
 
 @cache
 def activationOf(written: Formula, sums: str, terms: tuple[str, ...]) -> str | None:
-    """Which activation a formula applies to the sum of sums and terms; None if it is none that is known."""
+    """The activation that a formula applies to the sum of a product and other terms; None if it is no known one."""
     wholes = {" + ".join(order) for order in orders((sums, *terms))}
     for name, text in ACTIVATIONS.items():
         if any(Formula(text).put(t=whole) == written for whole in wholes):

@@ -1,11 +1,11 @@
-"""Lowerings: what native work each Kernel of numpy becomes. What is not here is carried out by its numpy reference.
+"""Lowering rules: the native kernel calls of each Kernel and numpy function; what has no rule runs in numpy.
 
-numbers      how the numbers of a value lie, and the work of laying them otherwise
-maps         the same for maps: channels last
-moving       copies, reshapes, parts put together or into others
-lookup       rows of tables, labels, random numbers, fills
-norm         the size of all gradients together
-convolution, pooling, attention, recurrent, pairs    each with its gradients
+elementlayout  strides in elements, and copies to another layout
+channels       the same for feature maps, channels last
+copies         copies, reshapes, concatenation, assignment to slices
+gather         gather, scatter-add, labels, random numbers, fills
+norm           the norm of all gradients
+convolution, pooling, attention, recurrent, pairwisedot    each with its gradients
 """
 
 from puregraph.compile.lower.rules import (  # they register

@@ -1,4 +1,4 @@
-"""Attention: what each query takes from the keys, and its gradients."""
+"""Attention lowering: softmax(q kT) v and its gradients as native kernel calls."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from puregraph.native.ops.attention import AttentionSizes, Heads, Mask
 
 
 def headsOf(value: Value) -> Heads | None:
-    """Rows of numbers that lie side by side; None if they do not."""
+    """A Value as rows of contiguous elements; None if they are not contiguous."""
     *lead, last = elementStrides(value)
     return Heads(value, tuple(lead)) if last == 1 or value.shape[-1] == 1 else None
 
 
 def sizesOf(q: Value, k: Value, v: Value) -> AttentionSizes:
-    """Samples, heads of queries and of keys, queries, keys, and how many numbers a key and a value have."""
+    """The counts of samples, query heads, key heads, queries and keys, and the sizes of a key and a value."""
     n, h, t, d = q.shape
     return AttentionSizes(n, h, k.shape[1], t, k.shape[2], d, v.shape[3])
 
 
 def maskOf(mask: Any, q: Value, k: Value) -> Any:
-    """The mask as native code takes it; False if it cannot be taken so."""
+    """The mask as native code reads it; False if it cannot."""
     if mask is None:
         return None
     kind = {"bool": "i8", "float32": "f32"}.get(mask.dtype.name)
@@ -54,7 +54,7 @@ def lowerAttend(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 @lowers(attendGrad)
 def lowerAttendGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """dq, dk, dv; the gradient of a mask is another product, see `simpler.attention`."""
+    """dq, dk, dv; the gradient of a mask is another product, see `decompose.attention`."""
     grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
     if ofMask or len(call.outs) != 3 or not isSingle(grad, q, k, v, lse, rest, *call.outs):
         return None

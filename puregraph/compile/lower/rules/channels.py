@@ -1,4 +1,4 @@
-"""Maps: samples of pixels with channels, as kernels take them: channels last, pixels at one distance."""
+"""Channels: feature maps as native kernels read them: channels last, with one stride between pixels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from puregraph.native.llvm.kernelcall import KernelCall
 
 
 def pixelStride(value: Value) -> int | None:
-    """How many numbers lie between neighbouring pixels of maps laid out channels last; None if they are not."""
+    """The stride in elements between pixels of feature maps stored channels last; None if they are not."""
     size = value.dtype.itemsize
     n, c, *spatial = value.shape
     strides = [s // size for s in value.strides]
@@ -27,7 +27,7 @@ def pixelStride(value: Value) -> int | None:
 
 
 def toChannelsLast(value: Value, workspace: Any) -> tuple[Any, int, list[KernelCall]]:
-    """The maps channels last: where they are, the distance of their pixels, and the work that takes."""
+    """Feature maps channels last: where they are stored, their pixel stride, and the kernel calls that copy them."""
     pixel = pixelStride(value)
     if pixel is not None:
         return value, pixel, []
@@ -36,7 +36,7 @@ def toChannelsLast(value: Value, workspace: Any) -> tuple[Any, int, list[KernelC
 
 
 def channelTiling(call: Call) -> OutputTiling | None:
-    """Sums that are maps: a row for each pixel, a column for each map."""
+    """The output tiling of a result that is feature maps: a row for each pixel, a column for each channel."""
     (y,) = call.outs
     arrays = [a for a in call.arguments if type(a) is Value]
     if y.ndim not in (3, 4, 5) or not isSingle(y, *arrays) or pixelStride(y) is None:

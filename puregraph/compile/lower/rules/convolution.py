@@ -1,4 +1,4 @@
-"""Convolution: its sums, and those of its two gradients."""
+"""Convolution lowering: the convolution and its two gradients as native kernel calls."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from puregraph.native.llvm.kernelcall import KernelCall
 
 
 def convolutionTiling(call: Call) -> OutputTiling | None:
-    """As for other maps, where the filters lie without gaps."""
+    """The output tiling of a convolution, if its filters are contiguous."""
     return channelTiling(call) if isRowMajor(call.arguments[1]) else None
 
 
 @lowers(convolve)
 def lowerConvolve(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
-    """y = x * W: filters packed, maps channels last, what follows done as the sums are finished."""
+    """y = x * W: filters packed, feature maps channels last, with an epilogue."""
     x, W, stride, pad, dilation, groups = call.arguments
     g = geometry(x.shape, W.shape, stride, pad, dilation, groups)
     if isRowMajor(x) and convolution.takesPlanes(g):
@@ -39,7 +39,7 @@ def lowerConvolve(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall]
 
 @lowers(convolveData)
 def lowerConvolveData(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
-    """dx of y = x * W: every pixel of x gathers the gradients of the windows that it lies in."""
+    """dx of y = x * W: every pixel of x gathers the gradients of the windows that contain it."""
     grad, W, shape, stride, pad, dilation, groups = call.arguments
     g = geometry(shape, W.shape, stride, pad, dilation, groups)
     where, pixel, before = toChannelsLast(grad, workspace)
@@ -53,7 +53,7 @@ def lowerConvolveData(call: Call, epilogue: Any, workspace: Any) -> list[KernelC
 def inChunks(
     W: Any, g: Geometry, workspace: Any, isData: bool, use: Callable[[Any, int | None], list[KernelCall]]
 ) -> list[KernelCall]:
-    """What packs a weight, and what then uses it: once, or where it is large and made for one use, part by part."""
+    """The calls that pack a weight and those that use it; chunk by chunk where it is large and packed for one use."""
     size = convolution.dataPackedSize if isData else convolution.forwardPackedSize
     pack = convolution.packData if isData else convolution.packForward
     chunks, part = convolution.weightChunks(g, isData)
@@ -69,7 +69,7 @@ lowerConvolve.tiling = lowerConvolveData.tiling = convolutionTiling
 
 @lowers(convolveWeight)
 def lowerConvolveWeight(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """dW of y = x * W: for each tap, sums over the samples and pixels of grad times x."""
+    """dW of y = x * W: for each tap, the sum over samples and pixels of grad times x."""
     grad, x, size, stride, pad, dilation, groups = call.arguments
     (dW,) = call.outs
     if not isSingle(grad, x, dW) or dW.ndim not in (3, 4, 5) or not isRowMajor(dW):

@@ -1,4 +1,4 @@
-"""Moving: numbers copied, put side by side, put into others, stored."""
+"""Copy lowering: elements copied, reshaped, concatenated, stacked, assigned to slices, stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from puregraph.native.ops.copy import fill
 
 @lowers(copy)
 def lowerCopy(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """The numbers of x, repeated where y is larger."""
+    """The elements of x, broadcast where y is larger."""
     (x,), (y,) = call.values(), call.outs
     if not canCopy(x, y):
         return None
@@ -27,7 +27,7 @@ def lowerCopy(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 @lowers(np.reshape)
 def lowerReshape(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """The numbers of x, row by row, whatever order they lay in."""
+    """The elements of x in row-major order."""
     x, (y,) = call.values()[0], call.outs
     if not canCopy(x, y) or not isRowMajor(y) or call.options:
         return None
@@ -37,7 +37,7 @@ def lowerReshape(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 @lowers(np.concatenate)
 def lowerConcatenate(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """Each part behind the one before."""
+    """The parts one after another along an axis."""
     parts, (y,) = list(call.arguments[0]), call.outs
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)
     if axis is None or not all(type(x) is Value for x in parts):
@@ -70,7 +70,7 @@ def lowerStack(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 @lowers(put)
 def lowerPut(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """x, or a number everywhere, with a part replaced that slices and numbers say."""
+    """x, or a constant, with the part replaced that a basic index selects."""
     x, key, part = call.arguments
     (y,) = call.outs
     values = [v for v in (x, part) if type(v) is Value]
@@ -95,13 +95,13 @@ def lowerPut(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 
 def isBasicKey(key: Any) -> bool:
-    """Whether an index consists of slices, numbers, new axes and dots."""
+    """Whether an index is basic: slices, integers, new axes and an ellipsis."""
     parts = key if isinstance(key, tuple) else (key,)
     return all(k is None or k is Ellipsis or isinstance(k, (int, slice)) and type(k) is not bool for k in parts)
 
 
 def everywhere(y: Value, number: Any) -> list[KernelCall] | None:
-    """One number everywhere."""
+    """A constant in every element."""
     kind = {"bool": "i8", "int64": "i64", "int32": "i32", "float32": "f32"}.get(y.dtype.name)
     isDenseThere = isDense(y.shape, y.strides, y.dtype.itemsize)
     return fill(kind, y, y.size, float(number)) if kind and isDenseThere else None
@@ -109,7 +109,7 @@ def everywhere(y: Value, number: Any) -> list[KernelCall] | None:
 
 @lowers(store)
 def lowerStore(x: Value, target: Value) -> list[KernelCall] | None:
-    """The numbers of x where a state lies."""
+    """The elements of x in the memory of a state."""
     if not canCopy(x, target) or x.shape != target.shape:
         return None
     return copies(x, target, target.shape, elementStrides(x), elementStrides(target), x.dtype.itemsize)

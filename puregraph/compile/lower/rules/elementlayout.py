@@ -1,4 +1,4 @@
-"""Numbers: how the numbers of a value lie, and the work of laying them otherwise."""
+"""Element layout: strides of a Value in elements, and copies to another layout."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.copy import stridedCopy
 
 SINGLE = np.dtype(np.float32)
-KINDS = {1: "i8", 4: "f32", 8: "f64"}  # by bytes: as what numbers are moved
+KINDS = {1: "i8", 4: "f32", 8: "f64"}  # by bytes: the type that elements are copied as
 
 
 def isSingle(*values: Any) -> bool:
-    """Whether all are values of float32 that hold at least one number."""
+    """Whether all are float32 Values with at least one element."""
     return all(type(v) is Value and v.dtype == SINGLE and 0 not in v.shape for v in values)
 
 
 def isRowMajor(value: Value) -> bool:
-    """Whether the numbers lie row by row without gaps."""
+    """Whether the elements are contiguous in row-major order."""
     step = value.dtype.itemsize
     for n, s in zip(reversed(value.shape), reversed(value.strides)):
         if n > 1 and s != step:
@@ -31,7 +31,7 @@ def isRowMajor(value: Value) -> bool:
 
 
 def canCopy(*values: Value) -> bool:
-    """Whether numbers can be moved by native code: all of one kind, none lies between numbers."""
+    """Whether native code can copy elements: all of one dtype, at multiples of its size."""
     kinds = {v.dtype for v in values}
     size = values[0].dtype.itemsize
     known = size in (4, 8) and values[0].dtype.kind in "fiu" or values[0].dtype.kind == "b"
@@ -39,24 +39,24 @@ def canCopy(*values: Value) -> bool:
 
 
 def elementStrides(value: Value) -> tuple[int, ...]:
-    """Strides in numbers, 0 along axes of length one."""
+    """Strides in elements, 0 along axes of length one."""
     return tuple([s // value.dtype.itemsize if n > 1 else 0 for n, s in zip(value.shape, value.strides)])
 
 
 def broadcastStrides(value: Value, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a value that is repeated to fill a shape."""
+    """The strides of a Value that is broadcast to a shape."""
     return (0,) * (len(shape) - value.ndim) + elementStrides(value)
 
 
 def copies(
     x: Any, y: Any, shape: tuple[int, ...], xStrides: tuple[int, ...], yStrides: tuple[int, ...], size: int = 4
 ) -> list[KernelCall]:
-    """The numbers of x, of so many bytes each, in the order of y."""
+    """The kernel calls that copy the elements of x, of `size` bytes each, to those of y."""
     return stridedCopy(KINDS[size], x, shape, xStrides, y, yStrides)
 
 
 def toRowMajor(value: Value, workspace: Any) -> tuple[Any, list[KernelCall]]:
-    """The numbers row by row: where they are, and the work that takes."""
+    """The elements in row-major order: where they are stored, and the kernel calls that copy them."""
     if isRowMajor(value):
         return value, []
     to = workspace(value.size)

@@ -1,4 +1,4 @@
-"""Lookups: rows taken from a table and added to one, labels; and numbers that come from nothing."""
+"""Gather lowering: gather and scatter-add of rows, labels, random numbers, fills."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def isIndex(value: Any) -> bool:
 
 
 def indicesOf(value: Value, workspace: Any) -> tuple[Any, int, list[KernelCall]]:
-    """The indices row by row: where they are, how far apart, and the work that takes."""
+    """The indices in row-major order: where they are stored, their stride, and the kernel calls that copy them."""
     step = collapsed([(n, s // 8) for n, s in zip(value.shape, value.strides)])
     if step is not None:
         return value, step, []
@@ -44,7 +44,7 @@ def indicesOf(value: Value, workspace: Any) -> tuple[Any, int, list[KernelCall]]
 
 
 def rowLike(value: Value, lead: int) -> int | None:
-    """The distance of rows that lie without gaps each, `lead` axes counting them; None if they do not."""
+    """The stride of rows that are contiguous each, counted by `lead` axes; None if they are not."""
     step = value.dtype.itemsize
     for n, s in zip(reversed(value.shape[lead:]), reversed(value.strides[lead:])):
         if n > 1 and s != step:
@@ -72,7 +72,7 @@ def lowerGather(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 @lowers(scatterAdd)
 def lowerScatterAdd(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
-    """table[index] += grad, on zeros; what follows is done row by row."""
+    """table[index] += grad, on zeros, with an epilogue by rows."""
     if type(epilogue) is EpilogueSpec:
         return lowerScatter(call, workspace)
     grad, index, rows = call.arguments
@@ -84,7 +84,7 @@ def lowerScatterAdd(call: Call, epilogue: Any, workspace: Any) -> list[KernelCal
 
 
 def lowerScatter(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """The table itself."""
+    """table[index] += grad, on zeros, without an epilogue."""
     grad, index, rows = call.arguments
     (table,) = call.outs
     if not isSingle(grad, table) or not isIndex(index) or not isRowMajor(table):
@@ -99,7 +99,7 @@ def lowerScatter(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 
 def scatterTiling(call: Call) -> OutputTiling | None:
-    """Sums that are the rows of a table."""
+    """The output tiling of a scatter-add: the rows of the table."""
     grad, index, _ = call.arguments
     (table,) = call.outs
     if table.ndim != 2 or not isSingle(grad, table) or not isIndex(index) or not isRowMajor(table):
@@ -112,7 +112,7 @@ lowerScatterAdd.tiling, lowerScatterAdd.whole = scatterTiling, lowerScatter
 
 @lowers(classIndex)
 def lowerClassIndex(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """The labels, with -1 for those that are ignored; by way of float64, which holds them exactly."""
+    """The labels, with -1 for those that are ignored; computed in float64, which holds them exactly."""
     labels, classes, *rest = call.arguments
     ignored = rest[0] if rest else call.options.get("ignored")
     (index,) = call.outs
@@ -126,7 +126,7 @@ def lowerClassIndex(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 @lowers(uniform)
 def lowerUniform(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """Uniform numbers of Philox, by a key and a counter that are read as the step runs."""
+    """Uniform random numbers of Philox, from a key and a counter that each run reads."""
     _, key, counter, *_ = call.arguments
     (y,) = call.outs
     if type(key) is not Value or type(counter) is not Value or not isSingle(y) or not isRowMajor(y):
@@ -136,7 +136,7 @@ def lowerUniform(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 @lowers(fill)
 def lowerFill(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """One number everywhere."""
+    """A constant in every element."""
     (number,), (y,) = call.arguments, call.outs
     kind = {"bool": "i8", "int64": "i64", "int32": "i32", "float32": "f32"}.get(y.dtype.name)
     if kind is None or not isRowMajor(y) or not isinstance(number, (bool, int, float, np.generic)):

@@ -1,4 +1,4 @@
-"""Norm: the size of all gradients together."""
+"""Norm lowering: the L2 norm of all gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from puregraph.native.ops.nestcode import nestCalls
 
 SQUARES = ("y0", Formula("square(x0)"))
 ROOT = ("y1", Formula("sqrt(y0)"))
-WIDE = 2  # floats in a number of float64
+WIDE = 2  # float32 elements in one of float64
 
 
 @lowers(norm)

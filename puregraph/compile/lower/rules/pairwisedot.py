@@ -1,4 +1,4 @@
-"""Pairs: products of each two of several vectors, and their gradients."""
+"""Pairwise dot lowering: the dot products of all pairs of several vectors, and their gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 128  # vectors: each has two arguments, and some instructions of its own
 
 @lowers(pairDots)
 def lowerPairDots(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """All products below the diagonal."""
+    """The dot products of all pairs."""
     (y,), xs = call.outs, call.arguments
     if len(xs) > MOST or not isSingle(*xs, y) or not isRowMajor(y):
         return None
@@ -27,7 +27,7 @@ def lowerPairDots(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 @lowers(pairDotsGrad)
 def lowerPairDotsGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """The gradients of all vectors side by side."""
+    """The gradients of all vectors, concatenated."""
     (dx,), (grad, *xs) = call.outs, call.arguments
     if len(xs) > MOST or not isSingle(grad, *xs, dx) or not isRowMajor(dx):
         return None
@@ -37,7 +37,7 @@ def lowerPairDotsGrad(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 
 def sampled(values: Any, workspace: Any) -> tuple[list[Any], list[int], list[KernelCall]]:
-    """Matrices whose rows lie without gaps each: where they are, the distances of their rows, the work that takes."""
+    """Matrices with contiguous rows: where they are stored, their row strides, and the kernel calls that copy them."""
     given, rows, before = list[Any](), list[int](), list[KernelCall]()
     for value in values:
         (row, column), where = elementStrides(value), value

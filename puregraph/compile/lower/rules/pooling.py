@@ -1,4 +1,4 @@
-"""Pooling: largest numbers and means of windows, and their gradients."""
+"""Pooling lowering: maxima and means of windows, and their gradients."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from puregraph.native.ops import gather
 
 
 def windowsOn(shape: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Any:
-    """How windows lie on maps, each map by itself."""
+    """The geometry of windows over feature maps, each channel by itself."""
     c = shape[1]
     size = tuple(size) if isinstance(size, (tuple, list)) else (size,) * (len(shape) - 2)
     return geometry(shape, (c, 1, *size), stride, pad, dilation, c)
 
 
 def windowsOf(indices: Value) -> Any:
-    """The windows that indices were found with."""
+    """The geometry of the windows that the indices of maxima come from."""
     made = indices.call
     if made is None or made.function is not maxPool or pixelStride(indices) != indices.shape[1]:
         return None
@@ -36,7 +36,7 @@ def windowsOf(indices: Value) -> Any:
 
 
 def maxPoolGradTiling(call: Call) -> OutputTiling | None:
-    """As for other maps, where it is known with which windows the peaks were found."""
+    """The output tiling of the gradient of max pooling, if the windows of its indices are known."""
     grad, indices, *_ = call.arguments
     (y,) = call.outs
     isKnown = (
@@ -47,7 +47,7 @@ def maxPoolGradTiling(call: Call) -> OutputTiling | None:
 
 @lowers(maxPool)
 def lowerMaxPool(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """y = max of each window, and where in its window it stands."""
+    """y = max of each window, and its index in the window."""
     x, size, stride, pad, *rest = call.arguments
     y, indices = call.outs
     if not isSingle(x, y) or x.ndim not in (3, 4, 5) or pixelStride(y) is None or pixelStride(indices) != x.shape[1]:
@@ -59,7 +59,7 @@ def lowerMaxPool(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 @lowers(maxPoolGrad)
 def lowerMaxPoolGrad(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
-    """Each gradient goes to the peak of its window."""
+    """Each gradient is added at the maximum of its window."""
     grad, indices, *_ = call.arguments
     g = windowsOf(indices)
     where, pixel, before = toChannelsLast(grad, workspace)
@@ -77,7 +77,7 @@ def lowerMeanPool(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall]
 
 @lowers(meanPoolGrad)
 def lowerMeanPoolGrad(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall] | None:
-    """Each gradient is shared out evenly over its window."""
+    """Each gradient is divided evenly over its window."""
     grad, shape, size, stride, pad, *rest = call.arguments
     includePad = rest[0] if rest else call.options.get("includePad", True)
     where, pixel, before = toChannelsLast(grad, workspace)
@@ -86,7 +86,7 @@ def lowerMeanPoolGrad(call: Call, epilogue: Any, workspace: Any) -> list[KernelC
 
 @lowers(addAt)
 def lowerAddAt(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """Numbers added where indices say, row by row."""
+    """Elements added at their indices, row by row."""
     values, index, size = call.arguments
     (y,) = call.outs
     if not isSingle(values, y) or index.dtype != np.int32 or not isRowMajor(index) or not isRowMajor(y):

@@ -1,4 +1,4 @@
-"""Recurrent cells: all moments of a sequence, forward and back."""
+"""Recurrent lowering: cells over all time steps of a sequence, forward and backward."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ BACKS = {tanhBack: "tanh", reluBack: "relu", lstmBack: "lstm", gruBack: "gru"}
 
 
 def sequenceOperand(value: Value) -> SequenceOperand | None:
-    """Numbers of every sample and moment, those of one moment side by side."""
+    """A Value as an operand of samples and time steps, the elements of each contiguous; None if they are not."""
     n, t, last = elementStrides(value)
     return SequenceOperand(value, (n, t)) if last == 1 or value.shape[2] == 1 else None
 
 
 def rowsOf(value: Value) -> tuple[Any, int] | None:
-    """Numbers of every sample, side by side, and how far the next sample's are."""
+    """A Value of contiguous rows, one for each sample, and its row stride; None if they are not."""
     n, last = elementStrides(value)
     return (value, n) if last == 1 or value.shape[1] == 1 else None
 
 
 def timeStepMask(on: Any) -> Any:
-    """Which moments count, as native code takes it."""
+    """The mask of valid time steps as native code reads it."""
     return None if on is None else SequenceOperand(on, tuple(elementStrides(on)))
 
 
 @lowers(alive)
 def lowerAlive(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """Whether a moment comes before the end."""
+    """The mask of time steps before the end of each sequence."""
     lengths, count = call.arguments
     (y,) = call.outs
     if not isIndex(lengths):
@@ -67,14 +67,14 @@ def lowerAlive(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 
 def packed(kind: str, weight: Value, workspace: Any) -> tuple[Any, list[KernelCall]]:
-    """Weights in the order in which moments read them, and the work that takes."""
+    """Weights packed for the time steps, and the kernel calls that pack them."""
     (rows, _), units = weight.shape, weight.shape[1] // recurrent.CELLS[kind].gates
     stride, size = rowsOf(weight)[1], recurrent.packedSize(kind, units, rows)
     return workspace.packed(weight, size, lambda to: recurrent.pack(kind, weight, stride, to, rows, units))
 
 
 def inputProducts(x: Value, W: Value, workspace: Any) -> tuple[SequenceOperand, list[KernelCall]]:
-    """x W for all moments, and the work that takes."""
+    """x W for all time steps, and its kernel calls."""
     (n, t, inputs), width = x.shape, W.shape[1]
     sums, steps, lanes = workspace(n * t * width), elementStrides(x), jit.lanes(4)
     epilogue, around = EpilogueSpec(sums, width, (t * width,)), (rowsOf(W)[1], 1)
@@ -85,7 +85,7 @@ def inputProducts(x: Value, W: Value, workspace: Any) -> tuple[SequenceOperand, 
 
 
 def stateOperand(state: Value, workspace: Any) -> SequenceOperand | None:
-    """Where a state goes: to one place for all moments if only the next one reads it."""
+    """Where a state is stored: in one row for all time steps if only the next one reads it."""
     if not workspace.leaves(state):
         return sequenceOperand(state)
     n, _, units = state.shape
@@ -93,14 +93,14 @@ def stateOperand(state: Value, workspace: Any) -> SequenceOperand | None:
 
 
 def isZero(value: Value) -> bool:
-    """Whether all numbers are known to be 0."""
+    """Whether all elements are known to be 0."""
     call = value.root.call
     return call is not None and call.kind.isFill and call.arguments[0] == 0
 
 
 @lowers(forward)
 def lowerForward(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """The states of a cell at every moment, with what its gradient reads, as far as somebody reads them."""
+    """The states of a cell at every time step, and those values for its gradient that are read."""
     step, x, W, b, weights, states, *rest = call.arguments
     on, reverse = [*rest, None, False][:2] if len(rest) < 2 else rest
     U, d = [*weights, None][:2]
@@ -142,7 +142,7 @@ def lowerForward(call: Call, workspace: Any) -> list[KernelCall] | None:
 
 @lowers(throughTime)
 def lowerThroughTime(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """The gradients of a cell, moment by moment from the last one to the first."""
+    """The gradients of a cell, from the last time step to the first (backpropagation through time)."""
     back, U, before, after, kept, gy, grads, *rest = call.arguments
     on, reverse = [*rest, None, False][:2] if len(rest) < 2 else rest
     if back not in BACKS:
@@ -163,7 +163,7 @@ def lowerThroughTime(call: Call, workspace: Any) -> list[KernelCall] | None:
     ]
     packed = workspace(recurrent.packedSize(kind, units))
     inner = tracks[: count + len(kept)]
-    if kind == "gru":  # of the states it only reads those before, which after a gap are not those of the last moment
+    if kind == "gru":  # reads only states before a step, which after a gap are not those of the step before
         shift = -before[0].strides[1] if reverse else before[0].strides[1]
         inner[0] = begins[0]._replace(what=Offset(before[0], shift))
     works = recurrent.back(
