@@ -16,15 +16,14 @@ from puregraph.core.accumulate import seedLike, shapeOf
 from puregraph.core.applied import Applied
 from puregraph.core.linkednode import checkName
 from puregraph.core.param import Param, State, Stored
+from puregraph.core.parameterized import Parameterized
 from puregraph.core.shape import asShape, product
 from puregraph.core.tracer import tracerOf
-from puregraph.core.versioning import Versioned
 from puregraph.errors import GraphError, PuregraphError, need, plural
 from puregraph.node import Node
 
 Shape = tuple[Any, ...]
 OFPARAMS = "it belongs to parameters: set it on each of net.params.values(), or learnRate on the optimizer"
-PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # how a GPU may calculate with what is kept in float32
 
 
 class Inputs(NamedTuple):
@@ -79,7 +78,7 @@ class LastCall:
         self.values, self.data, self.grad = values, data, None
 
 
-class Module(KeepsInitArgs, Versioned):
+class Module(KeepsInitArgs, Parameterized):
     """Parameters and rules, all pure functions of their arguments.
 
     A subclass writes `dataShapeFrom`, `updateData` and, unless its gradient comes from elsewhere, `updateGrad`.
@@ -107,8 +106,6 @@ class Module(KeepsInitArgs, Versioned):
     views = False
     gradAliases = False
     flopsPerElement: int | None = None
-    train = True
-    precision = "float32"
     updateGrad: Any = None
     options = ("trainable", "precision")
     elsewhere = {
@@ -209,34 +206,6 @@ class Module(KeepsInitArgs, Versioned):
     def ruleValues(self) -> list[Any]:
         return [None if p is None else p.materialize() for p in self.ruleParams()]
 
-    @property
-    def params(self) -> dict[str, Param]:
-        """The trainable arrays by name."""
-        return {name: p for name, p in vars(self).items() if isinstance(p, Param)}
-
-    @property
-    def states(self) -> dict[str, State]:
-        """The running statistics by name."""
-        return {name: s for name, s in vars(self).items() if isinstance(s, State)}
-
-    @property
-    def trainable(self) -> bool:
-        """Whether any parameter is trained; setting it sets it on all of them."""
-        return any(param.trainable for param in self.params.values())
-
-    @trainable.setter
-    def trainable(self, value: bool) -> None:
-        for param in self.params.values():
-            param.trainable = value
-
-    def numOfParams(self) -> int:
-        """How many numbers are trained."""
-        return sum(p.size for p in self.params.values())
-
-    def paramSize(self) -> int:
-        """The bytes of the parameters."""
-        return sum(p.nbytes for p in self.params.values())
-
     def needs(self, inputs: list[Any], updGrad: bool = True, updParamGrads: bool = True) -> tuple[bool, ...]:
         """Which arguments of the rules get a gradient: one bool per input and parameter."""
         names = self.inputSpec.names
@@ -246,46 +215,6 @@ class Module(KeepsInitArgs, Versioned):
             for i, x in enumerate(inputs)
         ]
         return (*free, *[updParamGrads and self.wants(p) for p in self.ruleParams()])
-
-    def wants(self, param: Param | State | None) -> bool:
-        """Whether a parameter is to get a gradient: in training mode, unless it is frozen."""
-        return self.train and isinstance(param, Param) and param.trainable
-
-    # Modes ------------------------------------------------------------------------------------------------------------
-
-    def trainMode(self) -> Any:
-        """Train from now on: statistics are updated, dropout drops, parameters get gradients."""
-        self.train = True
-        return self
-
-    def evalMode(self) -> Any:
-        """Evaluate from now on: nothing in the module changes; inputs still get gradients."""
-        self.train = False
-        return self
-
-    def calcMode(self, mode: Any) -> Any:
-        """How to calculate from now on: the name of a precision, or a dtype that everything is converted to.
-
-        "bfloat16", "float16"  compiled steps on a GPU may keep what this module computes, and its gradients,
-                               in 16 bits, and multiply it so; parameters, their gradients, states, sums, costs and
-                               checkpoints stay in float32
-        "tf32"                 they may multiply float32 with ten bits of its fraction
-        "float32"              none of that, and all parameters become float32
-        np.float16, np.float32, np.float64, "float64"
-                               parameters and floating states get this dtype, wherever they are used
-
-        A precision is a permission: what knows no quicker way (a CPU, or a graph that is not compiled) calculates in
-        float32. The mode of a graph is that of all its modules; one that is given another afterwards is an exception.
-
-        Raises    PuregraphError for anything else
-        """
-        if type(mode) is str and mode in PRECISIONS:
-            self.precision = mode
-        if type(mode) is not str or mode not in PRECISIONS[1:]:
-            dtype = dtypeOf(mode)
-            for stored in (*self.params.values(), *self.states.values()):
-                stored.calcMode(dtype)
-        return self
 
     # Use --------------------------------------------------------------------------------------------------------------
 
@@ -379,26 +308,6 @@ class Module(KeepsInitArgs, Versioned):
             rng.integers(0, 2, s) if names[min(i, len(names) - 1)] in self.indices else rng.standard_normal(s)
             for i, s in enumerate(shapes)
         ]
-
-
-def dtypeOf(mode: Any) -> Any:
-    """The dtype that parameters are to have.
-
-    Raises    PuregraphError if they cannot have it
-    """
-    try:
-        isOther = mode is None or type(mode) is str and mode not in ("float32", "float64")
-        dtype = None if isOther else np.dtype(mode)
-    except TypeError:
-        dtype = None
-    if dtype is None or dtype.kind != "f" or dtype.itemsize > 8:
-        names = ", ".join(map(repr, PRECISIONS))
-        given = repr(mode) if dtype is None else dtype
-        raise PuregraphError(
-            f"calcMode: wanted how to calculate, one of {names}, or what to convert parameters to: np.float16, "
-            f"np.float32 or np.float64; got {given}"
-        )
-    return dtype
 
 
 def withDims(rule: Any) -> Any:

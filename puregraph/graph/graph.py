@@ -8,6 +8,7 @@ from typing import Any
 from puregraph.arguments import Flag, Number, takes
 from puregraph.core.accumulate import isArray, shapeOf
 from puregraph.core.late import Late
+from puregraph.core.parameterized import PRECISIONS
 from puregraph.core.rules import rulesFor
 from puregraph.core.tracer import tracerOf
 from puregraph.errors import GraphError, PuregraphError, ShapeError, addLocation, need, show
@@ -17,7 +18,7 @@ from puregraph.graph.lastpass import MODE, Pass, savedOf
 from puregraph.graph.lookup import setInside
 from puregraph.graph.nodegraph import NodeGraph
 from puregraph.graph.steps import Steps
-from puregraph.module import PRECISIONS, Module, checkGrads, holdsNode, shapesOf
+from puregraph.module import Module, checkGrads, holdsNode, shapesOf
 
 
 class Graph(NodeGraph):

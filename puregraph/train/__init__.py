@@ -15,6 +15,7 @@ from puregraph.train.callbacks import (
     Monitor,
     Progress,
 )
+from puregraph.train.epochloop import EpochLoop
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
 from puregraph.train.meters import Meters, Waiting
@@ -34,6 +35,7 @@ __all__ = [
     "Confusion",
     "CsvLog",
     "EarlyStop",
+    "EpochLoop",
     "FunctionCallback",
     "History",
     "Holders",

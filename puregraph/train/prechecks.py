@@ -1,15 +1,79 @@
-"""Prechecks: what a Trainer checks before its first step."""
+"""Prechecks: how a Trainer begins a run, and what it checks before its first step."""
 
 from __future__ import annotations
 
 import warnings
 from typing import Any
 
-from puregraph.errors import DataError, GraphWarning
+import numpy as np
+
+from puregraph.data.batches import Arrays, Stream, batchesFrom, checkedSize
+from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation
 from puregraph.graph.lookup import few
 from puregraph.modules.batchnorm import BatchNorm
+from puregraph.train.modes import inMode
 
 NOTHING = 1e-6  # of the highest learning rate: with less than that nothing is learnt
+
+
+def validationFrom(validation: Any, batchsize: int) -> Arrays | Stream | None:
+    """What is validated on."""
+    if validation is None:
+        return None
+    isPair = isinstance(validation, (list, tuple)) and len(validation) == 2
+    isBatches = isinstance(validation, list) and all(isinstance(batch, tuple) for batch in validation)
+    data, target = validation if isPair and not isBatches else (validation, None)
+    try:
+        return batchesFrom(data, target, batchsize)
+    except DataError as error:
+        raise DataError(f"validation: {error}") from None
+
+
+def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None, epochs: int) -> None:
+    """Begin a run, or go on with one, after everything was checked that can be before the first step."""
+    checkedSize(epochs, "epochs")
+    if not trainer.running:
+        trainer.restart()
+        trainer.first, trainer.stopped = trainer.epoch, False
+        trainer.total = None
+        trainer.ignored = None if getattr(trainer.cost, "ignoreIndex", None) is None else np.zeros(2, int)
+    elif trainer.begun and source.samples != trainer.samples:
+        raise DataError(
+            f"epoch {trainer.epoch + 1} was begun with {trainer.samples} samples, it cannot go on with "
+            f"{source.samples}; give the same data, or begin a new epoch with trainer.restart()"
+        )
+    trainer.until = trainer.first + epochs
+    for given, passes in ((source, trainer.until - trainer.epoch), (checks, 0 if checks is None else epochs)):
+        if given is not None and given.oneshot and passes > 1:
+            raise DataError(
+                f"wanted batches for {passes} epochs, got an iterator that can be used once: give a function that "
+                "returns one for each epoch, or a list"
+            )
+    trainer.count = None if source.count is None else -(-source.count // trainer.accumulate)
+    trainer.validates = checks is not None
+    trainer.setupOptimizer()
+    checkParams(trainer)
+    fitSchedule(trainer)
+    trainer.objective.renew()
+    checkShapes(trainer, source, "")
+    with inMode(False, trainer.net, trainer.cost):
+        checkShapes(trainer, checks, "the validation")
+    trainer.running = True
+
+
+def checkShapes(trainer: Any, source: Arrays | Stream | None, owner: str) -> None:
+    """Check the shapes of all batches that arrays will make."""
+    if isinstance(source, Arrays):
+        for number, size in enumerate(source.sizes()):
+            try:
+                trainer.objective.shapesFor(trainer.objective.prepare(source.first(size)))
+            except (PuregraphError, TypeError) as error:
+                if number:
+                    cut = f"{source.samples} samples in batches of {source.batchsize} leave {size}"
+                    addLocation(error, f"in the last batch{owner and f' of {owner}'}: {cut}")
+                elif owner:
+                    addLocation(error, f"in {owner}")
+                raise
 
 
 def checkParams(trainer: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -14,21 +14,20 @@ from puregraph.arguments import FileSource, Flag, Natural, optional, takes
 from puregraph.base.attributes import Settable
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
-from puregraph.compile.trace.updaterule import isPlain
-from puregraph.data.batches import Arrays, Batch, Stream, batchesFrom, checkedSize, groups
-from puregraph.data.prefetch import ahead
-from puregraph.errors import DataError, PuregraphError, addLocation
+from puregraph.data.batches import batchesFrom, checkedSize
+from puregraph.errors import DataError
 from puregraph.module import Module
 from puregraph.train import state
 from puregraph.train.callbacks.callback import callbacksFrom
 from puregraph.train.callbacks.progress import progressFrom
+from puregraph.train.epochloop import EpochLoop
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
 from puregraph.train.meters import EVERY, Meters
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
-from puregraph.train.prechecks import checkParams, fitSchedule
+from puregraph.train.prechecks import begin, validationFrom
 from puregraph.train.validator import Validator
 
 
@@ -104,7 +103,7 @@ class Trainer(ChecksKeywords, Settable):
         self.history = History()
         self.interrupt = Interrupt()
         self.epoch = self.step = self.first = self.until = 0
-        self.running = self.stopped = self.inside = self.validates = self.asks = False
+        self.running = self.stopped = self.inside = self.validates = False
         self.reason = ""
         self.ignored: np.ndarray | None = None
         self.isLookedAt = False
@@ -135,19 +134,20 @@ class Trainer(ChecksKeywords, Settable):
                   epoch that is under way
         """
         source = batchesFrom(data, target, self.batchsize)
-        checks = self.checksFrom(validation)
+        checks = validationFrom(validation, self.batchsize)
         with self.alone(), Interrupt() as self.interrupt, inMode(True, self.net, self.cost):
-            self.begin(source, checks, epochs)
+            begin(self, source, checks, epochs)
+            loop = EpochLoop(self, source, checks)
             leaveIn(False, self.net)
             try:
-                self.call("onTrainBegin")
+                loop.call("onTrainBegin")
                 while self.epoch < self.until and not self.stopped:
-                    self.runEpoch(source, checks)
+                    loop.runEpoch()
                 self.running = False
                 if self.stopped and self.reason:
                     self.progress.say(f"stopped after epoch {self.epoch}: {self.reason}")
             except KeyboardInterrupt:
-                self.interrupted()
+                loop.interrupted()
                 raise
             except BaseException as error:
                 self.step = getattr(error, "step", self.step)  # a GPU tells of it some steps later
@@ -157,7 +157,7 @@ class Trainer(ChecksKeywords, Settable):
                 raise
             finally:
                 self.objective.reset()
-                self.end()
+                loop.end()
         return self.history
 
     def sync(self) -> None:
@@ -262,209 +262,12 @@ class Trainer(ChecksKeywords, Settable):
         names = f"{self.net.title()}, {type(self.cost).__name__}, {type(self.optimizer).__name__}"
         return f"<Trainer of {names}: epoch {self.epoch}, step {self.step}>"
 
-    # A run ------------------------------------------------------------------------------------------------------------
-
-    def checksFrom(self, validation: Any) -> Arrays | Stream | None:
-        """What is validated on."""
-        if validation is None:
-            return None
-        isPair = isinstance(validation, (list, tuple)) and len(validation) == 2
-        isBatches = isinstance(validation, list) and all(isinstance(batch, tuple) for batch in validation)
-        data, target = validation if isPair and not isBatches else (validation, None)
-        try:
-            return batchesFrom(data, target, self.batchsize)
-        except DataError as error:
-            raise DataError(f"validation: {error}") from None
-
-    def begin(self, source: Arrays | Stream, checks: Arrays | Stream | None, epochs: int) -> None:
-        """Check everything that can be checked before the first step."""
-        checkedSize(epochs, "epochs")
-        if not self.running:
-            self.restart()
-            self.first, self.stopped = self.epoch, False
-            self.total = None
-            self.ignored = None if getattr(self.cost, "ignoreIndex", None) is None else np.zeros(2, int)
-        elif self.begun and source.samples != self.samples:
-            raise DataError(
-                f"epoch {self.epoch + 1} was begun with {self.samples} samples, it cannot go on with {source.samples}; "
-                "give the same data, or begin a new epoch with trainer.restart()"
-            )
-        self.until = self.first + epochs
-        for given, passes in ((source, self.until - self.epoch), (checks, 0 if checks is None else epochs)):
-            if given is not None and given.oneshot and passes > 1:
-                raise DataError(
-                    f"wanted batches for {passes} epochs, got an iterator that can be used once: give a function that "
-                    "returns one for each epoch, or a list"
-                )
-        self.count = None if source.count is None else -(-source.count // self.accumulate)
-        self.validates = checks is not None
-        self.asks = not isPlain(self.optimizer)  # before it updates in a way of its own, whether the cost is finite
-        self.setupOptimizer()
-        checkParams(self)
-        fitSchedule(self)
-        self.objective.renew()
-        self.checkShapes(source, "")
-        with inMode(False, self.net, self.cost):
-            self.checkShapes(checks, "the validation")
-        self.running = True
-
     def setupOptimizer(self) -> Any:
         """The optimizer, set up on the part of the network that it was given, or else on all of it."""
         return getattr(self.optimizer, "setupFor", self.optimizer.setupOn)(self.net)
-
-    def checkShapes(self, source: Arrays | Stream | None, owner: str) -> None:
-        """Check the shapes of all batches that arrays will make."""
-        if isinstance(source, Arrays):
-            for number, size in enumerate(source.sizes()):
-                try:
-                    self.objective.shapesFor(self.objective.prepare(source.first(size)))
-                except (PuregraphError, TypeError) as error:
-                    if number:
-                        cut = f"{source.samples} samples in batches of {source.batchsize} leave {size}"
-                        addLocation(error, f"in the last batch{owner and f' of {owner}'}: {cut}")
-                    elif owner:
-                        addLocation(error, f"in {owner}")
-                    raise
-
-    def runEpoch(self, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
-        """The rest of an epoch, its validation, and its row."""
-        self.clock = time.perf_counter()
-        if not self.begun:
-            with self.interrupt.whole():
-                self.meters.reset()
-                self.begun = True
-                self.order = source.order(self.rng) if self.shuffle else None
-                self.samples = source.samples
-                self.call("onEpochBegin")
-        with self.feed(source) as steps:
-            for group in steps:
-                with self.interrupt.whole():
-                    self.runStep(group)
-                    self.call("onBatchEnd")
-        source.checkUsed(self.position)
-        self.sync()
-        self.tellIgnored()
-        row = {"epoch": self.epoch + 1, "step": self.step, **self.meters.row()}
-        if checks is not None:
-            self.objective.reset()
-            found = self.validator.run(checks)
-            row |= {f"val {name}": value for name, value in found.items()}
-        with self.interrupt.whole():
-            self.history.append({**row, "rate": self.lastRate, "seconds": self.passed()})
-            self.epoch += 1
-            self.closeEpoch()
-            self.call("onEpochEnd")
-
-    def feed(self, source: Arrays | Stream) -> Any:
-        """The batches of each step that is left of the epoch, ready for the graph; for a `with` statement."""
-        batches = source.batches(self.order, self.position * self.accumulate, self.epoch)
-        depth = 0 if source.light else self.prefetch
-        return ahead(groups(self.objective.ready(batches, depth > 0), self.accumulate), depth)
-
-    def runStep(self, group: list[Batch]) -> None:
-        """Forward, backward, and the update: a step is whole, or torn."""
-        self.interrupt.torn = True
-        size = sum(batch.size for batch in group)
-        self.optimizer.zeroGradParams()
-        self.lastRate = self.rate
-        isDone = False
-        for number, batch in enumerate(group):
-            place = self.placeOf(number)
-            try:
-                isDone = self.takeBatch(batch, place, batch.size / size, len(group) == 1, number == 0)
-            except Exception as error:
-                self.addPlace(error, place, number)
-                raise
-        if not isDone:
-            try:
-                self.syncLoss(self.objective.update(self.optimizer))
-            except Exception as error:
-                self.addPlace(error, self.placeOf(len(group) - 1), len(group))
-                raise
-        if self.ignored is not None:
-            for label in [batch.target[0] for batch in group if batch.target]:
-                self.ignored += int((label == self.cost.ignoreIndex).sum()), label.size
-        self.position += 1
-        self.step += 1
-        self.interrupt.torn = False
-
-    def tellIgnored(self) -> None:
-        """Say once how many labels the cost leaves out: those of the first epoch."""
-        if self.ignored is not None:
-            left, count = self.ignored.tolist()
-            self.ignored = None
-            if left:
-                label, cost = self.cost.ignoreIndex, type(self.cost).__name__
-                self.progress.say(f"{100 * left / count:.3g} % of the labels are {label}, which {cost} leaves out")
-
-    def takeBatch(self, batch: Batch, place: str, share: float, isLone: bool, isFirst: bool) -> bool:
-        """Forward and backward, and for a lone batch the update: whether that is done."""
-        slots = {metric.which for metric in self.meters.metrics}
-        if not self.isLookedAt:
-            self.isLookedAt = True
-            self.objective.warn(batch, self.meters.metrics)
-        program = self.objective.learner(batch, slots, self.optimizer, isLone, isFirst)
-        if program is None:
-            cost, outputs = self.objective.run(batch, False)
-            self.meters.add(cost, outputs, batch, place, self.step)
-            self.meters.flush()  # a cost that is not finite must not reach the weights
-            self.objective.backward(share, isFirst)
-            return False
-        cost, *outputs = program.run(*batch.data, *batch.target, scale=share, copy=not program.isAhead)
-        self.meters.add(cost, outputs, batch, place, self.step)
-        if self.asks:
-            self.meters.flush()
-        self.syncLoss(program)
-        return isLone
-
-    def syncLoss(self, program: Any) -> None:
-        """Read all costs once a GPU has reported that one is not finite: it is then named."""
-        if program is not None and program.isHalted:
-            self.meters.flush()
-
-    def placeOf(self, number: int, back: int = 0) -> str:
-        """Where a batch of this step, or of one so many steps before, is."""
-        return f"epoch {self.epoch + 1}, batch {(self.position - back) * self.accumulate + number + 1}"
-
-    def addPlace(self, error: Exception, place: str, runs: int) -> None:
-        """Have an error tell where it comes from: of what a GPU tells some steps later, from which of them.
-
-        `runs` are those that this step has started before.
-        """
-        behind = getattr(error, "behind", None)
-        if behind is not None:
-            each = 1 if self.accumulate == 1 else self.accumulate + 1
-            back = -(-(behind + 1 - runs) // each)
-            place, error.step = self.placeOf(self.accumulate - 1, back), self.step - back
-        if place not in str(error):
-            addLocation(error, f"in {place}")
 
     def closeEpoch(self) -> None:
         """No epoch is under way."""
         self.begun, self.position, self.elapsed = False, 0, 0.0
         self.order: np.ndarray | None = None
         self.samples: int | None = None
-
-    def call(self, event: str) -> None:
-        """Tell every callback."""
-        for callback in self.callbacks:
-            getattr(callback, event)(self)
-
-    def end(self) -> None:
-        """Tell every callback, even if one of them fails: a bar must give the terminal back."""
-        with ExitStack() as calls:
-            for callback in reversed(self.callbacks):
-                calls.callback(callback.onTrainEnd, self)
-
-    def interrupted(self) -> None:
-        """After Ctrl-C: save where there is a Checkpoint, and say where it stopped."""
-        count = f" of {self.count}" if self.count else ""
-        place = f"stopped in epoch {self.epoch + 1}, after step {self.position}{count}"
-        if self.interrupt.torn:
-            self.progress.say(f"{place}, in the middle of the next one: go on from a file that was saved before")
-            self.restart()
-            return
-        self.elapsed, self.clock = self.passed(), time.perf_counter()
-        saved = [path for callback in self.callbacks if (path := callback.onInterrupt(self))]
-        known = f", saved in {saved[0]}: trainer.resume({str(saved[0])!r}) goes on from there" if saved else ""
-        self.progress.say(f"{place}{known}")

@@ -1,0 +1,165 @@
+"""EpochLoop: the epochs, steps and batches of one call of `Trainer.train`."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import Any
+
+from puregraph.compile.trace.updaterule import isPlain
+from puregraph.data.batches import Arrays, Batch, Stream, groups
+from puregraph.data.prefetch import ahead
+from puregraph.errors import addLocation
+
+
+class EpochLoop:
+    """Takes a trainer through its data: each step is whole or torn, and errors say in which batch they were raised."""
+
+    def __init__(self, trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None):
+        self.trainer, self.source, self.checks = trainer, source, checks
+        self.asks = not isPlain(trainer.optimizer)  # before it updates in a way of its own, whether the cost is finite
+
+    def runEpoch(self) -> None:
+        """The rest of an epoch, its validation, and its row."""
+        trainer = self.trainer
+        trainer.clock = time.perf_counter()
+        if not trainer.begun:
+            with trainer.interrupt.whole():
+                trainer.meters.reset()
+                trainer.begun = True
+                trainer.order = self.source.order(trainer.rng) if trainer.shuffle else None
+                trainer.samples = self.source.samples
+                self.call("onEpochBegin")
+        with self.feed() as steps:
+            for group in steps:
+                with trainer.interrupt.whole():
+                    self.runStep(group)
+                    self.call("onBatchEnd")
+        self.source.checkUsed(trainer.position)
+        trainer.sync()
+        self.tellIgnored()
+        row = {"epoch": trainer.epoch + 1, "step": trainer.step, **trainer.meters.row()}
+        if self.checks is not None:
+            trainer.objective.reset()
+            found = trainer.validator.run(self.checks)
+            row |= {f"val {name}": value for name, value in found.items()}
+        with trainer.interrupt.whole():
+            trainer.history.append({**row, "rate": trainer.lastRate, "seconds": trainer.passed()})
+            trainer.epoch += 1
+            trainer.closeEpoch()
+            self.call("onEpochEnd")
+
+    def feed(self) -> Any:
+        """The batches of each step that is left of the epoch, ready for the graph; for a `with` statement."""
+        trainer = self.trainer
+        batches = self.source.batches(trainer.order, trainer.position * trainer.accumulate, trainer.epoch)
+        depth = 0 if self.source.light else trainer.prefetch
+        return ahead(groups(trainer.objective.ready(batches, depth > 0), trainer.accumulate), depth)
+
+    def runStep(self, group: list[Batch]) -> None:
+        """Forward, backward, and the update: a step is whole, or torn."""
+        trainer = self.trainer
+        trainer.interrupt.torn = True
+        size = sum(batch.size for batch in group)
+        trainer.optimizer.zeroGradParams()
+        trainer.lastRate = trainer.rate
+        isDone = False
+        for number, batch in enumerate(group):
+            place = self.placeOf(number)
+            try:
+                isDone = self.takeBatch(batch, place, batch.size / size, len(group) == 1, number == 0)
+            except Exception as error:
+                self.addPlace(error, place, number)
+                raise
+        if not isDone:
+            try:
+                self.syncLoss(trainer.objective.update(trainer.optimizer))
+            except Exception as error:
+                self.addPlace(error, self.placeOf(len(group) - 1), len(group))
+                raise
+        if trainer.ignored is not None:
+            for label in [batch.target[0] for batch in group if batch.target]:
+                trainer.ignored += int((label == trainer.cost.ignoreIndex).sum()), label.size
+        trainer.position += 1
+        trainer.step += 1
+        trainer.interrupt.torn = False
+
+    def tellIgnored(self) -> None:
+        """Say once how many labels the cost leaves out: those of the first epoch."""
+        trainer = self.trainer
+        if trainer.ignored is not None:
+            left, count = trainer.ignored.tolist()
+            trainer.ignored = None
+            if left:
+                label, cost = trainer.cost.ignoreIndex, type(trainer.cost).__name__
+                trainer.progress.say(f"{100 * left / count:.3g} % of the labels are {label}, which {cost} leaves out")
+
+    def takeBatch(self, batch: Batch, place: str, share: float, isLone: bool, isFirst: bool) -> bool:
+        """Forward and backward, and for a lone batch the update: whether that is done."""
+        trainer = self.trainer
+        slots = {metric.which for metric in trainer.meters.metrics}
+        if not trainer.isLookedAt:
+            trainer.isLookedAt = True
+            trainer.objective.warn(batch, trainer.meters.metrics)
+        program = trainer.objective.learner(batch, slots, trainer.optimizer, isLone, isFirst)
+        if program is None:
+            cost, outputs = trainer.objective.run(batch, False)
+            trainer.meters.add(cost, outputs, batch, place, trainer.step)
+            trainer.meters.flush()  # a cost that is not finite must not reach the weights
+            trainer.objective.backward(share, isFirst)
+            return False
+        cost, *outputs = program.run(*batch.data, *batch.target, scale=share, copy=not program.isAhead)
+        trainer.meters.add(cost, outputs, batch, place, trainer.step)
+        if self.asks:
+            trainer.meters.flush()
+        self.syncLoss(program)
+        return isLone
+
+    def syncLoss(self, program: Any) -> None:
+        """Read all costs once a GPU has reported that one is not finite: it is then named."""
+        if program is not None and program.isHalted:
+            self.trainer.meters.flush()
+
+    def placeOf(self, number: int, back: int = 0) -> str:
+        """Where a batch of this step, or of one so many steps before, is."""
+        trainer = self.trainer
+        return f"epoch {trainer.epoch + 1}, batch {(trainer.position - back) * trainer.accumulate + number + 1}"
+
+    def addPlace(self, error: Exception, place: str, runs: int) -> None:
+        """Have an error tell where it comes from: of what a GPU tells some steps later, from which of them.
+
+        `runs` are those that this step has started before.
+        """
+        trainer = self.trainer
+        behind = getattr(error, "behind", None)
+        if behind is not None:
+            each = 1 if trainer.accumulate == 1 else trainer.accumulate + 1
+            back = -(-(behind + 1 - runs) // each)
+            place, error.step = self.placeOf(trainer.accumulate - 1, back), trainer.step - back
+        if place not in str(error):
+            addLocation(error, f"in {place}")
+
+    def call(self, event: str) -> None:
+        """Tell every callback."""
+        for callback in self.trainer.callbacks:
+            getattr(callback, event)(self.trainer)
+
+    def end(self) -> None:
+        """Tell every callback, even if one of them fails: a bar must give the terminal back."""
+        with ExitStack() as calls:
+            for callback in reversed(self.trainer.callbacks):
+                calls.callback(callback.onTrainEnd, self.trainer)
+
+    def interrupted(self) -> None:
+        """After Ctrl-C: save where there is a Checkpoint, and say where it stopped."""
+        trainer = self.trainer
+        count = f" of {trainer.count}" if trainer.count else ""
+        place = f"stopped in epoch {trainer.epoch + 1}, after step {trainer.position}{count}"
+        if trainer.interrupt.torn:
+            trainer.progress.say(f"{place}, in the middle of the next one: go on from a file that was saved before")
+            trainer.restart()
+            return
+        trainer.elapsed, trainer.clock = trainer.passed(), time.perf_counter()
+        saved = [path for callback in trainer.callbacks if (path := callback.onInterrupt(trainer))]
+        known = f", saved in {saved[0]}: trainer.resume({str(saved[0])!r}) goes on from there" if saved else ""
+        trainer.progress.say(f"{place}{known}")
