@@ -61,6 +61,24 @@ class CheckpointError(PuregraphError, OSError):
     """A file cannot be saved, or must not be loaded; the message names file, tensor and reason."""
 
 
+class NotFiniteError(PuregraphError):
+    """A cost or a gradient is nan or infinite, and nothing was learnt from it.
+
+    `step`    the step of a Trainer that it was in
+    `behind`  of what a GPU has reported: how many steps were started after that one
+    """
+
+    step: int
+    behind: int | None = None
+    namesLocation = False
+
+    @classmethod
+    def atUpdate(cls, owner: str, step: int, what: str) -> NotFiniteError:
+        """The error of an optimizer's update."""
+        hint = "try a lower learnRate, or leave such updates out with onNonFinite='skip'"
+        return cls(f"{owner}: at update {step} {what} is not finite; {hint}")
+
+
 class GraphWarning(UserWarning):
     """Something was left out of a graph on purpose, or will run and hardly as it was meant."""
 

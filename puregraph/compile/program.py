@@ -241,12 +241,6 @@ class Program:
         """Whether `run` starts what a GPU then does, and comes back before it is done."""
         return self.backend is GPU
 
-    @property
-    def isHalted(self) -> bool:
-        """Whether a GPU has reported that a cost was not finite, so that nothing was updated since."""
-        status = getattr(getattr(self.executable, "hostUpdate", None), "status", None)
-        return status is not None and status.halted
-
     # Reporting --------------------------------------------------------------------------------------------------------
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.base.align import aligned
-from puregraph.errors import CheckpointError, PuregraphError, show
+from puregraph.errors import CheckpointError, NotFiniteError, show
 from puregraph.kernels.norm import norm
 
 
@@ -80,10 +80,7 @@ def normOf(grads: list[Any]) -> float:
     return found if math.isfinite(found) else float(device.toHost(norm(*[g.astype(np.float64) for g in grads])))
 
 
-def notFinite(label: str, step: int, ready: list[Slot], grads: list[Any]) -> PuregraphError:
+def notFinite(label: str, step: int, ready: list[Slot], grads: list[Any]) -> NotFiniteError:
     """The error for gradients that are not finite, with the parameters that they belong to."""
     wrong = [f"'{slot.path}'" for slot, g in zip(ready, grads) if not device.toHost(np.isfinite(g)).all()]
-    return PuregraphError(
-        f"{label}: at update {step} the gradient of {', '.join(wrong)} is not finite; "
-        "try a lower learnRate, or leave such updates out with onNonFinite='skip'"
-    )
+    return NotFiniteError.atUpdate(label, step, f"the gradient of {', '.join(wrong)}")

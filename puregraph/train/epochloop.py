@@ -9,7 +9,7 @@ from typing import Any
 from puregraph.compile.trace.updaterule import isPlain
 from puregraph.data.batches import Arrays, Batch, Stream, groups
 from puregraph.data.prefetch import ahead
-from puregraph.errors import addLocation
+from puregraph.errors import NotFiniteError, addLocation
 
 
 class EpochLoop:
@@ -36,8 +36,12 @@ class EpochLoop:
                     self.runStep(group)
                     self.call("onBatchEnd")
         self.source.checkUsed(trainer.position)
-        trainer.sync()
-        self.tellIgnored()
+        try:
+            trainer.sync()
+        except NotFiniteError as error:
+            self.locate(error, "", 0)
+            raise
+        self.reportIgnored()
         row = {"epoch": trainer.epoch + 1, "step": trainer.step, **trainer.meters.row()}
         if self.checks is not None:
             trainer.objective.reset()
@@ -65,17 +69,17 @@ class EpochLoop:
         trainer.lastRate = trainer.rate
         isDone = False
         for number, batch in enumerate(group):
-            place = self.placeOf(number)
+            location = self.locationOf(number)
             try:
-                isDone = self.takeBatch(batch, place, batch.size / size, len(group) == 1, number == 0)
+                isDone = self.takeBatch(batch, location, batch.size / size, len(group) == 1, number == 0)
             except Exception as error:
-                self.addPlace(error, place, number)
+                self.locate(error, location, number)
                 raise
         if not isDone:
             try:
-                self.syncLoss(trainer.objective.update(trainer.optimizer))
+                trainer.objective.update(trainer.optimizer)
             except Exception as error:
-                self.addPlace(error, self.placeOf(len(group) - 1), len(group))
+                self.locate(error, self.locationOf(len(group) - 1), len(group))
                 raise
         if trainer.ignored is not None:
             for label in [batch.target[0] for batch in group if batch.target]:
@@ -84,7 +88,7 @@ class EpochLoop:
         trainer.step += 1
         trainer.interrupt.torn = False
 
-    def tellIgnored(self) -> None:
+    def reportIgnored(self) -> None:
         """Say once how many labels the cost leaves out: those of the first epoch."""
         trainer = self.trainer
         if trainer.ignored is not None:
@@ -94,7 +98,7 @@ class EpochLoop:
                 label, cost = trainer.cost.ignoreIndex, type(trainer.cost).__name__
                 trainer.progress.say(f"{100 * left / count:.3g} % of the labels are {label}, which {cost} leaves out")
 
-    def takeBatch(self, batch: Batch, place: str, share: float, isLone: bool, isFirst: bool) -> bool:
+    def takeBatch(self, batch: Batch, location: str, share: float, isLone: bool, isFirst: bool) -> bool:
         """Forward and backward, and for a lone batch the update: whether that is done."""
         trainer = self.trainer
         slots = {metric.which for metric in trainer.meters.metrics}
@@ -104,40 +108,34 @@ class EpochLoop:
         program = trainer.objective.learner(batch, slots, trainer.optimizer, isLone, isFirst)
         if program is None:
             cost, outputs = trainer.objective.run(batch, False)
-            trainer.meters.add(cost, outputs, batch, place, trainer.step)
+            trainer.meters.add(cost, outputs, batch, location, trainer.step)
             trainer.meters.flush()  # a cost that is not finite must not reach the weights
             trainer.objective.backward(share, isFirst)
             return False
         cost, *outputs = program.run(*batch.data, *batch.target, scale=share, copy=not program.isAhead)
-        trainer.meters.add(cost, outputs, batch, place, trainer.step)
+        trainer.meters.add(cost, outputs, batch, location, trainer.step)
         if self.asks:
             trainer.meters.flush()
-        self.syncLoss(program)
         return isLone
 
-    def syncLoss(self, program: Any) -> None:
-        """Read all costs once a GPU has reported that one is not finite: it is then named."""
-        if program is not None and program.isHalted:
-            self.trainer.meters.flush()
-
-    def placeOf(self, number: int, back: int = 0) -> str:
+    def locationOf(self, number: int, back: int = 0) -> str:
         """Where a batch of this step, or of one so many steps before, is."""
         trainer = self.trainer
         return f"epoch {trainer.epoch + 1}, batch {(trainer.position - back) * trainer.accumulate + number + 1}"
 
-    def addPlace(self, error: Exception, place: str, runs: int) -> None:
-        """Have an error tell where it comes from: of what a GPU tells some steps later, from which of them.
+    def locate(self, error: Exception, location: str, runs: int) -> None:
+        """Have an error tell where it comes from: of what a GPU reports some steps later, from which of them.
 
         `runs` are those that this step has started before.
         """
         trainer = self.trainer
-        behind = getattr(error, "behind", None)
-        if behind is not None:
+        if isinstance(error, NotFiniteError) and error.behind is not None:
+            trainer.meters.flush()  # names the batch and its data if a cost is not finite
             each = 1 if trainer.accumulate == 1 else trainer.accumulate + 1
-            back = -(-(behind + 1 - runs) // each)
-            place, error.step = self.placeOf(trainer.accumulate - 1, back), trainer.step - back
-        if place not in str(error):
-            addLocation(error, f"in {place}")
+            back = -(-(error.behind + 1 - runs) // each)
+            location, error.step = self.locationOf(trainer.accumulate - 1, back), trainer.step - back
+        if location not in str(error):
+            addLocation(error, f"in {location}")
 
     def call(self, event: str) -> None:
         """Tell every callback."""
@@ -154,12 +152,12 @@ class EpochLoop:
         """After Ctrl-C: save where there is a Checkpoint, and say where it stopped."""
         trainer = self.trainer
         count = f" of {trainer.count}" if trainer.count else ""
-        place = f"stopped in epoch {trainer.epoch + 1}, after step {trainer.position}{count}"
+        location = f"stopped in epoch {trainer.epoch + 1}, after step {trainer.position}{count}"
         if trainer.interrupt.torn:
-            trainer.progress.say(f"{place}, in the middle of the next one: go on from a file that was saved before")
+            trainer.progress.say(f"{location}, in the middle of the next one: go on from a file that was saved before")
             trainer.restart()
             return
         trainer.elapsed, trainer.clock = trainer.passed(), time.perf_counter()
         saved = [path for callback in trainer.callbacks if (path := callback.onInterrupt(trainer))]
         known = f", saved in {saved[0]}: trainer.resume({str(saved[0])!r}) goes on from there" if saved else ""
-        trainer.progress.say(f"{place}{known}")
+        trainer.progress.say(f"{location}{known}")

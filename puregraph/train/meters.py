@@ -12,7 +12,7 @@ import numpy as np
 from puregraph import device
 from puregraph.compile.gpu.runtime.d2h import DeviceResults
 from puregraph.data import Batch
-from puregraph.errors import DataError, PuregraphError
+from puregraph.errors import DataError, NotFiniteError
 from puregraph.train.metrics import Metric
 from puregraph.train.objective import named
 
@@ -60,7 +60,7 @@ class Meters:
             metric.reset()
 
     def add(self, cost: Any, outputs: list[Any], batch: Batch, location: str = "", step: int = 0) -> None:
-        """Count a batch. A cost that is not finite raises a PuregraphError that names the `location` and has the `step`
+        """Count a batch. A cost that is not finite raises a NotFiniteError that names the `location` and has the `step`
         as an attribute; where nothing is learnt from it, only if the data are to blame."""
         figures = [cost]
         for metric in self.metrics:
@@ -80,11 +80,11 @@ class Meters:
         """Add the cost of a batch, and what metrics read."""
         self.last = float(figures[0])
         if not math.isfinite(self.last) and (self.learns or blamed(batch)):
-            error = PuregraphError(f"{location}: the cost is {self.last}; {remedy(batch)}")
+            error = NotFiniteError(f"{location}: the cost is {self.last}; {remedy(batch)}")
             error.namesLocation = True
             if self.learns:
                 error.step = step
-            raise error
+            raise error from None  # whoever reports it without its batch has come to the same
         self.total += self.last * size
         self.weight += size
         for metric, output, target in zip(self.metrics, figures[1::2], figures[2::2]):

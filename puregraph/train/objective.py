@@ -109,15 +109,14 @@ class Objective:
         owner = optimizer if isPlain(optimizer) else None
         return self.program(batch, scaled=True, added=not isFirst, owner=owner, **options)
 
-    def update(self, optimizer: Any) -> Program | None:
-        """Have an optimizer use the gradients that there are; the compiled step, if there is one, that did so."""
+    def update(self, optimizer: Any) -> None:
+        """Have an optimizer use the gradients that there are, in a compiled step if there is to be one."""
         if not self.compile:
             optimizer.update()
-            return None
+            return
         if not self.updaters or self.updaters[0].optimizer is not optimizer:
             self.updaters = [Updater(self.graph, optimizer)]
         self.updaters[0].run()
-        return self.updaters[0]
 
     def backward(self, share: float, isFirst: bool) -> None:
         """`share` times the gradients of the last batch; added to those there are, unless it is the first."""

@@ -15,7 +15,7 @@ from weakref import ref
 import numpy as np
 
 from puregraph.compile.gpu.runtime.devicearena import block
-from puregraph.errors import PuregraphError
+from puregraph.errors import NotFiniteError
 
 # why updates have stopped, how many were left out so far, the last norm; by how much gradients in float16 are larger
 # than they are, and how many updates were made since that changed
@@ -61,8 +61,6 @@ class UpdateStatus:
     """The fields of one optimizer, and what the host has read of them.
 
     `clear`   whether the next step is to go on, although updates have stopped
-    `halted`  whether the host has read that updates have stopped, because a cost is not finite; the next step begins
-              anew
     `skips`   whether updates are skipped where a gradient is not finite, and training goes on
     `scale`   the scale of gradients in float16, as last read, if anything `scales` them
     """
@@ -77,7 +75,7 @@ class UpdateStatus:
         self.open: deque[StatusReport] = deque()
         self.free: list[StatusReport] = []
         self.started = self.missed = self.cleared = 0
-        self.clear = self.halted = self.skips = self.scales = False
+        self.clear = self.skips = self.scales = False
         self.scale = FIRST
         cupy.ndarray((1,), FLOAT, addresses[FIELDS.index("scale")])[...] = FIRST
 
@@ -87,11 +85,8 @@ class UpdateStatus:
     def begin(self, depth: int = DEPTH) -> None:
         """Before a step: read the reports that are due.
 
-        Raises    PuregraphError if a gradient was not finite, in one of the last steps; nothing was updated since.
-                  Its `behind` says how many steps were started after that one
+        Raises    NotFiniteError if a cost or a gradient was not, in one of the last steps; nothing was updated since
         """
-        if self.halted:
-            self.release()
         while len(self.open) >= depth:
             self.read()
 
@@ -104,21 +99,18 @@ class UpdateStatus:
         self.open.append(report)
 
     def read(self) -> None:
-        """Wait for the oldest report, and apply it."""
+        """Wait for the oldest report, and apply it; where updates have stopped, have the next step go on."""
         count, halt, norm = self.taken()
         optimizer: Any = self.optimizer()
         if optimizer is not None and optimizer.looks:
             optimizer.norm = norm
-        if halt and count > self.cleared and not self.halted:
-            self.halted, behind = True, self.started - count
-            if halt == GRADIENT:
-                self.release()
-                error = PuregraphError(
-                    f"{type(optimizer).__name__}: at update {optimizer.step} a gradient is not finite; "
-                    "try a lower learnRate, or leave such updates out with onNonFinite='skip'"
-                )
-                error.behind = behind  # type: ignore[attr-defined]
-                raise error
+        if halt and count > self.cleared:
+            behind = self.started - count
+            self.release()
+            what = "the cost" if halt == COST else "a gradient"
+            error = NotFiniteError.atUpdate(type(optimizer).__name__, optimizer.step, what)
+            error.behind = behind
+            raise error
 
     def taken(self) -> tuple[int, float, float]:
         """The oldest report: how many steps were started by then, why updates have stopped, the norm."""
@@ -130,10 +122,10 @@ class UpdateStatus:
         return report.count, halt, norm
 
     def release(self) -> None:
-        """After the host has taken note: wait for the steps that were held back, and have the next one go on."""
+        """Wait for the steps that were held back, and have the next one go on."""
         while self.open:
             self.taken()
-        self.cleared, self.clear, self.halted = self.started, True, False
+        self.cleared, self.clear = self.started, True
 
     def takeBack(self, count: int, slots: list[Any]) -> None:
         """Take back n updates of these slots, which the host has counted, but which were skipped."""
@@ -147,12 +139,10 @@ class UpdateStatus:
     def sync(self) -> None:
         """Wait for all steps, and apply their reports.
 
-        Raises    PuregraphError if a gradient was not finite
+        Raises    NotFiniteError if a cost or a gradient was not
         """
         while self.open:
             self.read()
-        if self.halted:
-            self.release()
 
 
 def statusOf(optimizer: Any) -> UpdateStatus:
