@@ -119,12 +119,12 @@ class EpochLoop:
         return isLone
 
     def locationOf(self, number: int, back: int = 0) -> str:
-        """Where a batch of this step, or of one so many steps before, is."""
+        """Where a batch of this step is, or of one that is `back` steps before."""
         trainer = self.trainer
         return f"epoch {trainer.epoch + 1}, batch {(trainer.position - back) * trainer.accumulate + number + 1}"
 
     def locate(self, error: Exception, location: str, runs: int) -> None:
-        """Have an error tell where it comes from: of what a GPU reports some steps later, from which of them.
+        """Have an error say where it comes from: of what a GPU reports some steps later, from which of them.
 
         `runs` are those that this step has started before.
         """
@@ -138,12 +138,12 @@ class EpochLoop:
             addLocation(error, f"in {location}")
 
     def call(self, event: str) -> None:
-        """Tell every callback."""
+        """Call a method of every callback."""
         for callback in self.trainer.callbacks:
             getattr(callback, event)(self.trainer)
 
     def end(self) -> None:
-        """Tell every callback, even if one of them fails: a bar must give the terminal back."""
+        """Call `onTrainEnd` of every callback, even if one of them fails: a bar must give the terminal back."""
         with ExitStack() as calls:
             for callback in reversed(self.trainer.callbacks):
                 calls.callback(callback.onTrainEnd, self.trainer)
