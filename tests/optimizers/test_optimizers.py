@@ -701,7 +701,7 @@ def test_a_schedule_without_a_length_goes_on_from_a_file_as_if_it_had_not_been_s
 
 
 def test_a_length_that_nobody_knows_is_asked_for():
-    with pytest.raises(ValueError, match=r"Cosine: wanted a total, .* no Trainer tells it: write Cosine\(1000\)"):
+    with pytest.raises(ValueError, match=r"Cosine: wanted a total, .* no Trainer sets it: write Cosine\(1000\)"):
         SGD(schedule=Cosine()).rate
     batches = ((SAMPLES[0][:4], SAMPLES[1][:4]) for _ in range(5))
     with pytest.raises(ValueError, match="OneCycle: wanted a total"):
