@@ -11,17 +11,20 @@ import numpy as np
 import pytest
 from tapes import Scaled, Split, leaf, number
 
+from puregraph import Param, Tanh
 from puregraph.autodiff import (
     AutoDiffException,
     CycleError,
     GradientEdge,
     Node,
     Variable,
+    checkpoint,
     enable_grad,
     get_gradient_edge,
     grad,
     is_grad_enabled,
     no_grad,
+    parameter,
 )
 
 
@@ -302,18 +305,20 @@ def test_a_variable_in_a_variable_is_unwrapped():
 # In place -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda x: x * x,
-        lambda x: x * 2 * x,
-        np.exp,
-        lambda x: x @ x,
-        lambda x: np.concatenate([x, x]),
-        lambda x: Scaled.apply(x, x, 1),
-        lambda x: Split.apply(x, x, 1),
-    ],
-)
+MAKERS = [
+    lambda x: x * x,
+    lambda x: x * 2 * x,
+    np.exp,
+    lambda x: x @ x,
+    lambda x: np.concatenate([x, x]),
+    lambda x: Scaled.apply(x, x, 1),
+    lambda x: Split.apply(x, x, 1),
+    lambda x: Tanh()(x),
+    lambda x: checkpoint(np.exp, x),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
 def test_a_saved_value_that_was_modified_is_noticed(make):
     x = leaf([1.0, 2.0])
     y = make(x).sum()
@@ -322,6 +327,47 @@ def test_a_saved_value_that_was_modified_is_noticed(make):
         y.backward()
     assert x.grad is None
     make(x).sum().backward()
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_writing_into_the_array_of_a_leaf_is_noticed(make):
+    x = leaf([1.0, 2.0])
+    y = make(x).sum()
+    x.data[0] = 5
+    with pytest.raises(RuntimeError, match="Backward0.*modified in place|save_for_backward keeps was modified"):
+        y.backward()
+    assert x.grad is None
+    make(x).sum().backward()
+    assert x.grad is not None
+
+
+def test_writing_into_the_array_of_a_leaf_is_noticed_between_two_reads_and_by_the_uses_before_alone():
+    x = leaf([1.0, 2.0])
+    before = x * x
+    x.data[0] = 5
+    assert x.data.tolist() == [5, 2]
+    after = x * x
+    x.data.sum()
+    after.sum().backward()
+    assert x.grad.tolist() == [10, 4]
+    with pytest.raises(AutoDiffException, match="modified in place"):
+        before.sum().backward()
+
+
+def test_writing_into_the_array_of_a_parameter_on_the_tape_is_noticed():
+    w = parameter(Param((2,), lambda rng, shape: np.array([1.0, 2.0]), np.float64))
+    y = (w * w).sum()
+    w.data[0] = 5
+    with pytest.raises(AutoDiffException, match="modified in place"):
+        y.backward()
+
+
+def test_reading_the_array_of_a_leaf_between_the_passes_is_fine():
+    x = leaf([1.0, 2.0])
+    y = (x * x).sum()
+    assert x.data.sum() == 3
+    y.backward()
+    assert x.grad.tolist() == [2, 4]
 
 
 def test_steps_on_leaves_between_passes_are_fine():

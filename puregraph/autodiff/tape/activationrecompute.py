@@ -19,7 +19,7 @@ from puregraph.autodiff.functionalcall import alone, backwardOf
 from puregraph.autodiff.tape.engine import run
 from puregraph.autodiff.tape.gradmode import enable_grad, is_grad_enabled
 from puregraph.autodiff.tape.tapenode import NUMBERS, GradientEdge, LeafAccumulator, TapeNode
-from puregraph.autodiff.tape.variable import AGAIN, Variable, variable
+from puregraph.autodiff.tape.variable import AGAIN, Variable, variable, versionOf
 from puregraph.core.applied import checkMode, checkSaved
 from puregraph.core.hooks import HOOKS
 from puregraph.core.param import Param, State
@@ -264,7 +264,7 @@ class CheckpointBackward(TapeNode):
         super().__init__((), count)
         self.edges = edges
         self.function, self.inputs, self.elsewhere, self.before, self.modes = function, inputs, elsewhere, before, modes
-        self.versions = [inputs[i]._version for i in self.wanted]
+        self.versions = [versionOf(inputs[i]) for i in self.wanted]
 
     def name(self) -> str:
         return "CheckpointBackward0"
@@ -272,7 +272,7 @@ class CheckpointBackward(TapeNode):
     def apply(self, *grads: Any) -> Any:
         if self.inputs is None:
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
-        if [self.inputs[i]._version for i in self.wanted] != self.versions:
+        if [versionOf(self.inputs[i]) for i in self.wanted] != self.versions:
             raise AutoDiffException(f"{self.name()}: an input was modified in place since; make a new Variable instead")
         for module, (train, saved) in self.modes.items():
             location = module.name or module.label

@@ -20,6 +20,7 @@ from puregraph.autodiff.tape.variable import (
     targetOf,
     typed,
     variable,
+    versionOf,
 )
 from puregraph.core.accumulate import isArray, shapeOf, zeroLike
 from puregraph.core.hooks import HOOKS
@@ -41,7 +42,7 @@ class FunctionCtx(Context):
     def save_for_backward(self, *values: Any) -> None:
         """Keep values for `backward`; `Variable.data` must not be set until then."""
         self.saved = values
-        self.versions = tuple([getattr(v, "_version", 0) for v in values])
+        self.versions = tuple(map(versionOf, values))
 
     @property
     def saved_variables(self) -> tuple:
@@ -52,7 +53,7 @@ class FunctionCtx(Context):
         if self.node is not None and self.node.ctx is None:
             raise AutoDiffException(f"{self.node.name()}: {AGAIN}")
         for v, version in zip(self.saved, self.versions):
-            if isinstance(v, Variable) and v._version != version:
+            if versionOf(v) != version:
                 raise AutoDiffException(
                     "a Variable that save_for_backward keeps was modified in place since; make a new one instead"
                 )

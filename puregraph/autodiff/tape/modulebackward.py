@@ -7,7 +7,7 @@ from typing import Any
 
 from puregraph.autodiff.tape.gradmode import MODE, enable_grad
 from puregraph.autodiff.tape.tapenode import LeafAccumulator, TapeNode
-from puregraph.autodiff.tape.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made
+from puregraph.autodiff.tape.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made, versionOf
 from puregraph.core.accumulate import combine, shapeOf
 from puregraph.core.applied import asGrads, checkMode, checkSaved, isMarked
 from puregraph.core.hooks import HOOKS
@@ -78,7 +78,7 @@ class ModuleBackward(TapeNode):
         self.edges = tuple(edges)
         self.module, self.inputs, self.values, self.outputs = module, inputs, values, outputs
         self.rule, self.path, self.train = rule, path, module.train
-        self.versions = [getattr(v, "_version", 0) for v in inputs]
+        self.versions = list(map(versionOf, inputs))
 
     def name(self) -> str:
         return f"{type(self.module).__name__}Backward0"
@@ -86,7 +86,7 @@ class ModuleBackward(TapeNode):
     def apply(self, *grads: Any) -> Any:
         if self.outputs is None:
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
-        if any(getattr(v, "_version", 0) != version for v, version in zip(self.inputs, self.versions)):
+        if list(map(versionOf, self.inputs)) != self.versions:
             raise AutoDiffException(f"{self.name()}: an input was modified in place since; make a new Variable instead")
         checkMode(self.module, self.train, self.path)
         checkSaved(self.module, self.saved, self.path)

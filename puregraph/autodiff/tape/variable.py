@@ -25,6 +25,7 @@ from puregraph.autodiff.tape.tapenode import (
     get_gradient_edge,
 )
 from puregraph.base.align import readOnly
+from puregraph.base.fingerprint import fingerprint
 from puregraph.base.mutex import Mutex
 from puregraph.core.accumulate import accumulate, combine, isArray, shapeOf, zeroLike
 from puregraph.core.hooks import HOOKS
@@ -125,6 +126,7 @@ class Variable(RecordedValue):
         "_grad",
         "_hooks",
         "_leaf",
+        "_lent",
         "_node",
         "_retains",
         "_version",
@@ -146,6 +148,7 @@ class Variable(RecordedValue):
         self._grad: Any = None
         self._leaf: weakref.ref[LeafAccumulator] | None = None  # a strong one would make a cycle of the two
         self._retains = False
+        self._lent: int | None = None  # the fingerprint of an array that was handed out while a tape reads it
         self._version = 0
         if requires_grad:
             self.requires_grad_()
@@ -154,16 +157,28 @@ class Variable(RecordedValue):
 
     @property
     def data(self) -> Any:
-        """The value itself. Setting it is noticed by operations that still need the old one.
+        """The value itself. Setting it, or writing to it, is noticed by operations that still need the old one.
 
-        An array that an operation made can be read, but not written to: gradient rules may read it later.
+        An array that an operation made can be read, but not written to: gradient rules may read it later. Nobody
+        notices who writes to the array of a leaf by what was handed out before the leaf was used, or that it was made
+        of, nor to one that requires no gradient.
         """
-        return self._data if self._node is None else readOnly(self._data)
+        if self._node is not None:
+            return readOnly(self._data)
+        if self._leaf is not None and self._leaf() is not None:
+            self._lend()
+        return self._data
 
     @data.setter
     def data(self, value: Any) -> None:
-        self._data = value
+        self._data, self._lent = value, None
         self._version += 1
+
+    def _lend(self) -> None:
+        """Remember what the array holds now; where that is not what it held when handed out, it was modified."""
+        before, self._lent = self._lent, fingerprint(self._data)
+        if before is not None and before != self._lent:
+            self._version += 1
 
     @property
     def shape(self) -> Any:  # type: ignore[override]
@@ -367,6 +382,15 @@ def restored(data: Any, role: str, requires_grad: bool) -> Variable:
     return found
 
 
+def versionOf(v: Any) -> int:
+    """The version of a Variable's value now, whether it was set or written to; 0 for anything else."""
+    if not isinstance(v, Variable):
+        return 0
+    if v._lent is not None:
+        v._lend()
+    return v._version
+
+
 LOCK = Mutex()
 
 
@@ -376,6 +400,8 @@ def targetOf(v: Variable) -> tuple[Any, int]:
         return v._node, v.output_nr
     if not v._wants:
         return NOWHERE
+    if v._lent is not None:
+        v._lend()
     leaf = v._leaf and v._leaf()
     if leaf is None:
         with LOCK.lock:
@@ -414,7 +440,7 @@ class Operation(TapeNode):
         if self.arguments is None:
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
         for v, version in zip(self.leaves, self.versions):
-            if v._version != version:
+            if versionOf(v) != version:
                 raise AutoDiffException(f"{self.name()}: {MODIFIED}")
         result, arguments = self.result, self.arguments
         if MODE.enabled:
@@ -478,7 +504,7 @@ class BinaryOp(TapeNode):
         if y is None:
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
         hasLeft, hasRight = isinstance(a, Variable), isinstance(b, Variable)
-        if (a._version if hasLeft else 0) + (b._version if hasRight else 0) != self.versions:
+        if versionOf(a) + versionOf(b) != self.versions:
             raise AutoDiffException(f"{self.name()}: {MODIFIED}")
         if MODE.enabled:
             y, g = variable(y, self), g if isinstance(g, Variable) else Variable(g)
@@ -515,7 +541,7 @@ class UnaryOp(TapeNode):
         (g,), v, y = grads, self.argument, self.result
         if y is None:
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
-        if v._version != self.version:
+        if versionOf(v) != self.version:
             raise AutoDiffException(f"{self.name()}: {MODIFIED}")
         if MODE.enabled:
             return (self.slope(g if isinstance(g, Variable) else Variable(g), variable(y, self), v),)
@@ -648,7 +674,7 @@ def variable(data: Any, node: TapeNode | None = None, number: int = 0, role: str
     new._data = np.float64(data) if type(data) is float else data
     new._node, new._wants = node, node is not None
     new.output_nr, new.role = number, role
-    new._grad = new._leaf = None
+    new._grad = new._leaf = new._lent = None
     new._retains = False
     new._version = 0
     return new
