@@ -8,6 +8,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import importlib.util
 import signal
 import sys
+import threading
 import zlib
 from collections import Counter
 
@@ -21,6 +22,7 @@ from puregraph.core import initial
 from puregraph.cuda.runtime import compiler
 from puregraph.cuda.emulator import emulator
 from puregraph.kernel import useFast
+from puregraph.native.llvm import jit
 
 settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("suite")
@@ -166,3 +168,25 @@ def numpyOnly():
     """Programs are carried out by numpy, which equals the eager pass to the last bit."""
     with useFast(False):
         yield
+
+
+@pytest.fixture
+def quickly(monkeypatch, tmp_path_factory):
+    """Have LLVM optimise nothing, which takes less time; kernels made so are shared by the tests that ask for this alone."""
+
+    def createMachine(L, name, features):
+        triple = L.get_process_triple()
+        return L.Target.from_triple(triple).create_target_machine(cpu=name, features=features, opt=0, jit=True)
+
+    def optimise(L, module, machineHere):
+        builder = L.create_pass_builder(machineHere, L.create_pipeline_tuning_options(speed_level=0))
+        builder.getModulePassManager().run(module, builder)
+
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kernels"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    monkeypatch.setenv("PUREGRAPH_CACHE", str(folder))
+    monkeypatch.setattr(jit, "createMachine", createMachine)
+    monkeypatch.setattr(jit, "optimise", optimise)
+    monkeypatch.setattr(jit, "LOADED", {})
+    monkeypatch.setattr(jit, "HERE", threading.local())

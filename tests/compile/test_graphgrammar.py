@@ -3,7 +3,6 @@
 import itertools
 import os
 import sys
-import threading
 import types
 
 import numpy as np
@@ -16,34 +15,11 @@ from natively import needsNative
 
 from puregraph import Dropout, Input, SoftMax, costs, modules
 from puregraph.module import Module
-from puregraph.native.llvm import jit
 from puregraph.native.ops.nestcode import NestCode, Scope
 
 PARTS, EACH = 20, 100
 COUNT = int(os.environ.get("PUREGRAPH_TEST_GRAPHS", "100000"))
 START = int(os.environ.get("PUREGRAPH_TEST_FIRST", str(PARTS * EACH)))
-
-
-@pytest.fixture
-def quickly(monkeypatch, tmp_path_factory):
-    """Have LLVM optimise little, which takes a third of the time; kernels made so are shared by these tests alone."""
-
-    def createMachine(L, name, features):
-        triple = L.get_process_triple()
-        return L.Target.from_triple(triple).create_target_machine(cpu=name, features=features, opt=1, jit=True)
-
-    def optimise(L, module, machineHere):
-        builder = L.create_pass_builder(machineHere, L.create_pipeline_tuning_options(speed_level=0))
-        builder.getModulePassManager().run(module, builder)
-
-    folder = tmp_path_factory.getbasetemp()
-    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kernels"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    monkeypatch.setenv("PUREGRAPH_CACHE", str(folder))
-    monkeypatch.setattr(jit, "createMachine", createMachine)
-    monkeypatch.setattr(jit, "optimise", optimise)
-    monkeypatch.setattr(jit, "LOADED", {})
-    monkeypatch.setattr(jit, "HERE", threading.local())
 
 
 def check(seeds):
@@ -61,8 +37,9 @@ def check(seeds):
 
 @pytest.mark.costly
 @needsNative
+@pytest.mark.usefixtures("quickly")
 @pytest.mark.parametrize("part", range(PARTS))
-def test_whatever_stands_beside_whatever_compiled_it_gives_what_the_graph_gives(quickly, part):
+def test_whatever_stands_beside_whatever_compiled_it_gives_what_the_graph_gives(part):
     check(range(part * EACH, (part + 1) * EACH))
 
 

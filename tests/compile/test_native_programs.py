@@ -108,6 +108,7 @@ def test_every_module_compiled_gives_what_it_gives(cls, k, train):
     assertAlike(got, wanted, 2e-5)
 
 
+@pytest.mark.usefixtures("quickly")
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
 def test_no_step_of_a_module_is_left_to_numpy(cls):
     found = {}
@@ -127,6 +128,7 @@ def test_no_step_of_a_module_is_left_to_numpy(cls):
 
 
 @pytest.mark.costly
+@pytest.mark.usefixtures("quickly")
 @pytest.mark.parametrize("part", range(4))
 def test_random_graphs_compiled_are_as_exact_as_eager_ones(part):
     for seed in range(100):
@@ -193,6 +195,7 @@ NETS = {
 }
 
 
+@pytest.mark.usefixtures("quickly")
 @pytest.mark.parametrize("name", NETS)
 def test_no_step_of_a_model_is_left_to_numpy(name):
     net, data, target = NETS[name](np.random.default_rng(0))
