@@ -39,8 +39,8 @@ def measure(name, batch):
     step, _ = side.prepare(name, "train", batch, None, compiled=True)
     (program,) = [cell.cell_contents for cell in step.__closure__ if hasattr(cell.cell_contents, "plan")]
     step()
-    crew = pool.crew()
-    clock = crew.run = Clock(crew.run)
+    workers = pool.threadPool()
+    clock = workers.run = Clock(workers.run)
     times, rests = [], []
     gc.collect()
     gc.disable()
@@ -52,7 +52,7 @@ def measure(name, batch):
         times.append(taken / 1e6)
         rests.append((taken - clock.taken) / 1e3)
     gc.enable()
-    crew.run = clock.run
+    workers.run = clock.run
     calls = sum(not call.kind.isView for call in program.plan.schedule.calls)
     return statistics.median(times), statistics.median(rests), calls
 

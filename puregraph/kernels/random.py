@@ -33,8 +33,8 @@ BITS = {2: 11, 4: 24, 8: 53}  # by the bytes of a float: the bits of its signifi
 def uniform(shape, key, counter, dtype=np.float32):
     """Numbers in [0, 1): u = (first p bits of a word) / 2^p, p being the significand's bits: 11, 24 or 53.
 
-    float64 takes a 64-bit word a number: number i is made of w[i]. float32 and float16 take half of one: number
-    2 i is made of the low 32 bits of w[i], number 2 i + 1 of the high. None is rounded, so none is ever 1.
+    float64 takes a 64-bit word for each: element i is computed from w[i]. float32 and float16 take half of one: element
+    2 i from the low 32 bits of w[i], element 2 i + 1 from the high. None is rounded, so none is ever 1.
     """
     dtype = np.dtype(dtype)
     halves = dtype.itemsize < 8

@@ -125,7 +125,7 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
     slots += arraySlots(cells, states[1]) if len(states) > 1 else ()
     for v in (kept, d, on):
         slots += () if v is None else arraySlots(v)
-    turn = (("pointer", transposed), ("pointer", U), ("int", units), ("int", width), *strideSlots(U))
+    transposing = (("pointer", transposed), ("pointer", U), ("int", units), ("int", width), *strideSlots(U))
     grid = (blocksFor(width, 32), blocksFor(units, 32), 1)
     entering = inputProduct(p, x, W, b)
     if entering is NotImplemented:
@@ -133,7 +133,7 @@ def forward(outs, step, x, W, b, weights, states, on=None, reverse=False):
     return [
         *entering,
         *(launch for each in changed for launch in each),
-        Launch("recurrent", text, "turn", turn, grid, (THREADS, 1, 1)),
+        Launch("recurrent", text, "transpose", transposing, grid, (THREADS, 1, 1)),
         *cell.launches(text, "alongTime", slots, (*x.shape[:2], units), x.shape[1], U, wide, reverse),
     ]
 

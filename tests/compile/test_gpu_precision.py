@@ -271,7 +271,8 @@ def test_libraries_are_given_filters_channels_last_by_one_launch_and_users_are_n
     isLast = libraries and mode != "float32"
     assert {W.strides == cudnn.channelsLast(W.shape) for W in given.values()} == ({isLast} if libraries else set())
     assert (
-        sum(each.entry == "turn" and each.name == "filters" for each in works if isinstance(each, Launch)) == 2 * isLast
+        sum(each.entry == "transpose" and each.name == "filters" for each in works if isinstance(each, Launch))
+        == 2 * isLast
     )
     assert all(x.flags.c_contiguous for p in program.graph.params.values() for x in (p.data, p.grad))
 
@@ -287,7 +288,7 @@ def test_gradients_of_filters_are_turned_before_somebody_adds_to_them(monkeypatc
     far, got, *_ = trained(inPrecision("tf32", make), batches, SGD(0.1))
     entries = [w.what.entry for c in far.executable.schedule.calls if c.kind.isNative for w in c.function.works
                if isinstance(w.what, Launch)]  # fmt: skip
-    assert entries.count("turn") == 2
+    assert entries.count("transpose") == 2
     for path, param in near.graph.params.items():
         close(far.graph.params[path].data, param.data, 1e-3)
 

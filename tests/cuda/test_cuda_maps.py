@@ -175,7 +175,7 @@ def test_filters_are_turned_channels_last_and_back_by_one_launch(rng, read, made
     rows = [filled(rng, first, read, *shape) for shape in shapes]
     lying = [filled(rng, last, made, *shape) for shape in shapes]
     launches = transposed(rows, lying)
-    assert [launch.entry for launch in launches] == ["turn"]
+    assert [launch.entry for launch in launches] == ["transpose"]
     runAll(launches)
     for x, y in zip(rows, lying):
         np.testing.assert_array_equal(y, x.astype(y.dtype))

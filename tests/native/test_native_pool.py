@@ -115,7 +115,7 @@ def test_the_number_of_threads_and_their_patience_may_change_during_runs():
         for _ in range(100):
             pool.setThreads(int(rng.integers(1, 9)))
             pool.setSpin(float(rng.choice([0, 1, 100])), float(rng.choice([0, 1, 20])))
-            pool.crew().reserve(int(rng.integers(1 << 20)))
+            pool.threadPool().reserve(int(rng.integers(1 << 20)))
             time.sleep(0.003)
 
     try:
@@ -165,7 +165,7 @@ stay:
 
 @pytest.fixture
 def stirred(monkeypatch):
-    """A crew whose threads give away their CPU at random, before and after anything by which they agree."""
+    """Workers whose threads give away their CPU at random, before and after anything by which they agree."""
     text = re.sub(
         r"(.* = atomicrmw .*|.* = cmpxchg .*|.* = load atomic .*|.*store atomic .*)\n",
         rf"{STIRRED}\1\n{STIRRED}",
@@ -173,7 +173,7 @@ def stirred(monkeypatch):
     )
     assert text.count("@stir()") == 2 * 5
     monkeypatch.setattr(workerloop, "SHARED", text + STIR)
-    monkeypatch.setattr(pool, "CREWS", [])
+    monkeypatch.setattr(pool, "POOLS", [])
     yield
     pool.setThreads(1)
 
@@ -188,7 +188,7 @@ def test_threads_may_lose_their_cpu_anywhere(stirred, threads):
 
 def test_nobody_waits_for_workers_that_do_not_come():
     pool.setThreads(8)
-    team = pool.crew()
+    team = pool.threadPool()
     team.asleep.clear()  # none is started or woken any more, though eight are counted on
     mixings(3, 200)
     assert not team.workers
@@ -258,7 +258,7 @@ def test_scratch_memory_may_grow_between_two_tasks_of_a_thread():
     words[workerloop.FUNCTION] = ctypes.cast(task, ctypes.c_void_p).value
     words[workerloop.SCRATCH], words[workerloop.LIMIT] = 1024, 1
     words[workerloop.STATE] = 3 * workerloop.ONEOPEN + workerloop.ONEFREE
-    pool.crew().work(board.address, 0)
+    pool.threadPool().work(board.address, 0)
     assert seen == [(0, 1024), (1, 2048)]
 
 
@@ -407,10 +407,10 @@ for generation in range(3):
     word.value += 1
     assert word.value == generation + 1
     if child == 0:
-        assert len(pool.crew().workers) == 2, pool.crew().workers
+        assert len(pool.threadPool().workers) == 2, pool.threadPool().workers
         sys.exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert len(pool.crew().workers) == 2, pool.crew().workers
+    assert len(pool.threadPool().workers) == 2, pool.threadPool().workers
 print("done")
 """
     assert output(process(code)) == "done"
@@ -428,7 +428,7 @@ for run in (table, table.run):
     if child == 0:
         run()
         assert not wrong.any()
-        assert pool.crew().size >= 2_400_000, pool.crew().size
+        assert pool.threadPool().size >= 2_400_000, pool.threadPool().size
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 print("done")

@@ -355,4 +355,4 @@ def test_what_python_has_of_a_step_is_part_of_it(monkeypatch):
     monkeypatch.setattr(share, "SECONDS", 0.05)
     step, rest, calls = share.measure("tiny", 2)
     assert 0 < rest < 1000 * step and calls > 5
-    assert not isinstance(pool.crew().run, share.Clock)
+    assert not isinstance(pool.threadPool().run, share.Clock)

@@ -19,7 +19,7 @@ from puregraph.native.llvm import jit
 from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.threads import pool
-from puregraph.native.threads.batch import bundled
+from puregraph.native.threads.batch import batched
 
 FLOAT = np.dtype(np.float32)
 
@@ -53,7 +53,7 @@ class Segment:
         self.scratch = max((library.scratch for library in libraries.values()), default=0)
         records, self.words = [], list[Any]()
         for step in self.steps:
-            record, words = bundled([next(rows) for _ in step])
+            record, words = batched([next(rows) for _ in step])
             records.append(record)
             self.words.append(words)
         self.table = pool.StepTable(records, self.scratch, keep=(self.slots, self.words))

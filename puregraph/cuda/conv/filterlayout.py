@@ -39,11 +39,13 @@ def launch(read: str, made: str, members: Sequence[tuple[Any, Any, int, int]]) -
     """The launch for weights of the same dtypes."""
     table, blocks = chunked([x.size for x, *_ in members], members, CHUNK)
     text = defined({"X": read, "Y": made, "CHUNK": CHUNK, "THREADS": THREADS}) + ROW + TRANSPOSE
-    return Launch("filters", text, "turn", (("pointer", table), ("int", len(members))), (blocks, 1, 1), (THREADS, 1, 1))
+    return Launch(
+        "filters", text, "transpose", (("pointer", table), ("int", len(members))), (blocks, 1, 1), (THREADS, 1, 1)
+    )
 
 
 TRANSPOSE = """
-extern "C" __global__ void __launch_bounds__(THREADS) turn(const int64* __restrict__ table, int rows) {
+extern "C" __global__ void __launch_bounds__(THREADS) transpose(const int64* __restrict__ table, int rows) {
   const int64* const row = rowOf(table, rows, 6);
   const X* const x = reinterpret_cast<const X*>(row[2]);
   Y* const y = reinterpret_cast<Y*>(row[3]);

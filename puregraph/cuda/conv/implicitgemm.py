@@ -283,7 +283,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, {blocks}) contract({argume
 
 WHOLE = """
 __device__ static inline Where whereOf(const Given& g) {
-  return placeOfTile(blockIdx.x, 1, g.down, g.across, g.k, g.k);
+  return tileOf(blockIdx.x, 1, g.down, g.across, g.k, g.k);
 }
 __device__ static inline void end(const Given& g, const Where& at, int m, int n, const Wide* own) {
   finish(g, at.z, m, n, own);
@@ -292,7 +292,7 @@ __device__ static inline void end(const Given& g, const Where& at, int m, int n,
 
 PART = """
 __device__ static inline Where whereOf(const Given& g) {
-  return placeOfTile(blockIdx.x, g.parts, g.down, g.across, g.part, g.k);
+  return tileOf(blockIdx.x, g.parts, g.down, g.across, g.part, g.k);
 }
 __device__ static inline void end(const Given& g, const Where& at, int m, int n, const Wide* own) {
   const int64 first = ((int64)at.z * g.parts + at.part) * g.m * g.n;

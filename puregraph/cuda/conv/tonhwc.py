@@ -43,7 +43,7 @@ def toNhwc(x: StridedOperand, samples: int, channels: int) -> tuple[Launch, Scra
     }
     source = given.struct + TRANSPOSE.format(T=STORED[x.dtype], arguments=given.arguments, made=given.made, **body)
     blocks = samples * across * down
-    return Launch("channels last", source, "turn", tuple(given.slots), (blocks, 1, 1), (SIDE, DOWN, 1)), y
+    return Launch("channels last", source, "toNhwc", tuple(given.slots), (blocks, 1, 1), (SIDE, DOWN, 1)), y
 
 
 TRANSPOSE = """
@@ -51,7 +51,7 @@ __device__ static inline int64 offsetAt(const Given& g, int position) {{
   {text}
   return {offset};
 }}
-extern "C" __global__ void turn({arguments}) {{
+extern "C" __global__ void toNhwc({arguments}) {{
   {made}
   __shared__ {T} square[32][33];
   const int tile = blockIdx.x % (g.across * g.down), sample = blockIdx.x / (g.across * g.down);

@@ -1,7 +1,7 @@
 // Recurrent cells, forward through time, after recurrent.h.
 
 // The weights transposed, so that the reduced axis is contiguous
-extern "C" __global__ void __launch_bounds__(256) turn(OfU* __restrict__ y, const OfU* __restrict__ x, int rows, int columns,
+extern "C" __global__ void __launch_bounds__(256) transpose(OfU* __restrict__ y, const OfU* __restrict__ x, int rows, int columns,
                                                        TWO(x)) {
   __shared__ OfU tile[32][33];
   const int row = blockIdx.y * 32, column = blockIdx.x * 32, tx = threadIdx.x & 31, ty = threadIdx.x >> 5;

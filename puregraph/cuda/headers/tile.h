@@ -5,7 +5,7 @@ struct Where {  // what a block computes
 };
 
 // Tiles are taken in groups of eight rows of them, so that what several blocks read is still in the L2 cache
-__device__ static inline Where placeOfTile(int block, int parts, int down, int across, int part, int k) {
+__device__ static inline Where tileOf(int block, int parts, int down, int across, int part, int k) {
   const int tiles = down * across, beyond = block / tiles, index = block - beyond * tiles;
   const int group = index / (8 * across), high = min(8, down - group * 8), left = index - group * 8 * across;
   Where at;

@@ -2,7 +2,7 @@
 
 A row-major matrix, read column-major, is its transpose. Hence a row-major result, D = A B, is
 computed as D' = B' A', with the second operand first. A column-major operand is transposed by
-the library itself, and for a column-major result the operands change places. So no view is copied that is contiguous
+the library itself, and for a column-major result the operands are swapped. So no view is copied that is contiguous
 along one of its two axes.
 """
 

@@ -195,11 +195,11 @@ def scalarUpdate(formulas: Mapping[str, Formula], scalars: Arrays, skip: Any = N
         stores=" ".join(f"store({name}Memory, 0, {name});" for name in formulas),
     )
     whats = [scalars[name] for name in names] + ([] if skip is None else [skip])
-    return Launch("update", text, "reckon", tuple([("pointer", what) for what in whats]), (1, 1, 1), (1, 1, 1))
+    return Launch("update", text, "computeScalars", tuple([("pointer", what) for what in whats]), (1, 1, 1), (1, 1, 1))
 
 
 RECKON = """{before}
-extern "C" __global__ void reckon({parameters}) {{
+extern "C" __global__ void computeScalars({parameters}) {{
   {leave}
   {loads}
   {body}

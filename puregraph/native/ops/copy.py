@@ -48,7 +48,7 @@ def merged(shape: Sequence[int], source: Sequence[int], target: Sequence[int]) -
 
 
 def stridedCopy(
-    kind: str, x: Any, shape: Sequence[int], source: Sequence[int], y: Any, target: Sequence[int], name: str = "move"
+    kind: str, x: Any, shape: Sequence[int], source: Sequence[int], y: Any, target: Sequence[int], name: str = "copy"
 ) -> list[KernelCall]:
     """y at `target` strides = x at `source` strides; the kind gives the size of an element."""
     axes = merged(shape, source, target)

@@ -18,8 +18,8 @@ WORDS = 3  # of a task: the address of its function, that of its arguments, its 
 TEXT = """
 define void @kernel(i64 %words, i64 %task, i64 %scratch) {
     %offset = mul i64 %task, 24
-    %place = add i64 %words, %offset
-    %first = inttoptr i64 %place to i64*
+    %address = add i64 %words, %offset
+    %first = inttoptr i64 %address to i64*
     %second = getelementptr i64, i64* %first, i64 1
     %third = getelementptr i64, i64* %first, i64 2
     %function = load i64, i64* %first, align 8
@@ -32,12 +32,12 @@ define void @kernel(i64 %words, i64 %task, i64 %scratch) {
 """
 
 
-def bundled(steps: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int, int], Any]:
+def batched(steps: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int, int], Any]:
     """Steps (function, arguments, tasks) as one such step; and the words that it reads, which must be kept alive."""
     if len(steps) == 1:
         return steps[0], None
     digest = hashlib.blake2b(TEXT.encode(), digest_size=16).hexdigest()
-    library = jit.load("bundle", lambda: (TEXT, (), 0), digest)
+    library = jit.load("batch", lambda: (TEXT, (), 0), digest)
     rows = [(function, args, task) for function, args, tasks in steps for task in range(tasks)]
     words = np.array(rows, np.int64).reshape(-1, WORDS)
     return (library.address, int(words.ctypes.data), len(rows)), words

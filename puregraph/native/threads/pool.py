@@ -21,7 +21,7 @@ STEP = 8 * workerloop.RECORDWORDS
 FOREVER = 1 << 62
 LOCK = Mutex()
 OWN = threading.local()
-CREWS: list[Workers] = []
+POOLS: list[Workers] = []
 
 __all__ = ["SINGLY", "TOGETHER", "StepTable", "setSpin", "setThreads", "threads"]
 
@@ -64,65 +64,65 @@ class StepTable:
         self.wake = wake
         self.keep = keep
         self.after: Any = None
-        self.join(crew())
+        self.join(threadPool())
 
     def __len__(self) -> int:
         return self.count
 
     def __call__(self) -> None:
         """Run all steps, by one thread if that has been found to be faster; come back when they are done."""
-        pace = self.pace
-        if pace.left:
-            pace.left -= 1
-            self.go(pace.isAlone)
+        tuner = self.tuner
+        if tuner.left:
+            tuner.left -= 1
+            self.go(tuner.isAlone)
         else:
-            pace.run(self.go)
+            tuner.run(self.go)
 
     def go(self, isAlone: bool) -> None:
         """Run all steps, by one thread or by all."""
-        team = CREWS[0] if CREWS else crew()
-        if team is not self.crew:
-            self.join(team)
-        if not isAlone and team.asleep and self.wakes:
-            team.wake()
+        pool = POOLS[0] if POOLS else threadPool()
+        if pool is not self.pool:
+            self.join(pool)
+        if not isAlone and pool.asleep and self.wakes:
+            pool.wake()
         order = self.single if isAlone else self.order
         if self.after is None:
-            if not team.run(order):
+            if not pool.run(order):
                 self.alone(0, self.count)
             return
-        self.runCounted(team, order)
+        self.runCounted(pool, order)
 
-    def runCounted(self, team: Workers, order: Any) -> None:
+    def runCounted(self, pool: Workers, order: Any) -> None:
         """The same, and count: both, or neither, whatever a signal's handler raises as soon as Python runs again."""
         ran: list[int] = []
         after = self.after
         after.begin()
         try:
-            ran += map(team.run, (order,))  # C alone: what has been run is known to have been
+            ran += map(pool.run, (order,))  # C alone: what has been run is known to have been
             if ran[0] == 0:
                 ran.clear()
-                ran += map(team.alone, *zip(self.wordsAlone(0, self.count)))
+                ran += map(pool.alone, *zip(self.wordsAlone(0, self.count)))
             after.go()
         except BaseException:
             if ran and ran[0] != 0:
                 after.go()
             raise
 
-    def join(self, team: Workers) -> None:
+    def join(self, pool: Workers) -> None:
         """Prepare the orders for a run of all steps by these workers, which are new after a fork."""
-        team.reserve(self.scratch)
-        self.pace = ThreadTuner()  # another thread may have been in a trial when the process forked
-        self.words = [self.wordsFor(team, 0, self.count, isAlone) for isAlone in (False, True)]
+        pool.reserve(self.scratch)
+        self.tuner = ThreadTuner()  # another thread may have been in a trial when the process forked
+        self.words = [self.wordsFor(pool, 0, self.count, isAlone) for isAlone in (False, True)]
         self.order, self.single = [ctypes.c_void_p(ctypes.addressof(words)) for words in self.words]
         self.wakes = bool(self.wake and self.wide[-1])
-        if team.count == 1 or not self.wide[-1]:
-            self.pace.left = FOREVER
-        self.crew = team
+        if pool.count == 1 or not self.wide[-1]:
+            self.tuner.left = FOREVER
+        self.pool = pool
 
-    def wordsFor(self, team: Workers, begin: int, end: int, isAlone: bool = False) -> Any:
+    def wordsFor(self, pool: Workers, begin: int, end: int, isAlone: bool = False) -> Any:
         """The order for a run of some steps: the words that the worker loop reads."""
         first, wide = self.memory.address, 0 if isAlone else self.wide[end] - self.wide[begin]
-        words = team.board, first + STEP * begin, first + STEP * end, int(self.flush), wide
+        words = pool.board, first + STEP * begin, first + STEP * end, int(self.flush), wide
         return (ctypes.c_int64 * workerloop.ORDERWORDS)(*words)
 
     def run(self, begin: int = 0, end: int | None = None) -> None:
@@ -131,18 +131,18 @@ class StepTable:
             end = self.count
         if not 0 <= begin <= end <= self.count:
             raise IndexError(f"a table of {self.count} steps has none from {begin} to {end}")
-        team = CREWS[0] if CREWS else crew()
-        if team is not self.crew:
-            self.join(team)
-        if self.wake and team.asleep and self.wide[end] > self.wide[begin]:
-            team.wake()
-        words = self.wordsFor(team, begin, end)
-        if not team.run(ctypes.addressof(words)):
+        pool = POOLS[0] if POOLS else threadPool()
+        if pool is not self.pool:
+            self.join(pool)
+        if self.wake and pool.asleep and self.wide[end] > self.wide[begin]:
+            pool.wake()
+        words = self.wordsFor(pool, begin, end)
+        if not pool.run(ctypes.addressof(words)):
             self.alone(begin, end)
 
     def alone(self, begin: int, end: int) -> None:
         """Run steps on the calling thread, while another thread's run uses the pool."""
-        CREWS[0].alone(*self.wordsAlone(begin, end))
+        POOLS[0].alone(*self.wordsAlone(begin, end))
 
     def wordsAlone(self, begin: int, end: int) -> tuple[int, int, int, bool]:
         """The arguments of a run of some steps by one thread."""
@@ -156,51 +156,51 @@ class StepTable:
         return OWN.block.address
 
 
-def crew() -> Workers:
+def threadPool() -> Workers:
     """The workers of this process, created when they are first needed."""
     with LOCK.lock:
-        if not CREWS:
-            CREWS.append(Workers(threads()))
-        return CREWS[0]
+        if not POOLS:
+            POOLS.append(Workers(threads()))
+        return POOLS[0]
 
 
 def setThreads(count: int) -> None:
     """Set the number of threads that run tasks, with the calling one. Results do not depend on it."""
     want(count)
-    if CREWS:
-        CREWS[0].setCount(count)
+    if POOLS:
+        POOLS[0].setCount(count)
 
 
 def setSpin(idle: float, patience: float) -> None:
     """For how many microseconds workers look for work after a run, and for how many a waiting thread keeps its CPU."""
-    crew().setSpin(idle, patience)
+    threadPool().setSpin(idle, patience)
 
 
-def rest() -> None:
+def beforeFork() -> None:
     """Before a fork: end the workers, which would be missing in the child."""
-    for team in CREWS:
-        team.stop()
+    for pool in POOLS:
+        pool.stop()
 
 
-def resume() -> None:
+def afterForkInParent() -> None:
     """After a fork, in the parent."""
-    for team in CREWS:
-        team.setCount(team.count)
+    for pool in POOLS:
+        pool.setCount(pool.count)
 
 
-def renew() -> None:
+def afterForkInChild() -> None:
     """After a fork, in the child: another thread of the parent may have been in the middle of a run."""
-    CREWS.clear()
+    POOLS.clear()
     OWN.__dict__.clear()
 
 
-def leave() -> None:
+def atInterpreterExit() -> None:
     """Before the interpreter ends: what is run after this is run by one thread."""
-    for team in CREWS:
-        team.stop(timeout=1)
-        team.count = 1
+    for pool in POOLS:
+        pool.stop(timeout=1)
+        pool.count = 1
 
 
-atexit.register(leave)
+atexit.register(atInterpreterExit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=rest, after_in_parent=resume, after_in_child=renew)
+    os.register_at_fork(before=beforeFork, after_in_parent=afterForkInParent, after_in_child=afterForkInChild)

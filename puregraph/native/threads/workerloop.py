@@ -218,15 +218,15 @@ none:
 }
 
 ; Run a task that was taken, and further ones as long as there are: 1 if this thread has finished the last of a step.
-; The next one may be of a later run, with more scratch memory: word `place` of the board says where that is.
-define internal i64 @share(i64 %board, i64 %place, i64 %first, i64 %side) noinline {
+; The next one may be of a later run, with more scratch memory: word `slot` of the shared state has its address.
+define internal i64 @share(i64 %board, i64 %slot, i64 %first, i64 %side) noinline {
 entry:
     br label %task
 task:
     %number = phi i64 [%first, %entry], [%next, %finished]
     %function = call i64 @read(i64 %board, i64 {FUNCTION})
     %args = call i64 @read(i64 %board, i64 {ARGS})
-    %scratch = call i64 @read(i64 %board, i64 %place)
+    %scratch = call i64 @read(i64 %board, i64 %slot)
     call void @call(i64 %function, i64 %args, i64 %number, i64 %scratch)
     %state = inttoptr i64 %board to i64*
     %before = atomicrmw sub i64* %state, i64 {ONEOPEN} acq_rel
@@ -245,7 +245,7 @@ none:
 
 ; Go on from a record, alone at work: 1 at the end of the run, 0 if others finish a step, one of whom goes on then.
 ; The step whose last task this thread has finished may be another one than it began with, so the board says which.
-define internal i64 @drive(i64 %board, i64 %place, i64 %first, i64 %side) noinline {
+define internal i64 @drive(i64 %board, i64 %slot, i64 %first, i64 %side) noinline {
 entry:
     br label %step
 step:
@@ -262,7 +262,7 @@ look:
     %needsOne = or i1 %isOne, %isSingly
     br i1 %needsOne, label %one, label %many
 one:
-    %scratch = call i64 @read(i64 %board, i64 %place)
+    %scratch = call i64 @read(i64 %board, i64 %slot)
     call void @each(i64 %record, i64 %scratch)
     br label %step
 many:
@@ -281,7 +281,7 @@ many:
     %counts = or i64 %open, %free
     %state = or i64 %counts, %front
     call void @release(i64 %board, i64 {STATE}, i64 %state)
-    %isLast = call i64 @share(i64 %board, i64 %place, i64 %mine, i64 %side)
+    %isLast = call i64 @share(i64 %board, i64 %slot, i64 %mine, i64 %side)
     %goesOn = icmp ne i64 %isLast, 0
     br i1 %goesOn, label %on, label %waiting
 on:
@@ -295,14 +295,14 @@ waiting:
 }
 
 ; Run a task that was taken and what follows from that: 1 if this thread has come to the end of the run.
-define internal i64 @carry(i64 %board, i64 %place, i64 %task, i64 %side) noinline {
-    %isLast = call i64 @share(i64 %board, i64 %place, i64 %task, i64 %side)
+define internal i64 @carry(i64 %board, i64 %slot, i64 %task, i64 %side) noinline {
+    %isLast = call i64 @share(i64 %board, i64 %slot, i64 %task, i64 %side)
     %drives = icmp ne i64 %isLast, 0
     br i1 %drives, label %on, label %off
 on:
     %record = call i64 @read(i64 %board, i64 {RECORD})
     %next = add i64 %record, {recordbytes}
-    %isOver = call i64 @drive(i64 %board, i64 %place, i64 %next, i64 %side)
+    %isOver = call i64 @drive(i64 %board, i64 %slot, i64 %next, i64 %side)
     ret i64 %isOver
 off:
     ret i64 0
@@ -403,7 +403,7 @@ define i64 @whole(i64 %order) {
 define void @work(i64 %board, i64 %index) {
 entry:
     %before = call i64 @mode()
-    %place = add i64 %index, {SCRATCH}
+    %slot = add i64 %index, {SCRATCH}
     %side = and i64 %index, 1
     br label %loop
 loop:
@@ -423,7 +423,7 @@ try:
     %isNone = icmp slt i64 %task, 0
     br i1 %isNone, label %loop, label %took
 took:
-    %isEnd = call i64 @carry(i64 %board, i64 %place, i64 %task, i64 %side)
+    %isEnd = call i64 @carry(i64 %board, i64 %slot, i64 %task, i64 %side)
     %ended = icmp ne i64 %isEnd, 0
     br i1 %ended, label %tell, label %done
 tell:

@@ -147,7 +147,7 @@ def native(entry: str, count: int, kind: Any = WORD, result: Any = WORD) -> Call
     """A function of the worker loop, called without the GIL."""
     text = workerloop.codeOf(entry)
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    library = jit.load(f"walk {entry}", lambda: (text, (), 0), digest)
+    library = jit.load(f"workerloop {entry}", lambda: (text, (), 0), digest)
     return ctypes.CFUNCTYPE(result, *[kind] * count)(library.address)
 
 

@@ -13,7 +13,7 @@ class Machine:
 
     def __init__(self, together, alone, monkeypatch):
         self.now, self.takes, self.runs = 0, {False: together, True: alone}, []
-        self.pace = ThreadTuner()
+        self.tuner = ThreadTuner()
         monkeypatch.setattr(tuner, "perf_counter_ns", lambda: self.now)
 
     def go(self, isAlone):
@@ -25,11 +25,11 @@ class Machine:
         """As a table does; how many runs were alone."""
         before = len(self.runs)
         for _ in range(count):
-            if self.pace.left:
-                self.pace.left -= 1
-                self.go(self.pace.isAlone)
+            if self.tuner.left:
+                self.tuner.left -= 1
+                self.go(self.tuner.isAlone)
             else:
-                self.pace.run(self.go)
+                self.tuner.run(self.go)
         return sum(self.runs[before:])
 
 
@@ -38,7 +38,7 @@ def test_the_faster_way_is_taken(together, alone, isAlone, monkeypatch):
     machine = Machine(together, alone, monkeypatch)
     assert machine.run(WARM + RUNS) == 0
     machine.run(RUNS)
-    assert machine.pace.isAlone is isAlone and machine.pace.left
+    assert machine.tuner.isAlone is isAlone and machine.tuner.left
     assert machine.run(OFTEN - 1) == (OFTEN - 1) * isAlone
 
 
@@ -56,27 +56,27 @@ def test_a_way_that_is_much_slower_is_given_up_soon_and_tried_ever_more_seldom(m
 def test_the_first_run_of_another_way_may_be_slow(monkeypatch):
     machine = Machine(1000, lambda n: 500 if n > WARM + RUNS + 2 else 5000, monkeypatch)
     machine.run(WARM + 2 * RUNS)
-    assert machine.pace.isAlone
+    assert machine.tuner.isAlone
 
 
 def test_a_choice_made_while_somebody_else_was_busy_is_soon_looked_at_again(monkeypatch):
     machine = Machine(lambda n: 5000 if n <= WARM + RUNS else 1000, 2000, monkeypatch)
     machine.run(WARM + 2 * RUNS)
-    assert machine.pace.isAlone
+    assert machine.tuner.isAlone
     machine.run(30)
-    assert not machine.pace.isAlone
+    assert not machine.tuner.isAlone
 
 
 def test_a_machine_may_change(monkeypatch):
     machine = Machine(1000, 500, monkeypatch)
     machine.run(WARM + 2 * RUNS)
-    assert machine.pace.isAlone
+    assert machine.tuner.isAlone
     machine.takes[False] = 250
     machine.run(2 * SELDOM)
-    assert not machine.pace.isAlone
+    assert not machine.tuner.isAlone
     machine.takes[False] = 4000
     machine.run(2 * SELDOM)
-    assert machine.pace.isAlone
+    assert machine.tuner.isAlone
 
 
 def test_several_threads_may_run_while_one_is_measured():
@@ -104,6 +104,6 @@ def test_an_error_of_a_run_ends_no_trial(monkeypatch):
 
     machine.run(WARM + 1)
     with pytest.raises(RuntimeError):
-        machine.pace.run(fail)
+        machine.tuner.run(fail)
     machine.run(2 * RUNS)
-    assert machine.pace.isAlone
+    assert machine.tuner.isAlone

@@ -8,7 +8,7 @@ import puregraph as pg
 from puregraph.compile import Program
 from puregraph.compile.runtime.concurrent import MOST, meet
 from puregraph.native.threads import pool
-from puregraph.native.threads.batch import bundled
+from puregraph.native.threads.batch import batched
 
 pytestmark = needsNative
 
@@ -90,6 +90,6 @@ def test_ranges_meet_where_they_have_a_byte_in_common():
 
 
 def test_a_single_step_is_no_bundle():
-    assert bundled([(3, 4, 5)]) == ((3, 4, 5), None)
-    (_, _, tasks), words = bundled([(3, 4, 2), (5, 6, 1)])
+    assert batched([(3, 4, 5)]) == ((3, 4, 5), None)
+    (_, _, tasks), words = batched([(3, 4, 2), (5, 6, 1)])
     assert tasks == 3 and words.tolist() == [[3, 4, 0], [3, 4, 1], [5, 6, 0]]
