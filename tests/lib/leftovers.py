@@ -10,7 +10,10 @@ def leftToNumpy(program):
         return program.why
     plan = program.plan
     calls = [c for c in plan.schedule.calls if c.kind.name not in ("native", "view", "host")]
-    return [f"{c.name} {where(c)}: {reason(c)}" for c in calls] + [copied(plan, *pair) for pair in plan.copies]
+    why = (
+        reason if program.backend.passes().lower else lambda call: f"backend: '{program.backend.name}' lowers no calls"
+    )
+    return [f"{c.name} {where(c)}: {why(c)}" for c in calls] + [copied(plan, *pair) for pair in plan.copies]
 
 
 def where(call):
@@ -29,11 +32,13 @@ def reason(call):
     """Which pass left a call as it is, and why."""
     kind = call.kind
     if kind.isOpaque:
-        return "trace: its rule could not be traced, so it is called whole"
+        return f"trace: its rule could not be traced ({call.function.reason}), so it is called whole"
     if kind.isElementwise or kind.isReduction:
         return "fuse: no group took it, or lower gave the group back: its dtype, or how its elements are stored"
     if kind.isStore:
-        return "fuse: no group stores to its target; a later call may read the old value"
+        return (
+            "lower: native code copies no elements of this dtype, or no call reads the target, whose memory is unknown"
+        )
     if kind.isContraction or isLowered(call.function):
         return "lower: what lowers it returned None for these dtypes, shapes and strides"
     return "lower: no lowering is registered for it (puregraph.compile.lower.registry.lowers)"
@@ -43,6 +48,6 @@ def copied(plan, target, value):
     """Why a result is copied to its target after the step."""
     last = [c.name for c in plan.schedule.calls if any(v.root.number == value.root.number for v in c.values())]
     return (
-        f"copy to {type(target).__name__} of {described(value)}: plan: its memory is not that of the target; the old "
-        f"value is still read, or the new one is a view; read by {', '.join(last) or 'nothing'}"
+        f"copy to {type(target).__name__} of {described(value)}: plan: it is not computed in the memory of the target: the "
+        f"old value is read later, the new one is a view, or it is stored in another target, too; read by {', '.join(last) or 'nothing'}"
     )
