@@ -23,6 +23,7 @@ from puregraph.errors import GraphError, PuregraphError, need, plural
 from puregraph.node import Node
 
 Shape = tuple[Any, ...]
+PARAMETER = (Stored, type(None))  # what an attribute is that rules take: a Param, a State, or one that was left out
 OFPARAMS = "it belongs to parameters: set it on each of net.params.values(), or learnRate on the optimizer"
 
 
@@ -183,10 +184,10 @@ class Module(KeepsInitArgs, Parameterized):
         """The arguments of `updateData` that are not parameters."""
         names, optional, variadic, _ = signature(type(self).updateData)
         own = vars(self)
-        free = tuple([n for n in names if not isParameter(own, n)])
+        free = tuple([n for n in names if not isinstance(own.get(n, ""), PARAMETER)])
         if variadic is not None:
             return Inputs((*free, variadic), (), True)
-        return Inputs(free, tuple(n for n in optional if n in free))
+        return Inputs(free, tuple([n for n in optional if n in free]) if optional else ())
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -197,7 +198,7 @@ class Module(KeepsInitArgs, Parameterized):
     def ruleNames(self) -> tuple[str, ...]:
         """The names of the parameters and states, in the order in which `updateData` takes them."""
         own = vars(self)
-        return tuple([n for n in signature(type(self).updateData).names if isParameter(own, n)])
+        return tuple([n for n in signature(type(self).updateData).names if isinstance(own.get(n, ""), PARAMETER)])
 
     def ruleParams(self) -> list[Param | State | None]:
         """The parameters and states that the rules take; None for one that was left out."""
@@ -322,13 +323,7 @@ def withDims(rule: Any) -> Any:
 
 def hasText(shape: Any) -> bool:
     """Whether a shape holds a symbol as a plain text."""
-    return isinstance(shape, tuple) and any(type(size) is str for size in shape)
-
-
-def isParameter(own: dict[str, Any], name: str) -> bool:
-    """Whether a name is that of a Param, of a State, or of one that was left out."""
-    value = own.get(name, "")
-    return value is None or isinstance(value, Stored)
+    return isinstance(shape, tuple) and str in map(type, shape)
 
 
 def isFloat(x: Any) -> bool:
@@ -350,8 +345,8 @@ def checkGrads(grad: Any, outputs: list[Any], label: str) -> list[Any]:
         count = "a gradient" if len(outputs) == 1 else f"a list of {len(outputs)} gradients"
         raise GraphError(f"{label}: backward wanted {count}, got {'none' if grad is None else len(grads)}")
     for g, y in zip(grads, outputs, strict=True):
-        if g is not None:
-            need(shapeOf(g) == shapeOf(y), f"a gradient of shape {shapeOf(y)}", shapeOf(g))
+        if g is not None and shapeOf(g) != shapeOf(y):
+            need(False, f"a gradient of shape {shapeOf(y)}", shapeOf(g))
     return grads
 
 

@@ -108,4 +108,4 @@ def isValue(value: Any) -> bool:
 
 def shapeOf(value: Any) -> Any:
     """The shape of an array; () for any other value, which is one thing."""
-    return tuple(value.shape) if isArray(value) else ()
+    return tuple(value.shape) if hasattr(value, "dtype") else ()

@@ -112,15 +112,15 @@ def test_a_forward_pass_calls_no_more_functions_than_it_did(calls):
 
 
 def test_a_pass_forward_and_backward_calls_no_more_functions_than_it_did(calls):
-    checkCalls(calls["forwardAndBackward"], 126)
+    checkCalls(calls["forwardAndBackward"], 105)
 
 
 def test_a_training_step_calls_no_more_functions_than_it_did(calls):
-    checkCalls(calls["training"], 182)
+    checkCalls(calls["training"], 161)
 
 
 def test_a_module_of_its_own_calls_no_more_functions_than_it_did(calls):
-    checkCalls(calls["loneModule"], 109)
+    checkCalls(calls["loneModule"], 85)
 
 
 @pytest.mark.skipif(not jit.available() or verify.isOn(), reason="native code that runs unchecked")
