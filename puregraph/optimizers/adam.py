@@ -1,5 +1,9 @@
 """Adam: momentum over RMSProp, both corrected for their start at zero."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from puregraph.arguments import NotNegative, takes
 from puregraph.optimizers.optimizer import Optimizer
 
@@ -26,7 +30,9 @@ class Adam(Optimizer):
     }
 
     @takes(alpha=NotNegative)
-    def __init__(self, alpha=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, **options):
+    def __init__(
+        self, alpha: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, **options: Any
+    ):
         super().__init__(alpha, **options)
         self.beta1, self.beta2 = self.within("beta1", beta1, 1), self.within("beta2", beta2, 1)
         self.epsilon = self.within("epsilon", epsilon)

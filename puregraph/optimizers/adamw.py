@@ -1,5 +1,9 @@
 """AdamW: Adam whose weight decay does not pass through the moments."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from puregraph.optimizers.adam import Adam
 
 
@@ -18,5 +22,13 @@ class AdamW(Adam):
         "param": "param - rate * decay * param - rate / bias1 * m / (sqrt(v / bias2) + epsilon)",
     }
 
-    def __init__(self, alpha=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, decay=0.01, **options):
+    def __init__(
+        self,
+        alpha: float = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        decay: float = 0.01,
+        **options: Any,
+    ):
         super().__init__(alpha, beta1, beta2, epsilon, decay=decay, **options)

@@ -1,5 +1,9 @@
 """MomentumSGD: a ball that rolls down, with friction."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from puregraph.arguments import Fraction, takes
 from puregraph.optimizers.optimizer import Optimizer
 
@@ -19,6 +23,6 @@ class MomentumSGD(Optimizer):
     }
 
     @takes(momRate=Fraction)
-    def __init__(self, learnRate=1e-3, momRate=0.9, **options):
+    def __init__(self, learnRate: float = 1e-3, momRate: float = 0.9, **options: Any):
         super().__init__(learnRate, **options)
         self.momRate = self.within("momRate", momRate)

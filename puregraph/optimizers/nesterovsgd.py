@@ -1,5 +1,9 @@
 """NesterovSGD: momentum that looks one step ahead."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from puregraph.arguments import Fraction, takes
 from puregraph.optimizers.optimizer import Optimizer
 
@@ -21,6 +25,6 @@ class NesterovSGD(Optimizer):
     }
 
     @takes(momRate=Fraction)
-    def __init__(self, learnRate=1e-3, momRate=0.9, **options):
+    def __init__(self, learnRate: float = 1e-3, momRate: float = 0.9, **options: Any):
         super().__init__(learnRate, **options)
         self.momRate = self.within("momRate", momRate)

@@ -1,5 +1,9 @@
 """RMSProp: each element's step divided by the recent size of its gradient."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from puregraph.optimizers.optimizer import Optimizer
 
 
@@ -17,6 +21,6 @@ class RMSProp(Optimizer):
         "param": "param - rate * grad / (sqrt(meanSquare) + epsilon)",
     }
 
-    def __init__(self, learnRate=1e-3, factor=0.9, epsilon=1e-5, **options):
+    def __init__(self, learnRate: float = 1e-3, factor: float = 0.9, epsilon: float = 1e-5, **options: Any):
         super().__init__(learnRate, **options)
         self.factor, self.epsilon = self.within("factor", factor, 1), self.within("epsilon", epsilon)

@@ -1,5 +1,9 @@
 """SGD: a step along the gradient."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from puregraph.optimizers.optimizer import Optimizer
 
 
@@ -12,5 +16,5 @@ class SGD(Optimizer):
 
     rule = {"param": "param - rate * grad"}
 
-    def __init__(self, learnRate=1e-3, **options):
+    def __init__(self, learnRate: float = 1e-3, **options: Any):
         super().__init__(learnRate, **options)

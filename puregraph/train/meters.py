@@ -93,8 +93,8 @@ class Meters:
     def flush(self, most: int | None = None) -> None:
         """Read what waits, in order: all of it, or as many batches."""
         for _ in range(len(self.waiting) if most is None else most):
-            parcel, *what = self.waiting.popleft()
-            self.count(parcel.read(), *what)
+            parcel, batch, location, step, size = self.waiting.popleft()
+            self.count(parcel.read(), batch, location, step, size)
 
     def forgetData(self) -> None:
         """Keep the data of the last batches alone."""

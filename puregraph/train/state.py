@@ -71,8 +71,8 @@ def checkKinds(saved: dict[str, Any]) -> None:
         require(type(saved.get(name)) is kind, name, f"a {kind.__name__}", saved.get(name))
     progress, settings, meters = saved[KEY], saved["settings"], saved["tally"]
     require(set(progress) == set(PROGRESS), KEY, ", ".join(PROGRESS), sorted(map(str, progress)))
-    for name, kind in PROGRESS.items():
-        require(KINDS[kind](progress[name]), f"{KEY}: {name}", kind, progress[name])
+    for name, what in PROGRESS.items():
+        require(KINDS[what](progress[name]), f"{KEY}: {name}", what, progress[name])
     require(set(settings) == set(SETTINGS), "settings", ", ".join(SETTINGS), sorted(map(str, settings)))
     for name in SETTINGS:
         require(type(settings[name]) in (int, bool), f"settings: {name}", "a whole number", settings[name])

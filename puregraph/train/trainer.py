@@ -208,7 +208,7 @@ class Trainer(ChecksKeywords, Settable):
         refusal = None
         with opened(path) as source:
             extra = source.extra()
-            saved = extra.get("trainer") if isinstance(extra, dict) else None
+            saved: Any = extra.get("trainer") if isinstance(extra, dict) else None
             try:
                 state.check(self, saved)
             except DataError as error:

@@ -28,7 +28,7 @@ class Validator:
         self, net: Module, cost: Module, metrics: Iterable[Metric] = (), batchsize: int = 128, compile: bool = True
     ):
         checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
-        self.objective = Objective(net, cost, compile)
+        self.objective, self.cost = Objective(net, cost, compile), cost
         self.meters = Meters(metrics, learns=False)
         self.batchsize = batchsize
         self.mutex = Mutex()
@@ -64,7 +64,7 @@ class Validator:
         self.meters.reset()
         self.objective.renew()
         ready = ahead(self.objective.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
-        with inMode(False, self.objective.net, self.objective.cost), ready as batches:
+        with inMode(False, self.objective.net, self.cost), ready as batches:
             try:
                 for number, batch in enumerate(batches, 1):
                     cost, outputs = self.objective.run(batch)

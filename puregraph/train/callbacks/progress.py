@@ -100,7 +100,7 @@ class Bar(Progress):
             head = f"{trainer.epoch + 1}/{trainer.until}"
         room = roomFor(head, tail, width)
         bar = ProgressBar(count or 100, trainer.position, min(WIDE, room), pulse=not count)
-        parts = [bar, *(Text(t, "cyan" if i else "") for i, t in enumerate(tail))] if room >= NARROW else []
+        parts: list[Any] = [bar, *(Text(t, "cyan" if i else "") for i, t in enumerate(tail))] if room >= NARROW else []
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_row(Text(head, "bold"), *parts)
         self.live.update(grid, refresh=True)

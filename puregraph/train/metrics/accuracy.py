@@ -1,5 +1,9 @@
 """Accuracy: the share of predictions that are right."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from puregraph import device
@@ -23,15 +27,17 @@ class Accuracy(Metric):
     """
 
     @takes(axis=Whole, ignore=optional(Whole), threshold=Number)
-    def __init__(self, axis=1, ignore=None, threshold=0.0, which=0, name=None):
+    def __init__(
+        self, axis: int = 1, ignore: int | None = None, threshold: float = 0.0, which: int = 0, name: str | None = None
+    ):
         super().__init__(which, name)
         self.axis, self.ignore, self.threshold = axis, ignore, threshold
 
-    def reset(self):
+    def reset(self) -> None:
         super().reset()
         self.decisions, self.isOneHot = np.zeros(2), True  # targets of the predictions' shape, as yes and no
 
-    def update(self, prediction, target):
+    def update(self, prediction: np.ndarray, target: np.ndarray) -> None:
         prediction, target = device.toHost(prediction), device.toHost(target)
         if prediction.shape == target.shape:
             self.isOneHot = self.isOneHot and isOneHot(target, self.axis)
@@ -40,16 +46,16 @@ class Accuracy(Metric):
                 return
         self.sums += self.share(prediction, target)
 
-    def value(self):
+    def value(self) -> float:
         right, count = self.sums if self.isOneHot else self.decisions
         return float(right / count) if count else float("nan")
 
-    def share(self, prediction, target):
+    def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
         rows, labels = labelled(prediction, target, self)
         own = np.take_along_axis(rows, labels[:, None], -1)[:, 0]
         return np.sum((rows.argmax(-1) == labels) & ~np.isnan(own)), len(labels)
 
-    def agreements(self, prediction, target):
+    def agreements(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
         """How many decisions between yes and no are right, and of how many."""
         other = (target != 0) & (target != 1)
         if other.any():
@@ -62,10 +68,10 @@ class Accuracy(Metric):
             )
         return np.sum(((prediction > self.threshold) == (target > 0.5)) & ~np.isnan(prediction)), target.size
 
-    def state(self):
+    def state(self) -> dict[str, Any]:
         return {**super().state(), "decisions": self.decisions.copy(), "isOneHot": self.isOneHot}
 
-    def restore(self, state):
+    def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self.decisions = np.array(state.get("decisions", self.sums), np.float64)
         self.isOneHot = bool(state.get("isOneHot", True))

@@ -1,5 +1,7 @@
 """Confusion: which class is taken for which."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from puregraph.arguments import Positive, Whole, optional, takes
@@ -17,37 +19,37 @@ class Confusion(Metric):
     """
 
     @takes(classes=Positive, axis=Whole, ignore=optional(Whole))
-    def __init__(self, classes, axis=1, ignore=None, which=0, name=None):
+    def __init__(self, classes: int, axis: int = 1, ignore: int | None = None, which: int = 0, name: str | None = None):
         self.classes, self.axis, self.ignore = classes, axis, ignore
         super().__init__(which, name)
 
-    def reset(self):
+    def reset(self) -> None:
         self.sums = np.zeros((self.classes, self.classes), np.int64)
 
-    def share(self, prediction, target):
+    def share(self, prediction: np.ndarray, target: np.ndarray) -> np.ndarray:
         rows, labels = labelled(prediction, target, self)
         if rows.shape[-1] != self.classes:
             raise DataError(f"{self.name}: wanted predictions of {self.classes} classes, got {rows.shape[-1]}")
         pairs = np.bincount(labels * self.classes + rows.argmax(-1), minlength=self.classes**2)
         return pairs.reshape(self.classes, self.classes)
 
-    def value(self):
+    def value(self) -> np.ndarray:
         """The matrix so far, in an array of its own."""
         return self.sums.copy()
 
-    def precision(self):
+    def precision(self) -> np.ndarray:
         """Of what was taken for each class, the share that is of it."""
         return over(self.sums.diagonal(), self.sums.sum(axis=0))
 
-    def recall(self):
+    def recall(self) -> np.ndarray:
         """Of each class, the share that was taken for it."""
         return over(self.sums.diagonal(), self.sums.sum(axis=1))
 
-    def f1(self):
+    def f1(self) -> np.ndarray:
         """The harmonic mean of precision and recall."""
         return over(2 * self.sums.diagonal(), self.sums.sum(axis=0) + self.sums.sum(axis=1))
 
 
-def over(part, whole):
+def over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """A ratio for each class; nan where there is nothing to divide by."""
     return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)

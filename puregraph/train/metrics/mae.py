@@ -1,5 +1,7 @@
 """MAE: the mean absolute error."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from puregraph.errors import DataError
@@ -14,7 +16,7 @@ class MAE(Metric):
 
     better = "min"
 
-    def share(self, prediction, target):
+    def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
         if prediction.shape != target.shape:
             raise DataError(f"{self.name}: wanted targets of shape {prediction.shape}, got {target.shape}")
         return np.abs(prediction.astype(np.float64) - target).sum(), target.size

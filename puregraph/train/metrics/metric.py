@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from puregraph import device
 from puregraph.arguments import Natural, Text, optional, takes
@@ -31,14 +32,14 @@ class Metric(ChecksKeywords):
 
     def reset(self) -> None:
         """Begin anew."""
-        self.sums = np.zeros(2)
+        self.sums: np.ndarray = np.zeros(2)
 
     def update(self, prediction: np.ndarray, target: np.ndarray) -> None:
         """Add a batch of predictions and their targets; arrays on a GPU are copied to the host."""
         self.sums += self.share(device.toHost(prediction), device.toHost(target))
 
-    def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
-        """What a batch adds to numerator and denominator."""
+    def share(self, prediction: np.ndarray, target: np.ndarray) -> ArrayLike:
+        """What a batch adds to the sums: numerator and denominator."""
         raise NotImplementedError(f"{type(self).__name__} counts nothing: write share(self, prediction, target)")
 
     def value(self) -> Any:
@@ -46,11 +47,11 @@ class Metric(ChecksKeywords):
         over, under = self.sums
         return float(over / under) if under else float("nan")
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> dict[str, Any]:
         """The running sums, to be saved."""
         return {"sums": self.sums.copy()}
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Go on from saved sums."""
         self.sums = np.array(state["sums"], self.sums.dtype).reshape(self.sums.shape)
 

@@ -1,5 +1,7 @@
 """TopK: the share of labels among the k most likely classes."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from puregraph.arguments import Positive, Whole, optional, takes
@@ -17,11 +19,11 @@ class TopK(Metric):
     """
 
     @takes(k=Positive, axis=Whole, ignore=optional(Whole))
-    def __init__(self, k=5, axis=1, ignore=None, which=0, name=None):
+    def __init__(self, k: int = 5, axis: int = 1, ignore: int | None = None, which: int = 0, name: str | None = None):
         super().__init__(which, f"top{k}" if name is None else name)
         self.k, self.axis, self.ignore = k, axis, ignore
 
-    def share(self, prediction, target):
+    def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
         x, labels = labelled(prediction, target, self)
         own = np.take_along_axis(x, labels[:, None], -1)
         earlier = np.arange(x.shape[-1]) < labels[:, None]
