@@ -78,6 +78,11 @@ class CallOrigin(NamedTuple):
     phase: str = "forward"
     precision: str = "float32"
 
+    @property
+    def isTf32(self) -> bool:
+        """Whether float32 may be multiplied in tf32, with a fraction of ten bits."""
+        return self.precision == "tf32"
+
 
 class Call:
     """One call: `outs = function(*arguments, **options)`; arguments may hold Values, also inside tuples and lists.

@@ -17,7 +17,7 @@ from puregraph.compile.lower.registry import LOWERINGS, loweringOf
 from puregraph.compile.lower.workspace import LoweringWorkspace
 from puregraph.compile.passes.fusion import Fuser
 from puregraph.compile.passes.group import Group
-from puregraph.compile.passes.nestlines import FLOAT, LONE, pointwise
+from puregraph.compile.passes.nestlines import CPU, FLOAT, KINDS, FusionTarget, named, operand, pointwise
 from puregraph.core.tracer import astype
 from puregraph.formula.loopnest import LoopNest, Operand, isAxis
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
@@ -101,20 +101,23 @@ class Lowering:
     # Groups ---------------------------------------------------------------------------------------------------------
 
     def group(self, i: int, group: Group) -> list[Call]:
-        """A group as one step; as its calls where its elements are not stored as native code reads them."""
+        """A group as one step; as its calls where its elements are not stored as the backend's code reads them."""
         stored = [v for v in group.made.values() if self.isRead(v, (i,))]
         if not stored:
             return []
-        loads = {n: operand(group, v, axes) for n, (v, axes) in group.loads.items()}
-        stores = {group.names[v.number]: operand(group, v, group.axes[v.number]) for v in stored}
-        if any(o is None for o in (*loads.values(), *stores.values())):
+        found = operandsOf(group, stored)
+        if found is None:
             return group.calls
+        loads, stores = found
+        nest = LoopNest(group.space, loads, tuple(needed(group, stores)), stores, group.arithmetic, last=group.inner)
+        return [self.fused(nest, group, [v for v, _ in group.loads.values()], stored)]
+
+    def fused(self, nest: LoopNest, group: Group, reads: list[Value], makes: list[Value]) -> Call:
+        """The loop nest of a group as one step."""
         workspace = LoweringWorkspace(self.new, self.packedWeights)
-        nest = LoopNest(group.space, loads, tuple(needed(group, stores)), stores, last=group.inner)
         done, late = nestKernels(nest, workspace)
-        reads = [v for v, _ in group.loads.values()]
         over = [j for j in late if isMetOnce(group, reads[j])]
-        return [self.step(done, group.calls, reads, stored, workspace, over)]
+        return self.step(done, group.calls, reads, makes, workspace, over)
 
     def step(
         self,
@@ -236,23 +239,26 @@ def isWide(call: Call) -> bool:
     if not call.kind.isElementwise:
         return False
     values = [*call.values(), *(y for y in call.outs if y is not None)]
-    kinds = {v.dtype for v in values}
+    kinds = {named(v.dtype) for v in values}
     whole = any(y.dtype.kind == "i" and y.size > 1 for y in values[-len(call.outs) :])
-    return kinds <= LONE.keys() and kinds != {FLOAT} and not (whole and call.function not in WHOLE)
+    return kinds <= CPU.scalars and kinds != CPU.floats and not (whole and call.function not in WHOLE)
 
 
 def wide(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """A call computed in float64, which holds integers exactly up to 2^53."""
-    found = pointwise(call)
-    if found is None or 0 in found.space:
+    nest = wideNest(call, CPU)
+    return None if nest is None or 0 in nest.space else nestKernels(nest, workspace)[0]
+
+
+def wideNest(call: Call, target: FusionTarget) -> LoopNest | None:
+    """The loop nest of a pointwise call that is computed in float64; None if it has none."""
+    lines = pointwise(call)
+    if lines is None:
         return None
-    group = Group(found.space, 0)
-    Fuser([call]).join(group, found, call)
-    loads = {n: operand(group, v, axes) for n, (v, axes) in group.loads.items()}
-    stores = {group.names[y.number]: operand(group, y, group.axes[y.number]) for y in call.outs}
-    if None in loads.values() or None in stores.values():
-        return None
-    return nestKernels(LoopNest(group.space, loads, tuple(group.lines), stores, "f64"), workspace)[0]
+    group = Group(lines.space, 0)
+    Fuser([call], target).join(group, lines, call)
+    found = operandsOf(group, call.outs)
+    return None if found is None else LoopNest(group.space, found[0], tuple(group.lines), found[1], "f64")
 
 
 def values(step: Any) -> list[Value]:
@@ -288,27 +294,23 @@ def needed(group: Group, names: Iterable[str]) -> list[tuple[str, Any]]:
     return found[::-1]
 
 
-def operand(group: Group, value: Value, axes: tuple[int | None, ...]) -> Operand | None:
-    """A Value as an operand of a nest; None if its elements are not stored at multiples of their size."""
-    size, steps = value.dtype.itemsize, [0] * len(group.space)
-    for a, s in zip(axes, value.strides):
-        if a is not None:
-            if s % size:
-                return None
-            steps[a] += s // size
-    return Operand(LONE[value.dtype], value, tuple(steps))
+def operandsOf(group: Group, stored: Iterable[Value]) -> tuple[dict[str, Operand], dict[str, Operand]] | None:
+    """What a group loads and stores as operands of a nest, by name; None if one is not stored as a nest reads it."""
+    loads = {n: operand(group.space, v, axes) for n, (v, axes) in group.loads.items()}
+    stores = {group.names[v.number]: operand(group.space, v, group.axes[v.number]) for v in stored}
+    return None if None in (*loads.values(), *stores.values()) else (loads, stores)  # type: ignore[return-value]
 
 
 def column(group: Group, value: Value, axes: tuple[int | None, ...], tiling: OutputTiling) -> EpilogueOperand | None:
     """A Value as an operand of an epilogue; None if it cannot be tiled like the result."""
-    found = operand(group, value, axes)
+    found = operand(group.space, value, axes)
     return None if found is None else seen(found.kind, value, found.strides, group.space, tiling)
 
 
 def resultOperand(value: Value, tiling: OutputTiling) -> EpilogueOperand | None:
     """Where a product stores its own result."""
     size = value.dtype.itemsize
-    return seen(LONE[value.dtype], value, tuple(s // size for s in value.strides), value.shape, tiling)
+    return seen(KINDS[named(value.dtype)], value, tuple(s // size for s in value.strides), value.shape, tiling)
 
 
 def seen(

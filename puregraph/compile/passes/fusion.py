@@ -14,7 +14,7 @@ from typing import Any
 
 from puregraph.compile.ir.value import Call
 from puregraph.compile.passes.group import Axes, Group
-from puregraph.compile.passes.nestlines import BOOL, NestLines, filled, reading
+from puregraph.compile.passes.nestlines import BOOL, CPU, FusionTarget, NestLines, filled
 from puregraph.formula.expr import REMEMBERED, leaf, term
 from puregraph.formula.formula import Formula, formulaOf
 from puregraph.formula.loopnest import Reduce
@@ -27,7 +27,7 @@ MOST = 28  # operands and results of one group: as many as registers can hold
 
 def fuse(schedule: Any) -> Any:
     """Fuse neighbouring calls over one index space into groups."""
-    schedule.calls = Fuser(schedule.calls).run()
+    schedule.calls = Fuser(schedule.calls, CPU).run()
     return schedule
 
 
@@ -37,10 +37,8 @@ class Fuser:
     Before a group is closed, later calls that fit into it and need no result that is still missing are taken too.
     """
 
-    reading = staticmethod(reading)
-
-    def __init__(self, calls: Iterable[Call]) -> None:
-        self.calls = list(calls)
+    def __init__(self, calls: Iterable[Call], target: FusionTarget) -> None:
+        self.calls, self.target = list(calls), target
         self.reads = [[v.root for v in call.values()] for call in self.calls]
         self.steps: list[Any] = []
         self.open: list[Group] = []
@@ -72,7 +70,7 @@ class Fuser:
 
     def read(self, i: int) -> NestLines | None:
         if i not in self.readings:
-            self.readings[i] = self.reading(self.calls[i])
+            self.readings[i] = self.target.lines(self.calls[i])
         return self.readings[i]
 
     def take(self, i: int) -> None:
@@ -189,7 +187,10 @@ class Fuser:
         return any(v.number in whole for v, _ in read.given.values())
 
     def join(self, group: Group, read: NestLines, call: Call) -> bool:
-        """Add a call to a group, if it fits."""
+        """Add a call to a group, if it fits: all calls of a group compute in one dtype."""
+        if group.calls and group.arithmetic != read.arithmetic:
+            return False
+        group.arithmetic = read.arithmetic
         computed = {}
         for n, (v, _) in read.given.items():
             computed[n] = group.find(v)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from puregraph.core.tracer import astype
 from puregraph.formula.expr import Term, leaf, rebuild, term
 from puregraph.formula.formula import Formula, formulaOf, formulasOf
 from puregraph.formula.interpreter import Interpreter
-from puregraph.formula.loopnest import Reduce
+from puregraph.formula.loopnest import Operand, Reduce
 from puregraph.formula.optable import TABLE
 from puregraph.kernels.scatter import putClass, takeClass
 
@@ -28,8 +28,60 @@ REDUCTIONS |= {np.prod: "prod", np.any: "max", np.all: "min"}
 REDUCTIONS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np.amin: "min"}
 TRUTHS = (np.any, np.all)
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
-KINDS = {FLOAT: "f32", BOOL: "bool", np.dtype(np.int64): "i64", np.dtype(np.int32): "i32"}
-LONE = {**KINDS, np.dtype(np.float64): "f64"}  # of scalars
+FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
+WHOLE = {"int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32", "int64": "i64"}
+KINDS = {**FLOATS, **WHOLE, "bool": "bool"}  # of operands, by the names of their dtypes
+
+
+@cache
+def named(dtype: Any) -> str:
+    """The name of a dtype, which numpy would build anew each time."""
+    return dtype.name
+
+
+class FusionTarget(NamedTuple):
+    """The dtypes, by name, that groups of a backend compute with, and those that they read; scalars apart."""
+
+    floats: frozenset[str]
+    reads: frozenset[str]
+    scalars: frozenset[str]
+
+    def isRead(self, x: Value) -> bool:
+        """Whether groups read such elements; large integers are no exact floats, but indices are small."""
+        isExact = x.dtype.kind not in "iu" or max(x.shape, default=0) < EXACT
+        return named(x.dtype) in (self.scalars if x.size == 1 else self.reads) and x.role != "object" and isExact
+
+    def isMade(self, y: Value, isReduced: bool) -> bool:
+        """Whether groups compute such elements: floats and booleans, and by reductions whatever they read."""
+        kind = named(y.dtype)
+        return y.size > 0 and (kind in self.reads if isReduced else kind in self.floats or kind == "bool")
+
+    def canReduce(self, function: Any, x: Value, y: Value) -> bool:
+        """Whether these dtypes can be reduced: floats, or booleans that are joined or counted."""
+        if x.dtype == BOOL:
+            isCount = function is np.sum and y.dtype == np.int64 and x.size < EXACT
+            return function in TRUTHS if y.dtype == BOOL else isCount
+        return named(x.dtype) in self.floats and named(y.dtype) in self.floats and function not in TRUTHS
+
+    def lines(self, call: Call) -> NestLines | None:
+        """A call as formulas or a reduction; None if it is neither, or of a dtype that groups do not compute in."""
+        if call.kind.isElementwise or call.kind.isFill:
+            found = pointwise(call)
+        elif call.kind.isReduction:
+            found = reduction(call, self)
+        else:
+            found = byClass(call) if call.function is takeClass or call.function is putClass else None
+        if found is None:
+            return None
+        values, results = [v for v, _ in found.given.values()], [y for y, _, _ in found.results]
+        if not (all(map(self.isRead, values)) and all(self.isMade(y, call.kind.isReduction) for y in results)):
+            return None
+        return found if values or named(results[0].dtype) in self.floats else None
+
+
+NATIVE = frozenset(("float32", "bool", "int64", "int32"))
+CPU = FusionTarget(frozenset(("float32",)), NATIVE, NATIVE | {"float64"})
+GPU = FusionTarget(frozenset(FLOATS), frozenset(KINDS), frozenset(KINDS))
 
 
 class NestLines(NamedTuple):
@@ -46,49 +98,17 @@ class NestLines(NamedTuple):
     results: list[tuple[Value, Any, Axes]]
     count: int = 0
 
+    @property
+    def arithmetic(self) -> str:
+        """The dtype to compute in: float64 where a result is, or an operand of more than one element."""
+        values = [*(y for y, _, _ in self.results), *(x for x, _ in self.given.values() if x.size > 1)]
+        return "f64" if any(v.dtype == np.float64 for v in values) else "f32"
+
 
 def aligned(value: Value, rank: int) -> Axes:
     """The axes of an operand that is broadcast."""
     first = rank - len(value.shape)
     return tuple([None if n == 1 else first + i for i, n in enumerate(value.shape)])
-
-
-def reading(call: Call) -> NestLines | None:
-    """A call as formulas or a reduction; None if it is neither, or of a dtype that native code does not compute in."""
-    found = described(call, canReduce)
-    if found is None:
-        return None
-    values = [v for v, _ in found.given.values()]
-    results = [y for y, _, _ in found.results]
-    makes = isReductionResult if call.kind.isReduction else isMade
-    if not (all(map(isRead, values)) and all(map(makes, results))):
-        return None
-    return found if values or results[0].dtype == FLOAT else None
-
-
-def described(call: Call, canReduce: Callable[[Any, Value, Value], bool]) -> NestLines | None:
-    """A call as formulas or a reduction, whatever its dtype."""
-    if call.kind.isElementwise or call.kind.isFill:
-        return pointwise(call)
-    if call.kind.isReduction:
-        return reduction(call, canReduce)
-    return byClass(call) if call.function is takeClass or call.function is putClass else None
-
-
-def isRead(x: Value) -> bool:
-    """Whether native code reads such elements."""
-    isExact = x.dtype.kind != "i" or max(x.shape, default=0) < EXACT
-    return x.dtype in (LONE if x.size == 1 else KINDS) and x.role != "object" and isExact
-
-
-def isMade(y: Value) -> bool:
-    """Whether native code computes such elements."""
-    return (y.dtype == FLOAT or y.dtype == BOOL) and y.size > 0
-
-
-def isReductionResult(y: Value) -> bool:
-    """Whether native code computes such elements by a reduction."""
-    return y.dtype in KINDS and y.size > 0
 
 
 def pointwise(call: Call) -> NestLines | None:
@@ -170,13 +190,13 @@ def numberOf(a: Any) -> float | None:
     return None
 
 
-def reduction(call: Call, canReduce: Callable[[Any, Value, Value], bool]) -> NestLines | None:
+def reduction(call: Call, target: FusionTarget) -> NestLines | None:
     """A reduction, and for a mean the division by the count of elements."""
     how = REDUCTIONS.get(call.function)
     if how is None or call.options.keys() - {"axis", "keepdims"} or len(call.arguments) > 2:
         return None
     x, y = call.arguments[0], call.outs[0]
-    if type(x) is not Value or 0 in x.shape or not x.shape or not canReduce(call.function, x, y):
+    if type(x) is not Value or 0 in x.shape or not x.shape or not target.canReduce(call.function, x, y):
         return None
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis")
     chosen = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -191,11 +211,15 @@ def reduction(call: Call, canReduce: Callable[[Any, Value, Value], bool]) -> Nes
     return NestLines(x.shape, {"x": (x, aligned(x, x.ndim))}, lines, [(y, reduce, own)], count)
 
 
-def canReduce(function: Any, x: Value, y: Value) -> bool:
-    """Whether these dtypes can be reduced: float32, or booleans that are joined or counted."""
-    if x.dtype == BOOL:
-        return function in TRUTHS if y.dtype == BOOL else function is np.sum and y.dtype == np.int64 and x.size < EXACT
-    return x.dtype == y.dtype == FLOAT and function not in TRUTHS
+def operand(space: tuple[int, ...], value: Value, axes: Axes) -> Operand | None:
+    """A Value as an operand of a nest; None if its elements are not stored at multiples of their size."""
+    size, steps = value.dtype.itemsize, [0] * len(space)
+    for a, s in zip(axes, value.strides):
+        if a is not None:
+            if s % size:
+                return None
+            steps[a] += s // size
+    return Operand(KINDS[named(value.dtype)], value, tuple(steps))
 
 
 def filled(line: Formula, parts: Mapping[str, Term]) -> Formula:

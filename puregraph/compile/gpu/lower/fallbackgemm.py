@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.compile.gpu.lower.nestlaunch import named, operand
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.lowering import needed
 from puregraph.compile.passes.group import Group
+from puregraph.compile.passes.nestlines import named, operand
 from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
 from puregraph.cuda.conv.implicitgemm import ContractionOperand, Space, contraction
 from puregraph.kernel import declared

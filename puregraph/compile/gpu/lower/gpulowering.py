@@ -15,17 +15,17 @@ import numpy as np
 from puregraph.compile.gpu.lower.copylaunch import moved
 from puregraph.compile.gpu.lower.kernelcalls import launchesOf
 from puregraph.compile.gpu.lower.librarycalls import fusedLaunches, productOf
-from puregraph.compile.gpu.lower.nestlaunch import KINDS, GpuFuser, named, operand
 from puregraph.compile.gpu.passes.attentionbackward import AttendBack
 from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula, FusedUpdate
 from puregraph.compile.gpu.passes.fusedxent import FusedCrossEntropyGrad
 from puregraph.compile.gpu.passes.weightlayout import WeightTranspose
 from puregraph.compile.ir.value import Call, Value
-from puregraph.compile.lower.lowering import WHOLE, Lowering, NativeCall, isMetOnce, needed
+from puregraph.compile.lower.lowering import WHOLE, Lowering, NativeCall, isMetOnce, wideNest
 from puregraph.compile.lower.matmul import OutputTiling
 from puregraph.compile.lower.nestcache import lateIn
+from puregraph.compile.passes.fusion import Fuser
 from puregraph.compile.passes.group import Group
-from puregraph.compile.passes.nestlines import pointwise
+from puregraph.compile.passes.nestlines import GPU, KINDS, named
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.nests import launches
 from puregraph.cuda.runtime.launch import Launch, Scratch, scratches
@@ -59,7 +59,7 @@ class GpuTask(NamedTuple):
 
 def fuseForGpu(schedule: Any) -> Any:
     """Fuse neighbouring calls over one index space into groups, as far as launches can compute them."""
-    schedule.calls = GpuFuser(schedule.calls).run()
+    schedule.calls = Fuser(schedule.calls, GPU).run()
     return schedule
 
 
@@ -78,20 +78,11 @@ def lowerToGpu(schedule: Any) -> Any:
 class GpuLowering(Lowering):
     """Lowers one list of steps to launches."""
 
-    def group(self, i: int, group: Group) -> list[Call]:
-        """A group as one step; as its calls where its elements are not stored as launches read them."""
-        stored = [v for v in group.made.values() if self.isRead(v, (i,))]
-        if not stored:
-            return []
-        loads = {n: operand(group.space, v, axes) for n, (v, axes) in group.loads.items()}
-        stores = {group.names[v.number]: operand(group.space, v, group.axes[v.number]) for v in stored}
-        if any(o is None for o in (*loads.values(), *stores.values())):
-            return group.calls
-        whole = LoopNest(group.space, loads, tuple(needed(group, stores)), stores, group.arithmetic, last=group.inner)
-        reads = [v for v, _ in group.loads.values()]
+    def fused(self, nest: LoopNest, group: Group, reads: list[Value], makes: list[Value]) -> Call:
+        """The loop nest of a group as one step."""
         isLone = group.size > 1 and not group.reductions  # beside results that all threads compute
-        over = [i for i in lateIn(whole) if isMetOnce(group, reads[i]) and not (isLone and reads[i].size == 1)]
-        return [self.launched(launches.launches(whole), group.calls, reads, stored, over)]
+        over = [i for i in lateIn(nest) if isMetOnce(group, reads[i]) and not (isLone and reads[i].size == 1)]
+        return self.launched(launches.launches(nest), group.calls, reads, makes, over)
 
     def launched(
         self,
@@ -177,13 +168,5 @@ def wide(call: Call) -> list[Any] | None:
         return None
     if any(y.dtype.kind in "iu" and y.size > 1 for y in call.outs) and call.function not in WHOLE:
         return None
-    found = pointwise(call)
-    if found is None:
-        return None
-    group = Group(found.space, 0)
-    GpuFuser([call]).join(group, found, call)
-    loads = {n: operand(group.space, v, axes) for n, (v, axes) in group.loads.items()}
-    stores = {group.names[y.number]: operand(group.space, y, group.axes[y.number]) for y in call.outs}
-    if None in loads.values() or None in stores.values():
-        return None
-    return launches.launches(LoopNest(group.space, loads, tuple(group.lines), stores, "f64"))
+    nest = wideNest(call, GPU)
+    return None if nest is None else launches.launches(nest)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.gpu.lower.nestlaunch import rounds
 from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.bounds import Bounds
 from puregraph.kernel import declared
@@ -34,4 +33,4 @@ def launchesOf(call: Call, checks: list[Bounds]) -> tuple[list[Any] | None, list
 def libraryOf(call: Call, outs: Any) -> Any:
     """A library's call; NotImplemented where it has none."""
     make = declared(call.function, "library")
-    return NotImplemented if make is None else make(outs, *call.arguments, **call.options, tf32=rounds(call))
+    return NotImplemented if make is None else make(outs, *call.arguments, **call.options, tf32=call.origin.isTf32)

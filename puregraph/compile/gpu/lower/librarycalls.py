@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.gpu.lower.fallbackgemm import fallbackLaunches
-from puregraph.compile.gpu.lower.nestlaunch import rounds
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.lowering import needed
 from puregraph.compile.passes.group import Group
@@ -53,10 +52,10 @@ def productOf(call: Call) -> list[Any] | None:
 def libraryOf(call: Call) -> Any:
     """The library call of a product or convolution; NotImplemented if there is none."""
     if declared(call.function, "epilogue") is not None:
-        return declared(call.function, "library")(call.outs[0], *call.arguments, tf32=rounds(call))
+        return declared(call.function, "library")(call.outs[0], *call.arguments, tf32=call.origin.isTf32)
     if call.function is not np.matmul or call.options:
         return NotImplemented
-    return product(call.outs[0], *call.arguments, tf32=rounds(call))
+    return product(call.outs[0], *call.arguments, tf32=call.origin.isTf32)
 
 
 def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
@@ -88,11 +87,11 @@ def epilogue(call: Call, group: Group, kept: list[Value], isKept: bool) -> Any:
     if call.kind.isContraction:
         if activation not in PRODUCTS or call.options:
             return None
-        found = product(y, *call.arguments, bias=vector, activation=PRODUCTS[activation], tf32=rounds(call))
+        found = product(y, *call.arguments, bias=vector, activation=PRODUCTS[activation], tf32=call.origin.isTf32)
     elif declared(call.function, "epilogue") is not None:
         residual = names[rest[0]][0] if rest else None
-        make = declared(call.function, "library")
-        found = make(y, *call.arguments, bias=vector, activation=MAPS[activation], residual=residual, tf32=rounds(call))
+        make, options = declared(call.function, "library"), {"activation": MAPS[activation], "tf32": call.origin.isTf32}
+        found = make(y, *call.arguments, bias=vector, residual=residual, **options)
     else:
         return None
     return None if found is NotImplemented else found

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.gpu.lower.nestlaunch import rounds
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.passes.dce import eliminateDeadCode
 from puregraph.core.tracer import astype
@@ -26,7 +25,7 @@ class AttendBack:
 
     def launches(self, call: Call) -> Any:
         """The cuDNN call; NotImplemented where cuDNN has no plan."""
-        return attention.attendGrad(call.outs, *call.arguments, tf32=rounds(call))
+        return attention.attendGrad(call.outs, *call.arguments, tf32=call.origin.isTf32)
 
 
 def useLibraryAttention(schedule: Any) -> Any:

@@ -20,10 +20,10 @@ import numpy as np
 from puregraph.compile.gpu.lower.copylaunch import moved
 from puregraph.compile.gpu.lower.kernelcalls import launchesOf, libraryOf
 from puregraph.compile.gpu.lower.librarycalls import productOf
-from puregraph.compile.gpu.lower.nestlaunch import reading
 from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
 from puregraph.compile.ir.strides import contiguous, isDense
 from puregraph.compile.ir.value import Call, CallOrigin, Value, changed
+from puregraph.compile.passes.nestlines import GPU
 from puregraph.compile.trace.updaterule import UpdateScalars
 from puregraph.core.tracer import astype
 from puregraph.cuda.runtime.preprocess import BFLOAT16
@@ -202,7 +202,7 @@ class Autocast:
 
         found = self.made(call, now, [self.kindOf(y) or self.between(y, call) for y in call.outs])
         isFree = declared(call.function, "halves") == ANYFLOATS and launchesOf(found, [])[0] is not None
-        if found is call or isFree or reading(found) is not None:
+        if found is call or isFree or GPU.lines(found) is not None:
             self.add(call, found)
         else:
             self.whole(call)

@@ -14,7 +14,6 @@ from math import prod
 from typing import Any
 
 from puregraph.compile.gpu.lower.kernelcalls import libraryOf
-from puregraph.compile.gpu.lower.nestlaunch import rounds
 from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
 from puregraph.compile.ir.strides import isContiguous
 from puregraph.compile.ir.value import Call, CallOrigin, Value
@@ -79,7 +78,7 @@ class WeightLayout:
     def isOurs(self, call: Call, W: Value) -> bool:
         """Whether a call reads or writes filters in the layout of users, and a library prefers another."""
         isOther = prod(W.shape[2:]) > 1 and W.shape[1] > 1 and isContiguous(W.shape, W.strides, W.dtype.itemsize)
-        return isOther and W.base is None and (W.dtype.itemsize == 2 or rounds(call))
+        return isOther and W.base is None and (W.dtype.itemsize == 2 or call.origin.isTf32)
 
     def reading(self, call: Call) -> Call:
         """A call that reads filters channels last; the same call where no library has a plan for that."""

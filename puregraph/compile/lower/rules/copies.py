@@ -1,4 +1,4 @@
-"""Copy lowering: elements copied, reshaped, concatenated, stacked, assigned to slices, stored."""
+"""Copies: elements copied, concatenated, stacked, assigned to slices, filled: a rule for each, for all backends."""
 
 from __future__ import annotations
 
@@ -7,91 +7,101 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.ir.strides import contiguous, isDense
-from puregraph.compile.ir.value import Call, Value, copy, put, store
+from puregraph.compile.ir.value import Call, Value, copy, fill, put, store
 from puregraph.compile.lower.registry import lowers
-from puregraph.compile.lower.rules.elementlayout import broadcastStrides, canCopy, copies, elementStrides, isRowMajor
+from puregraph.compile.lower.rules.elementlayout import broadcastStrides, canCopy, elementStrides, isRowMajor
+from puregraph.compile.lower.rules.elementlayout import copies as nativeCopies
 from puregraph.compile.lower.workspace import Offset
 from puregraph.compile.trace.abstract import hidden
 from puregraph.native.llvm.kernelcall import KernelCall
-from puregraph.native.ops.copy import fill
+from puregraph.native.ops.copy import fill as nativeFill
+
+Strides = tuple[int, ...]
 
 
-@lowers(copy)
-def lowerCopy(call: Call, workspace: Any) -> list[KernelCall] | None:
+class CopyWriter:
+    """Writes copies and fills: here as native kernel calls; a subclass writes the launches of a GPU."""
+
+    def canCopy(self, *values: Value) -> bool:
+        """Whether elements of these Values can be copied to one another."""
+        return canCopy(*values)
+
+    def copies(self, x: Any, y: Any, dtype: Any, shape: Strides, xStrides: Strides, yStrides: Strides) -> Any:
+        """Copies elements of x, stored with some strides, to where those of y are stored; None if it does not."""
+        return None if 0 in shape else nativeCopies(x, y, shape, xStrides, yStrides, dtype.itemsize)
+
+    def fills(self, number: Any, y: Any, dtype: Any, shape: Strides, strides: Strides) -> Any:
+        """Writes a constant into elements of y; None if it does not."""
+        kind = {"bool": "i8", "int64": "i64", "int32": "i32", "float32": "f32"}.get(dtype.name)
+        isWhole = type(y) is Value and isDense(shape, y.strides, dtype.itemsize)
+        isNumber = isinstance(number, (bool, int, float, np.generic))
+        return nativeFill(kind, y, y.size, float(number)) if kind and isWhole and isNumber else None
+
+
+def copied(call: Call, writer: CopyWriter) -> Any:
     """The elements of x, broadcast where y is larger."""
     (x,), (y,) = call.values(), call.outs
-    if not canCopy(x, y):
+    if not writer.canCopy(x, y):
         return None
-    return copies(x, y, y.shape, broadcastStrides(x, y.shape), elementStrides(y), x.dtype.itemsize)
+    return writer.copies(x, y, y.dtype, y.shape, broadcastStrides(x, y.shape), elementStrides(y))
 
 
-@lowers(np.reshape)
-def lowerReshape(call: Call, workspace: Any) -> list[KernelCall] | None:
+def reshaped(call: Call, writer: CopyWriter) -> Any:
     """The elements of x in row-major order."""
     x, (y,) = call.values()[0], call.outs
-    if not canCopy(x, y) or not isRowMajor(y) or call.options:
+    if not writer.canCopy(x, y) or not isRowMajor(y) or call.options:
         return None
     size = x.dtype.itemsize
-    return copies(x, y, x.shape, elementStrides(x), tuple(s // size for s in contiguous(x.shape, size)), size)
+    steps = tuple([s // size for s in contiguous(x.shape, size)])
+    return writer.copies(x, y, y.dtype, x.shape, elementStrides(x), steps)
 
 
-@lowers(np.concatenate)
-def lowerConcatenate(call: Call, workspace: Any) -> list[KernelCall] | None:
+def concatenated(call: Call, writer: CopyWriter) -> Any:
     """The parts one after another along an axis."""
     parts, (y,) = list(call.arguments[0]), call.outs
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)
-    if axis is None or not all(type(x) is Value for x in parts):
+    if axis is None or not all(type(x) is Value for x in parts) or not writer.canCopy(y, *parts):
         return None
-    axis %= y.ndim
-    if any(0 in x.shape for x in parts) or not canCopy(y, *parts):
-        return None
-    size, start, found = y.dtype.itemsize, 0, []
+    axis, start, found = axis % y.ndim, 0, []
     for x in parts:
-        found += copies(x, Offset(y, start * y.strides[axis]), x.shape, elementStrides(x), elementStrides(y), size)
+        to = Offset(y, start * y.strides[axis])
+        found += writer.copies(x, to, y.dtype, x.shape, elementStrides(x), elementStrides(y))
         start += x.shape[axis]
     return found
 
 
-@lowers(np.stack)
-def lowerStack(call: Call, workspace: Any) -> list[KernelCall] | None:
+def stacked(call: Call, writer: CopyWriter) -> Any:
     """Each part at its index of a new axis."""
     parts, (y,) = list(call.arguments[0]), call.outs
     axis = (call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis", 0)) % y.ndim
-    if not all(type(x) is Value for x in parts) or not canCopy(y, *parts):
+    if not all(type(x) is Value for x in parts) or not writer.canCopy(y, *parts):
         return None
-    own = tuple(s for a, s in enumerate(elementStrides(y)) if a != axis)
-    size = y.dtype.itemsize
-    return [
-        w
-        for i, x in enumerate(parts)
-        for w in copies(x, Offset(y, i * y.strides[axis]), x.shape, elementStrides(x), own, size)
-    ]
+    own, found = tuple([s for a, s in enumerate(elementStrides(y)) if a != axis]), []
+    for i, x in enumerate(parts):
+        found += writer.copies(x, Offset(y, i * y.strides[axis]), y.dtype, x.shape, elementStrides(x), own)
+    return found
 
 
-@lowers(put)
-def lowerPut(call: Call, workspace: Any) -> list[KernelCall] | None:
+def assigned(call: Call, writer: CopyWriter) -> Any:
     """x, or a constant, with the part replaced that a basic index selects."""
     x, key, part = call.arguments
     (y,) = call.outs
-    values = [v for v in (x, part) if type(v) is Value]
-    if part not in values or not canCopy(y, *values) or not isBasicKey(key):
+    if not writer.canCopy(y, *[v for v in (x, part) if type(v) is Value]) or not isBasicKey(key):
         return None
-    stand = hidden(y)
-    seen, size = stand[key], y.dtype.itemsize
-    to = Offset(y, seen.__array_interface__["data"][0] - stand.__array_interface__["data"][0])
+    whole = hidden(y)
+    seen, size = whole[key], y.dtype.itemsize
+    to = Offset(y, seen.__array_interface__["data"][0] - whole.__array_interface__["data"][0])
     steps = tuple([s // size if n > 1 else 0 for n, s in zip(seen.shape, seen.strides)])
-    if 0 in seen.shape or part.ndim > seen.ndim:
-        return None
-    whole = (
-        copies(x, y, y.shape, broadcastStrides(x, y.shape), elementStrides(y), size)
-        if x in values
-        else everywhere(y, x)
-    )
-    return (
-        None
-        if whole is None
-        else [*whole, *copies(part, to, seen.shape, broadcastStrides(part, seen.shape), steps, size)]
-    )
+    before = written(x, y, y.dtype, y.shape, elementStrides(y), writer)
+    after = written(part, to, y.dtype, seen.shape, steps, writer)
+    return None if before is None or after is None else [*before, *after]
+
+
+def written(x: Any, y: Any, dtype: Any, shape: Strides, strides: Strides, writer: CopyWriter) -> Any:
+    """A Value that is broadcast, or a constant, in some elements of an array."""
+    if type(x) is not Value:
+        return writer.fills(x, y, dtype, shape, strides)
+    return writer.copies(x, y, dtype, shape, broadcastStrides(x, shape), strides) if x.ndim <= len(shape) else None
 
 
 def isBasicKey(key: Any) -> bool:
@@ -100,16 +110,28 @@ def isBasicKey(key: Any) -> bool:
     return all(k is None or k is Ellipsis or isinstance(k, (int, slice)) and type(k) is not bool for k in parts)
 
 
-def everywhere(y: Value, number: Any) -> list[KernelCall] | None:
+def filled(call: Call, writer: CopyWriter) -> Any:
     """A constant in every element."""
-    kind = {"bool": "i8", "int64": "i64", "int32": "i32", "float32": "f32"}.get(y.dtype.name)
-    isDenseThere = isDense(y.shape, y.strides, y.dtype.itemsize)
-    return fill(kind, y, y.size, float(number)) if kind and isDenseThere else None
+    (number,), (y,) = call.arguments, call.outs
+    return writer.fills(number, y, y.dtype, y.shape, elementStrides(y))
+
+
+COPYING = {
+    copy: copied,
+    np.reshape: reshaped,
+    np.concatenate: concatenated,
+    np.stack: stacked,
+    put: assigned,
+    fill: filled,
+}
+NATIVE = CopyWriter()
+for function, rule in COPYING.items():
+    lowers(function)(lambda call, workspace, rule=rule: rule(call, NATIVE))
 
 
 @lowers(store)
 def lowerStore(x: Value, target: Value) -> list[KernelCall] | None:
-    """The elements of x in the memory of a state."""
+    """The elements of x where a state is stored."""
     if not canCopy(x, target) or x.shape != target.shape:
         return None
-    return copies(x, target, target.shape, elementStrides(x), elementStrides(target), x.dtype.itemsize)
+    return nativeCopies(x, target, target.shape, elementStrides(x), elementStrides(target), x.dtype.itemsize)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.ir.strides import contiguous
+from puregraph.compile.ir.strides import contiguous, isContiguous
 from puregraph.compile.ir.value import Value
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.copy import stridedCopy
@@ -22,12 +22,7 @@ def isSingle(*values: Any) -> bool:
 
 def isRowMajor(value: Value) -> bool:
     """Whether the elements are contiguous in row-major order."""
-    step = value.dtype.itemsize
-    for n, s in zip(reversed(value.shape), reversed(value.strides)):
-        if n > 1 and s != step:
-            return False
-        step *= n
-    return True
+    return isContiguous(value.shape, value.strides, value.dtype.itemsize)
 
 
 def canCopy(*values: Value) -> bool:

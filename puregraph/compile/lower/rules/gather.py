@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.ir.strides import contiguous
-from puregraph.compile.ir.value import Call, Value, fill
+from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.bounds import Bounds, canBeBounded
 from puregraph.compile.lower.matmul import OutputTiling, collapsed
 from puregraph.compile.lower.registry import lowers
@@ -21,7 +21,6 @@ from puregraph.kernels.scatter import gather, scatterAdd
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.native.math import philox
 from puregraph.native.ops import gather as native
-from puregraph.native.ops.copy import fill as filled
 from puregraph.native.ops.nestcode import nestCalls
 from puregraph.native.ops.scatterfused import scatterAddFused
 
@@ -132,13 +131,3 @@ def lowerUniform(call: Call, workspace: Any) -> list[KernelCall] | None:
     if type(key) is not Value or type(counter) is not Value or not isSingle(y) or not isRowMajor(y):
         return None
     return philox.uniform(y, y.size, key, counter)
-
-
-@lowers(fill)
-def lowerFill(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """A constant in every element."""
-    (number,), (y,) = call.arguments, call.outs
-    kind = {"bool": "i8", "int64": "i64", "int32": "i32", "float32": "f32"}.get(y.dtype.name)
-    if kind is None or not isRowMajor(y) or not isinstance(number, (bool, int, float, np.generic)):
-        return None
-    return filled(kind, y, y.size, float(number))
