@@ -77,6 +77,11 @@ class Halves(NamedTuple):
         return [arguments[at[0]][at[1]] if isinstance(at, tuple) else arguments[at] for at in self.factors]
 
 
+def declaring(what: str) -> Callable[[Kernel, Any], Kernel]:
+    """A decorator of Kernels that declares one of DECLARATIONS."""
+    return lambda kernel, rule: kernel.declare(**{what: rule})
+
+
 class Kernel:
     """One operation: `reference` (numpy), and its `implementations` "fast" (CPU), "cuda" and "device" (GPU)."""
 
@@ -121,45 +126,16 @@ class Kernel:
                 raise ValueError(f"kernel {self.name} has declared its {what} already")
         return self
 
-    def flops(self, rule: Callable[..., int]) -> Kernel:
-        """Declare the operations of a call, from its results and arguments."""
-        return self.declare(flops=rule)
-
-    def bounds(self, rule: Callable[..., tuple]) -> Kernel:
-        """Declare which integers among the arguments are bounded."""
-        return self.declare(bounds=rule)
-
-    def library(self, rule: Callable[..., Any]) -> Kernel:
-        """Declare the call of a library of NVIDIA's."""
-        return self.declare(library=rule)
-
-    def epilogue(self, rule: Callable[..., Any]) -> Kernel:
-        """Declare the launches that apply formulas to its sums."""
-        return self.declare(epilogue=rule)
-
-    def adjoint(self, rule: Callable[..., Any]) -> Kernel:
-        """Declare that it is linear in its first argument, and the gradient to that: its tangent is itself."""
-        return self.declare(adjoint=rule)
-
-    def multilinear(self, rule: Callable[..., Any]) -> Kernel:
-        """Declare that it is linear in each of its arrays, and the gradients to them."""
-        return self.declare(multilinear=rule)
-
-    def vjp(self, rule: Callable[..., Any]) -> Kernel:
-        """Declare its gradients."""
-        return self.declare(vjp=rule)
-
-    def jvp(self, rule: Callable[..., Any]) -> Kernel:
-        """Declare its tangent."""
-        return self.declare(jvp=rule)
-
-    def samples(self, rule: Callable[..., Any]) -> Kernel:
-        """Declare what it does with many samples at once."""
-        return self.declare(samples=rule)
-
-    def decompose(self, rule: Callable[..., Any]) -> Kernel:
-        """Declare what computes the same by simpler functions."""
-        return self.declare(decompose=rule)
+    flops = declaring("flops")
+    bounds = declaring("bounds")
+    library = declaring("library")
+    epilogue = declaring("epilogue")
+    adjoint = declaring("adjoint")
+    multilinear = declaring("multilinear")
+    vjp = declaring("vjp")
+    jvp = declaring("jvp")
+    samples = declaring("samples")
+    decompose = declaring("decompose")
 
     def addImplementation(self, kind: str, implementation: Callable[..., Any]) -> Kernel:
         if self.implementations.setdefault(kind, implementation) is not implementation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,15 @@ class Tracer:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
 
     @property
     def T(self) -> Any:
@@ -89,6 +98,7 @@ class Tracer:
     astype = method(astype)
     __getitem__ = method(operator.getitem)
     __neg__ = method(np.negative)
+    __pos__ = method(np.positive)
     __abs__ = method(np.absolute)
     __add__, __radd__ = method(np.add), reflected(np.add)
     __sub__, __rsub__ = method(np.subtract), reflected(np.subtract)

@@ -2,28 +2,14 @@
 
 from math import prod
 
-import numpy as np
-
 from puregraph.arguments import Count, Flag, NotNegative
-from puregraph.core import initial
-from puregraph.core.param import Param
 from puregraph.core.shape import product
-from puregraph.errors import need
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.kernels.reduce import total
-from puregraph.module import Module
-from puregraph.modules.windows import (
-    needRank,
-    overMaps,
-    perAxis,
-    perMap,
-    sides,
-    windowShape,
-    windowSize,
-)
+from puregraph.kernels.convolution import convolve, convolveData
+from puregraph.modules.convbase import _Convolution
+from puregraph.modules.windows import needRank, windowShape
 
 
-class ConvNd(Module):
+class ConvNd(_Convolution):
     """y[n, o, a] = b[o] + sum over c, t of W[o, c, t] x[n, g c, a stride + t dilation - before]
 
     g c being the channels of the group of o, a and t having one entry per spatial axis, and x zero outside.
@@ -37,9 +23,6 @@ class ConvNd(Module):
     Raises    ShapeError if x has another rank or number of channels, or is too small for one window; if groups do not
               divide the channels
     """
-
-    rank = None
-    reads = ("x", "W")
 
     def __init__(
         self,
@@ -56,31 +39,18 @@ class ConvNd(Module):
         name=None,
     ):
         super().__init__(name)
-        checkMaps(inmaps, outmaps, groups)
-        self.size = windowSize(size, self.rank, type(self).__name__)
-        self.stride = perAxis(stride, len(self.size), "stride")
-        self.dilation = perAxis(dilation, len(self.size), "dilation")
-        self.pad = sides(pad, self.size, self.stride, self.dilation)
-        self.inmaps, self.outmaps, self.groups = inmaps, outmaps, groups
-        fans = [maps // groups * prod(self.size) for maps in (inmaps, outmaps)]
-        self.W = Param((outmaps, inmaps // groups, *self.size), initial.weights(initscheme, *fans, wscale))
-        self.b = Param((outmaps,)) if useBias else None
+        self.setWindows(inmaps, outmaps, size, stride, pad, dilation, groups)
+        self.setWeights(useBias, initscheme, wscale)
 
     def dataShapeFrom(self, x):
         needRank(x, len(self.size), self.inmaps)
         return (x[0], self.outmaps, *windowShape(x, self.size, self.stride, self.pad, self.dilation))
 
-    def updateData(self, x, W, b):
-        y = convolve(x, W, self.stride, self.pad, self.dilation, self.groups)
-        return y if b is None else np.add(y, perMap(b, y), out=y)
+    def apply(self, x, W):
+        return convolve(x, W, *self.layout)
 
-    def updateGrad(self, grad, x, W, b, y, needs):
-        lay = self.stride, self.pad, self.dilation, self.groups
-        return (
-            convolveData(grad, W, x.shape, *lay) if needs[0] else None,
-            convolveWeight(grad, x, self.size, *lay) if needs[1] else None,
-            total(grad, overMaps(grad)) if needs[2] else None,
-        )
+    def applyAdjoint(self, grad, W, shape):
+        return convolveData(grad, W, shape, *self.layout)
 
     def flopsFrom(self, x):
         terms = self.inmaps // self.groups * prod(self.size)
@@ -91,12 +61,3 @@ class ConvNd(Module):
         yield cls(2, 3, size=(2, 1, 2, 2)), [(2, 2, 3, 2, 3, 2)]
         yield cls(4, 2, size=(3, 2), stride=(2, 1), pad=((2, 0), (1, 2)), dilation=(1, 2), groups=2), [(2, 4, 5, 4)]
         yield cls(1, 2, size=(3,), pad="same", useBias=False), [(1, 1, 4)]
-
-
-def checkMaps(inmaps, outmaps, groups):
-    """Check that groups divide the input and output channels.
-
-    Raises    ShapeError otherwise
-    """
-    hint = f"groups={groups} must divide both"
-    need(inmaps % groups == outmaps % groups == 0, f"inmaps and outmaps in {groups} groups", (inmaps, outmaps), hint)

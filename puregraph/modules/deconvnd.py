@@ -2,21 +2,15 @@
 
 from math import prod
 
-import numpy as np
-
 from puregraph.arguments import Count, Flag, NotNegative
-from puregraph.core import initial
-from puregraph.core.param import Param
 from puregraph.core.shape import product, transposed
 from puregraph.errors import need
-from puregraph.kernels.convolution import convolve, convolveData, convolveWeight
-from puregraph.kernels.reduce import total
-from puregraph.module import Module
-from puregraph.modules.convnd import checkMaps
-from puregraph.modules.windows import axesNames, needRank, overMaps, perAxis, perMap, sides, windowSize
+from puregraph.kernels.convolution import convolve, convolveData
+from puregraph.modules.convbase import _Convolution
+from puregraph.modules.windows import axesNames, needRank, perAxis
 
 
-class DeconvNd(Module):
+class DeconvNd(_Convolution):
     """y[n, o, h] = b[o] + sum over c, t, a with h = a stride + t dilation - before of W[c, o, t] x[n, c, a]
 
     The adjoint, in its input, of the convolution with the same weight and options, with y's shape as its input's. With
@@ -30,8 +24,7 @@ class DeconvNd(Module):
               the channels, or postpad is not below the stride
     """
 
-    rank = None
-    reads = ("x", "W")
+    isTransposed = True
 
     def __init__(
         self,
@@ -49,23 +42,11 @@ class DeconvNd(Module):
         name=None,
     ):
         super().__init__(name)
-        checkMaps(inmaps, outmaps, groups)
-        self.size = windowSize(size, self.rank, type(self).__name__)
-        self.stride = perAxis(stride, len(self.size), "stride")
-        self.dilation = perAxis(dilation, len(self.size), "dilation")
+        self.setWindows(inmaps, outmaps, size, stride, pad, dilation, groups)
         self.postpad = perAxis(postpad, len(self.size), "postpad", least=0)
-        self.pad = sides(pad, self.size, self.stride, self.dilation)
         below = all(p < s for p, s in zip(self.postpad, self.stride))
         need(below, f"postpad below the stride {self.stride}", self.postpad, "lower pad makes y longer too")
-        self.inmaps, self.outmaps, self.groups = inmaps, outmaps, groups
-        fans = [maps // groups * prod(self.size) for maps in (inmaps, outmaps)]
-        self.W = Param((inmaps, outmaps // groups, *self.size), initial.weights(initscheme, *fans, wscale))
-        self.b = Param((outmaps,)) if useBias else None
-
-    @property
-    def layout(self):
-        """The options of the convolution kernels."""
-        return self.stride, self.pad, self.dilation, self.groups
+        self.setWeights(useBias, initscheme, wscale)
 
     def dataShapeFrom(self, x):
         spatial = needRank(x, len(self.size), self.inmaps)
@@ -79,16 +60,11 @@ class DeconvNd(Module):
             lengths.append(transposed(length, k, s, sum(both), d, post))
         return (x[0], self.outmaps, *lengths)
 
-    def updateData(self, x, W, b):
-        y = convolveData(x, W, self.dataShapeFrom(x.shape), *self.layout)
-        return y if b is None else np.add(y, perMap(b, y), out=y)
+    def apply(self, x, W):
+        return convolveData(x, W, self.dataShapeFrom(x.shape), *self.layout)
 
-    def updateGrad(self, grad, x, W, b, y, needs):
-        return (
-            convolve(grad, W, *self.layout) if needs[0] else None,
-            convolveWeight(x, grad, self.size, *self.layout) if needs[1] else None,
-            total(grad, overMaps(grad)) if needs[2] else None,
-        )
+    def applyAdjoint(self, grad, W, shape):
+        return convolve(grad, W, *self.layout)
 
     def flopsFrom(self, x):
         terms = self.outmaps // self.groups * prod(self.size)

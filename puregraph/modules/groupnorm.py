@@ -9,7 +9,7 @@ from puregraph.errors import need
 from puregraph.kernels.reduce import moments, total
 from puregraph.kernels.widen import widen
 from puregraph.module import Module
-from puregraph.modules.convnd import checkMaps
+from puregraph.modules.convbase import checkMaps
 from puregraph.modules.windows import overMaps, perMap
 
 

@@ -1,6 +1,5 @@
 """GRU: one layer of gated recurrent units along time."""
 
-from puregraph.arguments import Count, Flag, NotNegative, Texts, choice
 from puregraph.core.param import Param
 from puregraph.kernels.recurrent import gruBack, gruStep
 from puregraph.kernels.reduce import total
@@ -33,19 +32,9 @@ class GRU(_Recurrent):
     gates = 3
     step, back = staticmethod(gruStep), staticmethod(gruBack)
 
-    def __init__(
-        self,
-        insize: Count,
-        hsize: Count,
-        direction: choice("uni", "bi") = "uni",
-        useBias: Flag = True,
-        initscheme=None,
-        wscale: NotNegative = 1.0,
-        outputs: Texts = "y",
-        name=None,
-    ):
-        super().__init__(insize, hsize, direction, useBias, initscheme, wscale, outputs, name)
-        self.d = Param((self.sides * hsize,)) if useBias else None
+    def addBiases(self, width, useBias):
+        super().addBiases(width, useBias)
+        self.d = Param((self.sides * self.hsize,)) if useBias else None
 
     def updateData(self, x, h0=None, lengths=None, W=None, b=None, U=None, d=None):
         return self.run(x, [h0], lengths, W, b, U, d)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.arguments import Count, Flag, NotNegative, Texts, choice
+from puregraph.core.param import Param
 from puregraph.kernels.recurrent import lstmBack, lstmStep
 from puregraph.modules.recurrent import _Recurrent
 
@@ -33,20 +33,8 @@ class LSTM(_Recurrent):
     gates = 4
     step, back = staticmethod(lstmStep), staticmethod(lstmBack)
 
-    def __init__(
-        self,
-        insize: Count,
-        hsize: Count,
-        direction: choice("uni", "bi") = "uni",
-        useBias: Flag = True,
-        initscheme=None,
-        wscale: NotNegative = 1.0,
-        outputs: Texts = "y",
-        name=None,
-    ):
-        super().__init__(insize, hsize, direction, useBias, initscheme, wscale, outputs, name)
-        if useBias:
-            self.b.initial = _Open(hsize)
+    def addBiases(self, width, useBias):
+        self.b = Param((width,), _Open(self.hsize)) if useBias else None
 
     def updateData(self, x, h0=None, c0=None, lengths=None, W=None, b=None, U=None):
         return self.run(x, [h0, c0], lengths, W, b, U)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.arguments import Count, Flag, NotNegative, Texts, choice
 from puregraph.core import initial
 from puregraph.core.param import Param
 from puregraph.errors import DataError, need
@@ -22,7 +23,17 @@ class _Recurrent(Module):
     kept = ()
     gates = 1
 
-    def __init__(self, insize, hsize, direction, useBias, initscheme, wscale, outputs, name):
+    def __init__(
+        self,
+        insize: Count,
+        hsize: Count,
+        direction: choice("uni", "bi") = "uni",
+        useBias: Flag = True,
+        initscheme=None,
+        wscale: NotNegative = 1.0,
+        outputs: Texts = "y",
+        name=None,
+    ):
         super().__init__(name)
         self.hsize, self.sides = hsize, DIRECTIONS[direction]
         self.chosen = (outputs,) if isinstance(outputs, str) else tuple(outputs)
@@ -32,6 +43,10 @@ class _Recurrent(Module):
         width = self.sides * self.gates * hsize
         self.W = Param((insize, width), initial.weights(initscheme, insize, hsize, wscale))
         self.U = Param((hsize, width), _Blocks(initial.Orthogonal(), hsize))
+        self.addBiases(width, useBias)
+
+    def addBiases(self, width, useBias):
+        """Make what is added in the cells, or nothing."""
         self.b = Param((width,)) if useBias else None
 
     @property

@@ -44,14 +44,6 @@ class Dual(Tracer):
     def base(self) -> Any:
         return self.value.base
 
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
-
     def handle(self, function: Callable[..., Any], arguments: tuple, options: dict[str, Any]) -> Any:
         level = max(levels((arguments, *options.values())))
         if isinstance(function, Module):
@@ -101,16 +93,8 @@ class Dual(Tracer):
 
     __eq__ = method(np.equal)
     __ne__ = method(np.not_equal)
-    __pos__ = method(np.positive)
-    __floordiv__ = method(np.floor_divide)
-    dot = method(np.dot)
-    any = method(np.any)
-    all = method(np.all)
     sort = method(np.sort)
-    argsort = method(np.argsort)
     cumprod = method(np.cumprod)
-    trace = method(np.trace)
-    diagonal = method(np.diagonal)
     nonzero = method(np.nonzero)
 
 

@@ -40,6 +40,33 @@ AGAIN = (
 MODIFIED = "a Variable that it needs was modified in place since; make a new one instead"
 
 
+class Operator(NamedTuple):
+    """An operator between two values: its name, numpy's function and Python's, its gradients by its two sides."""
+
+    name: str
+    function: np.ufunc
+    call: Callable[[Any, Any], Any]
+    left: Callable[..., Any]
+    right: Callable[..., Any]
+
+
+ADD, SUB, MUL, DIV = (
+    Operator(name, f, OPERATORS[symbol], *slopesOf(symbol))
+    for name, f, symbol in (
+        ("add", np.add, "+"),
+        ("sub", np.subtract, "-"),
+        ("mul", np.multiply, "*"),
+        ("div", np.true_divide, "/"),
+    )
+)
+BINARY = {op.function: op for op in (ADD, SUB, MUL, DIV)}
+
+
+def sides(op: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """An operator's method, and that of the value on its right."""
+    return lambda a, b: operate(op, a, b), lambda b, a: operate(op, a, b)
+
+
 class RecordedValue(Tracer):
     """Every operation on a Variable, each of which is recorded."""
 
@@ -69,32 +96,10 @@ class RecordedValue(Tracer):
             return slide(np.power, powerSlope(other), self, other)
         return self.handle(np.power, (self, other), {})
 
-    def __add__(self, other: Any) -> Any:
-        return operate(ADD, self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return operate(ADD, other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return operate(SUB, self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return operate(SUB, other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return operate(MUL, self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return operate(MUL, other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return operate(DIV, self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return operate(DIV, other, self)
-
-    def __pos__(self) -> Any:
-        return self.handle(np.positive, (self,), {})
+    __add__, __radd__ = sides(ADD)
+    __sub__, __rsub__ = sides(SUB)
+    __mul__, __rmul__ = sides(MUL)
+    __truediv__, __rtruediv__ = sides(DIV)
 
     def __eq__(self, other: Any) -> Any:
         return self.handle(np.equal, (self, other), {}) if adds(self._data) else self is other
@@ -455,28 +460,6 @@ class Operation(TapeNode):
 
     def release(self) -> None:
         self.arguments = self.leaves = self.result = None  # type: ignore[assignment]
-
-
-class Operator(NamedTuple):
-    """An operator between two values: its name, numpy's function and Python's, its gradients by its two sides."""
-
-    name: str
-    function: np.ufunc
-    call: Callable[[Any, Any], Any]
-    left: Callable[..., Any]
-    right: Callable[..., Any]
-
-
-ADD, SUB, MUL, DIV = (
-    Operator(name, f, OPERATORS[symbol], *slopesOf(symbol))
-    for name, f, symbol in (
-        ("add", np.add, "+"),
-        ("sub", np.subtract, "-"),
-        ("mul", np.multiply, "*"),
-        ("div", np.true_divide, "/"),
-    )
-)
-BINARY = {op.function: op for op in (ADD, SUB, MUL, DIV)}
 
 
 class BinaryOp(TapeNode):

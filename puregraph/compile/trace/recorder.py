@@ -236,18 +236,6 @@ class RecordedArray(Tracer):
         return self.value.dtype
 
     @property
-    def nbytes(self) -> int:
-        return self.value.nbytes
-
-    @property
-    def itemsize(self) -> int:
-        return self.value.dtype.itemsize
-
-    @property
-    def size(self) -> int:
-        return self.value.size
-
-    @property
     def current(self) -> Value:
         """The value, which must still be current."""
         if self.known != self.memory.writes:
@@ -302,7 +290,6 @@ class RecordedArray(Tracer):
     __eq__ = method(np.equal)
     __ne__ = method(np.not_equal)
     __hash__ = object.__hash__
-    __pos__ = method(np.positive)
     round = method(np.round)
 
     def refuse(self, *arguments: Any, **options: Any) -> Any:
