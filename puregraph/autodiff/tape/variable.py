@@ -107,6 +107,12 @@ class RecordedValue(Tracer):
     def __ne__(self, other: Any) -> Any:
         return self.handle(np.not_equal, (self, other), {}) if adds(self._data) else self is not other
 
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def __int__(self) -> int:
+        return int(self._data)
+
     def __iter__(self) -> Any:
         return iter([self[i] for i in range(len(self))])
 
@@ -332,9 +338,6 @@ class Variable(RecordedValue):
             raise TypeError("a Variable that requires a gradient is no plain array: use its data, detach() or np.stack")
         return np.array(self._data, dtype)
 
-    def __bool__(self) -> bool:
-        return bool(self._data)
-
     def __float__(self) -> float:
         """As for `__array__`: numpy's `array[0] = v`, and Python's math, would lose the gradient without a word."""
         if self._wants:
@@ -343,9 +346,6 @@ class Variable(RecordedValue):
                 "one, functions of numpy in place of Python's math, and np.stack in place of array[i] = v"
             )
         return float(self._data)
-
-    def __int__(self) -> int:
-        return int(self._data)
 
     def __format__(self, spec: str) -> str:
         return format(self._data, spec) if spec else str(self)
