@@ -5,6 +5,7 @@ import os
 # As many workers as cores: products that wait for each other's threads would take twenty times as long.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import gc
 import importlib.util
 import signal
 import sys
@@ -28,7 +29,6 @@ settings.register_profile("suite", deadline=None, derandomize=True, print_blob=T
 settings.load_profile("suite")
 
 DEVICES = ["cpu", "cuda"] if devices.name() == "cuda" else ["cpu"]
-NOPEERS = "PyTorch is not installed"
 LEFTOUT = {
     "peers": "comparisons with others were skipped: install the extras puregraph[peers] and, for all, puregraph[bench]",
     "gpu": f"tests that need a GPU were skipped: {devices.reason()}",
@@ -43,6 +43,8 @@ MISSING = {
     "emulator": emulator.missing(),
     "nvrtc": compiler.missing(),
     "cupy": None if HASCUPY else "CuPy is not installed",
+    "gpu": None if "cuda" in DEVICES else devices.reason(),
+    "peers": None if importlib.util.find_spec("torch") is not None else "PyTorch is not installed",
 }
 
 
@@ -59,26 +61,29 @@ def pytest_report_header():
     return f"puregraph: {devices.reason()}; {devices.threads()} threads"
 
 
-def isQuick(item):
-    """Whether a test may belong to the quick tier: it starts no process, and nothing says that it takes long."""
-    return not (hasattr(item.module, "subprocess") or {"slow", "costly"} & set(item.keywords))
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """The garbage collector rests while tens of thousands of tests are made, none of which becomes garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items):
-    """The first case of each test function is marked quick; what this machine lacks is skipped."""
-    quick = {}
-    for item in filter(isQuick, items):
-        quick.setdefault(item.function, item).add_marker("quick")
-    hasTorch = importlib.util.find_spec("torch") is not None
+    """The first case of each test function is marked quick, unless it starts a process or takes long; what this
+    machine lacks is skipped."""
+    missing = {marker: reason for marker, reason in MISSING.items() if reason is not None}
+    quick = set()
     for item in items:
-        if "peers" in item.keywords and not hasTorch:
-            item.add_marker(pytest.mark.skip(reason=NOPEERS))
-        if "gpu" in item.keywords and "cuda" not in DEVICES:
-            item.add_marker(pytest.mark.skip(reason=devices.reason()))
-        for marker, reason in MISSING.items():
-            if marker in item.keywords and reason is not None:
-                item.add_marker(pytest.mark.skip(reason=reason))
+        markers = {marker.name for marker in item.iter_markers()}
+        if item.function not in quick and not markers & {"slow", "costly"} and not hasattr(item.module, "subprocess"):
+            quick.add(item.function)
+            item.add_marker("quick")
+        for marker in missing.keys() & markers:
+            item.add_marker(pytest.mark.skip(reason=missing[marker]))
 
 
 def cpuSeconds():
