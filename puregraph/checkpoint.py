@@ -30,6 +30,7 @@ from puregraph import device
 from puregraph.arguments import FileSource, Flag, OptimizerLike, Text, optional, takes
 from puregraph.base.align import aligned, fitting
 from puregraph.base.budget import Budget
+from puregraph.base.signals import Deferred
 from puregraph.core.param import Param, Stored
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER
 from puregraph.errors import CheckpointError, brief, printable, quote, show
@@ -484,9 +485,11 @@ def putting(stored: Stored, value: Any) -> list[Callable[[], Any]]:
 def assign(steps: list[Callable[[], Any]]) -> None:
     """Take all steps, or none: they run within one call of compiled code, which no signal handler interrupts.
 
-    Each step is such code itself, so that Python, which looks for signals between its own instructions, has no turn.
+    Each step is such code itself, so that Python, which looks for signals between its own instructions, has no turn;
+    but for copies to a GPU, which CuPy makes in Python: behind them handlers have their turn.
     """
-    deque(map(methodcaller("__call__"), [*steps, partial(setattr, COUNTER, "version", object())]), maxlen=0)
+    with Deferred():
+        deque(map(methodcaller("__call__"), [*steps, partial(setattr, COUNTER, "version", object())]), maxlen=0)
 
 
 def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadReport, dict[str, str]]:

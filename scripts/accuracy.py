@@ -465,7 +465,7 @@ REASONS = {  # of what is further off than twice PyTorch: the way, a pattern of 
     "numpy": (
         "eager",
         "arccos|arcsin|atan2|cos|cosh|exp|expm1|log|log10|log1p|log2|sin|tan|tanh|logsigmoid|softplus|xlogy|mish",
-        "eagerly these are numpy's own functions, or made of them; numpy allows itself up to 4 units",
+        "eagerly these are numpy's own functions, or composed of them; numpy allows itself up to 4 units",
     ),
     "zero": (
         "eager|compiled",

@@ -5,6 +5,7 @@ import gc
 import io
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -17,9 +18,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from fakecupy import FakeArray, useGpu
 from nets import branched, same, small, tied, values
 
-from puregraph import checkpoint, costs, optimizers
+from puregraph import checkpoint, costs, device, optimizers
 from puregraph.checkpoint import contents, load, loadGraph, loadInto
 from puregraph.core.param import Param, State
 from puregraph.errors import CheckpointError
@@ -388,7 +390,7 @@ def interruptedAt(number, action):
             raise KeyboardInterrupt
         return trace
 
-    before = sys.gettrace()
+    before, handler = sys.gettrace(), signal.getsignal(signal.SIGINT)
     sys.settrace(trace)
     try:
         action()
@@ -396,6 +398,7 @@ def interruptedAt(number, action):
         pass
     finally:
         sys.settrace(before)
+        signal.signal(signal.SIGINT, handler)  # in the midst of setting it back this would be lost
     return next(lines)
 
 
@@ -433,6 +436,28 @@ def test_ctrl_c_anywhere_in_a_load_leaves_all_of_it_or_nothing(withoutCollection
     assert done
     outcomes = {attempt(n)[1] for n in {*range(0, whole, 41), *range(whole - 150, whole + 50)}}  # it varies by a few
     assert outcomes == {False, True}
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_ctrl_c_between_two_copies_to_a_gpu_waits_for_all_of_them(monkeypatch, copies):
+    useGpu(monkeypatch)
+    new, net = (Sequential(Linear(2, 2, name="a"), Linear(2, 2, name="b"), name="net") for _ in range(2))
+    for array in new.params.values():
+        array.data = device.toDevice(np.full(array.shape, 7, np.float32))
+    data, put, calls = new.save(None), FakeArray.__setitem__, count(1)
+    for array in net.params.values():
+        array.materialize()
+
+    def interrupted(self, key, value):
+        put(self, key, value)
+        if next(calls) == copies:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(FakeArray, "__setitem__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        net.load(data)
+    assert next(calls) == 5
+    assert all((device.toHost(array.array) == 7).all() for array in net.params.values())
 
 
 def test_memory_that_ends_while_a_file_is_loaded_changes_nothing(monkeypatch):
