@@ -28,13 +28,13 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.core.tracer import tracerOf
+from puregraph.core.tracer import HANDED, tracerOf
 from puregraph.cuda.runtime import runner
 from puregraph.device import isDeviceArray, toHost
 
@@ -61,6 +61,7 @@ CHANNELSLAST, HEADSLAST, LIKEFIRST = "channels last", "heads last", "like the fi
 ANYFLOATS, READSFLOATS = "of any floats", "reads any floats"
 READS, MAKES = "reads", "makes"
 REFERENCE = "as its reference"
+GRADIENTS = {"adjoint", "multilinear", "vjp"}  # of which a Kernel has one
 
 
 class Halves(NamedTuple):
@@ -122,8 +123,9 @@ class Kernel:
         for what, rule in declarations.items():
             if what not in DECLARATIONS:
                 raise ValueError(f"kernel {self.name}: wanted one of {', '.join(DECLARATIONS)}, got {what!r}")
-            if self.declarations.setdefault(what, rule) is not rule:
-                raise ValueError(f"kernel {self.name} has declared its {what} already")
+            others = GRADIENTS & self.declarations.keys() if what in GRADIENTS else ()
+            if {*others} - {what} or self.declarations.setdefault(what, rule) is not rule:
+                raise ValueError(f"kernel {self.name} has declared its {' or '.join(others) or what} already")
         return self
 
     flops = declaring("flops")
@@ -212,6 +214,20 @@ def compositeKernel(reference: Callable[..., Any]) -> CompositeKernel:
 def declared(function: Any, what: str) -> Any:
     """What a function declares, if it is a Kernel that does; else None."""
     return function.declarations.get(what) if isinstance(function, Kernel) else None
+
+
+def needReached(what: str, functions: Iterable[Any], table: Container[Any] = ()) -> None:
+    """Check that what is registered for functions is reached: tracers are handed their calls, and nothing is there yet.
+
+    Raises    ValueError otherwise
+    """
+    for function in functions:
+        name, owner = getattr(function, "__name__", function), getattr(function, "__self__", function)
+        if not isinstance(owner, (np.ufunc, type(np.sum), Kernel)) and function not in HANDED:
+            wanted = "wanted a Kernel or a function of numpy that can be overridden"
+            raise ValueError(f"{what}: {wanted}, got {name}, which no tracer is handed; make it a Kernel")
+        if function in table:
+            raise ValueError(f"there is a {what} for {name} already")
 
 
 def useFast(wanted: bool) -> ExitStack:

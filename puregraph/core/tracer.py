@@ -15,6 +15,9 @@ def astype(x: Any, dtype: Any, copy: bool = True) -> Any:
     return x.astype(dtype, copy=copy)
 
 
+HANDED: set[Any] = {astype, operator.getitem}  # functions that hand themselves over, beside numpy's and Kernels
+
+
 def dataOf(value: Any) -> Any:
     """An array as it is, also out of a Variable."""
     return getattr(value, "data", value) if tracerOf((value,)) is not None else value

@@ -6,8 +6,21 @@ from natively import needsNative
 from test_simpler import programOf
 
 from puregraph import kernel as kernels
-from puregraph.compile.decompose.decomposition import SIMPLER
+from puregraph.autodiff.derivatives.declarations import (
+    CONSTANT,
+    JVPS,
+    VJPS,
+    constant,
+    jvp,
+    linear,
+    moves,
+    multilinear,
+    vjp,
+)
+from puregraph.autodiff.forward.vmap import RULES, forAll
+from puregraph.compile.decompose.decomposition import SIMPLER, simpler
 from puregraph.compile.lower.registry import LOWERINGS, isLowered, lowers
+from puregraph.compile.trace.abstract import READERS, reads
 from puregraph.kernel import kernel
 from puregraph.native.llvm.kernelcall import KernelCall
 
@@ -79,3 +92,63 @@ def test_a_kernel_carries_its_lowering_itself(double):
 def test_a_declaration_that_nothing_asks_for_is_refused(double):
     with pytest.raises(ValueError, match="wanted one of flops, .* got 'flop'"):
         double.declare(flop=len)
+
+
+REGISTRATIONS = {
+    "vjp": lambda f: vjp(f)(lambda g, y, x: g),
+    "jvp": lambda f: jvp(f)(lambda function, values, tangents, options: None),
+    "linear": lambda f: linear(f)(lambda g, y, x: g),
+    "multilinear": lambda f: multilinear(f)(lambda g, y, x: g),
+    "moves": moves,
+    "constant": constant,
+    "samples": lambda f: forAll(f)(len),
+    "decomposition": lambda f: simpler(f)(len),
+    "reader": lambda f: reads(f)(len),
+}
+TABLES = (VJPS, JVPS, CONSTANT, RULES, SIMPLER, READERS)
+
+
+@pytest.mark.parametrize("register", REGISTRATIONS.values(), ids=REGISTRATIONS)
+def test_what_is_registered_for_a_function_that_no_tracer_is_handed_is_refused(register):
+    before = [dict.fromkeys(table) for table in TABLES]
+    with pytest.raises(ValueError, match="wanted a Kernel or a function of numpy .* got len"):
+        register(len)
+    assert [dict.fromkeys(table) for table in TABLES] == before
+
+
+@pytest.mark.parametrize(
+    ("what", "function"),
+    [
+        ("vjp", np.cumsum),
+        ("jvp", np.cumsum),
+        ("linear", np.cumsum),
+        ("multilinear", np.matmul),
+        ("moves", np.flip),
+        ("constant", np.argmax),
+        ("samples", np.cumsum),
+        ("decomposition", np.mean),
+        ("reader", np.cumsum),
+    ],
+)
+def test_a_second_registration_is_refused(what, function):
+    before = [dict(table) if isinstance(table, dict) else set(table) for table in TABLES]
+    with pytest.raises(ValueError, match=f"there is a .* for {function.__name__} already"):
+        REGISTRATIONS[what](function)
+    assert before == [*TABLES]
+
+
+def test_a_kernel_has_one_gradient(double):
+    double.adjoint(lambda g, y, x: 2 * g)
+    with pytest.raises(ValueError, match="has declared its adjoint already"):
+        double.vjp(lambda g, y, x: 2 * g)
+
+
+OURS = [f for f in kernels.registry.values() if f.__module__.startswith("puregraph.")]
+
+
+@pytest.mark.parametrize("function", OURS, ids=lambda f: f.__name__)
+def test_each_declaration_of_a_kernel_is_asked_for(function):
+    """What serves another declaration alone stands beside it."""
+    has = function.declarations.keys() | function.implementations.keys()
+    for what, needed in {"epilogue": "library", "sampled": "samples", "jvp": "vjp", "bounds": "cuda"}.items():
+        assert what not in has or needed in has, f"{what} without {needed}"

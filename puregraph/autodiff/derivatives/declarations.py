@@ -28,7 +28,7 @@ from puregraph.autodiff.derivatives.writes import putAt
 from puregraph.core.accumulate import combine
 from puregraph.core.tracer import dataOf
 from puregraph.errors import AutoDiffException
-from puregraph.kernel import declared
+from puregraph.kernel import declared, needReached
 
 Vjp = Callable[[Any, Any, tuple, dict, tuple], Any]
 Jvp = Callable[[Any, list, list, dict], tuple[Any, Any]]
@@ -52,6 +52,8 @@ RAW = ("arguments", "options", "needs")  # what a rule names that takes a call a
 def vjp(*functions: Any) -> Callable[[Callable], Callable]:
     """Register the gradient of functions, as `rule(g, y, *arguments)` or `rule(g, y, arguments, options, needs)`."""
 
+    needReached("gradient", functions, VJPS)
+
     def keep(rule: Callable) -> Callable:
         for function in functions:
             VJPS[function] = bound(function, rule)
@@ -69,13 +71,11 @@ def jvp(*functions: Any) -> Callable[[Jvp], Jvp]:
 
     The rule is asked only if at least one of the tangents is there.
 
-    Raises    ValueError if one of them has a rule
+    Raises    ValueError if one of them has a rule, or is no function that a rule would be asked for
     """
 
     def keep(rule: Jvp) -> Jvp:
-        taken = [nameOf(f) for f in functions if f in JVPS]
-        if taken:
-            raise ValueError(f"there is a tangent rule for {', '.join(taken)} already")
+        needReached("tangent rule", functions, JVPS)
         JVPS.update(dict.fromkeys(functions, rule))
         return rule
 
@@ -142,6 +142,7 @@ def each(function: Any, values: list, tangents: list, options: dict) -> tuple[An
 def moves(*functions: Any, at: int = 0) -> None:
     """Register functions that only move elements of argument `at`, some of them to several positions or to none."""
     jvp(*functions)(itself(at))
+    needReached("gradient", functions, VJPS)
     for function in functions:
         VJPS[function] = movedBack(function, at)
 
@@ -163,6 +164,7 @@ def movedBack(function: Any, at: int) -> Vjp:
 
 def constant(*functions: Any) -> None:
     """Register functions that have no derivative, whatever their arguments are."""
+    needReached("derivative", functions, CONSTANT)
     CONSTANT.update(functions)
 
 

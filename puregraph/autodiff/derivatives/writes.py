@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.core.accumulate import isArray
-from puregraph.core.tracer import tracerOf
+from puregraph.core.tracer import HANDED, tracerOf
 from puregraph.device import isDeviceArray
 from puregraph.kernels.scatter import scatterAdd
 
@@ -56,3 +56,6 @@ def setAt(x: Any, key: Any, new: Any) -> Any:
     y = x.copy()
     y[key] = new
     return y
+
+
+HANDED.update((putAt, setAt))

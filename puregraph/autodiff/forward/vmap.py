@@ -14,7 +14,7 @@ from puregraph.autodiff.derivatives.declarations import namesOf
 from puregraph.core.tracer import Tracer, astype
 from puregraph.errors import AutoDiffException
 from puregraph.formula.interpreter import Interpreter
-from puregraph.kernel import declared
+from puregraph.kernel import declared, needReached
 
 Rule = Callable[..., Any]
 
@@ -71,6 +71,8 @@ AXES = {"axis", "axis1", "axis2", "source", "destination"}  # what parameters ar
 
 def forAll(*functions: Any) -> Callable[[Rule], Rule]:
     """This is what the functions do for all samples at once."""
+
+    needReached("rule for samples", functions, RULES)
 
     def keep(rule: Rule) -> Rule:
         RULES.update(dict.fromkeys(functions, rule))

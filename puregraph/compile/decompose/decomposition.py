@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from puregraph.core.tracer import Tracer
-from puregraph.kernel import Kernel, declared
+from puregraph.kernel import Kernel, declared, needReached
 
 Rule = Callable[..., Any]
 SIMPLER: dict[Any, Rule] = {}  # of functions that are no Kernels; those declare it
@@ -14,6 +14,8 @@ SIMPLER: dict[Any, Rule] = {}  # of functions that are no Kernels; those declare
 
 def simpler(*functions: Any) -> Callable[[Rule], Rule]:
     """Register a rule for functions: of their arguments it computes the same result, or gives NotImplemented."""
+
+    needReached("decomposition", functions, SIMPLER)
 
     def keep(rule: Rule) -> Rule:
         for function in functions:

@@ -15,7 +15,7 @@ from puregraph.compile.trace.recorder import Recorder, UnreadableError
 from puregraph.formula.expr import ONE, leaf, rebuild, term
 from puregraph.formula.formula import formulaOf, formulasOf, numpyFrom
 from puregraph.formula.interpreter import BLOCK, Interpreter
-from puregraph.kernel import LIKEFIRST, Kernel, declared
+from puregraph.kernel import LIKEFIRST, Kernel, declared, needReached
 
 Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]
 BOOL = np.dtype(bool)
@@ -25,6 +25,8 @@ RECORDED: dict[Any, tuple[str, ...]] = {}  # the kinds of calls of a function th
 
 def reads(*functions: Any, makes: tuple[str, ...] = ()) -> Callable[[Reader], Reader]:
     """Register an abstract evaluation for functions."""
+
+    needReached("reader", functions, READERS)
 
     def keep(reader: Reader) -> Reader:
         READERS.update(dict.fromkeys(functions, reader))
