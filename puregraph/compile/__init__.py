@@ -4,9 +4,9 @@ trace      the rules of a graph are called once on tracers that hold no data, an
 passes     from schedule to schedule: `pipeline` lists them for each backend, in their order
 lower      calls become native kernels; `gpu` has the same for launches and NVIDIA's libraries
 memory     where every Value is stored: in one arena, over an argument, in a parameter
-runtime    the calls on the very arrays, ready to run, and whether they are still what is wanted
+runtime    calls bound to their arrays, ready to run, and checks whether they are still valid
 report     tables, formulas and drawings of a program
-program    all of this together, compiled anew when what it was compiled from changes
+program    all of this together, compiled again when what it was compiled from changes
 """
 
 from puregraph.compile.cache import Programs, compiled

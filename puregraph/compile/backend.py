@@ -23,25 +23,25 @@ from puregraph.native.llvm import jit
 
 
 class Backend(NamedTuple):
-    """How a schedule becomes something that runs.
+    """How a schedule becomes an executable.
 
     `passes`     the passes that lower a schedule
-    `build`      makes an executable of a plan and the memory that several programs share
-    `layout`     gives the strides of what a Kernel makes, see `channelslast.layoutFor`
-    `isWhole`    whether a Piece, a function composed of numpy's functions, is one call
+    `build`      makes an executable of a plan and a workspace
+    `layout`     gives the strides of a Kernel's result, see `channelslast.layoutFor`
+    `keepsComposite`  whether a CompositeKernel, composed of numpy's functions, stays one call
     `alignment`  that of every value, in bytes
     `halves`     whether values are kept in 16 bits where modules allow it
-    `gives`      whether large results are computed in the memory that the user gets
+    `ownsOutputs`  whether large results are computed in the memory that the user gets
     """
 
     name: str
     passes: Callable[[], Pipeline] = Pipeline
     build: Callable[..., Any] = Executable
     layout: Any = None
-    isWhole: Callable[[Any], bool] = lambda piece: True
+    keepsComposite: Callable[[Any], bool] = lambda piece: True
     alignment: int = ALIGNMENT
     halves: bool = False
-    gives: bool = False
+    ownsOutputs: bool = False
 
     def plan(self, schedule: Any, budget: int | None) -> MemoryPlan:
         """The memory plan of a traced schedule, after all passes.
@@ -49,7 +49,7 @@ class Backend(NamedTuple):
         Raises    PuregraphError if the budget, in bytes, cannot be kept
         """
         schedule = runPasses(schedule, self.passes().prepare)
-        return planned(schedule, budget, self.lowered, self.alignment, self.gives)
+        return planned(schedule, budget, self.lowered, self.alignment, self.ownsOutputs)
 
     def lowered(self, schedule: Any) -> Any:
         """A schedule with its calls lowered; the schedule given is left as it is."""
@@ -63,14 +63,14 @@ def hasLaunches(piece: Any) -> bool:
 
 
 def gpuExecutable(*arguments: Any) -> Any:
-    """What carries out a plan on a GPU."""
+    """The executable of a plan on a GPU."""
     from puregraph.compile.gpu.runtime.gpuexecutable import GpuExecutable
 
     return GpuExecutable(*arguments)
 
 
 NUMPY = Backend("numpy")
-NATIVE = Backend("native", lambda: pipeline.NATIVE, layout=layoutFor, isWhole=isLowered, gives=True)
+NATIVE = Backend("native", lambda: pipeline.NATIVE, layout=layoutFor, keepsComposite=isLowered, ownsOutputs=True)
 GPU = Backend("gpu", pipeline.gpuPasses, gpuExecutable, layoutFor, hasLaunches, GPUALIGNMENT, halves=True)
 
 

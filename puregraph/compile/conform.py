@@ -1,4 +1,4 @@
-"""Conform: inputs of the wrong count, type, shape or dtype are refused; whole numbers are converted."""
+"""Conform: inputs of the wrong count, type, shape or dtype are refused; integers are converted."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def inMode(modules: Sequence[Any], train: bool | None) -> Iterator[None]:
 def trialRun(program: Any, inputs: list[Any], numbers: dict[str, float]) -> Any:
     """The first run, eagerly: it shows the results of the rules that could not be traced."""
     trial = RuleProfile()
-    with trial.looking():
+    with trial.recording():
         found = program.runEagerly(inputs, numbers)
     program.options["trial"] = trial
     program.build()

@@ -1,4 +1,4 @@
-"""Program: a step of a graph, compiled, and compiled anew whenever that is needed."""
+"""Program: a compiled step of a graph, compiled again when what it depends on has changed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Program:
     # Building ---------------------------------------------------------------------------------------------------------
 
     def build(self) -> None:
-        """Compile, or note why the graph has to run itself."""
+        """Compile, or set `why` the graph runs itself."""
         self.dtypes = list(map(np.dtype, self.given or dtypesFor(self.graph, len(self.shapes) or None)))
         real = next((d for d in self.dtypes if d.kind == "f"), np.float32)
         self.isLoose = self.given is None and self.graph.dtype is None
@@ -96,7 +96,7 @@ class Program:
                 held, unread, reads = found.held, found.unread, found.reads
                 plan = self.backend.plan(found, self.budget)
                 self.results = StepResults(found, self.optimizer, self.options)
-                self.settle(plan)
+                self.buildExecutable(plan)
             except NotCompiledError as error:
                 self.executable = None
                 self.why, self.untried = str(error), type(error) is UntriedError
@@ -111,7 +111,7 @@ class Program:
             anyMode = self.train is not None
             self.current = Validity(self.graph, self.steps, held, self.optimizer, anyMode, unread, reads)
 
-    def settle(self, plan: MemoryPlan) -> None:
+    def buildExecutable(self, plan: MemoryPlan) -> None:
         """Build an executable of a plan in the workspace."""
         self.executable = self.backend.build(plan, self.workspace, self.poison)
         isPlain = self.backend.name != "gpu" and not (self.results.grads or self.isLoose or self.options.get("added"))
@@ -134,7 +134,7 @@ class Program:
 
     def schedule(self) -> Schedule:
         """The calls of this step."""
-        how = {"layout": self.backend.layout, "isWhole": self.backend.isWhole, "scales": self.scales}
+        how = {"layout": self.backend.layout, "keepsComposite": self.backend.keepsComposite, "scales": self.scales}
         return schedule(self.graph, self.shapes, self.dtypes, **how, **self.options)
 
     def __getstate__(self) -> dict:
@@ -180,7 +180,7 @@ class Program:
             self.build()
         elif self.executable is not None and not self.executable.memory.isCurrent:
             with compiling():
-                self.settle(self.executable.plan)
+                self.buildExecutable(self.executable.plan)
         if self.isLoose:
             self.follow(inputs)
         executable = self.executable
@@ -229,7 +229,7 @@ class Program:
                 self.executable.packedWeights.isStale = True
 
     def prepare(self, executable: Any, numbers: dict[str, float]) -> None:
-        """Put numbers, and gradients that are added to, where the step reads them."""
+        """Write scalars, and gradients that are accumulated, to the arrays that the step reads."""
         for name, array in executable.numbers:
             if name in numbers:
                 array[...] = numbers[name]

@@ -89,7 +89,7 @@ class Verifier:
         """Check the operands, and poison the results."""
         operands = [v.root for v in operandsOf(call)]
         for v in operands:
-            self.look(title, v)
+            self.checkUnchanged(title, v)
         if call.kind.isNative:
             read = [self.array(v) for v in operands]
             for y in written(call):
@@ -97,7 +97,7 @@ class Verifier:
                 if not any(np.may_share_memory(array, x) for x in read):
                     poison(array)
 
-    def look(self, title: str, value: Value) -> None:
+    def checkUnchanged(self, title: str, value: Value) -> None:
         """Raise a VerifyError unless a Value has been computed, and is still what its maker left."""
         if value.role in ("scalar", "object"):
             return
@@ -139,7 +139,7 @@ class Verifier:
     def finish(self) -> None:
         """After the last step: results are as they were made, and parameters hold what was computed for them."""
         for v in self.plan.schedule.kept():
-            self.look("the end of the program", v.root)
+            self.checkUnchanged("the end of the program", v.root)
         for target, v in self.plan.schedule.stores:
             kept, now = self.array(v), np.asarray(target.array).reshape(v.shape)
             if not same(kept, now):

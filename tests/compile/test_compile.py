@@ -820,7 +820,7 @@ def test_results_take_over_the_memory_of_what_ends(plain):
     chain = Sequential(*[Pointwise(formula="x * 1.5 + 0.5") for _ in range(10)])
     assert chain.compile((100, 100)).bytes == 100 * 100 * 4
     plan = MemoryPlan(schedule(chain, [(100, 100)]))
-    assert len(plan.buffers) == 1 and len(plan.taken) == 9
+    assert len(plan.buffers) == 1 and len(plan.overwritten) == 9
 
 
 def test_parameters_and_gradients_are_written_where_they_lie(rng):

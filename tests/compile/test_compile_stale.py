@@ -438,7 +438,7 @@ def test_a_wrong_index_names_the_node_and_changes_nothing(kind, wrong, manner):
     rng = np.random.default_rng(0)
     x = rng.integers(-1, 5, shape)
     program = Program(net, [shape], ["i8"])
-    assert program.executable is not None and (manner == "numpy" or program.executable.guard.look is not None)
+    assert program.executable is not None and (manner == "numpy" or program.executable.guard.table is not None)
     for place in ((2, 1), (0, 1)) if len(shape) == 2 else ((4, 1, 5), (0, 0, 1)):
         program.run(x)
         good, x[place] = x[place], wrong

@@ -6,7 +6,7 @@ from natively import needsNative, unverified
 
 import puregraph as pg
 from puregraph.compile import Program
-from puregraph.compile.runtime.concurrent import MOST, meet
+from puregraph.compile.runtime.concurrent import MOST, overlap
 from puregraph.native.threads import pool
 from puregraph.native.threads.batch import batched
 
@@ -83,9 +83,9 @@ def test_memory_that_is_used_again_keeps_steps_apart(threads):
 
 def test_ranges_meet_where_they_have_a_byte_in_common():
     assert (
-        meet([(0, 4), (8, 12)], [(11, 20)])
-        and not meet([(0, 4), (8, 12)], [(4, 8), (12, 20)])
-        and not meet([], [(0, 9)])
+        overlap([(0, 4), (8, 12)], [(11, 20)])
+        and not overlap([(0, 4), (8, 12)], [(4, 8), (12, 20)])
+        and not overlap([], [(0, 9)])
     )
 
 

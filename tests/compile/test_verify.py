@@ -127,7 +127,7 @@ def test_memory_that_is_given_away_too_early_is_told_with_who_overwrote_it(verif
 
 
 def test_a_verify_error_is_no_reason_to_run_eagerly(verified, monkeypatch, recwarn):
-    monkeypatch.setattr(verify.Verifier, "look", lambda *given: (_ for _ in ()).throw(VerifyError("told")))
+    monkeypatch.setattr(verify.Verifier, "checkUnchanged", lambda *given: (_ for _ in ()).throw(VerifyError("told")))
     with pytest.raises(VerifyError, match="told"):
         net().compile([X.shape], train=False).run(X)
     assert not [w for w in recwarn if isinstance(w.message, GraphWarning)]

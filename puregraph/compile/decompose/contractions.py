@@ -82,7 +82,7 @@ def without(x: Any, letters: str, kept: Any) -> tuple[Any, str]:
 
 
 def together(one: Any, two: Any, rest: set[str], output: str) -> tuple[Any, str]:
-    """The product of two, summed over the letters that nobody else has."""
+    """The product of two operands, summed over the letters that no other operand has."""
     (a, own), (b, other) = without(*one, rest | {*two[1]}), without(*two, rest | {*one[1]})
     if output and output[-1] in own and output[-1] not in other:
         (a, own), (b, other) = (b, other), (a, own)

@@ -29,7 +29,7 @@ def simpler(*functions: Any) -> Callable[[Rule], Rule]:
 
 
 def decompositionOf(function: Any) -> Rule | None:
-    """What says a function by simpler ones, if anything does."""
+    """The rule that composes a function of simpler ones, or None."""
     return declared(function, "decompose") or SIMPLER.get(function)
 
 

@@ -66,13 +66,13 @@ def deviation(x: Any, axis: Any = None, **options: Any) -> Any:
 
 @simpler(np.any)
 def some(x: Any, axis: Any = None, **options: Any) -> Any:
-    """For numbers: whether one is not 0."""
+    """Of other dtypes than bool: whether any element is not 0."""
     return NotImplemented if x.dtype == bool else np.any(x != 0, axis=axis, **options)
 
 
 @simpler(np.all)
 def every(x: Any, axis: Any = None, **options: Any) -> Any:
-    """For numbers: whether none is 0."""
+    """Of other dtypes than bool: whether no element is 0."""
     return NotImplemented if x.dtype == bool else np.all(x != 0, axis=axis, **options)
 
 

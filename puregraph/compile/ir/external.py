@@ -1,4 +1,4 @@
-"""External: the arrays outside of the arena that a step reads and writes, looked up again while they are the same."""
+"""External: the arrays outside of the arena that a step reads and writes."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def shown(y: Value) -> str:
 def formula(call: Any) -> str:
     """The formulas that a call computes."""
     if call.kind.isOpaque:
-        return f"   whole: {call.function.reason}"
+        return f"   opaque: {call.function.reason}"
     if not hasattr(getattr(call, "function", None), "terms"):
         return ""
     return "   " + "; ".join(map(str, formulasOf(call.function)))

@@ -84,7 +84,7 @@ def carriedOut(call: Any) -> list[Any]:
 
 
 def effects(calls: list[Any]) -> tuple[list[Any], set[int]]:
-    """What Python does between calls, and opaque rules, in their order; and the targets of stores."""
+    """The Python calls and opaque rules, in their order; and the targets of stores."""
     found = [each for call in calls for each in carriedOut(call) if each.kind.hasEffect]
     stores = {id(each.options["target"]) for each in found if each.kind.isStore}
     return [each.function for each in found if not each.kind.isStore], stores
@@ -99,7 +99,7 @@ def checkEffects(before: tuple[list[Any], set[int]], after: tuple[list[Any], set
 
 
 def names(functions: list[Any]) -> str:
-    """Functions, in a few letters."""
+    """The short names of functions."""
     return ", ".join(getattr(f, "__name__", type(f).__name__) for f in functions) or "none"
 
 

@@ -95,7 +95,7 @@ class Call:
     "view"       the result is stored in the memory of the first argument; nothing is done
     "copy"       the elements of the first argument in a new order (`copy`, `reshape`), or `np.concatenate`, `np.stack`
     "fill"       a constant everywhere: `fill(number)`
-    "put"        `put(x, key, y)`: x with x[key] = y; a number in place of x fills it
+    "put"        `put(x, key, y)`: x with x[key] = y; a scalar in place of x fills it
     "kernel"     a Kernel
     "other"      any other function of numpy
     "native"     native code, which stands for one call or several
@@ -124,7 +124,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The function's name, in a few letters."""
+        """The short name of a function."""
         return nameOf(self.function)
 
     def values(self) -> list[Value]:
@@ -219,7 +219,7 @@ def store(x: Any) -> Any:
 
 
 def nameOf(function: Any) -> str:
-    """The function's name, in a few letters."""
+    """The short name of a function."""
     terms = getattr(function, "terms", None)
     if terms is not None:
         return "formula"

@@ -59,6 +59,6 @@ def canBeBounded(value: Value) -> bool:
     return value.dtype == np.int64 and value.root.role == "input" and len(axesOf(value)) <= inputchecks.AXES
 
 
-def canBeLookedAt(value: Value) -> bool:
+def canBeChecked(value: Value) -> bool:
     """Whether the fractions of an input can be checked before a step."""
     return value.dtype in (np.float32, np.float64) and 0 not in value.shape

@@ -231,7 +231,7 @@ def wholeOf(lowering: Any) -> Any:
     return getattr(lowering, "whole", None if hasattr(lowering, "tiling") else lowering)
 
 
-WHOLE = {np.add, np.subtract, np.negative, np.absolute, np.maximum, np.minimum, np.where, astype}
+EXACTFORINTEGERS = {np.add, np.subtract, np.negative, np.absolute, np.maximum, np.minimum, np.where, astype}
 
 
 def isWide(call: Call) -> bool:
@@ -241,7 +241,7 @@ def isWide(call: Call) -> bool:
     values = [*call.values(), *(y for y in call.outs if y is not None)]
     kinds = {named(v.dtype) for v in values}
     whole = any(y.dtype.kind == "i" and y.size > 1 for y in values[-len(call.outs) :])
-    return kinds <= CPU.scalars and kinds != CPU.floats and not (whole and call.function not in WHOLE)
+    return kinds <= CPU.scalars and kinds != CPU.floats and not (whole and call.function not in EXACTFORINTEGERS)
 
 
 def wide(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:

@@ -19,8 +19,8 @@ VERSION, LEASES = attrgetter("version"), attrgetter("leases")
 class PackedWeights:
     """Packed weights of a program that changes no parameter.
 
-    They are packed anew when the version of a parameter changes, see `Stored`, at each run while somebody holds its
-    array and may write to it, and once more when nobody holds it any longer.
+    They are packed again when the version of a parameter changes, see `Stored`, at each run while its array is leased
+    and may be written to, and once more when the lease has ended.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Registry: what lowers a call to native kernel calls, by its function."""
+"""Registry: the rules that lower calls to native kernel calls, by function."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def lowers(function: Any) -> Callable[[Any], Any]:
 
 
 def loweringOf(function: Any) -> Lowering | None:
-    """What makes native kernel calls of a function's calls, if anything does."""
+    """The rule that lowers a function's calls to native kernel calls, or None."""
     return declared(function, "lower") or LOWERINGS.get(function)
 
 
 def isLowered(function: Any) -> bool:
-    """Whether native code knows a function."""
+    """Whether a function has a lowering."""
     return loweringOf(function) is not None

@@ -19,9 +19,9 @@ class Offset(NamedTuple):
 
 
 class LoweringWorkspace:
-    """What a step needs beside its results: memory, noted in `extra`, and looks at inputs, noted in `checks`.
+    """What a step needs beside its results: scratch memory, in `extra`, and bounds of inputs to check, in `checks`.
 
-    `isRead` says whether anybody reads a result; what nobody does need not be made, and is noted in `left`.
+    `isRead` says whether a result is read; one that is not need not be computed, and is added to `left`.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class LoweringWorkspace:
         self.checks: list[Bounds] = []
 
     def check(self, bounds: Bounds) -> None:
-        """Have an input, or a view of one, looked at before a run; if it is out of bounds, the graph itself runs."""
+        """Check an input, or a view of one, before each run; if it is out of bounds, the graph itself runs."""
         self.checks.append(bounds)
 
     def leaves(self, value: Value) -> bool:
-        """Whether a result is left out, as nobody reads it."""
+        """Whether a result is left out because it is not read."""
         if not self.isRead(value):
             self.left.add(value.number)
         return value.number in self.left
@@ -50,13 +50,13 @@ class LoweringWorkspace:
         return self.extra[-1]
 
     def keeps(self, weight: Any) -> bool:
-        """Whether what a weight is packed to is kept for later runs."""
+        """Whether the packed weight is kept for later runs."""
         return self.packedWeights is not None and weight.root.role == "param"
 
     def packed(
         self, weight: Any, count: int, write: Callable[[Any], list[KernelCall]]
     ) -> tuple[Value, list[KernelCall]]:
-        """Room for a weight in another order, and the work that each run has with it: `write(to)`, or none."""
+        """Memory for a packed weight, and the kernel calls that pack it in each run: `write(to)`, or none."""
         if self.packedWeights is not None and self.keeps(weight):
             return self.packedWeights.keep(weight, self.new(0).number, count, write), []
         to = self(count)

@@ -14,7 +14,7 @@ SPARE = 2  # blocks of memory that are kept for later runs: a user mostly has th
 
 
 class StepOutput:
-    """The memory of a result that the user gets: unused memory, chosen anew before each run.
+    """The memory of a result that the user gets: unused memory, chosen again before each run.
 
     `value`    the result
     `patches`  (slots, index, Value, bytes) of every argument of native code that is an address in it
@@ -31,7 +31,7 @@ class StepOutput:
 
     @property
     def array(self) -> Any:
-        """The result; whoever holds it, or a view of it, holds the memory."""
+        """The result; a reference to it, or to a view of it, keeps the memory."""
         v = self.value
         return np.ndarray(v.shape, v.dtype, self.owner, self.start - addressOf(self.owner) + v.offset, v.strides)
 

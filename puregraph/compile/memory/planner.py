@@ -32,27 +32,27 @@ class MemoryPlan:
 
     `buffers`     the blocks of the arena
     `locations`   by a Value's number the Buffer that it is in, or the external target that it is stored in
-    `taken`       by the number of a call the argument whose memory it writes its result to
+    `overwritten` by the number of a call the argument whose memory it writes its result to
     `copies`      (target, Value) of what is copied to a target after the last call
     `ownOutputs`  by the number of a large result its own memory, if that is possible and wanted
     `bytes`       the size of the arena
     """
 
-    def __init__(self, schedule: Any, alignment: int = ALIGNMENT, gives: bool = False):
+    def __init__(self, schedule: Any, alignment: int = ALIGNMENT, ownsOutputs: bool = False):
         self.schedule, self.alignment = schedule, alignment
         self.buffers: list[Buffer] = []
         self.locations: dict[int, Any] = {}
-        self.taken: dict[int, int] = {}
+        self.overwritten: dict[int, int] = {}
         self.copies: list[tuple[Any, Value]] = []
         self.last = lastReads(schedule)
-        self.settle()
-        self.share()
+        self.storeInTargets()
+        self.assignBuffers()
         self.ownOutputs: dict[int, StepOutput] = {}
-        if gives:
-            self.give()
+        if ownsOutputs:
+            self.separateOutputs()
         self.bytes = arranged(self.buffers)
 
-    def settle(self) -> None:
+    def storeInTargets(self) -> None:
         """Compute a value that is stored in the memory of its target, where the old value is not read later."""
         birth = {y.number: i for i, call in enumerate(self.schedule.calls) for y in call.outs if y is not None}
         old = {id(target): value for target, value in self.schedule.held}
@@ -61,12 +61,12 @@ class MemoryPlan:
             if isWhole(value, target):
                 target, value = ReshapedTarget(target, value.root.shape), value.root
             free = value.number not in self.locations and value.base is None and fits(target, value)
-            if free and self.follows(before, value, birth[value.number]):
+            if free and self.mayOverwrite(before, value, birth[value.number]):
                 self.locations[value.number] = target
             else:
                 self.copies.append((target, value))
 
-    def follows(self, old: Value | None, new: Value, birth: int) -> bool:
+    def mayOverwrite(self, old: Value | None, new: Value, birth: int) -> bool:
         """Whether a new value may be written over an old one by the call that computes it."""
         if old is None or self.last.get(old.number, -1) < birth:
             return True
@@ -75,13 +75,13 @@ class MemoryPlan:
             return False
         return any(call.arguments[i] is old and isSame(call, i, new) for i in overwritable(call, new))
 
-    def share(self) -> None:
+    def assignBuffers(self) -> None:
         """Allocate every value that a call computes: over an argument whose lifetime ends, or a buffer of its own."""
         for i, call in enumerate(self.schedule.calls):
             for y in call.outs:
                 if y is None or y.base is not None or y.role == "object" or y.number in self.locations:
                     continue
-                index = self.heir(i, call, y)
+                index = self.reusableArgument(i, call, y)
                 death = self.last.get(y.number, i)
                 if index is None:
                     buffer = Buffer(y, i, death, self.alignment)
@@ -90,10 +90,10 @@ class MemoryPlan:
                     buffer = self.locations[call.arguments[index].root.number]
                     buffer.death = death
                     buffer.values.append(y)
-                    self.taken[i] = index
+                    self.overwritten[i] = index
                 self.locations[y.number] = buffer
 
-    def give(self) -> None:
+    def separateOutputs(self) -> None:
         """Allocate large results in memory of their own, where only native code uses them."""
         results = [v for v in (*self.schedule.outputs, *self.schedule.inputGrads) if v is not None]
         kept = [v.root.number for v in self.schedule.kept()]
@@ -115,7 +115,7 @@ class MemoryPlan:
                 self.buffers.remove(buffer)
                 self.locations.update(dict.fromkeys(numbers, found))
 
-    def heir(self, i: int, call: Any, y: Value) -> int | None:
+    def reusableArgument(self, i: int, call: Any, y: Value) -> int | None:
         """The argument whose memory a result may take, if no other result of the call has it."""
         for index in overwritable(call, y):
             x = call.arguments[index]

@@ -20,8 +20,8 @@ from puregraph.formula.formula import Formula, formulaOf
 from puregraph.formula.loopnest import Reduce
 from puregraph.native.ops.nestcode import CHUNK
 
-PATIENCE = 6  # calls after which a group that none joined is closed
-AHEAD = 40  # how many calls ahead a call may be taken out of order
+MAXIDLE = 6  # calls after which a group that none joined is closed
+LOOKAHEAD = 40  # how many calls ahead a call may be taken out of order
 MOST = 28  # operands and results of one group: as many as registers can hold
 
 
@@ -91,7 +91,7 @@ class Fuser:
             self.done(i)
         else:
             self.assign(i, read, call)
-        for group in [g for g in self.open if self.count - g.last > PATIENCE]:
+        for group in [g for g in self.open if self.count - g.last > MAXIDLE]:
             self.close(group)
 
     def sources(self, i: int) -> list[Group]:
@@ -138,7 +138,7 @@ class Fuser:
             del self.makers[number]
         isTail = any(v.number in self.heavy and v.shape == group.space for v, _ in group.loads.values())
         end = self.barriers[bisect_left(self.barriers, self.count)]
-        end = min(end, self.count + AHEAD)
+        end = min(end, self.count + LOOKAHEAD)
         tried: set[int] = set()
         while True:
             readers = {r for n in group.made for r in self.readers.get(n, ()) if r < end}
@@ -257,7 +257,7 @@ class Fuser:
 
 
 def renamed(line: Formula, names: Mapping[str, Any]) -> Formula:
-    """The formula with some of its names replaced by others, or by numbers, all at once."""
+    """The formula with some of its names replaced by others, or by constants, all at once."""
     return withNames(line, tuple([names.get(n, n) for n in line.names]))
 
 

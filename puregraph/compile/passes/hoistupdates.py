@@ -1,4 +1,4 @@
-"""Hoisting of updates: their numbers are read before the backward pass, so that they may follow its gradients."""
+"""Hoisting of updates: their scalars are read before the backward pass, so that updates may follow its gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LARGE = 1 << 18  # bytes of a gradient that may be worth not keeping
 
 
 def hoistUpdates(schedule: Any) -> Any:
-    """Read the numbers of an update at the start or before the backward pass, where nothing can fail in between.
+    """Read the scalars of an update at the start or before the backward pass, where nothing can fail in between.
 
     Updates may then follow the gradients, of which most are never stored in memory. Where those are much of the memory,
     large ones do at once; elsewhere locality is better if updates come in the end.

@@ -29,8 +29,8 @@ REDUCTIONS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max
 TRUTHS = (np.any, np.all)
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
 FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
-WHOLE = {"int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32", "int64": "i64"}
-KINDS = {**FLOATS, **WHOLE, "bool": "bool"}  # of operands, by the names of their dtypes
+INTS = {"int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32", "int64": "i64"}
+KINDS = {**FLOATS, **INTS, "bool": "bool"}  # of operands, by the names of their dtypes
 
 
 @cache

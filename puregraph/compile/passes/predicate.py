@@ -62,7 +62,7 @@ def asked(call: Call, value: Value) -> Term | None:
 
 @lru_cache(maxsize=REMEMBERED)
 def questionOf(evaluator: Interpreter, index: int) -> Term | None:
-    """The one condition in which an argument occurs, with nothing but numbers beside it, as a term of `x`."""
+    """The one condition in which an argument occurs, beside constants only, as a term of `x`."""
     name = leaf(evaluator.names[index])
     inside = {t for t in walk(*evaluator.terms) if t.op in LOGICAL and leavesOf(t) == {name}}
     outermost = inside - {a for t in inside for a in walk(*t.args)}

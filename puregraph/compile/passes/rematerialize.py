@@ -10,8 +10,8 @@ from puregraph.compile.ir.value import Call, Value, changed
 from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
 from puregraph.errors import PuregraphError
 
-PATIENT = 8  # rounds without gain before it ends
-DEEP = 12  # calls at most that are computed again for one value
+MAXROUNDS = 8  # rounds without gain before it ends
+MAXCALLS = 12  # calls at most that are computed again for one value
 
 
 def planned(
@@ -19,46 +19,46 @@ def planned(
     budget: int | None = None,
     lower: Callable[[Any], Any] = copy,
     alignment: int = ALIGNMENT,
-    gives: bool = False,
+    ownsOutputs: bool = False,
 ) -> MemoryPlan:
     """The plan of a schedule, with calls computed again as far as the budget, in bytes, asks for it.
 
-    `lower` gives a lowered copy of a schedule; `gives` says whether results get memory of their own.
+    `lower` gives a lowered copy of a schedule; `ownsOutputs` says whether results get memory of their own.
 
     Raises    PuregraphError if the budget cannot be kept; it says which bytes can be reached
     """
-    plan = MemoryPlan(lower(schedule), alignment, gives)
+    plan = MemoryPlan(lower(schedule), alignment, ownsOutputs)
     least, rounds = plan.bytes, 0
     while budget is not None and plan.bytes > budget:
         rounds += 1
-        if rounds > PATIENT or not relieve(schedule, MemoryPlan(schedule), plan.bytes - budget):
+        if rounds > MAXROUNDS or not reducePeak(schedule, MemoryPlan(schedule), plan.bytes - budget):
             raise PuregraphError(
                 f"{schedule.graph.title()}: wanted a step within {budget:,} bytes, got down to {least:,} by making "
                 "again what costs little; give a larger budget, or smaller batches with accumulate"
             )
-        plan = MemoryPlan(lower(schedule), alignment, gives)
+        plan = MemoryPlan(lower(schedule), alignment, ownsOutputs)
         if plan.bytes < least:
             least, rounds = plan.bytes, 0
     return plan
 
 
-def relieve(schedule: Any, plan: MemoryPlan, wanted: int) -> bool:
+def reducePeak(schedule: Any, plan: MemoryPlan, wanted: int) -> bool:
     """Have some of the values that wait at the peak of memory computed again; whether there were any."""
-    reading = PeakReaders(schedule, peakOf(plan))
-    found = sorted(reading.waiting(), key=lambda v: (-v.nbytes, v.number))
+    liveness = PeakReaders(schedule, peakOf(plan))
+    found = sorted(liveness.waiting(), key=lambda v: (-v.nbytes, v.number))
     gained, chosen = 0, {}
     for value in found:
         if gained >= wanted:
             break
-        first = reading.firstAfter(value)
-        clones = Clones(schedule, reading, first, value)
-        if clones.work():
-            reading.pinned.update(clones.sources)
-            reading.dropped.add(value.number)
+        first = liveness.firstAfter(value)
+        clones = Clones(schedule, liveness, first, value)
+        if clones.isPossible():
+            liveness.pinned.update(clones.sources)
+            liveness.dropped.add(value.number)
             chosen[value.number] = clones
             gained += value.nbytes
     if chosen:
-        insert(schedule, chosen.values(), reading.peak)
+        insert(schedule, chosen.values(), liveness.peak)
     return bool(chosen)
 
 
@@ -122,30 +122,30 @@ class PeakReaders:
 class Clones:
     """The calls that compute one value again before a call that reads it, from what is kept anyway."""
 
-    def __init__(self, schedule: Any, reading: PeakReaders, start: int, value: Value):
-        self.schedule, self.reading, self.start, self.value = schedule, reading, start, value
+    def __init__(self, schedule: Any, liveness: PeakReaders, start: int, value: Value):
+        self.schedule, self.liveness, self.start, self.value = schedule, liveness, start, value
         self.calls: list[Call] = []
         self.made: dict[int, Value] = {}
         self.sources: set[int] = set()
 
-    def work(self) -> bool:
+    def isPossible(self) -> bool:
         """Whether it can be done."""
-        if self.value.number in self.reading.pinned:
+        if self.value.number in self.liveness.pinned:
             return False
-        self.reading.dropped.add(self.value.number)
+        self.liveness.dropped.add(self.value.number)
         found = self.again(self.value) is not None
-        self.reading.dropped.discard(self.value.number)
+        self.liveness.dropped.discard(self.value.number)
         return found
 
     def again(self, value: Value) -> Value | None:
         """The clone of a value; None if computing it again would take too many calls."""
         if value.number in self.made:
             return self.made[value.number]
-        if self.reading.stays(value, self.start):
+        if self.liveness.stays(value, self.start):
             self.sources.add(value.root.number)
             return value
         call = value.call
-        if call is None or not call.kind.isCheap or len(self.calls) >= DEEP:
+        if call is None or not call.kind.isCheap or len(self.calls) >= MAXCALLS:
             return None
         parts = {v.number: self.again(v) for v in call.values()}
         if any(v is None for v in parts.values()):

@@ -198,7 +198,7 @@ def isShort(t: Term) -> bool:
 
 
 def written(t: Term) -> str:
-    """A term as text, its numbers with six digits."""
+    """A term as text, its constants with six digits."""
     numbers = {each: leaf(rounded(each.value)) for each in walk(t) if each.op == "number"}
     return ALONE.sub(r"\1\2", str(formulaOf(rebuild(t, numbers, term))))
 

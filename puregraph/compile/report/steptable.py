@@ -59,7 +59,7 @@ def table(plan: Any, width: int = 120, graphs: CapturedGraphs | None = None) -> 
     lines = [written(row, wide) for row in [StepRow(*HEAD), *(each for row in rows for each in wrapped(row, wide[2]))]]
     rule = "-" * max(map(len, lines))
     notes = [line for note in describer.notes() for line in textwrap.wrap(note, width, subsequent_indent="    ")]
-    whole = f"{plan.bytes:,} bytes of memory in {len(plan.buffers)} pieces"
+    whole = f"{plan.bytes:,} bytes of memory in {len(plan.buffers)} buffers"
     total = f"{len(calls)} steps, {whole}, {sum(flopsOf(call) for _, call in calls):,} operations"
     notes += [] if graphs is None else textwrap.wrap(graphs.note, width, subsequent_indent="    ")
     return "\n".join([lines[0], rule, *lines[1:], rule, *notes, total])
@@ -108,7 +108,7 @@ def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
     layout = f" {LAST[y.ndim]}" if y.ndim in LAST and isLast(y) else order and f" as {order}"
     makes = f"{kind}{','.join(map(str, y.shape)) or 'number'}{layout}"
     if hasattr(location, "offset"):
-        return makes, f"{location.offset:,}{'*' * (i in plan.taken)}"
+        return makes, f"{location.offset:,}{'*' * (i in plan.overwritten)}"
     if isinstance(location, StepOutput):
         return makes, "result"
     return makes, "" if location is None else "gradient" if type(

@@ -84,11 +84,11 @@ def evaluated(evaluator: Interpreter, given: list, outs: list) -> tuple[Any, lis
     """An Interpreter without its checks at each call; in blocks where arrays are large."""
     plan = evaluator.plan(tuple([getattr(a, "dtype", None) for a in given]))
     if len(evaluator.steps) > 2 and isLarge(given):
-        return Pieces(evaluator, plan), [given, outs]
+        return BlockwiseFormula(evaluator, plan), [given, outs]
     return evaluator.evaluate, [plan, given, outs]
 
 
-class Pieces:
+class BlockwiseFormula:
     """An Interpreter that computes large arrays in blocks, if that is possible."""
 
     __slots__ = ("evaluator", "plan")

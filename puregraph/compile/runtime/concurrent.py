@@ -24,16 +24,16 @@ def concurrentSteps(calls: list[Call], memory: Buffers) -> list[list[Any]]:
             reads, writes = rangesOf(batch[0].values(), memory), rangesOf(batch[0].outs, memory)
         if isNext:
             own = rangesOf(call.values(), memory), rangesOf(call.outs, memory)
-            isNext = not (meet(own[1], writes) or meet(own[0], writes) or meet(own[1], reads))
+            isNext = not (overlap(own[1], writes) or overlap(own[0], writes) or overlap(own[1], reads))
             reads, writes = reads + own[0], writes + own[1]
         if not isNext:
-            found += listed(batch)
+            found += scheduled(batch)
             batch = []
         batch.append(call)
-    return found + listed(batch)
+    return found + scheduled(batch)
 
 
-def listed(batch: list[Call]) -> list[list[Any]]:
+def scheduled(batch: list[Call]) -> list[list[Any]]:
     """The kernel calls of one kind, in one list if that is worth while."""
     if len(batch) == 1:
         return [[w] for w in batch[0].function.works if w.tasks]
@@ -67,6 +67,6 @@ def extent(value: Value) -> int:
     return sum((n - 1) * abs(s) for n, s in zip(value.shape, value.strides) if n) + value.dtype.itemsize
 
 
-def meet(a: list[Range], b: list[Range]) -> bool:
+def overlap(a: list[Range], b: list[Range]) -> bool:
     """Whether any two ranges overlap."""
     return any(x[0] < y[1] and y[0] < x[1] for x in a for y in b)

@@ -90,7 +90,7 @@ class Executable:
             for patch in maker.patches:
                 self.movedBy(patch[2].root).patches.append(patch)
         for entry in self.inputs:
-            entry.settle()
+            entry.chooseCopy()
         self.begin = self.beginUpdate()
         self.undo = self.statesBefore(self.parts[: self.begin])
         own = {v for call in calls if type(call.function) is UpdateScalars for v in call.function.numbers.values()}
@@ -131,7 +131,7 @@ class Executable:
             outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
             given = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
             return [Bound(call, Running(call, outs, self.objects), given, {})]
-        return bound(call, self.memory, self.plan.taken.get(i))
+        return bound(call, self.memory, self.plan.overwritten.get(i))
 
     def addHost(self, call: Any) -> None:
         """End a part with a Python call."""

@@ -25,7 +25,7 @@ def fastPathOf(executable: Any) -> Run | None:
     steps = [step for part in executable.parts for step in part.steps]
     if len(executable.parts) != 1 or not all(type(step.function) is Segment for step in steps):
         return None
-    if executable.numbers or executable.objects or executable.guard.look is not None or schedule.written:
+    if executable.numbers or executable.objects or executable.guard.table is not None or schedule.written:
         return None
     if schedule.inputGrads or len(schedule.outputs) != 1 or schedule.outputs[0] is None:
         return None

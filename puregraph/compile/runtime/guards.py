@@ -30,12 +30,12 @@ class InputGuard:
         for kind in dict.fromkeys(kinds):
             first, count = kinds.index(kind), kinds.count(kind)
             works += inputchecks.bounded(self.records[first : first + count], count, self.flag, kind)
-        self.look = Segment([[w] for w in works], memory).table if works else None
+        self.table = Segment([[w] for w in works], memory).table if works else None
 
     def __call__(self) -> bool:
-        if self.look is None:
+        if self.table is None:
             return False
-        self.look()
+        self.table()
         found = self.found.value
         if found:
             self.found.value = 0

@@ -29,7 +29,7 @@ class StepInput:
         self.patches: list[tuple[Any, int, Value, int]] = []
         self.fixed = False
 
-    def settle(self) -> None:
+    def chooseCopy(self) -> None:
         """Choose whether the input is copied, once its readers are known."""
         readers = len(self.patches) + len(self.readers) + len(self.views)
         self.fixed = self.fixed or self.value.nbytes <= LITTLE + MORE * readers

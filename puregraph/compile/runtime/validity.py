@@ -1,4 +1,4 @@
-"""Validity: whether what a program was compiled from is still the same."""
+"""Validity: whether a compiled program is stale: its graph, parameters, or optimizer have changed."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def readerOf(function: Any) -> Reader | None:
 
 
 def operand(recorder: Recorder, a: Any) -> Any:
-    """An operand: a Value, or a plain number; a list of numbers becomes a constant."""
+    """An operand: a Value, or a scalar; a list of numbers becomes a constant."""
     if type(a) is Value or isinstance(a, (bool, int, float, complex, np.generic)):
         return a
     if type(a) in (list, tuple) and not any(valuesIn(a)):
@@ -77,7 +77,7 @@ def isConstant(given: Any) -> bool:
 
 
 def constantResult(recorder: Recorder, function: Any, given: list, options: dict[str, Any]) -> Any:
-    """The result of a call of constants only."""
+    """Constant folding: the result of a call on constants only."""
     with np.errstate(all="ignore"):
         given, values = changed((list(given), list(options.values())), lambda v: v.source)
         result = function(*given, **dict(zip(options, values)))
@@ -262,7 +262,7 @@ def isBlockwise(evaluator: Interpreter, given: list, shape: tuple[int, ...]) -> 
 
 
 def readKernel(recorder: Recorder, kernel: Kernel, given: list, options: dict[str, Any]) -> Any:
-    """A Kernel: by its outline, or else by running it on ones."""
+    """A Kernel: by its shape rule, or else by running it on ones."""
     if kernel.shapeRule is not None:
         found = kernel.shapeRule(*given, **options)
     else:

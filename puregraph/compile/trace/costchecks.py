@@ -1,4 +1,4 @@
-"""Cost checks: warnings of combinations of a network and its cost that run, but that nobody can have meant."""
+"""Cost checks: warnings of combinations of a network and its cost that run, but are mistakes."""
 
 from __future__ import annotations
 

@@ -48,10 +48,10 @@ class GraphTracer:
             role = "param" if isinstance(stored, Param) else "state"
             value = self.recorder.value(array.shape, array.dtype, array.strides, role, name, stored)
             self.stored[key] = stored, value
-            self.become(key, value, isState)
+            self.setValue(key, value, isState)
         return self.now[key]
 
-    def become(self, key: int, value: Value, isState: bool = True) -> None:
+    def setValue(self, key: int, value: Value, isState: bool = True) -> None:
         """Set the Value of a Param or State from now on."""
         self.now[key] = value
         if isState:
@@ -86,18 +86,18 @@ class GraphTracer:
         calls = self.recorder.calls
         mark = len(calls)
         try:
-            found, changes = self.readOnce(step, values) if isTrusted(step) else self.readTwice(step, values)
+            found, changes = self.traceOnce(step, values) if isTrusted(step) else self.traceTwice(step, values)
         except Exception as error:  # whatever it is, the rule itself will raise it when it runs
             if isAsynchronous(error):
                 raise
             del calls[mark:]
             self.unread.add(id(getattr(step.module, "of", step.module)))
-            found, changes = self.whole(step, values, str(error))
+            found, changes = self.addOpaque(step, values, str(error))
         for i, value in changes:
-            self.become(self.states[values[i].number], value)
+            self.setValue(self.states[values[i].number], value)
         return found
 
-    def readOnce(self, step: GraphStep, values: list[Any]) -> Found:
+    def traceOnce(self, step: GraphStep, values: list[Any]) -> Found:
         """Run a rule on tracers, or add the calls of an equal one again."""
         key = self.keys(step.module, values)
         noted = self.known.get(key)
@@ -125,7 +125,7 @@ class GraphTracer:
                 changes.append((i, handle.value))
         return found, changes
 
-    def readTwice(self, step: GraphStep, values: list[Any]) -> Found:
+    def traceTwice(self, step: GraphStep, values: list[Any]) -> Found:
         """Run a rule on tracers twice, and check that it does the same again, without side effects."""
         calls, module = self.recorder.calls, getattr(step.module, "of", step.module)
         rules = [module.updateData, getattr(step.module, "rule", None) or module.updateData]
@@ -155,7 +155,7 @@ class GraphTracer:
             return self.recorder.constant(y)
         raise UnreadableError(f"a result is {type(y).__name__}")
 
-    def whole(self, step: GraphStep, values: list[Any], reason: str) -> Found:
+    def addOpaque(self, step: GraphStep, values: list[Any], reason: str) -> Found:
         """Add a rule as one opaque call."""
         outs = outputsOf(self.recorder, step, self.trial)
         count, changes = len(outs), []

@@ -65,7 +65,7 @@ class RuleProfile:
         self.results: dict[str, list[Any]] = {}
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
+    def recording(self) -> Iterator[None]:
         """Record the results of rules while the graph runs in the body."""
         before, HOOKS.look = HOOKS.look, self.look
         try:

@@ -1,4 +1,4 @@
-"""Purity: whether a rule that somebody else wrote only computes, and what it reads beside its arguments.
+"""Purity: whether a rule of a user only computes, and what it reads beside its arguments.
 
 Such a rule is traced once. The plain values it reads elsewhere are checked before every run; a rule that reads
 anything else is not traced at all, but runs as it is.

@@ -42,7 +42,7 @@ class Recorder:
         self.constants: dict[Any, Value] = {}
         self.layout: Any = None  # the layout of kernels' results, see `channelslast.layoutFor`
         self.decompositionOf: Any = None  # functions composed of others, see `decompose`
-        self.isWhole: Any = None  # whether a composite kernel is one call
+        self.keepsComposite: Any = None  # whether a composite kernel is one call
         self.held: list[Any] = []  # arrays that are known by their id, kept alive
 
     # Values -----------------------------------------------------------------------------------------------------------
@@ -131,11 +131,11 @@ class Recorder:
         found = NotImplemented if rule is None else rule(*arguments, **options)
         if found is not NotImplemented:
             return found
-        if self.isWhole is not None and type(function) is CompositeKernel and not self.isWhole(function):
+        if self.keepsComposite is not None and type(function) is CompositeKernel and not self.keepsComposite(function):
             return function.reference(*arguments, **options)
-        given = [plain(self, a) if isinstance(a, LOOKED) else a for a in arguments]
+        given = [plain(self, a) if isinstance(a, TRACED) else a for a in arguments]
         if options:
-            options = {name: plain(self, a) if isinstance(a, LOOKED) else a for name, a in options.items()}
+            options = {name: plain(self, a) if isinstance(a, TRACED) else a for name, a in options.items()}
         reader = self.readerOf(function)
         if reader is None:
             raise UnreadableError(f"{function} is not known to depend on shapes alone")
@@ -293,7 +293,7 @@ class RecordedArray(Tracer):
     round = method(np.round)
 
     def refuse(self, *arguments: Any, **options: Any) -> Any:
-        raise UnreadableError("the rule asks for the numbers of a value")
+        raise UnreadableError("the rule reads the elements of a value")
 
     __array__ = __bool__ = __float__ = __int__ = __index__ = __complex__ = __contains__ = item = tolist = refuse
 
@@ -314,7 +314,7 @@ def isMask(key: Any) -> bool:
     return any(isinstance(k, bool) or getattr(k, "dtype", None) == np.bool_ for k in parts)
 
 
-LOOKED = (RecordedArray, np.ndarray, tuple, list, slice)
+TRACED = (RecordedArray, np.ndarray, tuple, list, slice)
 
 
 def plain(recorder: Recorder, a: Any) -> Any:
@@ -327,7 +327,7 @@ def plain(recorder: Recorder, a: Any) -> Any:
         return recorder.constant(a)
     kind = type(a)
     if kind is tuple or kind is list:
-        return kind([plain(recorder, each) if isinstance(each, LOOKED) else each for each in a])
+        return kind([plain(recorder, each) if isinstance(each, TRACED) else each for each in a])
     if kind is slice:
         return slice(*[plain(recorder, each) for each in (a.start, a.stop, a.step)])
     if isinstance(a, Tracer):

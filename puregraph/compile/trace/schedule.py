@@ -11,7 +11,7 @@ from puregraph.compile.decompose import decompositionOf
 from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.printer import listing
 from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, store
-from puregraph.compile.lower.bounds import Bounds, canBeLookedAt, fractionBounds
+from puregraph.compile.lower.bounds import Bounds, canBeChecked, fractionBounds
 from puregraph.compile.trace.abstract import readUfunc
 from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.compile.trace.opaque import NotArraysError, RuleProfile
@@ -97,7 +97,7 @@ def traceStep(
     wanted: Sequence[bool] | None = None,
     trial: RuleProfile | None = None,
     layout: Any = None,
-    isWhole: Any = None,
+    keepsComposite: Any = None,
     scales: bool = False,
 ) -> Schedule:
     """Trace a graph's passes for inputs of these shapes, in the modes of its modules.
@@ -112,7 +112,7 @@ def traceStep(
                  its update too, in a step of its own
     `wanted`     for each output whether it is read after the step; all are, if this is left out
     `layout`     decides the layout of the results of kernels, see `channelslast.layoutFor`; None: numpy's
-    `isWhole`    whether a composite kernel, a function composed of numpy's functions, is one call; left out: all are
+    `keepsComposite`  whether a composite kernel, composed of numpy's functions, is one call; left out: all are
     `scales`     whether the gradient of the first output is left open, see `Schedule.seed`
     `trial`      the results of opaque rules, when the graph itself ran
 
@@ -123,32 +123,32 @@ def traceStep(
     graph.dataShapeFrom(shapes)
     found = Schedule(graph, graph.steps(len(shapes)))
     found.owner, found.scales = owner, scales
-    reading = tracerFor(trial, layout, isWhole)
-    values = forward(found, reading, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
+    tracer = tracerFor(trial, layout, keepsComposite)
+    values = forward(found, tracer, shapes, list(map(np.dtype, dtypes or [graph.dtype or np.float32] * len(shapes))))
     if grads is not None:
         if guarded:
-            reading.recorder.origin = CallOrigin("cost", "", (), "forward")
-            reading.recorder.add(isFinite, (found.outputs[0],), {}, [], "host")
-        backward(found, reading, values, grads, updGrad)
-        accumulate(found, reading, scaled, added)
-    storeStates(found, reading)
+            tracer.recorder.origin = CallOrigin("cost", "", (), "forward")
+            tracer.recorder.add(isFinite, (found.outputs[0],), {}, [], "host")
+        backward(found, tracer, values, grads, updGrad)
+        accumulate(found, tracer, scaled, added)
+    storeStates(found, tracer)
     if optimizer is not None:
-        addUpdate(found, reading, optimizer)
+        addUpdate(found, tracer, optimizer)
     if keepGrads and (optimizer is None or isPlain(optimizer)):
         found.stores += [(GradientOf(p, v.dtype), v) for p, v in found.paramGrads]
     if wanted is not None:
         found.outputs = [y if w else None for y, w in zip(found.outputs, wanted, strict=True)]
-    found.held, found.unread, found.reads = reading.targets(), reading.unread, reading.reads
-    ownMemory(found, reading)
-    found.calls, found.count = reading.recorder.calls, reading.recorder.count
+    found.held, found.unread, found.reads = tracer.targets(), tracer.unread, tracer.reads
+    ownMemory(found, tracer)
+    found.calls, found.count = tracer.recorder.calls, tracer.recorder.count
     return found
 
 
-def tracerFor(trial: RuleProfile | None, layout: Any, isWhole: Any) -> GraphTracer:
+def tracerFor(trial: RuleProfile | None, layout: Any, keepsComposite: Any) -> GraphTracer:
     """A tracer; with a layout of native code, functions are decomposed as well."""
     tracer = GraphTracer(trial)
     if layout is not None:
-        tracer.recorder.layout, tracer.recorder.isWhole = layout, isWhole
+        tracer.recorder.layout, tracer.recorder.keepsComposite = layout, keepsComposite
         tracer.recorder.decompositionOf = decompositionOf
     return tracer
 
@@ -158,13 +158,13 @@ def traceUpdate(graph: Graph, optimizer: Any, scales: bool = False) -> Schedule:
     found = Schedule(graph, graph.steps())
     found.scales = scales
     found.owner = optimizer
-    reading = GraphTracer()
+    tracer = GraphTracer()
     for slot in optimizer.ready():
         target = GradientOf(slot.param, slot.param.grad.dtype)
-        found.paramGrads.append((slot.param, reading.held(target, f"d:{slot.path}")))
-    addUpdate(found, reading, optimizer)
-    found.held = reading.targets()
-    found.calls, found.count = reading.recorder.calls, reading.recorder.count
+        found.paramGrads.append((slot.param, tracer.held(target, f"d:{slot.path}")))
+    addUpdate(found, tracer, optimizer)
+    found.held = tracer.targets()
+    found.calls, found.count = tracer.recorder.calls, tracer.recorder.count
     return found
 
 
@@ -173,9 +173,9 @@ def isFinite(cost: Any) -> bool:
     return bool(np.isfinite(toHost(cost)))
 
 
-def accumulate(found: Schedule, reading: GraphTracer, scaled: bool, added: bool) -> None:
+def accumulate(found: Schedule, tracer: GraphTracer, scaled: bool, added: bool) -> None:
     """Scale the gradients of parameters, and add existing ones."""
-    recorder, scales = reading.recorder, {}
+    recorder, scales = tracer.recorder, {}
     for index, (param, new) in enumerate(found.paramGrads):
         recorder.origin = CallOrigin(f"sum:{new.name}", "", (), "backward")
         if scaled:
@@ -183,47 +183,47 @@ def accumulate(found: Schedule, reading: GraphTracer, scaled: bool, added: bool)
                 scales[new.dtype] = recorder.value((), new.dtype, role="scalar", name="scale", source="scale")
             new = readUfunc(recorder, np.multiply, [new, scales[new.dtype]], {})
         if added:
-            old = reading.held(GradientOf(param, new.dtype), new.name)
+            old = tracer.held(GradientOf(param, new.dtype), new.name)
             new = readUfunc(recorder, np.add, [new, old], {})
         found.paramGrads[index] = param, new
     found.scalars += scales.values()
 
 
-def storeStates(found: Schedule, reading: GraphTracer) -> None:
+def storeStates(found: Schedule, tracer: GraphTracer) -> None:
     """Store the new values of States, once no call can fail any more."""
-    reading.recorder.origin = CallOrigin("states", "", (), "backward")
-    changes = [(stored, v) for stored, v in reading.changes if isinstance(stored, State)]
-    kept = [(stored, copied(reading, v) if v.root.role == "state" else v) for stored, v in changes]
+    tracer.recorder.origin = CallOrigin("states", "", (), "backward")
+    changes = [(stored, v) for stored, v in tracer.changes if isinstance(stored, State)]
+    kept = [(stored, copied(tracer, v) if v.root.role == "state" else v) for stored, v in changes]
     for stored, value in kept:
-        reading.recorder.add(store, (value,), {"target": stored}, [], "store")
+        tracer.recorder.add(store, (value,), {"target": stored}, [], "store")
         found.written.append(stored)
 
 
-def copied(reading: GraphTracer, value: Value) -> Value:
+def copied(tracer: GraphTracer, value: Value) -> Value:
     """A Value in memory of its own."""
-    return reading.recorder.made(copy, (value,), {}, "copy", value.shape, value.dtype)
+    return tracer.recorder.made(copy, (value,), {}, "copy", value.shape, value.dtype)
 
 
-def ownMemory(found: Schedule, reading: GraphTracer) -> None:
+def ownMemory(found: Schedule, tracer: GraphTracer) -> None:
     """Have every stored value computed by a call: one that is in a target, or a constant, is copied."""
     for index, (target, value) in enumerate(found.stores):
         if value.root.role != "made":
-            reading.recorder.origin = CallOrigin("store", "", (), "update")
-            found.stores[index] = target, copied(reading, value)
+            tracer.recorder.origin = CallOrigin("store", "", (), "update")
+            found.stores[index] = target, copied(tracer, value)
 
 
-def forward(found: Schedule, reading: GraphTracer, shapes: list[Any], dtypes: list[Any]) -> list[Any]:
+def forward(found: Schedule, tracer: GraphTracer, shapes: list[Any], dtypes: list[Any]) -> list[Any]:
     """The forward rules; the Value of every node."""
-    steps, recorder = found.steps, reading.recorder
+    steps, recorder = found.steps, tracer.recorder
     values: list[Any] = [None] * steps.count
     fractions = readAs(steps, "fractions")
     for number, shape, dtype in zip(steps.inputs, shapes, dtypes, strict=True):
         values[number] = recorder.value(shape, dtype, role="input", name=steps.names[number])
         found.inputs.append(values[number])
-        if number in fractions and canBeLookedAt(values[number]):
+        if number in fractions and canBeChecked(values[number]):
             found.checks.append(fractionBounds(values[number]))
     stored = {n: p for n, module, name in steps.params if (p := getattr(module, name)) is not None}
-    run(found, reading, steps, values, stored, "forward")
+    run(found, tracer, steps, values, stored, "forward")
     found.outputs = [values[n] for n in steps.outputs]
     if any(v is None or v.role == "object" for v in found.outputs):
         raise NotArraysError(f"{found.graph.title()}: an output is no array")
@@ -231,14 +231,14 @@ def forward(found: Schedule, reading: GraphTracer, shapes: list[Any], dtypes: li
 
 
 def run(
-    found: Schedule, reading: GraphTracer, steps: Steps, values: list[Any], stored: dict[int, Any], phase: str
+    found: Schedule, tracer: GraphTracer, steps: Steps, values: list[Any], stored: dict[int, Any], phase: str
 ) -> None:
     """Trace all rules of a list of steps."""
     for step in steps.items:
         for n in step.args:
             if n in stored:
-                values[n] = reading.held(stored[n], steps.names[n])
-        results = reading.rule(step, [values[n] for n in step.args], phase)
+                values[n] = tracer.held(stored[n], steps.names[n])
+        results = tracer.rule(step, [values[n] for n in step.args], phase)
         for number, y in zip(step.outs, results, strict=True):
             values[number] = y
             if y is not None and not y.name and y.role != "constant":
@@ -263,21 +263,21 @@ def notePrecision(known: dict[int, str], step: Any, given: list[Any], results: l
             known[y.number] = kind
 
 
-def backward(found: Schedule, reading: GraphTracer, values: list[Any], grads: Any, updGrad: bool) -> None:
+def backward(found: Schedule, tracer: GraphTracer, values: list[Any], grads: Any, updGrad: bool) -> None:
     """Trace the gradient rules in the order of the backward graph, with its sums."""
-    graph, steps, recorder = found.graph, found.steps, reading.recorder
+    graph, steps, recorder = found.graph, found.steps, tracer.recorder
     if found.scales and grads == "one":
         found.seed = recorder.value((), found.outputs[0].dtype, role="scalar", name="scale")
     back = graph.backwardGraph(updGrad, True, steps)
     inner = back.steps()
-    seeds = seedsFor(found, reading, grads)
+    seeds = seedsFor(found, tracer, grads)
     stored = {n: p for n, module, name in steps.params if (p := getattr(module, name)) is not None}
     for n, p in stored.items():
-        values[n] = reading.held(p, steps.names[n])
+        values[n] = tracer.held(p, steps.names[n])
     backs: list[Any] = [None] * inner.count
     for number, value in zip(inner.inputs, [*seeds, *[values[n] for n in back.numbers]], strict=True):
         backs[number] = value
-    run(found, reading, inner, backs, {}, "backward")
+    run(found, tracer, inner, backs, {}, "backward")
     results = iter([backs[n] for n in inner.outputs])
     inputs = [None if edge is None else next(results) for edge in back.inputGrads]
     found.inputGrads = [g if values[n].dtype.kind == "f" else None for g, n in zip(inputs, steps.inputs, strict=True)]
@@ -294,17 +294,17 @@ def backward(found: Schedule, reading: GraphTracer, values: list[Any], grads: An
     found.gradients = [v for _, v in found.paramGrads]
 
 
-def seedsFor(found: Schedule, reading: GraphTracer, grads: Any) -> list[Any]:
+def seedsFor(found: Schedule, tracer: GraphTracer, grads: Any) -> list[Any]:
     """The gradient of each output."""
     if isinstance(grads, str):
         first = found.outputs[0]
         if first.shape != ():
             raise GraphError(f"{found.graph.title()}: backward wanted an output of one number, got {show(first.shape)}")
-        one = found.seed or reading.recorder.constant(np.ones((), first.dtype))
+        one = found.seed or tracer.recorder.constant(np.ones((), first.dtype))
         return [one, *[None] * (len(found.outputs) - 1)]
     seeds: list[Any] = []
     for index, (given, y) in enumerate(zip(grads, found.outputs, strict=True)):
         name = found.steps.names[found.steps.outputs[index]]
-        seeds.append(reading.recorder.value(y.shape, y.dtype, role="input", name=f"d:{name}") if given else None)
+        seeds.append(tracer.recorder.value(y.shape, y.dtype, role="input", name=f"d:{name}") if given else None)
     found.inputs += [s for s in seeds if s is not None]
     return seeds

@@ -24,9 +24,9 @@ def isPlain(optimizer: Any) -> bool:
 
 
 class UpdateScalars:
-    """The Python call before an update: it sets the factor that clips, and the numbers that the formulas read.
+    """The Python call before an update: it sets the clipping factor, and the scalars that the formulas read.
 
-    `slots` are those that are updated; slots of one `group` have the same numbers. Called with the norm of all
+    `slots` are those that are updated; slots of one `group` have the same scalars. Called with the norm of all
     gradients, or nothing, and the gradients; False if the update is to be skipped.
     """
 
@@ -42,7 +42,7 @@ class UpdateScalars:
         return [self.slots[self.pattern.index(g)] for g in range(max(self.pattern) + 1)]
 
     def bind(self, arrayOf: Any) -> None:
-        """Keep the arrays that the numbers are written to."""
+        """Bind the arrays that the scalars are written to."""
         found: dict[int, list[tuple[str, Any]]] = {}
         for (group, name, _), value in self.numbers.items():
             found.setdefault(group, []).append((name, arrayOf(value)))
@@ -53,11 +53,11 @@ class UpdateScalars:
 
     @property
     def counting(self) -> set[str]:
-        """The names of the numbers that differ from update to update, besides the rate."""
+        """The names of the scalars that differ from update to update, besides the rate."""
         return {"step", *type(self.optimizer).scalars}
 
     def numbersAfter(self, fewer: int) -> dict[int, dict[str, float]]:
-        """For each group the numbers of the next update, had there been n updates fewer."""
+        """For each group the scalars of the next update, had there been n updates fewer."""
         optimizer, fewer = self.optimizer, min(fewer, self.optimizer.step)
         rate = optimizer.rateAt(optimizer.step - fewer)
         return {g: optimizer.numbers(s, rate, fewer=min(fewer, s.step)) for g, s in enumerate(self.groups())}
@@ -73,7 +73,7 @@ class UpdateScalars:
         return True
 
     def refresh(self, shrink: float = 1.0) -> None:
-        """Write the numbers, if any differs from the last time."""
+        """Write the scalars, if any differs from the last time."""
         optimizer = self.optimizer
         now = optimizer.rate, shrink, optimizer.decay, optimizer.clipValue
         if now != self.before or self.counts:
@@ -82,7 +82,7 @@ class UpdateScalars:
             self.before = now
 
     def write(self, rate: float, shrink: float) -> None:
-        """Write the numbers to the arrays that formulas read."""
+        """Write the scalars to the arrays that formulas read."""
         for slot, arrays in self.arrays:
             numbers = self.optimizer.numbers(slot, rate, shrink)
             for name, array in arrays:
@@ -122,7 +122,7 @@ class CountStep:
 
 
 def patternOf(slots: list[Any]) -> list[int]:
-    """For every slot the number of its group: slots of a group have the same numbers in every formula."""
+    """For every slot the number of its group: slots of a group have the same scalars in every formula."""
     known: dict[Any, int] = {}
     return [known.setdefault((s.step, s.param.rate, s.param.decay), len(known)) for s in slots]
 
@@ -140,18 +140,18 @@ class OpaqueOptimizer:
         return True
 
 
-def addForeign(found: Any, reading: GraphTracer, optimizer: Any) -> None:
+def addOpaqueUpdate(found: Any, tracer: GraphTracer, optimizer: Any) -> None:
     """Store the gradients in `Param.grad`, and call the optimizer."""
-    reading.recorder.origin = CallOrigin("update", type(optimizer).__name__, (), "update")
+    tracer.recorder.origin = CallOrigin("update", type(optimizer).__name__, (), "update")
     for param, grad in found.paramGrads:
-        reading.recorder.add(store, (grad,), {"target": GradientOf(param, grad.dtype)}, [], "store")
-    reading.recorder.add(OpaqueOptimizer(optimizer, [p for p, _ in found.paramGrads]), (), {}, [], "host")
+        tracer.recorder.add(store, (grad,), {"target": GradientOf(param, grad.dtype)}, [], "store")
+    tracer.recorder.add(OpaqueOptimizer(optimizer, [p for p, _ in found.paramGrads]), (), {}, [], "host")
 
 
-def addUpdate(found: Any, reading: GraphTracer, optimizer: Any) -> None:
+def addUpdate(found: Any, tracer: GraphTracer, optimizer: Any) -> None:
     """Add the calls of an update with the schedule's gradients."""
     if not isPlain(optimizer):
-        addForeign(found, reading, optimizer)
+        addOpaqueUpdate(found, tracer, optimizer)
         return
     gradOf = {id(p): v for p, v in found.paramGrads}
     slots = [s for s in optimizer.slots if s.param.trainable and id(s.param) in gradOf]
@@ -160,42 +160,42 @@ def addUpdate(found: Any, reading: GraphTracer, optimizer: Any) -> None:
             f"{type(optimizer).__name__}: none of {len(optimizer.slots)} parameters has a gradient; "
             "setupOn(net) comes first, and something must be trainable"
         )
-    recorder = reading.recorder
+    recorder = tracer.recorder
     recorder.origin = CallOrigin("update", type(optimizer).__name__, (), "update")
     grads = [gradOf[id(s.param)] for s in slots]
-    prelude = UpdateScalars(optimizer, slots)
+    updateScalars = UpdateScalars(optimizer, slots)
     size = recorder.made(norm, tuple(grads), {}, "kernel", (), np.dtype(np.float64)) if optimizer.looks else None
-    recorder.add(prelude, (size, *grads), {}, [], "host")
-    for slot, group, grad in zip(slots, prelude.pattern, grads):
+    recorder.add(updateScalars, (size, *grads), {}, [], "host")
+    for slot, group, grad in zip(slots, updateScalars.pattern, grads):
         recorder.origin = CallOrigin(slot.path, type(optimizer).__name__, (), "update")
-        advance(found, reading, prelude, slot, group, grad)
+        advance(found, tracer, updateScalars, slot, group, grad)
     recorder.origin = CallOrigin("update", type(optimizer).__name__, (), "update")
     recorder.add(CountStep(optimizer, slots), (), {}, [], "host")
 
 
-def advance(found: Any, reading: GraphTracer, prelude: UpdateScalars, slot: Any, group: int, grad: Value) -> None:
+def advance(found: Any, tracer: GraphTracer, updateScalars: UpdateScalars, slot: Any, group: int, grad: Value) -> None:
     """Add the call that updates one parameter and its state."""
-    recorder, optimizer, param = reading.recorder, prelude.optimizer, slot.param
+    recorder, optimizer, param = tracer.recorder, updateScalars.optimizer, slot.param
     optimizer.prepare(slot)
     formulas = optimizer.formulas(bool(optimizer.decay and param.decay))
     targets = {"param": param, **{name: StateOf(slot, name) for name in slot.arrays}}
     arrays = {"grad": grad}
     for name, target in targets.items():
-        arrays[name] = reading.held(target, f"{slot.path}" if name == "param" else f"{name}/{slot.path}")
+        arrays[name] = tracer.held(target, f"{slot.path}" if name == "param" else f"{name}/{slot.path}")
     names = tuple(dict.fromkeys(name for f in formulas.values() for name in f.names))
     work = np.result_type(np.float32, *[arrays[name].dtype for name in names if name in arrays])
-    given = tuple([arrays.get(name) or number(found, reading, prelude, group, name, work) for name in names])
+    given = tuple([arrays.get(name) or number(found, tracer, updateScalars, group, name, work) for name in names])
     outs = [recorder.value(arrays[n].shape, arrays[n].dtype, arrays[n].strides, name=n) for n in formulas]
     recorder.add(numpyFrom(tuple(formulas.values()), names), given, {}, outs, "pointwise", True)
     found.stores += [(targets[name], y) for name, y in zip(formulas, outs)]
     found.written.append(param)
 
 
-def number(found: Any, reading: GraphTracer, prelude: UpdateScalars, group: int, name: str, dtype: Any) -> Value:
-    """The Value of a number that the update sets."""
+def number(found: Any, tracer: GraphTracer, updateScalars: UpdateScalars, group: int, name: str, dtype: Any) -> Value:
+    """The Value of a scalar that the update sets."""
     key = group, name, dtype
-    if key not in prelude.numbers:
-        value = reading.recorder.value((), dtype, role="scalar", name=name, source=name)
-        prelude.numbers[key] = value
+    if key not in updateScalars.numbers:
+        value = tracer.recorder.value((), dtype, role="scalar", name=name, source=name)
+        updateScalars.numbers[key] = value
         found.scalars.append(value)
-    return prelude.numbers[key]
+    return updateScalars.numbers[key]

@@ -10,7 +10,7 @@ import numpy as np
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.rules.copies import COPYING, CopyWriter, Strides
 from puregraph.compile.lower.rules.elementlayout import broadcastStrides
-from puregraph.compile.passes.nestlines import FLOATS, KINDS, WHOLE, named
+from puregraph.compile.passes.nestlines import FLOATS, INTS, KINDS, named
 from puregraph.cuda.nests import launches
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand
@@ -46,7 +46,7 @@ class CopyLauncher(CopyWriter):
             return None
         if 0 in shape:
             return []
-        work = "f64" if kind == "f64" or kind in WHOLE.values() else "f32"
+        work = "f64" if kind == "f64" or kind in INTS.values() else "f32"
         nest = LoopNest(shape, {}, (("y", Formula(float(number))),), {"y": Operand(kind, y, strides)}, work)
         return [each._replace(name=f"fill {number}") for each in launches.launches(nest)]
 

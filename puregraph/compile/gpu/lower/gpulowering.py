@@ -20,7 +20,7 @@ from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula, FusedUpdat
 from puregraph.compile.gpu.passes.fusedxent import FusedCrossEntropyGrad
 from puregraph.compile.gpu.passes.weightlayout import WeightTranspose
 from puregraph.compile.ir.value import Call, Value
-from puregraph.compile.lower.lowering import WHOLE, Lowering, NativeCall, isMetOnce, wideNest
+from puregraph.compile.lower.lowering import EXACTFORINTEGERS, Lowering, NativeCall, isMetOnce, wideNest
 from puregraph.compile.lower.matmul import OutputTiling
 from puregraph.compile.lower.nestcache import lateIn
 from puregraph.compile.passes.fusion import Fuser
@@ -166,7 +166,7 @@ def wide(call: Call) -> list[Any] | None:
     values = [*call.values(), *call.outs]
     if not all(named(v.dtype) in KINDS for v in values):
         return None
-    if any(y.dtype.kind in "iu" and y.size > 1 for y in call.outs) and call.function not in WHOLE:
+    if any(y.dtype.kind in "iu" and y.size > 1 for y in call.outs) and call.function not in EXACTFORINTEGERS:
         return None
     nest = wideNest(call, GPU)
     return None if nest is None else launches.launches(nest)

@@ -10,7 +10,7 @@ from puregraph.compile.ir.value import Call
 from puregraph.compile.lower.bounds import Bounds
 from puregraph.kernel import declared
 
-WHOLE = np.dtype(np.int64)
+INT64 = np.dtype(np.int64)
 
 
 def launchesOf(call: Call, checks: list[Bounds]) -> tuple[list[Any] | None, list[Bounds]]:
@@ -19,7 +19,7 @@ def launchesOf(call: Call, checks: list[Bounds]) -> tuple[list[Any] | None, list
     rule = declared(call.function, "bounds")
     if rule is not None:
         bounds = Bounds(*rule(*call.arguments, **call.options))
-        if bounds.value.root.role == "input" and bounds.value.dtype == WHOLE:
+        if bounds.value.root.role == "input" and bounds.value.dtype == INT64:
             checks.append(bounds)
     outs: Any = call.outs if call.several else call.outs[0]
     found = libraryOf(call, outs)

@@ -47,7 +47,7 @@ class Autocast:
     `kept`    by the number of a Value the Value that replaces it
     `others`  copies of Values in other dtypes, and `views` of those, by number and dtype
     `wanted`  the dtypes of Values that are to be stored in 16 bits
-    `exact`   the numbers of Values that stay float32 unless they are wanted otherwise
+    `exact`   by number the Values that stay float32 unless they are wanted otherwise
     """
 
     def __init__(self, schedule: Any):

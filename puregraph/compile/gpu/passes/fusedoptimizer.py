@@ -13,7 +13,7 @@ from puregraph.formula.interpreter import Interpreter
 
 
 class ParameterUpdate(NamedTuple):
-    """The update of one parameter: formulas of its arrays by name, the arrays, and the numbers."""
+    """The update of one parameter: formulas of its arrays by name, the arrays, and the scalars."""
 
     formulas: dict[str, Formula]
     arrays: dict[str, Value]
@@ -44,7 +44,7 @@ class FusedUpdate:
 
 
 class FusedFormula:
-    """The function of a call that applies one formula of x, and of numbers, to every array, in few launches."""
+    """The function of a call that applies one formula of x, and of scalars, to every array, in few launches."""
 
     def __init__(self, name: str, formula: Formula, numbers: Sequence[str] = ()):
         self.__name__, self.formula, self.numbers = name, formula, tuple(numbers)

@@ -41,8 +41,8 @@ class LossScaling:
 
     def __init__(self, schedule: Any):
         self.schedule = schedule
-        prelude = next((c.function for c in schedule.calls if type(c.function) is UpdateScalars), None)
-        self.optimizer, self.updates = prelude.optimizer if prelude else schedule.owner, prelude is not None
+        update = next((c.function for c in schedule.calls if type(c.function) is UpdateScalars), None)
+        self.optimizer, self.updates = update.optimizer if update else schedule.owner, update is not None
         self.instead: dict[int, Value] = {}
 
     def run(self) -> None:

@@ -2,8 +2,8 @@
 
     go = the cost is finite, and so are the gradients;  param = where(go, update, param);  state = where(go, new, state)
 
-So the host is not asked in the middle of a step. Its work before a step, the numbers of an update, and after it, the
-count, stand beside the calls.
+So the host does not decide in the middle of a step. Before a step it writes the scalars of an update, after it, it
+counts the step.
 """
 
 from __future__ import annotations
@@ -40,57 +40,60 @@ SCALES = Formula(f"where(fails, maximum(scale / 2, {LEAST}), {LARGER})")
 
 
 class HostUpdate:
-    """What the host does before and after a step: it writes the numbers of the update, and counts.
+    """What the host does before and after a step: it writes the scalars of the update, and counts.
 
-    `numbers`  the Values that it writes besides those of `prelude`, by name
+    `numbers`  the Values that it writes besides those of `updateScalars`, by name
     `fewer`    those of the update, had there been 1, 2, 3, ... updates fewer: (group, name, how many fewer)
     """
 
     def __init__(
-        self, prelude: UpdateScalars | None = None, finish: CountStep | None = None, status: UpdateStatus | None = None
+        self,
+        updateScalars: UpdateScalars | None = None,
+        countStep: CountStep | None = None,
+        status: UpdateStatus | None = None,
     ):
-        self.prelude, self.finish, self.status = prelude, finish, status
+        self.updateScalars, self.countStep, self.status = updateScalars, countStep, status
         self.numbers: dict[str, Value] = {}
         self.fewer: dict[tuple[int, str, int], Value] = {}
         self.arrays: dict[str, Any] = {}
         self.rows: list[list[tuple[int, str, Any]]] = []
 
     def bind(self, arrayOf: Any) -> None:
-        """Note the arrays that the numbers are written to."""
+        """Bind the arrays that the scalars are written to."""
         self.arrays = {name: arrayOf(value) for name, value in self.numbers.items()}
         self.rows = [
             [(g, name, arrayOf(v)) for (g, name, n), v in self.fewer.items() if n == fewer] for fewer in range(1, DEPTH)
         ]
-        if self.prelude is not None:
-            self.prelude.bind(arrayOf)
+        if self.updateScalars is not None:
+            self.updateScalars.bind(arrayOf)
 
     def own(self) -> set[Value]:
         """All Values that it writes."""
-        prelude = self.prelude.numbers.values() if self.prelude is not None else ()
-        return {*self.numbers.values(), *self.fewer.values(), *prelude}
+        updateScalars = self.updateScalars.numbers.values() if self.updateScalars is not None else ()
+        return {*self.numbers.values(), *self.fewer.values(), *updateScalars}
 
     def before(self) -> None:
-        """Write all numbers; if updates may be skipped, also those that hold if some of the last ones were."""
+        """Write all scalars; if updates may be skipped, also those for the case that some of the last ones were."""
         if self.status is not None:
             self.status.begin()
             self.arrays["clear"][...] = self.status.clear
         if self.fewer:
             self.arrays["noticed"][...] = self.status.missed  # type: ignore[union-attr]
             for fewer in range(1, len(self.status.open) + 1):  # type: ignore[union-attr]
-                numbers = self.prelude.numbersAfter(fewer)  # type: ignore[union-attr]
+                numbers = self.updateScalars.numbersAfter(fewer)  # type: ignore[union-attr]
                 for group, name, array in self.rows[fewer - 1]:
                     array[...] = numbers[group][name]
-        if self.prelude is not None:
+        if self.updateScalars is not None:
             if "clipNorm" in self.arrays:
-                self.arrays["clipNorm"][...] = self.prelude.optimizer.clipNorm
-            self.prelude.refresh()
+                self.arrays["clipNorm"][...] = self.updateScalars.optimizer.clipNorm
+            self.updateScalars.refresh()
 
     def after(self) -> None:
         """Count the step."""
-        if self.finish is not None:
-            self.finish()
+        if self.countStep is not None:
+            self.countStep()
         if self.status is not None:
-            self.status.end(self.finish.slots if self.finish is not None else [])
+            self.status.end(self.countStep.slots if self.countStep is not None else [])
 
 
 def predicate(schedule: Any) -> Any:
@@ -121,13 +124,13 @@ class Predication:
         if any(type(f) is OpaqueOptimizer for f in hosts):
             schedule.hostUpdate = self.hostUpdate
             return schedule
-        prelude = next((f for f in hosts if type(f) is UpdateScalars), None)
-        finish = next((f for f in hosts if type(f) is CountStep), None)
+        updateScalars = next((f for f in hosts if type(f) is UpdateScalars), None)
+        countStep = next((f for f in hosts if type(f) is CountStep), None)
         isGuarded = isFinite in hosts or schedule.owner is not None
-        optimizer = schedule.owner if prelude is None else prelude.optimizer
+        optimizer = schedule.owner if updateScalars is None else updateScalars.optimizer
         looks = optimizer is not None and (isGuarded or optimizer.looks or schedule.scale is not None)
         status = statusOf(optimizer) if looks else None
-        self.hostUpdate = HostUpdate(prelude, finish, status)
+        self.hostUpdate = HostUpdate(updateScalars, countStep, status)
         for call in schedule.calls:
             self.take(call)
         self.updateAll()
@@ -209,9 +212,9 @@ class Predication:
         self.calls.append(Call(normOf, call.arguments[1:], {}, [size], "kernel", call.origin))
         return size
 
-    def judge(self, prelude: UpdateScalars, norm: Value | None, origin: CallOrigin) -> None:
+    def judge(self, updateScalars: UpdateScalars, norm: Value | None, origin: CallOrigin) -> None:
         """Whether to update, and the factor of the gradients."""
-        status, optimizer = self.hostUpdate.status, prelude.optimizer
+        status, optimizer = self.hostUpdate.status, updateScalars.optimizer
         if status is None:
             return
         status.skips = optimizer.onNonFinite == "skip"
@@ -236,9 +239,9 @@ class Predication:
             kept = self.new(FLOAT, name="norm")
             results.append((Formula("norm"), kept))
             self.keep("norm", kept)
-            self.shrink(prelude, results, given)
+            self.shrink(updateScalars, results, given)
             if status.skips or self.schedule.scale is not None:
-                self.choose(prelude, origin)
+                self.choose(updateScalars, origin)
             if self.schedule.scale is not None:
                 self.rescale(results, goes, before)
         self.keep("missed", missed)
@@ -259,19 +262,19 @@ class Predication:
             results.append((formula.put(goes=goes, fails=fails), value))
             self.keep(name, value)
 
-    def shrink(self, prelude: UpdateScalars, results: list[tuple[Formula, Value]], given: dict[str, Any]) -> None:
+    def shrink(self, updateScalars: UpdateScalars, results: list[tuple[Formula, Value]], given: dict[str, Any]) -> None:
         """The Values that replace the factors of gradients of that name."""
-        for (_, name, dtype), scalar in prelude.numbers.items():
+        for (_, name, dtype), scalar in updateScalars.numbers.items():
             if name == "shrink":
                 given["clipNorm"] = self.number("clipNorm")
                 self.instead[scalar.number] = made = self.new(dtype, name=name)
                 results.append((Formula(f"minimum(1, clipNorm / (norm + {NORM}))"), made))
 
-    def choose(self, prelude: UpdateScalars, origin: CallOrigin) -> None:
-        """Select the numbers for as many updates as were made, of which the host has not been notified yet."""
+    def choose(self, updateScalars: UpdateScalars, origin: CallOrigin) -> None:
+        """Select the scalars by the number of updates that were skipped and not yet read by the host."""
         given = {"missed": self.field("missed"), "noticed": self.number("noticed")}
-        for (group, name, dtype), scalar in prelude.numbers.items():
-            if name == "rate" or name in prelude.counting:
+        for (group, name, dtype), scalar in updateScalars.numbers.items():
+            if name == "rate" or name in updateScalars.counting:
                 rows = {"n0": scalar}
                 for fewer in range(1, DEPTH):
                     value = self.new(dtype, role="scalar", name=f"{name}-{fewer}", source=f"{name}-{fewer}")

@@ -33,7 +33,7 @@ from puregraph.kernels.labels import fractions
 POISON = 255  # the byte that memory is filled with after its last use: NaN, -1, never right by chance
 
 
-def lookAt(value: Value) -> Call:
+def fractionsCheck(value: Value) -> Call:
     """The call that refuses an input that does not hold fractions."""
     return Call(fractions, (value,), {}, [], "kernel", CallOrigin(value.name, "numbers from 0 to 1"))
 
@@ -54,7 +54,7 @@ class GpuExecutable:
         workspace.device = workspace.device or DeviceWorkspace()
         natives = [call.function for call in self.schedule.calls if call.kind.isNative]
         self.checks = {c: native.calls[0] for native in natives for c in native.checks}
-        self.checks |= {c: lookAt(c.value) for c in self.schedule.checks}
+        self.checks |= {c: fractionsCheck(c.value) for c in self.schedule.checks}
         self.deviceInputs = DeviceInputs(self.schedule.scalars, self.schedule.inputs, list(self.checks), block)
         self.memory = DeviceBuffers(plan, workspace.device, self.deviceInputs)
         self.hostUpdate.bind(self.deviceInputs.number)
@@ -130,7 +130,7 @@ class GpuExecutable:
             outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
             given = [None if v is None or v.role == "object" else self.memory(v) for v in call.arguments]
             return [done(Bound(call, Running(call, outs, self.objects), given, {}))]
-        return list(map(done, bound(call, self.memory, self.plan.taken.get(i))))
+        return list(map(done, bound(call, self.memory, self.plan.overwritten.get(i))))
 
     def restore(self) -> None:
         """Do nothing: what a failed call has changed stays."""

@@ -84,7 +84,7 @@ class PinnedBlock:
         self.memory = cuda.Memory(size) if isLarge else None
         self.sent, self.used = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)
         self.isNew = True
-        self.looks: dict[There, Callable[[], bool]] = {}
+        self.guards: dict[There, Callable[[], bool]] = {}
 
     def __del__(self) -> None:
         with suppress(Exception):  # of a process that ends, or a GPU that has failed
@@ -151,9 +151,9 @@ class DeviceInputs:
             elif type(x) is np.ndarray:
                 block.given[i] = x
         if self.bounds:
-            if there not in block.looks:
-                block.looks[there] = self.look(block, there)
-            if not block.looks[there]():
+            if there not in block.guards:
+                block.guards[there] = self.guardFor(block, there)
+            if not block.guards[there]():
                 return None
         return block
 
@@ -210,7 +210,7 @@ class DeviceInputs:
         block.views = [self.seen(block.bytes, value) for value in self.inputs]
         self.blocks.append(block)
 
-    def look(self, block: PinnedBlock, there: There) -> Callable[[], bool]:
+    def guardFor(self, block: PinnedBlock, there: There) -> Callable[[], bool]:
         """The guard that checks the bounds of inputs of a block that come from the host."""
         views = {v.number: view for v, view, isThere in zip(self.inputs, block.views, there) if not isThere}
         bounds = [b for b in self.bounds if b.value.root.number in views and b.value.size]
