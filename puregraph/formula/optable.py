@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from puregraph import special
+
+OPERATORS: dict[str, Callable[..., Any]] = {  # those that are operators of Python
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "pow": operator.pow,
+    "neg": operator.neg,
+}
 
 
 class OpRow(NamedTuple):

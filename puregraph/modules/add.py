@@ -11,26 +11,12 @@ from puregraph.kernels.widen import widened
 from puregraph.module import Module
 
 
-class Add(Module):
-    """y = x1 + x2 + ..., element by element; shapes broadcast as numpy's do.
-
-    Shapes    any that broadcast -> their broadcast
-    Source    He, Zhang, Ren, Sun 2016, arXiv:1512.03385, eq. 1; PuzzleLib's Add
-    Raises    ShapeError if the shapes do not broadcast
-    """
-
-    reads = ()
-    gradAliases = True
+class _Broadcast(Module):
+    """The base of Add and Mul: any number of inputs whose shapes broadcast."""
 
     def dataShapeFrom(self, *xs):
         need(xs, "at least one input", "none")
         return broadcast(*xs)
-
-    def updateData(self, *xs):
-        return total(*xs)
-
-    def updateGrad(self, grad, *values, needs):
-        return tuple([unbroadcast(grad, x.shape) if wanted else None for x, wanted in zip(values, needs)])
 
     def flopsFrom(self, *xs):
         return (len(xs) - 1) * product(self.dataShapeFrom(*xs))
@@ -41,6 +27,24 @@ class Add(Module):
         yield cls(), [(2, 3), (3,), (2, 1)]
         yield cls(), [(2, 1), (1, 3)]
         yield cls(), [(2, 3)]
+
+
+class Add(_Broadcast):
+    """y = x1 + x2 + ..., element by element; shapes broadcast as numpy's do.
+
+    Shapes    any that broadcast -> their broadcast
+    Source    He, Zhang, Ren, Sun 2016, arXiv:1512.03385, eq. 1; PuzzleLib's Add
+    Raises    ShapeError if the shapes do not broadcast
+    """
+
+    reads = ()
+    gradAliases = True
+
+    def updateData(self, *xs):
+        return total(*xs)
+
+    def updateGrad(self, grad, *values, needs):
+        return tuple([unbroadcast(grad, x.shape) if wanted else None for x, wanted in zip(values, needs)])
 
 
 @widened

@@ -2,23 +2,13 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag
 from puregraph.kernels.widen import widened
-from puregraph.module import Module
-from puregraph.modules.sum import reduced
+from puregraph.modules.sum import _Reduction, reduced
 
 
-class _Extremum(Module):
+class _Extremum(_Reduction):
     reads = ("x", "y")
-    flopsPerElement = 1
-
-    def __init__(self, axis=None, keepdims: Flag = False, name=None):
-        super().__init__(name)
-        self.axis = tuple(axis) if isinstance(axis, list) else axis
-        self.keepdims = keepdims
-
-    def dataShapeFrom(self, x):
-        return reduced(x, self.axis, self.keepdims, "to choose from")
+    purpose = "to choose from"
 
     def updateGrad(self, grad, x, y):
         kept = reduced(x.shape, self.axis, True)

@@ -2,13 +2,11 @@
 
 import numpy as np
 
-from puregraph.arguments import Flag
 from puregraph.kernels.reduce import average
-from puregraph.module import Module
-from puregraph.modules.sum import reduced
+from puregraph.modules.sum import _Reduction, reduced
 
 
-class Mean(Module):
+class Mean(_Reduction):
     """y = 1/m sum of x over `axis`, m elements: an integer, a tuple, or None for all; `keepdims` leaves length one.
 
     Shapes    x (any) -> y without the axes, or of length one there
@@ -17,15 +15,7 @@ class Mean(Module):
     """
 
     reads = ()
-    flopsPerElement = 1
-
-    def __init__(self, axis=None, keepdims: Flag = False, name=None):
-        super().__init__(name)
-        self.axis = tuple(axis) if isinstance(axis, list) else axis
-        self.keepdims = keepdims
-
-    def dataShapeFrom(self, x):
-        return reduced(x, self.axis, self.keepdims, "to average")
+    purpose = "to average"
 
     def updateData(self, x):
         return average(x, self.axis, self.keepdims)

@@ -4,14 +4,12 @@ from functools import reduce
 
 import numpy as np
 
-from puregraph.core.shape import broadcast, product
-from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.kernels.widen import widened
-from puregraph.module import Module
+from puregraph.modules.add import _Broadcast
 
 
-class Mul(Module):
+class Mul(_Broadcast):
     """y = x1 x2 ..., element by element; shapes broadcast as numpy's do.
 
     Shapes    any that broadcast -> their broadcast
@@ -20,10 +18,6 @@ class Mul(Module):
     """
 
     reads = ("xs",)
-
-    def dataShapeFrom(self, *xs):
-        need(xs, "at least one input", "none")
-        return broadcast(*xs)
 
     def updateData(self, *xs):
         return times(*xs)
@@ -36,16 +30,6 @@ class Mul(Module):
                 for i, (x, wanted) in enumerate(zip(xs, needs))
             ]
         )
-
-    def flopsFrom(self, *xs):
-        return (len(xs) - 1) * product(self.dataShapeFrom(*xs))
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3), (2, 3)]
-        yield cls(), [(2, 3), (3,), (2, 1)]
-        yield cls(), [(2, 1), (1, 3)]
-        yield cls(), [(2, 3)]
 
 
 @widened

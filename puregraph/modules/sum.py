@@ -9,15 +9,10 @@ from puregraph.kernels.reduce import total
 from puregraph.module import Module
 
 
-class Sum(Module):
-    """y = sum of x over `axis`: an integer, a tuple, or None for all axes; `keepdims` leaves them with length one.
+class _Reduction(Module):
+    """The base of Sum, Mean, Max and Min; `purpose` says what needs an element along the axes."""
 
-    Shapes    x (any) -> y without the axes, or of length one there
-    Source    the NumPy reference, numpy.sum; PuzzleLib's Sum
-    Raises    ShapeError if x has no such axis, or one is named twice
-    """
-
-    reads = ()
+    purpose = ""
     flopsPerElement = 1
 
     def __init__(self, axis=None, keepdims: Flag = False, name=None):
@@ -26,7 +21,18 @@ class Sum(Module):
         self.keepdims = keepdims
 
     def dataShapeFrom(self, x):
-        return reduced(x, self.axis, self.keepdims)
+        return reduced(x, self.axis, self.keepdims, self.purpose)
+
+
+class Sum(_Reduction):
+    """y = sum of x over `axis`: an integer, a tuple, or None for all axes; `keepdims` leaves them with length one.
+
+    Shapes    x (any) -> y without the axes, or of length one there
+    Source    the NumPy reference, numpy.sum; PuzzleLib's Sum
+    Raises    ShapeError if x has no such axis, or one is named twice
+    """
+
+    reads = ()
 
     def updateData(self, x):
         return total(x, self.axis, self.keepdims)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
 from puregraph.formula.expr import Term
+from puregraph.formula.optable import OPERATORS
 
 Plain = Callable[[float], float]
 FUNCTIONS: dict[str, Callable[..., float]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "pow": operator.pow,
-    "neg": operator.neg,
+    **OPERATORS,
     "sqrt": math.sqrt,
     "exp": math.exp,
     "log": math.log,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
@@ -16,7 +15,7 @@ from puregraph.formula import Formula
 from puregraph.formula.expr import Term
 from puregraph.formula.formula import formulasOf, numpyFrom
 from puregraph.formula.interpreter import Interpreter
-from puregraph.formula.optable import LOGICAL, TABLE
+from puregraph.formula.optable import LOGICAL, OPERATORS, TABLE
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.pointwise import asGradient, pullback
 
@@ -100,16 +99,6 @@ def pullbackOf(function: Any) -> Vjp | None:
 def fit(g: Any, a: Any) -> Any:
     """A gradient summed back to the shape of an operand that was repeated."""
     return g if g.shape == shapeOf(a) else unbroadcast(g, shapeOf(a))
-
-
-OPERATORS: dict[str, Callable] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "pow": operator.pow,
-    "neg": operator.neg,
-}
 
 
 def composed(t: Term) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.autodiff.derivatives.declarations import CONSTANT, FRESH, WRITING, positioned, refused, vjpOf
-from puregraph.autodiff.derivatives.ufuncs import OPERATORS, fit, powerSlope, pullbackOf, slopesOf
+from puregraph.autodiff.derivatives.ufuncs import fit, powerSlope, pullbackOf, slopesOf
 from puregraph.autodiff.derivatives.writes import isBasic, setAt
 from puregraph.autodiff.tape.engine import Add, backward
 from puregraph.autodiff.tape.gradmode import MODE
@@ -31,6 +31,7 @@ from puregraph.core.accumulate import accumulate, combine, isArray, shapeOf, zer
 from puregraph.core.hooks import HOOKS
 from puregraph.core.tracer import Tracer
 from puregraph.errors import AutoDiffException
+from puregraph.formula.optable import OPERATORS
 from puregraph.function import copied
 
 AGAIN = (

@@ -13,7 +13,6 @@ from puregraph.native.conv.slidingwindow import (
     Lines,
     Tap,
     WindowLoop,
-    WindowPosition,
     channelVectors,
     dataPhases,
     fetch,
@@ -23,7 +22,7 @@ from puregraph.native.conv.slidingwindow import (
     tileOf,
 )
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.instructions import IRType, IRValue, IRVariable
+from puregraph.native.llvm.instructions import IRType, IRValue
 from puregraph.native.llvm.irbuilder import IRBuilder
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
@@ -97,17 +96,11 @@ class DepthwiseForward(WindowLoop):
         )
         epilogue.open(code)
 
-    def begin(self, vector: ChannelVector) -> IRVariable:
-        return self.code.variable(self.code.constant(0, IRType("f32", vector.lanes)))
-
     def take(self, states: dict[int, Any], vector: ChannelVector, tap: Tap, seen: dict[int, IRValue]) -> None:
         c, lanes, live = vector
         weight = self.b.load(tap.number * self.channels + c, lanes, live)
         for _, state, value in fetch(self.x, self.xPixel, states, vector, tap, seen):
             state.value = self.code.fma(value, weight, state.value)
-
-    def end(self, state: IRVariable, vector: ChannelVector, row: IRValue, position: WindowPosition) -> None:
-        self.epilogue.put(self.code, row, vector.channel, state.value, vector.live)
 
 
 def weightWorkspace(g: Geometry) -> int:

@@ -110,9 +110,6 @@ class Pooler(WindowLoop):
     def inputs(self, states: dict[int, Any], vector: ChannelVector, tap: Tap, seen: dict[int, IRValue]) -> Any:
         return fetch(self.x, self.pixel, states, vector, tap, seen)
 
-    def zero(self, vector: ChannelVector) -> IRVariable:
-        return self.code.variable(self.code.constant(0, IRType("f32", vector.lanes)))
-
     def corner(self, position: WindowPosition) -> IRValue:
         """The flat index in an image of a window's first pixel."""
         return flatIndex(position.starts, self.axes)
@@ -174,9 +171,6 @@ class MaxPoolingGrad(Pooler):
     def open(self) -> None:
         self.indices = self.code.pointer("indices", "i32")
 
-    def begin(self, vector: ChannelVector) -> IRVariable:
-        return self.zero(vector)
-
     def take(self, states: dict[int, Any], vector: ChannelVector, tap: Tap, seen: dict[int, IRValue]) -> None:
         code, (c, lanes, live) = self.code, vector
         for p, state, value in self.inputs(states, vector, tap, seen):
@@ -184,15 +178,9 @@ class MaxPoolingGrad(Pooler):
             here = code.splat(code.convert(tap.output + p * tap.skip, "i32"), lanes)
             state.value = state.value + code.select(found == here, value, 0.0)
 
-    def end(self, state: IRVariable, vector: ChannelVector, row: IRValue, position: WindowPosition) -> None:
-        self.epilogue.put(self.code, row, vector.channel, state.value, vector.live)
-
 
 class MeanPooling(Pooler):
     """The mean of a window."""
-
-    def begin(self, vector: ChannelVector) -> IRVariable:
-        return self.zero(vector)
 
     def take(self, states: dict[int, Any], vector: ChannelVector, tap: Tap, seen: dict[int, IRValue]) -> None:
         for _, state, value in self.inputs(states, vector, tap, seen):
@@ -216,9 +204,6 @@ def shareOf(code: IRBuilder, starts: Any, axes: tuple[ConvolutionAxis, ...]) -> 
 
 class MeanPoolingGrad(Pooler):
     """The gradient of an input: the sum over the windows that contain it, each divided by its count."""
-
-    def begin(self, vector: ChannelVector) -> IRVariable:
-        return self.zero(vector)
 
     def take(self, states: dict[int, Any], vector: ChannelVector, tap: Tap, seen: dict[int, IRValue]) -> None:
         for p, state, value in self.inputs(states, vector, tap, seen):

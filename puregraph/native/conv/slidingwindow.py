@@ -16,8 +16,9 @@ from puregraph.native.conv.direct import SingleIteration, TapRun, tapBounds, tap
 from puregraph.native.conv.geometry import AxisMap, ConvolutionAxis, dataLines, forwardLine
 from puregraph.native.conv.registertiling import registers, vectorsOf
 from puregraph.native.llvm import jit
-from puregraph.native.llvm.instructions import IRPointer, IRValue
+from puregraph.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.native.llvm.irbuilder import IRBuilder
+from puregraph.native.llvm.kernelcall import EpilogueSpec
 
 Lines = tuple[AxisMap, AxisMap, AxisMap]
 GRAIN = 1 << 17  # elements of a task
@@ -90,20 +91,22 @@ def taskCount(n: int, channels: int, phases: list[Lines]) -> int:
 class WindowLoop:
     """Writes the loop nest; a subclass defines the state of a pixel and its update."""
 
+    epilogue: EpilogueSpec
+
     def __init__(self, code: IRBuilder, n: int, channels: int, size: tuple[int, ...], phases: list[Lines], tasks: int):
         self.code, self.n, self.channels, self.size, self.phases, self.tasks = code, n, channels, size, phases, tasks
 
     def begin(self, vector: ChannelVector) -> Any:
-        """The initial state of a pixel."""
-        raise NotImplementedError
+        """The initial state of a pixel: here a sum of nothing."""
+        return self.code.variable(self.code.constant(0, IRType("f32", vector.lanes)))
 
     def take(self, states: dict[int, Any], vector: ChannelVector, tap: Tap, seen: dict[int, IRValue]) -> None:
         """Update the states of some pixels with a tap; `seen` holds vectors loaded in this row of taps."""
         raise NotImplementedError
 
     def end(self, state: Any, vector: ChannelVector, row: IRValue, position: WindowPosition) -> None:
-        """Store the result of the output with the flat index `row`."""
-        raise NotImplementedError
+        """Give the result of the output with the flat index `row`, here its sum, to the epilogue."""
+        self.epilogue.put(self.code, row, vector.channel, state.value, vector.live)
 
     def write(self) -> None:
         """The loops over rows and phases."""
