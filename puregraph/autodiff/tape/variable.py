@@ -178,19 +178,13 @@ class Variable(RecordedValue):
         if self._node is not None:
             return readOnly(self._data)
         if self._leaf is not None and self._leaf() is not None:
-            self._lend()
+            lend(self)
         return self._data
 
     @data.setter
     def data(self, value: Any) -> None:
         self._data, self._lent = value, None
         self._version += 1
-
-    def _lend(self) -> None:
-        """Remember what the array holds now; where that is not what it held when handed out, it was modified."""
-        before, self._lent = self._lent, fingerprint(self._data)
-        if before is not None and before != self._lent:
-            self._version += 1
 
     @property
     def shape(self) -> Any:  # type: ignore[override]
@@ -388,12 +382,19 @@ def restored(data: Any, role: str, requires_grad: bool) -> Variable:
     return found
 
 
+def lend(v: Variable) -> None:
+    """Remember what the array of a leaf holds now; where that is not what it held when handed out, it was modified."""
+    before, v._lent = v._lent, fingerprint(v._data)
+    if before is not None and before != v._lent:
+        v._version += 1
+
+
 def versionOf(v: Any) -> int:
     """The version of a Variable's value now, whether it was set or written to; 0 for anything else."""
     if not isinstance(v, Variable):
         return 0
     if v._lent is not None:
-        v._lend()
+        lend(v)
     return v._version
 
 
@@ -407,7 +408,7 @@ def targetOf(v: Variable) -> tuple[Any, int]:
     if not v._wants:
         return NOWHERE
     if v._lent is not None:
-        v._lend()
+        lend(v)
     leaf = v._leaf and v._leaf()
     if leaf is None:
         with LOCK.lock:
