@@ -6,7 +6,7 @@ python scripts/operations.py
 from pathlib import Path
 
 import puregraph  # noqa: F401 - all Kernels
-from puregraph.autodiff.derivatives.declarations import CONSTANT, jvpOf, vjpOf
+from puregraph.autodiff.derivatives.declarations import CONSTANT, each, itself, jvpOf, vjpOf
 from puregraph.autodiff.derivatives.ufuncs import pullbackOf
 from puregraph.autodiff.forward.vmap import RULES
 from puregraph.compile.decompose import decompositionOf
@@ -16,13 +16,15 @@ from puregraph.kernel import declared, registry
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 COLUMNS = {
-    "shape": lambda f: getattr(f, "shapeRule", None) or READERS.get(f),
+    "shape, dtype": lambda f: getattr(f, "shapeRule", None) or READERS.get(f),
     "gradient": lambda f: f in CONSTANT or vjpOf(f) or pullbackOf(f),
+    "linear": lambda f: jvpOf(f) is each or getattr(jvpOf(f), "__qualname__", "").startswith(itself.__name__),
     "tangent": lambda f: f in CONSTANT or jvpOf(f),
     "per sample": lambda f: f in RULES or declared(f, "samples"),
     "FLOPs": lambda f: declared(f, "flops"),
     "layout": lambda f: declared(f, "layout"),
     "16 bits": lambda f: declared(f, "halves"),
+    "index bounds": lambda f: declared(f, "bounds"),
     "decomposition": decompositionOf,
     "native": lambda f: isLowered(f),
     "CUDA": lambda f: "cuda" in getattr(f, "implementations", {}),
@@ -31,8 +33,9 @@ COLUMNS = {
 HEAD = """# Operations
 
 What is declared of each operation: written by `scripts/operations.py`, from the declarations themselves. A dash is what
-an operation does not declare. FLOPs without a rule are an operation an element. A composite kernel that a backend has
-no code for, and what is elementwise, a reduction, a product or a view, is compiled without a declaration of its own.
+an operation does not declare. What is linear has its adjoint for a gradient, and itself for a tangent. FLOPs without a
+rule are an operation an element. A composite kernel that a backend has no code for, and what is elementwise, a
+reduction, a product or a view, is compiled without a declaration of its own.
 """
 
 

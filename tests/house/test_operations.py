@@ -15,7 +15,7 @@ from source import library
 ROOT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "operations.py"))
 (_, KERNELS), (_, FUNCTIONS) = SCRIPT["known"]()
-LEAST = ("shape", "gradient", "tangent", "native", "CUDA")  # what a Kernel has, or lacks for a reason
+LEAST = ("shape, dtype", "gradient", "tangent", "native", "CUDA")  # what a Kernel has, or lacks for a reason
 MOST = 8  # files that name an operation
 WORDS = {"forward", "fractions", "gather", "norm", "uniform"}  # with other uses: passes, axes, schemes, norms
 OWN = "part of a cost or module whose own gradient rule is tested"
@@ -26,7 +26,9 @@ LACKS = {
     **dict.fromkeys([("normal", "gradient"), ("normal", "tangent")], "reads no floats"),
     **{(n, c): OWN for n in ("entropyGrad", "forward", "throughTime", "fractions") for c in ("gradient", "tangent")},
     **{(n, c): OWN for n in ("pairDots", "pairDotsGrad", "norm") for c in ("gradient", "tangent")},
-    **dict.fromkeys([("fractions", "shape"), ("fractions", "native"), ("fractions", "CUDA")], "checks, on the host"),
+    **dict.fromkeys(
+        [("fractions", "shape, dtype"), ("fractions", "native"), ("fractions", "CUDA")], "checks, on the host"
+    ),
     ("entropyGrad", "native"): "composite: its formulas are fused",
     ("normal", "native"): "left to numpy so far",
     ("ontoDiagonal", "native"): "decomposed",
