@@ -78,7 +78,7 @@ def test_a_rule_that_is_called_whole_says_what_it_does_that_cannot_be_traced():
     program = programOf(moduleOf(lambda self, x: np.asarray(x.tolist(), x.dtype)))
     program.run(np.ones((4, 6), "f4"))
     (only,) = leftToNumpy(program)
-    assert "trace: its rule could not be traced (the rule asks for the numbers of a value)" in only
+    assert "trace: its rule could not be traced (the rule reads the elements of a value)" in only
 
 
 def test_a_store_that_is_left_says_that_its_elements_are_not_copied_natively():
