@@ -42,7 +42,7 @@ class Programs:
         return {"graph": self.graph, "check": self.check}
 
     def __setstate__(self, state: dict) -> None:
-        self.__init__(**state)
+        Programs.__init__(self, **state)
 
     def get(self, arrays: Sequence[Any], **options: Any) -> Program | None:
         """The program for such arrays; None if compiling one is not worth while yet."""
@@ -113,7 +113,8 @@ def compiled(
     """
     given = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
     found = [s for shape in given for s in shapesOf(shape)]
-    net, grads = graph, None
+    net = graph
+    grads: str | tuple[bool, ...] | None = None
     if cost is not None:
         inputs = len(graph.inputs)
         net = withCost(graph, cost, inputs, len(found) - inputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ class Program:
         self.graph, self.shapes, self.train = graph, [tuple(s) for s in shapes], train
         self.given, self.poison, self.workspace, self.budget = dtypes, poison, workspace or Workspace(), budget
         self.options = options
-        self.optimizer = options.get("optimizer")
+        self.optimizer: Any = options.get("optimizer")
         self.grad: Any = None
         self.build()
 
@@ -84,7 +84,8 @@ class Program:
         self.dtypes = list(map(np.dtype, self.given or dtypesFor(self.graph, len(self.shapes) or None)))
         real = next((d for d in self.dtypes if d.kind == "f"), np.float32)
         self.isLoose = self.given is None and self.graph.dtype is None
-        self.backend, self.executable, self.fastPath, self.current = NUMPY, None, None, None
+        self.backend, self.executable, self.current = NUMPY, None, None
+        self.fastPath: Callable[[Sequence[Any], bool], Any] | None = None
         self.why, self.untried = "", False
         held: list[Any] = []
         unread: set[int] = set()

@@ -74,13 +74,15 @@ def finite(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf
 @simpler(np.tril)
 def tril(x: Any, k: int = 0) -> Any:
     """Zero above a diagonal of the last two axes."""
-    return np.where(np.tri(*x.shape[-2:], k=k, dtype=bool), x, zero(x))
+    rows, columns = x.shape[-2:]
+    return np.where(np.tri(rows, columns, k, bool), x, zero(x))
 
 
 @simpler(np.triu)
 def triu(x: Any, k: int = 0) -> Any:
     """Zero below a diagonal of the last two axes."""
-    return np.where(np.tri(*x.shape[-2:], k=k - 1, dtype=bool), zero(x), x)
+    rows, columns = x.shape[-2:]
+    return np.where(np.tri(rows, columns, k - 1, bool), zero(x), x)
 
 
 def zero(x: Any) -> Any:

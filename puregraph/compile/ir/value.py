@@ -120,7 +120,7 @@ class Call:
     ):
         self.function, self.arguments, self.options = function, arguments, options
         self.outs, self.origin, self.several = outs, origin, several
-        self.kind = kind if type(kind) is Kind else KINDS[kind]
+        self.kind = KINDS[kind] if isinstance(kind, str) else kind
 
     @property
     def name(self) -> str:

@@ -228,7 +228,7 @@ class Fuser:
             if isinstance(line, Reduce):
                 reducedAxes = over | chosen(line)
                 name = group.add(Reduce(line.how, names[line.of], chosen(line)))
-                after = ("/", float(read.count)) if read.count else (">", 0.0) if y.dtype == BOOL else None
+                after = ("/", float(read.divisor)) if read.divisor else (">", 0.0) if y.dtype == BOOL else None
                 if after:
                     name = group.add(formulaOf(term(after[0], leaf(name), leaf(after[1]))))
             else:

@@ -89,14 +89,14 @@ class NestLines(NamedTuple):
 
     `given` has the Values that it reads, by the names that its lines have for them, each with the axes of the space
     that its own run along; `lines` are those before the results, which are Values with a formula or Reduce each, and
-    again their axes. A reduction that is divided by `count` at its end is a mean.
+    again their axes. A reduction that is divided by `divisor` at its end is a mean.
     """
 
     space: tuple[int, ...]
     given: dict[str, tuple[Value, Axes]]
     lines: list[tuple[str, Formula]]
     results: list[tuple[Value, Any, Axes]]
-    count: int = 0
+    divisor: int = 0
 
     @property
     def arithmetic(self) -> str:

@@ -194,10 +194,10 @@ def insert(schedule: Any, chosen: Any, peak: int) -> None:
             return instead.get(v.number, v)
         return viewed(v) if v.base.number in instead else v
 
-    def viewed(v: Value) -> Value:
+    def viewed(v: Any) -> Value:
         """A view of a clone."""
         if v.number not in views:
-            call = v.call
+            call: Any = v.call
             schedule.count += 1
             new = Value(schedule.count, v.shape, v.dtype, v.strides, name=v.name)
             new.base, new.offset = instead[v.base.number], v.offset

@@ -60,8 +60,8 @@ class Describer:
                 continue
             for ys, t in self.results(c):
                 y = ys[0] if ys else None
-                isLine = y is None or any(each.number in stored for each in ys) or uses[y.number] > 1 and not isBrief(t)
-                if not isLine:
+                isUsed = any(each.number in stored for each in ys)
+                if y is not None and not isUsed and (uses[y.number] < 2 or isBrief(t)):
                     self.known[y.number] = t
                     continue
                 left = ", ".join(map(self.nameOf, ys))
@@ -128,7 +128,8 @@ class Describer:
         """The update of a parameter, whose rule is below the table."""
         names = [y.name for y in call.outs]
         grad = next((v for n, v in zip(call.function.names, call.arguments) if n == "grad"), None)
-        lines, done = [], {}
+        lines: list[str] = []
+        done: dict[Any, Any] = {}
         for name, t in zip(names, call.function.terms):
             lines.append(f"{name} = {written(rebuild(t, done, term))}")
             if leaf(name) not in walk(t) or name != "param":

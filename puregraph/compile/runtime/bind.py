@@ -26,7 +26,7 @@ class Bound:
 
     __slots__ = ("arguments", "call", "function", "options")
 
-    def __init__(self, call: Call, function: Any, arguments: list, options: dict[str, Any]):
+    def __init__(self, call: Call | None, function: Any, arguments: list, options: dict[str, Any]):
         self.call, self.function, self.arguments, self.options = call, function, arguments, options
 
 
@@ -46,7 +46,7 @@ def bound(call: Call, array: Callable[[Value], Any], taken: int | None) -> list[
         return one(*evaluated(function, given, outs))
     if isinstance(function, np.ufunc):
         return one(function, given, {**options, "out": tuple(outs)})
-    (out,) = outs if len(outs) == 1 else (None,)
+    out: Any = outs[0] if len(outs) == 1 else None
     if function is np.where:
         first = [] if taken == 2 else one(np.copyto, [out, given[2]], {"casting": "unsafe"})
         return chosen(one, first, out, given)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ class ExecutablePart:
 
     def __init__(self) -> None:
         self.steps: list[Bound] = []
-        self.host: Callable[[], bool] | None = None
+        self.host: partial[bool] | None = None
 
 
 class Executable:
@@ -86,15 +87,14 @@ class Executable:
         self.wanted = [(v.shape, v.dtype) for v in self.schedule.inputs]
         self.watch()
         self.ownOutputs = list(plan.ownOutputs.values())
-        for maker in (self.guard, *self.segments):
-            for patch in maker.patches:
-                self.movedBy(patch[2].root).patches.append(patch)
+        for patch in chain(self.guard.patches, *[segment.patches for segment in self.segments]):
+            self.movedBy(patch[2].root).patches.append(patch)
         for entry in self.inputs:
             entry.chooseCopy()
         self.begin = self.beginUpdate()
         self.undo = self.statesBefore(self.parts[: self.begin])
         own = {v for call in calls if type(call.function) is UpdateScalars for v in call.function.numbers.values()}
-        self.written = list(map(vars, self.schedule.written))  # past __setattr__, which checks names
+        self.written: list[Any] = list(map(vars, self.schedule.written))  # past __setattr__, which checks names
         self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars if v not in own]
         if poison:
             self.memory.arena.fill(POISON)

@@ -19,7 +19,7 @@ class InputGuard:
 
     def __init__(self, bounds: Iterable[Bounds], memory: Buffers):
         self.flag = np.zeros(1, np.int64)
-        self.found = ctypes.c_int64.from_buffer(self.flag)
+        self.found = ctypes.c_int64.from_buffer(self.flag.data)
         bounds = sorted(dict.fromkeys(bounds), key=lambda b: b.kind)
         self.records = np.array([b.record for b in bounds], np.int64).reshape(len(bounds), inputchecks.WORDS)
         self.patches = []

@@ -44,7 +44,7 @@ class Validity:
         self.params = [target for target in self.stored if hasattr(target, "trainable")]
         self.slots = list(getattr(optimizer, "slots", ()))
         self.updated = [slot for slot in self.slots if slot.param.trainable]  # others stay behind, step by step
-        self.names = list(map(vars, self.read))
+        self.names: list[Any] = list(map(vars, self.read))
         self.attributes, self.modes, self.precisions = self.attributesNow(), self.modesNow(), self.precisionsNow()
         self.ids, self.arrays, self.flags = self.idsNow(), self.arraysNow(), self.flagsNow()
         self.options, self.steps0 = self.optionsNow(), self.stepsNow()

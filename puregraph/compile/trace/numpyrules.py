@@ -161,7 +161,7 @@ def readFill(recorder: Recorder, function: Any, given: list, options: dict[str, 
     """An array of one constant, in the shape of another or a given one."""
     given = list(given)
     x = need(given.pop(0))
-    number = {np.ones_like: 1}.get(function, 0)
+    number: Any = {np.ones_like: 1}.get(function, 0)
     if function is np.full_like:
         number = operand(recorder, given.pop(0) if given else options["fill_value"])
     dtype = np.dtype(given.pop(0) if given else options.get("dtype") or x.dtype)
@@ -254,21 +254,22 @@ def readReduction(recorder: Recorder, function: Any, given: list, options: dict[
     """A reduction: numpy decides the dtype, on an array of one element."""
     x, *rest = given
     x = need(x)
-    given = dict(zip(("axis", "dtype"), rest), **options)
-    if len(rest) > 2 or not given.keys() <= {"axis", "dtype", "keepdims", "ddof"} or any(valuesIn((*given.values(),))):
+    options = dict(zip(("axis", "dtype"), rest), **options)
+    known = options.keys() <= {"axis", "dtype", "keepdims", "ddof"}
+    if len(rest) > 2 or not known or any(valuesIn((*options.values(),))):
         raise UnreadableError(f"{function.__name__} with more than axis, dtype, keepdims")
-    given = {k: v for k, v in given.items() if v is not None or k == "axis"}
-    axis = given.get("axis", 0 if hasattr(function, "__self__") else None)  # np.add.reduce takes the first axis
+    options = {k: v for k, v in options.items() if v is not None or k == "axis"}
+    axis = options.get("axis", 0 if hasattr(function, "__self__") else None)  # np.add.reduce takes the first axis
     axes = reducedAxes(axis, x.ndim)
-    keeps = bool(given.get("keepdims", False))
-    dtype = reducedDtype(function, x.dtype, given.get("dtype"))
+    keeps = bool(options.get("keepdims", False))
+    dtype = reducedDtype(function, x.dtype, options.get("dtype"))
     if isConstant([x]) and x.nbytes <= SMALL:
-        return constantResult(recorder, function, [x], given)
+        return constantResult(recorder, function, [x], options)
     shape = tuple([1 if i in axes else n for i, n in enumerate(x.shape) if keeps or i not in axes])
     order = strides.sortedAxes([strides.aligned(x.shape, x.strides, x.ndim)], x.ndim)
     left = [i for i in range(x.ndim) if keeps or i not in axes]
     layout = strides.dense(shape, [left.index(i) for i in order if i in left], dtype.itemsize)
-    return recorder.made(function, (x,), {**given, "axis": axis}, "reduce", shape, dtype, layout)
+    return recorder.made(function, (x,), {**options, "axis": axis}, "reduce", shape, dtype, layout)
 
 
 @lru_cache(maxsize=4096)
@@ -324,7 +325,8 @@ def readOther(recorder: Recorder, function: Any, given: list, options: dict[str,
         shape, dtype = like.shape, like.dtype
         if function in AS_THEY_ARE and type(given[0]) is Value and given[0].shape == shape:
             layout = strides.like(shape, given[0].strides, dtype.itemsize)
-    return recorder.made(function, tuple(given), options, *kindsOf(function), shape, dtype, layout)
+    (kind,) = kindsOf(function)
+    return recorder.made(function, tuple(given), options, kind, shape, dtype, layout)
 
 
 def standsFor(a: Any) -> Any:
@@ -344,7 +346,7 @@ def contracted(given: list, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     stands = []
     for x in xs:
         short = tuple([min(n, 2) for n in x.shape])
-        order = sorted(range(x.ndim), key=lambda i, x=x: -abs(x.strides[i]))
+        order = sorted(range(x.ndim), key=[-abs(step) for step in x.strides].__getitem__)
         lay = strides.dense(short, order, x.dtype.itemsize)
         stands.append(np.ndarray(short, x.dtype, np.ones(max(1, prod(short)), x.dtype), 0, lay))
     like = np.asarray(np.einsum(equation, *stands, **options))

@@ -9,7 +9,7 @@ import numpy as np
 
 from puregraph.compile.ir.strides import contiguous, isDense
 from puregraph.compile.ir.strides import like as likeStrides
-from puregraph.compile.ir.value import Call, CallOrigin, Value, copy, put
+from puregraph.compile.ir.value import Call, CallOrigin, Kind, Value, copy, put
 from puregraph.core.tracer import Tracer, method
 from puregraph.kernel import CompositeKernel
 
@@ -86,7 +86,7 @@ class Recorder:
         arguments: tuple,
         options: dict[str, Any],
         outs: list[Any],
-        kind: str,
+        kind: Kind | str,
         several: bool = False,
     ) -> Call:
         """Add a call that computes new Values."""
@@ -179,17 +179,14 @@ class Recorder:
         """A new Value in the shape, dtype and layout of the one it replaces, computed right away by the last call."""
         strides = denseLike(old)
         call = new.call
-        fresh = call is not None and bool(self.calls) and call is self.calls[-1] and not new.isView
-        if new.shape == old.shape and new.dtype == old.dtype and new.strides == strides and fresh:
-            return new
-        if (
-            fresh
-            and (call.kind.isElementwise or call.kind.isReduction or call.kind.isContraction)
-            and (new.shape == old.shape or call.kind.isElementwise)
-        ):
-            y = self.value(old.shape, old.dtype, strides)
-            call.outs, y.call = [y], call
-            return y
+        if call is not None and self.calls and call is self.calls[-1] and not new.isView:
+            if new.shape == old.shape and new.dtype == old.dtype and new.strides == strides:
+                return new
+            computes = call.kind.isReduction or call.kind.isContraction
+            if call.kind.isElementwise or computes and new.shape == old.shape:
+                y = self.value(old.shape, old.dtype, strides)
+                call.outs, y.call = [y], call
+                return y
         return self.made(copy, (new,), {}, "copy", old.shape, old.dtype, strides)
 
 
@@ -228,7 +225,7 @@ class RecordedArray(Tracer):
         self.recorder, self.value, self.memory, self.known = recorder, value, memory, memory.writes
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         return self.value.shape
 
     @property
@@ -264,8 +261,9 @@ class RecordedArray(Tracer):
         if isMask(given[0]):
             raise UnreadableError("items are assigned where a mask says")
         made = old.call
-        isFilled = recorder.decompositionOf is not None and made is not None and made.kind.isFill and old.base is None
-        before = made.arguments[0] if isFilled else old
+        before = old
+        if recorder.decompositionOf is not None and made is not None and made.kind.isFill and old.base is None:
+            before = made.arguments[0]
         self.become(recorder.made(put, (before, *given), {}, "put", old.shape, old.dtype, denseLike(old)))
 
     def __iter__(self) -> Iterator[Any]:

@@ -89,5 +89,6 @@ def isRounded(x: Value) -> bool:
 def parts(value: Any, function: Any) -> tuple[Any, ...]:
     """The arguments of the call that computes a value by a function; two times None if another function does."""
     made = getattr(value, "call", None)
-    isIt = made is not None and made.function is function and all(type(v) is Value for v in made.arguments)
-    return made.arguments if isIt and not made.options else (None, None)
+    if made is None or made.function is not function or made.options:
+        return None, None
+    return made.arguments if all(type(v) is Value for v in made.arguments) else (None, None)

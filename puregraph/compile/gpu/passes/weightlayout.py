@@ -57,7 +57,7 @@ class WeightLayout:
         for call in self.schedule.calls:
             self.take(call)
         self.flush()
-        first = [self.transposed(*zip(*self.filters.values()), ORIGIN)] if self.filters else []
+        first = [self.transposed(self.filters, ORIGIN)] if self.filters else []
         read = {v.root.number for call in self.calls for v in call.values()}
         read |= {v.root.number for v in self.schedule.kept()}
         rest = [fewer(c, read) if type(c.function) is FusedFormula and c.origin == ORIGIN else c for c in self.calls]
@@ -116,12 +116,13 @@ class WeightLayout:
     def flush(self) -> None:
         """Transpose the gradients that wait."""
         if self.waiting:
-            self.calls.append(self.transposed(*zip(*self.waiting.values()), CallOrigin("gradients", phase="backward")))
+            self.calls.append(self.transposed(self.waiting, CallOrigin("gradients", phase="backward")))
             self.waiting = {}
 
-    def transposed(self, xs: tuple[Value, ...], ys: tuple[Value, ...], origin: CallOrigin) -> Call:
-        """The call that computes ys from xs."""
-        call = Call(WeightTranspose(), tuple(xs), {}, list(ys), "launch", origin, True)
+    def transposed(self, pairs: dict[int, tuple[Value, Value]], origin: CallOrigin) -> Call:
+        """The call that computes the second Value of each pair from the first."""
+        xs, ys = zip(*pairs.values())
+        call = Call(WeightTranspose(), xs, {}, list(ys), "launch", origin, True)
         for y in ys:
             y.call = call
         return call

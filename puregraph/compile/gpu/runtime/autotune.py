@@ -39,7 +39,7 @@ class Tuned:
     def choose(self) -> None:
         """Measure all proposals that need no more workspace than was planned; where that fails, the first one stays."""
         task, addresses = self.call.task, [self.operandAddress(what) for _, what in self.call.slots]  # type: ignore[attr-defined]
-        if task in KNOWN or getattr(task, "beta", 0) or len(set(addresses)) < len(addresses):
+        if task in KNOWN or getattr(task, "beta", False) or len(set(addresses)) < len(addresses):
             return  # a call that writes over its operand gives something else the second time
         KNOWN.add(task)
         try:

@@ -219,7 +219,7 @@ class DeviceInputs:
             return np.ndarray(value.shape, value.dtype, views[value.root.number], value.offset, value.strides)
 
         if jit.available():
-            guard = InputGuard(bounds, arrayOf)  # type: ignore[arg-type]  it only asks for addresses
+            guard = InputGuard(bounds, arrayOf)  # type: ignore[arg-type] # it asks for addresses alone
             return lambda: not guard()
         return lambda: all(b.holds(arrayOf(b.value)) for b in bounds)
 

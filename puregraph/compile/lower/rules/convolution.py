@@ -27,7 +27,8 @@ def lowerConvolve(call: Call, epilogue: Any, workspace: Any) -> list[KernelCall]
     x, W, stride, pad, dilation, groups = call.arguments
     g = geometry(x.shape, W.shape, stride, pad, dilation, groups)
     if isRowMajor(x) and convolution.takesPlanes(g):
-        where, pixel, before = x, 1, []
+        before: list[KernelCall] = []
+        where, pixel = x, 1
     else:
         where, pixel, before = toChannelsLast(x, workspace)
 
