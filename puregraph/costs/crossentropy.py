@@ -4,13 +4,13 @@ import numpy as np
 
 from puregraph import device
 from puregraph.arguments import Fraction, Whole, optional
+from puregraph.base.widen import widen
 from puregraph.core.param import State
 from puregraph.errors import ArgumentError, need, show
 from puregraph.kernels.entropy import entropyGrad
 from puregraph.kernels.labels import classIndex
 from puregraph.kernels.reduce import total as summed
 from puregraph.kernels.scatter import gather, putClass, takeClass
-from puregraph.kernels.widen import widen
 from puregraph.module import Module
 
 

@@ -4,10 +4,10 @@ from functools import cache
 
 import numpy as np
 
+from puregraph.base.widen import widen
 from puregraph.core.shape import product
 from puregraph.errors import FormulaError, need
 from puregraph.formula import Formula
-from puregraph.kernels.widen import widen
 from puregraph.module import Module
 
 NAMES = ("x", "target")

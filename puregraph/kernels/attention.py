@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from puregraph.base.widen import widen
 from puregraph.core.tracer import dataOf
 from puregraph.cuda.libraries import attention as cudnn
 from puregraph.cuda.runtime.launch import Launch, blocksFor, stridesOf
 from puregraph.cuda.runtime.preprocess import computed, defined, read, stored
 from puregraph.kernel import HEADSLAST, REFERENCE, Halves, kernel
 from puregraph.kernels.reduce import unbroadcast
-from puregraph.kernels.widen import widen
 
 BLOCK = 128  # queries, and keys, of a block
 FLOOR = -1e30  # a score below this counts as hidden; large enough that exp(x - FLOOR) = 0 for x = -inf

@@ -23,10 +23,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from puregraph.base.widen import widened
 from puregraph.cuda.conv import depthwise, direct
 from puregraph.cuda.libraries import convolution as cudnn
 from puregraph.kernel import CHANNELSLAST, MAKES, READS, Halves, kernel
-from puregraph.kernels.widen import widened
 from puregraph.kernels.windowgeometry import Window, inner, padded, perAxis, window
 
 THIN = 64  # columns below which one row is not worth a matrix product of its own

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from puregraph.base.widen import widened
 from puregraph.cuda.nests.axes import Axes
 from puregraph.cuda.runtime.launch import THREADS, Launch, gridFor, stridesOf
 from puregraph.cuda.runtime.preprocess import areFloats, defined, stored
 from puregraph.kernel import ANYFLOATS, kernel
 from puregraph.kernels.reduce import unbroadcast
-from puregraph.kernels.widen import widened
 
 
 @widened

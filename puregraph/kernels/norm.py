@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from puregraph.base.widen import widen
 from puregraph.cuda.nests.axes import axesOf
 from puregraph.cuda.nests.multitensor import ROW, chunked
 from puregraph.cuda.runtime.launch import THREADS, WAVE, Launch, Scratch, blocksFor, isDense, stridesOf
 from puregraph.cuda.runtime.preprocess import computed, defined, stored
 from puregraph.kernel import READSFLOATS, kernel
-from puregraph.kernels.widen import widen
 
 
 @kernel

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from puregraph.base.widen import widened
 from puregraph.cuda.runtime.launch import THREADS, Launch, PointerTable, stridesOf
 from puregraph.cuda.runtime.preprocess import areFloats, defined, stored
 from puregraph.kernel import ANYFLOATS, compositeKernel
-from puregraph.kernels.widen import widened
 
 
 @compositeKernel

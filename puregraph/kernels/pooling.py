@@ -6,11 +6,11 @@ from math import prod
 
 import numpy as np
 
+from puregraph.base.widen import widen, widened
 from puregraph.core.tracer import dataOf
 from puregraph.cuda.conv import pooling
 from puregraph.kernel import CHANNELSLAST, Halves, kernel
 from puregraph.kernels.scatter import addAt, valuesAt
-from puregraph.kernels.widen import widen, widened
 from puregraph.kernels.windowgeometry import inner, padded, perAxis, window
 
 CHUNK = 1 << 17  # elements processed at a time, so that the copy of each tap stays in the L2 cache

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from puregraph.kernels.widen import widen, widened
+from puregraph.base.widen import widen, widened
 
 CHAIN = 32  # elements that are added one after the other
 

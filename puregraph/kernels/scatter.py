@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from puregraph.base.widen import widened
 from puregraph.cuda.nests.axes import Axes, axesOf
 from puregraph.cuda.nests.contiguous import packed
 from puregraph.cuda.runtime.launch import (
@@ -21,7 +22,6 @@ from puregraph.cuda.runtime.launch import (
 )
 from puregraph.cuda.runtime.preprocess import areFloats, computed, defined, read, stored
 from puregraph.kernel import ANYFLOATS, kernel
-from puregraph.kernels.widen import widened
 
 
 @kernel

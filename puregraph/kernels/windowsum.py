@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from puregraph.base.widen import widened
 from puregraph.cuda.nests import launches
 from puregraph.cuda.nests.contiguous import KINDS
 from puregraph.cuda.runtime.launch import stridesOf
 from puregraph.errors import ShapeError
 from puregraph.formula.loopnest import LoopNest, Operand, Reduce
 from puregraph.kernel import kernel
-from puregraph.kernels.widen import widened
 
 
 @kernel

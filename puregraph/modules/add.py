@@ -4,10 +4,10 @@ from functools import reduce
 
 import numpy as np
 
+from puregraph.base.widen import widened
 from puregraph.core.shape import broadcast, product
 from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
-from puregraph.kernels.widen import widened
 from puregraph.module import Module
 
 

@@ -1,10 +1,10 @@
 """Attention: each query takes a weighted mean of values, with weights from its scores with the keys."""
 
 from puregraph.arguments import Flag, Number, optional
+from puregraph.base.widen import widen
 from puregraph.core.shape import broadcast, product
 from puregraph.errors import DataError, need
 from puregraph.kernels.attention import attend, attendGrad
-from puregraph.kernels.widen import widen
 from puregraph.module import Module
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 
 from puregraph.arguments import Count, Flag, Fraction, NotNegative, optional
+from puregraph.base.widen import widen
 from puregraph.core.param import Param, State
 from puregraph.core.shape import product
 from puregraph.errors import need
 from puregraph.kernels.reduce import moments, total
-from puregraph.kernels.widen import widen
 from puregraph.module import Module
 from puregraph.modules.windows import isWhole, overMaps, perMap
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.kernels.widen import widened
+from puregraph.base.widen import widened
 from puregraph.modules.sum import _Reduction, reduced
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from puregraph.arguments import Flag, NotNegative
+from puregraph.base.widen import widen
 from puregraph.core.param import Param
 from puregraph.errors import need
 from puregraph.kernels.reduce import moments, unbroadcast
-from puregraph.kernels.widen import widen
 from puregraph.module import Module
 from puregraph.modules.windows import perAxis
 

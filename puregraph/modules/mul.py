@@ -4,8 +4,8 @@ from functools import reduce
 
 import numpy as np
 
+from puregraph.base.widen import widened
 from puregraph.kernels.reduce import unbroadcast
-from puregraph.kernels.widen import widened
 from puregraph.modules.add import _Broadcast
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from puregraph.arguments import Scalar, choice, isWhole
+from puregraph.base.widen import widened
 from puregraph.errors import need
-from puregraph.kernels.widen import widened
 from puregraph.module import Module
 
 MODES = ("constant", "reflect", "edge")

@@ -3,11 +3,11 @@
 import numpy as np
 
 from puregraph.arguments import Count, NotNegative, Size
+from puregraph.base.widen import widened
 from puregraph.core import initial
 from puregraph.core.param import Param
 from puregraph.errors import need
 from puregraph.kernels.reduce import unbroadcast
-from puregraph.kernels.widen import widened
 from puregraph.module import Module
 
 

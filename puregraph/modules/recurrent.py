@@ -3,12 +3,12 @@
 import numpy as np
 
 from puregraph.arguments import Count, Flag, NotNegative, Texts, choice
+from puregraph.base.widen import widen
 from puregraph.core import initial
 from puregraph.core.param import Param
 from puregraph.errors import DataError, need
 from puregraph.kernels.recurrent import alive, backward, forward, parts
 from puregraph.kernels.reduce import total
-from puregraph.kernels.widen import widen
 from puregraph.module import Module
 
 DIRECTIONS = {"uni": 1, "bi": 2}

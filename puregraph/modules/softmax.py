@@ -1,10 +1,10 @@
 """SoftMax: scores as probabilities."""
 
 from puregraph.arguments import Whole
+from puregraph.base.widen import widened
 from puregraph.core.shape import normalAxis
 from puregraph.errors import need
 from puregraph.kernels.reduce import softmax, total
-from puregraph.kernels.widen import widened
 from puregraph.module import Module
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from puregraph.arguments import choice
+from puregraph.base.widen import widened
 from puregraph.core.shape import product
 from puregraph.errors import need
-from puregraph.kernels.widen import widened
 from puregraph.module import Module
 from puregraph.modules.windows import needRank, perAxis
 
