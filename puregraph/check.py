@@ -23,7 +23,7 @@ from puregraph.core.dim import Dim
 from puregraph.core.param import Param
 from puregraph.core.rules import gradientRule
 from puregraph.core.shape import bind
-from puregraph.errors import PuregraphError, ShapeError
+from puregraph.errors import DtypeError, PuregraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.module import Module
@@ -87,6 +87,8 @@ class Case:
     @property
     def floats(self) -> list[int]:
         """The arguments that have a gradient: float inputs, and parameters."""
+        if self.module.isDiscrete:
+            return []
         params = [None] * (len(self.inputs) + self.absent) + self.module.ruleParams()
         return [
             i
@@ -303,6 +305,42 @@ def needsIsTrue(case: Case) -> None:
         )
 
 
+KINDS = [*np.typecodes["AllInteger"], "?", "e", "f", "d"]
+
+
+def dtypeRule(case: Case) -> None:
+    """For inputs of every dtype the dtype rule says what execution gives, or refuses them with a DtypeError."""
+    module, count = case.module, len(case.inputs)
+    for kind in KINDS if module.train else ():
+        trial = copy.copy(case)
+        trial.module = copy.deepcopy(module)
+        if kind in "efd":
+            trial.module.calcMode(np.dtype(kind))
+        isIndex = [name in module.indices for name in case.names[:count]]
+        isIndex = [index or x.dtype.kind != "f" for index, x in zip(isIndex, case.inputs)]
+        trial.inputs = [x if index else frozen(asKind(x, kind)) for x, index in zip(case.inputs, isIndex)]
+        trial.states = {n: v.astype(getattr(trial.module, n).dtype) for n, v in case.states.items()}
+        given = [x.dtype for x in trial.inputs]
+        try:
+            found = trial.module.dataTypeFrom(*given, *[None] * case.absent)
+        except DtypeError as error:
+            expect(kind not in "efd", f"{case.label}: refuses {np.dtype(kind)}: {error}")
+            continue
+        with np.errstate(all="ignore"):
+            outputs = trial.visible(trial.run())
+        found = found if isinstance(found, list) else [found]
+        for name, said, y in zip(module.outputNames, found, outputs, strict=True):
+            expect(
+                said is None or said == y.dtype,
+                f"{case.label}: of {np.dtype(kind)}, dataTypeFrom says {said} for '{name}', updateData gave {y.dtype}",
+            )
+
+
+def asKind(x: Any, kind: str) -> Any:
+    """A sample in another dtype: its floats as whole numbers from 0 to 7 where that is none."""
+    return x.astype(kind) if kind in "efd" else (np.abs(np.nan_to_num(x)) * 2 % 8).astype(kind)
+
+
 def dtypes(case: Case) -> None:
     """In float32 and float16 the results keep the dtype and come near those of float64."""
     reference = case.run()
@@ -314,12 +352,14 @@ def dtypes(case: Case) -> None:
         trial.inputs = [frozen(x.astype(dtype)) if x.dtype.kind == "f" else x for x in case.inputs]
         trial.states = {n: v.astype(getattr(trial.module, n).dtype) for n, v in case.states.items()}
         outputs = trial.run()
+        said = trial.module.dataTypeFrom(*[x.dtype for x in trial.inputs], *[None] * trial.absent)
+        kinds = [*(said if isinstance(said, list) else [said]), *[np.dtype(dtype)] * len(case.floats)]
         got = (*trial.visible(outputs), *(trial.gradients(outputs)[i] for i in case.floats))
         names = [*case.module.outputNames, *(f"gradient of {case.names[i]}" for i in case.floats)]
-        for name, a, b in zip(names, got, wanted, strict=True):
+        for name, kind, a, b in zip(names, kinds, got, wanted, strict=True):
             if b.dtype.kind != "f":
                 continue
-            expect(a.dtype == dtype, f"{case.label}: in {np.dtype(dtype)} the {name} comes out as {a.dtype}")
+            expect(a.dtype == (kind or dtype), f"{case.label}: in {np.dtype(dtype)} the {name} comes out as {a.dtype}")
             scale = max(1.0, float(np.max(np.abs(b), initial=0.0)))
             error = float(np.max(np.abs(a.astype(np.float64) - b), initial=0.0)) / scale
             expect(
@@ -330,7 +370,7 @@ def dtypes(case: Case) -> None:
 
 def extremes(case: Case) -> None:
     """A pointwise module is finite and right at 0, +-1e-3, +-88 and +-1e4 in float32, forward and backward."""
-    if not isinstance(case.module, Pointwise) or len(case.inputs) != 1:
+    if not isinstance(case.module, Pointwise) or len(case.inputs) != 1 or case.module.isDiscrete:
         return
     points = np.array([0.0, 1e-3, -1e-3, 1.0, -1.0, 20.0, -20.0, 88.0, -88.0, 1e4, -1e4])
     results = []
@@ -495,6 +535,7 @@ CHECKS: list[Callable[[Case], None]] = [
     readsIsTrue,
     needsIsTrue,
     dtypes,
+    dtypeRule,
     extremes,
     twoNodes,
     evaluation,

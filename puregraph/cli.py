@@ -115,7 +115,7 @@ def runCheck(options: argparse.Namespace) -> int:
     sizes = [bind(shape, dict.fromkeys(symbols(shape), 2)) for shape in shapes]
     known: dict[Any, str] = {}
     rows = []
-    for step, inshapes, outshapes, fault in graph.inferShapes(sizes):
+    for step, inshapes, outshapes, fault, _ in graph.inferShapes(sizes):
         problem = str(fault._replace(path="", module="")) if fault else ""
         if outshapes is not None:
             key = (type(step.module), repr(step.module.initArgs), show(inshapes))
@@ -213,6 +213,7 @@ def asJson(found: Footprint) -> dict[str, Any]:
                 "module": repr(line.module),
                 "from": line.source,
                 "data": line.shapes,
+                "dtypes": [None if d is None else str(d) for d in line.dtypes],
                 "grad": line.gradShapes,
                 "params": line.params,
                 "bytes": line.nbytes,

@@ -4,7 +4,7 @@ PuregraphError
   GraphError (ValueError)        a graph cannot be built or run as it is linked
   ShapeError (ValueError)        one or more nodes do not fit their inputs; `faults` lists them all
   ArgumentError (ValueError, TypeError)  an argument is of another kind, or out of range
-  DtypeError (TypeError)         a value has another dtype than the graph computes in
+  DtypeError (TypeError)         a value has another dtype than a node takes, or the graph computes in
   FormulaError (ValueError)      a pointwise expression cannot be read or differentiated
   AutoDiffException (RuntimeError)  no gradient rule, or no forward pass to differentiate
   DeviceError (RuntimeError)     a device was asked for that is not there
@@ -34,7 +34,14 @@ class ArgumentError(PuregraphError, ValueError, TypeError):
 
 
 class DtypeError(PuregraphError, TypeError):
-    """A value has another dtype than the graph computes in."""
+    """A value has another dtype than a node takes; `faults` lists the nodes that are known ahead of data."""
+
+    def __init__(self, *faults: Fault | str):
+        self.faults = tuple(fault for fault in faults if isinstance(fault, Fault))
+        super().__init__(listed(faults))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.faults or self.args
 
 
 class FormulaError(PuregraphError, ValueError):
@@ -92,6 +99,7 @@ class Fault(NamedTuple):
     path: str = ""
     module: str = ""
     source: str = ""
+    kind: str = "shape"  # or "dtype"
 
     def __str__(self) -> str:
         where = f"at '{self.path}' ({self.module}): " if self.path else f"{self.module}: " if self.module else ""
@@ -105,13 +113,23 @@ class ShapeError(PuregraphError, ValueError):
 
     def __init__(self, *faults: Fault):
         self.faults = faults
-        lines = [str(fault) for fault in faults]
-        if len(lines) > 1:
-            lines = [f"{len(lines)} nodes do not fit their inputs", *(f"  {line}" for line in lines)]
-        super().__init__("\n".join(lines))
+        super().__init__(listed(faults))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.faults
+
+
+def listed(faults: tuple[Any, ...]) -> str:
+    """One fault as it is, several as a list."""
+    lines = [str(fault) for fault in faults]
+    if len(lines) > 1:
+        lines = [f"{len(lines)} nodes do not fit their inputs", *(f"  {line}" for line in lines)]
+    return "\n".join(lines)
+
+
+def misfit(faults: list[Fault]) -> ShapeError | DtypeError:
+    """The error for nodes that do not fit their inputs: a DtypeError if all have a wrong dtype."""
+    return DtypeError(*faults) if all(fault.kind == "dtype" for fault in faults) else ShapeError(*faults)
 
 
 def need(condition: Any, wanted: Any, given: Any, hint: str = "") -> None:

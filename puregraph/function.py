@@ -292,6 +292,12 @@ class FunctionCall(Module):
             ) from error
         return [shapeOf(y) for y in result] if isinstance(result, tuple) else tuple(np.shape(result))
 
+    def dataTypeFrom(self, *dtypes: Any) -> Any:
+        """As its function says; nothing is known of one without a rule."""
+        rule = getattr(self.function, "dataTypeFrom", None)
+        unknown = [None] * len(self.outputNames)
+        return rule(*dtypes) if rule is not None else unknown if len(unknown) > 1 else None
+
     def hiddenShapeFrom(self, *shapes: Any) -> list:
         return [((), object)]
 

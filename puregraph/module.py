@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.arguments import Flag, Number, checked, takes
+from puregraph.base.dtype import inferredType
 from puregraph.base.keywords import KeepsInitArgs
 from puregraph.core.accumulate import seedLike, shapeOf
 from puregraph.core.applied import Applied
@@ -88,6 +89,10 @@ class Module(KeepsInitArgs, Parameterized):
                 dtype of any may always be asked.
     `hidden`    names of hidden outputs, which `updateData` returns after the visible ones (a mask, pooling indices)
     `indices`   names of the inputs that hold whole numbers (labels, token ids): they have no gradient
+    `masks`     names of the inputs that hold booleans: they have no gradient
+    `needsFloats`   whether all other inputs have to be floats; so they have of a module with floating parameters
+    `keepsDtype`    whether the output has the dtype of the inputs, whatever that is, or what numpy promotes them to
+    `isDiscrete`    whether the outputs are integers or booleans, or depend on such alone: they pass no gradient on
     `fractions` names of the inputs that hold numbers from 0 to 1, which the rule refuses otherwise: compiled steps look
                 at them before they run
     `gives`     what a cost behind it has to know of the output: "probabilities", "no negatives", "features last" (along
@@ -102,6 +107,10 @@ class Module(KeepsInitArgs, Parameterized):
     reads: tuple[str, ...] | None = None
     hidden: tuple[str, ...] = ()
     indices: tuple[str, ...] = ()
+    masks: tuple[str, ...] = ()
+    needsFloats = False
+    keepsDtype = False
+    isDiscrete = False
     fractions: tuple[str, ...] = ()
     gives = ""
     views = False
@@ -142,6 +151,16 @@ class Module(KeepsInitArgs, Parameterized):
         Raises    ShapeError if they do not fit
         """
         raise NotImplementedError(f"{type(self).__name__} has no shape rule: write dataShapeFrom(self, *shapes)")
+
+    def dataTypeFrom(self, *dtypes: Any) -> Any:
+        """The dtype of the output (a list where there are several) from those of the inputs, ahead of any data.
+
+        By default that of the floating inputs and parameters, promoted. None stands for one that is not known, or
+        not given.
+
+        Raises    DtypeError for an input that the rule does not take
+        """
+        return inferredType(self, dtypes)
 
     def hiddenShapeFrom(self, *shapes: Any, **options: Any) -> list[tuple[Shape, Any]]:
         """Shape and dtype (None: the dtype computed in) of each hidden output."""
@@ -209,6 +228,8 @@ class Module(KeepsInitArgs, Parameterized):
 
     def needs(self, inputs: list[Any], updGrad: bool = True, updParamGrads: bool = True) -> tuple[bool, ...]:
         """Which arguments of the rules get a gradient: one bool per input and parameter."""
+        if self.isDiscrete:
+            return (False,) * (len(inputs) + len(self.ruleNames))
         names = self.inputSpec.names
         indices = self.indices
         free = [

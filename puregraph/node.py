@@ -15,7 +15,17 @@ from puregraph.core.applied import Applied, asGrads, isMarked
 from puregraph.core.hooks import HOOKS
 from puregraph.core.linkednode import LinkedNode, kindOf
 from puregraph.core.rules import RuleContext, gradientRule, readBy
-from puregraph.errors import DataError, DtypeError, GraphError, PuregraphError, ShapeError, addLocation, plural, show
+from puregraph.errors import (
+    DataError,
+    DtypeError,
+    Fault,
+    GraphError,
+    PuregraphError,
+    ShapeError,
+    addLocation,
+    plural,
+    show,
+)
 
 NUMERIC = ("puregraph.modules.", "puregraph.costs.", "puregraph.pointwise")  # what computes with numbers alone
 
@@ -110,6 +120,12 @@ class Node(LinkedNode):
                 kind = kindOf(x) if isinstance(x, str) else f"dtype {x.dtype}; convert with .astype"
                 where = f"at '{self.name}' ({self.label})"
                 raise DtypeError(f"{where}: wanted an array of real numbers for {name}, got {kind}")
+        if any(type(x) is np.ndarray and x.dtype.kind in "iub" for x in given):
+            try:
+                self.module.dataTypeFrom(*[getattr(x, "dtype", None) for x in given])
+            except DtypeError as error:
+                faults: list[Fault | str] = [atNode(fault, self.name, self.label) for fault in error.faults]
+                raise DtypeError(*(faults or [f"at '{self.name}' ({self.label}): {error}"])) from None
 
     def saved(self, arrays: list[tuple[str, Any]], stored: dict[str, Any]) -> list[tuple[str, Any, Any]]:
         """What the gradient rule reads of these by name, each with a mark or fingerprint to find a later change by."""
@@ -118,8 +134,9 @@ class Node(LinkedNode):
         return found + [(n, p, p.mark()) for n, p in stored.items() if isMarked(p) and (reads is None or n in reads)]
 
     def output(self, slot: int) -> Any:
-        """One output of the last forward pass."""
-        return self.made[slot] if isinstance(self.made, list) else self.made
+        """One output of the last forward pass, be it a hidden one."""
+        visible = self.made if isinstance(self.made, list) else [self.made]
+        return visible[slot] if slot < len(visible) or self.values is None else self.values.outputs[slot]
 
     @property
     def data(self) -> Any:
@@ -136,7 +153,7 @@ class Node(LinkedNode):
         `shapes[self]`. `onmodule(module, inshape)` is called after the module's own rule.
         """
         if self.bwds:
-            given = [None if edge is None else slotOf(lookup(shapes, edge[0]), edge[1]) for edge in self.sources]
+            given = [None if edge is None else shapeAt(edge[0], edge[1], shapes) for edge in self.sources]
         else:
             inshape = lookup(inshapes, self)
             given = list(inshape) if isinstance(inshape, list) else [inshape]
@@ -216,7 +233,7 @@ class Node(LinkedNode):
         totals: list[Any] = [None] * len(self.module.outputNames)
         for reader in readers:
             for (node, slot), new in reader.routeInGrad(reader.grad):
-                if node is self and new is not None:
+                if node is self and new is not None and slot < len(totals):
                     totals[slot] = new if totals[slot] is None else accumulate(totals[slot], new)
         return totals[0] if len(totals) == 1 else totals
 
@@ -253,12 +270,13 @@ class Node(LinkedNode):
 
 def located(error: ShapeError, path: str, label: str, source: str = "") -> ShapeError:
     """The same error, with the location of every fault that has none yet."""
-    return ShapeError(
-        *(
-            f._replace(path=f"{path}.{f.path}" if f.path else path, module=f.module or label, source=f.source or source)
-            for f in error.faults
-        )
-    )
+    return ShapeError(*(atNode(fault, path, label, source) for fault in error.faults))
+
+
+def atNode(fault: Fault, path: str, label: str, source: str = "") -> Fault:
+    """A fault with the node that it is at, if it has none yet."""
+    path = f"{path}.{fault.path}" if fault.path else path
+    return fault._replace(path=path, module=fault.module or label, source=fault.source or source)
 
 
 def lookup(table: dict, node: Node) -> Any:
@@ -274,6 +292,9 @@ def isNothing(grad: Any) -> bool:
     return grad is None or isinstance(grad, list) and all(g is None for g in grad)
 
 
-def slotOf(shape: Any, slot: int) -> Any:
-    """The shape of one output, where several are a list."""
+def shapeAt(node: Node, slot: int, shapes: dict) -> Any:
+    """The shape of one output of a node, be it a hidden one."""
+    shape, count = lookup(shapes, node), len(node.module.outputNames)
+    if slot >= count:
+        return node.module.hiddenShapeFrom(*node.inshapes)[slot - count][0]
     return shape[slot] if isinstance(shape, list) else shape

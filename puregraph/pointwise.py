@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from puregraph.base.cachedproperty import CachedProperty
+from puregraph.base.dtype import needFloats, promoted
 from puregraph.core.param import Param, State
 from puregraph.core.shape import broadcast, product
 from puregraph.errors import FormulaError
 from puregraph.formula import Formula
 from puregraph.formula.expr import REMEMBERED
 from puregraph.formula.formula import numpyFrom
+from puregraph.formula.optable import LOGICAL
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.module import Inputs, Module
 
@@ -58,6 +60,7 @@ class Pointwise(Module):
         if not general.names:
             raise FormulaError(f"{type(self).__name__}: wanted a formula with a variable for its input, got {general}")
         self.formula = general.put(**constants) if constants else general
+        self.isDiscrete = self.formula.term.op in LOGICAL
         lost = [n for n in general.names if n not in constants and n not in self.formula.names]
         if lost:
             raise FormulaError(f"{general} with {constants} is {self.formula}, which has no {', '.join(lost)} left")
@@ -96,6 +99,15 @@ class Pointwise(Module):
 
     def dataShapeFrom(self, *shapes: Any) -> Any:
         return broadcast(*shapes, *(p.shape for p in self.ruleParams() if p is not None))
+
+    def dataTypeFrom(self, *dtypes: Any) -> Any:
+        own = iter(dtypes)
+        held = {n: getattr(self, n) for n in self.ruleNames}
+        given = [(None if held[n] is None else held[n].dtype) if n in held else next(own) for n in self.order]
+        needFloats(zip(self.arguments, dtypes), promoted(p.dtype for p in held.values())) if held else None
+        if any(d is None for d in given):
+            return None
+        return numpyFrom([self.formula], self.order).plan(tuple(given)).results[0]
 
     def updateData(self, *arguments: Any, out: Any = None) -> Any:
         y = self.formula.numpy(self.order)(*arguments, out=out)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.analysis.liveness import Liveness
+from puregraph.base.dtype import isFloating
 from puregraph.core.dim import Size, termsOf
 from puregraph.core.shape import product, symbols
 from puregraph.errors import AutoDiffException, Fault, GraphError
@@ -15,8 +16,6 @@ from puregraph.graph.backward import inputNames, readsOf
 from puregraph.graph.inference import StepShapes
 from puregraph.graph.lookup import sourceNames
 from puregraph.graph.steps import GraphStep
-
-INDEX = 8  # bytes of a whole number, an int64
 
 
 class FootprintLine(NamedTuple):
@@ -31,6 +30,7 @@ class FootprintLine(NamedTuple):
     nbytes: Size
     flops: Size
     fault: Fault | None
+    dtypes: list[Any]
 
 
 class Footprint:
@@ -119,7 +119,7 @@ class Footprint:
         steps, outside = back.steps(), [*self.steps.outputs, *back.numbers]
         for i, (inner, number) in enumerate(zip(steps.inputs, outside, strict=True)):
             lives.make(-inner, self.sizes[number], None if i < len(back.seeds) else number)
-        for step, _, shapes, _ in back.inferShapes([self.shapes[n] for n in outside]):
+        for step, _, shapes, *_ in back.inferShapes([self.shapes[n] for n in outside]):
             lives.time += 1
             lives.use(-n for n in readsOf(step))
             for number, shape in zip(step.outs, shapes or [], strict=True):
@@ -136,16 +136,13 @@ class Footprint:
     def measure(self) -> tuple[dict[int, Any], dict[int, Size]]:
         """The shape and the bytes of every value that is known, by number."""
         shapes: dict[int, Any] = dict(zip(self.steps.inputs, self.inshapes, strict=True))
-        dtypes: dict[int, Any] = {}
+        dtypes: dict[int, Any] = dict(zip(self.steps.inputs, self.graph.inputTypes(len(self.inshapes)), strict=True))
         for number, module, name in self.steps.params:
             stored = getattr(module, name)
             absent = stored is None  # the number of a parameter left out stands for None
             shapes[number], dtypes[number] = ((0,), None) if absent else (stored.shape, stored.dtype)
-        for step, inshapes, outshapes, _ in self.rows:
-            whole = [
-                n for n, name in zip(step.args, inputNames(step.module, step.inputs)) if name in step.module.indices
-            ]
-            dtypes.update(dict.fromkeys(whole, np.int64))
+        for step, inshapes, outshapes, _, outtypes in self.rows:
+            dtypes.update(zip(step.visible, outtypes))
             if outshapes is not None:
                 shapes.update(zip(step.visible, outshapes, strict=True))
                 if step.module.hidden:
@@ -153,27 +150,36 @@ class Footprint:
                     for number, (shape, dtype) in zip(step.outs[len(outshapes) :], hidden, strict=True):
                         shapes[number], dtypes[number] = shape, dtype
         sizes = {n: product(shape) * np.dtype(dtypes.get(n) or self.dtype).itemsize for n, shape in shapes.items()}
+        self.dtypes = dtypes
         return shapes, sizes
 
     def lineFrom(self, row: StepShapes, counted: set[int]) -> FootprintLine:
         """The line of a node; a parameter counts where it is first used."""
-        step, inshapes, shapes, fault = row
+        step, inshapes, shapes, fault, dtypes = row
         module = step.module
         own = [p for p in module.params.values() if id(p) not in counted]
         counted.update(map(id, own))
         known = shapes is not None
-        names = inputNames(module, step.inputs)
+        given = [
+            None if module.isDiscrete or name in module.indices else n
+            for n, name in zip(step.args, inputNames(module, step.inputs))
+        ]
         return FootprintLine(
             step.path,
             module,
             sourceNames(step, self.steps),
             shapes,
-            [None if name in module.indices else s for s, name in zip(inshapes, names)] if known else [],
+            [s if self.hasGrad(n) else None for s, n in zip(inshapes, given)] if known else [],
             sum(p.size for p in own),
             sum(self.sizes[n] for n in step.outs) if known and not module.views else 0,
             module.flopsFrom(*inshapes) if known else 0,
             fault,
+            dtypes,
         )
+
+    def hasGrad(self, number: int | None) -> bool:
+        """Whether the value of a number has a gradient: integers and booleans have none."""
+        return number is not None and isFloating(self.dtypes.get(number))
 
     def batchFrom(self) -> str | None:
         """The symbol that every size is a multiple of, or does not depend on."""

@@ -79,7 +79,7 @@ def rowOf(line: FootprintLine, found: Footprint, withArguments: bool) -> dict[st
         "node": line.path,
         "module": brief(line.module) if withArguments else type(line.module).__name__,
         "from": ", ".join(near(name, line.path) for name in line.source),
-        "data shape": several(line.shapes) if line.shapes is not None else "unknown",
+        "data shape": several(line.shapes) + dtypesOf(line, found) if line.shapes is not None else "unknown",
         "gradient shape": several([s for s in line.gradShapes if s is not None]),
         "params": f"{line.params:,}" if line.params else "",
         "bytes": "",
@@ -91,6 +91,12 @@ def rowOf(line: FootprintLine, found: Footprint, withArguments: bool) -> dict[st
         cells["bytes"] = cell(line.nbytes, found, bytesText)
         cells["flops"] = cell(line.flops, found, countText)
     return cells
+
+
+def dtypesOf(line: FootprintLine, found: Footprint) -> str:
+    """The dtypes of a node's outputs, where they are not what the graph computes in."""
+    names = dict.fromkeys(str(d) for d in line.dtypes if d is not None)
+    return "" if set(names) <= {str(found.dtype)} else f" {', '.join(names)}"
 
 
 def brief(module: Any) -> str:

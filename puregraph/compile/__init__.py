@@ -13,7 +13,7 @@ from puregraph.compile.cache import Programs, compiled
 from puregraph.compile.pipeline import schedule
 from puregraph.compile.program import Program
 from puregraph.compile.trace.schedule import Schedule
-from puregraph.compile.trace.withcost import dtypesFor, withCost
+from puregraph.compile.trace.withcost import withCost
 from puregraph.compile.updater import Updater
 
-__all__ = ["Program", "Programs", "Schedule", "Updater", "compiled", "dtypesFor", "withCost", "schedule"]
+__all__ = ["Program", "Programs", "Schedule", "Updater", "compiled", "withCost", "schedule"]

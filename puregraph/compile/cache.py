@@ -12,7 +12,7 @@ from puregraph.compile.program import Program
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.trace.costchecks import warnOf
 from puregraph.compile.trace.withcost import withCost
-from puregraph.errors import GraphError, GraphWarning
+from puregraph.errors import GraphError, GraphWarning, need
 from puregraph.graph import Graph
 from puregraph.module import shapesOf
 
@@ -113,6 +113,8 @@ def compiled(
     """
     given = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
     found = [s for shape in given for s in shapesOf(shape)]
+    for shape in found:
+        need(all(type(n) is int for n in shape), "sizes to compile for", shape, "give a number for each symbol")
     net = graph
     grads: str | tuple[bool, ...] | None = None
     if cost is not None:

@@ -30,5 +30,8 @@ def converted(program: Any, x: Any, shape: Any, dtype: Any, name: str) -> Any:
     if x.dtype == dtype:
         return x
     if "f" in (x.dtype.kind, dtype.kind) or x.dtype.kind not in "iub":
-        raise DtypeError(f"{program!r}: wanted {dtype} for {name}, got {x.dtype}; convert with .astype('{dtype}')")
+        hint = (
+            f"convert with .astype('{dtype}')" if x.dtype.kind in "fiu" else f"compile with dtypes of {x.dtype} for it"
+        )
+        raise DtypeError(f"{program!r}: wanted {dtype} for {name}, got {x.dtype}; {hint}")
     return x.astype(dtype)

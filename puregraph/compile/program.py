@@ -25,7 +25,6 @@ from puregraph.compile.runtime.gc import tidied
 from puregraph.compile.runtime.validity import Validity
 from puregraph.compile.trace.opaque import NotCompiledError, UntriedError
 from puregraph.compile.trace.schedule import Schedule
-from puregraph.compile.trace.withcost import dtypesFor
 from puregraph.compile.verify import VerifyError
 from puregraph.core.hooks import HOOKS
 from puregraph.errors import PuregraphError, addLocation, show
@@ -79,9 +78,10 @@ class Program:
 
     # Building ---------------------------------------------------------------------------------------------------------
 
-    def build(self) -> None:
+    def build(self, dtypes: Sequence[Any] | None = None) -> None:
         """Compile, or set `why` the graph runs itself."""
-        self.dtypes = list(map(np.dtype, self.given or dtypesFor(self.graph, len(self.shapes) or None)))
+        wanted = dtypes or self.given or self.graph.inputTypes(len(self.shapes) or None)
+        self.dtypes = list(map(np.dtype, wanted))
         real = next((d for d in self.dtypes if d.kind == "f"), np.float32)
         self.isLoose = self.given is None and self.graph.dtype is None
         self.backend, self.executable, self.current = NUMPY, None, None
@@ -184,6 +184,8 @@ class Program:
                 self.buildExecutable(self.executable.plan)
         if self.isLoose:
             self.follow(inputs)
+        elif self.given is None and self.executable is not None and not self.executable.takes(inputs):
+            self.adapt(inputs)
         executable = self.executable
         given = inputs if executable is not None and executable.takes(inputs) else conformed(self, list(inputs))
         isElsewhere = given is not inputs and executable is not None and not executable.takes(given)
@@ -212,9 +214,15 @@ class Program:
         """A graph without parameters computes in the dtype that comes in."""
         kept = [d if d.kind != "f" else getattr(x, "dtype", d) for x, d in zip(inputs, self.dtypes)]
         if kept != self.dtypes[: len(kept)]:
-            self.given = kept
-            self.build()
-            self.given, self.isLoose = None, True
+            self.build(kept)
+
+    def adapt(self, inputs: Sequence[Any]) -> None:
+        """Compile for the integers and booleans that come in, if the rules take them as they are."""
+        given = [getattr(x, "dtype", None) for x in inputs[: len(self.dtypes)]]
+        if len(given) == len(self.dtypes):
+            found = self.graph.inputTypes(len(given), given)
+            if found != self.dtypes:
+                self.build(found)
 
     def isCurrent(self) -> bool:
         """Whether what was compiled is still what is to be done."""

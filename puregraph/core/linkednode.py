@@ -21,7 +21,8 @@ Edge = tuple[Any, int]  # a producer and one of its outputs
 class LinkedNode:
     """A node as its links see it: one use of a module, named, with parents and children.
 
-    `parents`   None, a node, `(node, slots)`, or a list of those. Slots are an output's index or name, or a list.
+    `parents`   None, a node, `(node, slots)`, or a list of those. Slots are an output's index or name, or a list; a
+                hidden output, such as a mask, has a slot too, and no gradient.
     `keywords`  parents for arguments given by name.
     `rule`      the name of a registered gradient rule to use here in place of the module's own.
     """
@@ -114,10 +115,10 @@ class LinkedNode:
             node.addBackwards(self if slots is None else (self, slots))
 
     def slotsFrom(self, slots: Any, reader: LinkedNode) -> tuple[int, ...] | None:
-        """Slots by index or name, checked, as indices."""
+        """Slots by index or name, checked, as indices; those of hidden outputs come after the visible ones."""
         if slots is None:
             return None
-        names = self.module.outputNames
+        names = (*self.module.outputNames, *(() if self.module.isGraph else self.module.hidden))
         found = []
         for slot in slots if isinstance(slots, (list, tuple)) else [slots]:
             index = names.index(slot) if isinstance(slot, str) and slot in names else slot
@@ -211,6 +212,16 @@ class LinkedNode:
     __pow__: Any = Late(OPERATORS, "power")
     __rpow__: Any = Late(OPERATORS, "rpower")
     __neg__: Any = Late(OPERATORS, "negative")
+    __mod__: Any = Late(OPERATORS, "mod")
+    __rmod__: Any = Late(OPERATORS, "rmod")
+    __lt__: Any = Late(OPERATORS, "less")
+    __le__: Any = Late(OPERATORS, "lessEqual")
+    __gt__: Any = Late(OPERATORS, "greater")
+    __ge__: Any = Late(OPERATORS, "greaterEqual")
+    __and__: Any = Late(OPERATORS, "both")
+    __or__: Any = Late(OPERATORS, "either")
+    __xor__: Any = Late(OPERATORS, "oneOf")
+    __invert__: Any = Late(OPERATORS, "inverse")
     __getitem__: Any = Late(OPERATORS, "getitem")
     __iter__: Any = None  # a node that can be sliced would otherwise seem to have endlessly many elements
     __array_ufunc__ = None  # numpy leaves `np.float32(2) * node` to the node

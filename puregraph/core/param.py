@@ -214,8 +214,17 @@ class GradOfPass:
         own["gradVersion"] = next(ARRAYVERSIONS)
 
 
+class Trainable(VersionedAttribute):
+    """Whether a parameter is trained: integers have no gradient."""
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        if value and owner.dtype.kind != "f":
+            raise DtypeError(f"a parameter of {owner.dtype} has no gradient and cannot be trained; make it a float")
+        super().__set__(owner, value)
+
+
 class Param(Stored):
-    """A trainable array.
+    """A trainable array; one of integers or booleans, such as quantised weights, is not trained and keeps its dtype.
 
     `grad` holds the gradient of the last backward pass. `trainable`, `rate` (a factor of the learning rate) and
     `decay` (whether weight decay applies) are this parameter's own settings.
@@ -223,7 +232,7 @@ class Param(Stored):
 
     kind = "parameter"
     options = ("trainable", "rate", "decay", "data", "grad")
-    trainable: Any = VersionedAttribute()
+    trainable: Any = Trainable()
     rate: Any = VersionedAttribute()
     decay: Any = VersionedAttribute()
     grad: Any = GradOfPass()
@@ -232,13 +241,14 @@ class Param(Stored):
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
         super().__init__(shape, initial, dtype)
         self.grad = None
-        self.trainable = True
+        self.trainable = self.dtype.kind == "f"
         self.rate = 1.0
         self.decay = True
 
     def calcMode(self, dtype: Any) -> None:
-        super().calcMode(dtype)
-        self.grad = None
+        if self.dtype.kind == "f":
+            super().calcMode(dtype)
+            self.grad = None
 
     def store(self, new: Any, scale: float = 1.0, momentum: float = 0.0, alias: bool = False) -> None:
         """grad = scale * new + momentum * grad, in an array of its own: copied where `new` may be somebody else's.

@@ -37,7 +37,8 @@ class Parameterized(Versioned):
     @trainable.setter
     def trainable(self, value: bool) -> None:
         for param in self.params.values():
-            param.trainable = value
+            if param.dtype.kind == "f":
+                param.trainable = value
 
     def numOfParams(self) -> int:
         """How many numbers are trained."""

@@ -132,6 +132,8 @@ def gradientRule(module: Any, needs: tuple[bool, ...], name: str | None = None, 
         known = ", ".join(dict.fromkeys(n for n, _ in found)) or "none"
         why = "it says that it cannot be applied here" if tried else f"known for {label}: {known}"
         raise AutoDiffException(f"no gradient rule named {name!r} for {label}: {why}")
+    if getattr(module, "isDiscrete", False):
+        return lambda grad, *values: (None,) * (len(values) - len(module.outputNames) - len(module.hidden))
     if module.updateGrad is not None:
         return withNeeds(module.updateGrad, module.updateGrad, needs)
     if getattr(module, "formula", None) is not None:

@@ -45,6 +45,13 @@ def isShape(shape: Any) -> bool:
     )
 
 
+def isInstance(shape: Sequence, declared: Sequence) -> bool:
+    """Whether a shape is one of those that a declared one, whose symbols stand for any size, describes."""
+    sizes: dict[Any, Any] = {}
+    fits = len(shape) == len(declared)
+    return fits and all(n == m or isinstance(m, Dim) and sizes.setdefault(m, n) == n for n, m in zip(shape, declared))
+
+
 def showShape(shape: Sequence) -> str:
     """A shape as people write it, without quotes: (N, 16, H//2)."""
     return show(tuple(shape) if isShape(shape) else shape)

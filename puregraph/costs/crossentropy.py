@@ -36,6 +36,7 @@ class CrossEntropy(Module):
     reads = ("weights", "p", "index")
     hidden = ("p", "index")
     indices = ("labels",)
+    needsFloats = True
     takes = "scores"
     flopsPerElement = 5
 

@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 
+from puregraph.base.dtype import needFloats
 from puregraph.base.widen import widen
 from puregraph.core.shape import product
 from puregraph.errors import FormulaError, need
@@ -41,6 +42,10 @@ class PointwiseCost(Module):
     def dataShapeFrom(self, x, target):
         need(x == target, x, target, "the target has the shape of x, nothing broadcasts: reshape one")
         return ()
+
+    def dataTypeFrom(self, x, target):
+        needFloats([("x", x)])
+        return x
 
     def updateData(self, x, target):
         terms = self.formula.numpy(NAMES)(widen(x), widen(target))

@@ -14,6 +14,7 @@ from puregraph.errors import DtypeError, FormulaError
 from puregraph.formula.expr import TRUTHS, Term, leaf, lower, rebuild, walk
 from puregraph.formula.optable import LOGICAL, TABLE
 
+BOOL = np.dtype(bool)
 BLOCK = 1 << 17  # elements; larger numpy arrays are worked on in pieces, which stay in the cache
 
 
@@ -25,21 +26,31 @@ def select(c: Any, a: Any, b: Any) -> Any:
     return ((a ^ b) & mask ^ b).view(np.float32)
 
 
+def exact(function: Any) -> Any:
+    """A function that rounds, without effect on integers."""
+    return lambda x: +x if x.dtype.kind in "iu" else x if x.dtype.kind == "b" else function(x)
+
+
+ROUNDING = {function: exact(function) for function in (np.floor, np.ceil, np.rint, np.trunc)}
+
+
 class EvalPlan(NamedTuple):
     """What depends on the arguments' dtypes."""
 
     casts: list[int]  # the registers to convert
-    work: np.dtype[Any]  # the float type to compute in
-    rest: list[Any]  # the registers after the arguments: numbers, then room for results
+    work: np.dtype[Any] | None  # the float type to compute in; None: each operation in numpy's own, for integers
+    rest: list[Any]  # the registers after the arguments: numbers, then workspace for results
     back: np.dtype[Any] | None  # the float type of the results, if it is another
+    results: list[np.dtype[Any]]  # the dtypes of the results
 
 
 class Interpreter:
     """A function of arrays in the order of `names`, giving the values of several terms.
 
-    Arguments and constants are held in registers; each operation reads some and writes one, which is free again
+    Arguments and numbers are stored in registers; each operation reads some and writes one, which is free again
     after its last reader. Equal terms are computed once. All is done in the promoted type of the float arguments
-    (float16 in float32, rounded once at the end), to which constants, ints and bools are converted.
+    (float16 in float32, rounded once at the end), to which constants, integers and booleans are converted. Without a
+    float argument nothing is converted: each operation has numpy's own result type, so that integers stay exact.
     """
 
     def __init__(self, terms: Sequence[Term], names: Sequence[str]):
@@ -53,6 +64,7 @@ class Interpreter:
         if missing:
             raise FormulaError(f"the names {', '.join(names) or '(none)'} leave out {', '.join(missing)}")
         self.steps, self.size = _steps(order, roots, registers)
+        self.integerSteps = [(ROUNDING.get(function, function), *rest) for function, *rest in self.steps]
         self.results = [registers[root] for root in roots]
         self.logical = [root.op in LOGICAL for root in roots]
         self.direct = bool(self.steps) and type(self.steps[-1][0]) is np.ufunc and self.logical == [False]
@@ -72,6 +84,8 @@ class Interpreter:
         plan = self.plans.get(dtypes)
         if plan is None:
             plan = self.plans[dtypes] = self.plan(dtypes)
+        if plan.work is None and any(type(a) is float for a in arrays):
+            return self(*[np.float64(a) if type(a) is float else a for a in arrays], out=out)
         with np.errstate(all="ignore"):  # discarded branches overflow, and a GPU does not warn either
             done = None
             if len(self.steps) > 2 and isLarge(arrays):
@@ -83,22 +97,42 @@ class Interpreter:
         if wrong:
             raise DtypeError(f"a formula wants arrays of float, int or bool; {', '.join(wrong)}")
         floats = [d for d in dtypes if d is not None and d.kind == "f"]
+        if not floats and any(d is not None for d in dtypes):
+            return self.integerPlan(dtypes)
         exact = np.result_type(*floats) if floats else np.dtype(np.float64)
         work = np.dtype(np.float32) if exact == np.float16 else exact
         casts = [i for i, d in enumerate(dtypes) if d != work and self.numeric[i]]
         with np.errstate(all="ignore"):
             numbers = [work.type(value) for value in self.numbers]
         rest = numbers + [None] * (self.size - len(self.names) - len(numbers))
-        return EvalPlan(casts, work, rest, exact if exact != work else None)
+        results = [BOOL if logical else exact for logical in self.logical]
+        return EvalPlan(casts, work, rest, exact if exact != work else None, results)
+
+    def integerPlan(self, dtypes: tuple[Any, ...]) -> EvalPlan:
+        """The plan for arguments of which none is a float: numpy's own result types, as it finds for ones.
+
+        Raises    DtypeError for an operation that numpy has not for them, such as the difference of booleans
+        """
+        rest = [*self.numbers, *[None] * (self.size - len(self.names) - len(self.numbers))]
+        plan = EvalPlan([], None, rest, None, [])
+        ones = [1 if d is None else np.ones(1, d) for d in dtypes]
+        given = ", ".join(f"{name} {d}" for name, d in zip(self.names, dtypes) if d is not None)
+        try:
+            with np.errstate(all="ignore"):
+                found = self.evaluate(plan, ones)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DtypeError(f"a formula has no result for {given}: {error}; convert with .astype('float32')") from None
+        return plan._replace(results=[np.asarray(y).dtype for y in found])
 
     def evaluate(self, plan: EvalPlan, arrays: Sequence[Any], out: Sequence[Any] | None = None) -> Sequence[Any]:
-        casts, work, rest, back = plan
+        casts, work, rest, back, kinds = plan
         registers = [*arrays, *rest]
-        for i in casts:
-            a = registers[i]
-            registers[i] = a.astype(work) if hasattr(a, "astype") else work.type(a)
-        steps = self.steps
-        direct = out is not None and self.direct and back is None and out[0].dtype == work
+        if work is not None:
+            for i in casts:
+                a = registers[i]
+                registers[i] = a.astype(work) if hasattr(a, "astype") else work.type(a)
+        steps = self.steps if work is not None else self.integerSteps
+        direct = out is not None and self.direct and back is None and bool(kinds) and out[0].dtype == kinds[0]
         for function, arguments, target in steps[:-1] if direct else steps:
             registers[target] = function(*arguments(registers))
         if out is not None and direct:
@@ -132,8 +166,7 @@ class Interpreter:
         parts = [a.reshape(-1) if flat and own else a for a, own in zip(arrays, shapes)]
         cut = [own == shape or (len(own) == len(shape) and own[0] == rows) for own in shapes]
         if out is None:
-            like, exact = arrays[min(whole)], plan.back or plan.work
-            out = [np.empty_like(like, dtype=bool if logical else exact) for logical in self.logical]
+            out = [np.empty_like(arrays[min(whole)], dtype=dtype) for dtype in plan.results]
         targets = [y.reshape(-1) for y in out] if flat else out
         for start in range(0, rows, step):
             piece = slice(start, start + step)

@@ -77,6 +77,11 @@ class Gradient(Module):
         found = [given[i] for i in self.wanted]
         return found if len(found) > 1 else found[0]
 
+    def dataTypeFrom(self, *dtypes: Any) -> Any:
+        given = self.complete(dtypes)[self.grads :]
+        found = [given[i] for i in self.wanted]
+        return found if len(found) > 1 else found[0]
+
     def updateData(self, *values: Any) -> tuple:
         values = self.complete(values)
         grads, rest = values[: self.grads], values[self.grads :]
@@ -108,6 +113,8 @@ class Accumulate(Module):
     Shapes    every g the same -> y the same
     Source    the chain rule; Griewank, Walther 2008, ch. 3
     """
+
+    keepsDtype = True
 
     def dataShapeFrom(self, *shapes: Any) -> Any:
         return shapes[0]
@@ -200,7 +207,7 @@ class BackwardGraph(Graph):
         for step in self.forwardSteps.items:
             needs[step] = needsOf(step, requires)
             if any(needs[step]):
-                requires.update(dict.fromkeys(step.outs, True))
+                requires.update(dict.fromkeys(step.visible, True))
         return needs
 
     def grow(self, module: Module, parents: Any, name: str) -> Node:
@@ -336,7 +343,9 @@ class BackwardGraph(Graph):
 
 def needsOf(step: GraphStep, requires: dict[int, bool]) -> tuple[bool, ...]:
     """Which arguments of a step get a gradient: those that some wanted gradient depends on."""
-    names, skipped = step.module.arguments, step.module.indices
+    names, skipped = step.module.arguments, (*step.module.indices, *step.module.masks)
+    if step.module.isDiscrete:
+        return (False,) * len(step.args)
     return tuple(
         [
             requires.get(n, False) and not (skipped and i < step.inputs and names[min(i, len(names) - 1)] in skipped)

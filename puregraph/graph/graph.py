@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from puregraph.arguments import Flag, Number, takes
 from puregraph.core.accumulate import isArray, shapeOf
 from puregraph.core.late import Late
 from puregraph.core.parameterized import PRECISIONS
 from puregraph.core.rules import rulesFor
 from puregraph.core.tracer import tracerOf
-from puregraph.errors import GraphError, PuregraphError, ShapeError, addLocation, need, show
+from puregraph.errors import DtypeError, GraphError, PuregraphError, addLocation, misfit, need, show
 from puregraph.graph.datachecks import areMixed, checkInputTypes, checkResults, keyOf
-from puregraph.graph.inference import StepShapes, inferShapes
+from puregraph.graph.inference import Inferred, StepShapes, inferShapes, inferTypes, inputTypes, takenTypes
 from puregraph.graph.lastpass import MODE, Pass, savedOf
 from puregraph.graph.lookup import setInside
 from puregraph.graph.nodegraph import NodeGraph
@@ -92,26 +94,48 @@ class Graph(NodeGraph):
 
         Raises    ShapeError listing every faulty node, with what it wanted, what it was given, and from where
         """
-        rows, outs = self.infer(*shapes)
-        faults = [row.fault for row in rows if row.fault]
+        found = self.infer(*shapes)
+        faults = [row.fault for row in found.rows if row.fault]
         if faults:
-            raise ShapeError(*faults)
+            raise misfit(faults)
         if onmodule is not None:
-            for row in rows:
+            for row in found.rows:
                 onmodule(row.step.module, row.inshapes[0] if len(row.inshapes) == 1 else row.inshapes)
+        return found.shapes[0] if len(found.shapes) == 1 else found.shapes
+
+    def dataTypeFrom(self, *dtypes: Any) -> Any:
+        """The dtype of the output (a list where there are several) from those of the inputs, ahead of any data.
+
+        `dtypes` are the inputs' dtypes, or one list of them; None is one that is not known.
+
+        Raises    DtypeError listing every faulty node, with what it wanted, what it was given, and from where
+        """
+        whole = dtypes[0] if len(dtypes) == 1 and isinstance(dtypes[0], (list, tuple)) else dtypes
+        given = [None if d is None else np.dtype(d) for d in whole]
+        found, faults = inferTypes(self.steps(len(given)), given)
+        if faults:
+            raise DtypeError(*faults)
+        outs = [found[n] for n in self.steps(len(given)).outputs]
         return outs[0] if len(outs) == 1 else outs
+
+    def inputTypes(self, count: int | None = None, given: list[Any] | None = None) -> list[Any]:
+        """The dtype that each input is to have; integers and booleans that are `given` stay as they are, if rules take
+        them."""
+        steps = self.steps(count)
+        asked = inputTypes(steps, np.dtype(self.dtype or np.float32))
+        return asked if given is None else takenTypes(steps, asked, given)
 
     def inferShapes(self, *shapes: Any) -> list[StepShapes]:
         """What every step takes and gives, with faults noted instead of raised."""
-        return self.infer(*shapes)[0]
+        return self.infer(*shapes).rows
 
-    def infer(self, *shapes: Any) -> tuple[list[StepShapes], list[Any]]:
-        """The same, and the shapes of the outputs."""
+    def infer(self, *shapes: Any, dtypes: list[Any] | None = None) -> Inferred:
+        """The same, and what the outputs are; inputs without `dtypes` have those that rules ask for."""
         whole = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
         given = [s for shape in whole for s in shapesOf(shape)]
-        rows, outshapes = inferShapes(self.steps(len(given)), given)
-        self.inferredShapes, self.outshapes = given, outshapes
-        return rows, outshapes
+        found = inferShapes(self.steps(len(given)), given, dtypes or self.inputTypes(len(given)))
+        self.inferredShapes, self.outshapes = given, found.shapes
+        return found
 
     # Running ----------------------------------------------------------------------------------------------------------
 
@@ -156,7 +180,8 @@ class Graph(NodeGraph):
             key = keyOf(data, self.title())
         if key in self.checked:
             return []
-        rows = self.inferShapes([shapeOf(x) for x in data])
+        dtypes = [getattr(x, "dtype", None) for x in data]
+        rows = self.infer([shapeOf(x) for x in data], dtypes=dtypes).rows
         checkInputTypes(data, steps, rows, self.dtype)
         if len(self.checked) > 256:
             self.checked.clear()

@@ -1,41 +1,145 @@
-"""Inference: the shapes of all values of a graph from those of its inputs, each shape rule once."""
+"""Inference: the shapes and dtypes of all values of a graph from those of its inputs, each rule once."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from puregraph.base.dtype import BOOL, INDEX
 from puregraph.base.signals import isAsynchronous
-from puregraph.errors import Fault, PuregraphError, ShapeError, show
-from puregraph.graph.steps import GraphStep, Steps
+from puregraph.errors import DtypeError, Fault, PuregraphError, ShapeError, show
+from puregraph.graph.steps import GraphStep, Steps, inputNames
 
 
 class StepShapes(NamedTuple):
-    """What is known of one step ahead of time; `shapes` is None where a fault here or above leaves it unknown."""
+    """What is known of one step ahead of time; `shapes` is None where a fault here or above leaves it unknown, and a
+    dtype is None where it is not known."""
 
     step: GraphStep
     inshapes: list[Any]
     shapes: list[Any] | None
     fault: Fault | None
+    dtypes: list[Any]
 
 
-def inferShapes(steps: Steps, given: list[Any]) -> tuple[list[StepShapes], list[Any]]:
-    """What every step takes and gives, with faults noted instead of raised; and the shapes of the outputs."""
+class Inferred(NamedTuple):
+    """What is known of every step, and the shapes and dtypes of the outputs."""
+
+    rows: list[StepShapes]
+    shapes: list[Any]
+    dtypes: list[Any]
+
+
+def inferShapes(steps: Steps, given: list[Any], dtypes: list[Any] | None = None) -> Inferred:
+    """What every step takes and gives, with faults noted instead of raised; without `dtypes` none is known."""
     known: list[Any] = [None] * steps.count
+    kinds: list[Any] = [None] * steps.count
     unknown: set[int] = set()
-    for number, shape in zip(steps.inputs, given, strict=True):
-        known[number] = shape
+    for number, shape, dtype in zip(steps.inputs, given, dtypes or [None] * len(given), strict=True):
+        known[number], kinds[number] = shape, dtype
     rows = []
+    read = {n for step in steps.items for n in step.args[: step.inputs]}.union(steps.outputs)
     for step in steps.items:
         numbers = step.args[: step.inputs]
         inshapes = [known[n] for n in numbers]
         outs, fault = shapesFrom(step, inshapes, steps) if unknown.isdisjoint(numbers) else (None, None)
-        rows.append(StepShapes(step, inshapes, outs, fault))
+        outtypes, wrong = dtypesFrom(step, [kinds[n] for n in numbers], steps) if dtypes else ([], None)
+        rows.append(StepShapes(step, inshapes, outs, fault or wrong, outtypes))
+        for number, dtype in zip(step.visible, outtypes):
+            kinds[number] = dtype
         if outs is None:
             unknown.update(step.outs)
         else:
             for number, shape in zip(step.visible, outs, strict=True):
                 known[number] = shape
-    return rows, [known[n] for n in steps.outputs]
+        if outs is not None and not read.isdisjoint(hidden := step.outs[len(step.visible) :]):
+            own = step.module.hiddenShapeFrom(*inshapes)
+            usual = next((d for d in outtypes if d is not None and d.kind == "f"), None)
+            for number, (shape, dtype) in zip(hidden, own, strict=True):
+                known[number], kinds[number] = shape, None if dtype is object else dtype or usual
+    rows = [*undeclared(steps, known, kinds), *rows]
+    return Inferred(rows, [known[n] for n in steps.outputs], [kinds[n] for n in steps.outputs])
+
+
+def undeclared(steps: Steps, shapes: list[Any], dtypes: list[Any]) -> list[StepShapes]:
+    """The inputs that get something else than they declare."""
+    found = []
+    for step in steps.declared:
+        shape, dtype = shapes[step.args[0]], dtypes[step.args[0]]
+        fault = shapesFrom(step, [shape], steps)[1] if shape is not None else None
+        fault = fault or dtypesFrom(step, [dtype], steps)[1]
+        found += [StepShapes(step, [shape], None, fault, [dtype])] if fault else []
+    return found
+
+
+def inferTypes(steps: Steps, given: list[Any]) -> tuple[list[Any], list[Fault]]:
+    """The dtype of every value from those of the inputs, and the steps that do not take theirs."""
+    known: list[Any] = [None] * steps.count
+    faults = []
+    for number, dtype in zip(steps.inputs, given, strict=True):
+        known[number] = dtype
+    for step in steps.items:
+        found, fault = dtypesFrom(step, [known[n] for n in step.args[: step.inputs]], steps)
+        faults += [fault] if fault else []
+        for number, dtype in zip(step.visible, found):
+            known[number] = dtype
+    faults += [row.fault for row in undeclared(steps, [None] * steps.count, known) if row.fault]
+    return known, faults
+
+
+def inputTypes(steps: Steps, real: Any) -> list[Any]:
+    """The dtype that each input is to have: what an Input declares, integers for indices and booleans for masks, also
+    through steps that keep the dtype; else the float that the graph computes in."""
+    asked: dict[int, Any] = {}
+    for step in reversed(steps.items):
+        module, numbers = step.module, step.args[: step.inputs]
+        kept = next((asked[n] for n in step.visible if n in asked), None)
+        for number, name in zip(numbers, inputNames(module, step.inputs)):
+            if name in module.indices or name in module.masks:
+                asked[number] = INDEX if name in module.indices else BOOL
+            elif kept is not None and (module.views or module.keepsDtype):
+                asked[number] = kept
+    declared = {step.args[0]: step.module.dtype for step in steps.declared if step.module.dtype is not None}
+    return [declared.get(n) or asked.get(n, real) for n in steps.inputs]
+
+
+def takenTypes(steps: Steps, asked: list[Any], given: list[Any]) -> list[Any]:
+    """The dtype that each input is to have when it comes in a `given` one: that one if every rule takes it, the graph
+    computes in the same floats, and some step computes with it as it is; else the one that is `asked` for."""
+    found = list(asked)
+    floats = {d for d in inferTypes(steps, asked)[0] if d is not None and d.kind == "f"}
+    for i, dtype in enumerate(given):
+        if dtype is None or dtype == asked[i] or dtype.kind not in "iub":
+            continue
+        trial = [*found[:i], dtype, *found[i + 1 :]]
+        known, faults = inferTypes(steps, trial)
+        isSame = not faults and floats.issuperset(d for d in known if d is not None and d.kind == "f")
+        if isSame and (dtype.kind == "b" or asked[i].kind != "f" or isComputed(steps, known, steps.inputs[i])):
+            found = trial
+    return found
+
+
+def isComputed(steps: Steps, known: list[Any], number: int) -> bool:
+    """Whether some step gives integers or booleans from this value."""
+    return any(
+        number in step.args[: step.inputs] and any(known[n] is not None and known[n].kind != "f" for n in step.visible)
+        for step in steps.items
+    )
+
+
+def dtypesFrom(step: GraphStep, given: list[Any], steps: Steps) -> tuple[list[Any], Fault | None]:
+    """The dtypes that a step gives, or what is wrong with those that it takes; none is known then."""
+    if given and not any(d is not None for d in given):
+        return [None] * len(step.visible), None
+    try:
+        result = step.module.dataTypeFrom(*given)
+    except DtypeError as error:
+        fault = error.faults[0] if error.faults else Fault("other dtypes", f"{show(given)}: {error}", kind="dtype")
+        return [None] * len(step.visible), locate(fault, step, steps)
+    found = result if isinstance(result, list) else [result]
+    if len(found) != len(step.visible):
+        wanted = "a dtype" if len(step.visible) == 1 else f"a list of {len(step.visible)} dtypes"
+        raise PuregraphError(f"at '{step.path}' ({step.label}): dataTypeFrom wanted to give {wanted}, gave {result!r}")
+    return found, None
 
 
 def shapesFrom(step: GraphStep, inshapes: list[Any], steps: Steps) -> tuple[list[Any] | None, Fault | None]:

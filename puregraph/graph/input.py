@@ -1,21 +1,47 @@
 """Input: a named input of a graph."""
 
+import numpy as np
+
+from puregraph.arguments import Dtype, optional
+from puregraph.base.dtype import needType
+from puregraph.core.shape import asShape, isInstance
+from puregraph.errors import need
 from puregraph.module import Module
 
 
 class Input(Module):
     """y = x: a named input of a graph. Takes no time and no memory.
 
-    Shapes    x any -> y the same
+    `shape` and `dtype` declare what comes in, and are checked ahead of data; a symbol in the shape stands for any size.
+    A lone text is the name.
+
+    Shapes    x any, or as declared -> y the same
     Source    the placeholder of every define-by-graph system
+    Raises    ShapeError, DtypeError for anything else than what is declared
     """
 
     views = True
     reads = ()
     flopsPerElement = 0
 
+    def __init__(self, shape=None, dtype: optional(Dtype) = None, name=None):
+        super().__init__(shape if isinstance(shape, str) else name)
+        self.shape = None if shape is None or isinstance(shape, str) else asShape(shape)
+        self.dtype = None if dtype is None else np.dtype(dtype)
+
+    @property
+    def isDeclared(self):
+        """Whether something is known, and so checked, of what comes in."""
+        return self.shape is not None or self.dtype is not None
+
     def dataShapeFrom(self, x):
+        need(self.shape is None or isInstance(x, self.shape), self.shape, x)
         return x
+
+    def dataTypeFrom(self, x):
+        fits = x is None or self.dtype is None or x == self.dtype
+        needType(fits, self.dtype, x, f"convert the data with .astype('{self.dtype}')")
+        return self.dtype or x
 
     def updateData(self, x):
         return x

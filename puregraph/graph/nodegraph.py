@@ -148,8 +148,8 @@ class NodeGraph(Module):
 
     @property
     def dtype(self) -> Any:
-        """The dtype that the graph computes in: its parameters'; None where it has none."""
-        return next((p.dtype for _, p, _ in self.stored("params")), None)
+        """The dtype that the graph computes in: its floating parameters'; None where it has none."""
+        return next((p.dtype for _, p, _ in self.stored("params") if p.dtype.kind == "f"), None)
 
     def getNodeByName(self, name: str) -> Node:
         """The node of a path such as `stem.conv`: its `data` and `grad` are those of the last pass.

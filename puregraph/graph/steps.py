@@ -62,6 +62,7 @@ class Steps:
         self.outputs: list[int] = []
         self.params: list[tuple[int, Any, str]] = []
         self.shown: list[tuple[Node, tuple[int, ...]]] = []
+        self.declared: list[GraphStep] = []  # an Input of known shape or dtype, which is checked ahead of data
         self.producer: dict[int, str] = {}
         self.names: dict[int, str] = {}
         self.keepsData = True
@@ -101,6 +102,10 @@ class Steps:
         self.items.append(GraphStep(path, node, inputs + params, outs, len(inputs)))
         return outs
 
+    def declare(self, path: str, node: Node, args: tuple[int, ...]) -> None:
+        """Note what an Input says of a value."""
+        self.declared.append(GraphStep(path, node, args, args, 1))
+
     def unfold(self, inner: Steps, path: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
         """Append all steps of a nested graph, under its path; the numbers of its outputs."""
         moved = {ABSENT: ABSENT, **dict(zip(inner.inputs, inputs, strict=True))}
@@ -110,6 +115,8 @@ class Steps:
         for step in inner.items:
             outs = self.add(f"{path}.{step.path}", clone(step.node), tuple(moved[n] for n in step.args[: step.inputs]))
             moved.update(zip(step.outs, outs, strict=True))
+        for step in inner.declared:
+            self.declare(f"{path}.{step.path}", step.node, (moved[step.args[0]],))
         return tuple(moved[n] for n in inner.outputs)
 
     @CachedProperty

@@ -53,6 +53,8 @@ def unfold(graph: Any, sizes: list[int]) -> Steps:
         elif isinstance(node.module, Input):
             value[node] = args
             flat.shown.append((node, args))
+            if node.module.isDeclared:
+                flat.declare(path, node, args)
         else:
             value[node] = flat.add(path, node, args)
     flat.outputs = [value[node][slot] for node, slot in graph.outputs]

@@ -2,11 +2,14 @@
 
 from puregraph.modules import operators as operators  # gives nodes their operators
 from puregraph.modules.add import Add
+from puregraph.modules.argmax import ArgMax
+from puregraph.modules.argmin import ArgMin
 from puregraph.modules.attention import Attention
 from puregraph.modules.avgpool1d import AvgPool1D
 from puregraph.modules.avgpool2d import AvgPool2D
 from puregraph.modules.avgpoolnd import AvgPoolNd
 from puregraph.modules.batchnorm import BatchNorm
+from puregraph.modules.cast import Cast
 from puregraph.modules.clip import Clip
 from puregraph.modules.concat import Concat
 from puregraph.modules.conv1d import Conv1D
@@ -20,17 +23,26 @@ from puregraph.modules.dropout import Dropout
 from puregraph.modules.einsum import Einsum
 from puregraph.modules.elu import Elu
 from puregraph.modules.embedder import Embedder
+from puregraph.modules.equal import Equal
 from puregraph.modules.flatten import Flatten
 from puregraph.modules.gather import Gather
 from puregraph.modules.gelu import Gelu
 from puregraph.modules.globalavgpool import GlobalAvgPool
+from puregraph.modules.greater import Greater
+from puregraph.modules.greaterequal import GreaterEqual
 from puregraph.modules.groupnorm import GroupNorm
 from puregraph.modules.gru import GRU
 from puregraph.modules.hardswish import HardSwish
 from puregraph.modules.identity import Identity
 from puregraph.modules.layernorm import LayerNorm
 from puregraph.modules.leakyrelu import LeakyRelu
+from puregraph.modules.less import Less
+from puregraph.modules.lessequal import LessEqual
 from puregraph.modules.linear import Linear
+from puregraph.modules.logicaland import And
+from puregraph.modules.logicalnot import Not
+from puregraph.modules.logicalor import Or
+from puregraph.modules.logicalxor import Xor
 from puregraph.modules.lstm import LSTM
 from puregraph.modules.matmul import MatMul
 from puregraph.modules.max import Max
@@ -39,8 +51,11 @@ from puregraph.modules.maxpool2d import MaxPool2D
 from puregraph.modules.maxpoolnd import MaxPoolNd
 from puregraph.modules.mean import Mean
 from puregraph.modules.min import Min
+from puregraph.modules.mod import Mod
 from puregraph.modules.mul import Mul
 from puregraph.modules.muladdconst import MulAddConst
+from puregraph.modules.notequal import NotEqual
+from puregraph.modules.onehot import OneHot
 from puregraph.modules.pad import Pad
 from puregraph.modules.pairdot import PairDot
 from puregraph.modules.position import Position
@@ -60,8 +75,25 @@ from puregraph.modules.swish import Swish
 from puregraph.modules.tanh import Tanh
 from puregraph.modules.transpose import Transpose
 from puregraph.modules.upsample2d import Upsample2D
+from puregraph.modules.where import Where
 
 __all__ = [
+    "Equal",
+    "NotEqual",
+    "Less",
+    "LessEqual",
+    "Greater",
+    "GreaterEqual",
+    "And",
+    "Or",
+    "Xor",
+    "Not",
+    "Mod",
+    "Where",
+    "Cast",
+    "ArgMax",
+    "ArgMin",
+    "OneHot",
     "GRU",
     "LSTM",
     "RNN",

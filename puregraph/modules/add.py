@@ -14,6 +14,8 @@ from puregraph.module import Module
 class _Broadcast(Module):
     """The base of Add and Mul: any number of inputs whose shapes broadcast."""
 
+    keepsDtype = True
+
     def dataShapeFrom(self, *xs):
         need(xs, "at least one input", "none")
         return broadcast(*xs)
@@ -50,4 +52,4 @@ class Add(_Broadcast):
 @widened
 def total(*xs):
     """The sum, from the left; a copy of a lone input."""
-    return reduce(np.add, xs) if len(xs) > 1 else +xs[0]
+    return reduce(np.add, xs) if len(xs) > 1 else xs[0].copy()

@@ -1,9 +1,10 @@
 """Attention: each query takes a weighted mean of values, with weights from its scores with the keys."""
 
 from puregraph.arguments import Flag, Number, optional
+from puregraph.base.dtype import needFloats, needType, promoted
 from puregraph.base.widen import widen
 from puregraph.core.shape import broadcast, product
-from puregraph.errors import DataError, need
+from puregraph.errors import need
 from puregraph.kernels.attention import attend, attendGrad
 from puregraph.module import Module
 
@@ -22,7 +23,7 @@ class Attention(Module):
     Source    Vaswani et al. 2017, arXiv:1706.03762, eq. 1; in blocks: Dao 2023, FlashAttention-2, arXiv:2307.08691;
               shared keys: Ainslie et al. 2023, arXiv:2305.13245
     Raises    ShapeError if one of them has another rank, sizes differ, heads of k do not divide those of q, there is
-              no key, or the mask does not broadcast; DataError for a mask of integers
+              no key, or the mask does not broadcast; DtypeError for a mask of integers
     """
 
     reads = ("q", "k", "v", "mask", "y", "lse")
@@ -44,6 +45,12 @@ class Attention(Module):
             need(len(mask) <= 4 and broadcast(mask, whole) == whole, f"a mask that broadcasts to {whole}", mask)
         return (n, h, t, e)
 
+    def dataTypeFrom(self, q, k, v, mask=None):
+        needFloats(zip("qkv", (q, k, v)))
+        isMask = mask is None or mask.kind in "bf"
+        needType(isMask, "bools or floats for mask", mask, "convert with .astype(bool)")
+        return promoted([q, k, v, *([mask] if mask is not None and mask.kind == "f" else [])])
+
     def hiddenShapeFrom(self, q, k, v, mask=None):
         return [((*q[:3], 1), None)]
 
@@ -51,10 +58,6 @@ class Attention(Module):
         return q.shape[-1] ** -0.5 if self.scale is None else self.scale
 
     def updateData(self, q, k, v, mask=None):
-        if mask is not None and mask.dtype.kind not in "bf":
-            raise DataError(
-                f"Attention: wanted a mask of bools or floats, got {mask.dtype}; convert with .astype(bool)"
-            )
         return attend(q, k, v, mask, self.causal, self.factor(q))
 
     def updateGrad(self, grad, q, k, v, *others, needs):

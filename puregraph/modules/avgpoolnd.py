@@ -22,6 +22,7 @@ class AvgPoolNd(Module):
 
     rank = None
     reads = ()
+    needsFloats = True
 
     def __init__(self, size=2, stride=None, pad=0, includePad: Flag = True, name=None):
         super().__init__(name)

@@ -29,6 +29,7 @@ class BatchNorm(Module):
     """
 
     reads = ("x", "scale", "center", "factor")
+    needsFloats = True
     hidden = ("center", "factor")
     flopsPerElement = 4
 

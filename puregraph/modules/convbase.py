@@ -19,6 +19,7 @@ class _Convolution(Module):
 
     rank = None
     reads = ("x", "W")
+    needsFloats = True
     isTransposed = False
 
     def setWindows(self, inmaps, outmaps, size, stride, pad, dilation, groups):

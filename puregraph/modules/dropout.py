@@ -21,6 +21,7 @@ class Dropout(Module):
     """
 
     reads = ("mask",)
+    needsFloats = True
     hidden = ("mask",)
     gives = "as taken"
 

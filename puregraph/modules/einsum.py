@@ -19,6 +19,7 @@ class Einsum(Module):
     """
 
     reads = ("xs",)
+    keepsDtype = True
 
     def __init__(self, equation, name=None):
         super().__init__(name)

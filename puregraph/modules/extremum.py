@@ -9,6 +9,7 @@ from puregraph.modules.sum import _Reduction, reduced
 class _Extremum(_Reduction):
     reads = ("x", "y")
     purpose = "to choose from"
+    keepsDtype = True
 
     def updateGrad(self, grad, x, y):
         kept = reduced(x.shape, self.axis, True)

@@ -20,6 +20,7 @@ class Gather(Module):
     """
 
     reads = ("index",)
+    keepsDtype = True
     indices = ("index",)
     flopsPerElement = 0
 

@@ -18,6 +18,7 @@ class GlobalAvgPool(Module):
 
     reads = ()
     flopsPerElement = 1
+    needsFloats = True
 
     def dataShapeFrom(self, x):
         need(len(x) > 2 and all(d >= 1 for d in x[2:]), "(n, c, *spatial), no length 0", x, "wanted some position")

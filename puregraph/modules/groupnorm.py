@@ -25,6 +25,7 @@ class GroupNorm(Module):
     """
 
     reads = ("x", "scale", "center", "factor")
+    needsFloats = True
     hidden = ("center", "factor")
     flopsPerElement = 4
 

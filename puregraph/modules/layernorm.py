@@ -23,6 +23,7 @@ class LayerNorm(Module):
     """
 
     reads = ("x", "scale", "center", "factor")
+    needsFloats = True
     hidden = ("center", "factor")
     flopsPerElement = 4
 

@@ -18,6 +18,7 @@ class MatMul(Module):
     """
 
     reads = ("a", "b")
+    keepsDtype = True
 
     def __init__(self, transpA: Flag = False, transpB: Flag = False, name=None):
         super().__init__(name)

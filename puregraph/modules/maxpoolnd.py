@@ -24,6 +24,7 @@ class MaxPoolNd(Module):
 
     rank = None
     reads = ("indices",)
+    needsFloats = True
     hidden = ("indices",)
 
     def __init__(self, size=2, stride=None, pad=0, name=None):

@@ -17,6 +17,9 @@ class Mean(_Reduction):
     reads = ()
     purpose = "to average"
 
+    def dataTypeFrom(self, x):
+        return None if x is None else np.zeros(1, x).mean().dtype
+
     def updateData(self, x):
         return average(x, self.axis, self.keepdims)
 

@@ -35,4 +35,4 @@ class Mul(_Broadcast):
 @widened
 def times(*xs):
     """The product, from the left; a copy of a lone input."""
-    return reduce(np.multiply, xs) if len(xs) > 1 else +xs[0]
+    return reduce(np.multiply, xs) if len(xs) > 1 else xs[0].copy()

@@ -1,7 +1,7 @@
-"""Operators: arithmetic and slicing written with nodes, `2 * a - b[:, 0]`, makes nodes.
+"""Operators: arithmetic, comparisons and slicing written with nodes, `2 * a - b[:, 0]`, makes nodes.
 
-A number becomes a constant of a formula. Node, which stands below all modules, names these functions and finds them
-when one is first used.
+A number becomes a constant of a formula. `==` says whether two nodes are the same one: Equal compares values. Node,
+which stands below all modules, names these functions and finds them when one is first used.
 """
 
 from numbers import Integral, Real
@@ -9,7 +9,16 @@ from numbers import Integral, Real
 from puregraph.errors import GraphError
 from puregraph.modules.add import Add
 from puregraph.modules.div import Div
+from puregraph.modules.greater import Greater
+from puregraph.modules.greaterequal import GreaterEqual
+from puregraph.modules.less import Less
+from puregraph.modules.lessequal import LessEqual
+from puregraph.modules.logicaland import And
+from puregraph.modules.logicalnot import Not
+from puregraph.modules.logicalor import Or
+from puregraph.modules.logicalxor import Xor
 from puregraph.modules.matmul import MatMul
+from puregraph.modules.mod import Mod
 from puregraph.modules.mul import Mul
 from puregraph.modules.muladdconst import MulAddConst
 from puregraph.modules.power import Power
@@ -66,12 +75,25 @@ truediv, rtruediv = operator(
     "/", Div, lambda c: Pointwise(formula="x / c", c=c), lambda c: Pointwise(formula="c / x", c=c)
 )
 power, rpower = operator("**", lambda: Pointwise(formula="a ** b"), Power, lambda c: Pointwise(formula="c ** x", c=c))
+mod, rmod = operator("%", Mod, lambda c: Pointwise(formula="x % c", c=c), lambda c: Pointwise(formula="c % x", c=c))
+less, _ = operator("<", Less, lambda c: Pointwise(formula="x < c", c=c), None)
+lessEqual, _ = operator("<=", LessEqual, lambda c: Pointwise(formula="x <= c", c=c), None)
+greater, _ = operator(">", Greater, lambda c: Pointwise(formula="x > c", c=c), None)
+greaterEqual, _ = operator(">=", GreaterEqual, lambda c: Pointwise(formula="x >= c", c=c), None)
+both, _ = operator("&", And, None, None)
+either, _ = operator("|", Or, None, None)
+oneOf, _ = operator("^", Xor, None, None)
 matmul, rmatmul = operator("@", MatMul, None, None)
 
 
 def negative(self):
     """-x as a node."""
     return MulAddConst(a=-1.0).node(operand(self, "-"))
+
+
+def inverse(self):
+    """not x as a node."""
+    return Not().node(operand(self, "~"))
 
 
 def getitem(self, slc):

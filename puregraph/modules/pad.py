@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Scalar, choice, isWhole
+from puregraph.base.dtype import needType
 from puregraph.base.widen import widened
 from puregraph.errors import need
 from puregraph.module import Module
@@ -44,6 +45,11 @@ class Pad(Module):
             least = 0 if self.mode == "constant" or max(width) == 0 else max(width) + 1 if self.mode == "reflect" else 1
             need(size >= least, f"at least {least} along axis {axis}, for {self.mode} padding of {width}", x)
         return tuple(before + size + after for size, (before, after) in zip(x, widths))
+
+    def dataTypeFrom(self, x):
+        fits = x is None or self.mode != "constant" or np.asarray(self.fillValue).astype(x) == self.fillValue
+        needType(fits, f"a dtype that holds {self.fillValue}", x, "convert the data with .astype('float32')")
+        return x
 
     def updateData(self, x):
         widths = self.widths(x.ndim)

@@ -15,6 +15,7 @@ class PairDot(Module):
     """
 
     reads = ("xs",)
+    keepsDtype = True
 
     def dataShapeFrom(self, *xs):
         need(len(xs) >= 2, "at least two inputs", list(xs))

@@ -18,6 +18,7 @@ class _Recurrent(Module):
     """A subclass names its states in `cell`, counts its `gates`, says what it keeps, and gives step and back."""
 
     reads = ("x", "h0", "lengths", "W", "U", "y")
+    needsFloats = True
     indices = ("lengths",)
     cell = ("h",)
     kept = ()

@@ -17,6 +17,7 @@ class SoftMax(Module):
     """
 
     reads = ("y",)
+    needsFloats = True
     gives = "probabilities"
     flopsPerElement = 4
 

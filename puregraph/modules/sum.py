@@ -34,6 +34,9 @@ class Sum(_Reduction):
 
     reads = ()
 
+    def dataTypeFrom(self, x):
+        return None if x is None else np.zeros(1, x).sum().dtype
+
     def updateData(self, x):
         return total(x, self.axis, self.keepdims)
 

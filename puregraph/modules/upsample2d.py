@@ -27,6 +27,7 @@ class Upsample2D(Module):
     def __init__(self, scale=2, mode: choice("nearest", "linear") = "nearest", name=None):
         super().__init__(name)
         self.scale, self.mode = perAxis(scale, 2, "scale"), mode
+        self.needsFloats, self.keepsDtype = mode == "linear", mode == "nearest"
 
     def dataShapeFrom(self, x):
         h, w = needRank(x, 2)

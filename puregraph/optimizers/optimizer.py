@@ -96,7 +96,7 @@ class Optimizer(FormulaRule):
         before = {id(slot.param): slot for slot in self.slots}
         once: dict[int, Slot] = {}
         for path, param in net.params.items():
-            if id(param) not in once:
+            if id(param) not in once and param.dtype.kind == "f":
                 slot = once[id(param)] = before.get(id(param)) or Slot(path, param)
                 slot.path = path
         self.slots = list(once.values())

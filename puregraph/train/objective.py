@@ -10,7 +10,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.base.mutex import Mutex
-from puregraph.compile import Program, Programs, Updater, dtypesFor, withCost
+from puregraph.compile import Program, Programs, Updater, withCost
 from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
 from puregraph.compile.trace.costchecks import lastBefore, warnOf
 from puregraph.compile.trace.updaterule import isPlain
@@ -47,14 +47,14 @@ class Objective:
         self.mutex = Mutex()
 
     def build(self, inputs: int, targets: int) -> None:
-        """Link network and cost for this many arrays, and note the dtype that each is to have."""
+        """Link network and cost for this many arrays, and forget which dtypes they are to have."""
         with self.mutex.lock:
             if self.sizes != (inputs, targets):
                 self.sizes = None
                 self.graph = withCost(self.net, self.cost, inputs, targets)
                 self.programs = Programs(self.graph, self.checkShapes)
                 self.updaters: list[Updater] = []
-            self.dtypes = dtypesFor(self.graph, inputs + targets)
+            self.taken: dict[tuple[Any, ...], list[Any]] = {}
             self.sizes = inputs, targets  # last: other threads go by it
 
     def renew(self) -> None:
@@ -72,8 +72,16 @@ class Objective:
         """The batch with the dtypes that the graph computes in; made on the host, in any thread."""
         if self.sizes != (len(batch.data), len(batch.target)):
             self.build(len(batch.data), len(batch.target))
-        given = [converted(x, dtype, name, pinner) for (name, x), dtype in zip(named(batch), self.dtypes, strict=True)]
+        dtypes = self.dtypesOf([*batch.data, *batch.target])
+        given = [converted(x, dtype, name, pinner) for (name, x), dtype in zip(named(batch), dtypes, strict=True)]
         return Batch(given[: len(batch.data)], given[len(batch.data) :], batch.size)
+
+    def dtypesOf(self, arrays: list[Any]) -> list[Any]:
+        """The dtypes that arrays are to have: their own where the graph's rules take them."""
+        given = tuple([x.dtype for x in arrays])
+        if given not in self.taken:
+            self.taken[given] = self.graph.inputTypes(len(given), list(given))
+        return self.taken[given]
 
     def run(self, batch: Batch, compiled: bool = True) -> tuple[Any, list[Any]]:
         """The cost (None without one) and the network's outputs for a prepared batch, on the device."""
@@ -184,6 +192,10 @@ def converted(x: Any, dtype: np.dtype, name: str, pinner: Pinner | None = None) 
         if wrong.any():
             first = device.toHost(x)[wrong].flat[0]
             raise DataError(f"{name}: wanted whole numbers (labels, token ids), got {x.dtype} with {first}")
+    if dtype == np.bool_ and x.dtype != dtype:
+        raise DataError(
+            f"{name}: wanted booleans, got {x.dtype}; compare it, as in x != 0, or convert with .astype(bool)"
+        )
     if pinner is None or type(x) is not np.ndarray or dtype.kind != "f" or x.size * dtype.itemsize <= LITTLE:
         return x.astype(dtype, copy=False)
     made = pinner(x.shape, dtype)

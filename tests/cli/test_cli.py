@@ -170,6 +170,7 @@ def test_shapes_as_json(run):
         "module": "Conv2D(1, 6, 5, pad=2, initscheme='he', name='conv1')",
         "from": ["image"],
         "data": [["N", 6, 28, 28]],
+        "dtypes": ["float32"],
         "grad": [["N", 1, 28, 28]],
         "params": 156,
         "bytes": "18816*N",

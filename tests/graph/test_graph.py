@@ -468,7 +468,7 @@ def test_a_graph_computes_in_the_dtype_it_is_told():
 
 
 def test_whole_numbers_do_not_enter_where_parameters_are_floats():
-    with pytest.raises(DtypeError, match=r"at 'conv2d' \(Conv2D\): wanted float32, got uint8; convert the data"):
+    with pytest.raises(DtypeError, match=r"at 'conv2d' \(Conv2D\): wanted float32 for x, got uint8"):
         Sequential(Conv2D(1, 2, 3))(np.ones((1, 1, 5, 5), np.uint8))
     words = Sequential(Embedder(5, 3), Relu())
     assert words(np.array([[1, 4]])).shape == (1, 2, 3)

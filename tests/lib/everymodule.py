@@ -85,6 +85,9 @@ def countOf(found):
 EXAMPLES = [(found, index) for found in CLASSES for index in range(countOf(found))]
 
 
+DIFFERENTIABLE = [(found, index) for found, index in EXAMPLES if not examplesOf(found)[index][0].isDiscrete]
+
+
 def label(value):
     return value.__name__ if inspect.isclass(value) else None
 

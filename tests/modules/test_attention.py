@@ -10,7 +10,7 @@ from puregraph.autodiff.tape.engine import grad
 from puregraph.autodiff.tape.variable import Variable
 from puregraph.check import checkModule
 from puregraph.core.shape import asShape, bind
-from puregraph.errors import DataError, GraphError, ShapeError
+from puregraph.errors import DtypeError, GraphError, ShapeError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.kernels import attention as file
@@ -172,7 +172,7 @@ def test_what_does_not_fit_is_refused(shapes, words):
 
 
 def test_a_mask_of_whole_numbers_is_refused(rng):
-    with pytest.raises(DataError, match=r"wanted a mask of bools or floats, got int64; convert with .astype\(bool\)"):
+    with pytest.raises(DtypeError, match=r"wanted bools or floats for mask, got int64; convert with .astype\(bool\)"):
         Attention()(*arrays(rng), np.ones((7, 9), np.int64))
 
 

@@ -209,7 +209,7 @@ class FreeingGraph(Graph):
             raise ShapeError(*faults)
         steps, dtype = self.steps(len(shapes)), np.dtype(self.dtype or np.float32)
         found = {n: Descriptor(shape, dtype) for n, shape in zip(steps.inputs, self.inferredShapes or ())}
-        for step, inshapes, outshapes, _ in rows:
+        for step, inshapes, outshapes, *_ in rows:
             module, dtypes = step.module, [dtype] * len(step.outs)
             for name, n in zip(inputNames(module, step.inputs), step.args):
                 if name in module.indices:

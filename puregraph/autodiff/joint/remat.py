@@ -44,6 +44,9 @@ class Exposed(Module):
         hidden = [shape for shape, _ in self.inner.hiddenShapeFrom(*shapes)]
         return [*(found if isinstance(found, list) else [found]), *hidden]
 
+    def dataTypeFrom(self, *dtypes: Any) -> list:
+        return [None] * len(self.outputNames)
+
     def updateData(self, *arguments: Any) -> Any:
         return self.inner.updateData(*arguments)
 
@@ -82,6 +85,9 @@ class Parameter(Module):
     def dataShapeFrom(self) -> Any:
         return (0,) if self.value is None else self.value.shape
 
+    def dataTypeFrom(self) -> Any:
+        return None if self.value is None else self.value.dtype
+
     def updateData(self, value: Any) -> Any:
         return value
 
@@ -103,6 +109,9 @@ class CotangentInput(Module):
         need(g == y, f"a gradient of shape {y}", g, "only the gradient of a single number may be left out, and is 1")
         return y
 
+    def dataTypeFrom(self, y: Any, g: Any) -> Any:
+        return y
+
     def updateData(self, y: Any, g: Any) -> Any:
         return g if getattr(g, "dtype", None) == getattr(y, "dtype", None) else g.astype(y.dtype)
 
@@ -121,6 +130,7 @@ class Outline(Module):
     """
 
     reads = ()
+    keepsDtype = True
 
     def dataShapeFrom(self, x: Any) -> Any:
         return x

@@ -164,6 +164,9 @@ class Checkpoint(Module):
     def dataShapeFrom(self, *shapes: Any) -> Any:
         return self.graph.dataShapeFrom(list(shapes)) if self.graph is self.inner else self.inner.dataShapeFrom(*shapes)
 
+    def dataTypeFrom(self, *dtypes: Any) -> Any:
+        return self.inner.dataTypeFrom(*dtypes)
+
     def hiddenShapeFrom(self, *shapes: Any) -> list:
         return [((), object)]
 

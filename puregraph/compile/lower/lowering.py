@@ -17,11 +17,26 @@ from puregraph.compile.lower.registry import LOWERINGS, loweringOf
 from puregraph.compile.lower.workspace import LoweringWorkspace
 from puregraph.compile.passes.fusion import Fuser
 from puregraph.compile.passes.group import Group
-from puregraph.compile.passes.nestlines import CPU, FLOAT, KINDS, FusionTarget, named, operand, pointwise
+from puregraph.compile.passes.nestlines import (
+    BOOL,
+    CPU,
+    FLOAT,
+    KINDS,
+    FusionTarget,
+    formulas,
+    isExactIn,
+    named,
+    operand,
+    pointwise,
+)
 from puregraph.core.tracer import astype
+from puregraph.formula.expr import walk
+from puregraph.formula.interpreter import Interpreter
 from puregraph.formula.loopnest import LoopNest, Operand, isAxis
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.native.math.emit import INTEGER, lowered
 from puregraph.native.ops.epilogue import Epilogue, EpilogueOperand
+from puregraph.native.ops.nestcode import INTEGERS
 
 
 class NativeCall(NamedTuple):
@@ -231,34 +246,44 @@ def wholeOf(lowering: Any) -> Any:
     return getattr(lowering, "whole", None if hasattr(lowering, "tiling") else lowering)
 
 
-EXACTFORINTEGERS = {np.add, np.subtract, np.negative, np.absolute, np.maximum, np.minimum, np.where, astype}
-
-
 def isWide(call: Call) -> bool:
-    """Whether a call computes in dtypes that groups do not, such as a step count."""
-    if not call.kind.isElementwise:
-        return False
-    values = [*call.values(), *(y for y in call.outs if y is not None)]
-    kinds = {named(v.dtype) for v in values}
-    whole = any(y.dtype.kind == "i" and y.size > 1 for y in values[-len(call.outs) :])
-    return kinds <= CPU.scalars and kinds != CPU.floats and not (whole and call.function not in EXACTFORINTEGERS)
+    """Whether a call computes in dtypes that groups do not: a few elements in float64, or integers in their own."""
+    kinds = {named(v.dtype) for v in (*call.values(), *(y for y in call.outs if y is not None))}
+    return call.kind.isElementwise and kinds <= CPU.scalars and kinds != CPU.floats
 
 
 def wide(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
-    """A call computed in float64, which holds integers exactly up to 2^53."""
-    nest = wideNest(call, CPU)
+    """A call on integers in their own arithmetic; others in float64."""
+    kind = integerKind(call) or ("f64" if isExactIn(call) else None)
+    nest = None if kind is None else wideNest(call, CPU, kind)
     return None if nest is None or 0 in nest.space else nestKernels(nest, workspace)[0]
 
 
-def wideNest(call: Call, target: FusionTarget) -> LoopNest | None:
-    """The loop nest of a pointwise call that is computed in float64; None if it has none."""
+def wideNest(call: Call, target: FusionTarget, kind: str = "f64") -> LoopNest | None:
+    """The loop nest of a pointwise call that is computed in this kind; None if it has none."""
     lines = pointwise(call)
     if lines is None:
         return None
     group = Group(lines.space, 0)
     Fuser([call], target).join(group, lines, call)
     found = operandsOf(group, call.outs)
-    return None if found is None else LoopNest(group.space, found[0], tuple(group.lines), found[1], "f64")
+    return None if found is None else LoopNest(group.space, found[0], tuple(group.lines), found[1], kind)
+
+
+def integerKind(call: Call) -> str | None:
+    """The kind, i32 or i64, in whose arithmetic a call on integers gives what numpy does; None where it is in none."""
+    kinds = [v.dtype for v in call.values()]
+    found = formulas(call)
+    if found is None or not kinds or any(d.kind not in "ib" for d in kinds) or not any(d.kind == "i" for d in kinds):
+        return None
+    terms = [t for f in found[1] for t in walk(lowered(f))]
+    if any(t.args and t.op not in INTEGER for t in terms) or any(t.op == "number" and t.value % 1 for t in terms):
+        return None
+    dtype = np.result_type(*kinds)
+    isAlike = len(set(kinds)) == 1 or not isinstance(call.function, Interpreter)
+    isMade = all(y.dtype in (dtype, BOOL) or call.function is astype for y in call.outs)
+    kind = KINDS[named(dtype)]
+    return kind if kind in INTEGERS and isAlike and isMade else None
 
 
 def values(step: Any) -> list[Value]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,14 +13,15 @@ import numpy as np
 from puregraph.compile.ir.value import Call, Value, fill
 from puregraph.compile.passes.group import Axes
 from puregraph.core.tracer import astype
-from puregraph.formula.expr import Term, leaf, rebuild, term
+from puregraph.formula.expr import Term, leaf, rebuild, term, walk
 from puregraph.formula.formula import Formula, formulaOf, formulasOf
 from puregraph.formula.interpreter import Interpreter
 from puregraph.formula.loopnest import Operand, Reduce
-from puregraph.formula.optable import TABLE
+from puregraph.formula.optable import LOGICAL, TABLE
 from puregraph.kernels.scatter import putClass, takeClass
 
 EXACT = 1 << 24  # integers below this are exact as floats
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 UFUNCS = {row.numpy: name for name, row in TABLE.items() if isinstance(row.numpy, np.ufunc)}
 UFUNCS |= {np.square: "square", np.reciprocal: "reciprocal", np.bitwise_and: "and", np.bitwise_or: "or"}
 UFUNCS |= {np.invert: "not", np.abs: "abs", np.true_divide: "/"}
@@ -47,9 +49,8 @@ class FusionTarget(NamedTuple):
     scalars: frozenset[str]
 
     def isRead(self, x: Value) -> bool:
-        """Whether groups read such elements; large integers are no exact floats, but indices are small."""
-        isExact = x.dtype.kind not in "iu" or max(x.shape, default=0) < EXACT
-        return named(x.dtype) in (self.scalars if x.size == 1 else self.reads) and x.role != "object" and isExact
+        """Whether groups read such elements."""
+        return named(x.dtype) in (self.scalars if x.size == 1 else self.reads) and x.role != "object"
 
     def isMade(self, y: Value, isReduced: bool) -> bool:
         """Whether groups compute such elements: floats and booleans, and by reductions whatever they read."""
@@ -66,7 +67,7 @@ class FusionTarget(NamedTuple):
     def lines(self, call: Call) -> NestLines | None:
         """A call as formulas or a reduction; None if it is neither, or of a dtype that groups do not compute in."""
         if call.kind.isElementwise or call.kind.isFill:
-            found = pointwise(call)
+            found = pointwise(call) if isExactIn(call) else None
         elif call.kind.isReduction:
             found = reduction(call, self)
         else:
@@ -121,6 +122,37 @@ def pointwise(call: Call) -> NestLines | None:
     return NestLines(space, given, [], [(y, f, aligned(y, rank)) for y, f in zip(call.outs, found[1])])
 
 
+def isExactIn(call: Call) -> bool:
+    """Whether floats give what numpy does: it computes in the float of the result, or integers are only converted, or
+    compared with small constants."""
+    kinds = [x.dtype for x in call.values()]
+    isFormula = isinstance(call.function, Interpreter)
+    isBoolean = isFormula and bool(kinds) and all(d.kind == "b" for d in kinds)
+    if not (isBoolean or any(d.kind in "iu" for d in kinds)) or call.function is astype or call.function is fill:
+        return True
+    found = formulas(call)
+    if found is None:
+        return False
+    if isBoolean:  # numpy's sum of two booleans is a boolean
+        return all(t.op in (*LOGICAL, "where") for f in found[1] for t in walk(f.term) if t.args)
+    if all(map(isThreshold, found[1], repeat({name for name, x in found[0].items() if x.dtype.kind in "iu"}))):
+        return True
+    if isFormula or not all(isinstance(d, np.dtype) for d in kinds):
+        return any(d.kind not in "iub" for d in kinds)
+    return call.outs[0].dtype == np.float64 or np.result_type(*kinds) in [d for d in kinds if d.kind == "f"]
+
+
+def isThreshold(formula: Formula, integers: Set[str]) -> bool:
+    """Whether integers are read only to be compared with constants that floats hold: rounding keeps their order."""
+    leaves = {leaf(name) for name in integers}
+    for t in walk(formula.term):
+        if leaves.intersection(t.args):
+            others = [a for a in t.args if a not in leaves]
+            if t.op not in COMPARISONS or len(others) != 1 or others[0].op != "number" or abs(others[0].value) >= EXACT:
+                return False
+    return formula.term not in leaves
+
+
 def byClass(call: Call) -> NestLines | None:
     """One element of each row, or put into each row, by its class."""
     x, labels = call.arguments[:2]
@@ -163,8 +195,8 @@ def formulasFor(call: Call) -> tuple[Sequence[str], list[Formula]] | None:
         return "a", [Formula("a")]
     if function is astype:
         (y,), x = call.outs, call.arguments[0]
-        isCast = type(x) is Value and (y.dtype != BOOL or x.dtype == BOOL)
-        return ("a", [Formula("a")]) if isCast else None
+        isTruth = type(x) is Value and y.dtype == BOOL != x.dtype
+        return ("a", [Formula("a != 0" if isTruth else "a")]) if type(x) is Value else None
     op = "where" if function is np.where else UFUNCS.get(function)
     if op is None or len(call.arguments) != len(TABLE[op].pulls):
         return None
@@ -180,13 +212,13 @@ def operation(op: str) -> tuple[str, list[Formula]]:
     return names, [formulaOf(term(op, *map(leaf, names)))]
 
 
-def numberOf(a: Any) -> float | None:
-    """The number that an argument always is; None if it may vary, or is nan."""
+def numberOf(a: Any) -> float | int | None:
+    """The number that an argument always is; None if it may vary, or is nan. Large integers stay integers."""
     if type(a) is Value:
         isKnown = a.role == "constant" and a.shape == () and a.dtype.kind in "fiub"
-        return float(a.source) if isKnown else None
+        a = a.source.item() if isKnown else None
     if isinstance(a, (bool, int, float, np.integer, np.floating, np.bool_)) and not math.isnan(a):
-        return float(a)
+        return float(a) if float(a) == a else int(a)
     return None
 
 

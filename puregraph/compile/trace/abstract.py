@@ -160,7 +160,10 @@ def readFormula(recorder: Recorder, evaluator: Interpreter, given: list, options
     """The results of an Interpreter: each has the shape that the values it reads broadcast to."""
     given = [operand(recorder, a) for a in given]
     plan = evaluator.plan(floatsOf(given))
-    handed = [handedOn(register, plan, given) for register in evaluator.results]
+    if plan.work is None and any(type(a) is float for a in given):
+        given = [np.float64(a) if type(a) is float else a for a in given]
+        plan = evaluator.plan(floatsOf(given))
+    handed = [handedOn(register, dtype, plan, given) for register, dtype in zip(evaluator.results, plan.results)]
     if any(handed):  # an argument itself is no result of a call; a formula for the others is
         rest = [f for f, x in zip(formulasOf(evaluator), handed) if x is None]
         others = iter(readFormula(recorder, numpyFrom(rest, evaluator.names), given, options) if rest else [])
@@ -171,9 +174,8 @@ def readFormula(recorder: Recorder, evaluator: Interpreter, given: list, options
     outs = []
     layouts = laidOut(recorder, evaluator, plan, given)
     evaluator, given, plan = needed(evaluator, given)
-    for reads, logical, layout in zip(evaluator.reads, evaluator.logical, layouts):
+    for reads, dtype, layout in zip(evaluator.reads, plan.results, layouts):
         values = [given[i] for i in sorted(reads) if type(given[i]) is Value]
-        dtype = BOOL if logical else plan.back or plan.work
         outs.append(recorder.value(broadcast([x.shape for x in values]) if values else (), dtype, layout))
     recorder.add(evaluator, tuple(given), {}, outs, "pointwise", True)
     return outs
@@ -190,20 +192,20 @@ def needed(evaluator: Interpreter, given: list) -> tuple[Interpreter, list, Any]
             [formulaOf(rebuild(t, idle, term)) for t in evaluator.terms], [evaluator.names[i] for i in used]
         )
         other = lean.plan(floatsOf(few))
-        if (other.work, other.back) == (plan.work, plan.back):
+        if (other.work, other.back, other.results) == (plan.work, plan.back, plan.results):
             return lean, few, other
     return evaluator, given, plan
 
 
 def floatsOf(given: list) -> tuple:
-    """The dtypes that an Interpreter computes in."""
+    """The dtypes of what an Interpreter is given; a plain number has none."""
     return tuple([a.dtype if type(a) is Value or isinstance(a, np.generic) else None for a in given])
 
 
-def handedOn(register: int, plan: Any, given: list) -> Value | None:
+def handedOn(register: int, dtype: Any, plan: Any, given: list) -> Value | None:
     """The argument that a result is identical to, if there is one."""
     value = given[register] if register < len(given) else None
-    same = type(value) is Value and value.dtype == (plan.back or plan.work) and register not in plan.casts
+    same = type(value) is Value and value.dtype == dtype and register not in plan.casts
     return value if same else None
 
 
@@ -212,19 +214,18 @@ def laidOut(recorder: Recorder, evaluator: Interpreter, plan: Any, given: list) 
     values = [a for a in given if type(a) is Value and a.shape]
     if all(strides.falling(strides.aligned(x.shape, x.strides, x.ndim)) for x in values):
         return [None] * len(evaluator.results)
-    exact = (plan.back or plan.work).itemsize
+    sizes = [dtype.itemsize for dtype in plan.results]
     if recorder.layout is not None:
         found = []
-        for reads, logical in zip(evaluator.reads, evaluator.logical):
+        for reads, size in zip(evaluator.reads, sizes):
             xs = [given[i] for i in sorted(reads) if type(given[i]) is Value]
             own = broadcast([x.shape for x in xs]) if xs else ()
-            found.append(layoutOf(recorder, own, xs, 1 if logical else exact))
+            found.append(layoutOf(recorder, own, xs, size))
         return found
     shape = broadcast([x.shape for x in values])
     whole = [i for i, a in enumerate(given) if type(a) is Value and a.shape == shape]
     if len(evaluator.steps) > 2 and any(x.size >= 2 * BLOCK for x in values) and isBlockwise(evaluator, given, shape):
         first = given[whole[0]]
-        sizes = [1 if logical else exact for logical in evaluator.logical]
         return [strides.like(shape, first.strides, size) for size in sizes]
     known: dict[int, Any] = {}
     for i, a in enumerate(given):
@@ -232,16 +233,15 @@ def laidOut(recorder: Recorder, evaluator: Interpreter, plan: Any, given: list) 
     for i in plan.casts:
         own, lay = known[i]
         known[i] = own, strides.like(own, lay, plan.work.itemsize)
-    size = plan.work.itemsize
+    size = plan.work.itemsize if plan.work is not None else sizes[0]  # strides are scaled at the end
     for _, arguments, target in evaluator.steps:
         operands = arguments(range(evaluator.size))
         pairs = [known.get(i, ((), ())) for i in operands]
         own = broadcast([s for s, _ in pairs])
         known[target] = own, strides.iterated(own, [strides.aligned(s, t, len(own)) for s, t in pairs], size)
     found = []
-    for register, logical in zip(evaluator.results, evaluator.logical):
+    for register, size in zip(evaluator.results, sizes):
         own, lay = known.get(register, ((), ()))
-        size = 1 if logical else exact
         found.append(strides.like(own, lay, size) if own else None)
     return found
 

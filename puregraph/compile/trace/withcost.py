@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from puregraph.errors import GraphError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
@@ -54,10 +52,3 @@ def readAs(steps: Any, kind: str) -> set[int]:
         if step.module.views and found.intersection(step.visible):
             found.add(step.args[0])
     return found
-
-
-def dtypesFor(graph: Graph, count: int | None) -> list[Any]:
-    """The dtype that each input is to have."""
-    steps = graph.steps(count)
-    whole, real = readAs(steps, "indices"), np.dtype(graph.dtype or np.float32)
-    return [np.dtype(np.int64) if number in whole else real for number in steps.inputs]

@@ -181,6 +181,23 @@ def emit(code: IRBuilder, part: Part, values: Mapping[str, IRValue]) -> IRValue:
     return emitAll(code, [part], values)[0]
 
 
+def emitIntegers(code: IRBuilder, part: Part, values: Mapping[str, IRValue], kind: str) -> IRValue:
+    """The value of a formula in two's complement arithmetic of one kind, i32 or i64, as numpy's; a comparison gives i1.
+
+    Its operations are those of `INTEGER`.
+    """
+    root = lowered(part)
+    done: dict[Term, IRValue] = {leaf(name): value for name, value in values.items()}
+    for t in walk(root):
+        if t.op == "number":
+            done[t] = code.constant(int(t.value), IRType(kind))
+        elif t.args:
+            truths = TRUTHS.get(t.op, (False,) * len(t.args))
+            given = [asTruth(done[a]) if truth else asNumber(code, done[a], kind) for a, truth in zip(t.args, truths)]
+            done[t] = INTEGER[t.op](code, *given)
+    return done[root] if root.op in LOGICAL else asNumber(code, done[root], kind)
+
+
 def emitAll(code: IRBuilder, parts: Sequence[Part], values: Mapping[str, IRValue]) -> list[IRValue]:
     """The values of several formulas; what they share is computed once.
 
@@ -268,3 +285,11 @@ def asNumber(code: IRBuilder, x: IRValue, kind: str) -> IRValue:
 
 
 EMIT |= {op: defined(row.numpy) for op, row in TABLE.items() if isinstance(row.numpy, str)}
+INTEGER: dict[str, Emission] = {  # what is exact in the arithmetic of integers
+    **{op: EMIT[op] for op in ("+", "-", "*", "neg", "<", "<=", ">", ">=", "==", "!=", "and", "or", "not")},
+    **dict.fromkeys(("floor", "ceil", "round", "trunc"), lambda code, a: a),
+    "maximum": lambda code, a, b: code.select(a > b, a, b),
+    "minimum": lambda code, a, b: code.select(a < b, a, b),
+    "abs": lambda code, a: code.select(a < 0, -a, a),
+    "where": lambda code, c, a, b: code.select(c, a, b),
+}

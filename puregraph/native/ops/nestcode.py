@@ -52,6 +52,14 @@ Body = Callable[[dict[int, IRValue], "IRValue | None", Sums, int], None]  # indi
 STORED = {"f32": "f32", "f64": "f64", "i64": "i64", "i32": "i32", "bool": "i8"}
 
 
+INTEGERS = ("i32", "i64")
+
+
+def lanesOf(nest: LoopNest) -> int:
+    """The elements of a vector register of the kind that a nest computes in."""
+    return jit.lanes(8 if nest.kind in ("f64", "i64") else 4)
+
+
 def nestCalls(nest: LoopNest, scratch: Callable[[int], Any]) -> list[KernelCall]:
     """The kernel calls that compute a nest; `scratch(count)` gives memory of its kind for partial results.
 
@@ -128,7 +136,7 @@ class NestCode:
 
     def __init__(self, code: IRBuilder, shape: Shape):
         self.code, self.shape, self.nest = code, shape, shape.nest
-        self.lanes = jit.lanes(8 if self.nest.kind == "f64" else 4)
+        self.lanes = lanesOf(self.nest)
         self.pointers: dict[str, IRPointer] = {}
         self.strides: dict[tuple[str, int], IRValue | int] = {}
         for k, o in shape.operands.items():
@@ -252,7 +260,8 @@ class Scope:
         line = writer.shape.lines[name]
         if isinstance(line, Reduce):
             raise ValueError(f"{name} is wanted before it is complete")
-        return emit.emit(code, line, {n: self.get(n) for n in line.names})
+        values = {n: self.get(n) for n in line.names}
+        return emit.emitIntegers(code, line, values, kind) if kind in INTEGERS else emit.emit(code, line, values)
 
     def joined(self, reduction: Reduce, total: IRValue, start: IRValue | None = None) -> IRValue:
         """An accumulator joined with the value here; `start` fills lanes that are off. A product is added by an fma."""
@@ -290,7 +299,7 @@ def chainOf(shape: Shape) -> tuple[int | None, int]:
 
     A chain is as long as there are chains, so that the sum of a chain and the sum of all chains round as often.
     """
-    lanes = jit.lanes(8 if shape.nest.kind == "f64" else 4)
+    lanes = lanesOf(shape.nest)
     *outer, last = ((a, shape.nest.space[a]) for a in shape.loops)
     steps = [*outer, (last[0], -(-last[1] // (lanes * UNROLL)))]
     length, inside = prod(n for _, n in steps), 1
@@ -424,7 +433,7 @@ def prodOf(values: list[IRValue]) -> IRValue:
 def columnCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     """Reductions over rows: tasks are blocks of columns along the last axis."""
     shape = Shape(nest, axes)
-    lanes = jit.lanes(8 if nest.kind == "f64" else 4)
+    lanes = lanesOf(nest)
     columns = nest.space[-1]
     wide = min(WIDE, 1 << max(-(-columns // lanes) - 1, 0).bit_length())
     exact = columns % (wide * lanes) == 0

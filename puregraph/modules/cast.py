@@ -1,0 +1,45 @@
+"""Cast: the input in another dtype."""
+
+import numpy as np
+
+from puregraph.arguments import Dtype
+from puregraph.module import Module
+
+
+class Cast(Module):
+    """y = x as `dtype`, as numpy's astype converts: floats are cut to integers, and anything but 0 is True.
+
+    Between floats the gradient goes straight through, in the dtype of x; through integers and booleans there is none.
+
+    Shapes    x (any) -> y the same
+    Source    the NumPy reference, numpy.ndarray.astype; ONNX operator Cast
+    Raises    ArgumentError for what is no dtype of numbers
+    """
+
+    reads = ()
+
+    def __init__(self, dtype: Dtype, name=None):
+        super().__init__(name)
+        self.dtype = np.dtype(dtype)
+        self.isDiscrete = self.dtype.kind != "f"
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def dataTypeFrom(self, x):
+        return self.dtype
+
+    def updateData(self, x):
+        return x.astype(self.dtype)
+
+    def updateGrad(self, grad, x, y):
+        return grad.astype(x.dtype) if x.dtype.kind == "f" else None
+
+    def flopsFrom(self, x):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls("float64"), [(2, 3)]
+        yield cls("int64"), [(2, 3)]
+        yield cls("bool"), [(3,)]
