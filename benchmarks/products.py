@@ -137,7 +137,7 @@ def main():
             bad = sorted(one for one in each if one[0] < options.under)
             least = f"; under {options.under}: {len(bad)}"
             least += "".join(f", {m}x{n}x{k} {ratio:.2f}" for ratio, m, n, k in bad[:20])
-            lines.append(f"{kind}: {len(each)} sizes, median {statistics.median(each)[0]:.2f}{least}")
+            lines.append(f"{kind}: {len(each)} sizes, median {statistics.median(one[0] for one in each):.2f}{least}")
             print(lines[-1])
     if not options.match:
         options.out.write_text("\n".join(lines) + "\n")
