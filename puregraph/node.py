@@ -120,7 +120,7 @@ class Node(LinkedNode):
                 kind = kindOf(x) if isinstance(x, str) else f"dtype {x.dtype}; convert with .astype"
                 where = f"at '{self.name}' ({self.label})"
                 raise DtypeError(f"{where}: wanted an array of real numbers for {name}, got {kind}")
-        if any(type(x) is np.ndarray and x.dtype.kind in "iub" for x in given):
+        if self.module.masks or any(type(x) is np.ndarray and x.dtype.kind in "iub" for x in given):
             try:
                 self.module.dataTypeFrom(*[getattr(x, "dtype", None) for x in given])
             except DtypeError as error:

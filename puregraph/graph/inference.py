@@ -113,7 +113,8 @@ def takenTypes(steps: Steps, asked: list[Any], given: list[Any]) -> list[Any]:
         trial = [*found[:i], dtype, *found[i + 1 :]]
         known, faults = inferTypes(steps, trial)
         isSame = not faults and floats.issuperset(d for d in known if d is not None and d.kind == "f")
-        if isSame and (dtype.kind == "b" or asked[i].kind != "f" or isComputed(steps, known, steps.inputs[i])):
+        isMask = dtype.kind == "b" and asked[i].kind == "f"
+        if isSame and (isMask or isComputed(steps, known, steps.inputs[i])):
             found = trial
     return found
 

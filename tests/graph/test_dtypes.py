@@ -25,6 +25,7 @@ from puregraph import (
     Input,
     Linear,
     Module,
+    Not,
     OneHot,
     Param,
     PuregraphError,
@@ -37,7 +38,10 @@ from puregraph import (
     Validator,
     Where,
 )
+from puregraph.data import Batch
 from puregraph.models import multiHeadAttention
+from puregraph.native.llvm import jit
+from puregraph.train.objective import Objective
 
 INTEGERS = [np.dtype(kind) for kind in np.typecodes["AllInteger"]]
 FEW = [np.dtype(kind) for kind in ("?", "i4", "i8", "f4", "f8")]
@@ -152,6 +156,28 @@ def test_ids_stay_whole_through_what_hands_them_on():
     Trainer(net, CrossEntropy(), SGD(0.1), batchsize=3).train([x, y], np.array([0, 1, 1]), epochs=2)
 
 
+@pytest.mark.skipif(not jit.available(), reason="no llvmlite")
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "bool"])
+def test_labels_and_ids_of_any_integers_run_in_native_code(dtype):
+    x, labels = np.ones((4, 5), np.float32), np.array([0, 1, 1, 0]).astype(dtype)
+    objective = Objective(Sequential(Linear(5, 3)), CrossEntropy())
+    program = objective.program(objective.prepare(Batch([x], [labels], 4)))
+    assert "numpy" not in program.table()
+    if dtype != "bool":
+        words = Sequential(Embedder(9, 3)).compile((4,))
+        assert words.run(labels).shape == (4, 3) and "numpy" not in words.table()
+
+
+@pytest.mark.parametrize(("module", "count"), [(And(), 2), (Not(), 1), (Where(), 3)])
+def test_a_module_of_booleans_refuses_floats_in_a_graph_and_alone(module, count):
+    data = [np.full(2, 0.5, np.float32)] * count
+    with pytest.raises(DtypeError, match="wanted booleans for"):
+        module(*data)
+    inputs = [Input().node() for _ in data]
+    with pytest.raises(DtypeError, match="wanted booleans for"):
+        Graph(inputs, module.node(*inputs))(*data)
+
+
 def test_pixels_of_bytes_are_made_floats_where_rules_want_them():
     net = Sequential(Conv2D(1, 2, 3), Flatten(), Linear(18, 2))
     x = np.arange(50, dtype=np.uint8).reshape(2, 1, 5, 5)
@@ -251,7 +277,7 @@ MAKERS = [
 def test_of_thousands_of_random_graphs_each_runs_as_its_dtypes_say_or_is_refused_ahead_of_data(seed):
     rng = np.random.default_rng(seed)
     ran = 0
-    for _ in range(100):
+    for _ in range(1000):
         inputs, kinds = two(), [FEW[i] for i in rng.integers(len(FEW), size=2)]
         nodes = list(inputs)
         for _ in range(rng.integers(1, 6)):
@@ -275,4 +301,4 @@ def test_of_thousands_of_random_graphs_each_runs_as_its_dtypes_say_or_is_refused
             found = net(*x)
         assert [y.dtype for y in found] == said
         ran += 1
-    assert ran > 5
+    assert ran > 50
