@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from natively import needsNative
 
-from puregraph import SGD, BatchNorm, CrossEntropy, Dropout, Linear, Relu, Sequential
+from puregraph import SGD, BatchNorm, CrossEntropy, Dropout, Graph, Input, Linear, Pointwise, Relu, Sequential
 from puregraph.compile import pipeline
 from puregraph.compile.ir.validate import PassError, validate
 from puregraph.compile.trace.withcost import withCost
@@ -53,6 +53,17 @@ def test_every_pass_of_a_gpu_gives_a_schedule_that_holds(verified):
     passes = pipeline.gpuPasses()
     found = pipeline.runPasses(step(), (*passes.prepare, *passes.lower))
     assert any(call.kind.isNative for call in found.calls)
+
+
+def test_a_result_of_a_formula_has_the_shape_of_what_it_reads_itself(verified):
+    class Chosen(Pointwise):
+        formula = "y + where(1 > 0, y, x)"  # its gradient of x is the number 0
+        inputs = ("x", "y")
+
+    nodes = [Input(name=name).node() for name in "xy"]
+    net = Graph(nodes, Chosen().node(*nodes))
+    found = pipeline.schedule(net, [(4, 3), (4, 3)], [np.float32] * 2, grads=(True,))
+    assert [g.shape for g in found.inputGrads] == [(4, 3), (4, 3)]
 
 
 def test_every_backend_cleans_up_what_was_traced_in_the_same_order():

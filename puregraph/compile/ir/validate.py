@@ -16,6 +16,7 @@ import numpy as np
 from puregraph.base.environment import variable
 from puregraph.compile.ir.value import LEAVES, Call, Value
 from puregraph.errors import PuregraphError
+from puregraph.formula.interpreter import Interpreter
 
 REPLACING = ("predicate",)  # passes that put new values in place of calls with effects
 
@@ -127,6 +128,16 @@ def extent(v: Value) -> tuple[int, int]:
     return sum(e for e in ends if e < 0), sum(e for e in ends if e > 0) + v.dtype.itemsize
 
 
+def readBy(call: Any) -> list[list[Value]]:
+    """The values that each result of a call on elements is computed from: one of a formula may need few of them."""
+    if isinstance(call.function, Interpreter):
+        return [
+            [call.arguments[i] for i in sorted(each) if type(call.arguments[i]) is Value]
+            for each in call.function.reads
+        ]
+    return [call.values()] * len(call.outs)
+
+
 def checkShapes(call: Any) -> None:
     """Shapes and dtypes have to be those of what a call computes."""
     if call.kind.name == "group":
@@ -134,9 +145,9 @@ def checkShapes(call: Any) -> None:
     shapes = [v.shape for v in call.values()]
     outs = [y for y in call.outs if y is not None]
     if call.kind.isElementwise and outs:
-        wanted = np.broadcast_shapes(*shapes) if shapes else outs[0].shape
-        for y in outs:
-            if not isBroadcast(wanted, y.shape):
+        for y, read in zip(call.outs, readBy(call)):
+            wanted = np.broadcast_shapes(*[v.shape for v in read])
+            if y is not None and not isBroadcast(wanted, y.shape):
                 raise PassError(f"{call!r}: wanted %{y.number} of shape {wanted}, got {y.shape}")
     if call.function is np.matmul:
         a, b = (v.shape for v in call.values())
