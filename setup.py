@@ -24,6 +24,7 @@ EXTRAS = {
         "nvidia-cudnn-cu13>=9.19,<10",
         "nvidia-cudnn-frontend==1.32.0",
     ],
+    "bfloat16": ["ml_dtypes>=0.5"],
     "networkx": ["networkx>=3"],
     "examples": ["scikit-learn>=1.4"],
     "cupy": ["cupy-cuda13x==14.2.0"],  # to try what is done with it where there is no driver

@@ -81,7 +81,8 @@ OptimizerLike = Argument(
     "an optimizer, such as Adam()", lambda value: not isinstance(value, type) and hasattr(value, "setupOn")
 )
 Dtype = Argument(
-    "a dtype of numbers, such as np.float32", lambda value: isType(value) and np.dtype(value).kind in "fiub"
+    "a dtype of numbers, such as np.float32",
+    lambda value: isType(value) and (np.dtype(value).kind in "fiub" or np.dtype(value).name == "bfloat16"),
 )
 Types = Argument(
     "a list of dtypes, one for each input", lambda value: isinstance(value, (tuple, list)) and all(map(isType, value))

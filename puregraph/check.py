@@ -11,12 +11,15 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from puregraph import device
 from puregraph.arguments import ModuleLike, Natural, Shapes, takes
+from puregraph.base.dtype import dtypeNamed, isFloating
+from puregraph.base.widen import forwardRule, gradRule
 from puregraph.compile import Program
 from puregraph.core.applied import asGrads
 from puregraph.core.dim import Dim
@@ -31,7 +34,7 @@ from puregraph.node import Node
 from puregraph.pointwise import Pointwise
 
 STEP = 1e-6  # of central differences, in float64: error about STEP**2 + 1e-16 / STEP
-CLOSE = {np.float16: 2e-2, np.float32: 1e-4}  # against float64, relative to the largest value
+CLOSE = {"bfloat16": 5e-2, "float16": 2e-2, "float32": 1e-4}  # against float64, relative to the largest value
 
 
 class CheckError(PuregraphError, AssertionError):
@@ -94,7 +97,7 @@ class Case:
             i
             for i, (a, p) in enumerate(zip(self.arguments, params, strict=True))
             if a is not None
-            and a.dtype.kind == "f"
+            and isFloating(a.dtype)
             and (i < len(self.inputs) or isinstance(p, Param))
             and self.names[i] not in self.module.indices
         ]
@@ -114,7 +117,7 @@ class Case:
             arguments = arguments[:count] + [
                 t if p is None or isinstance(p, Param) else p.data for t, p in zip(tail, states, strict=True)
             ]
-        result = self.module.updateData(*arguments)
+        result = forwardRule(self.module, arguments, len(self.inputs) + self.absent)
         return result if type(result) is tuple else (result,)
 
     def visible(self, outputs: tuple) -> list[Any]:
@@ -133,9 +136,17 @@ class Case:
         rule = gradientRule(self.module, needs)
         seeds = self.seeds(outputs)
         values = [*self.arguments, *outputs] if values is None else values
-        return asGrads(
-            rule(seeds if len(seeds) > 1 else seeds[0], *values), len(self.arguments), type(self.module).__name__
-        )
+        found = gradRule(rule, seeds if len(seeds) > 1 else seeds[0], values)
+        return asGrads(found, len(self.arguments), type(self.module).__name__)
+
+
+@cache
+def floatTypes() -> list[Any]:
+    """The floats that a module is tried in, bfloat16 where `ml_dtypes` brings it."""
+    try:
+        return [np.dtype("e"), dtypeNamed("bfloat16"), np.dtype("f"), np.dtype("d")]
+    except DtypeError:
+        return [np.dtype("e"), np.dtype("f"), np.dtype("d")]
 
 
 def frozen(array: Any) -> Any:
@@ -305,17 +316,14 @@ def needsIsTrue(case: Case) -> None:
         )
 
 
-KINDS = [*np.typecodes["AllInteger"], "?", "e", "f", "d"]
-
-
 def dtypeRule(case: Case) -> None:
     """For inputs of every dtype the dtype rule says what execution gives, or refuses them with a DtypeError."""
     module, count = case.module, len(case.inputs)
-    for kind in KINDS if module.train else ():
+    for kind in [*map(np.dtype, np.typecodes["AllInteger"] + "?"), *floatTypes()] if module.train else ():
         trial = copy.copy(case)
         trial.module = copy.deepcopy(module)
-        if kind in "efd":
-            trial.module.calcMode(np.dtype(kind))
+        if isFloating(kind):
+            trial.module.calcMode(kind)
         isIndex = [name in module.indices for name in case.names[:count]]
         isIndex = [index or x.dtype.kind != "f" for index, x in zip(isIndex, case.inputs)]
         trial.inputs = [x if index else frozen(asKind(x, kind)) for x, index in zip(case.inputs, isIndex)]
@@ -324,7 +332,7 @@ def dtypeRule(case: Case) -> None:
         try:
             found = trial.module.dataTypeFrom(*given, *[None] * case.absent)
         except DtypeError as error:
-            expect(kind not in "efd", f"{case.label}: refuses {np.dtype(kind)}: {error}")
+            expect(not isFloating(kind), f"{case.label}: refuses {kind}: {error}")
             continue
         with np.errstate(all="ignore"):
             outputs = trial.visible(trial.run())
@@ -332,40 +340,50 @@ def dtypeRule(case: Case) -> None:
         for name, said, y in zip(module.outputNames, found, outputs, strict=True):
             expect(
                 said is None or said == y.dtype,
-                f"{case.label}: of {np.dtype(kind)}, dataTypeFrom says {said} for '{name}', updateData gave {y.dtype}",
+                f"{case.label}: of {kind}, dataTypeFrom says {said} for '{name}', updateData gave {y.dtype}",
             )
 
 
-def asKind(x: Any, kind: str) -> Any:
+def asKind(x: Any, kind: Any) -> Any:
     """A sample in another dtype: its floats as whole numbers from 0 to 7 where that is none."""
-    return x.astype(kind) if kind in "efd" else (np.abs(np.nan_to_num(x)) * 2 % 8).astype(kind)
+    return x.astype(kind) if isFloating(kind) else (np.abs(np.nan_to_num(x)) * 2 % 8).astype(kind)
 
 
 def dtypes(case: Case) -> None:
-    """In float32 and float16 the results keep the dtype and come near those of float64."""
-    reference = case.run()
-    wanted = (*case.visible(reference), *(case.gradients(reference)[i] for i in case.floats))
-    for dtype, tolerance in CLOSE.items():
+    """In float32, float16 and bfloat16 the results keep the dtype and come near those of float64 for the same data."""
+    for dtype in floatTypes()[:-1]:
         trial = copy.copy(case)
         trial.module = copy.deepcopy(case.module)
         trial.module.calcMode(dtype)
         trial.inputs = [frozen(x.astype(dtype)) if x.dtype.kind == "f" else x for x in case.inputs]
         trial.states = {n: v.astype(getattr(trial.module, n).dtype) for n, v in case.states.items()}
         outputs = trial.run()
+        reference = inDouble(trial, case.states)
+        made = reference.run()
+        wanted = (*reference.visible(made), *(reference.gradients(made)[i] for i in case.floats))
         said = trial.module.dataTypeFrom(*[x.dtype for x in trial.inputs], *[None] * trial.absent)
-        kinds = [*(said if isinstance(said, list) else [said]), *[np.dtype(dtype)] * len(case.floats)]
+        kinds = [*(said if isinstance(said, list) else [said]), *[dtype] * len(case.floats)]
         got = (*trial.visible(outputs), *(trial.gradients(outputs)[i] for i in case.floats))
         names = [*case.module.outputNames, *(f"gradient of {case.names[i]}" for i in case.floats)]
         for name, kind, a, b in zip(names, kinds, got, wanted, strict=True):
             if b.dtype.kind != "f":
                 continue
-            expect(a.dtype == (kind or dtype), f"{case.label}: in {np.dtype(dtype)} the {name} comes out as {a.dtype}")
+            expect(a.dtype == (kind or dtype), f"{case.label}: in {dtype} the {name} comes out as {a.dtype}")
             scale = max(1.0, float(np.max(np.abs(b), initial=0.0)))
             error = float(np.max(np.abs(a.astype(np.float64) - b), initial=0.0)) / scale
             expect(
-                error <= tolerance,
-                f"{case.label}: in {np.dtype(dtype)} the {name} is off by {error:.2g} of its largest value",
+                error <= CLOSE[dtype.name],
+                f"{case.label}: in {dtype} the {name} is off by {error:.2g} of its largest value",
             )
+
+
+def inDouble(case: Case, states: dict[str, Any]) -> Case:
+    """A case with the same data in float64: rounding may have made two elements equal, or put one on the other side."""
+    found = copy.copy(case)
+    found.module = copy.deepcopy(case.module).calcMode(np.float64)
+    found.inputs = [frozen(x.astype(np.float64)) if isFloating(x.dtype) else x for x in case.inputs]
+    found.states = states
+    return found
 
 
 def extremes(case: Case) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.arguments import Flag, Number, checked, takes
-from puregraph.base.dtype import inferredType
+from puregraph.base.dtype import inferredType, isFloating
 from puregraph.base.keywords import KeepsInitArgs
 from puregraph.core.accumulate import seedLike, shapeOf
 from puregraph.core.applied import Applied
@@ -349,7 +349,7 @@ def hasText(shape: Any) -> bool:
 
 def isFloat(x: Any) -> bool:
     """Whether a value can have a gradient; of a shape alone one cannot tell."""
-    return not hasattr(x, "dtype") or x.dtype.kind == "f"
+    return not hasattr(x, "dtype") or isFloating(x.dtype)
 
 
 def holdsNode(value: Any) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from puregraph.base.align import readOnly
 from puregraph.base.fingerprint import fingerprint
+from puregraph.base.widen import forwardRule, gradRule
 from puregraph.core.accumulate import accumulate, isValue, shapeOf
 from puregraph.core.applied import Applied, asGrads, isMarked
 from puregraph.core.hooks import HOOKS
@@ -87,7 +88,7 @@ class Node(LinkedNode):
             self.module.dataShapeFrom(*shapes)
             stored = dict(zip(self.module.ruleNames, self.module.ruleParams()))
             arguments = given + [None if p is None else p.materialize() for p in stored.values()]
-            result = self.module.updateData(*arguments)
+            result = forwardRule(self.module, arguments, len(given))
             outputs = result if type(result) is tuple else (result,)
             if HOOKS.look is not None:
                 HOOKS.look(self.name, self.module, arguments, outputs)
@@ -210,7 +211,7 @@ class Node(LinkedNode):
         if any(needs) and not isNothing(grad):
             try:
                 rule = gradientRule(self.module, needs, self.rule, RuleContext(self))
-                grads = asGrads(rule(grad, *arguments, *outputs), len(arguments), self.label)
+                grads = asGrads(gradRule(rule, grad, [*arguments, *outputs]), len(arguments), self.label)
                 if HOOKS.look is not None:
                     HOOKS.look(self.name, self.module, [grad, *arguments, *outputs], grads, True)
             except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from puregraph.base.dtype import isFloating
 from puregraph.core.param import Param
 from puregraph.core.rules import rulesFor
 from puregraph.errors import GraphError
@@ -69,7 +70,7 @@ class Pure:
 
     def call(self, inputs: Sequence[Any], wrap: Callable[[Any], Any]) -> Any:
         """The output, or a list where there are several, with parameters and states of floats wrapped."""
-        stored = self.stored(lambda _, array: wrap(array) if array.dtype.kind == "f" else array)
+        stored = self.stored(lambda _, array: wrap(array) if isFloating(array.dtype) else array)
         outputs = self.outputs(self.run(inputs, stored))
         return outputs[0] if len(outputs) == 1 else outputs
 

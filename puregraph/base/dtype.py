@@ -20,9 +20,18 @@ def needType(condition: Any, wanted: Any, given: Any, hint: str = "") -> None:
 
 
 def promoted(dtypes: Iterable[Any]) -> Any:
-    """The dtype that numpy promotes these to, without those that are not known (None); None if none is known."""
+    """The dtype that numpy promotes these to, without those that are not known (None); None if none is known.
+
+    bfloat16 is promoted as float16 is, and with float16 to float32, which has the range of the one and the bits of the
+    other.
+    """
     known = [d for d in dtypes if d is not None]
-    return np.result_type(*known) if known else None
+    brain = next((d for d in known if d.kind == "V"), None)
+    if brain is None:
+        return np.result_type(*known) if known else None
+    stand = np.float32 if np.float16 in known else np.float16
+    found = np.result_type(*[stand if d.kind == "V" else d for d in known])
+    return brain if found == np.float16 else found
 
 
 def needFloats(named: Iterable[tuple[str, Any]], like: Any = None) -> None:
@@ -39,7 +48,33 @@ def needFloats(named: Iterable[tuple[str, Any]], like: Any = None) -> None:
 
 def isFloating(dtype: Any) -> bool:
     """Whether a dtype, if it is known, is a float."""
-    return dtype is None or dtype.kind == "f"
+    return dtype is None or dtype.kind == "f" or isBfloat16(dtype)
+
+
+def isBfloat16(dtype: Any) -> bool:
+    """Whether a dtype is the bfloat16 of `ml_dtypes`, which numpy has for a kind of its own."""
+    return dtype.kind == "V" and dtype.name == "bfloat16"
+
+
+def isNumeric(dtype: Any) -> bool:
+    """Whether a dtype is a float, an integer or a boolean."""
+    return dtype.kind in "fiub" or isBfloat16(dtype)
+
+
+def dtypeNamed(name: str) -> Any:
+    """The dtype of a name that a file has.
+
+    Raises    DtypeError for bfloat16 where `ml_dtypes`, which brings it, is not installed
+    """
+    if name == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise DtypeError(
+                "numpy has bfloat16 from ml_dtypes alone, which is not installed: pip install puregraph[bfloat16]"
+            ) from None
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
 
 
 def inferredType(module: Any, dtypes: tuple[Any, ...]) -> Any:
@@ -56,9 +91,9 @@ def inferredType(module: Any, dtypes: tuple[Any, ...]) -> Any:
             hint = "compare it, as in NotEqual, or convert with .astype(bool)"
             needType(dtype == BOOL, f"booleans for {name}", dtype, hint)
     given = [(name, dtype) for name, dtype in given if name not in module.indices and name not in module.masks]
-    own = promoted(p.dtype for p in module.params.values() if p.dtype.kind == "f")
+    own = promoted(p.dtype for p in module.params.values() if isFloating(p.dtype))
     if own is not None or module.needsFloats:
         needFloats(given, own)
-    kept = [d for _, d in given if module.keepsDtype or module.views or d.kind == "f"]
+    kept = [d for _, d in given if module.keepsDtype or module.views or isFloating(d)]
     found = promoted([own, *kept])
     return found if count == 1 else [found] * count

@@ -7,6 +7,8 @@ from weakref import ref
 
 import numpy as np
 
+from puregraph.base.dtype import isBfloat16
+
 PLAIN = "biufc"  # kinds of dtypes that numpy describes by a letter and a size
 
 
@@ -37,7 +39,9 @@ class Lease(ref):
 
 def lend(array: Any, leases: list[Lease]) -> Any:
     """A new array over the memory of another one; its lease is among `leases` for as long as anybody has it."""
-    found = np.asarray(Owner(array))
+    found: Any = np.asarray(Owner(array))
+    if found.dtype != array.dtype:
+        found.dtype = array.dtype  # bfloat16, whose description numpy takes for one of bytes
     lease = Lease(found, leases.remove)
     lease.of = array
     leases.append(lease)
@@ -46,4 +50,4 @@ def lend(array: Any, leases: list[Lease]) -> Any:
 
 def isLendable(array: Any) -> bool:
     """Whether it is known when an array that is handed out dies: numpy's, of numbers."""
-    return type(array) is np.ndarray and array.dtype.kind in PLAIN
+    return type(array) is np.ndarray and (array.dtype.kind in PLAIN or isBfloat16(array.dtype))

@@ -1,12 +1,15 @@
-"""float16 is a dtype to store, float32 the one to compute in."""
+"""float16 and bfloat16 are dtypes to store, float32 the one to compute in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
 import numpy as np
+
+from puregraph.base.dtype import isBfloat16, isFloating, promoted
 
 HALF = np.dtype(np.float16)
 
@@ -29,5 +32,55 @@ def isHalf(value: Any) -> bool:
 
 
 def widen(value: Any) -> Any:
-    """`value` in float32 if it is an array of float16, else itself."""
-    return value.astype(np.float32) if isHalf(value) else value
+    """`value` in float32 if it is an array of float16 or bfloat16, else itself."""
+    return value.astype(np.float32) if hasattr(value, "dtype") and isNarrow(value.dtype) else value
+
+
+def isNarrow(dtype: Any) -> bool:
+    """Whether a dtype is a float of 16 bits."""
+    return dtype == HALF or isBfloat16(dtype)
+
+
+def hasBfloat16(values: Any) -> bool:
+    """Whether any of some values is an array of bfloat16."""
+    return "ml_dtypes" in sys.modules and any(hasattr(x, "dtype") and isBfloat16(x.dtype) for x in values)
+
+
+def forwardRule(module: Any, arguments: Sequence[Any], count: int) -> Any:
+    """What the forward rule of a module gives for these arguments, the first `count` of which are its inputs.
+
+    The rule never meets bfloat16: floats of 16 bits are cast to float32, and its outputs to what the dtype rule says.
+    Views are made as they are, and so are the parts of a graph.
+    """
+    if not hasBfloat16(arguments) or module.views or module.isGraph:
+        return module.updateData(*arguments)
+    given = list(map(widen, arguments))
+    result = module.updateData(*given)
+    for p, own, wide in zip(module.ruleParams(), arguments[count:], given[count:]):
+        if wide is not own and p.kind == "state":  # which a rule may write
+            own[...] = wide
+    dtypes = [getattr(x, "dtype", None) for x in arguments]
+    said = module.dataTypeFrom(*dtypes[:count])
+    usual = promoted(d for d in dtypes if d is not None and isFloating(d))
+    kinds = [d or usual for d in (said if isinstance(said, list) else [said])]
+    if type(result) is not tuple:
+        return stored(result, kinds[0])
+    return (*map(stored, result, kinds), *result[len(kinds) :])
+
+
+def gradRule(rule: Callable[..., Any], grad: Any, values: list[Any]) -> Any:
+    """What a gradient rule gives for the gradient of the outputs, and the arguments and outputs of the forward rule.
+
+    As in `forwardRule`; each gradient is cast to the dtype of its argument.
+    """
+    if not hasBfloat16(values):
+        return rule(grad, *values)
+    result = rule([*map(widen, grad)] if isinstance(grad, list) else widen(grad), *map(widen, values))
+    kinds = [getattr(x, "dtype", None) for x in values]
+    return tuple(map(stored, result, kinds)) if type(result) is tuple else stored(result, kinds[0])
+
+
+def stored(y: Any, dtype: Any) -> Any:
+    """A result of float32 in the float of 16 bits that it is to be stored in; anything else as it is."""
+    isWide = dtype is not None and isNarrow(dtype) and getattr(y, "dtype", None) == np.float32
+    return y.astype(dtype) if isWide else y

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph import device
+from puregraph.base.dtype import isBfloat16
 from puregraph.compile import pipeline
 from puregraph.compile.lower import rules  # noqa: F401  they register themselves
 from puregraph.compile.lower.registry import isLowered
@@ -90,4 +91,4 @@ def backendFor(graph: Any, dtype: Any) -> Backend:
 
 def isNative(dtype: Any) -> bool:
     """Whether a step that computes in this dtype becomes native code."""
-    return Kernel.fastAllowed and np.dtype(dtype) == np.float32 and jit.available()
+    return Kernel.fastAllowed and (np.dtype(dtype) == np.float32 or isBfloat16(np.dtype(dtype))) and jit.available()

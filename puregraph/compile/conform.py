@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.base.dtype import isFloating, isNumeric
 from puregraph.errors import DataError, DtypeError, need, plural, show
 
 
@@ -29,9 +30,11 @@ def converted(program: Any, x: Any, shape: Any, dtype: Any, name: str) -> Any:
     need(tuple(x.shape) == shape, f"{name} of shape {show(shape)}", tuple(x.shape), "compile for that shape as well")
     if x.dtype == dtype:
         return x
-    if "f" in (x.dtype.kind, dtype.kind) or x.dtype.kind not in "iub":
+    if isFloating(dtype) or x.dtype.kind not in "iub":
         hint = (
-            f"convert with .astype('{dtype}')" if x.dtype.kind in "fiu" else f"compile with dtypes of {x.dtype} for it"
+            f"convert with .astype('{dtype}')"
+            if isNumeric(x.dtype) and x.dtype.kind != "b"
+            else f"compile with dtypes of {x.dtype} for it"
         )
         raise DtypeError(f"{program!r}: wanted {dtype} for {name}, got {x.dtype}; {hint}")
     return x.astype(dtype)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.base.dtype import isFloating
 from puregraph.base.signals import isAsynchronous
 from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.conform import conformed
@@ -82,7 +83,7 @@ class Program:
         """Compile, or set `why` the graph runs itself."""
         wanted = dtypes or self.given or self.graph.inputTypes(len(self.shapes) or None)
         self.dtypes = list(map(np.dtype, wanted))
-        real = next((d for d in self.dtypes if d.kind == "f"), np.float32)
+        real = next((d for d in self.dtypes if isFloating(d)), np.float32)
         self.isLoose = self.given is None and self.graph.dtype is None
         self.backend, self.executable, self.current = NUMPY, None, None
         self.fastPath: Callable[[Sequence[Any], bool], Any] | None = None
@@ -212,7 +213,7 @@ class Program:
 
     def follow(self, inputs: Sequence[Any]) -> None:
         """A graph without parameters computes in the dtype that comes in."""
-        kept = [d if d.kind != "f" else getattr(x, "dtype", d) for x, d in zip(inputs, self.dtypes)]
+        kept = [d if not isFloating(d) else getattr(x, "dtype", d) for x, d in zip(inputs, self.dtypes)]
         if kept != self.dtypes[: len(kept)]:
             self.build(kept)
 

@@ -12,6 +12,7 @@ from puregraph import device
 from puregraph.arguments import isType
 from puregraph.base.align import fitting, ownCopy
 from puregraph.base.attributes import Settable
+from puregraph.base.dtype import isFloating
 from puregraph.base.fingerprint import fingerprint
 from puregraph.base.lease import Lease, isLendable, lend
 from puregraph.core.initial import SEED, generator, start
@@ -202,6 +203,11 @@ class Stored(Settable):
         return f"{type(self).__name__}({show(self.shape)}, {self.dtype})"
 
 
+def scaled(array: Any, factor: float) -> Any:
+    """An array times a factor, in its own dtype, which bfloat16 would not keep."""
+    return (array * factor).astype(array.dtype, copy=False)
+
+
 class GradOfPass:
     """The gradient of a parameter; setting it sets `gradVersion`, so that an optimizer knows it from an old one.
 
@@ -218,7 +224,7 @@ class Trainable(VersionedAttribute):
     """Whether a parameter is trained: integers have no gradient."""
 
     def __set__(self, owner: Any, value: Any) -> None:
-        if value and owner.dtype.kind != "f":
+        if value and not isFloating(owner.dtype):
             raise DtypeError(f"a parameter of {owner.dtype} has no gradient and cannot be trained; make it a float")
         super().__set__(owner, value)
 
@@ -241,12 +247,12 @@ class Param(Stored):
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
         super().__init__(shape, initial, dtype)
         self.grad = None
-        self.trainable = self.dtype.kind == "f"
+        self.trainable = isFloating(self.dtype)
         self.rate = 1.0
         self.decay = True
 
     def calcMode(self, dtype: Any) -> None:
-        if self.dtype.kind == "f":
+        if isFloating(self.dtype):
             super().calcMode(dtype)
             self.grad = None
 
@@ -257,14 +263,14 @@ class Param(Stored):
         """
         if new is None:
             if momentum != 1.0 and self.grad is not None:
-                self.grad = self.grad * momentum if momentum else None
+                self.grad = scaled(self.grad, momentum) if momentum else None
             return
         if scale != 1.0:
-            new = new * scale
+            new = scaled(new, scale)
         elif alias or new.base is not None:
             new = new.copy()
         own = vars(self)  # in every pass, so past what looks for misspelt names
-        own["grad"] = new if momentum == 0.0 or self.grad is None else new + self.grad * momentum
+        own["grad"] = new if momentum == 0.0 or self.grad is None else scaled(self.grad, momentum) + new
         own["gradVersion"] = next(ARRAYVERSIONS)
 
 
@@ -276,8 +282,9 @@ class State(Stored):
 
     kind = "state"
     options = ("data",)
+
     elsewhere = dict.fromkeys(("trainable", "rate", "decay", "grad"), "a State is never trained")
 
     def calcMode(self, dtype: Any) -> None:
-        if self.dtype.kind == "f":
+        if isFloating(self.dtype):
             super().calcMode(np.promote_types(dtype, np.float32))

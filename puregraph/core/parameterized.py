@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.base.dtype import isFloating
 from puregraph.core.param import Param, State
 from puregraph.core.versioning import Versioned
 from puregraph.errors import PuregraphError
@@ -37,7 +38,7 @@ class Parameterized(Versioned):
     @trainable.setter
     def trainable(self, value: bool) -> None:
         for param in self.params.values():
-            if param.dtype.kind == "f":
+            if isFloating(param.dtype):
                 param.trainable = value
 
     def numOfParams(self) -> int:
@@ -70,7 +71,7 @@ class Parameterized(Versioned):
                                checkpoints stay in float32
         "tf32"                 they may multiply float32 with ten bits of its fraction
         "float32"              none of that, and all parameters become float32
-        np.float16, np.float32, np.float64, "float64"
+        np.float16, np.float32, np.float64, "float64", ml_dtypes.bfloat16
                                parameters and floating states get this dtype, wherever they are used
 
         A precision is a permission: what knows no quicker way (a CPU, or a graph that is not compiled) calculates in
@@ -97,11 +98,11 @@ def dtypeOf(mode: Any) -> Any:
         dtype = None if isOther else np.dtype(mode)
     except TypeError:
         dtype = None
-    if dtype is None or dtype.kind != "f" or dtype.itemsize > 8:
+    if dtype is None or not isFloating(dtype) or dtype.itemsize > 8:
         names = ", ".join(map(repr, PRECISIONS))
         given = repr(mode) if dtype is None else dtype
         raise PuregraphError(
             f"calcMode: wanted how to calculate, one of {names}, or what to convert parameters to: np.float16, "
-            f"np.float32 or np.float64; got {given}"
+            f"np.float32, np.float64 or ml_dtypes.bfloat16; got {given}"
         )
     return dtype

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.base.dtype import isNumeric
 from puregraph.errors import DataError
 
 
@@ -29,7 +30,7 @@ def arraysFrom(value: Any, what: str) -> list[Any]:
     names = [f"{what}[{number}]" for number in range(len(value))] if several else [what]
     given = [plain(array, name) for array, name in zip(value if several else [value], names, strict=True)]
     for array, name in zip(given, names, strict=True):
-        if array.dtype.kind not in "fiub":
+        if not isNumeric(array.dtype):
             raise DataError(f"{name}: wanted numbers, got dtype {array.dtype}")
         if len(array.shape) == 0:
             raise DataError(f"{name}: wanted samples along the first axis, got a single number")

@@ -33,7 +33,7 @@ class Formula:
     """A pointwise expression of named arrays; its functions and their derivatives are in `table.TABLE`.
 
     Formulas are values: equal expressions are equal, and none ever changes. Results have the promoted type of
-    the float arguments (float16 is computed in float32 and rounded once); ints, bools and Python numbers are
+    the float arguments (those of 16 bits are computed in float32 and rounded once); ints, bools and Python numbers are
     converted to it. Overflow and the like give inf and nan without warnings, as on a GPU.
     """
 

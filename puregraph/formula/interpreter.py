@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.base.dtype import isFloating, isNumeric, promoted
 from puregraph.core.tracer import tracerOf
 from puregraph.errors import DtypeError, FormulaError
 from puregraph.formula.expr import TRUTHS, Term, leaf, lower, rebuild, walk
@@ -49,8 +50,9 @@ class Interpreter:
 
     Arguments and numbers are stored in registers; each operation reads some and writes one, which is free again
     after its last reader. Equal terms are computed once. All is done in the promoted type of the float arguments
-    (float16 in float32, rounded once at the end), to which constants, integers and booleans are converted. Without a
-    float argument nothing is converted: each operation has numpy's own result type, so that integers stay exact.
+    (those of 16 bits in float32, rounded once at the end), to which constants, integers and booleans are converted.
+    Without a float argument nothing is converted: each operation has numpy's own result type, so that integers stay
+    exact.
     """
 
     def __init__(self, terms: Sequence[Term], names: Sequence[str]):
@@ -93,14 +95,14 @@ class Interpreter:
             return self.evaluate(plan, arrays, out) if done is None else done
 
     def plan(self, dtypes: tuple[Any, ...]) -> EvalPlan:
-        wrong = [f"{name} is {d}" for name, d in zip(self.names, dtypes) if d is not None and d.kind not in "fiub"]
+        wrong = [f"{name} is {d}" for name, d in zip(self.names, dtypes) if d is not None and not isNumeric(d)]
         if wrong:
             raise DtypeError(f"a formula wants arrays of float, int or bool; {', '.join(wrong)}")
-        floats = [d for d in dtypes if d is not None and d.kind == "f"]
+        floats = [d for d in dtypes if d is not None and isFloating(d)]
         if not floats and any(d is not None for d in dtypes):
             return self.integerPlan(dtypes)
-        exact = np.result_type(*floats) if floats else np.dtype(np.float64)
-        work = np.dtype(np.float32) if exact == np.float16 else exact
+        exact = promoted(floats) if floats else np.dtype(np.float64)
+        work = np.promote_types(exact, np.float32)
         casts = [i for i, d in enumerate(dtypes) if d != work and self.numeric[i]]
         with np.errstate(all="ignore"):
             numbers = [work.type(value) for value in self.numbers]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.base.dtype import isBfloat16, isFloating, isNumeric
 from puregraph.core.accumulate import isArray, isValue, shapeOf
 from puregraph.device import isDeviceArray
 from puregraph.errors import DataError, DtypeError, PuregraphError, misfit, show
@@ -29,16 +30,17 @@ def checkInputTypes(data: list[Any], steps: Steps, rows: list[StepShapes], dtype
     """
     arrays = [(number, x) for number, x in zip(steps.inputs, data, strict=True) if isArray(x)]
     for number, x in arrays:
-        if x.dtype.kind not in "fiub":
+        if not isNumeric(x.dtype):
             raise DtypeError(f"at '{steps.producer[number]}': wanted numbers, got dtype {x.dtype}")
     faults = [row.fault for row in rows if row.fault]
     if faults:
         raise misfit(faults)
     for number, x in arrays:
-        if dtype is not None and x.dtype.kind == "f" and x.dtype != dtype:
+        if dtype is not None and isFloating(x.dtype) and x.dtype != dtype:
+            package = "ml_dtypes" if isBfloat16(x.dtype) else "np"
             raise DtypeError(
                 f"at '{steps.producer[number]}': the graph computes in {dtype}, got {x.dtype}; "
-                f"convert the data with .astype('{dtype}'), or the graph with .calcMode(np.{x.dtype})"
+                f"convert the data with .astype('{dtype}'), or the graph with .calcMode({package}.{x.dtype})"
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from puregraph.base.dtype import BOOL, INDEX
+from puregraph.base.dtype import BOOL, INDEX, isFloating
 from puregraph.base.signals import isAsynchronous
 from puregraph.errors import DtypeError, Fault, PuregraphError, ShapeError, show
 from puregraph.graph.steps import GraphStep, Steps, inputNames
@@ -53,7 +53,7 @@ def inferShapes(steps: Steps, given: list[Any], dtypes: list[Any] | None = None)
                 known[number] = shape
         if outs is not None and not read.isdisjoint(hidden := step.outs[len(step.visible) :]):
             own = step.module.hiddenShapeFrom(*inshapes)
-            usual = next((d for d in outtypes if d is not None and d.kind == "f"), None)
+            usual = next((d for d in outtypes if d is not None and isFloating(d)), None)
             for number, (shape, dtype) in zip(hidden, own, strict=True):
                 known[number], kinds[number] = shape, None if dtype is object else dtype or usual
     rows = [*undeclared(steps, known, kinds), *rows]
@@ -106,14 +106,14 @@ def takenTypes(steps: Steps, asked: list[Any], given: list[Any]) -> list[Any]:
     """The dtype that each input is to have when it comes in a `given` one: that one if every rule takes it, the graph
     computes in the same floats, and some step computes with it as it is; else the one that is `asked` for."""
     found = list(asked)
-    floats = {d for d in inferTypes(steps, asked)[0] if d is not None and d.kind == "f"}
+    floats = {d for d in inferTypes(steps, asked)[0] if d is not None and isFloating(d)}
     for i, dtype in enumerate(given):
         if dtype is None or dtype == asked[i] or dtype.kind not in "iub":
             continue
         trial = [*found[:i], dtype, *found[i + 1 :]]
         known, faults = inferTypes(steps, trial)
-        isSame = not faults and floats.issuperset(d for d in known if d is not None and d.kind == "f")
-        isMask = dtype.kind == "b" and asked[i].kind == "f"
+        isSame = not faults and floats.issuperset(d for d in known if d is not None and isFloating(d))
+        isMask = dtype.kind == "b" and isFloating(asked[i])
         if isSame and (isMask or isComputed(steps, known, steps.inputs[i])):
             found = trial
     return found
@@ -122,7 +122,7 @@ def takenTypes(steps: Steps, asked: list[Any], given: list[Any]) -> list[Any]:
 def isComputed(steps: Steps, known: list[Any], number: int) -> bool:
     """Whether some step gives integers or booleans from this value."""
     return any(
-        number in step.args[: step.inputs] and any(known[n] is not None and known[n].kind != "f" for n in step.visible)
+        number in step.args[: step.inputs] and any(not isFloating(known[n]) for n in step.visible)
         for step in steps.items
     )
 

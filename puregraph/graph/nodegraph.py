@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from puregraph.base.dtype import isFloating
 from puregraph.core.param import Param, State
 from puregraph.core.traversal import parents, postorder
 from puregraph.core.versioning import COUNTER, isVersioned
@@ -149,7 +150,7 @@ class NodeGraph(Module):
     @property
     def dtype(self) -> Any:
         """The dtype that the graph computes in: its floating parameters'; None where it has none."""
-        return next((p.dtype for _, p, _ in self.stored("params") if p.dtype.kind == "f"), None)
+        return next((p.dtype for _, p, _ in self.stored("params") if isFloating(p.dtype)), None)
 
     def getNodeByName(self, name: str) -> Node:
         """The node of a path such as `stem.conv`: its `data` and `grad` are those of the last pass.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from puregraph.base.cachedproperty import CachedProperty
+from puregraph.base.widen import forwardRule
 from puregraph.core.accumulate import isArray
 from puregraph.core.hooks import HOOKS
 from puregraph.core.rules import readBy
@@ -33,10 +35,9 @@ class GraphStep:
         self.visible = outs[: len(outs) - len(node.module.hidden)]
         self.frees: tuple[tuple[int, bool], ...] = ()
 
-    @property
-    def call(self) -> Callable[..., Any]:
-        """The rule, as it is now."""
-        return self.module.updateData
+    def call(self, *arguments: Any) -> Any:
+        """What the rule, as it is now, gives for these arguments."""
+        return forwardRule(self.module, arguments, self.inputs)
 
     @property
     def label(self) -> str:
@@ -168,11 +169,13 @@ class Steps:
         step: Any = None
         keeps = self.keepsData and stored is None
         look = HOOKS.look
+        isPlain = "ml_dtypes" not in sys.modules  # so that nothing can be bfloat16
         valueOf = values.__getitem__
         try:
             for step in self.items:
                 outs = step.outs
-                result = step.module.updateData(*map(valueOf, step.args))
+                rule = step.module.updateData if isPlain else step.call
+                result = rule(*map(valueOf, step.args))
                 if type(result) is not tuple:
                     result = (result,)
                 if len(result) != len(outs):

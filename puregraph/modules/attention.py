@@ -1,7 +1,7 @@
 """Attention: each query takes a weighted mean of values, with weights from its scores with the keys."""
 
 from puregraph.arguments import Flag, Number, optional
-from puregraph.base.dtype import needFloats, needType, promoted
+from puregraph.base.dtype import isFloating, needFloats, needType, promoted
 from puregraph.base.widen import widen
 from puregraph.core.shape import broadcast, product
 from puregraph.errors import need
@@ -47,9 +47,9 @@ class Attention(Module):
 
     def dataTypeFrom(self, q, k, v, mask=None):
         needFloats(zip("qkv", (q, k, v)))
-        isMask = mask is None or mask.kind in "bf"
+        isMask = isFloating(mask) or mask.kind == "b"
         needType(isMask, "bools or floats for mask", mask, "convert with .astype(bool)")
-        return promoted([q, k, v, *([mask] if mask is not None and mask.kind == "f" else [])])
+        return promoted([q, k, v, *([mask] if mask is not None and isFloating(mask) else [])])
 
     def hiddenShapeFrom(self, q, k, v, mask=None):
         return [((*q[:3], 1), None)]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Dtype
+from puregraph.base.dtype import isFloating
 from puregraph.module import Module
 
 
@@ -21,7 +22,7 @@ class Cast(Module):
     def __init__(self, dtype: Dtype, name=None):
         super().__init__(name)
         self.dtype = np.dtype(dtype)
-        self.isDiscrete = self.dtype.kind != "f"
+        self.isDiscrete = not isFloating(self.dtype)
 
     def dataShapeFrom(self, x):
         return x
@@ -33,7 +34,7 @@ class Cast(Module):
         return x.astype(self.dtype)
 
     def updateGrad(self, grad, x, y):
-        return grad.astype(x.dtype) if x.dtype.kind == "f" else None
+        return grad.astype(x.dtype) if isFloating(x.dtype) else None
 
     def flopsFrom(self, x):
         return 0

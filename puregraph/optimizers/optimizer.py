@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.arguments import AnyFunction, ModuleLike, choice, optional, takes
+from puregraph.base.dtype import isFloating
 from puregraph.base.signals import Deferred
 from puregraph.errors import PuregraphError, UnknownAttributeError
 from puregraph.optimizers.formularule import FormulaRule
@@ -48,7 +49,7 @@ class Optimizer(FormulaRule):
     gradient was applied before while others have new ones, as of two graphs with one optimizer; where none is new, all
     are applied again. Its `rate` is a factor of the learning rate, and with `decay` False it has no weight decay.
     Gradients stay as they are. For a parameter of
-    float16 everything is computed, and state kept, in float32.
+    float16 or bfloat16 everything is computed, and state kept, in float32.
 
     Source    Robbins, Monro 1951, Annals of Mathematical Statistics 22, eq. 8; Pascanu, Mikolov, Bengio 2013,
               arXiv:1211.5063, algorithm 1 (clipNorm)
@@ -96,7 +97,7 @@ class Optimizer(FormulaRule):
         before = {id(slot.param): slot for slot in self.slots}
         once: dict[int, Slot] = {}
         for path, param in net.params.items():
-            if id(param) not in once and param.dtype.kind == "f":
+            if id(param) not in once and isFloating(param.dtype):
                 slot = once[id(param)] = before.get(id(param)) or Slot(path, param)
                 slot.path = path
         self.slots = list(once.values())

@@ -24,7 +24,7 @@ class Slot:
         self.applied = -1  # the version of the gradient that was applied last
 
     def blank(self) -> Any:
-        """Zeros like the parameter; float32 for one of float16."""
+        """Zeros like the parameter; float32 for one of 16 bits."""
         data = self.param.materialize()
         return aligned(np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32)))
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from puregraph import costs, modules, optimizers
 from puregraph.autodiff.tape.activationrecompute import Checkpoint
 from puregraph.base.budget import LEVELS, Budget
+from puregraph.base.dtype import dtypeNamed
 from puregraph.core import initial
 from puregraph.core.linkednode import checkName
 from puregraph.core.param import Param, State, Stored
@@ -535,7 +536,7 @@ def setUp(holders: dict[str, Module], path: str, given: dict[str, Any]) -> None:
     stored = vars(holder).get(name)
     if type(stored) is not kind or tuple(stored.shape) != shape:
         stored = vars(holder)[name] = kind(shape)
-    Stored.calcMode(stored, given["dtype"])
+    Stored.calcMode(stored, dtypeNamed(given["dtype"]))
     if isinstance(stored, Param):
         stored.trainable = given.get("trainable", True) is True
         stored.rate = rateOf(decode(given.get("rate", 1.0)), path)

@@ -21,7 +21,8 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from puregraph.base.budget import Budget
-from puregraph.errors import CheckpointError, brief
+from puregraph.base.dtype import dtypeNamed
+from puregraph.errors import CheckpointError, DtypeError, brief
 from puregraph.storage.hdf import BASE, RANK, Array, HdfLayout, faultsOf
 from puregraph.storage.jsoncodec import dumps, loads
 
@@ -54,7 +55,7 @@ class Header(NamedTuple):
 
 def littleEndian(dtype: str) -> np.dtype:
     """The dtype as it is stored in the file; where that is this machine's own, by its plain name."""
-    found = np.dtype(dtype)
+    found = dtypeNamed(dtype)
     return found if sys.byteorder == "little" else found.newbyteorder("<")
 
 
@@ -207,7 +208,10 @@ class Archive:
         Raises    CheckpointError naming it if it is damaged
         """
         array = self.arrays[name]
-        values = np.empty(array.shape, littleEndian(array.dtype))
+        try:
+            values = np.empty(array.shape, littleEndian(array.dtype))
+        except DtypeError as error:
+            raise CheckpointError(f"'{name}' cannot be read: {error}") from None
         self.file.seek(self.offsets[name])
         view = values.reshape(-1).view(np.uint8).data if values.size else memoryview(bytearray())
         self.compare(name, zlib.crc32(view) if fill(self.file, view) else -1)

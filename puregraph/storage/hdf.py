@@ -28,7 +28,12 @@ RANK = 32  # HDF5's own limit
 NAME = 60_000  # bytes
 
 # dtype: where the sign, exponent and mantissa of a float are, and its bias
-FLOATS = {"float16": (15, 10, 5, 0, 10, 15), "float32": (31, 23, 8, 0, 23, 127), "float64": (63, 52, 11, 0, 52, 1023)}
+FLOATS = {
+    "float16": (15, 10, 5, 0, 10, 15),
+    "bfloat16": (15, 7, 8, 0, 7, 127),
+    "float32": (31, 23, 8, 0, 23, 127),
+    "float64": (63, 52, 11, 0, 52, 1023),
+}
 WHOLE = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 DTYPES = (*FLOATS, *WHOLE, "bool")  # HDF5 has no bool: it is kept in uint8
 
@@ -42,7 +47,7 @@ class Array(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * itemsize(self.dtype)
 
 
 class HdfBlock(NamedTuple):
@@ -188,9 +193,14 @@ def datasetMessages(array: Array, address: int) -> list[tuple[int, bytes]]:
     ]
 
 
+def itemsize(dtype: str) -> int:
+    """The bytes of one element, also of bfloat16 where no package brings it."""
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
 def datatype(dtype: str) -> bytes:
-    """A little-endian IEEE float, or a whole number."""
-    size = np.dtype(dtype).itemsize
+    """A little-endian float, or a whole number."""
+    size = itemsize(dtype)
     if dtype in FLOATS:
         sign, exponent, exponentBits, mantissa, mantissaBits, bias = FLOATS[dtype]
         fields = struct.pack("<2H4BI", 0, 8 * size, exponent, exponentBits, mantissa, mantissaBits, bias)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.base.budget import Budget
+from puregraph.base.dtype import dtypeNamed
 from puregraph.core.dim import Dim
 from puregraph.errors import CheckpointError, brief
 from puregraph.storage.hdf import DTYPES
@@ -127,7 +128,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "slice": lambda parts: slice(*partsOf(parts)),
     "ellipsis": lambda _: Ellipsis,
     "dim": lambda text: Dim(readText(text)),
-    "dtype": lambda name: np.dtype(DTYPES[DTYPES.index(name)]),  # numpy would take a text for a structure of any size
+    "dtype": lambda name: dtypeNamed(DTYPES[DTYPES.index(name)]),  # numpy would take a text for a structure of any size
     "float": lambda text: float(readText(text)),
     "int": lambda text: int(readText(text), 16),
 }

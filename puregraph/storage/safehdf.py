@@ -58,7 +58,7 @@ CLASSES = (
 )
 
 
-NUMBERS = {datatype(name): np.dtype(name).newbyteorder("<") for name in (*FLOATS, *WHOLE)}
+NUMBERS = {datatype(name): np.dtype(name).newbyteorder("<") for name in (*FLOATS, *WHOLE) if name != "bfloat16"}
 
 
 class Declared(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph import device
+from puregraph.base.dtype import isFloating
 from puregraph.compile.gpu.runtime.d2h import DeviceResults
 from puregraph.data import Batch
 from puregraph.errors import DataError, NotFiniteError
@@ -150,7 +151,7 @@ def blamed(batch: Batch | None) -> str:
     """What of a batch is not finite, with the first sample that is not; nothing if all is."""
     found = []
     for name, x in [] if batch is None else named(batch):
-        if x.dtype.kind == "f":
+        if isFloating(x.dtype):
             wrong = device.toHost(~np.isfinite(x))
             if wrong.any():
                 found.append(f"{name} (sample {np.argwhere(wrong)[0][0]})" if wrong.ndim else name)

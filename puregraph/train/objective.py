@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph import device
+from puregraph.base.dtype import isFloating
 from puregraph.base.mutex import Mutex
 from puregraph.compile import Program, Programs, Updater, withCost
 from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
@@ -187,7 +188,7 @@ def checkKind(what: str, value: Any, wanted: tuple[str, ...], example: str) -> N
 
 def converted(x: Any, dtype: np.dtype, name: str, pinner: Pinner | None = None) -> Any:
     """An array in the dtype that is wanted; it comes back itself if it has that one, and no Pinner is to make it."""
-    if dtype == WHOLE and x.dtype.kind == "f":
+    if dtype == WHOLE and isFloating(x.dtype):
         wrong = device.toHost(x != np.rint(x))
         if wrong.any():
             first = device.toHost(x)[wrong].flat[0]
@@ -196,7 +197,7 @@ def converted(x: Any, dtype: np.dtype, name: str, pinner: Pinner | None = None) 
         raise DataError(
             f"{name}: wanted booleans, got {x.dtype}; compare it, as in x != 0, or convert with .astype(bool)"
         )
-    if pinner is None or type(x) is not np.ndarray or dtype.kind != "f" or x.size * dtype.itemsize <= LITTLE:
+    if pinner is None or type(x) is not np.ndarray or not isFloating(dtype) or x.size * dtype.itemsize <= LITTLE:
         return x.astype(dtype, copy=False)
     made = pinner(x.shape, dtype)
     np.copyto(made, x, casting="unsafe")

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.autodiff.forward.dual import Dual
+from puregraph.base.dtype import isFloating
 from puregraph.core.accumulate import isArray
 from puregraph.core.hooks import HOOKS
 from puregraph.core.tracer import Tracer
@@ -110,7 +111,7 @@ class _Look:
         self, path: str, module: Any, arguments: Sequence[Any], results: Sequence[Any], backward: bool = False
     ) -> None:
         for index, y in enumerate(map(bare, results)):
-            if isArray(y) and y.dtype.kind == "f" and not allFinite(y):
+            if isArray(y) and isFloating(y.dtype) and not allFinite(y):
                 bad = self.count(y)
                 if bad:
                     at = _Location.of(path, module, len(arguments), len(results), backward)
@@ -132,14 +133,14 @@ class _Look:
         there = [
             (n, a, self.count(a))
             for n, a in zip(at.arguments, arguments)
-            if isArray(a) and a.dtype.kind == "f" and not allFinite(a)
+            if isArray(a) and isFloating(a.dtype) and not allFinite(a)
         ]
         spoiled = [(n, found) for n, _, found in there if found]
         if spoiled:
             n, found = spoiled[0]
             hint = PARAMETER if n in at.params else OUTSIDE
             return AnomalyError(f"{what}; {n} held {found} before: {hint}", at.path, name, at.stage)
-        floats = [(n, a) for n, a in zip(at.arguments, arguments) if isArray(a) and a.dtype.kind == "f" and a.size]
+        floats = [(n, a) for n, a in zip(at.arguments, arguments) if isArray(a) and isFloating(a.dtype) and a.size]
         ranges = ", ".join(f"{n} {show(a.shape)} from {low(a):.3g} to {high(a):.3g}" for n, a in floats)
         hint = HALF if y.dtype == np.float16 else BACKWARD if at.stage == "backward" else FORWARD
         return AnomalyError(f"{what}; it was given {ranges or 'no floats'}: {hint}", at.path, name, at.stage)

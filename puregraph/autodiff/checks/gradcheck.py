@@ -11,6 +11,7 @@ import numpy as np
 from puregraph.autodiff.checks.tapecheck import faultOnTape
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.autodiff.tape.variable import bare
+from puregraph.base.dtype import isFloating
 from puregraph.core.accumulate import isArray
 from puregraph.core.applied import asGrads
 from puregraph.core.param import State
@@ -107,7 +108,7 @@ class _Limits:
 def doubled(x: Any) -> Any:
     """Floats in float64; anything else as it is."""
     x = toHost(x) if isArray(x) else np.asarray(x)
-    return x.astype(np.float64) if x.dtype.kind == "f" else x
+    return x.astype(np.float64) if isFloating(x.dtype) else x
 
 
 # ---- one node after the other -------------------------------------------------------------------------------

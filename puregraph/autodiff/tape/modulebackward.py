@@ -8,6 +8,7 @@ from typing import Any
 from puregraph.autodiff.tape.gradmode import MODE, enable_grad
 from puregraph.autodiff.tape.tapenode import LeafAccumulator, TapeNode
 from puregraph.autodiff.tape.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made, versionOf
+from puregraph.base.widen import forwardRule, gradRule
 from puregraph.core.accumulate import combine, shapeOf
 from puregraph.core.applied import asGrads, checkMode, checkSaved, isMarked
 from puregraph.core.hooks import HOOKS
@@ -97,7 +98,7 @@ class ModuleBackward(TapeNode):
             given = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
         rule = gradientRule(self.module, self.needs, self.rule)
         try:
-            found = rule(given if len(given) > 1 else given[0], *values, *outputs)
+            found = gradRule(rule, given if len(given) > 1 else given[0], [*values, *outputs])
         except Exception as error:
             addLocation(error, f"at '{self.path}' ({type(self.module).__name__}), backward")
             if MODE.enabled and isinstance(error, TypeError):
@@ -148,7 +149,7 @@ def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> 
         values = [*plain, *module.ruleValues()]
         if HOOKS.enter is not None:
             HOOKS.enter(module)
-        result = module.updateData(*values)
+        result = forwardRule(module, values, len(plain))
         if HOOKS.look is not None:
             HOOKS.look(path, module, values, result if type(result) is tuple else (result,))
     except ShapeError as error:

@@ -25,6 +25,7 @@ from puregraph.autodiff.tape.tapenode import (
     get_gradient_edge,
 )
 from puregraph.base.align import readOnly
+from puregraph.base.dtype import isFloating
 from puregraph.base.fingerprint import fingerprint
 from puregraph.base.mutex import Mutex
 from puregraph.core.accumulate import accumulate, combine, isArray, shapeOf, zeroLike
@@ -568,7 +569,7 @@ def operate(op: Operator, a: Any, b: Any) -> Any:
     kind = type(y)
     if kind in SCALARS and (type(x) is kind or x is a) and (type(z) is kind or z is b):
         return variable(y, BinaryOp(op, a, b, y, True))
-    if not isArray(y) or y.dtype.kind != "f":
+    if not isArray(y) or not isFloating(y.dtype):
         return record(op.function, (a, b), {})
     isSame = all(v.shape == y.shape and v.dtype == y.dtype for v in (a, b) if isinstance(v, Variable))
     return variable(y, BinaryOp(op, a, b, y, isSame))
@@ -711,7 +712,7 @@ def aligned(grads: Any, arguments: Any) -> tuple:
 def differentiable(data: Any) -> bool:
     """Whether a value can have a gradient: floating point, or no number at all."""
     kind = getattr(data, "dtype", None)
-    return kind.kind == "f" if kind is not None else not isinstance(data, (bool, int, complex, type(None)))
+    return isFloating(kind) if kind is not None else not isinstance(data, (bool, int, complex, type(None)))
 
 
 def hasKind(result: Any, kind: str) -> bool:

@@ -48,6 +48,7 @@ class OpaqueRule:
     @property
     def __name__(self) -> str:
         owner: Any = getattr(self.rule, "__self__", None)
+        owner = getattr(owner, "module", owner)
         return owner.brief() if hasattr(owner, "brief") else getattr(self.rule, "__name__", "rule")
 
     def __call__(self, *arguments: Any) -> tuple:

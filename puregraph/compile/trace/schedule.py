@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.base.dtype import isFloating
 from puregraph.compile.decompose import decompositionOf
 from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.printer import listing
@@ -280,7 +281,7 @@ def backward(found: Schedule, tracer: GraphTracer, values: list[Any], grads: Any
     run(found, tracer, inner, backs, {}, "backward")
     results = iter([backs[n] for n in inner.outputs])
     inputs = [None if edge is None else next(results) for edge in back.inputGrads]
-    found.inputGrads = [g if values[n].dtype.kind == "f" else None for g, n in zip(inputs, steps.inputs, strict=True)]
+    found.inputGrads = [g if isFloating(values[n].dtype) else None for g, n in zip(inputs, steps.inputs, strict=True)]
     totals: dict[int, tuple[Any, Any]] = {}
     for param, edge in back.paramGrads:
         new = None if edge is None else next(results)

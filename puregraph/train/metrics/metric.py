@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from puregraph import device
 from puregraph.arguments import Natural, Text, optional, takes
+from puregraph.base.dtype import isFloating
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.errors import DataError
 from puregraph.kernels.labels import labelFault
@@ -95,8 +96,8 @@ def isOneHot(target: np.ndarray, axis: int) -> bool:
 
 def unlike(prediction: np.ndarray, target: np.ndarray, metric: Any) -> str:
     """What to try where targets are no labels."""
-    if target.dtype.kind == "f" and np.array_equal(target, np.rint(target)) and target.ndim < prediction.ndim:
+    if isFloating(target.dtype) and np.array_equal(target, np.rint(target)) and target.ndim < prediction.ndim:
         return "; convert them with .astype('int64')"
-    if target.dtype.kind == "f":
+    if isFloating(target.dtype):
         return f"; for a regression there is MAE(), {type(metric).__name__} is of classes"
     return ""
