@@ -25,6 +25,8 @@ EXTRAS = {
         "nvidia-cudnn-frontend==1.32.0",
     ],
     "bfloat16": ["ml_dtypes>=0.5"],
+    "mpi": ["mpi4py>=4.1"],
+    "mpich": ["mpi4py>=4.1", "mpich>=5; sys_platform != 'win32'", "impi-rt>=2021.15; sys_platform == 'win32'"],
     "networkx": ["networkx>=3"],
     "examples": ["scikit-learn>=1.4"],
     "cupy": ["cupy-cuda13x==14.2.0"],  # to try what is done with it where there is no driver

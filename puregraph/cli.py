@@ -1,4 +1,4 @@
-"""The command line: `puregraph shapes | check | inspect | doctor`, or `python -m puregraph`.
+"""The command line: `puregraph shapes | check | inspect | doctor | launch`, or `python -m puregraph`.
 
 Exit codes: 0 all is well; 1 the model or the file has faults; 2 the command cannot be carried out as it was given.
 With --json nothing but JSON is written to stdout: what a model prints goes to stderr.
@@ -31,10 +31,12 @@ from puregraph.cuda.runtime.diagnose import parts
 from puregraph.errors import GraphError, PuregraphError, quote, show
 from puregraph.graph import Graph
 from puregraph.graph.lookup import nearest
+from puregraph.many import launcher
 from puregraph.module import Module
 from puregraph.storage.jsoncodec import decode
 
 MODEL = "FILE.py, FILE.py:NAME or package.module:NAME: a Graph, or a function or class without arguments that makes one"
+LAUNCH = "run a script as several processes that train together, with the mpiexec beside Python"
 SHAPE = "one for each input: 32,1,28,28, or N,1,28,28 for a batch of any size"
 FOLDERS = (os.path.dirname(__file__), *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))
 FOREIGN = ("<frozen", *(f"{folder}{os.sep}" for folder in FOLDERS))  # what a user did not write
@@ -51,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not stop us
     top, arguments = parser(), sys.argv[1:] if arguments is None else arguments
-    for text in arguments:
+    for text in () if arguments[:1] == ["launch"] else arguments:
         if re.match(r"-\d", text):  # argparse would take it for an option
             top.error(f"{text!r} is no shape: sizes are whole numbers; a letter, as in N,3, is a size that is open")
     options = top.parse_args(arguments)
@@ -93,6 +95,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("file", metavar="FILE", help="a checkpoint that graph.save wrote")
     found.add_argument("--format", choices=checkpoint.FORMATS, default="puregraph", help="who wrote it")
     command("doctor", runDoctor, "say which device is used and why, which versions are there, how many threads")
+    started = commands.add_parser("launch", help=LAUNCH, description=f"{LAUNCH[0].upper()}{LAUNCH[1:]}.")
+    launcher.addArguments(started)
+    started.set_defaults(run=launcher.launch, json=False)
     return top
 
 

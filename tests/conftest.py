@@ -14,6 +14,7 @@ import zlib
 from collections import Counter
 
 import numpy as np
+import launched
 import pytest
 import ongpu
 from hypothesis import settings
@@ -34,6 +35,7 @@ LEFTOUT = {
     "gpu": f"tests that need a GPU were skipped: {devices.reason()}",
     "emulator": f"tests of kernels for a GPU were skipped: {emulator.missing() or 'the reasons are told by -rs'}",
     "nvrtc": f"tests of kernels for a GPU were skipped: {compiler.missing()}; install the extra puregraph[nvrtc]",
+    "mpi": "tests of training on several processes were skipped: install the extra puregraph[mpich]",
     "cupy": "tests of the real CuPy without a driver were skipped: install the extra puregraph[cupy]",
 }
 SHARE = 0.1  # seconds of CPU for each file of tests, in each worker of the quick tier
@@ -43,6 +45,7 @@ MISSING = {
     "emulator": emulator.missing(),
     "nvrtc": compiler.missing(),
     "cupy": None if HASCUPY else "CuPy is not installed",
+    "mpi": launched.missing(),
     "gpu": None if "cuda" in DEVICES else devices.reason(),
     "peers": None if importlib.util.find_spec("torch") is not None else "PyTorch is not installed",
 }

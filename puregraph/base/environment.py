@@ -46,6 +46,7 @@ VARIABLES = {
     "DATA": ANY,
     "EXACT": ANY,
     "STUB": ANY,
+    "RUN": ANY,
 }
 LOOKED: list[bool] = []
 

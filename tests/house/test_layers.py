@@ -22,7 +22,7 @@ pointwise function
 graph
 analysis
 modules costs optimizers compile autodiff data
-text
+text many
 train onnx serialize checkpoint draw profile check
 puregraph
 cli __main__ models examples

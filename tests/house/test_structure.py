@@ -11,6 +11,7 @@ OPERATION = "the same operation: its module, reference, decomposition, lowering,
 METHOD = "the same method of an operation, native and CUDA"
 SEEDS = "an operation on texts has the name of the one on arrays, as in afnio"
 FILES = {
+    "__main__": "what Python runs with -m",
     "attention": OPERATION,
     "convolution": OPERATION,
     "einsum": OPERATION,

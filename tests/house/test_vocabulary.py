@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 from source import ROOT
 
-OURS = {  # a metaphor, and the terms of the field; "in place" is one of them
-    r"(?<!in )places?": "position, offset, index",
+OURS = {  # a metaphor, and the terms of the field; "in place" is one of them, and so it is in MPI
+    r"(?<!in )(?<!IN_)places?": "position, offset, index",
     r"moments?": "time step",
     r"told|tells": "given, reported",
     r"turned": "transposed, converted",

@@ -17,9 +17,19 @@ def threads() -> int:
     count: int | None = variable("THREADS")
     if count is not None:
         return count
+    return min(cores(), MOST)
+
+
+def cores() -> int:
+    """How many CPUs this process may use."""
     hasAffinity = hasattr(os, "sched_getaffinity")  # not on macOS, not on Windows
-    cores = len(os.sched_getaffinity(0)) if hasAffinity else os.cpu_count() or 1
-    return min(cores, MOST)
+    return len(os.sched_getaffinity(0)) if hasAffinity else os.cpu_count() or 1
+
+
+def divideAmong(processes: int) -> None:
+    """Share the CPUs with other processes on this machine, unless each has been given its own."""
+    if variable("THREADS") is None and cores() == os.cpu_count():
+        want(max(1, cores() // processes))
 
 
 def want(count: int) -> None:

@@ -1,0 +1,18 @@
+"""Training on several processes: the world that they are, how they are started, and sums that do not depend on it."""
+
+from puregraph.many.countingworld import Collective, CountingWorld, LinkSpeed
+from puregraph.many.current import world
+from puregraph.many.mpiworld import MpiPending, MpiWorld, Several
+from puregraph.many.world import Pending, World
+
+__all__ = [
+    "Collective",
+    "CountingWorld",
+    "LinkSpeed",
+    "MpiPending",
+    "MpiWorld",
+    "Pending",
+    "Several",
+    "World",
+    "world",
+]

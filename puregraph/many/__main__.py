@@ -1,0 +1,105 @@
+"""`python -m puregraph.many SCRIPT.py ...`: a script as one of several processes, none of which is left behind."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import runpy
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+from puregraph.errors import PuregraphError
+from puregraph.many.current import join
+from puregraph.many.launcher import LASTWORDS
+from puregraph.many.mpiworld import MpiWorld, launcherRank
+from puregraph.native.threads.numthreads import divideAmong
+
+LATER = 5.0  # seconds that others have to say what happened, before a process that knows nothing new ends them
+
+
+def main(arguments: list[str]) -> int:
+    """Run the script of these arguments as `__main__`; its exit code, unless all processes are ended."""
+    script = arguments[0] if arguments else ""
+    try:
+        if not Path(script).is_file():
+            raise PuregraphError(f"wanted a script to run, python -m puregraph.many SCRIPT.py ..., got {script!r}")
+        here = join()
+    except PuregraphError as error:
+        if launcherRank() == 0:
+            print(f"puregraph: {error}", file=sys.stderr)
+        return 2
+    divideAmong(here.locals)
+    showOnce(here)
+    code = run(script, arguments, here)
+    if code and not here.isEnding:
+        here.abort(code)
+    here.close()
+    return code
+
+
+def run(script: str, arguments: list[str], here: MpiWorld) -> int:
+    """The exit code of a script; if an exception ends it, and others have not said so, it is printed."""
+    sys.argv = arguments
+    sys.path[0] = str(Path(script).resolve().parent)
+    try:
+        runpy.run_path(script, run_name="__main__")
+        return 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        if code:
+            lastWords(here, sentence(here, end))
+        return code
+    except KeyboardInterrupt as error:
+        if not here.isEnding:
+            lastWords(here, sentence(here, error))
+        return 130
+    except BaseException as error:
+        lines = traceback.format_exception(type(error), error, below(error.__traceback__, script))
+        lastWords(here, "".join(lines) + sentence(here, error))
+        return 1
+
+
+def sentence(here: MpiWorld, error: BaseException) -> str:
+    """Who ended the run, when, and why, in a line."""
+    when = f" in {here.label}" if here.label else ""
+    why = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"puregraph: rank {here.rank} of {here.size} has ended the run{when}: {why}"
+
+
+def lastWords(here: MpiWorld, text: str) -> None:
+    """Say why the run ends, once: others who come to the same, or who miss this one, wait to be ended."""
+    if not here.isFirst(LASTWORDS, text):
+        time.sleep(LATER)
+    elif not here.hasLauncher:  # which would print it when nothing else is printed any more
+        print(text, file=sys.stderr, flush=True)
+
+
+def below(trace: Any, script: str) -> Any:
+    """A traceback from the script on."""
+    own = os.path.realpath(script)
+    first = trace
+    while first is not None and os.path.realpath(first.tb_frame.f_code.co_filename) != own:
+        first = first.tb_next
+    return first or trace
+
+
+def showOnce(here: MpiWorld) -> None:
+    """Have a warning that several processes have printed by the first of them."""
+    show = warnings.showwarning
+
+    def digest(text: str) -> str:
+        return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
+
+    def showFirst(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **named: Any) -> None:
+        if here.isFirst(digest(f"{category.__name__} {message} {filename} {lineno}")):
+            show(message, category, filename, lineno, *rest, **named)
+
+    warnings.showwarning = showFirst
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,34 @@
+"""Current: the world of this process."""
+
+from __future__ import annotations
+
+from puregraph.errors import PuregraphError
+from puregraph.many.mpiworld import MpiWorld, launcherSize
+from puregraph.many.world import World
+
+ALONE = World()
+CURRENT: list[World] = []
+
+
+def world() -> World:
+    """The processes that this one trains with; `world().rank` is its number.
+
+    Raises    PuregraphError for one of several processes that were not started with `puregraph.many`
+    """
+    if CURRENT:
+        return CURRENT[0]
+    given = launcherSize()
+    if given is not None and given[1] > 1:
+        raise PuregraphError(
+            f"this is one of {given[1]} processes ({given[0]}), which must be started with `python -m puregraph.many "
+            f"SCRIPT.py` in place of `python SCRIPT.py`, or all with `puregraph launch -n {given[1]} SCRIPT.py`: "
+            "an exception in one of them would else leave the others waiting"
+        )
+    return ALONE
+
+
+def join() -> MpiWorld:
+    """Become one of the processes that a launcher has started."""
+    joined = MpiWorld()
+    CURRENT[:] = [joined]
+    return joined

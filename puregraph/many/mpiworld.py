@@ -1,0 +1,213 @@
+"""MpiWorld: processes that an MPI launcher has started, through mpi4py."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+from puregraph.base.environment import variable
+from puregraph.errors import PuregraphError
+from puregraph.many.world import Pending, World
+
+EAGER = 200  # looks without a pause: what takes microseconds should not wait for a sleeper
+SHORTEST, LONGEST = 2e-5, 5e-4  # seconds between two looks later on: who waits must leave the core to those who compute
+SIZES = {"PMI_SIZE": "MPICH", "OMPI_COMM_WORLD_SIZE": "Open MPI"}  # what launchers tell those that they start
+RANKS = {"PMI_SIZE": "PMI_RANK", "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK"}
+INHERITED = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDI_", "MPI_LOCAL")  # of which a child would take itself for a rank
+
+
+class MpiPending(Pending):
+    """A collective of MPI that was started. Who waits for it looks, and sleeps between two looks."""
+
+    def __init__(self, world: MpiWorld, request: Any, kept: Any = None):
+        self.world, self.request, self.kept = world, request, kept
+
+    def isDone(self) -> bool:
+        return bool(self.request.Test())
+
+    def wait(self) -> None:
+        pause, looks = SHORTEST, 0
+        self.world.waiting = time.monotonic()
+        while not self.request.Test():
+            looks += 1
+            if looks > EAGER:
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST)
+            elif looks % 8 == 0:
+                os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
+        self.world.waiting = None
+        self.world.done += 1
+
+
+class MpiWorld(World):
+    """The processes of this run, as MPI sees them.
+
+    MPI runs in threads: one communicates for the training, another one keeps watch on a communicator of its own.
+
+    Raises    PuregraphError if mpi4py is missing, or another MPI's launcher has started this process
+    """
+
+    def __init__(self) -> None:
+        self.MPI = MPI = initialised()
+        self.comm = MPI.COMM_WORLD.Dup()
+        self.rank, self.size = self.comm.rank, self.comm.size
+        node = self.comm.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
+        self.local, self.locals = node.rank, node.size
+        self.waiting: float | None = None  # since when
+        self.done = 0  # collectives
+        self.isEnding = False  # whether all processes have agreed to end, each by itself
+        self.folder, self.hasLauncher = sharedFolder(node)  # for notes of the processes on this machine
+        node.Free()
+        with open(os.path.join(self.folder, f"rank-{self.rank}"), "w") as file:
+            file.write(str(os.getpid()))  # so that the launcher knows who was killed
+        for name in list(os.environ):
+            if name.startswith(INHERITED):
+                del os.environ[name]
+
+    def started(self, request: Any, kept: Any = None) -> MpiPending:
+        """A request of MPI, and what must live until it is done."""
+        return MpiPending(self, request, kept)
+
+    def startAllReduce(self, array: np.ndarray) -> Pending:
+        return self.started(self.comm.Iallreduce(self.MPI.IN_PLACE, array), array)
+
+    def startReduceScatter(self, array: np.ndarray, cuts: list[int]) -> Pending:
+        own = array[cuts[self.rank] : cuts[self.rank + 1]]
+        counts = [end - begin for begin, end in zip(cuts, cuts[1:])]
+        sent = array.copy()
+        return self.started(self.comm.Ireduce_scatter(sent, own, counts), (sent, own))
+
+    def startAllGather(self, array: np.ndarray, cuts: list[int]) -> Pending:
+        data, each = array.view(np.uint8), array.itemsize
+        counts = [each * (end - begin) for begin, end in zip(cuts, cuts[1:])]
+        offsets = [each * begin for begin in cuts[:-1]]
+        into = [data, counts, offsets, self.MPI.BYTE]
+        return self.started(self.comm.Iallgatherv(self.MPI.IN_PLACE, into), into)
+
+    def startAllToAll(self, sent: list[np.ndarray], received: list[np.ndarray]) -> Pending:
+        received[self.rank][...] = sent[self.rank]
+        others = [(self.rank + k) % self.size for k in range(1, self.size)]
+        requests = [self.comm.Irecv(bytesOf(received[r]), r, 1) for r in others]
+        requests += [self.comm.Isend(bytesOf(sent[r]), r, 1) for r in others]
+        return self.started(Several(self.MPI, requests), (sent, received))
+
+    def startBroadcast(self, array: np.ndarray, root: int = 0) -> Pending:
+        return self.started(self.comm.Ibcast(bytesOf(array), root), array)
+
+    def startBarrier(self) -> Pending:
+        return self.started(self.comm.Ibarrier())
+
+    def send(self, array: np.ndarray, to: int) -> None:
+        self.started(self.comm.Isend(bytesOf(array), to), array).wait()
+
+    def receive(self, array: np.ndarray, source: int) -> None:
+        self.started(self.comm.Irecv(bytesOf(array), source), array).wait()
+
+    def isFirst(self, name: str, text: str = "") -> bool:
+        """Whether this process is the first on its machine to make a note of this name, with this text."""
+        try:
+            with open(os.path.join(self.folder, name), "x", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+        except FileExistsError:
+            return False
+        except OSError:  # the folder is gone, and whatever is said is better said twice than never
+            pass
+        return True
+
+    def close(self) -> None:
+        """Wait for all, and leave MPI: whoever waited in MPI itself would keep a core busy."""
+        self.barrier()
+        self.MPI.Finalize()
+        if not self.hasLauncher and self.local == 0:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def abort(self, code: int = 1) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        self.MPI.COMM_WORLD.Abort(code)
+
+
+class Several:
+    """Requests of MPI, as one."""
+
+    def __init__(self, MPI: Any, requests: list[Any]):
+        self.MPI, self.requests = MPI, requests
+
+    def Test(self) -> bool:
+        """Whether all of them are done."""
+        return bool(self.MPI.Request.Testall(self.requests))
+
+
+def sharedFolder(node: Any) -> tuple[str, bool]:
+    """A folder for the processes of one machine, and whether it is that of the launcher; else the first makes one."""
+    given = variable("RUN")
+    if given is not None and os.path.isdir(given):
+        return given, True
+    made = tempfile.mkdtemp(prefix="puregraph-") if node.rank == 0 else ""
+    text = np.frombuffer(made.encode().ljust(4096, b"\0"), np.uint8).copy()
+    node.Bcast(text)
+    return text.tobytes().rstrip(b"\0").decode(), False
+
+
+def bytesOf(array: np.ndarray) -> np.ndarray:
+    """The bytes of an array, which any MPI can send whatever their dtype is."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def initialised() -> Any:
+    """mpi4py's MPI, initialised for threads.
+
+    Raises    PuregraphError if it is missing, or is another one than that whose launcher has started this process
+    """
+    try:
+        import mpi4py
+
+        mpi4py.rc.initialize = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # what it says of launchers is said better below
+            from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise PuregraphError(
+            f"several processes take mpi4py and an MPI: pip install 'puregraph[mpich]' ({error})"
+        ) from error
+    refuseForeign("Open MPI" if "Open MPI" in MPI.Get_library_version() else "MPICH")
+    if not MPI.Is_initialized():
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    return MPI
+
+
+def refuseForeign(own: str) -> None:
+    """Refuse a process that the launcher of another MPI has started: it would take itself for the only one.
+
+    Raises    PuregraphError with the command that would work
+    """
+    given = launcherSize()
+    if given is None or SIZES[given[0]] == own:
+        return
+    name, count = given
+    raise PuregraphError(
+        f"this process was started by an mpiexec of {SIZES[name]} ({name}={count}), but mpi4py uses {own}: "
+        f"run  puregraph launch -n {count} SCRIPT.py, which takes the mpiexec that is installed beside {sys.executable}"
+    )
+
+
+def launcherRank() -> int:
+    """Which of its processes a launcher of MPI has said that this is."""
+    given = launcherSize()
+    return 0 if given is None else int(os.environ.get(RANKS[given[0]], "0"))
+
+
+def launcherSize() -> tuple[str, int] | None:
+    """The variable by which a launcher of MPI has said how many processes it starts, and the number."""
+    for name in SIZES:
+        text = os.environ.get(name, "")
+        if text.isdecimal():
+            return name, int(text)
+    return None

@@ -1,0 +1,113 @@
+"""World: the processes that train together, and what they exchange."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class Pending:
+    """A collective that was started: `isDone()` asks, `wait()` waits. Here it is over already."""
+
+    def isDone(self) -> bool:
+        """Whether it is over."""
+        return True
+
+    def wait(self) -> None:
+        """Come back when it is over."""
+
+
+OVER = Pending()
+
+
+class World:
+    """The processes that train together. This one is alone: what others would be given is there.
+
+    `rank`, `size`     the number of this process, and how many there are
+    `local`, `locals`  the same among those on this machine
+
+    Every process calls the same collectives in the same order. Arrays are contiguous; those of a reduction are of
+    float32, float64 or int64. `start...` gives a Pending at once, and the array belongs to it until that is over.
+    """
+
+    rank = local = 0
+    size = locals = 1
+    label = ""  # what the next collectives are for, so that who waits too long can say so
+
+    def startAllReduce(self, array: np.ndarray) -> Pending:
+        """Begin to replace an array by its sum over all processes."""
+        return OVER
+
+    def startReduceScatter(self, array: np.ndarray, cuts: list[int]) -> Pending:
+        """Begin to replace array[cuts[rank] : cuts[rank + 1]] by its sum; what is in the rest is not said."""
+        return OVER
+
+    def startAllGather(self, array: np.ndarray, cuts: list[int]) -> Pending:
+        """Begin to fill an array with the piece array[cuts[r] : cuts[r + 1]] of each process r."""
+        return OVER
+
+    def startAllToAll(self, sent: list[np.ndarray], received: list[np.ndarray]) -> Pending:
+        """Begin to give each process r the array sent[r], and to fill received[r] with what it gives."""
+        received[0][...] = sent[0]
+        return OVER
+
+    def startBroadcast(self, array: np.ndarray, root: int = 0) -> Pending:
+        """Begin to replace an array by that of `root`."""
+        return OVER
+
+    def startBarrier(self) -> Pending:
+        """Begin to wait for all processes."""
+        return OVER
+
+    def allReduce(self, array: np.ndarray) -> None:
+        """Replace an array by its sum over all processes."""
+        self.startAllReduce(array).wait()
+
+    def reduceScatter(self, array: np.ndarray, cuts: list[int]) -> None:
+        """Replace array[cuts[rank] : cuts[rank + 1]] by its sum over all processes."""
+        self.startReduceScatter(array, cuts).wait()
+
+    def allGather(self, array: np.ndarray, cuts: list[int]) -> None:
+        """Fill an array with the piece array[cuts[r] : cuts[r + 1]] of each process r."""
+        self.startAllGather(array, cuts).wait()
+
+    def allToAll(self, sent: list[np.ndarray], received: list[np.ndarray]) -> None:
+        """Give each process r the array sent[r], and fill received[r] with what it gives."""
+        self.startAllToAll(sent, received).wait()
+
+    def broadcast(self, array: np.ndarray, root: int = 0) -> None:
+        """Replace an array by that of `root`."""
+        self.startBroadcast(array, root).wait()
+
+    def barrier(self) -> None:
+        """Wait for all processes."""
+        self.startBarrier().wait()
+
+    def send(self, array: np.ndarray, to: int) -> None:
+        """Give an array to one process, which calls `receive`."""
+        raise ValueError(f"there is no process {to} in a world of {self.size}")
+
+    def receive(self, array: np.ndarray, source: int) -> None:
+        """Fill an array with what one process sends."""
+        raise ValueError(f"there is no process {source} in a world of {self.size}")
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """The bytes that each process gives, of any length; on all of them."""
+        sizes = np.zeros(self.size + 1, np.int64)
+        sizes[self.rank + 1] = len(data)
+        self.allGather(sizes[1:], list(range(self.size + 1)))
+        cuts = np.cumsum(sizes).tolist()
+        found = np.empty(cuts[-1], np.uint8)
+        found[cuts[self.rank] : cuts[self.rank + 1]] = np.frombuffer(data, np.uint8)
+        self.allGather(found, cuts)
+        return [found[begin:end].tobytes() for begin, end in zip(cuts, cuts[1:])]
+
+    def isFirst(self, name: str, text: str = "") -> bool:
+        """Whether this process is the first on its machine to make a note of this name, with this text."""
+        return True
+
+    def abort(self, code: int = 1) -> None:
+        """End all processes at once."""
+        raise SystemExit(code)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: process {self.rank} of {self.size}>"

@@ -1,0 +1,70 @@
+"""Scripts that tests start as several processes, with `puregraph launch`."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+import textwrap
+import time
+from pathlib import Path
+
+from processes import environment
+
+
+def missing():
+    """Why there can be no processes that train together; None if there can."""
+    if importlib.util.find_spec("mpi4py") is None:
+        return "mpi4py is not installed"
+    return None if (Path(sysconfig.get_path("scripts")) / "mpiexec").exists() else "there is no mpiexec beside Python"
+
+
+def command(count, script, *arguments):
+    """The command that starts a script as so many processes."""
+    return [sys.executable, "-m", "puregraph", "launch", "-n", str(count), str(script), *map(str, arguments)]
+
+
+def written(folder, text):
+    """A file with this script."""
+    path = Path(folder) / "script.py"
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def launched(count, folder, text, *arguments, timeout=100, **variables):
+    """What came of so many processes of a script: `returncode`, `stdout`, `stderr`."""
+    found = environment(PUREGRAPH_DEVICE="cpu", PYTHONUNBUFFERED="", **variables)  # a line at a time
+    run = command(count, written(folder, text), *arguments)
+    return subprocess.run(run, env=found, capture_output=True, text=True, timeout=timeout, cwd=folder)
+
+
+def lines(done):
+    """The lines that a run has printed, in order of their text; processes print in any order."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    return sorted(done.stdout.splitlines())
+
+
+def isRunning(pid):
+    """Whether there is such a process, which is not only waiting to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def pidsIn(folder):
+    """The processes that have left their number in a folder, with `tellPid`."""
+    return [int(path.read_text()) for path in Path(folder).glob("*.pid")]
+
+
+def tellPid():
+    """Leave the number of this process in the folder that it runs in."""
+    Path(f"{os.getpid()}.pid").write_text(str(os.getpid()))
+
+
+def waited(condition, seconds):
+    """Whether a condition has come true within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()

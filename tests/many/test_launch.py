@@ -1,0 +1,131 @@
+"""`puregraph launch`: processes that end together, and say why once."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from launched import command, isRunning, launched, lines, pidsIn, waited, written
+from processes import environment
+
+from puregraph.cli import main
+from puregraph.many import launcher
+
+
+def refusal(capsys, *arguments):
+    """What the command says of arguments that it refuses."""
+    assert main(["launch", *map(str, arguments)]) != 0
+    return capsys.readouterr().err
+
+
+def test_what_cannot_be_launched_is_refused_in_a_sentence(capsys, tmp_path, monkeypatch):
+    script = written(tmp_path, "print('never')")
+    assert "-n: wanted a number of processes of at least 1" in refusal(capsys, script)
+    assert "got 0" in refusal(capsys, "-n", 0, script)
+    assert "a:8,b:8, got 'a;b'" in refusal(capsys, "--hosts", "a;b", script)
+    assert "from 1 to the 4 that a:2,b:2 have, got 5" in refusal(capsys, "-n", 5, "--hosts", "a:2,b:2", script)
+    assert "there is no script 'nowhere.py'" in refusal(capsys, "-n", 2, "nowhere.py")
+    monkeypatch.setattr(launcher.shutil, "which", lambda *names, **paths: None)
+    assert "pip install 'puregraph[mpich]'" in refusal(capsys, "-n", 2, script)
+
+
+def test_hosts_and_scripts_options_are_passed_on(monkeypatch, tmp_path):
+    monkeypatch.setattr(launcher, "mpiexecPath", lambda: tmp_path / "mpiexec")
+    found = launcher.commandOf(16, "a:8,b:8", ["train.py", "-n", "3"])
+    assert found == [str(tmp_path / "mpiexec"), "-hosts", "a:8,b:8", "-n", "16", sys.executable, "-m",
+                     "puregraph.many", "train.py", "-n", "3"]  # fmt: skip
+
+
+@pytest.mark.mpi
+def test_an_exception_of_one_process_ends_all_and_is_printed_once(tmp_path):
+    text = """
+        from puregraph.many import world
+        w = world()
+        if w.rank == 1:
+            raise ValueError("no such thing")
+        w.barrier()
+    """
+    done = launched(3, tmp_path, text)
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert 'script.py", line 5' in done.stderr and "runpy" not in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == "puregraph: rank 1 of 3 has ended the run: ValueError: no such thing"
+    assert "Abort" not in done.stdout + done.stderr
+
+
+@pytest.mark.mpi
+def test_an_exception_of_all_processes_is_printed_once(tmp_path):
+    done = launched(3, tmp_path, "from puregraph.many import world\nworld()\nraise OSError('full')")
+    assert done.returncode == 1
+    assert done.stderr.count("OSError: full") == 2  # the traceback's last line, and the sentence
+    assert done.stderr.count("has ended the run") == 1
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("code", "wanted"), [("3", 3), ("'a reason'", 1), ("0", 0), ("", 0)])
+def test_the_exit_code_is_that_of_the_processes(tmp_path, code, wanted):
+    done = launched(2, tmp_path, f"import sys\nsys.exit({code})")
+    assert done.returncode == wanted
+    assert ("SystemExit" in done.stderr) == bool(wanted)
+
+
+@pytest.mark.mpi
+def test_a_killed_process_ends_all_within_five_seconds_and_is_named(tmp_path):
+    text = """
+        import os, signal, time
+        from launched import tellPid
+        from puregraph.many import world
+        w = world()
+        tellPid()
+        w.barrier()
+        if w.rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        w.barrier()
+    """
+    begun = time.monotonic()
+    done = launched(3, tmp_path, text)
+    assert done.returncode != 0
+    assert time.monotonic() - begun < 5 + 5  # five for the start of three processes
+    assert "puregraph: rank 2 of 3 was killed (exit code" in done.stderr
+    pids = pidsIn(tmp_path)
+    assert len(pids) == 3
+    assert not any(map(isRunning, pids))
+
+
+@pytest.mark.mpi
+def test_a_warning_that_all_processes_have_is_printed_once(tmp_path):
+    text = "import warnings\nfrom puregraph.many import world\nwarnings.warn('once')\nworld().barrier()"
+    done = launched(3, tmp_path, text)
+    assert (done.stdout + done.stderr).count("UserWarning: once") == 1
+
+
+@pytest.mark.mpi
+def test_a_script_finds_its_arguments_and_the_files_beside_it(tmp_path):
+    (tmp_path / "neighbour.py").write_text("WORD = 'beside'")
+    text = "import sys\nfrom neighbour import WORD\nprint(WORD, sys.argv[1:], __name__)"
+    assert lines(launched(2, tmp_path, text, "-n", "7")) == ["beside ['-n', '7'] __main__"] * 2
+
+
+@pytest.mark.mpi
+def test_ending_the_launcher_ends_all(tmp_path):
+    text = """
+        import os, time
+        from puregraph.many import world
+        from launched import tellPid
+        world()
+        tellPid()
+        time.sleep(60)
+    """
+    run = subprocess.Popen(command(2, written(tmp_path, text)), env=environment(), cwd=tmp_path)
+    assert waited(lambda: len(pidsIn(tmp_path)) == 2, 60)
+    run.terminate()
+    assert run.wait(20) != 0
+    assert waited(lambda: not any(map(isRunning, pidsIn(tmp_path))), 5)
+
+
+def test_a_script_that_is_not_there_is_refused_by_each_process():
+    run = [sys.executable, "-m", "puregraph.many", "nowhere.py"]
+    done = subprocess.run(run, env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "wanted a script to run" in done.stderr and "'nowhere.py'" in done.stderr

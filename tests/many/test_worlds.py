@@ -1,0 +1,139 @@
+"""Worlds: what processes tell each other, a world of one, and one that only counts."""
+
+import numpy as np
+import pytest
+from launched import launched, lines
+
+from puregraph import many
+from puregraph.errors import ArgumentError, PuregraphError
+from puregraph.many import CountingWorld, LinkSpeed, World
+
+
+def test_a_world_of_one_leaves_arrays_as_they_are():
+    world, array = World(), np.arange(6.0)
+    world.allReduce(array)
+    world.reduceScatter(array, [0, 6])
+    world.allGather(array, [0, 6])
+    world.broadcast(array)
+    world.barrier()
+    np.testing.assert_array_equal(array, np.arange(6.0))
+    assert world.gather(b"alone") == [b"alone"]
+    received = np.zeros(6)
+    world.allToAll([array], [received])
+    np.testing.assert_array_equal(received, array)
+    assert world.startBarrier().isDone()
+
+
+def test_this_process_is_alone():
+    assert (many.world().rank, many.world().size) == (0, 1)
+
+
+def test_a_world_that_counts_sends_nothing_and_predicts_time():
+    world = CountingWorld(8, link=LinkSpeed(bandwidth=1e9, latency=1e-6))
+    array = np.ones(1000, np.float32)
+    world.allReduce(array)
+    np.testing.assert_array_equal(array, 1)
+    assert world.nbytes == 2 * 7 * 4000 // 8
+    assert world.seconds == pytest.approx(2 * 3 * 1e-6 + 7000e-9)
+    world.allGather(array, [125 * k for k in range(9)])
+    world.barrier()
+    assert [call.name for call in world.calls] == ["allReduce", "allGather", "barrier"]
+    assert world.calls[1].nbytes == 3500
+
+
+def test_a_world_that_counts_takes_rounds_from_the_logarithm_of_its_size():
+    small, large = (CountingWorld(n, link=LinkSpeed(1e12, 1.0)) for n in (2, 100_000))
+    small.allReduce(np.ones(1, np.float32))
+    large.allReduce(np.ones(1, np.float32))
+    assert (round(small.seconds), round(large.seconds)) == (2, 34)
+
+
+def test_a_rank_outside_of_its_world_is_refused():
+    with pytest.raises(ArgumentError, match="rank from 0 to below size 4, got 4"):
+        CountingWorld(4, rank=4)
+
+
+@pytest.mark.parametrize("name", ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
+def test_one_of_several_processes_that_were_not_started_to_train_together_is_refused(monkeypatch, name):
+    monkeypatch.setenv(name, "3")
+    with pytest.raises(PuregraphError, match=rf"one of 3 processes \({name}\).*puregraph launch -n 3"):
+        many.world()
+
+
+def test_a_launcher_of_another_mpi_is_refused_with_the_command_that_works(monkeypatch):
+    from puregraph.many.mpiworld import refuseForeign
+
+    monkeypatch.setenv("PMI_SIZE", "4")
+    refuseForeign("MPICH")
+    with pytest.raises(PuregraphError, match=r"mpiexec of MPICH \(PMI_SIZE=4\).*Open MPI.*puregraph launch -n 4"):
+        refuseForeign("Open MPI")
+
+
+COLLECTIVES = """
+import numpy as np
+from puregraph.many import world
+w = world()
+n, r = w.size, w.rank
+a = np.arange(12, dtype=np.float32) + r
+w.allReduce(a)
+np.testing.assert_array_equal(a, n * np.arange(12) + n * (n - 1) / 2)
+cuts = [0, 5, 5, 12][: n] + [12]
+b = np.arange(12, dtype=np.float64)
+w.reduceScatter(b, cuts)
+np.testing.assert_array_equal(b[cuts[r] : cuts[r + 1]], n * np.arange(12.0)[cuts[r] : cuts[r + 1]])
+c = np.where([cuts[r] <= i < cuts[r + 1] for i in range(12)], np.arange(12), -1).astype(np.float16)
+w.allGather(c, cuts)
+np.testing.assert_array_equal(c, np.arange(12))
+sent = [np.full(k + 1, 10 * r + k, np.int32) for k in range(n)]
+received = [np.zeros(r + 1, np.int32) for _ in range(n)]
+w.allToAll(sent, received)
+assert [x.tolist() for x in received] == [[10 * k + r] * (r + 1) for k in range(n)]
+d = np.full(3, r, np.uint8)
+w.broadcast(d, n - 1)
+assert d.tolist() == [n - 1] * 3
+assert w.gather(b"x" * r) == [b"x" * k for k in range(n)]
+if r == 0:
+    w.send(np.arange(4.0), n - 1)
+if r == n - 1 and r:
+    e = np.zeros(4)
+    w.receive(e, 0)
+    assert e.tolist() == [0, 1, 2, 3]
+pending = w.startAllReduce(f := np.ones(1000, np.float32))
+while not pending.isDone():
+    pass
+assert (f == n).all()
+w.barrier()
+print("rank", r, "of", n, "local", w.local, "of", w.locals)
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("count", [1, 3])
+def test_collectives_of_mpi_give_what_they_promise(count, tmp_path):
+    if count == 1:
+        done = launched(1, tmp_path, COLLECTIVES.replace("if r == 0:\n    w.send", "if False:\n    w.send"))
+    else:
+        done = launched(count, tmp_path, COLLECTIVES)
+    assert lines(done) == [f"rank {r} of {count} local {r} of {count}" for r in range(count)]
+
+
+@pytest.mark.mpi
+def test_the_variables_of_the_launcher_are_not_inherited(tmp_path):
+    text = """
+        import subprocess, sys
+        from puregraph.many import world
+        world().barrier()
+        child = "from puregraph.many import world; print('child', world().size)"
+        print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout, end="")
+    """
+    assert lines(launched(2, tmp_path, text)) == ["child 1"] * 2
+
+
+@pytest.mark.mpi
+def test_ranks_share_the_cores(tmp_path):
+    text = """
+        import os
+        from puregraph import device
+        print("threads", device.threads() <= max(1, os.cpu_count() // 2))
+    """
+    assert set(lines(launched(2, tmp_path, text))) == {"threads True"}
