@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +52,13 @@ class Arrays:
         """A batch of the first samples."""
         return Batch([x[:size] for x in self.data], [t[:size] for t in self.target], size)
 
+    def few(self, count: int) -> Arrays:
+        """The first samples alone: this many batches, the last of them as small as the last of all."""
+        less = -self.samples % self.batchsize
+        end = min(self.samples, count * self.batchsize - less)
+        data, target = ([x[:end] for x in xs] for xs in (self.data, self.target))
+        return Arrays(data, target or None, self.batchsize)
+
     def order(self, rng: np.random.Generator) -> np.ndarray:
         """The samples in a new random order."""
         return rng.permutation(self.samples)
@@ -88,6 +96,12 @@ class Stream:
         self.source, self.paired = source, paired
         self.oneshot = not callable(source) and iter(source) is source
         self.count = len(source) if hasattr(source, "__len__") else None
+
+    def few(self, count: int) -> Stream:
+        """The first batches alone."""
+        found = Stream(lambda epoch: islice(self.open(epoch), count), self.paired)
+        found.count = None if self.count is None else min(count, self.count)
+        return found
 
     def order(self, rng: np.random.Generator) -> None:
         """None: an iterable has its own order."""

@@ -14,6 +14,7 @@ from puregraph.train.callbacks import (
     Lines,
     Monitor,
     Progress,
+    ReduceOnPlateau,
 )
 from puregraph.train.epochloop import EpochLoop
 from puregraph.train.history import History
@@ -46,6 +47,7 @@ __all__ = [
     "Monitor",
     "Objective",
     "Progress",
+    "ReduceOnPlateau",
     "TopK",
     "Trainer",
     "Validator",

@@ -20,7 +20,7 @@ class EpochLoop:
         self.asks = not isPlain(trainer.optimizer)  # before it updates in a way of its own, whether the cost is finite
 
     def runEpoch(self) -> None:
-        """The rest of an epoch, its validation, and its row."""
+        """The rest of an epoch, its validation, and its row; only steps, where the run is stopped at once."""
         trainer = self.trainer
         trainer.clock = time.perf_counter()
         if not trainer.begun:
@@ -35,6 +35,8 @@ class EpochLoop:
                 with trainer.interrupt.whole():
                     self.runStep(group)
                     self.call("onBatchEnd")
+                if trainer.stopped and trainer.stopsNow:
+                    return
         self.source.checkUsed(trainer.position)
         try:
             trainer.sync()
@@ -149,8 +151,10 @@ class EpochLoop:
                 calls.callback(callback.onTrainEnd, self.trainer)
 
     def interrupted(self) -> None:
-        """After Ctrl-C: save where there is a Checkpoint, and say where it stopped."""
+        """After Ctrl-C, or `stop(now=True)`: save where there is a Checkpoint, and say where it stopped."""
         trainer = self.trainer
+        why = f": {trainer.reason}" if trainer.stopped and trainer.reason else ""
+        trainer.stopped = trainer.stopsNow = False
         count = f" of {trainer.count}" if trainer.count else ""
         location = f"stopped in epoch {trainer.epoch + 1}, after step {trainer.position}{count}"
         if trainer.interrupt.torn:
@@ -159,5 +163,5 @@ class EpochLoop:
             return
         trainer.elapsed, trainer.clock = trainer.passed(), time.perf_counter()
         saved = [path for callback in trainer.callbacks if (path := callback.onInterrupt(trainer))]
-        known = f", saved in {saved[0]}: trainer.resume({str(saved[0])!r}) goes on from there" if saved else ""
-        trainer.progress.say(f"{location}{known}")
+        known = f"saved in {saved[0]}: trainer.resume({str(saved[0])!r}) goes on from there" if saved else ""
+        trainer.progress.say(f"{location}{why}{known and (why and '; ' or ', ')}{known}")

@@ -7,13 +7,35 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.data.arrays import pairFrom
 from puregraph.data.batches import Arrays, Stream, batchesFrom, checkedSize
+from puregraph.data.split import split
 from puregraph.errors import DataError, GraphWarning, PuregraphError, addLocation
 from puregraph.graph.lookup import few
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.train.modes import inMode
 
 NOTHING = 1e-6  # of the highest learning rate: with less than that nothing is learnt
+
+
+def heldOutFrom(data: Any, target: Any, validation: Any) -> tuple[tuple[Any, Any], Any]:
+    """((data, target), validation): of a fraction, the samples that are held out; anything else as it was given.
+
+    Raises    DataError for a fraction of what are no arrays, or one that leaves nothing on either side
+    """
+    if not isinstance(validation, (float, np.floating)):
+        return (data, target), validation
+    if target is None:
+        raise DataError("validation: a fraction is held out of arrays, got batches: give (data, target) or batches")
+    targets = pairFrom(data, target)[1]
+    isLabels = targets[0].ndim == 1 and targets[0].dtype.kind in "iub"
+    try:
+        return split(data, target, float(validation), stratify=isLabels)
+    except PuregraphError:
+        raise DataError(
+            f"validation: wanted a fraction of {len(targets[0])} samples that leaves some on each side, such as 0.2, "
+            f"got {validation}"
+        ) from None
 
 
 def validationFrom(validation: Any, batchsize: int) -> Arrays | Stream | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.arguments import FileSource, Flag, Natural, optional, takes
+from puregraph.arguments import FileSource, Flag, Natural, Text, optional, takes
 from puregraph.base.attributes import Settable
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
@@ -27,8 +27,10 @@ from puregraph.train.meters import EVERY, Meters
 from puregraph.train.metrics import Metric
 from puregraph.train.modes import inMode, leaveIn
 from puregraph.train.objective import Objective, checkKind
-from puregraph.train.prechecks import begin, validationFrom
+from puregraph.train.prechecks import begin, heldOutFrom, validationFrom
 from puregraph.train.validator import Validator
+
+FEW = 3  # batches of a fast run
 
 
 class Trainer(ChecksKeywords, Settable):
@@ -52,6 +54,8 @@ class Trainer(ChecksKeywords, Settable):
     `shuffle`     whether the samples of arrays come in a new order each epoch
     `compile`     whether steps are compiled, see `Graph.compile`
     `prefetch`    how many steps are made ready ahead, in a thread of their own, unless batches are tiny; 0: none
+    `fastRun`     whether to try everything out: three batches of the data and of the validation, one epoch, and
+                  Checkpoint and CsvLog write no file
     `progress`    "bar", "lines", "none", or "auto": a bar in a terminal, else lines
     `readEvery`   on a GPU costs and metrics are read once in this many batches, when they are as many batches old, so
                   that nobody waits for a step
@@ -63,7 +67,18 @@ class Trainer(ChecksKeywords, Settable):
     Raises    DataError for an argument that cannot be used
     """
 
-    options = ("optimizer", "batchsize", "metrics", "callbacks", "accumulate", "shuffle", "prefetch", "cost", "net")
+    options = (
+        "optimizer",
+        "batchsize",
+        "metrics",
+        "callbacks",
+        "accumulate",
+        "shuffle",
+        "prefetch",
+        "cost",
+        "net",
+        "fastRun",
+    )
     elsewhere = {
         **dict.fromkeys(("lr", "learnRate", "learning_rate"), "set trainer.optimizer.learnRate"),
         **dict.fromkeys(("epochs", "validation", "max_epochs"), "give it to train(...)"),
@@ -71,7 +86,7 @@ class Trainer(ChecksKeywords, Settable):
         **dict.fromkeys(("loss_fn", "criterion"), "the cost is an argument of Trainer(...): make another one"),
     }
 
-    @takes(seed=optional(Natural), shuffle=Flag, compile=Flag)
+    @takes(seed=optional(Natural), shuffle=Flag, compile=Flag, fastRun=Flag)
     def __init__(
         self,
         net: Module,
@@ -87,9 +102,11 @@ class Trainer(ChecksKeywords, Settable):
         progress: Any = "auto",
         compile: bool = True,
         readEvery: int = EVERY,
+        fastRun: bool = False,
     ):
         self.batchsize, self.accumulate = checkedSize(batchsize), checkedSize(accumulate, "accumulate")
         self.shuffle, self.prefetch = shuffle, checkedSize(prefetch, "prefetch", 0)
+        self.fastRun = fastRun
         self.objective = Objective(net, cost, compile)
         self.net, self.cost = self.objective.net, cost
         checkKind("optimizer", optimizer, ("setupOn", "update", "rate"), "an Optimizer, such as Adam()")
@@ -103,7 +120,7 @@ class Trainer(ChecksKeywords, Settable):
         self.history = History()
         self.interrupt = Interrupt()
         self.epoch = self.step = self.first = self.until = 0
-        self.running = self.stopped = self.inside = self.validates = False
+        self.running = self.stopped = self.stopsNow = self.inside = self.validates = False
         self.reason = ""
         self.ignored: np.ndarray | None = None
         self.isLookedAt = False
@@ -121,7 +138,8 @@ class Trainer(ChecksKeywords, Settable):
         `data` and `target` are arrays, or lists of arrays where there are several inputs or targets; tables and tensors
         become arrays, and files are read batch by batch. Floating data and labels get the dtypes that
         network and cost compute in. Data alone is an iterable of (data, target) batches, or a function that returns one
-        for each epoch. `validation` is (data, target) or an iterable of batches.
+        for each epoch. `validation` is (data, target), an iterable of batches, or a fraction of arrays that is held
+        out: of labels the same fraction of each class, and the same samples in every call.
 
         After `resume`, or after Ctrl-C, the run that was interrupted goes on where it was: `epochs` is then the number
         for all of that run, as it was the first time.
@@ -133,8 +151,12 @@ class Trainer(ChecksKeywords, Settable):
                   the network; PuregraphError, naming epoch and batch, if the cost is not finite, which abandons the
                   epoch that is under way
         """
+        (data, target), validation = heldOutFrom(data, target, validation)
         source = batchesFrom(data, target, self.batchsize)
         checks = validationFrom(validation, self.batchsize)
+        if self.fastRun:
+            source, checks, epochs = source.few(FEW), None if checks is None else checks.few(FEW), 1
+            self.progress.say(f"fast run: {FEW} batches of everything, one epoch, no files")
         with self.alone(), Interrupt() as self.interrupt, inMode(True, self.net, self.cost):
             begin(self, source, checks, epochs)
             loop = EpochLoop(self, source, checks)
@@ -143,6 +165,9 @@ class Trainer(ChecksKeywords, Settable):
                 loop.call("onTrainBegin")
                 while self.epoch < self.until and not self.stopped:
                     loop.runEpoch()
+                if self.stopped and self.stopsNow and self.begun:
+                    loop.interrupted()
+                    return self.history
                 self.running = False
                 if self.stopped and self.reason:
                     self.progress.say(f"stopped after epoch {self.epoch}: {self.reason}")
@@ -177,9 +202,13 @@ class Trainer(ChecksKeywords, Settable):
         finally:
             self.inside = False
 
-    def stop(self, reason: str = "") -> None:
-        """End the run after this epoch; a reason is shown."""
-        self.stopped, self.reason = True, reason
+    @takes(reason=Text, now=Flag)
+    def stop(self, reason: str = "", now: bool = False) -> None:
+        """End the run after this epoch; a reason is shown.
+
+        `now`  after this step, as Ctrl-C does it: a Checkpoint saves, and the next `train` goes on from there
+        """
+        self.stopped, self.reason, self.stopsNow = True, reason, now
 
     def restart(self) -> None:
         """Abandon an epoch and a run that are under way: the next `train` begins both anew, with what was learnt."""

@@ -46,6 +46,7 @@ from puregraph import (
     OneCycle,
     Parallel,
     Param,
+    ReduceOnPlateau,
     Relu,
     RMSProp,
     Sequential,
@@ -145,6 +146,7 @@ def callables():
     training = {
         "net": net(), "cost": CrossEntropy(), "optimizer": SGD(0.1), "batchsize": 4, "metrics": [], "callbacks": [],
         "seed": 0, "accumulate": 1, "shuffle": True, "prefetch": 2, "progress": False, "compile": True, "readEvery": 16,
+        "fastRun": False,
     }  # fmt: skip
     image = np.ones((1, 1, 5, 5), "f4")
     gradient = np.ones((12, 3), "f4")
@@ -168,7 +170,11 @@ def callables():
         "WarmUp": (WarmUp, {"steps": 3, "then": None, "start": None}),
         "Checkpoint": (Checkpoint, {"path": "c.h5", "every": "epoch", "best": None, "keep": 1, "mode": "auto"}),
         "CsvLog": (CsvLog, {"path": "c.csv"}),
-        "EarlyStop": (EarlyStop, {"monitor": "val loss", "patience": 5, "mode": "auto", "least": 0.0}),
+        "EarlyStop": (EarlyStop, {"monitor": "val loss", "patience": 5, "mode": "auto", "least": 0.0, "restore": False}),
+        "ReduceOnPlateau": (
+            ReduceOnPlateau,
+            {"monitor": "val loss", "factor": 0.1, "patience": 3, "mode": "auto", "least": 0.0, "lowest": 0.0},
+        ),
         "Calculator": (
             lambda **given: Calculator(**given).calculate(DATA), {"net": net(), "batchsize": 4, "compile": True}
         ),

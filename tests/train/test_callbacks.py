@@ -7,7 +7,7 @@ import stat
 import numpy as np
 import pytest
 
-from puregraph import SGD, CrossEntropy, Linear
+from puregraph import SGD, BatchNorm, CrossEntropy, Linear, Sequential
 from puregraph import device as devices
 from puregraph.checkpoint import load
 from puregraph.core import initial
@@ -22,6 +22,7 @@ from puregraph.train import (
     History,
     Metric,
     Monitor,
+    ReduceOnPlateau,
     Trainer,
 )
 
@@ -294,3 +295,60 @@ def test_the_history_is_a_table():
         "   10  4.000e-05    0.5       2.0 s    1.0000",
     ]
     assert History().table() == ""
+
+
+def test_early_stop_restores_parameters_and_statistics_of_the_best_epoch():
+    script = Script([3, 1, 2, 2], "min")
+    net = Sequential(Linear(3, 4, name="fc"), BatchNorm(4, name="norm"), Linear(4, 3, name="out"))
+    seen = {}
+
+    class Look(Callback):
+        def onEpochEnd(self, trainer):
+            stored = {**trainer.net.params, **{f"s {n}": s for n, s in trainer.net.states.items()}}
+            seen[trainer.epoch] = {name: s.data.copy() for name, s in stored.items()}
+
+    stop = EarlyStop("script", patience=2, restore=True)
+    callbacks = [Clock(script), Look(), stop]
+    trainer = Trainer(net, CrossEntropy(), SGD(0.5), batchsize=8, metrics=[script], callbacks=callbacks, progress=False)
+    trainer.train(*data(), epochs=9)
+    assert trainer.epoch == 4
+    stored = {**net.params, **{f"s {n}": s for n, s in net.states.items()}}
+    assert all(np.array_equal(s.data, seen[2][name]) for name, s in stored.items())
+    assert not all(np.array_equal(s.data, seen[4][name]) for name, s in stored.items())
+
+
+def test_a_resumed_run_restores_the_best_epoch_of_before(tmp_path):
+    def build(*more):
+        script = Script([3, 1, 2, 2], "min")
+        stop = EarlyStop("script", patience=2, restore=True)
+        return trainerWith(Clock(script), stop, *more, metrics=[script])
+
+    whole = build()
+    whole.train(*data(), epochs=9)
+    build(Checkpoint(tmp_path / "run.h5")).train(*data(), epochs=3)
+    second = build()
+    second.resume(tmp_path / "run.h5")
+    second.train(*data(), epochs=9)
+    assert second.epoch == whole.epoch == 4
+    assert second.net.save(None) == whole.net.save(None)
+
+
+def test_the_learning_rate_is_reduced_on_a_plateau(capsys):
+    script = Script([3, 3, 3, 1, 2, 2, 2, 2], "min")
+    reduce = ReduceOnPlateau("script", factor=0.1, patience=2, lowest=0.02)
+    trainer = trainerWith(Clock(script), reduce, metrics=[script], progress="lines")
+    trainer.train(*data(), epochs=8)
+    np.testing.assert_allclose(trainer.history.column("rate"), [0.5] * 3 + [0.05] * 3 + [0.02] * 2)
+    assert "script has not been better than 3 for 2 epochs: learning rate 0.5 -> 0.05" in capsys.readouterr().out
+
+
+def test_a_reduced_learning_rate_survives_a_resume(tmp_path):
+    def build():
+        script = Script([3, 3, 3, 3], "min")
+        reduce = ReduceOnPlateau("script", patience=2)
+        return trainerWith(Clock(script), reduce, Checkpoint(tmp_path / "run.h5"), metrics=[script])
+
+    build().train(*data(), epochs=3)
+    second = build().resume(tmp_path / "run.h5")
+    second.train(*data(), epochs=4)
+    assert second.history[-1]["rate"] == pytest.approx(0.05)

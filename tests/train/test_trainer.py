@@ -528,7 +528,7 @@ def test_wrong_data_is_named(rng):
     with pytest.raises(DataError, match="validation: wanted data and target, got data alone"):
         trainer.train(x, t, validation=x)
     with pytest.raises(DataError, match="validation: wanted arrays, an iterable of batches"):
-        trainer.train(x, t, validation=0.25)
+        trainer.train(x, t, validation=3)
 
 
 def test_a_cost_that_is_no_number_is_refused(rng):

@@ -6,5 +6,17 @@ from puregraph.train.callbacks.csvlog import CsvLog
 from puregraph.train.callbacks.earlystop import EarlyStop
 from puregraph.train.callbacks.monitor import Monitor
 from puregraph.train.callbacks.progress import Bar, Lines, Progress
+from puregraph.train.callbacks.reduceonplateau import ReduceOnPlateau
 
-__all__ = ["Bar", "Callback", "Checkpoint", "CsvLog", "EarlyStop", "FunctionCallback", "Lines", "Monitor", "Progress"]
+__all__ = [
+    "Bar",
+    "Callback",
+    "Checkpoint",
+    "CsvLog",
+    "EarlyStop",
+    "FunctionCallback",
+    "Lines",
+    "Monitor",
+    "Progress",
+    "ReduceOnPlateau",
+]

@@ -55,8 +55,11 @@ class Checkpoint(Monitor):
     def onInterrupt(self, trainer: Any) -> Any:
         return None if self.monitor else self.save(trainer)
 
-    def save(self, trainer: Any) -> Path:
-        """Save now, then delete the oldest files beyond `keep` that were saved here."""
+    def save(self, trainer: Any) -> Path | None:
+        """Save now, then delete the oldest files beyond `keep` that were saved here; a fast run writes no file."""
+        if trainer.fastRun:
+            trainer.save(None)
+            return None
         path = self.path if self.keep == 1 else self.path.with_stem(f"{self.path.stem}-{trainer.step}")
         self.written = [name for name in self.written if name != path.name] + [path.name]
         old, self.written = self.written[: -self.keep], self.written[-self.keep :]

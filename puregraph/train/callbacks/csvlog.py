@@ -28,12 +28,16 @@ class CsvLog(Callback):
         self.names: list[str] = []
 
     def onTrainBegin(self, trainer: Any) -> None:
+        if trainer.fastRun:
+            return
         try:
             self.rewrite(trainer.history)
         except CheckpointError as error:
             raise DataError(f"CsvLog: {str(error).replace('save', 'write', 1)}") from error
 
     def onEpochEnd(self, trainer: Any) -> None:
+        if trainer.fastRun:
+            return
         if not set(trainer.history[-1]) <= set(self.names):
             self.rewrite(trainer.history)
             return

@@ -4,34 +4,68 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.arguments import Natural, takes
+from puregraph import device
+from puregraph.arguments import Flag, Natural, takes
 from puregraph.errors import CheckpointError
-from puregraph.train.callbacks.monitor import Monitor
+from puregraph.train.callbacks.monitor import Monitor, waitedFrom
 
 
 class EarlyStop(Monitor):
     """Ends the training when `monitor` has not become better for `patience` epochs.
 
+    `restore`  whether the network has, when the run ends, the parameters and statistics of its best epoch again; until
+               then a copy of them is kept on the host
+
     Source    Prechelt 1998, Early Stopping - But When?
     """
 
-    @takes(patience=Natural)
-    def __init__(self, monitor: str = "val loss", patience: int = 5, mode: str = "auto", least: float = 0.0):
+    @takes(patience=Natural, restore=Flag)
+    def __init__(
+        self,
+        monitor: str = "val loss",
+        patience: int = 5,
+        mode: str = "auto",
+        least: float = 0.0,
+        restore: bool = False,
+    ):
         super().__init__(monitor, mode, least)
-        self.patience, self.waited = patience, 0
+        self.patience, self.waited, self.restores = patience, 0, restore
+        self.epoch = 0  # the best one
+        self.arrays: dict[str, Any] = {}
 
     def onEpochEnd(self, trainer: Any) -> None:
-        self.waited = 0 if self.isBetter(trainer) else self.waited + 1
+        isBetter = self.isBetter(trainer)
+        self.waited = 0 if isBetter else self.waited + 1
+        if isBetter and self.restores:
+            self.epoch, self.arrays = trainer.epoch, copiesOf(trainer.net)
         if self.waited >= self.patience:
             times = f"{self.waited} epoch{'s' * (self.waited > 1)}"
             trainer.stop(f"{self.monitor} has not been better than {self.best:.4g} for {times}")
 
+    def onTrainEnd(self, trainer: Any) -> None:
+        isOver = trainer.epoch >= trainer.until or trainer.stopped
+        if self.arrays and isOver and not trainer.running and self.epoch < trainer.epoch:
+            for name, stored in storedOf(trainer.net).items():
+                stored.data = device.toDevice(self.arrays[name])
+            trainer.progress.say(f"the network has its weights of epoch {self.epoch} again, its best")
+
     def state(self) -> dict[str, Any]:
-        return {**super().state(), "waited": self.waited}
+        kept = {"epoch": self.epoch, "arrays": self.arrays} if self.arrays else {}
+        return {**super().state(), "waited": self.waited, **kept}
 
     def restore(self, state: dict[str, Any]) -> None:
-        waited = state.get("waited")
-        if type(waited) is not int or waited < 0:
-            raise CheckpointError(f"EarlyStop: wanted a number of epochs waited, got {waited!r:.80}")
+        waited, arrays = waitedFrom(self, state), state.get("arrays", {})
+        if type(arrays) is not dict or not all(hasattr(array, "dtype") for array in arrays.values()):
+            raise CheckpointError(f"EarlyStop: wanted the arrays of the best epoch by name, got {arrays!r:.80}")
         super().restore(state)
-        self.waited = waited
+        self.waited, self.epoch, self.arrays = waited, int(state.get("epoch", 0)), arrays
+
+
+def storedOf(net: Any) -> dict[str, Any]:
+    """Every parameter and running statistic by its path."""
+    return {**net.params, **{f"state {path}": state for path, state in net.states.items()}}
+
+
+def copiesOf(net: Any) -> dict[str, Any]:
+    """Copies of all of them, on the host."""
+    return {name: device.toHost(stored.materialize()).copy() for name, stored in storedOf(net).items()}

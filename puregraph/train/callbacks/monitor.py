@@ -60,3 +60,14 @@ class Monitor(Callback):
         if best is not None and type(best) not in (int, float):
             raise CheckpointError(f"{type(self).__name__}: wanted a number as the best figure, got {best!r:.80}")
         self.best = math.nan if best is None else best
+
+
+def waitedFrom(owner: Monitor, state: dict[str, Any]) -> int:
+    """How many epochs somebody has waited for a better figure, as it was saved.
+
+    Raises    CheckpointError for anything else
+    """
+    waited = state.get("waited")
+    if type(waited) is not int or waited < 0:
+        raise CheckpointError(f"{type(owner).__name__}: wanted a number of epochs waited, got {waited!r:.80}")
+    return waited

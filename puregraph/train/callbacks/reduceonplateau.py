@@ -1,0 +1,65 @@
+"""ReduceOnPlateau: a smaller learning rate where a figure no longer gets better."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from puregraph.arguments import Fraction, NotNegative, Positive, takes
+from puregraph.errors import CheckpointError
+from puregraph.train.callbacks.lines import rate
+from puregraph.train.callbacks.monitor import Monitor, waitedFrom
+
+
+class ReduceOnPlateau(Monitor):
+    """Multiplies the learning rate by `factor` each time `monitor` has not become better for `patience` epochs.
+
+    `lowest`  the learning rate below which it does not go
+    `mode`, `least` are those of `Monitor`. It changes `optimizer.learnRate`, which a schedule multiplies.
+
+    Source    PyTorch's ReduceLROnPlateau, with threshold_mode "abs" and without its cooldown
+    Raises    ArgumentError for a factor that is not between 0 and 1
+    """
+
+    @takes(factor=Fraction, patience=Positive, lowest=NotNegative)
+    def __init__(
+        self,
+        monitor: str = "val loss",
+        factor: float = 0.1,
+        patience: int = 3,
+        mode: str = "auto",
+        least: float = 0.0,
+        lowest: float = 0.0,
+    ):
+        super().__init__(monitor, mode, least)
+        self.factor, self.patience, self.lowest = factor, patience, lowest
+        self.waited = 0
+        self.learnRate: float | None = None  # what it was reduced to
+
+    def onTrainBegin(self, trainer: Any) -> None:
+        super().onTrainBegin(trainer)
+        if self.learnRate is not None:
+            trainer.optimizer.learnRate = self.learnRate
+
+    def onEpochEnd(self, trainer: Any) -> None:
+        self.waited = 0 if self.isBetter(trainer) else self.waited + 1
+        before = trainer.optimizer.learnRate
+        after = max(before * self.factor, self.lowest)
+        if self.waited < self.patience or after >= before:
+            return
+        self.waited = 0
+        self.learnRate = trainer.optimizer.learnRate = after
+        times = f"{self.patience} epoch{'s' * (self.patience > 1)}"
+        trainer.progress.say(
+            f"{self.monitor} has not been better than {self.best:.4g} for {times}: "
+            f"learning rate {rate(before)} -> {rate(after)}"
+        )
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "waited": self.waited, "learnRate": self.learnRate}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        waited, learnRate = waitedFrom(self, state), state.get("learnRate")
+        if learnRate is not None and type(learnRate) not in (int, float):
+            raise CheckpointError(f"ReduceOnPlateau: wanted a learning rate, got {learnRate!r:.80}")
+        super().restore(state)
+        self.waited, self.learnRate = waited, learnRate
