@@ -212,6 +212,8 @@ class LinkedNode:
     __pow__: Any = Late(OPERATORS, "power")
     __rpow__: Any = Late(OPERATORS, "rpower")
     __neg__: Any = Late(OPERATORS, "negative")
+    __floordiv__: Any = Late(OPERATORS, "floordiv")
+    __rfloordiv__: Any = Late(OPERATORS, "rfloordiv")
     __mod__: Any = Late(OPERATORS, "mod")
     __rmod__: Any = Late(OPERATORS, "rmod")
     __lt__: Any = Late(OPERATORS, "less")

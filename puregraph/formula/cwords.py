@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from puregraph import special
-from puregraph.formula.optable import TABLE
+from puregraph.formula.optable import INTEGERS, TABLE
 
 CPP = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class compl
@@ -23,7 +23,12 @@ VECTOR = re.compile(r"(u?(char|short|int|long|longlong)|float|double)[1-4]")
 OURS = re.compile("v*__")
 CALLED = re.compile(r"\b([a-zA-Z_]\w*)\(")
 WORDS = frozenset(
-    [*CPP.split(), *CUDA.split(), *special.CUDA, *CALLED.findall(str([row.cuda for row in TABLE.values()]))]
+    [
+        *CPP.split(),
+        *CUDA.split(),
+        *special.CUDA,
+        *CALLED.findall(str([*INTEGERS.values(), *(row.cuda for row in TABLE.values())])),
+    ]
 )
 
 

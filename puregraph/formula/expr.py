@@ -119,7 +119,7 @@ def rebuild(root: Term, known: dict[Term, Term], build: Build) -> Term:
 # ---- reading -----------------------------------------------------------------------------------------------
 
 SIGNS: dict[type, str] = {ast.USub: "neg", ast.Not: "not", ast.And: "and", ast.Or: "or"}
-SIGNS |= {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "pow"}
+SIGNS |= {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "pow"}
 SIGNS |= {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 

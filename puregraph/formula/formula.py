@@ -24,7 +24,7 @@ from puregraph.errors import FormulaError
 from puregraph.formula.cwords import asVariable
 from puregraph.formula.expr import REMEMBERED, ZERO, Term, leaf, loose, lower, neat, read, rebuild, shorten, walk
 from puregraph.formula.interpreter import Interpreter
-from puregraph.formula.optable import CONSTANTS, LOGICAL, TABLE
+from puregraph.formula.optable import CONSTANTS, INTEGERS, LOGICAL, TABLE
 
 Part = Union[str, float, "Formula"]
 
@@ -164,30 +164,44 @@ def _function(formula: Formula, names: tuple[str, ...]) -> Callable[..., Any]:
     return function
 
 
-def cudaFrom(formulas: Sequence[Formula], outputs: Sequence[str], T: str = "T") -> str:
-    """One kernel body for several formulas, which may assign to their own inputs."""
+def cudaFrom(formulas: Sequence[Formula], outputs: Sequence[str], T: str = "T", isWhole: bool = False) -> str:
+    """One kernel body for several formulas, which may assign to their own inputs; `isWhole`: T is of integers."""
+
+    def c(t: Term) -> str:
+        return INTEGERS[t.op] if isWhole and t.args else _c(t)
+
     roots = [rebuild(f.term, {}, lower) for f in formulas]
     taken = {asVariable(t.value) for t in walk(*roots) if t.op == "name"} | set(outputs)
 
     def phrase(t: Term, args: list[Phrase]) -> Phrase:
         if t.op == "number":
-            value = float(t.value)
-            return f"({T}){C_NUMBERS.get(str(value), repr(value))}", ATOM
+            return f"({T}){(wholeText if isWhole else floatText)(t.value)}", ATOM
         if t.op == "name":
             name = asVariable(t.value)
             return (name if T == "T" else f"({T}){name}"), ATOM
-        text = _c(t).replace("(T)", f"({T})").format(*[text for text, _ in args])
-        return (text if _c(t)[0].isalpha() else f"({text})"), ATOM
+        text = c(t).replace("(T)", f"({T})").format(*[text for text, _ in args])
+        return (text if c(t)[0].isalpha() else f"({text})"), ATOM
 
     def declare(name: str, t: Term, text: str) -> str:
         return f"const {'bool' if t.op in LOGICAL else T} {name} = {text};"
 
     def mentions(t: Term) -> list[int]:
-        return [_c(t).count(f"{{{i}}}") for i in range(len(t.args))]
+        return [c(t).count(f"{{{i}}}") for i in range(len(t.args))]
 
     kept = set(roots) if len(roots) > 1 else set()  # an output may be an input that a later result reads
     lines, results = _spell(roots, phrase, declare, mentions, taken, kept)
     return "\n".join([*lines, *(f"{output} = {text};" for output, text in zip(outputs, results))])
+
+
+def floatText(value: float) -> str:
+    """A number as C has it."""
+    return C_NUMBERS.get(str(float(value)), repr(float(value)))
+
+
+def wholeText(value: float) -> str:
+    """An integer of up to 64 bits as C has it: the least one of 64 bits has no literal."""
+    number = int(value)
+    return "(-9223372036854775807ll - 1)" if number == -1 << 63 else f"{number}{'ll' if number < 1 << 63 else 'ull'}"
 
 
 def preambleFrom(formulas: Sequence[Formula], T: str = "T") -> str:
@@ -328,7 +342,7 @@ def _joined(parts: list[tuple[Guard, Term]]) -> tuple[Guard, Term]:
 Phrase = tuple[str, int]  # a text, and how tightly it binds
 ATOM = 9
 LEVELS = {"or": 1, "and": 2, "not": 3, **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 4)}
-LEVELS |= {"+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "neg": 7, "pow": 8}
+LEVELS |= {"+": 5, "-": 5, "*": 6, "/": 6, "//": 6, "%": 6, "neg": 7, "pow": 8}
 C_NUMBERS = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
 SHORT = 60  # the most terms of a text that is one expression
 LINE = 25  # in a longer one, what is shared or longer than this gets a name

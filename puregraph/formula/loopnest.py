@@ -22,10 +22,13 @@ from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from puregraph.formula.expr import walk
 from puregraph.formula.formula import Formula
 
 STARTS = {"sum": 0.0, "max": float("-inf"), "min": float("inf"), "prod": 1.0}
+INTEGERS = {f"{name[0]}{bits}": np.dtype(f"{name}{bits}") for name in ("int", "uint") for bits in (8, 16, 32, 64)}
 HEAVY = frozenset("exp exp2 expm1 log log1p log2 log10 tanh sigmoid erf erfc pow sin cos tan sinh cosh".split())
 
 
@@ -64,6 +67,14 @@ class LoopNest(NamedTuple):
     ragged: tuple[int, int] | None = None
     beside: int = 0
     last: int | None = None
+
+
+def startOf(how: str, kind: str) -> float:
+    """What a reduction starts from: it changes no element that it is joined with."""
+    if kind not in INTEGERS:
+        return STARTS[how]
+    ends = np.iinfo(INTEGERS[kind])
+    return {"sum": 0, "prod": 1, "max": ends.min, "min": ends.max}[how]
 
 
 def reduceSets(nest: LoopNest) -> list[frozenset[int]]:

@@ -51,6 +51,7 @@ TABLE = {
     "-": row(np.subtract, "{0} - {1}", "g", "-g"),
     "*": row(np.multiply, "{0} * {1}", "g * b", "a * g"),
     "/": row(np.divide, "{0} / {1}", "g / b", "-g * (y / b)"),
+    "//": row(np.floor_divide, "floorDivide({0}, {1})", "0", "0"),
     "%": row(np.remainder, "modulo({0}, {1})", "g", "-g * round((a - y) / b)"),
     "fmod": row(np.fmod, "fmod({0}, {1})", "g", "-g * round((a - y) / b)"),
     "neg": row(np.negative, "-{0}", "-g"),
@@ -192,8 +193,23 @@ FUNCTIONS = sorted(name for name in TABLE if name.isidentifier() and name not in
 ALIASES = {"max": "maximum", "min": "minimum", "clamp": "clip", "arctan2": "atan2", "expit": "sigmoid"}
 ALIASES |= {name.replace("arc", "a"): name for name in TABLE if name.startswith("arc")}
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf}
+INTEGERS = {  # C of what is exact in the arithmetic of one dtype of integers, by functions of integers.h
+    **{op: TABLE[op].cuda or "" for op in ("<", "<=", ">", ">=", "==", "!=", "and", "or", "not", "where")},
+    **dict.fromkeys(("floor", "ceil", "round", "trunc"), "{0}"),
+    "+": "plus({0}, {1})",
+    "-": "minus({0}, {1})",
+    "*": "times({0}, {1})",
+    "//": "floorQuotient({0}, {1})",
+    "%": "floorRemainder({0}, {1})",
+    "neg": "negative({0})",
+    "abs": "magnitude({0})",
+    "sign": "(T)(({0} > 0) - ({0} < 0))",
+    "maximum": "{0} > {1} ? {0} : {1}",
+    "minimum": "{0} < {1} ? {0} : {1}",
+}
+BOOLEANS = {"+": "or", "*": "and", "maximum": "or", "minimum": "and"}  # what numpy's arithmetic of booleans is
 LOGICAL = {"<", "<=", ">", ">=", "==", "!=", "and", "or", "not", "isnan", "isfinite", "isinf"}  # these give bools
 ALLOWED = (
-    "a formula may have names, numbers, pi, e, inf, + - * / % **, comparisons, and, or, not, a if c else b, "
+    "a formula may have names, numbers, pi, e, inf, + - * / // % **, comparisons, and, or, not, a if c else b, "
     f"`name = formula;` before the result, and the functions {', '.join(FUNCTIONS)}"
 )

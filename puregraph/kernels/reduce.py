@@ -1,4 +1,4 @@
-"""Reductions along axes, numerically stable; plain functions, which numpy's protocols carry to any array library."""
+"""Reductions along axes, numerically stable: plain functions, which numpy's protocols carry to any array library."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from puregraph.base.widen import widen, widened
+from puregraph.kernel import kernel
 
 CHAIN = 32  # elements that are added one after the other
 
@@ -42,6 +43,21 @@ def logSumExp(x, axis=-1, keepdims=False):
     with np.errstate(divide="ignore", over="ignore"):
         y = np.log(total(np.exp(x - m), axis, keepdims=True)) + m
     return y if keepdims else y.squeeze(axis=axis)
+
+
+@kernel
+def firstIndex(x, value, axis):
+    """y = the first index along `axis` at which x is `value`, or both are nan.
+
+    Shapes    x (any), value (the same, of length one along the axis) -> y without the axis
+    """
+    return ((x == value) | (x != x)).argmax(axis)
+
+
+@firstIndex.shape
+def firstIndex(x, value, axis):
+    """y without the axis."""
+    return (*x.shape[:axis], *x.shape[axis + 1 :]), np.dtype(np.int64)
 
 
 def moments(x, axes, keepdims=False):

@@ -75,6 +75,12 @@ truediv, rtruediv = operator(
     "/", Div, lambda c: Pointwise(formula="x / c", c=c), lambda c: Pointwise(formula="c / x", c=c)
 )
 power, rpower = operator("**", lambda: Pointwise(formula="a ** b"), Power, lambda c: Pointwise(formula="c ** x", c=c))
+floordiv, rfloordiv = operator(
+    "//",
+    lambda: Pointwise(formula="a // b"),
+    lambda c: Pointwise(formula="x // c", c=c),
+    lambda c: Pointwise(formula="c // x", c=c),
+)
 mod, rmod = operator("%", Mod, lambda c: Pointwise(formula="x % c", c=c), lambda c: Pointwise(formula="c % x", c=c))
 less, _ = operator("<", Less, lambda c: Pointwise(formula="x < c", c=c), None)
 lessEqual, _ = operator("<=", LessEqual, lambda c: Pointwise(formula="x <= c", c=c), None)

@@ -15,6 +15,11 @@ __all__ = ["CUDA", "CUDA_LIMITS", "digamma", "erf", "erfc", "erfcx", "erfinv", "
 CUDA = {
     **gamma.CUDA,
     **bessel.CUDA,
+    "floorDivide": """
+__device__ static T floorDivide(T a, T b) {  // the whole number below a / b, from the remainder, as numpy has it
+  const T m = fmod(a, b), d = (a - m) / b - (m != 0 && (b < 0) != (m < 0)), f = floor(d);
+  return b == 0 ? a / b : d == 0 ? copysign((T)0, a / b) : d - f > (T)0.5 ? f + 1 : f;
+}""",
     "modulo": """
 __device__ static T modulo(T a, T b) {  // the sign of b, as Python and numpy have it
   const T m = fmod(a, b);

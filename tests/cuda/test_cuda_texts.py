@@ -13,7 +13,7 @@ from everymodule import CLASSES, EXAMPLES
 from launches import gate, needsNvrtc
 from texts import MODELS, OPTIMIZERS, OPTIONS, SMALL, ofModel, ofModules, ofOptimizers, ofRules
 
-from puregraph import ArgMax, ArgMin, OneHot, models
+from puregraph import models
 from puregraph.cuda.runtime.preprocess import digest
 from puregraph.function import FunctionCall
 from puregraph.kernel import registry
@@ -23,8 +23,6 @@ pytestmark = pytest.mark.costly
 STILL = {
     "FunctionCall",
     "Flatten",
-    "ArgMax",
-    "ArgMin",
     "Identity",
     "Input",
     "Reshape",
@@ -114,15 +112,12 @@ def test_every_module_starts_kernels():
     assert len(ofModules(False)) == 2 * sum(cls is not FunctionCall for cls, _ in EXAMPLES) > 400
 
 
-HOSTED = (ArgMax, ArgMin, OneHot)  # integers come out, for which there is no text yet
-
-
 @pytest.mark.parametrize("mode", ["float32", "bfloat16"])
 @pytest.mark.parametrize("libraries", [False, True], ids=["own", "libraries"])
 def test_every_call_becomes_launches(libraries, mode):
     programs = dict(ofModules(libraries, mode))
     programs |= {(name, i): p for name in SMALL for i, p in enumerate(ofModel(name, libraries, mode))}
-    assert {key: each.left for key, each in programs.items() if each.left and key[0] not in HOSTED} == {}
+    assert {key: each.left for key, each in programs.items() if each.left} == {}
     assert (sum(len(each.libraries) for each in programs.values()) > 100) == libraries
 
 

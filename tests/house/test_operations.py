@@ -22,6 +22,8 @@ OWN = "part of a cost or module whose own gradient rule is tested"
 LACKS = {
     **dict.fromkeys([("alive", "gradient"), ("alive", "tangent")], "gives bools"),
     **dict.fromkeys([("classIndex", "gradient"), ("classIndex", "tangent")], "gives integers"),
+    **dict.fromkeys([("firstIndex", "gradient"), ("firstIndex", "tangent")], "gives integers"),
+    **dict.fromkeys([("firstIndex", "native"), ("firstIndex", "CUDA")], "a formula and a reduction, which are fused"),
     **dict.fromkeys([("uniform", "gradient"), ("uniform", "tangent")], "reads no floats"),
     **dict.fromkeys([("normal", "gradient"), ("normal", "tangent")], "reads no floats"),
     **{(n, c): OWN for n in ("entropyGrad", "forward", "throughTime", "fractions") for c in ("gradient", "tangent")},

@@ -74,19 +74,6 @@ def test_an_index_out_of_range_is_reported_and_harmless(wrong):
     assert picked.tolist() == [1, 0, 1]
 
 
-@pytest.mark.parametrize("least", [False, True])
-@pytest.mark.parametrize("width", [1, 2, 10, 16, 17, 31, 100, 1000])
-def test_the_largest_is_where_numpy_finds_it(width, least):
-    rng = np.random.default_rng(4)
-    x = rng.integers(0, 5, (40, width + 2)).astype(np.float32)[:, :width]
-    x[1], x[2], x[3] = -np.inf, np.inf, 0
-    x[4, width // 2], x[5] = np.nan, np.nan
-    x[6, width // 3 :: 5], x[7, -1] = np.nan, np.inf
-    y = np.full(40, 77)
-    run(gather.argmax(x, x.strides[0] // 4, y, 40, width, least), 2)
-    assert np.array_equal(y, (np.argmin if least else np.argmax)(x, axis=1))
-
-
 class Kept(EpilogueSpec):
     """Keeps sums as they come, and their double."""
 

@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.decompose.decomposition import simpler
+from puregraph.kernels.reduce import firstIndex
 
 SAME = (np.max, np.min, np.amax, np.amin, np.mean)
 
 
 @simpler(np.sum)
 def total(x: Any, axis: Any = None, **options: Any) -> Any:
-    """The sum over no axes is x itself, the sum of no elements is 0."""
-    if x.dtype.kind != "f" or not options.keys() <= {"keepdims"}:
+    """The sum over no axes is x itself, the sum of no elements is 0; integers become as wide as numpy adds them."""
+    if not options.keys() <= {"keepdims"}:
         return NotImplemented
+    dtype = np.zeros(1, x.dtype).sum().dtype
     if axis == ():
-        return x.copy("K")
+        return x.copy("K") if dtype == x.dtype else x.astype(dtype)
     shape = left(x, axis, **options)
-    return np.zeros_like(x, shape=shape) if x.size == 0 < prod(shape) else NotImplemented
+    return np.zeros_like(x, dtype, shape=shape) if x.size == 0 < prod(shape) else NotImplemented
 
 
 def left(x: Any, axis: Any, keepdims: bool = False) -> tuple[int, ...]:
@@ -38,7 +40,8 @@ def overNone(function: Any) -> Any:
     """A reduction that gives x itself over no axes."""
 
     def reduced(x: Any, axis: Any = None, **options: Any) -> Any:
-        return x.copy("K") if axis == () and x.dtype.kind == "f" and options.keys() <= {"keepdims"} else NotImplemented
+        isSame = x.dtype.kind == "f" or function is not np.mean
+        return x.copy("K") if axis == () and isSame and options.keys() <= {"keepdims"} else NotImplemented
 
     return reduced
 
@@ -80,6 +83,23 @@ def every(x: Any, axis: Any = None, **options: Any) -> Any:
 def count(x: Any, axis: Any = None, **options: Any) -> Any:
     """The count of elements that are not 0."""
     return (x if x.dtype == bool else x != 0).sum(axis=axis, **options)
+
+
+def extremum(function: Any) -> Any:
+    """The index of an extreme element: where the extremum that a function gives is first."""
+
+    def index(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        if axis is None or x.shape[axis] == 0:
+            return NotImplemented
+        axis %= x.ndim
+        y = firstIndex(x, function(x, axis=axis, keepdims=True), axis)
+        return np.expand_dims(y, axis) if keepdims else y
+
+    return index
+
+
+simpler(np.argmax)(extremum(np.max))
+simpler(np.argmin)(extremum(np.min))
 
 
 @simpler(np.ptp)

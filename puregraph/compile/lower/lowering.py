@@ -6,37 +6,19 @@ from bisect import bisect
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from puregraph.compile.ir.value import Call, Value, store
 from puregraph.compile.lower.bounds import Bounds
+from puregraph.compile.lower.callnest import callNest, operandsOf
 from puregraph.compile.lower.matmul import OutputTiling, collapsed, productOf, productTiling
 from puregraph.compile.lower.nestcache import canonical, nestKernels, readBy
 from puregraph.compile.lower.packedweights import PackedWeights
 from puregraph.compile.lower.registry import LOWERINGS, loweringOf
 from puregraph.compile.lower.workspace import LoweringWorkspace
-from puregraph.compile.passes.fusion import Fuser
 from puregraph.compile.passes.group import Group
-from puregraph.compile.passes.nestlines import (
-    BOOL,
-    CPU,
-    FLOAT,
-    KINDS,
-    FusionTarget,
-    formulas,
-    isExactIn,
-    named,
-    operand,
-    pointwise,
-)
-from puregraph.core.tracer import astype
-from puregraph.formula.expr import walk
-from puregraph.formula.interpreter import Interpreter
-from puregraph.formula.loopnest import LoopNest, Operand, isAxis
+from puregraph.compile.passes.nestlines import CPU, FLOAT, KINDS, named, operand
+from puregraph.formula.loopnest import LoopNest, isAxis
 from puregraph.native.llvm.kernelcall import EpilogueSpec, KernelCall
-from puregraph.native.math.emit import INTEGER, lowered
 from puregraph.native.ops.epilogue import Epilogue, EpilogueOperand
-from puregraph.native.ops.nestcode import INTEGERS
 
 
 class NativeCall(NamedTuple):
@@ -230,8 +212,8 @@ class Lowering:
                     return [self.step(done, calls, [*own, *ending[1]], ending[2], workspace, over)]
         if call.kind.isRegistered and whole is not None:
             done = whole(call, workspace)
-        elif isWide(call):
-            done = wide(call, workspace)
+        elif (nest := callNest(call, CPU)) is not None:
+            done = None if 0 in nest.space else nestKernels(nest, workspace)[0]
         elif call.kind.isStore and store in LOWERINGS:
             target = self.held.get(id(call.options["target"]))
             done = None if target is None else LOWERINGS[store](call.arguments[0], target)
@@ -244,46 +226,6 @@ class Lowering:
 def wholeOf(lowering: Any) -> Any:
     """The rule that lowers a call without an epilogue; None if the only one needs a tiling."""
     return getattr(lowering, "whole", None if hasattr(lowering, "tiling") else lowering)
-
-
-def isWide(call: Call) -> bool:
-    """Whether a call computes in dtypes that groups do not: a few elements in float64, or integers in their own."""
-    kinds = {named(v.dtype) for v in (*call.values(), *(y for y in call.outs if y is not None))}
-    return call.kind.isElementwise and kinds <= CPU.scalars and kinds != CPU.floats
-
-
-def wide(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
-    """A call on integers in their own arithmetic; others in float64."""
-    kind = integerKind(call) or ("f64" if isExactIn(call) else None)
-    nest = None if kind is None else wideNest(call, CPU, kind)
-    return None if nest is None or 0 in nest.space else nestKernels(nest, workspace)[0]
-
-
-def wideNest(call: Call, target: FusionTarget, kind: str = "f64") -> LoopNest | None:
-    """The loop nest of a pointwise call that is computed in this kind; None if it has none."""
-    lines = pointwise(call)
-    if lines is None:
-        return None
-    group = Group(lines.space, 0)
-    Fuser([call], target).join(group, lines, call)
-    found = operandsOf(group, call.outs)
-    return None if found is None else LoopNest(group.space, found[0], tuple(group.lines), found[1], kind)
-
-
-def integerKind(call: Call) -> str | None:
-    """The kind, i32 or i64, in whose arithmetic a call on integers gives what numpy does; None where it is in none."""
-    kinds = [v.dtype for v in call.values()]
-    found = formulas(call)
-    if found is None or not kinds or any(d.kind not in "ib" for d in kinds) or not any(d.kind == "i" for d in kinds):
-        return None
-    terms = [t for f in found[1] for t in walk(lowered(f))]
-    if any(t.args and t.op not in INTEGER for t in terms) or any(t.op == "number" and t.value % 1 for t in terms):
-        return None
-    dtype = np.result_type(*kinds)
-    isAlike = len(set(kinds)) == 1 or not isinstance(call.function, Interpreter)
-    isMade = all(y.dtype in (dtype, BOOL) or call.function is astype for y in call.outs)
-    kind = KINDS[named(dtype)]
-    return kind if kind in INTEGERS and isAlike and isMade else None
 
 
 def values(step: Any) -> list[Value]:
@@ -317,13 +259,6 @@ def needed(group: Group, names: Iterable[str]) -> list[tuple[str, Any]]:
             wanted.update(readBy(line))
             found.append((name, line))
     return found[::-1]
-
-
-def operandsOf(group: Group, stored: Iterable[Value]) -> tuple[dict[str, Operand], dict[str, Operand]] | None:
-    """What a group loads and stores as operands of a nest, by name; None if one is not stored as a nest reads it."""
-    loads = {n: operand(group.space, v, axes) for n, (v, axes) in group.loads.items()}
-    stores = {group.names[v.number]: operand(group.space, v, group.axes[v.number]) for v in stored}
-    return None if None in (*loads.values(), *stores.values()) else (loads, stores)  # type: ignore[return-value]
 
 
 def column(group: Group, value: Value, axes: tuple[int | None, ...], tiling: OutputTiling) -> EpilogueOperand | None:

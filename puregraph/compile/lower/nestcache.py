@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from puregraph.compile.passes.fusion import renamed
 from puregraph.formula.loopnest import Line, LoopNest, Operand, Reduce, Shape, ordered, reduceSets, varying
+from puregraph.native.llvm.instructions import SIZES
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.nestcode import nestCalls
 
@@ -35,12 +36,13 @@ class Template(NamedTuple):
 def nestKernels(nest: LoopNest, scratch: Callable[[int], Any]) -> tuple[list[KernelCall], list[int]]:
     """The kernel calls of a nest, and its `lateIn`.
 
-    `scratch` allocates memory for n elements of a dtype, for partial reductions.
+    `scratch` allocates memory for n numbers of four bytes, for partial reductions.
     """
     found = template(nest.space, outline(nest.loads), nest.lines, outline(nest.stores), nest.kind, nest.last)
     memory: dict[Any, Any] = {("loads", n): o.what for n, o in nest.loads.items()}
     memory |= {("stores", n): o.what for n, o in nest.stores.items()}
-    memory |= {("scratch", i): scratch(size) for i, size in enumerate(found.sizes)}
+    width = SIZES[nest.kind] // 4
+    memory |= {("scratch", i): scratch(size * width or size) for i, size in enumerate(found.sizes)}
     made = [
         w._replace(slots={n: memory[what] if type(what) is MemorySlot else what for n, what in w.slots.items()})
         for w in found.works

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from functools import cache
+from functools import cache, lru_cache
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -13,11 +13,12 @@ import numpy as np
 from puregraph.compile.ir.value import Call, Value, fill
 from puregraph.compile.passes.group import Axes
 from puregraph.core.tracer import astype
-from puregraph.formula.expr import Term, leaf, rebuild, term, walk
+from puregraph.formula.expr import REMEMBERED, Term, leaf, lower, rebuild, term, walk
 from puregraph.formula.formula import Formula, formulaOf, formulasOf
 from puregraph.formula.interpreter import Interpreter
-from puregraph.formula.loopnest import Operand, Reduce
-from puregraph.formula.optable import LOGICAL, TABLE
+from puregraph.formula.loopnest import INTEGERS, Operand, Reduce
+from puregraph.formula.optable import BOOLEANS, LOGICAL, TABLE
+from puregraph.kernels.reduce import firstIndex
 from puregraph.kernels.scatter import putClass, takeClass
 
 EXACT = 1 << 24  # integers below this are exact as floats
@@ -31,7 +32,7 @@ REDUCTIONS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max
 TRUTHS = (np.any, np.all)
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
 FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
-INTS = {"int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32", "int64": "i64"}
+INTS = {dtype.name: kind for kind, dtype in INTEGERS.items()}
 KINDS = {**FLOATS, **INTS, "bool": "bool"}  # of operands, by the names of their dtypes
 
 
@@ -64,23 +65,32 @@ class FusionTarget(NamedTuple):
             return function in TRUTHS if y.dtype == BOOL else isCount
         return named(x.dtype) in self.floats and named(y.dtype) in self.floats and function not in TRUTHS
 
+    def canFind(self, x: Value, value: Any, axis: int) -> bool:
+        """Whether floats hold the indices along an axis of floats."""
+        return named(x.dtype) in self.floats and x.shape[axis] < EXACT
+
     def lines(self, call: Call) -> NestLines | None:
         """A call as formulas or a reduction; None if it is neither, or of a dtype that groups do not compute in."""
         if call.kind.isElementwise or call.kind.isFill:
             found = pointwise(call) if isExactIn(call) else None
         elif call.kind.isReduction:
-            found = reduction(call, self)
+            found = reduction(call)
+            isReduced = found is not None and self.canReduce(call.function, call.arguments[0], call.outs[0])
+            found = found if isReduced else None
+        elif call.function is firstIndex:
+            found = firstLines(call) if self.canFind(*call.arguments) else None
         else:
             found = byClass(call) if call.function is takeClass or call.function is putClass else None
         if found is None:
             return None
         values, results = [v for v, _ in found.given.values()], [y for y, _, _ in found.results]
-        if not (all(map(self.isRead, values)) and all(self.isMade(y, call.kind.isReduction) for y in results)):
+        isFound = call.kind.isReduction or call.function is firstIndex
+        if not (all(map(self.isRead, values)) and all(self.isMade(y, isFound) for y in results)):
             return None
         return found if values or named(results[0].dtype) in self.floats else None
 
 
-NATIVE = frozenset(("float32", "bool", "int64", "int32"))
+NATIVE = frozenset(("float32", "bool", *INTS))
 CPU = FusionTarget(frozenset(("float32",)), NATIVE, NATIVE | {"float64"})
 GPU = FusionTarget(frozenset(FLOATS), frozenset(KINDS), frozenset(KINDS))
 
@@ -166,6 +176,17 @@ def byClass(call: Call) -> NestLines | None:
     return NestLines(y.shape, {"x": (x, own), "k": (labels, own)}, [], [(y, line, aligned(y, y.ndim))])
 
 
+def firstLines(call: Call) -> NestLines:
+    """The least index at which an element is the wanted one, or both are nan."""
+    x, value, axis = call.arguments
+    (y,) = call.outs
+    own = tuple([a for a in range(x.ndim) if a != axis])
+    most = EXACT if x.dtype.kind == "f" else 1 << 62  # more than any index
+    line = Formula(f"where(x == v or x != x, axis{axis}, {most})")
+    given = {"x": (x, aligned(x, x.ndim)), "v": (value, aligned(value, x.ndim))}
+    return NestLines(x.shape, given, [("p", line)], [(y, Reduce("min", "p", frozenset([axis])), own)])
+
+
 def formulas(call: Call) -> tuple[dict[str, Value], list[Formula]] | None:
     """The Values that a pointwise call reads, by name, and the formulas of its results; None if it has none."""
     written = formulasFor(call)
@@ -181,7 +202,28 @@ def formulas(call: Call) -> tuple[dict[str, Value], list[Formula]] | None:
             given[name] = a
         else:
             return None
+    if all(isBoolean(a) for a in call.arguments):
+        found = [logical(f) for f in found]
     return given, [filled(f, numbers) for f in found] if numbers else found
+
+
+def isBoolean(a: Any) -> bool:
+    """Whether an argument is of booleans."""
+    return a.dtype == BOOL if type(a) is Value else isinstance(a, (bool, np.bool_))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def logical(formula: Formula) -> Formula:
+    """A formula of booleans with logic in place of arithmetic, as numpy computes it; one with numbers as it is."""
+    root = rebuild(formula.term, {}, lower)
+    ops = {t.op for t in walk(root)}
+    if not ops & {*BOOLEANS, "abs"} or "number" in ops:
+        return formula
+
+    def build(op: str, *args: Term) -> Term:
+        return args[0] if op == "abs" else term(BOOLEANS.get(op, op), *args)
+
+    return formulaOf(rebuild(root, {}, build))
 
 
 def formulasFor(call: Call) -> tuple[Sequence[str], list[Formula]] | None:
@@ -222,13 +264,13 @@ def numberOf(a: Any) -> float | int | None:
     return None
 
 
-def reduction(call: Call, target: FusionTarget) -> NestLines | None:
+def reduction(call: Call) -> NestLines | None:
     """A reduction, and for a mean the division by the count of elements."""
     how = REDUCTIONS.get(call.function)
     if how is None or call.options.keys() - {"axis", "keepdims"} or len(call.arguments) > 2:
         return None
     x, y = call.arguments[0], call.outs[0]
-    if type(x) is not Value or 0 in x.shape or not x.shape or not target.canReduce(call.function, x, y):
+    if type(x) is not Value or 0 in x.shape or not x.shape:
         return None
     axis = call.arguments[1] if len(call.arguments) > 1 else call.options.get("axis")
     chosen = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from puregraph.cuda.nests.nestwriter import HOWS, KINDS, STARTS, NestWriter, manyOf
+from puregraph.cuda.nests.nestwriter import HOWS, KINDS, NestWriter, manyOf
 from puregraph.cuda.runtime.launch import WARP, Launch
 from puregraph.formula.loopnest import LoopNest, Shape, isAxis
 
@@ -83,7 +83,7 @@ class ColumnWriter(NestWriter):
         for n in reductions:
             self.line(f"{T} f_{n}[v];")
             with self.lanes():
-                self.line(f"f_{n}[u] = {STARTS[shape.reductions[n].how]};")
+                self.line(f"f_{n}[u] = {self.start(shape.reductions[n].how)};")
         with self.block("if (isOn)"), self.block(f"for ({self.I} j = threadIdx.y; j < length; j += {self.y})", 4):
             rows = self.unravel("j", shape.loops)
             self.each({**self.outer, **rows}, stores, {n: f"f_{n}[u]" for n in reductions})

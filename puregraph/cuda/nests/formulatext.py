@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
+from puregraph.cuda.runtime.preprocess import STORED, read
 from puregraph.formula import Formula
 from puregraph.formula.expr import Term, leaf, rebuild, term
 from puregraph.formula.formula import cudaFrom, formulaOf, preambleFrom
+from puregraph.formula.loopnest import INTEGERS
 
 LEAST = 2.0**-120  # of what float32 holds, with its inverse
+WHOLE = frozenset(STORED[dtype.name] for dtype in INTEGERS.values())  # the types of integers
 
 
 def statement(formula: Formula, to: str, T: str) -> str:
     """The declaration of a variable, and the block that computes it from others of its type."""
-    body = cudaFrom([multiplied(formula) if T == "float" else formula], [to], T).replace("\n", " ")
+    body = cudaFrom([multiplied(formula) if T == "float" else formula], [to], T, T in WHOLE).replace("\n", " ")
     return f"{T} {to}; {{ {body} }}" if "; " in body[:-1] else f"const {T} {body}"
 
 
@@ -32,4 +35,4 @@ def multiplied(formula: Formula) -> Formula:
 
 def preamble(formulas: Iterable[Formula], T: str) -> str:
     """The functions that statements call and CUDA lacks."""
-    return preambleFrom(list(formulas), T)
+    return read("integers.h") if T in WHOLE else preambleFrom(list(formulas), T)

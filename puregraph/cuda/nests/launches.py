@@ -21,7 +21,7 @@ from puregraph.cuda.nests.transposecopy import otherAxis, tileLaunch
 from puregraph.cuda.runtime.launch import Launch, Scratch
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import (
-    STARTS,
+    INTEGERS,
     Line,
     LoopNest,
     Operand,
@@ -33,6 +33,7 @@ from puregraph.formula.loopnest import (
     ordered,
     parted,
     reduceSets,
+    startOf,
     title,
 )
 
@@ -65,7 +66,7 @@ def described(nest: LoopNest) -> list[Launch]:
 
 def scratch(nest: LoopNest) -> Callable[[int], Scratch]:
     """What allocates memory for n elements of a nest's dtype."""
-    dtype = np.float64 if nest.kind == "f64" else np.float32
+    dtype = INTEGERS.get(nest.kind) or np.dtype(np.float64 if nest.kind == "f64" else np.float32)
     return lambda count: Scratch((count,), dtype)
 
 
@@ -76,7 +77,9 @@ def emptied(nest: LoopNest) -> LoopNest:
         if isinstance(x, Formula) and gone & set(x.names):
             gone.add(n)
     stores = {n: o for n, o in nest.stores.items() if n not in gone and o.what.size}
-    lines: tuple[Line, ...] = tuple((n, Formula(STARTS[x.how]) if isinstance(x, Reduce) else x) for n, x in nest.lines)
+    lines: tuple[Line, ...] = tuple(
+        (n, Formula(startOf(x.how, nest.kind)) if isinstance(x, Reduce) else x) for n, x in nest.lines
+    )
     one = nest._replace(space=tuple(n or 1 for n in nest.space), lines=lines, stores=stores)
     loads, lines = needed(one, stores)
     return one._replace(loads=loads, lines=lines)

@@ -15,7 +15,8 @@ from puregraph.cuda.nests.formulatext import preamble, statement
 from puregraph.cuda.runtime.compiler import ROUNDED
 from puregraph.cuda.runtime.launch import THREADS, WIDEST, Launch, divisor
 from puregraph.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Reduce, Shape, isAxis, title
+from puregraph.formula.formula import wholeText
+from puregraph.formula.loopnest import INTEGERS, LoopNest, Reduce, Shape, isAxis, startOf, title
 
 KINDS = {
     "bool": ("bool", 1),
@@ -88,6 +89,11 @@ class NestWriter:
         for key, o in shape.operands.items():
             const = "const " if key.startswith("l_") else ""
             self.slots[key] = "pointer", f"{const}{KINDS[o.kind][0]}*", o.what
+
+    def start(self, how: str) -> str:
+        """What a reduction starts from."""
+        kind = self.nest.kind
+        return wholeText(startOf(how, kind)) if kind in INTEGERS else STARTS[how]
 
     # Text -----------------------------------------------------------------------------------------------------------
 

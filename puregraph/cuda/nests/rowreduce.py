@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
-from puregraph.cuda.nests.nestwriter import HOWS, KINDS, STARTS, NestWriter, manyOf
+from puregraph.cuda.nests.nestwriter import HOWS, KINDS, NestWriter, manyOf
 from puregraph.cuda.runtime.launch import WARP, Launch
 from puregraph.formula.loopnest import LoopNest, Shape, saved
 
@@ -169,7 +169,7 @@ class RowWriter(NestWriter):
         each = self.number("each", self.nest.beside)
         for n, x in shape.beside.items():
             self.line(f"{T} d_{n}[{plan.held}];")
-            self.line(f"for (int k = 0; k < {plan.held}; k++) d_{n}[k] = {STARTS[x.how]};")
+            self.line(f"for (int k = 0; k < {plan.held}; k++) d_{n}[k] = {self.start(x.how)};")
         with self.block(f"for ({self.I} r = group; r - group < {each}; r += {self.groups})"):
             rows, own = self.number("rows", self.rows), f"({self.I})blockIdx.x * {each} + r"
             self.line(f"const {self.I} at = r < {each} ? {own} : {rows};")
@@ -227,7 +227,7 @@ class RowWriter(NestWriter):
         of = [shape.lines[n].of for n in (*reductions, *beside)]  # type: ignore[union-attr]
         self.fixed([*of, *stores], self.outer)
         for n in reductions:
-            self.line(f"{T} {n} = {STARTS[shape.reductions[n].how]};")
+            self.line(f"{T} {n} = {self.start(shape.reductions[n].how)};")
         sums = {n: n for n in reductions} | {n: f"d_{n}[k * v + u]" for n in beside}
         if plan.held:
             read = set(self.order([*of, *stores]))
@@ -247,7 +247,7 @@ class RowWriter(NestWriter):
                 with self.block(f"for ({self.I} j = length / v * v + lane; j < length; j += {plan.lanes})"):
                     self.each(self.indices(), stores, sums, "1")
         for n in reductions:
-            how, start = HOWS[shape.reductions[n].how], STARTS[shape.reductions[n].how]
+            how, start = HOWS[shape.reductions[n].how], self.start(shape.reductions[n].how)
             if plan.lanes > WARP:
                 self.line(f"{n} = reduceBlock<{how}>({n}, ({T}){start});")
             elif plan.lanes > 1:

@@ -15,8 +15,9 @@ TEXTS = {
     "i8": "i8",
     "i1": "i1",
     "ptr": "ptr",
+    **{f"u{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
 }
-SIZES = {"f32": 4, "f64": 8, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1, "ptr": 8}
+SIZES = {"f32": 4, "f64": 8, "i1": 1, "ptr": 8, **{f"{sign}{8 * n}": n for sign in "iu" for n in (1, 2, 4, 8)}}
 Number = Union["IRValue", float, int]
 
 
@@ -34,12 +35,17 @@ class IRType(NamedTuple):
     @property
     def suffix(self) -> str:
         """As the names of intrinsics spell it."""
-        kind = {"ptr": "p0"}.get(self.kind, self.kind)
+        kind = {"ptr": "p0"}.get(self.kind, self.kind).replace("u", "i")
         return kind if self.lanes == 1 else f"v{self.lanes}{kind}"
 
     @property
     def isFloat(self) -> bool:
         return self.kind[0] == "f"
+
+    @property
+    def isUnsigned(self) -> bool:
+        """Whether integers are compared, extended and divided as unsigned ones."""
+        return self.kind[0] == "u"
 
 
 def arithmetic(real: str, whole: str) -> Callable[[IRValue, Number], IRValue]:
@@ -282,7 +288,7 @@ class Instructions:
 
     def compare(self, real: str, whole: str, x: Number, y: Number) -> IRValue:
         a, b = self.broadcast(x, y)
-        op = f"fcmp {real}" if a.type.isFloat else f"icmp {whole}"
+        op = f"fcmp {real}" if a.type.isFloat else f"icmp {whole.replace('s', 'u') if a.type.isUnsigned else whole}"
         return self.emit(f"{op} {a.type.text} {a.name}, {b.name}", IRType("i1", a.lanes))
 
     def select(self, condition: IRValue, x: Number, y: Number) -> IRValue:
@@ -323,11 +329,14 @@ class Instructions:
         if x.kind == kind:
             return x
         of = IRType(kind, x.lanes)
-        fromFloat, toFloat, signed = x.type.isFloat, of.isFloat, signed and x.kind != "i1"
+        if x.type.text == of.text:
+            return IRValue(self, x.name, of)
+        signed = signed and x.kind != "i1" and not x.type.isUnsigned
+        fromFloat, toFloat = x.type.isFloat, of.isFloat
         if fromFloat and toFloat:
             op = "fpext" if SIZES[kind] > SIZES[x.kind] else "fptrunc"
         elif fromFloat:
-            op = "fptosi" if signed else "fptoui"
+            op = "fptosi" if signed and not of.isUnsigned else "fptoui"
         elif toFloat:
             op = "sitofp" if signed else "uitofp"
         elif kind == "i1":
@@ -360,7 +369,8 @@ class Instructions:
 def literal(value: float, kind: str) -> str:
     """A constant as LLVM reads it: floats by the bits of the double that is equal to them."""
     if kind[0] != "f":
-        return str(int(value))
+        number = int(value)
+        return str(number - (1 << 8 * SIZES[kind]) if kind != "i1" and number >= 1 << 8 * SIZES[kind] - 1 else number)
     if kind == "f32":
         value = struct.unpack("f", struct.pack("f", value))[0]
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"

@@ -69,6 +69,27 @@ def modulo(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
     return code.select(rest == 0.0, code.call("copysign", code.constant(0.0, x.type), y), rest)
 
 
+def floorDivide(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
+    """The whole number below x / y, from the remainder, as numpy has it."""
+    rest = "m = fmod(a, b); d = (a - m) / b - (m != 0 and (b < 0) != (m < 0)); f = floor(d);"
+    text = "where(b == 0, a / b, where(d == 0, copysign(0, a / b), where(d - f > 0.5, f + 1, f)))"
+    return emit(code, f"{rest} {text}", {"a": x, "b": y})
+
+
+def wholeDivision(code: IRBuilder, x: IRValue, y: IRValue) -> tuple[IRValue, IRValue]:
+    """floor(x / y) and x - y floor(x / y) of integers, both 0 where y is 0."""
+    x, y = code.broadcast(x, y)
+    if x.type.isUnsigned:
+        safe = code.select(y == 0, 1, y)
+        return code.select(y == 0, 0, x // safe), x % safe
+    safe = code.select((y == 0) | (y == -1), 1, y)  # the least integer has no quotient by -1
+    quotient, rest = code.binary("fdiv", "sdiv", x, safe), code.binary("frem", "srem", x, safe)
+    isBelow = (rest != 0) & ((rest < 0) ^ (y < 0))
+    quotient = code.select(isBelow, quotient - 1, quotient)
+    quotient = code.select(y == 0, 0, code.select(y == -1, -x, quotient))
+    return quotient, code.select(isBelow, rest + y, rest)
+
+
 def where(code: IRBuilder, condition: IRValue, x: IRValue, y: IRValue) -> IRValue:
     """x where the condition holds, elsewhere y."""
     lanes = max(condition.lanes, x.lanes, y.lanes)
@@ -97,6 +118,7 @@ EMIT: dict[str, Emission] = {
     "-": lambda code, a, b: a - b,
     "*": lambda code, a, b: a * b,
     "/": lambda code, a, b: a / b,
+    "//": floorDivide,
     "%": modulo,
     "fmod": fmod,
     "neg": lambda code, a: -a,
@@ -182,9 +204,9 @@ def emit(code: IRBuilder, part: Part, values: Mapping[str, IRValue]) -> IRValue:
 
 
 def emitIntegers(code: IRBuilder, part: Part, values: Mapping[str, IRValue], kind: str) -> IRValue:
-    """The value of a formula in two's complement arithmetic of one kind, i32 or i64, as numpy's; a comparison gives i1.
+    """The value of a formula in two's complement arithmetic of one kind of integers, as numpy's; a comparison gives i1.
 
-    Its operations are those of `INTEGER`.
+    Its operations are those of `WHOLE`.
     """
     root = lowered(part)
     done: dict[Term, IRValue] = {leaf(name): value for name, value in values.items()}
@@ -194,7 +216,7 @@ def emitIntegers(code: IRBuilder, part: Part, values: Mapping[str, IRValue], kin
         elif t.args:
             truths = TRUTHS.get(t.op, (False,) * len(t.args))
             given = [asTruth(done[a]) if truth else asNumber(code, done[a], kind) for a, truth in zip(t.args, truths)]
-            done[t] = INTEGER[t.op](code, *given)
+            done[t] = WHOLE[t.op](code, *given)
     return done[root] if root.op in LOGICAL else asNumber(code, done[root], kind)
 
 
@@ -285,9 +307,12 @@ def asNumber(code: IRBuilder, x: IRValue, kind: str) -> IRValue:
 
 
 EMIT |= {op: defined(row.numpy) for op, row in TABLE.items() if isinstance(row.numpy, str)}
-INTEGER: dict[str, Emission] = {  # what is exact in the arithmetic of integers
+WHOLE: dict[str, Emission] = {  # of `optable.INTEGERS`, in the arithmetic of integers
     **{op: EMIT[op] for op in ("+", "-", "*", "neg", "<", "<=", ">", ">=", "==", "!=", "and", "or", "not")},
     **dict.fromkeys(("floor", "ceil", "round", "trunc"), lambda code, a: a),
+    "//": lambda code, a, b: wholeDivision(code, a, b)[0],
+    "%": lambda code, a, b: wholeDivision(code, a, b)[1],
+    "sign": lambda code, a: code.select(a > 0, 1, code.select(a < 0, -1, a)),
     "maximum": lambda code, a, b: code.select(a > b, a, b),
     "minimum": lambda code, a, b: code.select(a < b, a, b),
     "abs": lambda code, a: code.select(a < 0, -a, a),

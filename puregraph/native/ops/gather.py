@@ -1,4 +1,4 @@
-"""Gather, scatter-add and argmax: the native implementations of `kernels.scatter`.
+"""Gather and scatter-add: the native implementations of `kernels.scatter`.
 
 Indices are integers of 64 bits. One that is out of range, below -1 or above the last, counts as -1, and the flag
 `fault` is set, by which the run is refused.
@@ -61,20 +61,23 @@ def gather(
     width: int,
     fault: Any,
     indexStep: int = 1,
+    kind: str = "f32",
 ) -> list[KernelCall]:
-    """y[i] = table[index[i]] for i < count, and zero where the index is -1; `tableRow` is the stride of the table."""
+    """y[i] = table[index[i]] for i < count, and zero where the index is -1; `tableRow` is the stride of the table, the
+    kind gives the size of an element."""
     step = taskRows(count, width, FAR)
     slots = {"table": table, "tableRow": tableRow, "rows": rows, "index": index, "y": y, "width": width, "fault": fault}
     slots |= {"count": count, "step": step, "indexStep": indexStep}
-    return [KernelCall(f"gather {count}x{width}", str(jit.lanes(4)), writeGather, slots, -(-count // step))]
+    write = partial(writeGather, kind=kind)
+    return [KernelCall(f"gather {count}x{width}", f"{kind} {jit.lanes(4)}", write, slots, -(-count // step))]
 
 
-def writeGather(code: IRBuilder) -> None:
+def writeGather(code: IRBuilder, kind: str) -> None:
     """y[i] = table[index[i]]; zeros, and the flag, for an index that is out of range."""
     lanes = jit.lanes(4)
-    table, index, y, fault = (code.pointer(n, k) for n, k in zip(("table", "index", "y", "fault"), ("f32", "i64") * 2))
+    table, index, y, fault = (code.pointer(n, k) for n, k in zip(("table", "index", "y", "fault"), (kind, "i64") * 2))
     stride, rows, width, indexStep = (code.integer(name) for name in ("tableRow", "rows", "width", "indexStep"))
-    zero = code.constant(0.0, IRType("f32", lanes))
+    zero = code.constant(0.0, IRType(kind, lanes))
 
     def row(i: IRValue) -> None:
         at = index.load(i * indexStep)
@@ -218,52 +221,3 @@ def writePut(code: IRBuilder) -> None:
                 target.store(at * inner + s, values.load(n * inner + s))
 
     eachRow(code, sample)
-
-
-def argmax(x: Any, stride: int, y: Any, count: int, width: int, least: bool = False) -> list[KernelCall]:
-    """y[i], of 64 bits, is the index of the largest (or least) element of row i, or of the first nan."""
-    step = taskRows(count, width)
-    slots = {"x": x, "stride": stride, "y": y, "width": width, "count": count, "step": step}
-    write = partial(writeArgmax, least=least)
-    return [KernelCall(f"argmax {count}x{width}", f"{jit.lanes(4)} {least}", write, slots, -(-count // step))]
-
-
-def writeArgmax(code: IRBuilder, least: bool) -> None:
-    """The index of each row's largest element, or least; of equal ones the first, of nans the first before all."""
-    lanes = jit.lanes(4)
-    x, y = code.pointer("x", "f32"), code.pointer("y", "i64")
-    stride, width = code.integer("stride"), code.integer("width")
-    worst = code.constant(float("inf") if least else float("-inf"), IRType("f32", lanes))
-
-    def beats(a: IRValue, b: IRValue) -> IRValue:
-        return (a < b if least else a > b) | ((a != a) & (b == b))
-
-    def row(i: IRValue) -> None:
-        source = x.at(i * stride)
-        start = code.iota(lanes, "i32")
-        best = code.variable(source.load(0, lanes, code.mask(width, lanes)))
-        best.value = code.select(code.mask(width, lanes), best.value, worst)
-        position = code.variable(start)
-        with code.loop(lanes, width, lanes, unroll=1) as c:
-            mask = code.mask(width - c, lanes)
-            value = code.select(mask, source.load(c, lanes, mask), worst)
-            better = beats(value, best.value)
-            best.value = code.select(better, value, best.value)
-            position.value = code.select(better, start + code.convert(c, "i32"), position.value)
-        value, at, left = best.value, position.value, lanes
-        while left > 1:
-            left //= 2
-            (a, b), (p, q) = (halves(code, v) for v in (value, at))
-            other = beats(b, a) | (((a == b) | ((a != a) & (b != b))) & (q < p))
-            value, at = code.select(other, b, a), code.select(other, q, p)
-        y.store(i, code.convert(at, "i64"))
-
-    eachRow(code, row)
-
-
-def halves(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
-    """The lower and the upper lanes."""
-    half = x.lanes // 2
-    if half == 1:
-        return code.extract(x, 0), code.extract(x, 1)
-    return code.shuffle(x, x, range(half)), code.shuffle(x, x, range(half, 2 * half))

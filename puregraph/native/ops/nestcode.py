@@ -18,7 +18,7 @@ from typing import Any
 
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import (
-    STARTS,
+    INTEGERS,
     LoopNest,
     Reduce,
     Shape,
@@ -30,6 +30,7 @@ from puregraph.formula.loopnest import (
     parted,
     reduceSets,
     saved,
+    startOf,
     title,
 )
 from puregraph.native.llvm import jit
@@ -49,15 +50,12 @@ UNROLL = 4  # accumulators of a row
 NEAR = 1 << 14  # elements of a row up to which values are stored in scratch memory between phases
 Sums = dict[str, list[IRVariable]]  # the accumulators of each reduction, one for each vector
 Body = Callable[[dict[int, IRValue], "IRValue | None", Sums, int], None]  # indices, mask, sums, which of the vectors
-STORED = {"f32": "f32", "f64": "f64", "i64": "i64", "i32": "i32", "bool": "i8"}
-
-
-INTEGERS = ("i32", "i64")
+STORED = {"f32": "f32", "f64": "f64", "bool": "i8", **{kind: kind for kind in INTEGERS}}
 
 
 def lanesOf(nest: LoopNest) -> int:
     """The elements of a vector register of the kind that a nest computes in."""
-    return jit.lanes(8 if nest.kind in ("f64", "i64") else 4)
+    return jit.lanes(8 if nest.kind in ("f64", "i64", "u64") else 4)
 
 
 def nestCalls(nest: LoopNest, scratch: Callable[[int], Any]) -> list[KernelCall]:
@@ -211,11 +209,12 @@ class NestCode:
 
     def join(self, how: str, a: IRValue, b: IRValue) -> IRValue:
         if how in ("max", "min"):
-            return emit.EMIT["maximum" if how == "max" else "minimum"](self.code, a, b)
+            table = emit.WHOLE if self.nest.kind in INTEGERS else emit.EMIT
+            return table["maximum" if how == "max" else "minimum"](self.code, a, b)
         return a + b if how == "sum" else a * b
 
     def start(self, how: str, lanes: int) -> IRValue:
-        return self.code.constant(STARTS[how], IRType(self.nest.kind, lanes))
+        return self.code.constant(startOf(how, self.nest.kind), IRType(self.nest.kind, lanes))
 
     def sums(self, reductions: Iterable[str], count: int) -> Sums:
         """New accumulators: `count` vectors of each reduction."""
@@ -267,7 +266,8 @@ class Scope:
         """An accumulator joined with the value here; `start` fills lanes that are off. A product is added by an fma."""
         writer, line = self.writer, self.writer.shape.lines.get(reduction.of)
         code = writer.code
-        if reduction.how == "sum" and start is None and isinstance(line, Formula) and reduction.of not in self.values:
+        isSum = reduction.how == "sum" and start is None and writer.nest.kind not in INTEGERS
+        if isSum and isinstance(line, Formula) and reduction.of not in self.values:
             factors = emit.factorsOf(code, line, {n: self.get(n) for n in line.names})
             if factors is not None:
                 return code.call("fmuladd", *(code.splat(x, self.lanes) for x in factors), total)

@@ -10,12 +10,12 @@ import numpy as np
 from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.rules.copies import COPYING, CopyWriter, Strides
 from puregraph.compile.lower.rules.elementlayout import broadcastStrides
-from puregraph.compile.passes.nestlines import FLOATS, INTS, KINDS, named
+from puregraph.compile.passes.nestlines import FLOATS, KINDS, named
 from puregraph.cuda.nests import launches
 from puregraph.formula import Formula
-from puregraph.formula.loopnest import LoopNest, Operand
+from puregraph.formula.loopnest import INTEGERS, LoopNest, Operand
 
-BITS = {1: "u8", 2: "u16", 4: "f32", 8: "f64"}  # by bytes: the type that elements are copied as, bit for bit
+BITS = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}  # by bytes: the type that elements are copied as, bit for bit
 
 
 def kindOf(dtype: Any) -> str:
@@ -37,7 +37,8 @@ class CopyLauncher(CopyWriter):
             return []
         kind = kindOf(dtype)
         loads, stores = {"x": Operand(kind, x, xStrides)}, {"y": Operand(kind, y, yStrides)}
-        nest = LoopNest(shape, loads, (("y", Formula("x")),), stores, "f64" if kind == "f64" else "f32")
+        work = "f64" if kind == "f64" else kind if kind in INTEGERS else "f32"
+        nest = LoopNest(shape, loads, (("y", Formula("x")),), stores, work)
         return [each._replace(name="copy") for each in launches.launches(nest)]
 
     def fills(self, number: Any, y: Any, dtype: Any, shape: Strides, strides: Strides) -> list[Any] | None:
@@ -46,8 +47,9 @@ class CopyLauncher(CopyWriter):
             return None
         if 0 in shape:
             return []
-        work = "f64" if kind == "f64" or kind in INTS.values() else "f32"
-        nest = LoopNest(shape, {}, (("y", Formula(float(number))),), {"y": Operand(kind, y, strides)}, work)
+        work = "f64" if kind == "f64" else kind if kind in INTEGERS else "f32"
+        line = Formula(int(number) if kind in INTEGERS else float(number))
+        nest = LoopNest(shape, {}, (("y", line),), {"y": Operand(kind, y, strides)}, work)
         return [each._replace(name=f"fill {number}") for each in launches.launches(nest)]
 
 

@@ -20,12 +20,13 @@ from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula, FusedUpdat
 from puregraph.compile.gpu.passes.fusedxent import FusedCrossEntropyGrad
 from puregraph.compile.gpu.passes.weightlayout import WeightTranspose
 from puregraph.compile.ir.value import Call, Value
-from puregraph.compile.lower.lowering import Lowering, NativeCall, isMetOnce, wideNest
+from puregraph.compile.lower.callnest import callNest
+from puregraph.compile.lower.lowering import Lowering, NativeCall, isMetOnce
 from puregraph.compile.lower.matmul import OutputTiling
 from puregraph.compile.lower.nestcache import lateIn
 from puregraph.compile.passes.fusion import Fuser
 from puregraph.compile.passes.group import Group
-from puregraph.compile.passes.nestlines import GPU, KINDS, isExactIn, named
+from puregraph.compile.passes.nestlines import GPU
 from puregraph.cuda.libraries.librarycall import LibraryCall
 from puregraph.cuda.nests import launches
 from puregraph.cuda.runtime.launch import Launch, Scratch, scratches
@@ -152,22 +153,11 @@ class GpuLowering(Lowering):
         checks: list[Any] = []
         if call.kind.isContraction:
             return productOf(call), checks
+        nest = callNest(call, GPU)
+        if nest is not None:
+            return launches.launches(nest), checks
         if call.kind.isExact and not call.kind.isView:
             return moved(call), checks
         if call.kind.isKernel and isinstance(call.function, Kernel):
             return launchesOf(call, checks)
-        if call.kind.isElementwise:
-            return wide(call), checks
         return None, checks
-
-
-def wide(call: Call) -> list[Any] | None:
-    """A call in float64: on floats, comparisons of integers of at most 32 bits, or a count of steps."""
-    values = [*call.values(), *call.outs]
-    if not all(named(v.dtype) in KINDS for v in values):
-        return None
-    isCompared = all(v.dtype.itemsize <= 4 for v in values) and all(y.dtype == bool for y in call.outs)
-    if not (isExactIn(call) or isCompared or all(v.size == 1 for v in values)):
-        return None
-    nest = wideNest(call, GPU)
-    return None if nest is None else launches.launches(nest)

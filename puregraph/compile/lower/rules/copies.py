@@ -12,6 +12,7 @@ from puregraph.compile.lower.registry import lowers
 from puregraph.compile.lower.rules.elementlayout import broadcastStrides, canCopy, elementStrides, isRowMajor
 from puregraph.compile.lower.rules.elementlayout import copies as nativeCopies
 from puregraph.compile.lower.workspace import Offset
+from puregraph.compile.passes.nestlines import INTS
 from puregraph.compile.trace.abstract import hidden
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.copy import fill as nativeFill
@@ -32,10 +33,11 @@ class CopyWriter:
 
     def fills(self, number: Any, y: Any, dtype: Any, shape: Strides, strides: Strides) -> Any:
         """Writes a constant into elements of y; None if it does not."""
-        kind = {"bool": "i8", "int64": "i64", "int32": "i32", "float32": "f32"}.get(dtype.name)
+        kind = {"bool": "i8", "float32": "f32", **INTS}.get(dtype.name)
         isWhole = type(y) is Value and isDense(shape, y.strides, dtype.itemsize)
         isNumber = isinstance(number, (bool, int, float, np.generic))
-        return nativeFill(kind, y, y.size, float(number)) if kind and isWhole and isNumber else None
+        number = float(number) if kind == "f32" and isNumber else number
+        return nativeFill(kind, y, y.size, number) if kind and isWhole and isNumber else None
 
 
 def copied(call: Call, writer: CopyWriter) -> Any:

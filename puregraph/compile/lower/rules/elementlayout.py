@@ -12,7 +12,7 @@ from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.copy import stridedCopy
 
 SINGLE = np.dtype(np.float32)
-KINDS = {1: "i8", 4: "f32", 8: "f64"}  # by bytes: the type that elements are copied as
+KINDS = {1: "i8", 2: "i16", 4: "f32", 8: "f64"}  # by bytes: the type that elements are copied as
 
 
 def isSingle(*values: Any) -> bool:
@@ -28,8 +28,8 @@ def isRowMajor(value: Value) -> bool:
 def canCopy(*values: Value) -> bool:
     """Whether native code can copy elements: all of one dtype, at multiples of its size."""
     kinds = {v.dtype for v in values}
-    size = values[0].dtype.itemsize
-    known = size in (4, 8) and values[0].dtype.kind in "fiu" or values[0].dtype.kind == "b"
+    size, kind = values[0].dtype.itemsize, values[0].dtype.kind
+    known = kind in "iub" or kind == "f" and size in (4, 8)
     return len(kinds) == 1 and known and all(0 not in v.shape and not any(s % size for s in v.strides) for v in values)
 
 

@@ -12,7 +12,7 @@ from puregraph.compile.ir.value import Call, Value
 from puregraph.compile.lower.bounds import Bounds, canBeBounded
 from puregraph.compile.lower.matmul import OutputTiling, collapsed
 from puregraph.compile.lower.registry import lowers
-from puregraph.compile.lower.rules.elementlayout import copies, elementStrides, isRowMajor, isSingle
+from puregraph.compile.lower.rules.elementlayout import KINDS, canCopy, copies, elementStrides, isRowMajor, isSingle
 from puregraph.formula import Formula
 from puregraph.formula.loopnest import LoopNest, Operand
 from puregraph.kernels.labels import classIndex
@@ -49,9 +49,10 @@ def rowLike(value: Value, lead: int) -> int | None:
         if n > 1 and s != step:
             return None
         step *= n
-    axes = [(n, s // 4) for n, s in zip(value.shape[:lead], value.strides[:lead])]
+    size = value.dtype.itemsize
+    axes = [(n, s // size) for n, s in zip(value.shape[:lead], value.strides[:lead])]
     stride = collapsed(axes)
-    return None if stride is None else stride or step // 4
+    return None if stride is None else stride or step // size
 
 
 @lowers(gather)
@@ -59,14 +60,15 @@ def lowerGather(call: Call, workspace: Any) -> list[KernelCall] | None:
     """y = table[index]."""
     table, index = call.arguments
     (y,) = call.outs
-    if not isSingle(table, y) or not isIndex(index) or not isRowMajor(y):
+    if not canCopy(table, y) or not isIndex(index) or not isRowMajor(y):
         return None
     stride, width = rowLike(table, 1), math.prod(table.shape[1:])
     if stride is None:
         return None
     workspace.check(Bounds(index, -1, table.shape[0]))
     where, step, before = indicesOf(index, workspace)
-    return [*before, *native.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT, step)]
+    kind = KINDS[y.dtype.itemsize]
+    return [*before, *native.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT, step, kind)]
 
 
 @lowers(scatterAdd)
@@ -111,7 +113,7 @@ lowerScatterAdd.tiling, lowerScatterAdd.whole = scatterTiling, lowerScatter
 
 @lowers(classIndex)
 def lowerClassIndex(call: Call, workspace: Any) -> list[KernelCall] | None:
-    """The labels, with -1 for those that are ignored; computed in float64, which holds them exactly."""
+    """The labels, with -1 for those that are ignored."""
     labels, classes, *rest = call.arguments
     ignored = rest[0] if rest else call.options.get("ignored")
     (index,) = call.outs
@@ -120,7 +122,7 @@ def lowerClassIndex(call: Call, workspace: Any) -> list[KernelCall] | None:
     workspace.check(Bounds(labels, 0, classes, None if ignored is None else int(ignored)))
     line = Formula("x0") if ignored is None else Formula(f"where(x0 == {int(ignored)}, -1, x0)")
     loads, stores = {"x0": Operand("i64", labels, (1,))}, {"y0": Operand("i64", index, (1,))}
-    return nestCalls(LoopNest((labels.size,), loads, (("y0", line),), stores, "f64"), workspace)
+    return nestCalls(LoopNest((labels.size,), loads, (("y0", line),), stores, "i64"), workspace)
 
 
 @lowers(uniform)

@@ -1,0 +1,149 @@
+"""Call nests: the loop nest of a call that no group takes: in the arithmetic of its integers, or in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from puregraph.compile.ir.value import Call, Value
+from puregraph.compile.passes.fusion import Fuser
+from puregraph.compile.passes.group import Group
+from puregraph.compile.passes.nestlines import (
+    BOOL,
+    COMPARISONS,
+    KINDS,
+    REDUCTIONS,
+    TRUTHS,
+    FusionTarget,
+    NestLines,
+    firstLines,
+    formulasFor,
+    isExactIn,
+    named,
+    numberOf,
+    operand,
+    pointwise,
+    reduction,
+)
+from puregraph.core.tracer import astype
+from puregraph.formula.expr import Term, leaf, lower, rebuild, walk
+from puregraph.formula.formula import Formula
+from puregraph.formula.loopnest import LoopNest, Operand
+from puregraph.formula.optable import INTEGERS, TABLE
+from puregraph.kernels.reduce import firstIndex
+
+ROUNDING = ("floor", "ceil", "round", "trunc")
+WORD = np.dtype(np.int32)  # the least integers that the lanes of a GPU exchange
+
+
+def callNest(call: Call, target: FusionTarget) -> LoopNest | None:
+    """The loop nest of a call on integers and booleans, or in float64; None if it has none."""
+    values = [*call.values(), *(y for y in call.outs if y is not None)]
+    if not all(named(v.dtype) in KINDS and v.role != "object" for v in values):
+        return None
+    kind, lines = None, None
+    if call.kind.isElementwise:
+        kind = computedIn(call) or ("f64" if isExactInDouble(call, target) else None)
+        lines = None if kind is None else pointwise(call)
+    elif call.kind.isReduction or call.function is firstIndex:
+        kind = reducedIn(call)
+        lines = None if kind is None else reduction(call) if call.kind.isReduction else firstLines(call)
+    return None if lines is None or kind is None else nestOf(call, lines, target, kind)
+
+
+def nestOf(call: Call, lines: NestLines, target: FusionTarget, kind: str) -> LoopNest | None:
+    """The loop nest of a call's lines, computed in this kind."""
+    group = Group(lines.space, 0)
+    if not Fuser([call], target).join(group, lines, call):
+        return None
+    found = operandsOf(group, call.outs)
+    return None if found is None else LoopNest(group.space, found[0], tuple(group.lines), found[1], kind)
+
+
+def operandsOf(group: Group, stored: Iterable[Value]) -> tuple[dict[str, Operand], dict[str, Operand]] | None:
+    """What a group loads and stores as operands of a nest, by name; None if one is not stored as a nest reads it."""
+    loads = {n: operand(group.space, v, axes) for n, (v, axes) in group.loads.items()}
+    stores = {group.names[v.number]: operand(group.space, v, group.axes[v.number]) for v in stored}
+    return None if None in (*loads.values(), *stores.values()) else (loads, stores)  # type: ignore[return-value]
+
+
+def isExactInDouble(call: Call, target: FusionTarget) -> bool:
+    """Whether float64 gives what numpy does: on a GPU also for comparisons of at most 32 bits, and counts of steps."""
+    values = [*call.values(), *call.outs]
+    dtypes = {named(v.dtype) for v in values}
+    if not dtypes <= target.scalars or dtypes == target.floats:
+        return False
+    isCompared = all(v.dtype.itemsize <= 4 for v in values) and all(y.dtype == BOOL for y in call.outs)
+    return isExactIn(call) or "float64" in target.floats and (isCompared or all(v.size == 1 for v in values))
+
+
+def computedIn(call: Call) -> str | None:
+    """The kind of integers in whose arithmetic a pointwise call gives what numpy does; None where it is in none."""
+    values, outs = call.values(), [y.dtype for y in call.outs]
+    if not values or any(v.dtype.kind not in "iub" for v in values):
+        return None
+    if call.function is astype:
+        return KINDS[named(outs[0])] if outs[0].kind in "iu" else None
+    written = formulasFor(call)
+    found = None if written is None else typesIn(*written, call.arguments)
+    if found is None or found[1] != outs:
+        return None
+    dtype, *others = {d for d in found[0].values() if d != BOOL} or {np.result_type(*[v.dtype for v in values])}
+    numbers = [*(t.value for t in found[0] if t.op == "number"), *map(numberOf, call.arguments)]
+    isWhole = not others and dtype.kind in "iu" and all(n is None or isIn(n, dtype) for n in numbers)
+    return KINDS[named(dtype)] if isWhole and all(np.can_cast(v.dtype, dtype) for v in values) else None
+
+
+def isIn(number: float, dtype: Any) -> bool:
+    """Whether integers of a dtype have a number among them."""
+    return number % 1 == 0 and np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
+
+
+def typesIn(
+    names: Sequence[str], formulas: Sequence[Formula], arguments: Sequence[Any]
+) -> tuple[dict[Term, Any], list[Any]] | None:
+    """The dtype that numpy computes each operation in, that of a number being any, and the dtypes of the results.
+
+    None for operations that are not exact in one dtype of integers, or that numpy refuses.
+    """
+    known: dict[Term, Any] = {leaf(n): standsFor(a) for n, a in zip(names, arguments)}
+    roots = [rebuild(f.term, {}, lower) for f in formulas]
+    dtypes: dict[Term, Any] = {}
+    for t in walk(*roots):
+        if t.op == "number":
+            known[t], dtypes[t] = t.value, BOOL
+        if not t.args:
+            continue
+        given = [known[a] for a in t.args]
+        try:
+            known[t] = +given[0] if t.op in ROUNDING else TABLE[t.op].numpy(*given)
+            dtypes[t] = np.result_type(*given) if t.op in COMPARISONS else known[t].dtype
+        except (TypeError, ValueError, OverflowError):
+            return None
+        if t.op not in INTEGERS or (t.op == "+" and dtypes[t] == BOOL):  # of 1 and 1 it is 1
+            return None
+    return dtypes, [np.asarray(known[root]).dtype for root in roots]
+
+
+def standsFor(a: Any) -> Any:
+    """An array of one element in place of a Value; a number as it is, a float as float64, as formulas take it."""
+    return np.ones(1, a.dtype) if type(a) is Value else np.float64(a) if type(a) is float else a
+
+
+def reducedIn(call: Call) -> str | None:
+    """The kind of integers in which a reduction gives what numpy does; None where it is in none.
+
+    Sums and products are the same for signed and unsigned integers, of which only those have a defined overflow.
+    """
+    x, (y,) = call.arguments[0], call.outs
+    if type(x) is not Value or x.dtype.kind not in "iub" or y.dtype.kind not in "iub":
+        return None
+    how, isWide = REDUCTIONS.get(call.function), x.dtype.itemsize >= WORD.itemsize
+    if call.function is firstIndex:
+        return "u64" if x.dtype == np.uint64 else "i64"
+    if how in ("sum", "prod"):
+        return "u64"
+    isTruth = call.function in TRUTHS and x.dtype != BOOL
+    return None if how is None or isTruth else KINDS[named(x.dtype if isWide else WORD)]
