@@ -13,6 +13,7 @@ A subclass that calls `super().__init__` with such an argument is checked as wel
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import os
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from puregraph.base.keywords import refuseKeyword
 from puregraph.errors import ArgumentError, Fault, PuregraphError, ShapeError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -132,7 +134,9 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
-        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount]
+        known = None if code.co_flags & inspect.CO_VARKEYWORDS else (*names, *(function.__kwdefaults__ or ()))
         isMethod = names[:1] == ("self",)
         first = next((i for i, name in enumerate(names) if name in kinds), len(names))
 
@@ -146,6 +150,9 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
             for name, value in kwargs.items():
                 if name in kinds:
                     kinds[name].check(owner, name, value)
+                elif known is not None and name not in known:
+                    refused = owner if function.__name__ == "__init__" else function.__name__
+                    refuseKeyword(refused, name, known[isMethod:], type(args[0]) if isMethod and args else None)
 
         @functools.wraps(function)
         def checkedFirst(*args: Any, **kwargs: Any) -> Any:

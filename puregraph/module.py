@@ -35,6 +35,18 @@ class Inputs(NamedTuple):
     optional: tuple[str, ...] = ()
     variadic: bool = False
 
+    def order(self, given: dict[str, Any], owner: str) -> list[Any]:
+        """What is given by the names of inputs, in their order.
+
+        Raises    GraphError for a name that is missing, and for one that is none of theirs
+        """
+        if set(given) != set(self.names):
+            names = ", ".join(map(str, given))
+            raise GraphError(
+                f"{owner}: wanted {plural(len(self.names), 'input')} ({', '.join(self.names)}), got {names}"
+            )
+        return [given[name] for name in self.names]
+
     def fill(self, data: Any, owner: Any) -> list[Any]:
         """One value per input from what a caller gives: a value, or a list of them where there are several."""
         several = self.variadic or len(self.names) != 1

@@ -10,6 +10,8 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from puregraph.foreign import ForeignFinder, hintFor
+
 NEW = {
     "backward": "graph.backward",
     "blueprint": "serialize.blueprint",
@@ -56,11 +58,12 @@ def attribute(name: str) -> ModuleType:
     Raises    AttributeError for a name that never was one
     """
     if name not in NEW:
-        raise AttributeError(f"module 'puregraph' has no attribute {name!r}")
+        hint = hintFor(name)
+        raise AttributeError(f"module 'puregraph' has no attribute {name!r}{hint and '; '}{hint}")
     return import_module(f"puregraph.{name}")
 
 
 def install() -> None:
-    """Have old names found after all others."""
+    """Have old names found after all others, and foreign ones refused with what they are here."""
     if not any(type(finder) is MovedFinder for finder in sys.meta_path):
-        sys.meta_path.append(MovedFinder())
+        sys.meta_path.extend([MovedFinder(), ForeignFinder()])

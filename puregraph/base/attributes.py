@@ -8,11 +8,12 @@ from typing import Any
 
 from puregraph.base.introspection import callerOf
 from puregraph.errors import ArgumentError, UnknownAttributeError
+from puregraph.foreign import ForeignAttributes
 
 NEAR = 0.85  # of 1: how like names are that are taken for misspelt
 
 
-class Settable:
+class Settable(ForeignAttributes):
     """What users set options on. Methods of an object may set whatever they like on it, and so may anybody, unless the
     name is nearly that of an option, or another framework's for one.
 

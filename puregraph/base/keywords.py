@@ -4,37 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 from puregraph.base.attributes import nearest
 from puregraph.errors import ArgumentError
-
-OTHERWORDS = {  # of other frameworks, and what they are called here, the first that a class has
-    **dict.fromkeys(("lr", "learning_rate", "learningRate"), ("alpha", "learnRate")),
-    "learnRate": ("alpha",),
-    **dict.fromkeys(("bias", "use_bias"), ("useBias",)),
-    **dict.fromkeys(("kernel_size", "ksize"), ("size",)),
-    **dict.fromkeys(("in_features", "in_channels", "input_size"), ("insize", "inmaps")),
-    **dict.fromkeys(("out_features", "out_channels", "units", "filters"), ("outsize", "outmaps", "hsize")),
-    "hidden_size": ("hsize",),
-    **dict.fromkeys(("num_features", "num_channels"), ("maps",)),
-    **dict.fromkeys(("num_embeddings", "input_dim"), ("vocabulary",)),
-    **dict.fromkeys(("embedding_dim", "output_dim"), ("embsize",)),
-    "weight_decay": ("decay",),
-    "momentum": ("momRate",),
-    **dict.fromkeys(("max_norm", "clipnorm", "grad_clip"), ("clipNorm",)),
-    **dict.fromkeys(("dim", "dims"), ("axis", "axes")),
-    "keepdim": ("keepdims",),
-    "padding": ("pad",),
-    "strides": ("stride",),
-    **dict.fromkeys(("weight", "class_weight"), ("weights",)),
-    "ignore_index": ("ignoreIndex", "ignore"),
-    "label_smoothing": ("smoothing",),
-    "negative_slope": ("slope",),
-    **dict.fromkeys(("rate", "prob"), ("p",)),
-    "bidirectional": ("direction",),
-    "batch_size": ("batchsize",),
-}
+from puregraph.foreign import KEYWORDS
 
 
 @functools.cache
@@ -62,14 +37,31 @@ def checkKeywords(cls: type, given: Any) -> None:
     Raises    ArgumentError with the name that was probably meant, and those that there are
     """
     known = keywords(cls) if given else None
-    if known is None:
-        return
-    for name in given:
-        if name not in known:
-            other = next((each for each in OTHERWORDS.get(name, ()) if each in known), "") or nearest(name, known)
-            hint = f"did you mean {other}? " if other else ""
-            names = ", ".join(known) or "none"
-            raise ArgumentError(f"{cls.__name__}: there is no argument {name}; {hint}There are {names}")
+    if known is not None:
+        for name in given:
+            if name not in known:
+                refuseKeyword(cls.__name__, name, known)
+
+
+def refuseKeyword(owner: str, name: str, known: Iterable[str], maker: type | None = None) -> None:
+    """Refuse an argument that there is not; `maker` is the class whose constructor may have it.
+
+    Raises    ArgumentError with the name that was probably meant, and those that there are
+    """
+    hint = ""
+    other = similar(name, known)
+    if other:
+        hint = f"did you mean {other}? "
+    elif maker is not None and (other := similar(name, keywords(maker) or ())):
+        hint = f"{other} is an argument of {maker.__name__}(...). "
+    names = ", ".join(known) or "none"
+    raise ArgumentError(f"{owner}: there is no argument {name}; {hint}There are {names}")
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """The argument that another name stands for; nothing where there is none."""
+    words = (name, *KEYWORDS.get(name, ()))
+    return next((word for word in words if word in known), "") or nearest(name, known)
 
 
 class ChecksKeywords:

@@ -225,7 +225,7 @@ class LinkedNode:
     __xor__: Any = Late(OPERATORS, "oneOf")
     __invert__: Any = Late(OPERATORS, "inverse")
     __getitem__: Any = Late(OPERATORS, "getitem")
-    __iter__: Any = None  # a node that can be sliced would otherwise seem to have endlessly many elements
+    __iter__: Any = Late(OPERATORS, "unpack")
     __array_ufunc__ = None  # numpy leaves `np.float32(2) * node` to the node
 
 

@@ -16,8 +16,8 @@ from puregraph.base.dtype import isFloating
 from puregraph.base.fingerprint import fingerprint
 from puregraph.base.lease import Lease, isLendable, lend
 from puregraph.core.initial import SEED, generator, start
-from puregraph.core.versioning import ARRAYVERSIONS, VersionedAttribute
-from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, show
+from puregraph.core.versioning import ARRAYVERSIONS, Kept, VersionedAttribute
+from puregraph.errors import ArgumentError, DtypeError, Fault, ShapeError, UnknownAttributeError, show
 
 
 def wholes(shape: Any, kind: str) -> tuple[int, ...]:
@@ -45,7 +45,7 @@ Mark = tuple[Any, int, int | None]
 KEPT = 4  # versions whose fingerprint is known after the array was handed out
 
 
-class Stored(Settable):
+class Stored(Settable, Kept):
     """Shape, dtype and starting values of an array that is made when `data` is first read.
 
     A model of any size can so be built and checked without memory. Two modules may hold the same one.
@@ -146,6 +146,14 @@ class Stored(Settable):
             self.bumpVersion()
         else:
             self.adopt(ownCopy(array, self.dtype))
+
+    def checkSuccessor(self, owner: Any, name: str, value: Any) -> None:
+        """Refuse an array instead of a parameter: the rules of a module read its data."""
+        if isinstance(value, (np.ndarray, list, float, int)) or device.isDeviceArray(value):
+            raise UnknownAttributeError(
+                f"{type(owner).__name__}: {name} is a {self.kind} of shape {show(self.shape)}; its array is set by "
+                f"{name}.data = ..."
+            )
 
     def isOwn(self, array: Any) -> bool:
         """Whether an array is what `data` gives now."""

@@ -28,6 +28,13 @@ COUNTER = VersionCounter()
 ARRAYVERSIONS = count(1)  # of arrays; none is given twice, whichever thread asks for it
 
 
+class Kept:
+    """An attribute that says itself what may be set instead."""
+
+    def checkSuccessor(self, owner: Any, name: str, value: Any) -> None:
+        """Refuse what is set instead of it."""
+
+
 class Versioned(Settable):
     """What has attributes that compiled steps depend on. Those named in `unversioned` are set during every run."""
 
@@ -36,6 +43,8 @@ class Versioned(Settable):
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dict__ and not hasattr(type(self), name):
             checkAttribute(self, name)
+        elif isinstance(self.__dict__.get(name), Kept):
+            self.__dict__[name].checkSuccessor(self, name, value)
         object.__setattr__(self, name, value)
         if name not in self.unversioned:
             COUNTER.version = object()

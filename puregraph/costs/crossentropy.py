@@ -13,6 +13,8 @@ from puregraph.kernels.reduce import total as summed
 from puregraph.kernels.scatter import gather, putClass, takeClass
 from puregraph.module import Module
 
+ONEHOT = "a label for each position, not one-hot"
+
 
 class CrossEntropy(Module):
     """cost = sum_i l_i / sum_i w[label_i],   l_i = -(1 - s) w[label_i] ln p[i, label_i] - s / c sum_k w_k ln p[i, k]
@@ -51,12 +53,10 @@ class CrossEntropy(Module):
     def dataShapeFrom(self, x, labels):
         need(len(x) >= 2, "(n, classes, ...)", x)
         wanted = x[:1] + x[2:]
-        need(
-            labels == wanted,
-            f"labels of shape {show(wanted)}",
-            labels,
-            "the classes are on axis 1; a label for each position, not one-hot",
-        )
+        last = len(x) > 2 and labels == x[:-1]
+        order = (0, len(x) - 1, *range(1, len(x) - 1))
+        hint = f"Transpose({order}) behind the network brings them there from the last axis" if last else ONEHOT
+        need(labels == wanted, f"labels of shape {show(wanted)}", labels, f"the classes are on axis 1; {hint}")
         need(x[1] != 0, "at least one class", x)
         if self.weights is not None:
             need(x[1] == self.weights.size, f"{self.weights.size} classes, as many as weights", x)

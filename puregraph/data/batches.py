@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -27,7 +27,8 @@ class Batch(NamedTuple):
 class Arrays:
     """Arrays of one length, in batches: whole in memory, mapped from a file, in a file of h5py's, or on the device.
 
-    `data` and `target` are an array each, or a list of arrays where there are several inputs or targets. `light` says
+    `data` and `target` are an array each, or a list of arrays where there are several inputs or targets; data may be a
+    dict by the `names` of the inputs. `light` says
     that batches are made so fast that no thread should do it, or by a GPU, which takes its work from one thread.
 
     Raises    DataError if their lengths differ, they are empty, not numeric, or `batchsize` is below 1
@@ -35,9 +36,9 @@ class Arrays:
 
     oneshot = False
 
-    def __init__(self, data: Any, target: Any = None, batchsize: int = 128):
+    def __init__(self, data: Any, target: Any = None, batchsize: int = 128, names: Sequence[str] = ()):
         self.batchsize = checkedSize(batchsize)
-        self.data, self.target = pairFrom(data, target)
+        self.data, self.target = pairFrom(inOrder(data, names), target)
         self.samples = len(self.data[0])
         self.count = -(-self.samples // batchsize)
         rowBytes = sum(x.nbytes for x in (*self.data, *self.target)) // self.samples
@@ -90,16 +91,16 @@ class Stream:
     samples = None
     light = False
 
-    def __init__(self, source: Any, paired: bool = True):
+    def __init__(self, source: Any, paired: bool = True, names: Sequence[str] = ()):
         if isinstance(source, (str, bytes, type)) or not callable(source) and not hasattr(source, "__iter__"):
             raise DataError(f"wanted arrays, an iterable of batches, or a function, got {type(source).__name__}")
-        self.source, self.paired = source, paired
+        self.source, self.paired, self.names = source, paired, names
         self.oneshot = not callable(source) and iter(source) is source
         self.count = len(source) if hasattr(source, "__len__") else None
 
     def few(self, count: int) -> Stream:
         """The first batches alone."""
-        found = Stream(lambda epoch: islice(self.open(epoch), count), self.paired)
+        found = Stream(lambda epoch: islice(self.open(epoch), count), self.paired, self.names)
         found.count = None if self.count is None else min(count, self.count)
         return found
 
@@ -133,7 +134,7 @@ class Stream:
             raise DataError(f"batch {number + 1}: wanted a pair (data, target), got {kind(batch)}")
         data, target = batch if self.paired else (batch, None)
         try:
-            given, targets = pairFrom(data, target)
+            given, targets = pairFrom(inOrder(data, self.names), target)
         except DataError as error:
             raise DataError(f"batch {number + 1}: {error}") from None
         if type(self.source) not in (list, tuple):
@@ -146,22 +147,38 @@ def copyOf(array: Any) -> Any:
     return array.copy() if isinstance(array, np.ndarray) or device.isDeviceArray(array) else array
 
 
-def batchesFrom(data: Any, target: Any, batchsize: int, paired: bool = True) -> Arrays | Stream:
-    """The training data: arrays with their target, or the batches in place of both.
+def batchesFrom(
+    data: Any, target: Any, batchsize: int, paired: bool = True, names: Sequence[str] = ()
+) -> Arrays | Stream:
+    """The training data: arrays with their target, or the batches in place of both; `names` are those of the inputs.
 
     Raises    DataError if arrays come without the target that `paired` asks for
     """
     checkedSize(batchsize)
     if target is not None:
-        return Arrays(data, target, batchsize)
-    isData = hasattr(data, "dtype") or hasattr(data, "__array__") or isSeveral(data)
+        return Arrays(data, target, batchsize, names)
+    isData = hasattr(data, "dtype") or hasattr(data, "__array__") or isSeveral(data) or isinstance(data, dict)
     if isData and paired:
         raise DataError(
             "wanted data and target, got data alone: give both, one after the other; where they are the same, it twice"
         )
     if isData or isinstance(data, (list, tuple)) and not paired:
-        return Arrays(data, None, batchsize)
-    return Stream(data, paired)
+        return Arrays(data, None, batchsize, names)
+    return Stream(data, paired, names)
+
+
+def inOrder(data: Any, names: Sequence[str]) -> Any:
+    """Arrays by the names of the inputs as a list in their order; anything else as it is.
+
+    Raises    DataError for a name that is missing, and for one that is none of theirs
+    """
+    if not isinstance(data, dict):
+        return data
+    if set(data) != set(names):
+        raise DataError(
+            f"data: wanted arrays for {', '.join(names)} by name, got {', '.join(map(str, data)) or 'none'}"
+        )
+    return [data[name] for name in names]
 
 
 def groups(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:

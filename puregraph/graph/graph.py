@@ -89,8 +89,8 @@ class Graph(NodeGraph):
     def dataShapeFrom(self, *shapes: Any, onmodule: Callable | None = None) -> Any:
         """The shape of the output (a list where there are several), ahead of any data.
 
-        `shapes` are the inputs' shapes, or one list of them; a dimension may be a symbol: `("N", 1, 28, 28)`.
-        `onmodule(module, inshape)` is called after each module's own rule.
+        `shapes` are the inputs' shapes, one list of them, or a dict by the inputs' names; a dimension may be a symbol:
+        `("N", 1, 28, 28)`. `onmodule(module, inshape)` is called after each module's own rule.
 
         Raises    ShapeError listing every faulty node, with what it wanted, what it was given, and from where
         """
@@ -131,7 +131,9 @@ class Graph(NodeGraph):
 
     def infer(self, *shapes: Any, dtypes: list[Any] | None = None) -> Inferred:
         """The same, and what the outputs are; inputs without `dtypes` have those that rules ask for."""
-        whole = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], list) else shapes
+        whole = shapes[0] if len(shapes) == 1 and isinstance(shapes[0], (list, dict)) else shapes
+        if isinstance(whole, dict):
+            whole = self.inputSpec.order(whole, self.title())
         given = [s for shape in whole for s in shapesOf(shape)]
         found = inferShapes(self.steps(len(given)), given, dtypes or self.inputTypes(len(given)))
         self.inferredShapes, self.outshapes = given, found.shapes
@@ -140,11 +142,13 @@ class Graph(NodeGraph):
     # Running ----------------------------------------------------------------------------------------------------------
 
     def __call__(self, *data: Any, **keywords: Any) -> Any:
-        """Run on arrays (or one list of them), or make a Node when called on Nodes.
+        """Run on arrays, one list of them, or a dict by the inputs' names; or make a Node when called on Nodes.
 
         Raises    ShapeError, DtypeError, DataError before anything runs; an exception of a rule keeps its type and
                   gains the node's path and the shapes
         """
+        if len(data) == 1 and isinstance(data[0], dict):
+            data = tuple(self.inputSpec.order(data[0], self.title()))
         given = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
         if keywords or any(map(holdsNode, given)):
             return self.node(*data, **keywords)

@@ -11,6 +11,7 @@ from puregraph.modules.add import Add
 from puregraph.modules.div import Div
 from puregraph.modules.greater import Greater
 from puregraph.modules.greaterequal import GreaterEqual
+from puregraph.modules.identity import Identity
 from puregraph.modules.less import Less
 from puregraph.modules.lessequal import LessEqual
 from puregraph.modules.logicaland import And
@@ -103,5 +104,20 @@ def inverse(self):
 
 
 def getitem(self, slc):
-    """x[slc] as a node."""
-    return Slice(slc).node(operand(self, "[]"))
+    """x[slc] as a node; of a node of several outputs the one of this index or name, as in parts[0]."""
+    if len(self.module.outputNames) == 1:
+        return Slice(slc).node(operand(self, "[]"))
+    if isinstance(slc, Integral) and -len(self.module.outputNames) <= slc < 0:
+        slc += len(self.module.outputNames)
+    return Identity().node((self, slc))
+
+
+def unpack(self):
+    """The outputs of a node of several, each as a node: mu, logVar = Split(axis=1, sections=(8, 8))(x)
+
+    Raises    GraphError for a node of one output
+    """
+    names = self.module.outputNames
+    if len(names) == 1:
+        raise GraphError(f"'{self.name}' ({self.label}) has one output: x[:, 0] slices it, Split gives several")
+    return iter([getitem(self, slot) for slot in range(len(names))])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.arguments import NotNegative, takes
+from puregraph.arguments import NotNegative, optional, takes
 from puregraph.optimizers.optimizer import Optimizer
 
 
@@ -12,8 +12,9 @@ class Adam(Optimizer):
     """m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
     w = w - rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
 
-    `alpha` is the learning rate; t counts the updates of each parameter on its own, so that one thawed late starts
-    as gently as the others did. As PyTorch's Adam; PuzzleLib adds epsilon before correcting v.
+    The learning rate may be given as `alpha`, its name in the paper. t counts the updates of each parameter on its own,
+    so that one thawed late starts as gently as the others did. As PyTorch's Adam; PuzzleLib adds epsilon before
+    correcting v.
 
     Source    Kingma, Ba 2015, arXiv:1412.6980, algorithm 1
     Raises    ArgumentError for a setting or option out of range; the options are those of `Optimizer`
@@ -29,10 +30,16 @@ class Adam(Optimizer):
         "param": "param - rate / bias1 * m / (sqrt(v / bias2) + epsilon)",
     }
 
-    @takes(alpha=NotNegative)
+    @takes(learnRate=NotNegative, alpha=optional(NotNegative))
     def __init__(
-        self, alpha: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, **options: Any
+        self,
+        learnRate: float = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        alpha: float | None = None,
+        **options: Any,
     ):
-        super().__init__(alpha, **options)
+        super().__init__(learnRate if alpha is None else alpha, **options)
         self.beta1, self.beta2 = self.within("beta1", beta1, 1), self.within("beta2", beta2, 1)
         self.epsilon = self.within("epsilon", epsilon)

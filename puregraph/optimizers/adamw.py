@@ -24,11 +24,11 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        alpha: float = 1e-3,
+        learnRate: float = 1e-3,
         beta1: float = 0.9,
         beta2: float = 0.999,
         epsilon: float = 1e-8,
         decay: float = 0.01,
         **options: Any,
     ):
-        super().__init__(alpha, beta1, beta2, epsilon, decay=decay, **options)
+        super().__init__(learnRate, beta1, beta2, epsilon, decay=decay, **options)

@@ -17,6 +17,7 @@ from puregraph.train.callbacks import (
     ReduceOnPlateau,
 )
 from puregraph.train.epochloop import EpochLoop
+from puregraph.train.figures import Figures
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
 from puregraph.train.meters import Meters, Waiting
@@ -37,6 +38,7 @@ __all__ = [
     "CsvLog",
     "EarlyStop",
     "EpochLoop",
+    "Figures",
     "FunctionCallback",
     "History",
     "Holders",

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from puregraph.arguments import Flag, takes
+from puregraph.base.attributes import Settable
+from puregraph.base.keywords import ChecksKeywords
 from puregraph.compile.gpu.runtime.d2h import DeviceResults
 from puregraph.data.batches import batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
@@ -20,7 +22,7 @@ AHEAD = 4  # batches whose outputs are on their way from a GPU
 BYTES = 1 << 26  # of them
 
 
-class Calculator:
+class Calculator(ChecksKeywords, Settable):
     """The outputs of `net` for given data, in `evalMode`, stacked along the first axis.
 
     Source    PuzzleLib's Calculator
@@ -31,6 +33,7 @@ class Calculator:
         self.objective = Objective(net, compile=compile)
         self.batchsize = batchsize
 
+    @takes()
     def calculate(self, data: Any) -> Any:
         """One numpy array with a row for each sample; a list of them where the network has several outputs.
 
@@ -38,7 +41,7 @@ class Calculator:
 
         Raises    DataError if there is no sample, or an output has not one row for each
         """
-        source = batchesFrom(data, None, self.batchsize, paired=False)
+        source = batchesFrom(data, None, self.batchsize, False, self.objective.net.arguments)
         parts: list[list[np.ndarray]] = []
         waiting: deque[DeviceResults] = deque()
         self.objective.renew()

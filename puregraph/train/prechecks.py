@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def heldOutFrom(data: Any, target: Any, validation: Any) -> tuple[tuple[Any, Any
         ) from None
 
 
-def validationFrom(validation: Any, batchsize: int) -> Arrays | Stream | None:
+def validationFrom(validation: Any, batchsize: int, names: Sequence[str]) -> Arrays | Stream | None:
     """What is validated on."""
     if validation is None:
         return None
@@ -46,7 +47,7 @@ def validationFrom(validation: Any, batchsize: int) -> Arrays | Stream | None:
     isBatches = isinstance(validation, list) and all(isinstance(batch, tuple) for batch in validation)
     data, target = validation if isPair and not isBatches else (validation, None)
     try:
-        return batchesFrom(data, target, batchsize)
+        return batchesFrom(data, target, batchsize, names=names)
     except DataError as error:
         raise DataError(f"validation: {error}") from None
 

@@ -14,13 +14,14 @@ from puregraph.arguments import FileSource, Flag, Natural, Text, optional, takes
 from puregraph.base.attributes import Settable
 from puregraph.base.keywords import ChecksKeywords
 from puregraph.checkpoint import assign, checkOptimizer, opened, save, stage
-from puregraph.data.batches import batchesFrom, checkedSize
+from puregraph.data.batches import batchesFrom, checkedSize, inOrder
 from puregraph.errors import DataError
 from puregraph.module import Module
 from puregraph.train import state
 from puregraph.train.callbacks.callback import callbacksFrom
 from puregraph.train.callbacks.progress import progressFrom
 from puregraph.train.epochloop import EpochLoop
+from puregraph.train.figures import Figures
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
 from puregraph.train.meters import EVERY, Meters
@@ -33,7 +34,7 @@ from puregraph.train.validator import Validator
 FEW = 3  # batches of a fast run
 
 
-class Trainer(ChecksKeywords, Settable):
+class Trainer(ChecksKeywords, Figures, Settable):
     """Trains `net` to make `cost` small:
 
         trainer = Trainer(net, CrossEntropy(), Adam(), metrics=[Accuracy()])
@@ -132,6 +133,7 @@ class Trainer(ChecksKeywords, Settable):
 
     # Use --------------------------------------------------------------------------------------------------------------
 
+    @takes()
     def train(self, data: Any, target: Any = None, epochs: int = 1, validation: Any = None) -> History:
         """Train for `epochs` passes over the data, and return the history of all epochs so far.
 
@@ -151,9 +153,9 @@ class Trainer(ChecksKeywords, Settable):
                   the network; PuregraphError, naming epoch and batch, if the cost is not finite, which abandons the
                   epoch that is under way
         """
-        (data, target), validation = heldOutFrom(data, target, validation)
-        source = batchesFrom(data, target, self.batchsize)
-        checks = validationFrom(validation, self.batchsize)
+        (data, target), validation = heldOutFrom(inOrder(data, self.net.arguments), target, validation)
+        source = batchesFrom(data, target, self.batchsize, names=self.net.arguments)
+        checks = validationFrom(validation, self.batchsize, self.net.arguments)
         if self.fastRun:
             source, checks, epochs = source.few(FEW), None if checks is None else checks.few(FEW), 1
             self.progress.say(f"fast run: {FEW} batches of everything, one epoch, no files")
@@ -252,40 +254,6 @@ class Trainer(ChecksKeywords, Settable):
             label = "the given bytes" if isinstance(path, (bytes, bytearray, memoryview)) else f"'{path}'"
             raise DataError(f"cannot resume from {label}: {refusal}")
         return self
-
-    @property
-    def metrics(self) -> list[Metric]:
-        """The metrics, with their values on the training data of the last epoch."""
-        return self.meters.metrics
-
-    @property
-    def loss(self) -> float:
-        """The cost of the last batch (on a GPU, of the last one that was read)."""
-        return self.meters.last
-
-    @property
-    def rate(self) -> float:
-        """The learning rate of the next step."""
-        return self.optimizer.rate
-
-    def figureNames(self) -> list[str]:
-        """The names of the figures that each row of this run's history will have."""
-        own = list(self.meters.row())
-        checked = [f"val {name}" for name in own if self.validates]
-        added = [name for callback in self.callbacks for name in callback.adds]
-        return ["epoch", "step", *own, *checked, "rate", "seconds", *added]
-
-    def figures(self) -> dict[str, float]:
-        """The mean cost and the metrics of the epoch so far; on a GPU, of the batches that were read."""
-        return self.meters.known()
-
-    def speed(self) -> float:
-        """Samples a second in the epoch so far."""
-        return self.meters.samples / max(self.passed(), 1e-9)
-
-    def passed(self) -> float:
-        """Seconds of the epoch so far, without the time between stop and resume."""
-        return self.elapsed + time.perf_counter() - self.clock if self.begun else 0.0
 
     def __repr__(self) -> str:
         names = f"{self.net.title()}, {type(self.cost).__name__}, {type(self.optimizer).__name__}"

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from puregraph.arguments import Flag, takes
+from puregraph.base.attributes import Settable
+from puregraph.base.keywords import ChecksKeywords
 from puregraph.base.mutex import Mutex
 from puregraph.data.batches import Arrays, Stream, batchesFrom
 from puregraph.data.prefetch import DEPTH, ahead
@@ -17,7 +19,7 @@ from puregraph.train.modes import inMode
 from puregraph.train.objective import Objective, checkKind
 
 
-class Validator:
+class Validator(ChecksKeywords, Settable):
     """The mean cost and the metrics of `net` on given data, in `evalMode`.
 
     Source    PuzzleLib's Validator
@@ -38,6 +40,7 @@ class Validator:
         """The metrics, with the values of the last validation."""
         return self.meters.metrics
 
+    @takes()
     def validate(self, data: Any, target: Any = None) -> dict[str, float]:
         """`{"loss": ..., "accuracy": ...}`: the mean cost, weighted by batch size, and each metric of one number.
 
@@ -46,7 +49,7 @@ class Validator:
         Raises    DataError if they do not fit each other or are empty; PuregraphError, naming batch and sample, if the
                   cost is not finite because they are not
         """
-        return self.run(batchesFrom(data, target, self.batchsize))
+        return self.run(batchesFrom(data, target, self.batchsize, names=self.objective.net.arguments))
 
     def run(self, source: Arrays | Stream) -> dict[str, float]:
         """The same for batches. The metrics are those of this validator, so threads wait for one another here."""

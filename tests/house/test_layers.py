@@ -4,9 +4,9 @@ import pytest
 from source import Source, imports, library, place
 
 LAYERS = """
-errors version moved
-arguments
+errors version foreign moved
 base
+arguments
 device
 core
 storage

@@ -16,16 +16,29 @@ def withCost(net: Graph, cost: Any, inputs: int, targets: int) -> Graph:
 
     Raises    GraphError if they do not fit
     """
-    data = [Input().node() for _ in range(inputs)]
+    taken = {net.name, None if cost is None else cost.name}
+    own = [net.paths[node] if isinstance(node.module, Input) else "" for node in net.inputs]
+    data = inputsNamed("data", inputs, own, taken)
     output = net.node(*data)
     found = [(output, slot) for slot in range(len(net.outputNames))]
-    wanted = [Input().node() for _ in range(targets)]
+    wanted = inputsNamed("target", targets, [], taken)
     if cost is not None:
-        found = [cost.node(*found[: taken(cost, len(found), targets)], *wanted), *found]
+        found = [cost.node(*found[: outputsFor(cost, len(found), targets)], *wanted), *found]
     return Graph([*data, *wanted], found)
 
 
-def taken(cost: Any, outputs: int, targets: int) -> int:
+def inputsNamed(what: str, count: int, own: list[str], taken: set[str | None]) -> list[Any]:
+    """Input nodes with the names that messages know: their own, or target, or target[0], target[1] of several."""
+    found = []
+    for i in range(count):
+        name = own[i] if len(own) == count and own[i] else what if count == 1 else f"{what}[{i}]"
+        isFree = name not in taken and "." not in name
+        taken.add(name)
+        found.append(Input(name=name if isFree else None).node())
+    return found
+
+
+def outputsFor(cost: Any, outputs: int, targets: int) -> int:
     """How many outputs of a network a cost takes."""
     spec = cost.inputSpec
     least = len(spec.names) - len(spec.optional) - spec.variadic

@@ -1,0 +1,219 @@
+"""Foreign: names of PyTorch, Keras and PuzzleLib, and what is written here instead.
+
+KEYWORDS     arguments of constructors and functions: the names that they may have here, the first that there is
+NAMES        classes, functions and packages that one imports: the class here, or a sentence
+ATTRIBUTES   attributes of what a class makes: a sentence
+"""
+
+from __future__ import annotations
+
+from importlib.abc import MetaPathFinder
+from typing import TYPE_CHECKING, Any
+
+
+def each(names: str, meaning: Any) -> dict[str, Any]:
+    """One meaning for several names."""
+    return dict.fromkeys(names.split(), meaning)
+
+
+KEYWORDS: dict[str, tuple[str, ...]] = {
+    **each("lr learning_rate learningRate alpha", ("learnRate",)),
+    **each("bias use_bias", ("useBias",)),
+    **each("kernel_size ksize pool_size", ("size",)),
+    **each("in_features in_channels input_size", ("insize", "inmaps")),
+    **each("out_features out_channels units filters", ("outsize", "outmaps", "hsize")),
+    "hidden_size": ("hsize",),
+    **each("num_features num_channels", ("maps",)),
+    **each("num_embeddings input_dim", ("vocabulary",)),
+    **each("embedding_dim output_dim", ("embsize",)),
+    "weight_decay": ("decay",),
+    "momentum": ("momRate",),
+    **each("eps", ("epsilon",)),
+    **each("max_norm clipnorm grad_clip", ("clipNorm",)),
+    **each("dim dims", ("axis", "axes")),
+    "keepdim": ("keepdims",),
+    "padding": ("pad",),
+    "strides": ("stride",),
+    **each("weight class_weight", ("weights",)),
+    "ignore_index": ("ignoreIndex", "ignore"),
+    "label_smoothing": ("smoothing",),
+    "negative_slope": ("slope",),
+    **each("rate prob", ("p",)),
+    "bidirectional": ("direction",),
+    "batch_first": ("insize",),
+    "batch_size": ("batchsize",),
+    **each("model network module", ("net",)),
+    **each("loss criterion loss_fn", ("cost",)),
+    **each("gradient_accumulation_steps accumulation_steps accumulate_grad_batches", ("accumulate",)),
+    **each("validation_data validation_split valid_data val_data", ("validation",)),
+    **each("num_epochs n_epochs max_epochs nb_epoch", ("epochs",)),
+    **each("x X inputs train_data", ("data",)),
+    **each("y Y targets labels", ("target",)),
+    **each("fast_dev_run limit_train_batches", ("fastRun",)),
+    **each("restore_best_weights", ("restore",)),
+    **each("min_delta threshold", ("least",)),
+    **each("filepath filename dirpath", ("path",)),
+    **each("save_best_only save_top_k", ("best", "keep")),
+    **each("T_max total_steps", ("total",)),
+    **each("step_size", ("size",)),
+    "gamma": ("factor",),
+}
+
+NAMES: dict[str, str] = {
+    **each("ReLU relu", "Relu"),
+    **each("GELU gelu", "Gelu"),
+    **each("ELU", "Elu"),
+    **each("LeakyReLU", "LeakyRelu"),
+    **each("SiLU Silu silu", "Swish"),
+    **each("Hardswish HardSiLU", "HardSwish"),
+    **each("Softmax softmax LogSoftmax Softmax2d", "SoftMax"),
+    **each("Softplus softplus", "SoftPlus"),
+    **each("sigmoid", "Sigmoid"),
+    **each("tanh", "Tanh"),
+    "Activation": "an activation is a module of its own: Relu(), Sigmoid(), Tanh(), Gelu(), SoftMax()",
+    **each("Dense LazyLinear", "Linear"),
+    **each("Conv1d LazyConv1d", "Conv1D"),
+    **each("Conv2d LazyConv2d Convolution2D", "Conv2D"),
+    "Conv3d": "Conv3D",
+    **each("ConvTranspose2d Conv2DTranspose", "Deconv2D"),
+    **each("ConvTranspose1d ConvTranspose3d Conv3DTranspose Deconv1D Deconv3D", "DeconvNd"),
+    **each("BatchNorm1d BatchNorm2d BatchNorm3d BatchNorm1D BatchNorm2D BatchNorm3D BatchNormalization", "BatchNorm"),
+    **each("LayerNormalization", "LayerNorm"),
+    **each("GroupNormalization", "GroupNorm"),
+    **each("MaxPool1d MaxPooling1D", "MaxPool1D"),
+    **each("MaxPool2d MaxPooling2D", "MaxPool2D"),
+    **each("AvgPool1d AveragePooling1D", "AvgPool1D"),
+    **each("AvgPool2d AveragePooling2D", "AvgPool2D"),
+    **each("AdaptiveAvgPool1d AdaptiveAvgPool2d GlobalAveragePooling1D GlobalAveragePooling2D", "GlobalAvgPool"),
+    **each("Embedding EmbeddingBag", "Embedder"),
+    **each("MultiheadAttention MultiHeadAttention scaled_dot_product_attention", "Attention"),
+    **each("Dropout1d Dropout2d Dropout2D SpatialDropout2D", "Dropout"),
+    **each("Concatenate cat concatenate", "Concat"),
+    **each("Permute SwapAxes MoveAxis", "Transpose"),
+    **each("ZeroPadding2D ZeroPad2d ConstantPad2d Pad1D Pad2D", "Pad"),
+    **each("Upsample UpSampling2D UpsamplingNearest2d", "Upsample2D"),
+    **each("View Unflatten", "Reshape"),
+    **each("SimpleRNN", "RNN"),
+    "Lambda": "a formula is a Pointwise, any other operation of your own a Module or Function",
+    **each("CrossEntropyLoss NLLLoss CategoricalCrossentropy SparseCategoricalCrossentropy", "CrossEntropy"),
+    **each("MSELoss MeanSquaredError mse_loss", "MSE"),
+    **each("BCELoss BCEWithLogitsLoss BinaryCrossentropy", "BCE"),
+    **each("L1Loss MeanAbsoluteError", "Abs"),
+    **each("SmoothL1Loss HuberLoss Huber", "SmoothL1"),
+    **each("RMSprop", "RMSProp"),
+    **each("StepLR ExponentialDecay", "Step"),
+    **each("CosineAnnealingLR CosineDecay", "Cosine"),
+    **each("OneCycleLR", "OneCycle"),
+    **each("LinearLR", "WarmUp"),
+    **each("ReduceLROnPlateau", "ReduceOnPlateau"),
+    **each("EarlyStopping", "EarlyStop"),
+    **each("ModelCheckpoint", "Checkpoint"),
+    **each("CSVLogger", "CsvLog"),
+    **each("TopKCategoricalAccuracy", "TopK"),
+    **each("ConfusionMatrix", "Confusion"),
+    **each("Model GraphModule", "Graph"),
+    **each("ModuleList", "a list of modules is a Sequential, or a plain list of which a Graph is made"),
+    **each("Parameter", "Param"),
+    **each("Tensor tensor Variable", "data are arrays of numpy, or cupy on a GPU: there is no class of tensors"),
+    **each("no_grad inference_mode", "nothing is recorded until backward is called: net.evalMode() is enough"),
+    **each("DataLoader Dataset TensorDataset", "a Trainer takes arrays, or batches (data, target) of any iterable"),
+    **each("manual_seed set_seed set_random_seed", "seed"),
+    **each("device_count is_available", "puregraph doctor, or device.name(), says which device is used"),
+    **each("nn layers keras functional Modules Containers", "modules are there at once: from puregraph import Linear"),
+    **each("optim Optimizers", "optimizers are there at once: from puregraph import Adam"),
+    **each("losses Cost", "costs are there at once: from puregraph import CrossEntropy"),
+    **each("Handlers callbacks", "from puregraph import Trainer, Validator, Calculator, Checkpoint"),
+    **each("Backend Config gpuarray", "PUREGRAPH_DEVICE=cpu or cuda, or useDevice, chooses the device"),
+    **each("Replicate ToList Glue", "not needed: a node of a Graph may have any number of readers"),
+}
+
+TRAINS = "Trainer(net, cost, optimizer).train(data, target) trains"
+PREDICTS = "Calculator(net).calculate(data) gives the outputs of all samples"
+VALIDATES = "Validator(net, cost, metrics).validate(data, target) does it"
+MOVES = 'useDevice("cuda"), or PUREGRAPH_DEVICE=cuda, chooses the device of all'
+ATTRIBUTES: dict[str, dict[str, str]] = {
+    "Module": {
+        **each("fit train_on_batch trainFromHost", TRAINS),
+        **each("predict predict_on_batch calcFromHost", PREDICTS),
+        **each("evaluate test_on_batch validateFromHost", VALIDATES),
+        **each("forward call", "call it: net(x)"),
+        **each("parameters named_parameters trainable_variables trainable_weights vars", "params is a dict by path"),
+        **each("getVar setVar", 'params is a dict by path: net.params["fc.W"]'),
+        **each("buffers named_buffers getAttr setAttr", "states is a dict of them by path"),
+        **each("named_modules named_children children layers", "modules() of a Graph is a dict of them by path"),
+        **each("getByName get_submodule get_layer", 'net["name"] is the module of a path'),
+        **each("state_dict save_weights get_weights", "net.save(path) writes them, net.params is a dict of them"),
+        **each("load_state_dict load_weights set_weights", "net.load(path) reads them"),
+        **each("eval", "call evalMode()"),
+        **each("zero_grad zeroGradParams", "not needed: backward overwrites gradients"),
+        **each("requires_grad_ requires_grad", "set trainable"),
+        **each("to cuda cpu", MOVES),
+        **each("half float double", 'calcMode("float16"), calcMode(np.float64) choose how to calculate'),
+        **each("summary", "print(summary(net, shape)), with summary from puregraph"),
+        **each("add add_module", "append of a Sequential adds a module"),
+        **each("register_buffer", "in a constructor: self.mean = State(shape)"),
+        **each("register_parameter add_weight", "in a constructor: self.W = Param(shape)"),
+        **each("weight weights kernel", "W is the Param of weights, W.data its array"),
+        **each("bias biases", "b is the Param of biases, b.data its array"),
+        **each("input_shape output_shape", "net.dataShapeFrom(shape) gives the shape of the output"),
+    },
+    "Trainer": {
+        **each("fit trainFromHost trainFromGpu run", "call train(data, target, epochs)"),
+        **each("predict", PREDICTS),
+        **each("evaluate validate test", VALIDATES),
+        **each("model network module", "it is called net"),
+        **each("criterion", "it is called cost"),
+        **each("lr learning_rate learnRate", "rate is the learning rate now, optimizer.learnRate is set"),
+        **each("save_checkpoint", "call save(path)"),
+        **each("load_checkpoint restore_checkpoint load", "call resume(path)"),
+        **each("current_epoch", "it is called epoch"),
+        **each("global_step", "it is called step"),
+    },
+    "Calculator": each("calcFromHost predict run", "call calculate(data)"),
+    "Validator": each("validateFromHost evaluate", "call validate(data, target)"),
+    "Optimizer": {
+        **each("zero_grad", "not needed: backward overwrites gradients"),
+        **each("lr learning_rate", "it is called learnRate"),
+        **each("weight_decay", "it is called decay"),
+        **each("param_groups", "parameters have a rate and decay of their own: net['fc'].W.rate"),
+        **each("apply_gradients minimize", "call update() after backward"),
+        **each("state_dict load_state_dict", "net.save(path, optimizer=optimizer), and load, have it with them"),
+        **each("addHook", "weight decay is the option decay"),
+    },
+    "Stored": {
+        **each("numpy detach get cpu item", "data is its array"),
+        **each("requires_grad requires_grad_", "it is called trainable"),
+        **each("value", "it is called data"),
+        **each("set copy_ fill_ set_value", "assign to data"),
+    },
+}
+
+
+def hintFor(name: str) -> str:
+    """What is written instead of a name that one imports; nothing for one that is not in the table."""
+    here = NAMES.get(name, "")
+    return f"it is called {here}: from puregraph import {here}" if here.isidentifier() else here
+
+
+class ForeignAttributes:
+    """What says, of an attribute that it has not, what another framework's name for it is here."""
+
+    if not TYPE_CHECKING:  # which would take every attribute for one that there is
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property that has raised an AttributeError of its own
+                return object.__getattribute__(self, name)
+            kind = type(self)
+            tables = [ATTRIBUTES[cls.__name__] for cls in kind.__mro__ if cls.__name__ in ATTRIBUTES]
+            hint = next((f"; {table[name]}" for table in tables if name in table), "")
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
+
+class ForeignFinder(MetaPathFinder):
+    """Refuses to import a foreign name from the package, with the one that it has here."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        package, _, name = fullname.rpartition(".")
+        hint = hintFor(name) if package.partition(".")[0] == "puregraph" else ""
+        if hint:
+            raise ImportError(f"cannot import {name!r} from {package!r}; {hint}", name=fullname)

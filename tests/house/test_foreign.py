@@ -1,0 +1,140 @@
+"""Names of PyTorch, Keras and PuzzleLib are answered with what is written here in their place: one table, all of it."""
+
+import re
+
+import numpy as np
+import pytest
+
+import puregraph
+from puregraph import (
+    MSE,
+    SGD,
+    Adam,
+    AdamW,
+    ArgumentError,
+    Calculator,
+    EarlyStop,
+    Linear,
+    MomentumSGD,
+    ReduceOnPlateau,
+    Sequential,
+    Trainer,
+    Validator,
+)
+from puregraph.base.keywords import keywords, similar
+from puregraph.foreign import ATTRIBUTES, KEYWORDS, NAMES, ForeignAttributes
+from puregraph.train import Checkpoint
+
+
+def net():
+    return Sequential(Linear(4, 3, name="fc"))
+
+
+OWNERS = {
+    "Module": net,
+    "Trainer": lambda: Trainer(net(), MSE(), SGD(0.1), progress=False),
+    "Calculator": lambda: Calculator(net()),
+    "Validator": lambda: Validator(net(), MSE()),
+    "Optimizer": lambda: SGD(0.1),
+    "Stored": lambda: Linear(4, 3).W,
+}
+PAIRS = [(owner, name) for owner, table in ATTRIBUTES.items() for name in table]
+MAKERS = [getattr(puregraph, name) for name in puregraph.__all__ if isinstance(getattr(puregraph, name), type)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_import_of_a_foreign_name_says_what_it_is_called_here(name):
+    here = NAMES[name]
+    wanted = re.escape(f"from puregraph import {here}" if here.isidentifier() else here)
+    with pytest.raises(ImportError, match=wanted):
+        __import__("puregraph", fromlist=[name])
+    with pytest.raises(ImportError, match=wanted):
+        __import__(f"puregraph.{name}")
+    with pytest.raises(AttributeError, match=wanted):
+        getattr(puregraph, name)
+    assert not hasattr(puregraph, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_foreign_name_is_called_here_is_there(name):
+    here = NAMES[name]
+    named = [here] if here.isidentifier() else re.findall(r"\b[A-Z]\w+(?=\()|(?<=import )\w+", here)
+    assert name not in puregraph.__all__ and set(named) <= set(puregraph.__all__)
+
+
+@pytest.mark.parametrize(("owner", "name"), PAIRS)
+def test_a_foreign_attribute_is_answered_with_what_to_write(owner, name):
+    thing = OWNERS[owner]()
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'; {re.escape(ATTRIBUTES[owner][name])}"):
+        getattr(thing, name)
+    assert not hasattr(thing, name)
+
+
+@pytest.mark.parametrize("word", KEYWORDS)
+def test_each_foreign_argument_is_one_of_some_class_or_function_here(word):
+    takers = [keywords(cls) or () for cls in MAKERS] + [("data", "target", "epochs", "validation")]
+    assert any(set(KEYWORDS[word]) & set(names) for names in takers)
+
+
+@pytest.mark.parametrize("cls", [SGD, MomentumSGD, Adam, AdamW])
+@pytest.mark.parametrize("word", ["lr", "learning_rate"])
+def test_every_optimizer_has_one_name_for_the_learning_rate(cls, word):
+    assert cls(learnRate=0.25).learnRate == 0.25
+    with pytest.raises(ArgumentError, match=f"there is no argument {word}; did you mean learnRate"):
+        cls(**{word: 0.25})
+
+
+@pytest.mark.parametrize("cls", [Adam, AdamW])
+def test_the_learning_rate_of_adam_may_have_the_name_of_the_paper(cls):
+    assert cls(alpha=0.25).learnRate == 0.25
+    with pytest.raises(ArgumentError, match="wanted alpha as a finite number"):
+        cls(alpha=-1)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: OWNERS["Trainer"]().train(DATA, DATA, validation_data=1), "train: there is no argument .*validation?"),
+        (lambda: OWNERS["Trainer"]().train(DATA, DATA, n_epochs=1), "did you mean epochs?"),
+        (lambda: OWNERS["Trainer"]().train(DATA, DATA, batch_size=1), r"batchsize is an argument of Trainer\(...\)"),
+        (lambda: OWNERS["Trainer"]().train(DATA, DATA, callbacks=[]), r"callbacks is an argument of Trainer\(...\)"),
+        (lambda: OWNERS["Trainer"]().train(x=DATA, y=DATA), "did you mean data?"),
+        (lambda: OWNERS["Trainer"]().stop(why="x"), "stop: there is no argument why; There are reason, now"),
+        (lambda: Calculator(net()).calculate(DATA, batch_size=3), r"batchsize is an argument of Calculator\(...\)"),
+        (lambda: Validator(net(), MSE()).validate(DATA, DATA, metrics=[]), "metrics is an argument of Validator"),
+        (lambda: EarlyStop(restore_best_weights=True), "did you mean restore?"),
+        (lambda: ReduceOnPlateau(gamma=0.5), "did you mean factor?"),
+        (lambda: Checkpoint(filepath="x.h5"), "did you mean path?"),
+        (lambda: Trainer(model=net(), loss=MSE(), optimizer=SGD(0.1)), "did you mean net?"),
+    ],
+)
+def test_an_argument_of_another_framework_is_answered_with_the_one_here(call, words):
+    with pytest.raises(ArgumentError, match=words):
+        call()
+
+
+DATA = np.ones((4, 4), "f4")
+
+
+def test_a_name_that_is_in_no_table_has_no_hint():
+    with pytest.raises(AttributeError, match="'Sequential' object has no attribute 'nonsense'$"):
+        _ = net().nonsense
+    with pytest.raises(AttributeError, match="has no attribute 'Nonsense'$"):
+        _ = puregraph.Nonsense
+    assert similar("nonsense", ["data"]) == ""
+
+
+def test_an_attribute_error_of_a_property_is_not_hidden():
+    class Own(Linear):
+        @property
+        def deep(self):
+            return self.missing.value
+
+    with pytest.raises(AttributeError, match="no attribute 'missing'"):
+        _ = Own(3, 4).deep
+
+
+def test_the_classes_of_the_table_are_there():
+    assert issubclass(puregraph.Module, ForeignAttributes)
+    names = {cls.__name__ for owner in OWNERS.values() for cls in type(owner()).__mro__}
+    assert set(ATTRIBUTES) <= names
