@@ -18,7 +18,7 @@ from puregraph.core.applied import Applied
 from puregraph.core.linkednode import checkName
 from puregraph.core.param import Param, State, Stored
 from puregraph.core.parameterized import Parameterized
-from puregraph.core.shape import asShape, product
+from puregraph.core.shape import asShape, fits, product, valueOf
 from puregraph.core.tracer import tracerOf
 from puregraph.errors import GraphError, PuregraphError, need, plural
 from puregraph.node import Node
@@ -105,6 +105,9 @@ class Module(KeepsInitArgs, Parameterized):
     `needsFloats`   whether all other inputs have to be floats; so they have of a module with floating parameters
     `keepsDtype`    whether the output has the dtype of the inputs, whatever that is, or what numpy promotes them to
     `isDiscrete`    whether the outputs are integers or booleans, or depend on such alone: they pass no gradient on
+    `shapeInputs`   names of the inputs whose elements the output's shape follows from; they are integers too
+    `followsValues` whether the elements of the output may be known ahead of data, see `valueFrom`: they follow by
+                `updateData` from those of the inputs, numbers or symbols, unless that is written otherwise
     `fractions` names of the inputs that hold numbers from 0 to 1, which the rule refuses otherwise: compiled steps look
                 at them before they run
     `gives`     what a cost behind it has to know of the output: "probabilities", "no negatives", "features last" (along
@@ -123,6 +126,8 @@ class Module(KeepsInitArgs, Parameterized):
     needsFloats = False
     keepsDtype = False
     isDiscrete = False
+    shapeInputs: tuple[str, ...] = ()
+    followsValues = False
     fractions: tuple[str, ...] = ()
     gives = ""
     views = False
@@ -147,6 +152,8 @@ class Module(KeepsInitArgs, Parameterized):
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
             cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
+        if "valueFrom" in vars(cls):
+            cls.followsValues = True
         if "dataShapeFrom" in vars(cls):
             cls.dataShapeFrom = withDims(cls.dataShapeFrom)  # type: ignore[method-assign]
 
@@ -159,6 +166,9 @@ class Module(KeepsInitArgs, Parameterized):
 
     def dataShapeFrom(self, *shapes: Any, **options: Any) -> Any:
         """The shape of the output (a list where there are several) from those of the inputs.
+
+        A size that depends on the data is None. Of an input whose elements are known ahead of data, `valueOf(shape)`
+        gives them.
 
         Raises    ShapeError if they do not fit
         """
@@ -174,6 +184,17 @@ class Module(KeepsInitArgs, Parameterized):
         """
         return inferredType(self, dtypes)
 
+    def valueFrom(self, *shapes: Any) -> Any:
+        """The elements of the output (a list where there are several) ahead of data, as an array; None: not known.
+
+        The shapes of inputs whose elements are known have them, as `valueOf(shape)`.
+        """
+        values = [None if s is None else valueOf(s) for s in shapes]
+        if not self.followsValues or any(v is None and s is not None for v, s in zip(values, shapes)):
+            return None
+        found = self.updateData(*values)
+        return list(found) if type(found) is tuple else found
+
     def hiddenShapeFrom(self, *shapes: Any, **options: Any) -> list[tuple[Shape, Any]]:
         """Shape and dtype (None: the dtype computed in) of each hidden output."""
         return [(shapes[0], None) for _ in self.hidden]
@@ -188,7 +209,7 @@ class Module(KeepsInitArgs, Parameterized):
         Raises    ShapeError if `gradShape` is not the shape of the output
         """
         wanted = self.dataShapeFrom(*shapes)
-        need(gradShape == wanted, f"a gradient of shape {wanted}", gradShape)
+        need(fits(gradShape, wanted), f"a gradient of shape {wanted}", gradShape)
         return shapes[0] if len(shapes) == 1 else list(shapes)
 
     def flopsFrom(self, *shapes: Any, **options: Any) -> Any:

@@ -16,6 +16,7 @@ from puregraph.core.applied import Applied, asGrads, isMarked
 from puregraph.core.hooks import HOOKS
 from puregraph.core.linkednode import LinkedNode, kindOf
 from puregraph.core.rules import RuleContext, gradientRule, readBy
+from puregraph.core.shape import FreshSymbols, withValues
 from puregraph.errors import (
     DataError,
     DtypeError,
@@ -159,9 +160,12 @@ class Node(LinkedNode):
             inshape = lookup(inshapes, self)
             given = list(inshape) if isinstance(inshape, list) else [inshape]
         try:
-            shapes[self] = self.module.dataShapeFrom(*given)
+            found = self.module.dataShapeFrom(*given)
         except ShapeError as error:
             raise located(error, self.name, self.label) from None
+        outs = withValues(self.module, given, found if isinstance(found, list) else [found])
+        outs = FreshSymbols(s for s in given if isinstance(s, tuple)).named(self.name, self.module, outs)
+        shapes[self] = outs if isinstance(found, list) else outs[0]
         self.inshapes, self.shape = given, shapes[self]
         if onmodule is not None:
             onmodule(self.module, given[0] if len(given) == 1 else given)

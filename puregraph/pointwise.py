@@ -11,12 +11,13 @@ import numpy as np
 from puregraph.base.cachedproperty import CachedProperty
 from puregraph.base.dtype import needFloats, promoted
 from puregraph.core.param import Param, State
-from puregraph.core.shape import broadcast, product
+from puregraph.core.shape import broadcast, product, valueOf
 from puregraph.errors import FormulaError
 from puregraph.formula import Formula
 from puregraph.formula.expr import REMEMBERED
 from puregraph.formula.formula import numpyFrom
 from puregraph.formula.optable import LOGICAL
+from puregraph.formula.symbolic import symbolicValue
 from puregraph.kernels.reduce import unbroadcast
 from puregraph.module import Inputs, Module
 
@@ -108,6 +109,14 @@ class Pointwise(Module):
         if any(d is None for d in given):
             return None
         return numpyFrom([self.formula], self.order).plan(tuple(given)).results[0]
+
+    def valueFrom(self, *shapes: Any) -> Any:
+        values = [valueOf(s) for s in shapes]
+        if self.ruleNames or any(v is None for v in values):
+            return None
+        if all(v.dtype.kind != "O" for v in values):
+            return self.updateData(*values)
+        return symbolicValue(self.formula.term, dict(zip(self.order, values)))
 
     def updateData(self, *arguments: Any, out: Any = None) -> Any:
         y = self.formula.numpy(self.order)(*arguments, out=out)

@@ -48,7 +48,7 @@ def generator(key: tuple[int, int]) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(stream,)))
 
 
-class Constant:
+class Filled:
     """Every element is `value`."""
 
     def __init__(self, value: float):
@@ -99,16 +99,16 @@ def start(value: Any) -> Start:
     if callable(value) and not isinstance(value, type):
         return value
     if isinstance(value, str) and value == "zeros":
-        return Constant(0.0)
+        return Filled(0.0)
     if isinstance(value, str) and value == "ones":
-        return Constant(1.0)
+        return Filled(1.0)
     if isNumber(value):
-        return Constant(float(value))
+        return Filled(float(value))
     raise ArgumentError(f"initial: wanted 'zeros', 'ones', a number or a function (rng, shape) -> array, got {value!r}")
 
 
 SCHEMES: dict[str, Callable[[float, float], Start]] = {  # from the fan f and wscale
-    "none": lambda f, w: Constant(0.0),
+    "none": lambda f, w: Filled(0.0),
     "xavier": lambda f, w: Normal(math.sqrt(1.0 / f)),  # LeCun et al. 1998, Efficient BackProp, eq. 16
     "xavier_normal": lambda f, w: Normal(math.sqrt(1.0 / f)),
     "xavier_uniform": lambda f, w: Uniform(math.sqrt(3.0 / f)),  # Glorot, Bengio 2010, with one fan

@@ -10,7 +10,7 @@ import numpy as np
 
 from puregraph import device
 from puregraph.arguments import isType
-from puregraph.base.align import fitting, ownCopy
+from puregraph.base.align import fitting, ownCopy, readOnly
 from puregraph.base.attributes import Settable
 from puregraph.base.dtype import isFloating
 from puregraph.base.fingerprint import fingerprint
@@ -296,3 +296,31 @@ class State(Stored):
     def calcMode(self, dtype: Any) -> None:
         if isFloating(self.dtype):
             super().calcMode(np.promote_types(dtype, np.float32))
+
+
+class FixedState(State):
+    """An array that no rule changes: what follows from its elements is known ahead of data.
+
+    Its `data` cannot be written to, so that there is another version after every change.
+    """
+
+    kind = "constant"
+
+    @property
+    def isAhead(self) -> bool:
+        """Whether compiled steps and shape rules go by the elements: integers and booleans."""
+        return self.dtype.kind in "iub"
+
+    @property
+    def data(self) -> Any:
+        """The array, read-only where it is on the host; assign another one."""
+        return readOnly(self.materialize())
+
+    @data.setter
+    def data(self, array: Any) -> None:
+        self.check(array)
+        self.adopt(ownCopy(array, self.dtype))
+
+    def calcMode(self, dtype: Any) -> None:
+        if self.dtype.kind == "f":
+            Stored.calcMode(self, dtype)

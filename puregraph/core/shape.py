@@ -9,11 +9,101 @@ from numbers import Integral
 from typing import Any
 
 from puregraph.core.dim import SIZE, Dim, Size, read
-from puregraph.errors import need, show
+from puregraph.core.tracer import Tracer
+from puregraph.device import toHost
+from puregraph.errors import PuregraphError, need, show
 
 Shape = tuple[Size, ...]
+MOST = 1024  # elements of a value with symbols that is known ahead of data
 
 SHAPE = 'a shape, a tuple of sizes or symbols such as (32, 256) or ("N", 256)'
+
+
+class ValuedShape(tuple):
+    """The shape of an input whose elements are known ahead of data: `value` is an array of them.
+
+    It is of the input's own dtype where all are numbers, else of objects, ints and Dims.
+    """
+
+    value: Any
+
+
+def valued(shape: Any, value: Any) -> Any:
+    """A shape with the elements that are known of its input; None: none are."""
+    if value is None:
+        return shape
+    found = ValuedShape(shape)
+    found.value = value
+    return found
+
+
+def valueOf(shape: Any) -> Any:
+    """The elements that are known ahead of data of an input, from its shape; None if they are not."""
+    return getattr(shape, "value", None)
+
+
+def sizesOf(value: Any) -> list[Size]:
+    """The elements of an array as sizes: ints and Dims. What lies on a GPU is waited for."""
+    flat = value.ravel()
+    elements = flat.tolist() if isinstance(flat, Tracer) else toHost(flat).tolist()
+    return [size if isinstance(size, Dim) else int(size) for size in elements]
+
+
+def givenSizes(shape: Any, name: str) -> list[Size] | None:
+    """The sizes that an input of this shape holds, one along its only axis for each axis of the output; None if they
+    are not known ahead of data.
+
+    Raises: ShapeError where it has another rank, or their number is not known either.
+    """
+    need(shape is not None, f"an input {name}, or the same as an argument", "neither")
+    need(len(shape) == 1 and not isinstance(shape[0], Dim), f"{name} of shape (rank,)", shape)
+    value = valueOf(shape)
+    return None if value is None else sizesOf(value)
+
+
+def withValues(module: Any, inshapes: Sequence, shapes: list[Any]) -> list[Any]:
+    """The shapes that a module gives, with the elements of those outputs of which they are known ahead of data."""
+    if not module.followsValues or any(None in shape for shape in shapes):
+        return shapes
+    try:
+        found = module.valueFrom(*inshapes)
+    except (PuregraphError, ValueError, IndexError, ArithmeticError):
+        return shapes  # the rule itself will say why
+    if found is None:
+        return shapes
+    values = found if isinstance(found, list) else [found]
+    return [
+        shape if v is None or v.shape != shape or v.dtype.kind == "O" and v.size > MOST else valued(shape, v)
+        for shape, v in zip(shapes, values)
+    ]
+
+
+class FreshSymbols:
+    """Symbols for the sizes that depend on the data, named after the node that gives them: `nonzero_1` is axis 1."""
+
+    def __init__(self, given: Iterable):
+        self.taken = {name for shape in given if shape is not None for name in symbols(shape)}
+        self.isUsed = False
+
+    def named(self, path: str, module: Any, shapes: list[Any]) -> list[Any]:
+        """The shapes that a module gives, with a symbol in place of each None."""
+        if not any(None in shape for shape in shapes):
+            return shapes
+        self.isUsed = True
+        names = module.outputNames if len(shapes) > 1 else [""]
+        return [
+            tuple(self.new(f"{path}_{name}_{axis}") if size is None else size for axis, size in enumerate(shape))
+            for name, shape in zip(names, shapes)
+        ]
+
+    def new(self, text: str) -> Dim:
+        """A symbol that nothing else is called."""
+        name = re.sub(r"\W+|_+", "_", text)
+        name = name if name[0].isalpha() else f"n{name}"
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return Dim(name)
 
 
 def asSize(size: Any) -> Size:
@@ -43,6 +133,15 @@ def isShape(shape: Any) -> bool:
     return isinstance(shape, (tuple, list)) and all(
         isinstance(size, (str, Integral)) and not isinstance(size, bool) for size in shape
     )
+
+
+def fits(shape: Any, wanted: Any) -> bool:
+    """Whether shapes are those that a rule gave, in which None is any size."""
+    if isinstance(wanted, list):
+        return isinstance(shape, list) and len(shape) == len(wanted) and all(map(fits, shape, wanted))
+    if None not in wanted:
+        return shape == wanted
+    return isinstance(shape, tuple) and len(shape) == len(wanted) and all(m in (None, n) for n, m in zip(shape, wanted))
 
 
 def isInstance(shape: Sequence, declared: Sequence) -> bool:

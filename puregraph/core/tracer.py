@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from puregraph import device
+
 
 def astype(x: Any, dtype: Any, copy: bool = True) -> Any:
     """x.astype(dtype), as a function that a Tracer can be handed."""
@@ -21,6 +23,14 @@ HANDED: set[Any] = {astype, operator.getitem}  # functions that hand themselves 
 def dataOf(value: Any) -> Any:
     """An array as it is, also out of a Variable."""
     return getattr(value, "data", value) if tracerOf((value,)) is not None else value
+
+
+def arrayLike(x: Any, array: np.ndarray) -> Any:
+    """An array of the host, such as positions 0 ... n - 1, where x lies; in a compiled step it is a constant."""
+    while isinstance(x, Tracer):
+        x = x.carrier
+    isHost = type(x) is np.ndarray or not hasattr(x, "__array_function__")
+    return array if isHost else np.asarray(array, like=x)
 
 
 def method(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,6 +65,15 @@ class Tracer:
     takesComposites = False  # whether it is handed a composite kernel as one call
     shape: tuple[int, ...]
     dtype: Any
+
+    @property
+    def carrier(self) -> Any:
+        """The array that holds what this stands for; None where there is none yet."""
+        return None
+
+    def tolist(self) -> list:
+        """The elements, where they are known."""
+        return device.toHost(self.carrier).tolist()
 
     def handle(self, function: Callable[..., Any], arguments: tuple, options: dict[str, Any]) -> Any:
         """What a call gives that has this Tracer among its arguments."""

@@ -6,6 +6,8 @@ from typing import Any
 
 from puregraph.base.dtype import isBfloat16, isFloating, isNumeric
 from puregraph.core.accumulate import isArray, isValue, shapeOf
+from puregraph.core.dim import Dim
+from puregraph.core.shape import bind, symbols
 from puregraph.device import isDeviceArray
 from puregraph.errors import DataError, DtypeError, PuregraphError, misfit, show
 from puregraph.graph.inference import StepShapes
@@ -45,7 +47,9 @@ def checkInputTypes(data: list[Any], steps: Steps, rows: list[StepShapes], dtype
 
 
 def checkResults(rows: list[StepShapes], values: list[Any]) -> None:
-    """The outputs of a pass have the shapes and dtypes that the rules said."""
+    """The outputs of a pass have the shapes and dtypes that the rules said; sizes that depend on the data are those of
+    the first value that has them."""
+    sizes: dict[str, int] = {}
     for step, _, shapes, _, dtypes in rows:
         for number, shape, dtype in zip(step.visible, shapes or [], dtypes, strict=True):
             value = values[number]
@@ -54,12 +58,29 @@ def checkResults(rows: list[StepShapes], values: list[Any]) -> None:
                     f"at '{step.path}' ({step.label}): dataTypeFrom says {dtype}, updateData gave {value.dtype}; "
                     "one of the two rules is wrong"
                 )
-            if not isValue(value) or shapeOf(value) != shape:
+            if not isValue(value) or shapeOf(value) != shape and not fitsSizes(shapeOf(value), shape, sizes):
                 found = f"shape {show(shapeOf(value))}" if isArray(value) else type(value).__name__
                 raise PuregraphError(
-                    f"at '{step.path}' ({step.label}): dataShapeFrom says {show(shape)}, updateData gave {found}; "
+                    f"at '{step.path}' ({step.label}): dataShapeFrom says {show(shape)}{given(sizes, shape)}, "
+                    f"updateData gave {found}; "
                     "one of the two rules is wrong"
                 )
+
+
+def fitsSizes(shape: Any, said: Any, sizes: dict[str, int]) -> bool:
+    """Whether a shape is what a rule said, with these values of symbols; a new symbol gets its value."""
+    if len(shape) != len(said):
+        return False
+    for size, wanted in zip(shape, said):
+        if isinstance(wanted, Dim) and wanted.isidentifier():
+            sizes.setdefault(str(wanted), size)
+    return bind(said, sizes) == tuple(shape)
+
+
+def given(sizes: dict[str, int], shape: Any) -> str:
+    """The values of the symbols in a shape, as a message says them."""
+    known = [f"{name} = {sizes[name]}" for name in symbols(shape) if name in sizes]
+    return f" with {', '.join(known)}" if known else ""
 
 
 def areMixed(arrays: list[Any]) -> bool:

@@ -12,6 +12,7 @@ from puregraph.core.accumulate import isArray, shapeOf
 from puregraph.core.late import Late
 from puregraph.core.parameterized import PRECISIONS
 from puregraph.core.rules import rulesFor
+from puregraph.core.shape import valueOf
 from puregraph.core.tracer import tracerOf
 from puregraph.errors import DtypeError, GraphError, PuregraphError, addLocation, misfit, need, show
 from puregraph.graph.datachecks import areMixed, checkInputTypes, checkResults, keyOf
@@ -101,7 +102,14 @@ class Graph(NodeGraph):
         if onmodule is not None:
             for row in found.rows:
                 onmodule(row.step.module, row.inshapes[0] if len(row.inshapes) == 1 else row.inshapes)
-        return found.shapes[0] if len(found.shapes) == 1 else found.shapes
+        shapes = [tuple(shape) for shape in found.shapes]
+        return shapes[0] if len(shapes) == 1 else shapes
+
+    def valueFrom(self, *shapes: Any) -> Any:
+        """The elements of the output (a list where there are several), where they follow from the inputs' shapes and
+        constants: an array of integers, or of sizes with symbols; None where they do not."""
+        found = [valueOf(shape) for shape in self.infer(*shapes).shapes]
+        return found[0] if len(found) == 1 else found
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
         """The dtype of the output (a list where there are several) from those of the inputs, ahead of any data.
@@ -135,7 +143,7 @@ class Graph(NodeGraph):
         if isinstance(whole, dict):
             whole = self.inputSpec.order(whole, self.title())
         given = [s for shape in whole for s in shapesOf(shape)]
-        found = inferShapes(self.steps(len(given)), given, dtypes or self.inputTypes(len(given)))
+        found = inferShapes(self.steps(len(given)), given, self.inputTypes(len(given)) if dtypes is None else dtypes)
         self.inferredShapes, self.outshapes = given, found.shapes
         return found
 
@@ -177,20 +185,21 @@ class Graph(NodeGraph):
         return found  # another thread may have set `data` again
 
     def checkData(self, data: list[Any], steps: Steps) -> list[StepShapes]:
-        """Check shapes and dtypes, once for every new combination of them: the rows then, nothing for a known one."""
+        """Check shapes and dtypes, once for every new combination of them: the rows whose results are still to be
+        checked, none for a known one whose sizes do not depend on the data."""
         try:
             key = tuple([(x.shape, x.dtype) for x in data])
         except AttributeError:
             key = keyOf(data, self.title())
         if key in self.checked:
-            return []
+            return self.checked[key]
         dtypes = [getattr(x, "dtype", None) for x in data]
-        rows = self.infer([shapeOf(x) for x in data], dtypes=dtypes).rows
-        checkInputTypes(data, steps, rows, self.dtype)
+        found = self.infer([shapeOf(x) for x in data], dtypes=dtypes)
+        checkInputTypes(data, steps, found.rows, self.dtype)
         if len(self.checked) > 256:
             self.checked.clear()
-        self.checked[key] = True
-        return rows
+        self.checked[key] = found.rows if found.isOpen else []
+        return found.rows
 
     @takes(updParamGrads=Flag, updGrad=Flag, scale=Number, momentum=Number)
     def backward(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from puregraph.base.dtype import BOOL, INDEX, isFloating
 from puregraph.base.signals import isAsynchronous
+from puregraph.core.shape import FreshSymbols, withValues
 from puregraph.errors import DtypeError, Fault, PuregraphError, ShapeError, show
 from puregraph.graph.steps import GraphStep, Steps, inputNames
 
@@ -22,11 +23,12 @@ class StepShapes(NamedTuple):
 
 
 class Inferred(NamedTuple):
-    """What is known of every step, and the shapes and dtypes of the outputs."""
+    """What is known of every step, and the shapes and dtypes of the outputs; `isOpen`: some sizes depend on the data."""
 
     rows: list[StepShapes]
     shapes: list[Any]
     dtypes: list[Any]
+    isOpen: bool = False
 
 
 def inferShapes(steps: Steps, given: list[Any], dtypes: list[Any] | None = None) -> Inferred:
@@ -34,6 +36,7 @@ def inferShapes(steps: Steps, given: list[Any], dtypes: list[Any] | None = None)
     known: list[Any] = [None] * steps.count
     kinds: list[Any] = [None] * steps.count
     unknown: set[int] = set()
+    fresh = FreshSymbols(given)
     for number, shape, dtype in zip(steps.inputs, given, dtypes or [None] * len(given), strict=True):
         known[number], kinds[number] = shape, dtype
     rows = []
@@ -42,7 +45,8 @@ def inferShapes(steps: Steps, given: list[Any], dtypes: list[Any] | None = None)
         numbers = step.args[: step.inputs]
         inshapes = [known[n] for n in numbers]
         outs, fault = shapesFrom(step, inshapes, steps) if unknown.isdisjoint(numbers) else (None, None)
-        outtypes, wrong = dtypesFrom(step, [kinds[n] for n in numbers], steps) if dtypes else ([], None)
+        outs = outs and fresh.named(step.path, step.module, withValues(step.module, inshapes, outs))
+        outtypes, wrong = dtypesFrom(step, [kinds[n] for n in numbers], steps) if dtypes is not None else ([], None)
         rows.append(StepShapes(step, inshapes, outs, fault or wrong, outtypes))
         for number, dtype in zip(step.visible, outtypes):
             kinds[number] = dtype
@@ -57,7 +61,7 @@ def inferShapes(steps: Steps, given: list[Any], dtypes: list[Any] | None = None)
             for number, (shape, dtype) in zip(hidden, own, strict=True):
                 known[number], kinds[number] = shape, None if dtype is object else dtype or usual
     rows = [*undeclared(steps, known, kinds), *rows]
-    return Inferred(rows, [known[n] for n in steps.outputs], [kinds[n] for n in steps.outputs])
+    return Inferred(rows, [known[n] for n in steps.outputs], [kinds[n] for n in steps.outputs], fresh.isUsed)
 
 
 def undeclared(steps: Steps, shapes: list[Any], dtypes: list[Any]) -> list[StepShapes]:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from puregraph.core.tracer import arrayLike
 from puregraph.cuda.conv.epilogue import EpilogueOperandText, EpilogueText
 from puregraph.cuda.conv.implicitgemm import ContractionOperand, Space, contraction
 from puregraph.cuda.nests.axes import axesOf
@@ -37,7 +38,7 @@ def alive(lengths, count):
     wrong = lengths[(lengths < 0) | (lengths > count)]
     if wrong.size:
         raise IndexError(f"wanted lengths from 0 to {count}, the time steps of x, got {wrong[0]}")
-    return np.arange(count) < lengths[:, None]
+    return arrayLike(lengths, np.arange(count)) < lengths[:, None]
 
 
 @alive.shape

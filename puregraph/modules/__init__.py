@@ -12,6 +12,7 @@ from puregraph.modules.batchnorm import BatchNorm
 from puregraph.modules.cast import Cast
 from puregraph.modules.clip import Clip
 from puregraph.modules.concat import Concat
+from puregraph.modules.constant import Constant
 from puregraph.modules.conv1d import Conv1D
 from puregraph.modules.conv2d import Conv2D
 from puregraph.modules.conv3d import Conv3D
@@ -24,7 +25,9 @@ from puregraph.modules.einsum import Einsum
 from puregraph.modules.elu import Elu
 from puregraph.modules.embedder import Embedder
 from puregraph.modules.equal import Equal
+from puregraph.modules.expand import Expand
 from puregraph.modules.flatten import Flatten
+from puregraph.modules.full import Full
 from puregraph.modules.gather import Gather
 from puregraph.modules.gelu import Gelu
 from puregraph.modules.globalavgpool import GlobalAvgPool
@@ -61,10 +64,13 @@ from puregraph.modules.pairdot import PairDot
 from puregraph.modules.position import Position
 from puregraph.modules.power import Power
 from puregraph.modules.prepend import Prepend
+from puregraph.modules.range import Range
 from puregraph.modules.relu import Relu
 from puregraph.modules.reshape import Reshape
 from puregraph.modules.rnn import RNN
+from puregraph.modules.shapeof import Shape
 from puregraph.modules.sigmoid import Sigmoid
+from puregraph.modules.size import Size
 from puregraph.modules.slice import Slice
 from puregraph.modules.softmax import SoftMax
 from puregraph.modules.softplus import SoftPlus
@@ -73,6 +79,7 @@ from puregraph.modules.sub import Sub
 from puregraph.modules.sum import Sum
 from puregraph.modules.swish import Swish
 from puregraph.modules.tanh import Tanh
+from puregraph.modules.tile import Tile
 from puregraph.modules.transpose import Transpose
 from puregraph.modules.upsample2d import Upsample2D
 from puregraph.modules.where import Where
@@ -94,6 +101,13 @@ __all__ = [
     "ArgMax",
     "ArgMin",
     "OneHot",
+    "Constant",
+    "Shape",
+    "Size",
+    "Range",
+    "Full",
+    "Expand",
+    "Tile",
     "GRU",
     "LSTM",
     "RNN",

@@ -15,6 +15,7 @@ class _Broadcast(Module):
     """The base of Add and Mul: any number of inputs whose shapes broadcast."""
 
     keepsDtype = True
+    followsValues = True
 
     def dataShapeFrom(self, *xs):
         need(xs, "at least one input", "none")

@@ -4,6 +4,7 @@ import numpy as np
 
 from puregraph.arguments import Dtype
 from puregraph.base.dtype import isFloating
+from puregraph.core.shape import valueOf
 from puregraph.module import Module
 
 
@@ -29,6 +30,12 @@ class Cast(Module):
 
     def dataTypeFrom(self, x):
         return self.dtype
+
+    def valueFrom(self, x):
+        value = valueOf(x)
+        if value is None or self.dtype.kind not in "iub":
+            return None
+        return value.astype(self.dtype) if value.dtype.kind != "O" else value if self.dtype.itemsize == 8 else None
 
     def updateData(self, x):
         return x.astype(self.dtype)

@@ -20,6 +20,7 @@ class Concat(Module):
 
     reads = ()
     flopsPerElement = 0
+    followsValues = True
     keepsDtype = True
 
     def __init__(self, axis: Whole, name=None):

@@ -16,6 +16,7 @@ class Flatten(Module):
     reads = ()
     views = True
     flopsPerElement = 0
+    followsValues = True
 
     def __init__(self, start: Whole = 1, name=None):
         super().__init__(name)

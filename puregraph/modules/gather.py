@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Whole
-from puregraph.core.shape import normalAxis
+from puregraph.core.shape import normalAxis, valueOf
 from puregraph.errors import DataError
 from puregraph.kernels import scatter
 from puregraph.module import Module
@@ -31,6 +31,12 @@ class Gather(Module):
     def dataShapeFrom(self, x, index):
         axis = normalAxis(self.axis, len(x))
         return (*x[:axis], *index, *x[axis + 1 :])
+
+    def valueFrom(self, x, index):
+        values, positions = valueOf(x), valueOf(index)
+        if values is None or positions is None or positions.dtype.kind == "O" or (positions < 0).any():
+            return None
+        return values.take(positions, axis=self.axis)
 
     def updateData(self, x, index):
         if index.dtype.kind not in "iu":

@@ -14,6 +14,7 @@ class Identity(Module):
     gives = "as taken"
     views = True
     flopsPerElement = 0
+    followsValues = True
 
     def dataShapeFrom(self, x):
         return x

@@ -3,6 +3,7 @@
 import numpy as np
 
 from puregraph.arguments import Count, Dtype
+from puregraph.core.tracer import arrayLike
 from puregraph.module import Module
 
 
@@ -30,8 +31,7 @@ class OneHot(Module):
         return self.dtype
 
     def updateData(self, x):
-        classes = np.cumsum(np.ones_like(x, shape=(self.classes,), dtype=np.int64)) - 1
-        return (x[..., None] == classes).astype(self.dtype)
+        return (x[..., None] == arrayLike(x, np.arange(self.classes))).astype(self.dtype)
 
     def sample(self, rng, x):
         return [rng.integers(-1, self.classes, x)]

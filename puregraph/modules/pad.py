@@ -3,8 +3,9 @@
 import numpy as np
 
 from puregraph.arguments import Scalar, choice, isWhole
-from puregraph.base.dtype import needType
+from puregraph.base.dtype import inferredType, needType
 from puregraph.base.widen import widened
+from puregraph.core.shape import sizesOf, valueOf
 from puregraph.errors import need
 from puregraph.module import Module
 
@@ -16,52 +17,75 @@ class Pad(Module):
 
     `pad` counts the elements on both sides of every axis after the second, (n, c, ...); or (left, right) of the last
     axis, (up, down, left, right) of the last two, and so on; or one (before, after) per axis, for the last ones.
-    "reflect" mirrors at the outermost element, which is not repeated; "edge" repeats it.
+    "reflect" mirrors at the outermost element, which is not repeated; "edge" repeats it. Without `pad`, `pads` are a
+    second input, integers: (before, after) for each of the last axes.
 
-    Shapes    x (..., d) -> y (..., before + d + after)
+    Shapes    x (..., d), pads (count of axes, 2) -> y (..., before + d + after)
     Source    the NumPy reference, numpy.pad; PuzzleLib's Pad1D and Pad2D
     Raises    ShapeError if x has too few axes, or one is too short to be mirrored
     """
 
-    reads = ()
+    reads = ("pads",)
     flopsPerElement = 0
+    indices = shapeInputs = ("pads",)
 
-    def __init__(self, pad, mode: choice(*MODES) = "constant", fillValue: Scalar = 0.0, name=None):
+    def __init__(self, pad=None, mode: choice(*MODES) = "constant", fillValue: Scalar = 0.0, name=None):
         super().__init__(name)
-        self.pad = pairsOf(pad)
+        self.pad = None
+        if pad is not None:
+            self.pad, self.pads = pairsOf(pad), None
         self.mode, self.fillValue = mode, fillValue
 
-    def widths(self, rank):
+    def widths(self, rank, pads=None):
         """(before, after) of every axis."""
-        if isinstance(self.pad, int):
-            return ((0, 0),) * 2 + ((self.pad, self.pad),) * (rank - 2)
-        return ((0, 0),) * (rank - len(self.pad)) + self.pad
+        pad = self.pad
+        if pads is not None:
+            flat = sizesOf(pads)
+            need(not any(n < 0 for n in flat), "pads of at least 0", flat, "Slice cuts elements off")
+            pad = tuple(zip(flat[::2], flat[1::2]))
+        if isinstance(pad, int):
+            return ((0, 0),) * 2 + ((pad, pad),) * (rank - 2)
+        return ((0, 0),) * (rank - len(pad)) + pad
 
-    def dataShapeFrom(self, x):
-        least = 3 if isinstance(self.pad, int) else len(self.pad)
+    def dataShapeFrom(self, x, pads=None):
+        if self.pad is None:
+            need(pads is not None and len(pads) == 2 and pads[1] == 2, "pads of shape (count of axes, 2)", pads)
+            count = pads[0]
+        least = count if self.pad is None else 3 if isinstance(self.pad, int) else len(self.pad)
         need(len(x) >= least, f"at least {least} axes", x, "one number pads all axes after the second")
-        widths = self.widths(len(x))
+        if self.pad is None and valueOf(pads) is None:
+            return (*x[: len(x) - count], *[None] * count)
+        return self.padded(x, self.widths(len(x), valueOf(pads)))
+
+    def padded(self, x, widths):
+        """The shape with its borders, for which there has to be something to copy."""
         for axis, (size, width) in enumerate(zip(x, widths)):
             least = 0 if self.mode == "constant" or max(width) == 0 else max(width) + 1 if self.mode == "reflect" else 1
             need(size >= least, f"at least {least} along axis {axis}, for {self.mode} padding of {width}", x)
         return tuple(before + size + after for size, (before, after) in zip(x, widths))
 
-    def dataTypeFrom(self, x):
+    def dataTypeFrom(self, x, pads=None):
+        inferredType(self, (x, pads))
         fits = x is None or self.mode != "constant" or np.asarray(self.fillValue).astype(x) == self.fillValue
         needType(fits, f"a dtype that holds {self.fillValue}", x, "convert the data with .astype('float32')")
         return x
 
-    def updateData(self, x):
-        widths = self.widths(x.ndim)
+    def updateData(self, x, pads=None):
+        widths = self.widths(x.ndim, pads)
+        shape = self.padded(x.shape, widths)
         if self.mode != "constant":
             return np.pad(x, widths, mode=self.mode)
-        y = np.full_like(x, self.fillValue, shape=self.dataShapeFrom(x.shape))
+        y = np.full_like(x, self.fillValue, shape=shape)
         y[inside(widths, x.shape)] = x
         return y
 
-    def updateGrad(self, grad, x, y):
-        widths = self.widths(x.ndim)
-        return grad[inside(widths, x.shape)] if self.mode == "constant" else addBorders(grad, widths, self.mode)
+    def updateGrad(self, grad, x, pads, y):
+        widths = self.widths(x.ndim, pads)
+        isConstant = self.mode == "constant"
+        return grad[inside(widths, x.shape)] if isConstant else addBorders(grad, widths, self.mode), None
+
+    def sample(self, rng, x, *pads):
+        return [rng.standard_normal(x), *[np.ones(shape, int) for shape in pads]]
 
     @classmethod
     def examples(cls):
@@ -72,6 +96,8 @@ class Pad(Module):
         yield cls(2, mode="reflect"), [(1, 2, 4, 3)]
         yield cls((1, 2), mode="reflect"), [(2, 3)]
         yield cls((2, 0, 1, 3), mode="edge"), [(2, 2, 1)]
+        yield cls(), [(2, 3), (1, 2)]
+        yield cls(mode="edge"), [(2, 3, 2), (2, 2)]
 
 
 def pairsOf(pad):

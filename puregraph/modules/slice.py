@@ -4,9 +4,13 @@ from numbers import Integral
 
 import numpy as np
 
+from puregraph.arguments import Axes, optional
 from puregraph.core.dim import Dim
+from puregraph.core.shape import normalAxis, sizesOf, valueOf
 from puregraph.errors import need
 from puregraph.module import Module
+
+FAR = 2**31 - 1
 
 
 class Slice(Module):
@@ -15,18 +19,27 @@ class Slice(Module):
     `Slice()[:, 0, ::2]` is the same as `Slice((slice(None), 0, slice(None, None, 2)))`. What is left of a symbolic axis
     must follow from the symbol: [1:] and [::2] do, [:4] does not.
 
-    Shapes    x (any) -> y as in numpy
+    `Slice(axes=(1, 2))` reads the ends of the slices along these axes from further inputs, integers: starts, ends and,
+    unless they are 1, steps.
+
+    Shapes    x (any), starts, ends, steps (count of axes) -> y as in numpy
     Source    the NumPy reference, basic indexing; PuzzleLib's Slice
     Raises    ShapeError if x has fewer axes than `slc` names, or an integer is out of range
     """
 
-    reads = ()
+    reads = ("starts", "ends", "steps")
     views = True
     __iter__ = None  # `Slice()[...]` makes one; there is nothing to loop over
     flopsPerElement = 0
+    indices = shapeInputs = ("starts", "ends", "steps")
+    followsValues = True
 
-    def __init__(self, slc=(), name=None):
+    def __init__(self, slc=(), name=None, axes: optional(Axes) = None):
         super().__init__(name)
+        need(axes is None or slc == (), "slc, or axes whose ends are inputs", "both")
+        self.axes = axes if axes is None else tuple(axes)
+        if axes is None:
+            self.starts = self.ends = self.steps = None
         parts = slc if isinstance(slc, tuple) else (slc,)
         wrong = [part for part in parts if not isBasic(part)]
         need(not wrong, "slc of slices, whole numbers, None and ...", wrong, "an array of indices is no slice")
@@ -41,29 +54,47 @@ class Slice(Module):
         """The index with a ... in it, so that the result is an array even where no axis is left."""
         return self.slc if ... in self.slc else (*self.slc, ...)
 
-    def dataShapeFrom(self, x):
-        named = sum(part is not None and part is not ... for part in self.slc)
-        need(named <= len(x), f"at least {named} axes", x)
-        shape, sizes = [], iter(x)
-        for part in self.key:
-            if part is ...:
-                shape += [next(sizes) for _ in range(len(x) - named)]
-            elif part is None:
-                shape.append(1)
-            elif isinstance(part, slice):
-                shape.append(lengthOf(part, next(sizes), x))
-            else:
-                least = max(part + 1, -part)
-                need(next(sizes) >= least, f"an axis of at least {least} for the index {part}", x)
-        return tuple(shape)
+    def keyFrom(self, rank, given):
+        """The index whose slices along `axes` have ends that are inputs: arrays of starts, ends and steps."""
+        starts, ends, steps = [[1] * len(self.axes) if each is None else sizesOf(each) for each in given]
+        need(0 not in steps, "steps other than 0", steps)
+        key = [slice(None)] * rank
+        for axis, start, end, step in zip(self.axesOf(rank), starts, ends, steps, strict=True):
+            key[axis] = slice(start, end, step)
+        return (*key, ...)
 
-    def updateData(self, x):
-        return x[self.key]
+    def axesOf(self, rank):
+        """The axes that are sliced, counted from the first."""
+        axes = [normalAxis(axis, rank, "axes") for axis in self.axes]
+        need(len(set(axes)) == len(axes), "every axis once", self.axes)
+        return axes
 
-    def updateGrad(self, grad, x, y):
+    def dataShapeFrom(self, x, starts=None, ends=None, steps=None):
+        if self.axes is None:
+            return sliced(x, self.key, sum(part is not None and part is not ... for part in self.slc))
+        count, axes = len(self.axes), self.axesOf(len(x))
+        for name, shape in zip(self.indices, (starts, ends, steps)):
+            need(shape == (count,) or name == "steps" and shape is None, f"{name} of shape ({count},)", shape)
+        given = [None if shape is None else valueOf(shape) for shape in (starts, ends, steps)]
+        if given[0] is None or given[1] is None or steps is not None and given[2] is None:
+            return tuple(None if axis in axes else size for axis, size in enumerate(x))
+        return sliced(x, self.keyFrom(len(x), given), len(x))
+
+    def updateData(self, x, starts=None, ends=None, steps=None):
+        return x[self.index(x, starts, ends, steps)]
+
+    def index(self, x, *ends):
+        """What x is indexed with."""
+        return self.key if self.axes is None else self.keyFrom(x.ndim, ends)
+
+    def updateGrad(self, grad, x, starts, ends, steps, y):
         gx = np.zeros_like(grad, shape=x.shape)
-        gx[self.key] = grad
-        return gx
+        gx[self.index(x, starts, ends, steps)] = grad
+        return gx, None, None, None
+
+    def sample(self, rng, x, *ends):
+        given = [np.full(shape, value) for shape, value in zip(ends, (0, 2, 1))]
+        return [rng.standard_normal(x), *given]
 
     @classmethod
     def examples(cls):
@@ -74,6 +105,25 @@ class Slice(Module):
         yield cls()[::-2, None, ..., 1:3], [(5, 2, 4)]
         yield cls()[:1, -1:], [(2, 3)]
         yield cls(), [(2, 3)]
+        yield cls(axes=(1,)), [(2, 3), (1,), (1,)]
+        yield cls(axes=(-1, 0)), [(3, 2, 4), (2,), (2,), (2,)]
+
+
+def sliced(x, key, named):
+    """The shape of x[key], in which `named` axes are indexed."""
+    need(named <= len(x), f"at least {named} axes", x)
+    shape, sizes = [], iter(x)
+    for part in key:
+        if part is ...:
+            shape += [next(sizes) for _ in range(len(x) - named)]
+        elif part is None:
+            shape.append(1)
+        elif isinstance(part, slice):
+            shape.append(lengthOf(part, next(sizes), x))
+        else:
+            least = max(part + 1, -part)
+            need(next(sizes) >= least, f"an axis of at least {least} for the index {part}", x)
+    return tuple(shape)
 
 
 def isBasic(part):
@@ -91,12 +141,12 @@ def isWhole(part):
 
 def lengthOf(part, size, x):
     """The length of an axis after slicing; of a symbolic one where it follows from the symbol."""
-    if not isinstance(size, Dim):
+    if not any(isinstance(n, Dim) for n in (size, part.start, part.stop)):
         return len(range(size)[part])
     step = 1 if part.step is None else int(part.step)
     first, last = (0, size) if step > 0 else (size - 1, -1)
     start, stop = (
-        default if end is None else end + size if end < 0 else int(end)
+        default if isFar(end) else end + size if end < 0 else end if isinstance(end, Dim) else int(end)
         for end, default in ((part.start, first), (part.stop, last))
     )
     if step < 0:
@@ -107,6 +157,11 @@ def lengthOf(part, size, x):
     inside = 0 - start <= 0 and stop - size <= 0
     need(inside, f"a number in place of {size} for [{asText(part)}]", x, f"what is left depends on how large {size} is")
     return length
+
+
+def isFar(end):
+    """Whether a slice goes as far as there are elements: its end is left out, or beyond any axis, as ONNX writes it."""
+    return end is None or not isinstance(end, Dim) and abs(end) >= FAR
 
 
 def asText(part):

@@ -26,6 +26,7 @@ class Split(Module):
     reads = ()
     views = True
     flopsPerElement = 0
+    followsValues = True
 
     def __init__(self, axis: Whole, sections, name=None):
         super().__init__(name)

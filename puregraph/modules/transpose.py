@@ -17,6 +17,7 @@ class Transpose(Module):
     reads = ()
     views = True
     flopsPerElement = 0
+    followsValues = True
 
     def __init__(self, axes: optional(Axes) = None, name=None):
         super().__init__(name)

@@ -4,7 +4,7 @@ import numpy as np
 
 from puregraph.arguments import choice
 from puregraph.base.widen import widened
-from puregraph.core.shape import product
+from puregraph.core.shape import givenSizes, product, sizesOf
 from puregraph.errors import need
 from puregraph.module import Module
 from puregraph.modules.windows import needRank, perAxis
@@ -14,36 +14,52 @@ class Upsample2D(Module):
     """y[i] = x[i // s], or, with mode="linear", y[i] = (1 - f) x[j] + f x[j + 1], j + f = (i + 1/2) / s - 1/2
 
     along height and width, `scale` being s or a pair of them. Beyond the border the border's value counts: positions
-    are those of the centres of pixels.
+    are those of the centres of pixels. With `scale=None`, `scales` are a second input, two integers.
 
-    Shapes    x (n, c, h, w) -> y (n, c, s_h h, s_w w)
+    Shapes    x (n, c, h, w), scales (2) -> y (n, c, s_h h, s_w w)
     Source    ONNX operator Resize with coordinates half_pixel; PuzzleLib's Upsample2D
     Raises    ShapeError if x has another rank or no pixels, or the scale is no integer;
               ArgumentError for another mode
     """
 
     reads = ()
+    indices = shapeInputs = ("scales",)
 
     def __init__(self, scale=2, mode: choice("nearest", "linear") = "nearest", name=None):
         super().__init__(name)
-        self.scale, self.mode = perAxis(scale, 2, "scale"), mode
+        self.scale, self.mode = None, mode
+        if scale is not None:
+            self.scale, self.scales = perAxis(scale, 2, "scale"), None
         self.needsFloats, self.keepsDtype = mode == "linear", mode == "nearest"
 
-    def dataShapeFrom(self, x):
+    def dataShapeFrom(self, x, scales=None):
         h, w = needRank(x, 2)
         need(h >= 1 and w >= 1, "at least one pixel", x)
-        return (*x[:2], h * self.scale[0], w * self.scale[1])
+        if self.scale is None:
+            need(scales == (2,), "scales of shape (2,)", scales)
+        scale = givenSizes(scales, "scales") if self.scale is None else self.scale
+        return (*x[:2], None, None) if scale is None else (*x[:2], h * scale[0], w * scale[1])
 
-    def updateData(self, x):
+    def scaleFrom(self, scales):
+        """The factors along height and width."""
+        return self.scale if scales is None else perAxis(tuple(sizesOf(scales)), 2, "scale")
+
+    def updateData(self, x, scales=None):
         resize = repeated if self.mode == "nearest" else between
-        return resize(resize(x, self.scale[0], 2), self.scale[1], 3)
+        high, wide = self.scaleFrom(scales)
+        return resize(resize(x, high, 2), wide, 3)
 
-    def updateGrad(self, grad, x, y):
+    def updateGrad(self, grad, x, scales, y):
         gather = summed if self.mode == "nearest" else spread
-        return gather(gather(grad, self.scale[1], 3), self.scale[0], 2)
+        high, wide = (m // n for n, m in zip(x.shape[2:], grad.shape[2:]))
+        return gather(gather(grad, wide, 3), high, 2), None
 
-    def flopsFrom(self, x):
-        return 0 if self.mode == "nearest" else 3 * product(self.dataShapeFrom(x))
+    def sample(self, rng, x, *scales):
+        return [rng.standard_normal(x), *[np.array([2, 3]) for _ in scales]]
+
+    def flopsFrom(self, x, scales=None):
+        found = self.dataShapeFrom(x, scales)
+        return 0 if self.mode == "nearest" or None in found else 3 * product(found)
 
     @classmethod
     def examples(cls):
@@ -52,6 +68,7 @@ class Upsample2D(Module):
         yield cls(mode="linear"), [(2, 2, 3, 4)]
         yield cls((1, 3), mode="linear"), [(2, 1, 2, 3)]
         yield cls((4, 5), mode="linear"), [(1, 2, 1, 2)]
+        yield cls(None), [(1, 2, 2, 1), (2,)]
 
 
 def repeated(x, scale, axis):

@@ -43,7 +43,13 @@ from puregraph.storage.jsoncodec import decode, encode
 VERSION = 1
 STEPS = 2_000_000  # nodes of the unfolded graph: nested graphs that use each other twice would grow without limit
 KINDS = {"param": Param, "state": State}
-STARTS = {c.__name__: c for c in (initial.Constant, initial.Normal, initial.Uniform, initial.Orthogonal)}
+STARTS: dict[str, Any] = {
+    "Constant": initial.Filled,
+    "Normal": initial.Normal,
+    "Uniform": initial.Uniform,
+    "Orthogonal": initial.Orthogonal,
+}
+STARTNAMES = {start: name for name, start in STARTS.items()}
 
 
 # Classes by name ----------------------------------------------------------------------------------------------------
@@ -250,8 +256,8 @@ class BlueprintWriter:
             return {"module": self.index[id(value)]}
         if isinstance(value, type) and issubclass(value, (Module, Function)):
             return {"class": nameOf(value, where)}
-        if type(value) in STARTS.values():
-            return {"start": [type(value).__name__, encode(vars(value), where)]}
+        if type(value) in STARTNAMES:
+            return {"start": [STARTNAMES[type(value)], encode(vars(value), where)]}
         return None
 
 

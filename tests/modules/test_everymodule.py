@@ -82,11 +82,12 @@ def test_at_small_sizes_an_example_is_refused_or_gives_the_shapes_that_it_says(f
     module, shapes = examplesOf(found)[index]
     for others in sorted(smallShapes(shapes)):
         try:
-            said = module.dataShapeFrom(*others)
+            module.dataShapeFrom(*others)
+            case = Case(module, others)
+            said = module.dataShapeFrom(*case.shapes)  # with the elements of inputs that shapes follow from
         except ShapeError:
             continue
         assert all(type(d) is int and d >= 0 for d in chain(*(said if type(said) is list else [said]))), (others, said)
-        case = Case(module, others)
         shapeRule(case)
         if 0 in chain(*others):
             compiled(case)
@@ -95,6 +96,8 @@ def test_at_small_sizes_an_example_is_refused_or_gives_the_shapes_that_it_says(f
 @pytest.mark.parametrize("found", CLASSES, ids=label)
 def test_some_example_takes_a_symbol(found):
     for module, shapes in examplesOf(found):
+        if not shapes or module.shapeInputs == module.arguments:
+            return  # there is no axis to name, or the sizes themselves are what comes in
         for size in {size for shape in shapes for size in shape}:
             try:
                 module.dataShapeFrom(*(tuple(Dim("N") if d == size else d for d in shape) for shape in shapes))

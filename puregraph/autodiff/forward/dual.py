@@ -33,6 +33,10 @@ class Dual(Tracer):
         self.owns = False  # whether the tangent is nobody else's
 
     @property
+    def carrier(self) -> Any:
+        return self.value
+
+    @property
     def shape(self) -> Any:  # type: ignore[override]
         return self.value.shape
 

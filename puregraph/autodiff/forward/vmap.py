@@ -38,6 +38,10 @@ class Samples(Tracer):
         self.batch = batch
 
     @property
+    def carrier(self) -> Any:
+        return self.batch
+
+    @property
     def shape(self) -> Any:  # type: ignore[override]
         return self.batch.shape[1:]
 
@@ -60,6 +64,9 @@ class Samples(Tracer):
         if rule is None or "out" in options:
             raise _Unknown(f"no rule for many samples of {getattr(function, '__name__', function)}")
         return rule(function, *arguments, **options)
+
+    def tolist(self) -> list:
+        raise _Unknown("each sample has elements of its own")
 
     def __setitem__(self, key: Any, new: Any) -> None:
         self.batch[behind(key)] = new.batch if isinstance(new, Samples) else new

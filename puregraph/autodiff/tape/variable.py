@@ -75,6 +75,10 @@ class RecordedValue(Tracer):
     __slots__ = ()
     _data: Any
 
+    @property
+    def carrier(self) -> Any:
+        return self._data
+
     def handle(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:
         """Run a function on the values of Variables, and record it."""
         for kind, recorder in RECORDERS.items():

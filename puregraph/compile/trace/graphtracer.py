@@ -15,7 +15,8 @@ from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.opaque import NotCompiledError, OpaqueRule, RuleProfile, outputsOf
 from puregraph.compile.trace.purity import Read, readsOf
 from puregraph.compile.trace.recorder import RecordedArray, Recorder, UnreadableError
-from puregraph.core.param import Param, State, Stored
+from puregraph.core.param import FixedState, Param, State, Stored
+from puregraph.device import toHost
 from puregraph.function import FunctionCall
 from puregraph.graph.steps import GraphStep
 
@@ -33,7 +34,7 @@ class GraphTracer:
     def __init__(self, trial: RuleProfile | None = None):
         self.recorder, self.trial = Recorder(readerOf), trial
         self.unread: set[int] = set()
-        self.reads: list[Read] = []  # reads of rules beside their arguments
+        self.reads: list[Read | ConstantRead] = []  # reads of rules beside their arguments
         self.stored: dict[int, tuple[Any, Value]] = {}
         self.now: dict[int, Value] = {}
         self.states: dict[int, int] = {}  # the number of a State's value -> the State's id
@@ -42,6 +43,9 @@ class GraphTracer:
 
     def held(self, stored: Any, name: str) -> Value:
         """The present Value of a Param, a State, or another target."""
+        if isinstance(stored, FixedState) and stored.isAhead:
+            self.reads.append(ConstantRead(stored))
+            return self.recorder.constant(self.reads[-1].elements)
         key = id(stored)
         if key not in self.now:
             array, isState = arrayOf(stored, name), isinstance(stored, State)
@@ -119,7 +123,7 @@ class GraphTracer:
             raise UnreadableError("another number of results than the class names")
         changes = []
         for i, (value, handle) in enumerate(zip(values, handles)):
-            if value is not None and handle.current is not value:
+            if type(handle) is RecordedArray and handle.current is not value:
                 if value.number not in self.states:
                     raise UnreadableError("a rule writes to an argument")
                 changes.append((i, handle.value))
@@ -166,6 +170,23 @@ class GraphTracer:
             changes.append((i, new))
         self.recorder.add(OpaqueRule(step.call, tuple(states), reason), tuple(values), {}, outs, "rule", True)
         return outs[:count], changes
+
+
+class ConstantRead:
+    """The elements of a constant, which a program was compiled with."""
+
+    def __init__(self, stored: FixedState):
+        self.stored, self.version, self.elements = stored, stored.version, toHost(stored.materialize()).copy()
+
+    @property
+    def isSame(self) -> bool:
+        """Whether they are still the same."""
+        if self.stored.version != self.version:
+            now = toHost(self.stored.materialize())
+            if now.dtype != self.elements.dtype or not np.array_equal(now, self.elements):
+                return False
+            self.version = self.stored.version
+        return True
 
 
 def arrayOf(stored: Any, name: str) -> Any:

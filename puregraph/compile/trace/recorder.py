@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.base.align import readOnly
 from puregraph.compile.ir.strides import contiguous, isDense
 from puregraph.compile.ir.strides import like as likeStrides
 from puregraph.compile.ir.value import Call, CallOrigin, Kind, Value, copy, put
@@ -122,6 +123,8 @@ class Recorder:
             return None
         if value.role == "object":
             raise UnreadableError("a value is no array")
+        if value.role == "constant" and value.dtype.kind in "iub":
+            return readOnly(value.source)  # sizes are read from it, and what is computed from it is a constant again
         return RecordedArray(self, value, RecordedMemory())
 
     def call(self, function: Any, arguments: tuple, options: dict[str, Any]) -> Any:

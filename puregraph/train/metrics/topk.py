@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from puregraph.arguments import Positive, Whole, optional, takes
+from puregraph.core.tracer import arrayLike
 from puregraph.train.metrics.metric import Metric, labelled
 
 
@@ -26,6 +27,6 @@ class TopK(Metric):
     def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
         x, labels = labelled(prediction, target, self)
         own = np.take_along_axis(x, labels[:, None], -1)
-        earlier = np.arange(x.shape[-1]) < labels[:, None]
+        earlier = arrayLike(labels, np.arange(x.shape[-1])) < labels[:, None]
         above = np.sum((x > own) | (x == own) & earlier, axis=-1)
         return np.sum((above < self.k) & ~np.isnan(own[:, 0])), len(labels)

@@ -1,0 +1,55 @@
+"""Symbolic: the elements of a formula of integers where some are sizes with symbols, ahead of any data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from puregraph.core.dim import most
+from puregraph.formula.expr import Term
+
+EXACT = {"+": np.add, "-": np.subtract, "*": np.multiply, "neg": np.negative, "%": np.remainder}
+
+
+class UnknownError(Exception):
+    """The elements depend on what the symbols stand for."""
+
+
+def symbolicValue(root: Term, values: dict[str, Any]) -> Any:
+    """The elements of a formula from those of its variables, arrays of ints and Dims; None where they are not known."""
+    try:
+        return np.asarray(evaluate(root, values))
+    except (UnknownError, ArithmeticError):
+        return None
+
+
+def evaluate(root: Term, values: dict[str, Any]) -> Any:
+    """The elements of one term.
+
+    Raises    UnknownError for what cannot be known of symbols
+    """
+    if root.op == "name" and root.value in values:
+        return values[root.value]
+    if root.op == "number" and type(root.value) is int:
+        return root.value
+    if root.op not in EXACT and root.op not in ("==", "where"):
+        raise UnknownError(root.op)
+    given = [evaluate(each, values) for each in root.args]
+    if root.op in EXACT:
+        return EXACT[root.op](*given)
+    return np.where(*given) if root.op == "where" else np.asarray(EQUAL(*given), bool)
+
+
+def areEqual(a: Any, b: Any) -> bool:
+    """Whether two sizes are equal, whatever their symbols stand for.
+
+    Raises    UnknownError if that depends on it
+    """
+    rest = a - b
+    if isinstance(rest, str) and not (most(rest) < 0 or most(-rest) < 0):
+        raise UnknownError(rest)
+    return not isinstance(rest, str) and rest == 0
+
+
+EQUAL = np.frompyfunc(areEqual, 2, 1)

@@ -1,0 +1,56 @@
+"""Constant: an array that is part of the network, and never trained."""
+
+import numpy as np
+
+from puregraph.arguments import Dtype, optional
+from puregraph.base.dtype import needType
+from puregraph.core.param import FixedState
+from puregraph.core.shape import asShape
+from puregraph.errors import need
+from puregraph.module import Module
+
+
+class Constant(Module):
+    """y = value: an array of numbers, saved with the network and never trained.
+
+    `value` is an array, a number, or a list of them; or else `shape` and `dtype` say what a file will bring. Integers
+    and booleans are known ahead of data, so that shapes may follow from them.
+
+    Shapes    -> y as value
+    Source    ONNX operator Constant
+    Raises    DtypeError if these are no numbers
+    """
+
+    isDiscrete = True
+    reads = ()
+    flopsPerElement = 0
+
+    def __init__(self, value=None, shape=None, dtype: optional(Dtype) = None, name=None):
+        super().__init__(name)
+        need((value is None) != (shape is None), "a value, or else the shape of one", "neither" if value is None else "both")
+        array = np.zeros(asShape(shape), dtype or "float32") if value is None else np.asarray(value, dtype)
+        needType(array.dtype.kind in "fiub", "numbers", array.dtype)
+        self.state = FixedState(array.shape, lambda rng, shape: array, array.dtype)
+        self.initArgs = ((), {"shape": array.shape, "dtype": array.dtype.name, "name": name})
+        _ = self.state.materialize()
+
+    def dataShapeFrom(self):
+        return self.state.shape
+
+    def dataTypeFrom(self):
+        return self.state.dtype
+
+    def valueFrom(self):
+        return self.state.materialize() if self.state.isAhead else None
+
+    def updateData(self, state):
+        return state.copy()
+
+    def flopsFrom(self):
+        return 0
+
+    @classmethod
+    def examples(cls):
+        yield cls([1.5, -2.0]), []
+        yield cls(3), []
+        yield cls(shape=(2, 3), dtype="int32"), []

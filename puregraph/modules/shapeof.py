@@ -1,0 +1,53 @@
+"""Shape: the sizes of the input, as integers."""
+
+import numpy as np
+
+from puregraph.arguments import Whole, optional
+from puregraph.core.dim import Dim
+from puregraph.core.tracer import arrayLike
+from puregraph.module import Module
+
+
+class Shape(Module):
+    """y = (sizes of the axes `start` ... `end` - 1 of x), as int64; both may count from the end.
+
+    Known ahead of data, with symbols: what follows from it takes no step of a compiled program.
+
+    Shapes    x (any) -> y (count of axes)
+    Source    ONNX operator Shape
+    """
+
+    reads = ()
+    isDiscrete = True
+    flopsPerElement = 0
+
+    def __init__(self, start: Whole = 0, end: optional(Whole) = None, name=None):
+        super().__init__(name)
+        self.start, self.end = start, end
+
+    def dataShapeFrom(self, x):
+        return (len(x[self.start : self.end]),)
+
+    def dataTypeFrom(self, x):
+        return np.dtype(np.int64)
+
+    def valueFrom(self, x):
+        return asValue(x[self.start : self.end])
+
+    def updateData(self, x):
+        return arrayLike(x, np.array(x.shape[self.start : self.end], np.int64))
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(start=1), [(4, 2, 3)]
+        yield cls(-2, -1), [(4, 2, 3)]
+        yield cls(), [()]
+
+
+def asValue(sizes):
+    """Sizes as an array: of int64, or of objects where some are symbols."""
+    hasSymbols = any(isinstance(size, Dim) for size in sizes)
+    found = np.empty(len(sizes), object if hasSymbols else np.int64)
+    found[:] = sizes
+    return found
