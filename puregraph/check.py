@@ -57,9 +57,9 @@ class Case:
         self.shapes = [tuple(s) for s in shapes]
         self.label = f"{type(module).__name__} of {', '.join(map(str, self.shapes))}"
         self.inputs = [frozen(np.asarray(x)) for x in self.module.sample(self.rng, *self.shapes)]
-        told = self.module.shapeInputs
         self.shapes = [
-            valued(s, x) if name in told else s for s, x, name in zip(self.shapes, self.inputs, self.inputNames)
+            valued(s, x) if name in module.shapeInputs else s
+            for s, x, name in zip(self.shapes, self.inputs, self.inputNames)
         ]
         with device.useDevice("cpu"):  # where everything is compared with
             for p in self.module.params.values():  # zeros would hide mistakes: every parameter gets values of its own

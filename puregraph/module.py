@@ -106,8 +106,7 @@ class Module(KeepsInitArgs, Parameterized):
     `keepsDtype`    whether the output has the dtype of the inputs, whatever that is, or what numpy promotes them to
     `isDiscrete`    whether the outputs are integers or booleans, or depend on such alone: they pass no gradient on
     `shapeInputs`   names of the inputs whose elements the output's shape follows from; they are integers too
-    `followsValues` whether the elements of the output may be known ahead of data, see `valueFrom`: they follow by
-                `updateData` from those of the inputs, numbers or symbols, unless that is written otherwise
+    `followsValues` whether `valueFrom` gives elements ahead of data: by `updateData` from those of the inputs
     `fractions` names of the inputs that hold numbers from 0 to 1, which the rule refuses otherwise: compiled steps look
                 at them before they run
     `gives`     what a cost behind it has to know of the output: "probabilities", "no negatives", "features last" (along
@@ -167,8 +166,7 @@ class Module(KeepsInitArgs, Parameterized):
     def dataShapeFrom(self, *shapes: Any, **options: Any) -> Any:
         """The shape of the output (a list where there are several) from those of the inputs.
 
-        A size that depends on the data is None. Of an input whose elements are known ahead of data, `valueOf(shape)`
-        gives them.
+        A size that depends on the data is None; `valueOf(shape)` gives elements that are known ahead of data.
 
         Raises    ShapeError if they do not fit
         """
@@ -185,10 +183,7 @@ class Module(KeepsInitArgs, Parameterized):
         return inferredType(self, dtypes)
 
     def valueFrom(self, *shapes: Any) -> Any:
-        """The elements of the output (a list where there are several) ahead of data, as an array; None: not known.
-
-        The shapes of inputs whose elements are known have them, as `valueOf(shape)`.
-        """
+        """The elements of the output (a list where there are several) ahead of data, as an array; None: not known."""
         values = [None if s is None else valueOf(s) for s in shapes]
         if not self.followsValues or any(v is None and s is not None for v, s in zip(values, shapes)):
             return None
@@ -333,19 +328,6 @@ class Module(KeepsInitArgs, Parameterized):
 
     def __getstate__(self) -> dict:
         return {**vars(self), "lastCall": None}
-
-    def __repr__(self) -> str:
-        return self.written()
-
-    def brief(self) -> str:
-        """As it was written, without its name and starting values: `Linear(3, 4)`, `Relu`."""
-        return self.written(("name", "initscheme", "wscale")).removesuffix("()")
-
-    def written(self, without: tuple[str, ...] = ()) -> str:
-        """The call that made this module."""
-        args, kwargs = self.initArgs
-        given = [repr(a) for a in args] + [f"{k}={v!r}" for k, v in kwargs.items() if k not in without]
-        return f"{type(self).__name__}({', '.join(given)})"
 
     # Testing ----------------------------------------------------------------------------------------------------------
 

@@ -81,3 +81,16 @@ class KeepsInitArgs(ChecksKeywords):
         self = super().__new__(cls, *args, **kwargs)
         self.initArgs = (args, kwargs)
         return self
+
+    def __repr__(self) -> str:
+        return self.written()
+
+    def written(self, without: tuple[str, ...] = ()) -> str:
+        """The call that made this."""
+        args, kwargs = self.initArgs
+        given = [repr(a) for a in args] + [f"{k}={v!r}" for k, v in kwargs.items() if k not in without]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    def brief(self) -> str:
+        """As it was written, without its name and starting values: `Linear(3, 4)`, `Relu`."""
+        return self.written(("name", "initscheme", "wscale")).removesuffix("()")

@@ -43,7 +43,7 @@ def valueOf(shape: Any) -> Any:
 
 
 def sizesOf(value: Any) -> list[Size]:
-    """The elements of an array as sizes: ints and Dims. What lies on a GPU is waited for."""
+    """The elements of an array as sizes: ints and Dims. A GPU is waited for."""
     flat = value.ravel()
     elements = flat.tolist() if isinstance(flat, Tracer) else toHost(flat).tolist()
     return [size if isinstance(size, Dim) else int(size) for size in elements]
@@ -86,7 +86,7 @@ class FreshSymbols:
         self.isUsed = False
 
     def named(self, path: str, module: Any, shapes: list[Any]) -> list[Any]:
-        """The shapes that a module gives, with a symbol in place of each None."""
+        """The shapes that a module gives, with a symbol for each None."""
         if not any(None in shape for shape in shapes):
             return shapes
         self.isUsed = True

@@ -26,7 +26,7 @@ def dataOf(value: Any) -> Any:
 
 
 def arrayLike(x: Any, array: np.ndarray) -> Any:
-    """An array of the host, such as positions 0 ... n - 1, where x lies; in a compiled step it is a constant."""
+    """An array of the host, such as positions 0 ... n - 1, on the device of x; a constant of a compiled step."""
     while isinstance(x, Tracer):
         x = x.carrier
     isHost = type(x) is np.ndarray or not hasattr(x, "__array_function__")

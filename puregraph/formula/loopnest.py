@@ -267,7 +267,7 @@ def joined(
     return one._replace(stores={**one.stores, **parts}), two
 
 
-class Shape:
+class ReducedNest:
     """What follows from what, in a nest of which some axes are reduced: what varies along them, and in which phase."""
 
     def __init__(self, nest: LoopNest, axes: frozenset[int]):
@@ -319,7 +319,7 @@ class Shape:
         return list(found)
 
 
-def saved(shape: Shape) -> dict[str, int]:
+def saved(shape: ReducedNest) -> dict[str, int]:
     """What is costly to compute and wanted in several phases, with the first of these, which computes it."""
     first: dict[str, int] = {}
     again: set[str] = set()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.core.dim import most
+from puregraph.core.dim import Dim, most
 from puregraph.formula.expr import Term
 
 EXACT = {"+": np.add, "-": np.subtract, "*": np.multiply, "neg": np.negative, "%": np.remainder}
@@ -47,9 +47,9 @@ def areEqual(a: Any, b: Any) -> bool:
     Raises    UnknownError if that depends on it
     """
     rest = a - b
-    if isinstance(rest, str) and not (most(rest) < 0 or most(-rest) < 0):
+    if isinstance(rest, Dim) and not (most(rest) < 0 or most(-rest) < 0):
         raise UnknownError(rest)
-    return not isinstance(rest, str) and rest == 0
+    return not isinstance(rest, Dim) and rest == 0
 
 
 EQUAL = np.frompyfunc(areEqual, 2, 1)

@@ -102,12 +102,11 @@ class Graph(NodeGraph):
         if onmodule is not None:
             for row in found.rows:
                 onmodule(row.step.module, row.inshapes[0] if len(row.inshapes) == 1 else row.inshapes)
-        shapes = [tuple(shape) for shape in found.shapes]
-        return shapes[0] if len(shapes) == 1 else shapes
+        outs = [tuple(shape) for shape in found.shapes]
+        return outs[0] if len(outs) == 1 else outs
 
     def valueFrom(self, *shapes: Any) -> Any:
-        """The elements of the output (a list where there are several), where they follow from the inputs' shapes and
-        constants: an array of integers, or of sizes with symbols; None where they do not."""
+        """The elements of the output (a list where several) that follow from shapes and constants; else None."""
         found = [valueOf(shape) for shape in self.infer(*shapes).shapes]
         return found[0] if len(found) == 1 else found
 
@@ -185,8 +184,7 @@ class Graph(NodeGraph):
         return found  # another thread may have set `data` again
 
     def checkData(self, data: list[Any], steps: Steps) -> list[StepShapes]:
-        """Check shapes and dtypes, once for every new combination of them: the rows whose results are still to be
-        checked, none for a known one whose sizes do not depend on the data."""
+        """Check shapes and dtypes, once for every new combination: the rows whose results are still to be checked."""
         try:
             key = tuple([(x.shape, x.dtype) for x in data])
         except AttributeError:

@@ -23,7 +23,7 @@ class StepShapes(NamedTuple):
 
 
 class Inferred(NamedTuple):
-    """What is known of every step, and the shapes and dtypes of the outputs; `isOpen`: some sizes depend on the data."""
+    """What is known of every step, and shapes and dtypes of the outputs; `isOpen`: some sizes depend on the data."""
 
     rows: list[StepShapes]
     shapes: list[Any]

@@ -27,7 +27,11 @@ class Constant(Module):
 
     def __init__(self, value=None, shape=None, dtype: optional(Dtype) = None, name=None):
         super().__init__(name)
-        need((value is None) != (shape is None), "a value, or else the shape of one", "neither" if value is None else "both")
+        need(
+            (value is None) != (shape is None),
+            "a value, or else the shape of one",
+            "neither" if value is None else "both",
+        )
         array = np.zeros(asShape(shape), dtype or "float32") if value is None else np.asarray(value, dtype)
         needType(array.dtype.kind in "fiub", "numbers", array.dtype)
         self.state = FixedState(array.shape, lambda rng, shape: array, array.dtype)

@@ -13,8 +13,8 @@ from puregraph.module import Module
 class Range(Module):
     """y = start, start + step, start + 2 step, ..., up to but without stop; inputs are integers.
 
-    As with numpy's arange a lone input is the stop, and the start is 0 then. Where the inputs are known ahead of data, so
-    is the length.
+    As with numpy's arange a lone input is the stop, and the start is 0 then. Where the inputs are known ahead of data,
+    so is the length.
 
     Shapes    start (), stop (), step () -> y (max(0, ceil((stop - start) / step)))
     Source    the NumPy reference, numpy.arange; ONNX operator Range

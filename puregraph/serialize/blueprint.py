@@ -23,7 +23,7 @@ from puregraph.base.budget import LEVELS, Budget
 from puregraph.base.dtype import dtypeNamed
 from puregraph.core import initial
 from puregraph.core.linkednode import checkName
-from puregraph.core.param import Param, State, Stored
+from puregraph.core.param import FixedState, Param, State, Stored
 from puregraph.core.rules import candidates
 from puregraph.errors import CheckpointError, GraphWarning, PuregraphError, quote, show
 from puregraph.function import Function, FunctionCall
@@ -42,7 +42,7 @@ from puregraph.storage.jsoncodec import decode, encode
 
 VERSION = 1
 STEPS = 2_000_000  # nodes of the unfolded graph: nested graphs that use each other twice would grow without limit
-KINDS = {"param": Param, "state": State}
+KINDS = {"param": Param, "constant": FixedState, "state": State}
 STARTS: dict[str, Any] = {
     "Constant": initial.Filled,
     "Normal": initial.Normal,
@@ -174,7 +174,7 @@ def missing(module: Module) -> list[str]:
 
 def setting(stored: Stored) -> dict[str, Any]:
     """What is set on a parameter or state; what is as usual is left out."""
-    found = {"kind": "param" if isinstance(stored, Param) else "state"}
+    found = {"kind": next(kind for kind, each in KINDS.items() if isinstance(stored, each))}
     found |= {"shape": [int(n) for n in stored.shape], "dtype": stored.dtype.name}
     usual = {"trainable": True, "rate": 1.0, "decay": True}
     values = {name: getattr(stored, name) for name in usual if isinstance(stored, Param)}
@@ -334,7 +334,7 @@ def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Gr
     return graph
 
 
-class Size(NamedTuple):
+class UnfoldedSize(NamedTuple):
     """What a module unfolds into: nodes, the characters of all their paths, and how many graphs are in each other."""
 
     nodes: int
@@ -349,7 +349,7 @@ def earlier(found: list[Any], index: Any) -> Any:
     return found[index]
 
 
-def sizeOf(row: dict[str, Any], known: list[Size], budget: Budget | None) -> Size:
+def sizeOf(row: dict[str, Any], known: list[UnfoldedSize], budget: Budget | None) -> UnfoldedSize:
     """What a module unfolds into, known before it is built, from the sizes of those before it.
 
     Raises    CheckpointError where that is more than the budget has left
@@ -358,7 +358,7 @@ def sizeOf(row: dict[str, Any], known: list[Size], budget: Budget | None) -> Siz
     nodes = sum(part.nodes for part in parts) if parts else 1
     own = len(row["name"]) if isinstance(row.get("name"), str) else 12
     characters = nodes * (own + 1) + sum(part.characters for part in parts)
-    size = Size(nodes, characters, 1 + max([part.levels for part in parts], default=-1))
+    size = UnfoldedSize(nodes, characters, 1 + max([part.levels for part in parts], default=-1))
     if nodes > STEPS:
         raise CheckpointError(f"it unfolds into more than {STEPS} nodes")
     if size.levels > LEVELS:
@@ -374,7 +374,7 @@ def checkSize(blueprint: dict[str, Any], budget: Budget) -> None:
 
     Raises    CheckpointError if not
     """
-    known: list[Size] = []
+    known: list[UnfoldedSize] = []
     for row in blueprint["modules"]:
         known.append(sizeOf(row, known, budget))
 
@@ -384,7 +384,7 @@ class BlueprintReader:
 
     def __init__(self, rows: list[dict[str, Any]], budget: Budget | None = None):
         self.built: list[Module] = []
-        self.sizes: list[Size] = []
+        self.sizes: list[UnfoldedSize] = []
         self.budget = budget
         for index, row in enumerate(rows):
             label = row["class"] if isinstance(row, dict) and isinstance(row.get("class"), str) else "no class"

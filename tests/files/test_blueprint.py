@@ -131,7 +131,8 @@ EXAMPLES = dict(examplesOf())
 @pytest.mark.parametrize("label", EXAMPLES)
 def test_every_exported_module_comes_back(label):
     module = EXAMPLES[label]
-    node = module.node(*(Input(name=f"in{i}").node() for i in range(max(len(module.arguments), 1))))
+    isVariadic = module.inputSpec.variadic
+    node = module.node(*(Input(name=f"in{i}").node() for i in range(max(len(module.arguments), isVariadic))))
     net = Graph([link.node for link in node.bwds], node)
     back = again(net)
     assert str(back) == str(net)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from puregraph.compile.passes.fusion import renamed
-from puregraph.formula.loopnest import Line, LoopNest, Operand, Reduce, Shape, ordered, reduceSets, varying
+from puregraph.formula.loopnest import Line, LoopNest, Operand, Reduce, ReducedNest, ordered, reduceSets, varying
 from puregraph.native.llvm.instructions import SIZES
 from puregraph.native.llvm.kernelcall import KernelCall
 from puregraph.native.ops.nestcode import nestCalls
@@ -122,7 +122,7 @@ def lateIn(nest: LoopNest) -> list[int]:
 
 def isMadeLast(nest: LoopNest, axes: frozenset[int]) -> bool:
     """Whether there are results that vary along reduced axes, all of them computed after the last reduction."""
-    shape = Shape(nest, axes)
+    shape = ReducedNest(nest, axes)
     return {shape.phase[n] for n in nest.stores if shape.spread[n]} == {shape.count - 1} != {0}
 
 

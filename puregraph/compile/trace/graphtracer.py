@@ -44,8 +44,9 @@ class GraphTracer:
     def held(self, stored: Any, name: str) -> Value:
         """The present Value of a Param, a State, or another target."""
         if isinstance(stored, FixedState) and stored.isAhead:
-            self.reads.append(ConstantRead(stored))
-            return self.recorder.constant(self.reads[-1].elements)
+            read = ConstantRead(stored)
+            self.reads.append(read)
+            return self.recorder.constant(read.elements)
         key = id(stored)
         if key not in self.now:
             array, isState = arrayOf(stored, name), isinstance(stored, State)

@@ -11,7 +11,7 @@ from math import prod
 
 from puregraph.cuda.nests.nestwriter import HOWS, KINDS, NestWriter, manyOf
 from puregraph.cuda.runtime.launch import WARP, Launch
-from puregraph.formula.loopnest import LoopNest, Shape, isAxis
+from puregraph.formula.loopnest import LoopNest, ReducedNest, isAxis
 
 BLOCK = 256
 FEW = 132  # blocks or fewer, that leave a large GPU capacity for more threads in each
@@ -35,7 +35,7 @@ class ColumnWriter(NestWriter):
 
     def __init__(self, nest: LoopNest, axes: frozenset[int]):
         many, self.x, self.blocks = across(nest)
-        super().__init__(Shape(nest, axes), many)
+        super().__init__(ReducedNest(nest, axes), many)
         self.length = prod(nest.space[a] for a in axes)
         isFew = self.blocks * prod(nest.space[:-1]) // self.length < FEW
         self.y = max(1, min((2 * BLOCK if isFew else BLOCK) // self.x, 1 << (self.length - 1).bit_length()))

@@ -6,13 +6,13 @@ from math import prod
 
 from puregraph.cuda.nests.nestwriter import NestWriter, manyOf
 from puregraph.cuda.runtime.launch import THREADS, Launch, gridFor
-from puregraph.formula.loopnest import LoopNest, Shape
+from puregraph.formula.loopnest import LoopNest, ReducedNest
 
 
 def pointLaunch(nest: LoopNest) -> Launch:
     """The launch of a nest without reductions."""
     rank = len(nest.space)
-    shape = Shape(nest, frozenset(range(rank)))
+    shape = ReducedNest(nest, frozenset(range(rank)))
     many = manyOf(nest, () if rank == 1 else nest.space[-1:])
     w = NestWriter(shape, many)
     stores = [n for n in nest.stores if shape.spread[n]]

@@ -16,7 +16,7 @@ from puregraph.cuda.runtime.compiler import ROUNDED
 from puregraph.cuda.runtime.launch import THREADS, WIDEST, Launch, divisor
 from puregraph.formula import Formula
 from puregraph.formula.formula import wholeText
-from puregraph.formula.loopnest import INTEGERS, LoopNest, Reduce, Shape, isAxis, startOf, title
+from puregraph.formula.loopnest import INTEGERS, LoopNest, Reduce, ReducedNest, isAxis, startOf, title
 
 KINDS = {
     "bool": ("bool", 1),
@@ -78,7 +78,7 @@ def manyOf(nest: LoopNest, even: Iterable[int] = ()) -> int:
 class NestWriter:
     """Writes the text of a kernel line by line, and collects its arguments."""
 
-    def __init__(self, shape: Shape, many: int):
+    def __init__(self, shape: ReducedNest, many: int):
         self.shape, self.nest, self.many = shape, shape.nest, many
         self.T = KINDS[self.nest.kind][0]
         self.I = "int" if isNear(self.nest) else "int64"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from puregraph.cuda.nests.nestwriter import HOWS, KINDS, NestWriter, manyOf
 from puregraph.cuda.runtime.launch import WARP, Launch
-from puregraph.formula.loopnest import LoopNest, Shape, saved
+from puregraph.formula.loopnest import LoopNest, ReducedNest, saved
 
 BLOCK = 128  # threads of a block, where a row takes no more than a warp
 LONG = 512  # threads for a row that does not fit in registers
@@ -40,7 +40,7 @@ class RowSplit(NamedTuple):
 
 def rowSplit(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
     """How the rows of a nest are distributed; a nest with reductions beside must be `fits`."""
-    shape = Shape(nest, axes)
+    shape = ReducedNest(nest, axes)
     length = prod(nest.space[a] for a in axes)
     rows = prod(nest.space[a] for a in shape.outer)
     ragged = [nest.ragged[1]] if nest.ragged and len(axes) == 1 else []
@@ -64,7 +64,7 @@ def registerBytes(lanes: int, hasBeside: bool) -> int:
     return (384 if lanes <= WARP else 256) if hasBeside else 128
 
 
-def groupsOf(nest: LoopNest, shape: Shape, lanes: int, length: int) -> int:
+def groupsOf(nest: LoopNest, shape: ReducedNest, lanes: int, length: int) -> int:
     """The number of rows that a block computes at a time; their reductions beside must fit in shared memory."""
     if lanes > WARP:
         return 1
@@ -74,7 +74,7 @@ def groupsOf(nest: LoopNest, shape: Shape, lanes: int, length: int) -> int:
     return max(1, min(2 * groups, SHARED // (length * KINDS[nest.kind][1])) // warp) * warp
 
 
-def keptValues(shape: Shape, costly: dict[str, int]) -> list[str]:
+def keptValues(shape: ReducedNest, costly: dict[str, int]) -> list[str]:
     """What is kept of a row: its loads that several phases read, and values that are costly to recompute."""
     nest = shape.nest
     readers: dict[str, set[int]] = {}
@@ -85,7 +85,7 @@ def keptValues(shape: Shape, costly: dict[str, int]) -> list[str]:
     return [*(n for n, phases in readers.items() if len(phases) > 1), *costly]
 
 
-def bytesKept(shape: Shape, kept: list[str], costly: dict[str, int]) -> int:
+def bytesKept(shape: ReducedNest, kept: list[str], costly: dict[str, int]) -> int:
     """The bytes that are kept of each element of a row, between those two phases where they are the most."""
     size = KINDS[shape.nest.kind][1]
     uses: dict[str, list[int]] = {n: [costly[n]] if n in costly else [] for n in kept}
@@ -105,7 +105,7 @@ def bytesKept(shape: Shape, kept: list[str], costly: dict[str, int]) -> int:
     return max(map(bytesAt, range(shape.count))) + size * len(shape.beside)
 
 
-def namedIn(shape: Shape, names: list[str], known: list[str]) -> list[str]:
+def namedIn(shape: ReducedNest, names: list[str], known: list[str]) -> list[str]:
     """The known lines that some names depend on."""
     stack, found = list(names), dict[str, None]()
     while stack:
@@ -117,7 +117,7 @@ def namedIn(shape: Shape, names: list[str], known: list[str]) -> list[str]:
     return list(found)
 
 
-def readIn(shape: Shape, names: list[str], kept: list[str]) -> list[str]:
+def readIn(shape: ReducedNest, names: list[str], kept: list[str]) -> list[str]:
     """The loads that vary along the loops and that some names depend on."""
     stack, seen = list(names), set(kept)
     found = []
@@ -135,21 +135,21 @@ def readIn(shape: Shape, names: list[str], kept: list[str]) -> list[str]:
 
 def fits(nest: LoopNest, axes: frozenset[int]) -> bool:
     """Whether a thread can keep its elements of a row, and of the reductions beside it."""
-    shape, plan = Shape(nest, axes), rowSplit(nest, axes)
+    shape, plan = ReducedNest(nest, axes), rowSplit(nest, axes)
     room = prod(nest.space[a] for a in axes) * KINDS[nest.kind][1]
     return plan.held > 0 and (not shape.beside or plan.lanes > WARP or plan.groups * room <= SHARED)
 
 
 def rowLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
     """The launch of a nest that reduces some axes, the last one among them."""
-    plan, shape = rowSplit(nest, axes), Shape(nest, axes)
+    plan, shape = rowSplit(nest, axes), ReducedNest(nest, axes)
     return RowWriter(shape, plan).write()
 
 
 class RowWriter(NestWriter):
     """Writes the text of row reductions."""
 
-    def __init__(self, shape: Shape, plan: RowSplit):
+    def __init__(self, shape: ReducedNest, plan: RowSplit):
         super().__init__(shape, plan.many)
         self.plan = plan
         self.groups = plan.groups

@@ -13,7 +13,7 @@ from typing import Any
 
 from puregraph.cuda.nests.nestwriter import NestWriter
 from puregraph.cuda.runtime.launch import Launch
-from puregraph.formula.loopnest import LoopNest, Shape
+from puregraph.formula.loopnest import LoopNest, ReducedNest
 
 SIDE = 32  # of a tile
 ROWS = 8  # of it that a block has threads for
@@ -39,14 +39,14 @@ def isTransposed(strides: tuple[int, ...], axis: int) -> bool:
 
 def tileLaunch(nest: LoopNest, axis: int) -> Launch:
     """The launch of a nest without reductions, by tiles along an axis and the last."""
-    shape = Shape(nest, frozenset(range(len(nest.space))))
+    shape = ReducedNest(nest, frozenset(range(len(nest.space))))
     return TransposeWriter(shape, axis).write()
 
 
 class TransposeWriter(NestWriter):
     """Writes the text of tiles."""
 
-    def __init__(self, shape: Shape, axis: int):
+    def __init__(self, shape: ReducedNest, axis: int):
         super().__init__(shape, 1)
         self.axis = axis
         self.here: dict[int, str] = {}

@@ -21,7 +21,7 @@ from puregraph.formula.loopnest import (
     INTEGERS,
     LoopNest,
     Reduce,
-    Shape,
+    ReducedNest,
     besides,
     chunked,
     collapsed,
@@ -103,7 +103,7 @@ def rowBlock(nest: LoopNest, axes: frozenset[int]) -> int:
     return rowsPerTask(prod(nest.space) // max(length, 1), length)
 
 
-def keyOf(shape: Shape) -> str:
+def keyOf(shape: ReducedNest) -> str:
     """What the code of a nest depends on, as text: everything but sizes, strides and addresses."""
     operands = [
         (k, o.kind, tuple(1 if s == 1 and a == shape.inner else bool(s) * 2 for a, s in enumerate(o.strides)))
@@ -117,7 +117,7 @@ def keyOf(shape: Shape) -> str:
     )
 
 
-def slotsOf(shape: Shape) -> dict[str, Any]:
+def slotsOf(shape: ReducedNest) -> dict[str, Any]:
     """The arguments of the kernel."""
     found: dict[str, Any] = {}
     for k, o in shape.operands.items():
@@ -132,7 +132,7 @@ def slotsOf(shape: Shape) -> dict[str, Any]:
 class NestCode:
     """Writes the code of a nest."""
 
-    def __init__(self, code: IRBuilder, shape: Shape):
+    def __init__(self, code: IRBuilder, shape: ReducedNest):
         self.code, self.shape, self.nest = code, shape, shape.nest
         self.lanes = lanesOf(self.nest)
         self.pointers: dict[str, IRPointer] = {}
@@ -279,7 +279,7 @@ class Scope:
 
 def rowCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     """Reductions along the contiguous axis: tasks are blocks of rows."""
-    shape = Shape(nest, axes)
+    shape = ReducedNest(nest, axes)
     rows = prod(nest.space[a] for a in shape.outer)
     length = prod(nest.space[a] for a in shape.loops)
     block = nest.beside or rowsPerTask(rows, length)
@@ -294,7 +294,7 @@ def rowCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     return KernelCall(title(shape.nest), f"rows {stored} {cut} {keyOf(shape)}", write, slots, -(-rows // block))
 
 
-def chainOf(shape: Shape) -> tuple[int | None, int]:
+def chainOf(shape: ReducedNest) -> tuple[int | None, int]:
     """Which reduced axis of a row is cut into chains, and their length; None where a row is one short chain.
 
     A chain is as long as there are chains, so that the sum of a chain and the sum of all chains round as often.
@@ -432,7 +432,7 @@ def prodOf(values: list[IRValue]) -> IRValue:
 
 def columnCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     """Reductions over rows: tasks are blocks of columns along the last axis."""
-    shape = Shape(nest, axes)
+    shape = ReducedNest(nest, axes)
     lanes = lanesOf(nest)
     columns = nest.space[-1]
     wide = min(WIDE, 1 << max(-(-columns // lanes) - 1, 0).bit_length())
