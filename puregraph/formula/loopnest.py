@@ -220,13 +220,22 @@ def besides(
     reductions = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes != rows}
     if any(x.axes != outer for x in reductions.values()):
         raise ValueError(f"reductions over {sorted(rows)} and other axes than the rest do not fit in one nest")
-    after = {n for n, known in varying(nest, outer).items() if not known}
+    after = {n for n, known in varying(nest, outer).items() if not known} - reducedOver(nest, rows)
     lines = needed(nest, [*reductions, *(n for n in nest.stores if n not in after)])
     count = prod(nest.space[a] for a in outer)
     one = nest._replace(loads=lines[0], lines=lines[1], stores={n: o for n, o in nest.stores.items() if n not in after})
     one = one._replace(beside=block)
     lead = nest._replace(space=(-(-count // block), *nest.space))
     return joined(nest, one, reductions, sorted(rows), lead.space[0], None, scratch)
+
+
+def reducedOver(nest: LoopNest, axes: frozenset[int]) -> set[str]:
+    """The lines that need a reduction over these axes."""
+    found: set[str] = set()
+    for name, x in nest.lines:
+        if x.axes == axes or x.of in found if isinstance(x, Reduce) else not found.isdisjoint(x.names):
+            found.add(name)
+    return found
 
 
 def joined(

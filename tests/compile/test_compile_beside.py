@@ -44,6 +44,7 @@ from puregraph.modules import (
     Transpose,
 )
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
+from puregraph.pointwise import Pointwise
 
 pytestmark = needsNative
 
@@ -378,3 +379,16 @@ def test_a_result_is_not_written_over_a_view_of_what_another_view_still_reads(vi
     program = Program(graph, [data.shape], [data.dtype])
     assert np.allclose(program.run(data), graph(data), atol=1e-6)
     assert program.executable is not None, program.why
+
+
+@needsNative
+@pytest.mark.parametrize("size", [1, 2, 5, 40])
+def test_a_sum_over_rows_of_what_is_the_same_in_all_of_them_goes_with_a_sum_over_columns(size):
+    x = Input(name="x").node()
+    y = Einsum("ab,ac->cba").node(x, x)
+    net = Graph(x, Pointwise(formula="sin(tanh(ceil(x)))").node(y))  # whose gradient is 0
+    data, seed = [np.full((1, size), 0.3, np.float32)], [np.ones((size, size, 1), np.float32)]
+    wanted = eagerly(net, data, seed)
+    program, got = compiled(net, data, seed)
+    assert not leftToNumpy(program)
+    assert all(np.array_equal(got[name], wanted[name]) for name in wanted)

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from everymodule import alone
 from leftovers import leftToNumpy
 from natively import needsNative
 from randomgraphs import randomGraph
@@ -31,12 +32,6 @@ def asSingle(arrays):
     return [x.astype(np.float32) if x.dtype.kind == "f" else x for x in arrays]
 
 
-def alone(module, count):
-    """A graph of one module."""
-    inputs = [pg.Input().node() for _ in range(count)]
-    return pg.Graph(inputs, module.node(*inputs))
-
-
 def gradientsOf(graph):
     """The gradients of the parameters, which are forgotten."""
     found = {name: p.grad for name, p in graph.params.items()}
@@ -55,7 +50,7 @@ def eagerly(graph, data, grads):
     found |= {f"d{n}": g for n, g in gradientsOf(graph).items()}
     found |= {n: np.array(s.data) for n, s in graph.states.items()}
     for name, s in graph.states.items():
-        s.data[...] = before[name]
+        s.data = before[name]
     return found
 
 
@@ -68,7 +63,7 @@ def compiled(graph, data, grads):
     given = [*data, *[g for g in grads if g is not None]]
     program.run(*given)
     for name, s in graph.states.items():
-        s.data[...] = before[name]
+        s.data = before[name]
     outputs = listed(program.run(*given))
     found = {f"y{i}": y for i, y in enumerate(outputs)} | {f"dx{i}": g for i, g in enumerate(listed(program.grad))}
     found |= {f"d{n}": g for n, g in gradientsOf(graph).items()}
@@ -100,7 +95,7 @@ def test_every_module_compiled_gives_what_it_gives(cls, k, train):
     rng = np.random.default_rng(k)
     module.train = train
     data = asSingle(module.sample(rng, *shapes))
-    graph = alone(module, len(data))
+    graph, data = alone(module, data)
     (graph.trainMode if train else graph.evalMode)()
     outputs = listed(graph(data))
     grads = [rng.standard_normal(y.shape).astype(y.dtype) if y.dtype.kind == "f" else None for y in outputs]
@@ -117,7 +112,7 @@ def test_no_step_of_a_module_is_left_to_numpy(cls):
         for train in (True, False):
             module.train = train
             data = asSingle(module.sample(np.random.default_rng(k), *shapes))
-            graph = alone(module, len(data))
+            graph, data = alone(module, data)
             (graph.trainMode if train else graph.evalMode)()
             options = {"grads": [y.dtype.kind == "f" for y in listed(graph(data))]} if train else {}
             if train and graph.params:

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import ongpu
 import pytest
-from everymodule import EXAMPLES, examplesOf
+from everymodule import EXAMPLES, alone, examplesOf
 from fakecupy import useCupy, useGpu
 from launches import needsEmulator
 from source import ROOT
@@ -18,8 +18,6 @@ from puregraph.costs import CrossEntropy
 from puregraph.cuda.emulator import emulator
 from puregraph.cuda.emulator.emulator import KernelError
 from puregraph.cuda.runtime.launch import Launch, PointerTable
-from puregraph.graph import Graph
-from puregraph.graph.input import Input
 from puregraph.modules import BatchNorm, Linear
 from puregraph.train import Trainer
 
@@ -52,8 +50,7 @@ def programmed(case):
     for stored in (*module.params.values(), *module.states.values()):
         stored.data = device.toDevice(stored.data)
     inputs = [np.array(x, np.float32 if x.dtype.kind == "f" else x.dtype) for x in case.inputs]
-    nodes = [Input().node() for _ in inputs]
-    net = Graph(nodes, module.node(*nodes))
+    net, inputs = alone(module, inputs)
     shapes, dtypes = [x.shape for x in inputs], [x.dtype for x in inputs]
     outputs = net.dataShapeFrom(shapes)
     rng, seeds = np.random.default_rng(1), []

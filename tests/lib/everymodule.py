@@ -9,8 +9,10 @@ from strict import Strict
 
 from puregraph import costs, modules
 from puregraph.function import Function, FunctionCall
+from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.module import Module
+from puregraph.modules import Constant
 from puregraph.pointwise import Pointwise
 
 MODES = {"train": True, "eval": False}
@@ -86,6 +88,15 @@ EXAMPLES = [(found, index) for found in CLASSES for index in range(countOf(found
 
 
 DIFFERENTIABLE = [(found, index) for found, index in EXAMPLES if not examplesOf(found)[index][0].isDiscrete]
+
+
+def alone(module, data):
+    """A graph of one module, and what goes into it: inputs that shapes follow from are constants inside."""
+    names = [module.arguments[min(i, len(module.arguments) - 1)] for i in range(len(data))]
+    nodes = [(Constant(x) if name in module.shapeInputs else Input()).node() for x, name in zip(data, names)]
+    inputs = [node for node in nodes if isinstance(node.module, Input)]
+    given = [x for x, node in zip(data, nodes) if node in inputs]
+    return Graph(inputs, module.node(*nodes)), given
 
 
 def label(value):
